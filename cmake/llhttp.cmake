@@ -1,0 +1,16 @@
+# llhttp: a library where the system has one, else built from the C sources that Debian ships in node-llhttp.
+find_library(LLHTTP_LIBRARY NAMES llhttp)
+find_path(LLHTTP_INCLUDE_DIR NAMES llhttp.h PATH_SUFFIXES llhttp)
+find_path(LLHTTP_SOURCE_DIR NAMES llhttp.c PATHS /usr/share/llhttp)
+if(LLHTTP_LIBRARY AND LLHTTP_INCLUDE_DIR)
+    add_library(llhttp INTERFACE)
+    target_link_libraries(llhttp INTERFACE ${LLHTTP_LIBRARY})
+    target_include_directories(llhttp SYSTEM INTERFACE ${LLHTTP_INCLUDE_DIR})
+elseif(LLHTTP_SOURCE_DIR)
+    add_library(llhttp STATIC ${LLHTTP_SOURCE_DIR}/api.c ${LLHTTP_SOURCE_DIR}/http.c
+                ${LLHTTP_SOURCE_DIR}/llhttp.c)
+    target_include_directories(llhttp SYSTEM PUBLIC /usr/share/include/llhttp)
+    target_compile_options(llhttp PRIVATE -O2 -w)
+else()
+    message(FATAL_ERROR "llhttp not found: install the package node-llhttp (or libllhttp-dev)")
+endif()

@@ -1,0 +1,18 @@
+/* hash: XXH3 as the house uses it. Seeded: the seed is drawn when a data directory is made. Pure. */
+#ifndef TARRY_BASE_HASH_H
+#define TARRY_BASE_HASH_H
+
+#include "base/slice.h"
+
+#include <stdint.h>
+
+struct hash128 {
+    uint64_t high, low;
+};
+
+uint64_t hash_64(const void *bytes, size_t len);
+
+/* The hash of a, a zero byte, b. Names a job by topic and id (neither contains a zero byte). */
+struct hash128 hash_pair(struct slice a, struct slice b, uint64_t seed);
+
+#endif

@@ -1,0 +1,39 @@
+/* list: an intrusive, doubly linked, circular list. A zeroed head must be initialised before use. */
+#ifndef TARRY_BASE_LIST_H
+#define TARRY_BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+    struct list *prev, *next;
+};
+
+#define list_entry(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+
+static inline void list_init(struct list *head)
+{
+    head->prev = head->next = head;
+}
+
+static inline bool list_is_empty(const struct list *head)
+{
+    return head->next == head;
+}
+
+static inline void list_add_last(struct list *head, struct list *node)
+{
+    node->prev = head->prev;
+    node->next = head;
+    head->prev->next = node;
+    head->prev = node;
+}
+
+static inline void list_remove(struct list *node)
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    node->prev = node->next = node;
+}
+
+#endif

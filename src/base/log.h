@@ -1,0 +1,35 @@
+/*
+ * log: one event a line on standard error or into a file.
+ *
+ * Form: time=… level=… event=… then key=value pairs as given; with log_open(.., true) one JSON object a line instead. Values that
+ * hold blanks, quotes or control bytes are quoted and escaped; untrusted text is cut at 256 bytes. Never log a body, a token or
+ * a secret. Any thread; a line is written whole.
+ */
+#ifndef TARRY_BASE_LOG_H
+#define TARRY_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LOG_DEBUG = 1, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+/* `path` NULL: standard error. False with errno set when the file cannot be opened. */
+bool log_open(const char *path, enum log_level least, bool json);
+
+/* Opens the same path again (after rotation). */
+bool log_reopen(void);
+
+/* log_event(LOG_INFO, "server started", LOG_TEXT("listen", address), LOG_NUMBER("shards", n)). At most 12 fields. */
+struct log_field {
+    const char *key;
+    const char *text; /* NULL: the number counts */
+    int64_t number;
+};
+#define LOG_TEXT(KEY, TEXT) ((struct log_field){.key = (KEY), .text = (TEXT) ? (TEXT) : ""})
+#define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
+#define log_event(LEVEL, EVENT, ...)                                                                         \
+    log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ) { 0 }})
+
+void log_fields(enum log_level level, const char *event, const struct log_field *fields);
+
+#endif

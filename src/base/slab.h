@@ -1,0 +1,40 @@
+/*
+ * slab: items of one size, named by 32-bit ids that are re-used once removed.
+ *
+ * Id 0 is never given: it means "none". Items live in chunks that never move, so a pointer from slab_at
+ * stays good until that item is removed. Memory of removed items is kept for later ones.
+ * Owner: the caller's storage. One thread. What can go wrong: slab_add returns 0 when memory or ids ran out.
+ */
+#ifndef TARRY_BASE_SLAB_H
+#define TARRY_BASE_SLAB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SLAB_CHUNK_BITS = 12, SLAB_CHUNK_ITEMS = 1 << SLAB_CHUNK_BITS };
+
+struct slab {
+    char **chunks;
+    uint32_t chunk_count, chunk_cap;
+    uint32_t item_bytes; /* at least 4, a multiple of 8 */
+    uint32_t top;        /* ids 1..top have been given at some time */
+    uint32_t free_head;  /* removed ids, linked through their first 4 bytes */
+    uint32_t live;       /* ids in use now */
+};
+
+void slab_init(struct slab *slab, size_t item_bytes);
+void slab_fini(struct slab *slab);
+
+/* A zeroed item. Returns its id, or 0 when out of memory. */
+uint32_t slab_add(struct slab *slab);
+
+/* Takes an id back. The item is zeroed but for its first 4 bytes, so a scan can tell it is nobody's. */
+void slab_remove(struct slab *slab, uint32_t id);
+
+static inline void *slab_at(const struct slab *slab, uint32_t id)
+{
+    return slab->chunks[id >> SLAB_CHUNK_BITS] +
+           (size_t)(id & (SLAB_CHUNK_ITEMS - 1)) * slab->item_bytes;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * slice: a run of bytes somebody else owns.
+ *
+ * Promises nothing about a terminating NUL or about content. `at` may be NULL only where `len` is 0.
+ * Valid as long as its owner says; copy what must live longer.
+ */
+#ifndef TARRY_BASE_SLICE_H
+#define TARRY_BASE_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct slice {
+    const char *at;
+    size_t len; /* bytes */
+};
+
+static inline struct slice slice_make(const void *at, size_t len)
+{
+    return (struct slice){.at = at, .len = len};
+}
+
+static inline struct slice slice_of(const char *text)
+{
+    return (struct slice){.at = text, .len = strlen(text)};
+}
+
+static inline bool slice_equals(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+static inline bool slice_is(struct slice a, const char *text)
+{
+    return slice_equals(a, slice_of(text));
+}
+
+#endif

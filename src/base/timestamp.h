@@ -1,0 +1,22 @@
+/*
+ * timestamp: points in time as text. Pure.
+ *
+ * Parse: RFC 3339 ("2026-11-20T09:00:00Z", fraction of a second, offset "+08:00"; fractions below a millisecond round
+ * up; leap second 60 is taken as the next minute's 0), or a bare number of milliseconds since 1970 UTC. Years 1970..9999.
+ * Emit: RFC 3339 UTC with milliseconds, always 24 bytes: "2026-11-20T09:00:00.000Z".
+ */
+#ifndef TARRY_BASE_TIMESTAMP_H
+#define TARRY_BASE_TIMESTAMP_H
+
+#include "base/buffer.h"
+
+enum { TIMESTAMP_BYTES = 24 };
+
+/* True and *ms on success; false, *ms untouched, on anything malformed. */
+bool timestamp_parse(struct slice text, int64_t *ms);
+
+/* Writes exactly TIMESTAMP_BYTES. `ms` is clamped into years 1970..9999. */
+void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms);
+void timestamp_emit(struct buffer *out, int64_t ms);
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * record: the stored form of everything that changes a shard. Pure.
+ *
+ * A record says what is true afterwards, not what to do, so replaying it twice changes nothing. Little-endian, versioned by the
+ * file that holds it. Layout: u32 bytes (whole record, with this field) · u8 kind · payload; integers of the payload as LEB128 varints where they are
+ * often small. Decoding trusts nothing: every length is checked, every enum known, the payload used up to its last byte.
+ */
+#ifndef TARRY_JOB_RECORD_H
+#define TARRY_JOB_RECORD_H
+
+#include "base/hash.h"
+#include "job/job.h"
+
+enum record_kind {
+    RECORD_JOB = 1, /* a whole job with its state: a push, or a live job carried forward from an old file */
+    RECORD_STATE,   /* what changed of a job: state, due, attempt, lease, priority, error */
+    RECORD_DONE,    /* a job is gone */
+    RECORD_TOPIC    /* a topic's settings, counters and existence */
+};
+
+enum record_reason { RECORD_ACKED = 1, RECORD_CANCELLED, RECORD_EXPIRED, RECORD_PURGED, RECORD_REPLACED };
+
+enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
+
+enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
+
+/* Zeroed: nothing set. */
+struct topic_settings {
+    struct policy policy;
+    enum record_conflict on_conflict;
+    int32_t priority;         /* valid where has_priority */
+    bool has_priority;
+    bool dead_letter_expired; /* expired jobs become dead instead of going */
+    int64_t dedup_window_ms;  /* how long finished ids are remembered */
+};
+
+/* Sums since the topic was made; never fall. */
+struct topic_totals {
+    uint64_t pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died, redriven;
+};
+
+struct record_state { /* RECORD_STATE */
+    struct hash128 key;
+    enum job_state state;
+    bool due_is_wall;
+    uint16_t priority;
+    uint32_t attempt;
+    int64_t due_ms, first_due_ms, lease_until_ms;
+    uint64_t delivery;
+    struct slice error;
+};
+
+struct record_done { /* RECORD_DONE */
+    struct hash128 key;
+    enum record_reason reason;
+    int64_t remember_until_ms; /* 0: forget at once */
+    uint64_t sequence;         /* of the job that is gone */
+    struct slice topic;        /* only where remembered or carried: tells whose it was; else empty */
+    bool carried;              /* rewritten from an old file: not to be counted again */
+};
+
+struct record_topic { /* RECORD_TOPIC */
+    struct slice topic;
+    bool exists; /* false: deleted */
+    bool paused;
+    bool carried;
+    struct topic_settings settings;
+    struct topic_totals totals;
+    uint64_t sequence; /* the shard's sequence when it was written */
+};
+
+struct record {
+    enum record_kind kind;
+    enum record_job_origin origin; /* RECORD_JOB */
+    union {
+        struct job job;
+        struct record_state state;
+        struct record_done done;
+        struct record_topic topic;
+    };
+};
+
+/* Where a record lies in a shard's log. bytes 0: nowhere. */
+struct record_place {
+    uint32_t file;  /* number of the log file */
+    uint32_t at;    /* byte offset in it */
+    uint32_t bytes; /* the whole record */
+};
+
+/* An upper bound of what record_encode will write. */
+size_t record_bytes_max(const struct record *record);
+
+/* Writes the record at `into` (record_bytes_max bytes of room); returns its size. */
+size_t record_encode(const struct record *record, char *into);
+
+/* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. False, *out unspecified, if malformed. */
+bool record_decode(struct slice bytes, struct record *out);
+
+/* The size of the record that starts at `bytes`, or 0 where there is not even a whole, sane record. */
+size_t record_next(struct slice bytes);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * reactor: one thread with an event loop, a mailbox, and hooks at the end of a turn.
+ *
+ * A turn: the loop polls, runs what became ready (sockets, timers, mail), then the end-of-turn hooks in the order they were added, then sleeps until the next
+ * event or deadline. An idle reactor makes no wake-ups. Everything of a reactor runs on its thread but reactor_post and reactor_stop.
+ */
+#ifndef TARRY_NET_REACTOR_H
+#define TARRY_NET_REACTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct reactor;
+
+/* A letter to a reactor: embed it as the first member; `run` gets it on the reactor's thread and owns it from then on. */
+struct letter {
+    struct letter *next;
+    void (*run)(struct letter *letter);
+};
+
+/* NULL when out of descriptors or memory. */
+struct reactor *reactor_new(uint32_t index);
+void reactor_free(struct reactor *reactor); /* after its run has returned */
+
+uv_loop_t *reactor_loop(struct reactor *reactor);
+uint32_t reactor_index(const struct reactor *reactor);
+
+/* Any thread. Letters of one sender arrive in order. Costs one wake-up however many letters wait. */
+void reactor_post(struct reactor *reactor, struct letter *letter);
+
+/* `hook` is called at the end of every turn. At most 8. A hook that wants another turn at once returns true. */
+void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
+
+/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never before. Setting it again moves it; INT64_MAX: never. */
+struct deadline;
+struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), void *ctx);
+void deadline_set(struct deadline *deadline, int64_t at_ms);
+void deadline_free(struct deadline *deadline);
+
+/* Runs the loop on the calling thread until reactor_stop. */
+void reactor_run(struct reactor *reactor);
+/* Starts a thread that runs it / waits for that thread's end. */
+int reactor_start(struct reactor *reactor);
+void reactor_join(struct reactor *reactor);
+/* Any thread: reactor_run returns after the current turn. */
+void reactor_stop(struct reactor *reactor);
+
+#endif

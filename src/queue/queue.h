@@ -1,0 +1,234 @@
+/*
+ * queue: what a delay queue is, for everyone above.
+ *
+ * A delay queue is a table of functions. Fronts and pushers know only this file; each implementation (local, redis) fills the table in.
+ *
+ * Rules
+ *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made there, every callback comes there.
+ *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue stops.
+ *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply points at is valid only during the callback.
+ *   4. A changing call is answered when the change is as durable as the queue promises. take, get, list and stats do not wait for the disk;
+ *      get and list may show a change whose own answer is still on its way.
+ *   5. Replies to different calls come in any order. Items of one call are carried out in their order where they name the same job.
+ *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded up.
+ *   7. The caller has checked nothing: topics, ids and limits are checked here, item by item, and refused with a status.
+ */
+#ifndef TARRY_QUEUE_QUEUE_H
+#define TARRY_QUEUE_QUEUE_H
+
+#include "job/record.h"
+
+/* ---- statuses: rows of queue/status.c, which gives each its stable code and a sentence ---- */
+
+enum queue_status {
+    QUEUE_OK = 0, /* done (ack, nack, extend, settings, …); reschedule and run: the job has its new due */
+    QUEUE_CREATED,
+    QUEUE_REPLACED,
+    QUEUE_EXISTED,   /* on_conflict keep, or the id finished within its dedup_window: nothing changed */
+    QUEUE_CANCELLED, /* cancel: it will not be delivered any more */
+
+    QUEUE_NOT_FOUND,      /* no such job (or finished), or no such topic */
+    QUEUE_CONFLICT,       /* on_conflict reject: the id exists; result.state says in which state */
+    QUEUE_LEASED,         /* a leased job cannot be replaced, cancelled or rescheduled */
+    QUEUE_DEAD_STATE,     /* a dead job cannot be rescheduled or run: redrive it */
+    QUEUE_LEASE_ENDED,    /* the lease is not (or no longer) the job's: it ended, was answered, or never was */
+    QUEUE_BAD_TOPIC,
+    QUEUE_BAD_ID,
+    QUEUE_BAD_OPTION,     /* a number out of its range; result.detail names it */
+    QUEUE_BODY_TOO_BIG,
+    QUEUE_TOO_MANY_TOPICS,
+    QUEUE_BAD_CURSOR,
+    QUEUE_NO_SPACE,       /* the disk is full: pushes are refused, acks and cancels still work */
+    QUEUE_NO_MEMORY,
+    QUEUE_STOPPING,       /* the server is going down */
+    QUEUE_UNAVAILABLE     /* the store cannot be reached or has failed: nothing is known to have changed */
+};
+
+/* ---- what is asked ---- */
+
+enum queue_due { QUEUE_DUE_NOW = 1, QUEUE_DUE_DELAY, QUEUE_DUE_AT, QUEUE_DUE_UNCHANGED /* reschedule only */ };
+
+struct queue_when {
+    enum queue_due due;
+    int64_t ms; /* DELAY: milliseconds from now, 0..10 years. AT: wall clock; in the past means now */
+};
+
+enum { QUEUE_PRIORITY_UNSET = -1 };
+
+struct queue_push {
+    struct slice topic;
+    struct slice id; /* empty: the queue makes one */
+    struct slice content_type, meta, body;
+    struct queue_when when;
+    int32_t priority; /* or QUEUE_PRIORITY_UNSET */
+    enum record_conflict on_conflict; /* 0: the topic's */
+    struct policy policy;
+};
+
+enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
+
+/* A consumer's answer. RETURN is for fronts only: the delivery never reached anybody; the job is ready again and the attempt does not count. */
+struct queue_answer {
+    enum queue_verb verb;
+    struct slice lease;
+    int64_t delay_ms;   /* nack: wait this long; -1: by backoff */
+    struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
+    int64_t lease_ms;   /* extend: from now; 0: what it was taken with */
+};
+
+enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
+
+struct queue_change {
+    enum queue_change_verb verb;
+    struct slice topic, id;
+    struct queue_when when; /* reschedule */
+    int32_t priority;       /* reschedule; or QUEUE_PRIORITY_UNSET */
+};
+
+struct queue_take {
+    const struct slice *topics; /* first named, first served */
+    size_t topic_count;
+    uint32_t max;     /* 1..QUEUE_TAKE_MAX */
+    int64_t lease_ms; /* 0: the job's, the topic's, the default */
+};
+
+struct queue_list {
+    struct slice topic;
+    enum job_state state; /* 0: all states */
+    uint32_t limit;       /* 1..QUEUE_LIST_MAX */
+    struct slice cursor;  /* empty: from the start; else from an earlier reply */
+    bool with_body;
+};
+
+enum queue_topic_verb {
+    QUEUE_TOPIC_GET = 1,
+    QUEUE_TOPIC_PUT,    /* settings replaced as a whole; makes the topic where it is new */
+    QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
+    QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed; jobs still fall due */
+    QUEUE_TOPIC_RESUME,
+    QUEUE_TOPIC_PURGE,  /* drop jobs in `state` (0: delayed and ready and dead; leased are never purged) */
+    QUEUE_TOPIC_REDRIVE /* dead jobs become ready with attempts starting again */
+};
+
+struct queue_topic_call {
+    enum queue_topic_verb verb;
+    struct slice topic;
+    struct topic_settings settings; /* put */
+    enum job_state state;           /* purge */
+    struct slice id;                /* redrive: only this one; empty: all */
+    uint64_t max;                   /* redrive: at most so many; 0: all */
+};
+
+enum {
+    QUEUE_BATCH_MAX = 1000,
+    QUEUE_TAKE_MAX = 1000,
+    QUEUE_TAKE_TOPICS_MAX = 64,
+    QUEUE_LIST_MAX = 1000,
+    QUEUE_LEASE_TEXT_BYTES_MAX = 64
+};
+
+/* ---- what is answered ---- */
+
+struct queue_result { /* one per item of push, answer, change */
+    enum queue_status status;
+    enum job_state state; /* the job's state now, or the one that was in the way; 0: none */
+    struct slice topic, id; /* push and change: the job's. answer: the job's id where the lease was good, else empty */
+    int64_t due_ms;        /* wall clock; 0 where there is none */
+    int64_t lease_until_ms; /* extend; wall clock */
+    const char *detail;    /* which option, for QUEUE_BAD_OPTION; else NULL */
+};
+
+struct queue_job { /* a job as take, get and list show it */
+    struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
+    struct slice lease; /* take: the token; empty else */
+};
+
+struct queue_counts {
+    uint64_t delayed;  /* never tried yet */
+    uint64_t retrying; /* delayed after a failed attempt */
+    uint64_t ready, leased, dead;
+};
+
+struct queue_topic {
+    struct slice name;
+    bool paused;
+    struct topic_settings settings;
+    struct queue_counts counts;
+    struct topic_totals totals;
+    int64_t oldest_ready_due_ms; /* wall clock; 0: none ready */
+};
+
+struct queue_reply {
+    enum queue_status status; /* of the call as a whole; QUEUE_OK where `results` speak for the items */
+    const struct queue_result *results; /* push, answer, change: one per item, in order */
+    size_t result_count;
+    const struct queue_job *jobs; /* take, get, list */
+    size_t job_count;
+    const struct queue_topic *topics; /* topic calls (one), topics */
+    size_t topic_count;
+    struct slice cursor; /* list: empty when there is no more */
+    uint64_t affected;   /* purge, redrive, delete: how many jobs */
+};
+
+/* `owner` and `tag` as given with the call. The tag is for finding one's request again without holding a pointer to it. */
+typedef void queue_done(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+struct queue_reply_to {
+    queue_done *done;
+    void *owner;
+    uint64_t tag;
+};
+
+/* ---- the table ---- */
+
+struct queue_info {
+    const char *store;      /* "embedded", "redis" */
+    const char *durability; /* one sentence: what an answered push survives */
+    const char *sync;       /* "always", "50ms", "never" */
+    uint32_t shards;
+    uint64_t body_bytes_max;
+    uint64_t bytes_on_disk; /* sums over the shards, as of a moment ago */
+    bool healthy;           /* false: every call would be answered QUEUE_UNAVAILABLE */
+    bool accepting;         /* false: pushes are refused for want of space */
+};
+
+struct queue {
+    const struct queue_ops *ops;
+    /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic may have ready jobs. Never inside a call. */
+    void (*on_ready)(void *owner, struct slice topic);
+    void *on_ready_owner;
+};
+
+struct queue_ops {
+    /* One job each; at most QUEUE_BATCH_MAX. Results CREATED, REPLACED, EXISTED or a refusal. */
+    void (*push)(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);
+
+    /* Ready jobs under a lease, at most `max`, none when none are ready or all topics are paused. Does not wait. Topics that do not exist have no jobs. */
+    void (*take)(struct queue *, const struct queue_take *, struct queue_reply_to);
+
+    /* ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal. */
+    void (*answer)(struct queue *, const struct queue_answer *, size_t count, struct queue_reply_to);
+
+    /* cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal. */
+    void (*change)(struct queue *, const struct queue_change *, size_t count, struct queue_reply_to);
+
+    /* One job with its body. Status OK or NOT_FOUND. */
+    void (*get)(struct queue *, struct slice topic, struct slice id, struct queue_reply_to);
+
+    /* Jobs of a topic by due, then push order. */
+    void (*list)(struct queue *, const struct queue_list *, struct queue_reply_to);
+
+    /* Settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or NOT_FOUND. */
+    void (*topic)(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
+
+    /* All topics with counts, by name. */
+    void (*topics)(struct queue *, struct queue_reply_to);
+
+    /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop telling. Counted: as many offs as ons. */
+    void (*watch)(struct queue *, struct slice topic, bool on);
+
+    /* What the queue promises. Answers at once; the strings live as long as the queue. */
+    void (*info)(struct queue *, struct queue_info *out);
+};
+
+#endif
