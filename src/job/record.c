@@ -1,0 +1,508 @@
+#include "job/record.h"
+
+#include "job/wire.h"
+
+/*
+ * A field that has its usual value takes no room: the varint `fields` tells which ones are there.
+ * One content has one stored form: a field that is there but has its usual value is refused, so
+ * decoding and encoding again gives the same bytes.
+ *
+ *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · topic · id ·
+ * body (the rest) STATE  fields · form · key · due · [fields] DONE   form · key · sequence ·
+ * [remember_until] · [topic] TOPIC  form · fields · topic · sequence · [policy] · [priority] ·
+ * [dedup_window] · totals
+ */
+enum {
+    HAS_PRIORITY = 1 << 0, /* other than JOB_PRIORITY */
+    HAS_ATTEMPT = 1 << 1,
+    HAS_FIRST_DUE = 1 << 2, /* other than due */
+    HAS_LEASE_UNTIL = 1 << 3,
+    HAS_DELIVERY = 1 << 4,
+    HAS_ERROR = 1 << 5,
+    STATE_FIELDS = (1 << 6) - 1,
+
+    HAS_CONTENT_TYPE = 1 << 6,
+    HAS_META = 1 << 7,
+    POLICY_SHIFT = 8,
+    JOB_FIELDS = (1 << 12) - 1
+};
+
+/* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
+enum {
+    HAS_LEASE = 1 << 0,
+    HAS_TTL = 1 << 1,
+    HAS_BACKOFF = 1 << 2,
+    HAS_MAX_ATTEMPTS = 1 << 3,
+    POLICY_FIELDS = (1 << 4) - 1,
+
+    HAS_TOPIC_PRIORITY = 1 << 4,
+    HAS_DEDUP_WINDOW = 1 << 5,
+    TOPIC_FIELDS = (1 << 6) - 1
+};
+
+/* The byte `form`. JOB and STATE: state, due_is_wall, origin (0 in STATE). */
+enum { FORM_STATE = 7, FORM_DUE_IS_WALL = 1 << 3, FORM_ORIGIN_SHIFT = 4, FORM_ORIGIN = 3 };
+/* DONE: reason and these. */
+enum { FORM_REASON = 7, FORM_CARRIED = 1 << 3, FORM_REMEMBERED = 1 << 4, FORM_TOPIC = 1 << 5 };
+/* TOPIC: on_conflict and these. */
+enum {
+    FORM_CONFLICT = 3,
+    FORM_EXISTS = 1 << 2,
+    FORM_PAUSED = 1 << 3,
+    FORM_TOPIC_CARRIED = 1 << 4,
+    FORM_DEAD_LETTER = 1 << 5
+};
+
+enum { HEAD_BYTES = 5, TOTALS = sizeof(struct topic_totals) / sizeof(uint64_t) };
+
+/* ---- sizes ---- */
+
+size_t record_bytes_max(const struct record *record)
+{
+    const struct job *job = &record->job;
+
+    switch (record->kind) {
+    case RECORD_JOB: /* at most 18 varints and 10 other bytes beside the text */
+        return 190 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
+               job->error.len + job->body.len;
+    case RECORD_STATE:
+        return 100 + record->state.error.len;
+    case RECORD_DONE:
+        return 60 + record->done.topic.len;
+    case RECORD_TOPIC:
+        return 260 + record->topic.topic.len;
+    }
+    assert(false && "record of no kind");
+    return 0;
+}
+
+size_t record_next(struct slice bytes)
+{
+    struct wire_in in = wire_in_make(bytes);
+    size_t size = wire_take_u32(&in);
+    unsigned kind = wire_take_byte(&in);
+
+    if (in.bad || size <= HEAD_BYTES || size > bytes.len || kind < RECORD_JOB ||
+        kind > RECORD_TOPIC)
+        return 0;
+    return size;
+}
+
+/* ---- policy ---- */
+
+static unsigned policy_fields(const struct policy *policy)
+{
+    return (policy->lease_ms ? HAS_LEASE : 0u) | (policy->ttl_ms ? HAS_TTL : 0u) |
+           (policy->backoff.kind ? HAS_BACKOFF : 0u) |
+           (policy->max_attempts ? HAS_MAX_ATTEMPTS : 0u);
+}
+
+static char *put_backoff(char *at, const struct backoff *backoff)
+{
+    assert(backoff->first_ms > 0 && backoff->first_ms <= backoff->max_ms);
+    at = wire_put_byte(at, backoff->kind);
+    at = wire_put_ms(at, backoff->first_ms);
+    if (backoff->kind == BACKOFF_FIXED)
+        assert(backoff->max_ms == backoff->first_ms);
+    else
+        at = wire_put_ms(at, backoff->max_ms);
+    return at;
+}
+
+static char *put_policy(char *at, const struct policy *policy, unsigned fields)
+{
+    if (fields & HAS_LEASE)
+        at = wire_put_ms(at, policy->lease_ms);
+    if (fields & HAS_TTL)
+        at = wire_put_ms(at, policy->ttl_ms);
+    if (fields & HAS_BACKOFF)
+        at = put_backoff(at, &policy->backoff);
+    if (fields & HAS_MAX_ATTEMPTS)
+        at = wire_put_varint(at, policy->max_attempts);
+    return at;
+}
+
+static void take_backoff(struct wire_in *in, struct backoff *out)
+{
+    unsigned kind = wire_take_byte(in);
+
+    if (kind != BACKOFF_FIXED && kind != BACKOFF_EXPONENTIAL)
+        wire_fail(in);
+    out->kind = (enum backoff_kind)kind;
+    out->first_ms = wire_take_ms(in, 1);
+    out->max_ms = kind == BACKOFF_FIXED ? out->first_ms : wire_take_ms(in, out->first_ms);
+}
+
+static void take_policy(struct wire_in *in, unsigned fields, struct policy *out)
+{
+    if (fields & HAS_LEASE)
+        out->lease_ms = wire_take_ms(in, 1);
+    if (fields & HAS_TTL)
+        out->ttl_ms = wire_take_ms(in, 1);
+    if (fields & HAS_BACKOFF)
+        take_backoff(in, &out->backoff);
+    if (fields & HAS_MAX_ATTEMPTS)
+        out->max_attempts = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+}
+
+/* ---- what JOB and STATE have in common: how far a job has come ---- */
+
+static unsigned state_fields(const struct record_state *state)
+{
+    return (state->priority != JOB_PRIORITY ? HAS_PRIORITY : 0u) |
+           (state->attempt ? HAS_ATTEMPT : 0u) |
+           (state->first_due_ms != state->due_ms ? HAS_FIRST_DUE : 0u) |
+           (state->lease_until_ms ? HAS_LEASE_UNTIL : 0u) | (state->delivery ? HAS_DELIVERY : 0u) |
+           (state->error.len ? HAS_ERROR : 0u);
+}
+
+static unsigned state_form(const struct record_state *state)
+{
+    assert(state->state >= JOB_DELAYED && state->state <= JOB_FINISHED);
+    return state->state | (state->due_is_wall ? FORM_DUE_IS_WALL : 0u);
+}
+
+static char *put_state_fields(char *at, const struct record_state *state, unsigned fields)
+{
+    if (fields & HAS_PRIORITY)
+        at = wire_put_varint(at, state->priority);
+    if (fields & HAS_ATTEMPT)
+        at = wire_put_varint(at, state->attempt);
+    if (fields & HAS_FIRST_DUE)
+        at = wire_put_ms(at, state->first_due_ms);
+    if (fields & HAS_LEASE_UNTIL)
+        at = wire_put_ms(at, state->lease_until_ms);
+    if (fields & HAS_DELIVERY)
+        at = wire_put_varint(at, state->delivery);
+    if (fields & HAS_ERROR)
+        at = wire_put_text(at, state->error, JOB_ERROR_BYTES_MAX);
+    return at;
+}
+
+static void take_state_form(struct wire_in *in, unsigned form, struct record_state *out)
+{
+    unsigned state = form & FORM_STATE;
+
+    if (state < JOB_DELAYED || state > JOB_FINISHED)
+        wire_fail(in);
+    out->state = (enum job_state)state;
+    out->due_is_wall = form & FORM_DUE_IS_WALL;
+}
+
+static uint16_t take_priority(struct wire_in *in)
+{
+    return (uint16_t)wire_take_varint(in, 0, JOB_PRIORITY_MAX);
+}
+
+/* out->due_ms is there already. */
+static void take_state_fields(struct wire_in *in, unsigned fields, struct record_state *out)
+{
+    out->priority = fields & HAS_PRIORITY ? take_priority(in) : JOB_PRIORITY;
+    if (fields & HAS_ATTEMPT)
+        out->attempt = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+    out->first_due_ms = fields & HAS_FIRST_DUE ? wire_take_ms(in, 0) : out->due_ms;
+    if (fields & HAS_LEASE_UNTIL)
+        out->lease_until_ms = wire_take_ms(in, 1);
+    if (fields & HAS_DELIVERY)
+        out->delivery = wire_take_varint(in, 1, UINT64_MAX);
+    if (fields & HAS_ERROR)
+        out->error = wire_take_text(in, 1, JOB_ERROR_BYTES_MAX);
+    if ((fields & STATE_FIELDS) != state_fields(out))
+        wire_fail(in);
+}
+
+/* ---- JOB ---- */
+
+/* `key` stays unset. */
+static struct record_state state_of(const struct job *job)
+{
+    return (struct record_state){
+        .state = job->state,
+        .due_is_wall = job->due_is_wall,
+        .priority = job->priority,
+        .attempt = job->attempt,
+        .due_ms = job->due_ms,
+        .first_due_ms = job->first_due_ms,
+        .lease_until_ms = job->lease_until_ms,
+        .delivery = job->delivery,
+        .error = job->error,
+    };
+}
+
+static void set_state(struct job *job, const struct record_state *state)
+{
+    job->state = state->state;
+    job->due_is_wall = state->due_is_wall;
+    job->priority = state->priority;
+    job->attempt = state->attempt;
+    job->due_ms = state->due_ms;
+    job->first_due_ms = state->first_due_ms;
+    job->lease_until_ms = state->lease_until_ms;
+    job->delivery = state->delivery;
+    job->error = state->error;
+}
+
+static char *put_job(char *at, const struct job *job, enum record_job_origin origin)
+{
+    const struct record_state state = state_of(job);
+    unsigned policy = policy_fields(&job->policy);
+    unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
+                      (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT;
+
+    assert(origin >= RECORD_PUSHED && origin <= RECORD_CARRIED);
+    at = wire_put_varint(at, fields);
+    at = wire_put_byte(at, state_form(&state) | origin << FORM_ORIGIN_SHIFT);
+    at = wire_put_ms(at, job->due_ms);
+    at = wire_put_varint(at, job->sequence);
+    at = put_state_fields(at, &state, fields);
+    if (fields & HAS_CONTENT_TYPE)
+        at = wire_put_text(at, job->content_type, JOB_CONTENT_TYPE_BYTES_MAX);
+    if (fields & HAS_META)
+        at = wire_put_text(at, job->meta, JOB_META_BYTES_MAX);
+    at = put_policy(at, &job->policy, policy);
+    at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
+    at = wire_put_text(at, job->id, JOB_ID_BYTES_MAX);
+    return wire_put_bytes(at, job->body);
+}
+
+/* Whole pairs and nothing else; names and values were judged when they came in. */
+static bool meta_is_whole(struct slice meta)
+{
+    struct slice name, value;
+    size_t at = 0;
+
+    while (job_meta_next(meta, &at, &name, &value))
+        if (name.len == 0)
+            return false;
+    return at == meta.len;
+}
+
+static void take_job(struct wire_in *in, struct job *job, enum record_job_origin *origin)
+{
+    struct record_state state = {0};
+    unsigned fields = (unsigned)wire_take_varint(in, 0, JOB_FIELDS);
+    unsigned form = wire_take_byte(in);
+
+    *origin = (enum record_job_origin)(form >> FORM_ORIGIN_SHIFT);
+    if (*origin < RECORD_PUSHED || *origin > RECORD_CARRIED)
+        wire_fail(in);
+    take_state_form(in, form, &state);
+    state.due_ms = wire_take_ms(in, 0);
+    job->sequence = wire_take_varint(in, 0, UINT64_MAX);
+    take_state_fields(in, fields, &state);
+    set_state(job, &state);
+    if (fields & HAS_CONTENT_TYPE)
+        job->content_type = wire_take_text(in, 1, JOB_CONTENT_TYPE_BYTES_MAX);
+    if (fields & HAS_META)
+        job->meta = wire_take_text(in, 1, JOB_META_BYTES_MAX);
+    take_policy(in, fields >> POLICY_SHIFT, &job->policy);
+    job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
+    job->id = wire_take_text(in, 1, JOB_ID_BYTES_MAX);
+    job->body = wire_take_bytes(in, wire_left(in));
+    if (!job_topic_is_valid(job->topic) || !job_id_is_valid(job->id) || !meta_is_whole(job->meta))
+        wire_fail(in);
+}
+
+/* ---- STATE ---- */
+
+static char *put_key(char *at, struct hash128 key)
+{
+    return wire_put_u64(wire_put_u64(at, key.high), key.low);
+}
+
+static struct hash128 take_key(struct wire_in *in)
+{
+    uint64_t high = wire_take_u64(in);
+
+    return (struct hash128){.high = high, .low = wire_take_u64(in)};
+}
+
+static char *put_state(char *at, const struct record_state *state)
+{
+    unsigned fields = state_fields(state);
+
+    at = wire_put_varint(at, fields);
+    at = wire_put_byte(at, state_form(state));
+    at = put_key(at, state->key);
+    at = wire_put_ms(at, state->due_ms);
+    return put_state_fields(at, state, fields);
+}
+
+static void take_state(struct wire_in *in, struct record_state *state)
+{
+    unsigned fields = (unsigned)wire_take_varint(in, 0, STATE_FIELDS);
+    unsigned form = wire_take_byte(in);
+
+    if (form >> FORM_ORIGIN_SHIFT)
+        wire_fail(in);
+    take_state_form(in, form, state);
+    state->key = take_key(in);
+    state->due_ms = wire_take_ms(in, 0);
+    take_state_fields(in, fields, state);
+}
+
+/* ---- DONE ---- */
+
+static char *put_done(char *at, const struct record_done *done)
+{
+    assert(done->reason >= RECORD_ACKED && done->reason <= RECORD_REPLACED);
+    at = wire_put_byte(at, done->reason | (done->carried ? FORM_CARRIED : 0u) |
+                               (done->remember_until_ms ? FORM_REMEMBERED : 0u) |
+                               (done->topic.len ? FORM_TOPIC : 0u));
+    at = put_key(at, done->key);
+    at = wire_put_varint(at, done->sequence);
+    if (done->remember_until_ms)
+        at = wire_put_ms(at, done->remember_until_ms);
+    if (done->topic.len)
+        at = wire_put_text(at, done->topic, JOB_TOPIC_BYTES_MAX);
+    return at;
+}
+
+static void take_done(struct wire_in *in, struct record_done *done)
+{
+    unsigned form = wire_take_byte(in), reason = form & FORM_REASON;
+
+    if (reason < RECORD_ACKED || reason > RECORD_REPLACED || form >= FORM_TOPIC << 1)
+        wire_fail(in);
+    done->reason = (enum record_reason)reason;
+    done->carried = form & FORM_CARRIED;
+    done->key = take_key(in);
+    done->sequence = wire_take_varint(in, 0, UINT64_MAX);
+    if (form & FORM_REMEMBERED)
+        done->remember_until_ms = wire_take_ms(in, 1);
+    if (form & FORM_TOPIC) {
+        done->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
+        if (!job_topic_is_valid(done->topic))
+            wire_fail(in);
+    }
+}
+
+/* ---- TOPIC ---- */
+
+static unsigned topic_form(const struct record_topic *topic)
+{
+    assert(topic->settings.on_conflict <= CONFLICT_REJECT);
+    return topic->settings.on_conflict | (topic->exists ? FORM_EXISTS : 0u) |
+           (topic->paused ? FORM_PAUSED : 0u) | (topic->carried ? FORM_TOPIC_CARRIED : 0u) |
+           (topic->settings.dead_letter_expired ? FORM_DEAD_LETTER : 0u);
+}
+
+static char *put_totals(char *at, const struct topic_totals *totals)
+{
+    uint64_t sums[TOTALS];
+
+    memcpy(sums, totals, sizeof sums);
+    for (int i = 0; i < TOTALS; i++)
+        at = wire_put_varint(at, sums[i]);
+    return at;
+}
+
+static void take_totals(struct wire_in *in, struct topic_totals *totals)
+{
+    uint64_t sums[TOTALS];
+
+    for (int i = 0; i < TOTALS; i++)
+        sums[i] = wire_take_varint(in, 0, UINT64_MAX);
+    memcpy(totals, sums, sizeof sums);
+}
+
+static char *put_topic(char *at, const struct record_topic *topic)
+{
+    const struct topic_settings *settings = &topic->settings;
+    unsigned fields = policy_fields(&settings->policy) |
+                      (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
+                      (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u);
+
+    at = wire_put_byte(at, topic_form(topic));
+    at = wire_put_varint(at, fields);
+    at = wire_put_text(at, topic->topic, JOB_TOPIC_BYTES_MAX);
+    at = wire_put_varint(at, topic->sequence);
+    at = put_policy(at, &settings->policy, fields);
+    if (settings->has_priority) {
+        assert(settings->priority >= 0 && settings->priority <= JOB_PRIORITY_MAX);
+        at = wire_put_varint(at, (uint64_t)settings->priority);
+    }
+    if (settings->dedup_window_ms)
+        at = wire_put_ms(at, settings->dedup_window_ms);
+    return put_totals(at, &topic->totals);
+}
+
+static void take_topic(struct wire_in *in, struct record_topic *topic)
+{
+    struct topic_settings *settings = &topic->settings;
+    unsigned form = wire_take_byte(in);
+    unsigned fields = (unsigned)wire_take_varint(in, 0, TOPIC_FIELDS);
+
+    if (form >= FORM_DEAD_LETTER << 1)
+        wire_fail(in);
+    settings->on_conflict = (enum record_conflict)(form & FORM_CONFLICT);
+    topic->exists = form & FORM_EXISTS;
+    topic->paused = form & FORM_PAUSED;
+    topic->carried = form & FORM_TOPIC_CARRIED;
+    settings->dead_letter_expired = form & FORM_DEAD_LETTER;
+    topic->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
+    if (!job_topic_is_valid(topic->topic))
+        wire_fail(in);
+    topic->sequence = wire_take_varint(in, 0, UINT64_MAX);
+    take_policy(in, fields & POLICY_FIELDS, &settings->policy);
+    settings->has_priority = fields & HAS_TOPIC_PRIORITY;
+    if (settings->has_priority)
+        settings->priority = take_priority(in);
+    if (fields & HAS_DEDUP_WINDOW)
+        settings->dedup_window_ms = wire_take_ms(in, 1);
+    take_totals(in, &topic->totals);
+}
+
+/* ---- all kinds ---- */
+
+static char *put_payload(char *at, const struct record *record)
+{
+    switch (record->kind) {
+    case RECORD_JOB:
+        return put_job(at, &record->job, record->origin);
+    case RECORD_STATE:
+        return put_state(at, &record->state);
+    case RECORD_DONE:
+        return put_done(at, &record->done);
+    case RECORD_TOPIC:
+        return put_topic(at, &record->topic);
+    }
+    assert(false && "record of no kind");
+    return at;
+}
+
+size_t record_encode(const struct record *record, char *into)
+{
+    char *end = put_payload(wire_put_byte(into + sizeof(uint32_t), record->kind), record);
+    size_t bytes = (size_t)(end - into);
+
+    assert(bytes <= UINT32_MAX);
+    wire_put_u32(into, (uint32_t)bytes);
+    return bytes;
+}
+
+bool record_decode(struct slice bytes, struct record *out)
+{
+    struct wire_in in = wire_in_make(bytes);
+
+    if (bytes.len == 0 || record_next(bytes) != bytes.len)
+        return false;
+    in.at += sizeof(uint32_t);
+    memset(out, 0, sizeof *out);
+    out->kind = (enum record_kind)wire_take_byte(&in);
+    switch (out->kind) {
+    case RECORD_JOB:
+        take_job(&in, &out->job, &out->origin);
+        break;
+    case RECORD_STATE:
+        take_state(&in, &out->state);
+        break;
+    case RECORD_DONE:
+        take_done(&in, &out->done);
+        break;
+    case RECORD_TOPIC:
+        take_topic(&in, &out->topic);
+        break;
+    }
+    return !in.bad && in.at == in.end;
+}
