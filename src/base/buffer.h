@@ -3,7 +3,8 @@
  *
  * Owner: the caller's storage; the bytes are on the heap. Not for sharing between threads.
  * What can go wrong: the ceiling is met or memory runs out. Then `failed` is set, the content stays
- * as it was before the append that failed, and every later append does nothing: check once, at the end.
+ * as it was before the append that failed, and every later append does nothing: check once, at the
+ * end.
  */
 #ifndef TARRY_BASE_BUFFER_H
 #define TARRY_BASE_BUFFER_H
@@ -29,7 +30,8 @@ void buffer_clear(struct buffer *buffer);
 /* Empties it and gives memory beyond `bytes_kept` back. */
 void buffer_shrink(struct buffer *buffer, size_t bytes_kept);
 
-/* Room for `bytes` more at the end; returns where they go, or NULL (failed). Advance with `len +=`. */
+/* Room for `bytes` more at the end; returns where they go, or NULL (failed). Advance with `len +=`.
+ */
 char *buffer_reserve(struct buffer *buffer, size_t bytes);
 
 void buffer_append(struct buffer *buffer, const void *bytes, size_t len);
@@ -37,7 +39,8 @@ void buffer_append_slice(struct buffer *buffer, struct slice slice);
 void buffer_append_text(struct buffer *buffer, const char *text);
 void buffer_append_u64(struct buffer *buffer, uint64_t value); /* decimal */
 void buffer_append_i64(struct buffer *buffer, int64_t value);  /* decimal */
-void buffer_append_format(struct buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buffer_append_format(struct buffer *buffer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static inline void buffer_append_byte(struct buffer *buffer, char byte)
 {

@@ -2,9 +2,9 @@
  * clock: the only file that reads the clock.
  *
  * Two times, both in milliseconds since 1970 UTC, both rounded down:
- *   inner  never goes back and is not moved by a step of the wall clock: elapsed boot time plus an offset
- *          fixed when the process starts. Relative delays, leases and backoff live on it.
- *   wall   what the system's wall clock says now. Only absolute due times (`at`) follow it.
+ *   inner  never goes back and is not moved by a step of the wall clock: elapsed boot time plus an
+ * offset fixed when the process starts. Relative delays, leases and backoff live on it. wall   what
+ * the system's wall clock says now. Only absolute due times (`at`) follow it.
  *
  * Any thread may read; clock_start and clock_fake_* are called before threads start or from tests.
  */
@@ -14,22 +14,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Fixes the inner clock so that it shows `inner_ms` now. Before it, inner starts out equal to wall. */
+/* Fixes the inner clock so that it shows `inner_ms` now. Before it, inner starts out equal to wall.
+ */
 void clock_start(int64_t inner_ms);
 
 int64_t clock_inner_ms(void);
 int64_t clock_wall_ms(void);
 
-/* Elapsed microseconds since boot, for measuring durations. */
+/* Elapsed microseconds since boot, for measuring durations. Real even while the clocks are faked.
+ */
 int64_t clock_boot_us(void);
 
 /* wall minus inner, now. A change of it (beyond a few ms) is a step of the wall clock. */
 int64_t clock_skew_ms(void);
 
-/* Names this boot of the machine: 36 characters and NUL into `id`. "" when the system does not tell. */
+/* Names this boot of the machine: 36 characters and NUL into `id`. "" when the system does not
+ * tell. */
 void clock_boot_id(char id[37]);
 
-/* Tests: replace both clocks by values that move only when told; clock_fake_end goes back to real ones. */
+/* Tests: replace both clocks by values that move only when told; clock_fake_end goes back to real
+ * ones. */
 void clock_fake_start(int64_t inner_ms, int64_t wall_ms);
 void clock_fake_advance(int64_t elapsed_ms);
 void clock_fake_step_wall(int64_t step_ms);

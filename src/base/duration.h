@@ -1,9 +1,10 @@
 /*
  * duration: lengths of time as people write them. Pure.
  *
- * Grammar: one or more of NUMBER UNIT, units d h m s ms in falling order, each at most once ("2h30m", "1500ms",
- * "7d"); or a bare number, which is milliseconds. NUMBER is decimal digits, with a fraction allowed in the last
- * part ("1.5s"), rounded up to a whole millisecond. No sign, no blanks.
+ * Grammar: one or more of NUMBER UNIT, units d h m s ms in falling order, each at most once
+ * ("2h30m", "1500ms", "7d"); or a bare number, which is milliseconds. NUMBER is decimal digits,
+ * with a fraction of 1 to 9 digits allowed in the last part ("1.5s", not in a bare number), rounded
+ * up to a whole millisecond. No sign, no blanks.
  */
 #ifndef TARRY_BASE_DURATION_H
 #define TARRY_BASE_DURATION_H
@@ -13,7 +14,8 @@
 /* True and *ms on success; false, *ms untouched, on anything malformed or above `ms_max`. */
 bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms);
 
-/* The shortest exact form: "0", "1500ms", "30s", "2h30m". */
+/* Exact, the larger units first, and milliseconds not split from seconds: "0", "1500ms", "30s",
+ * "2h30m", "1m1500ms". `ms` is not negative. */
 void duration_emit(struct buffer *out, int64_t ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* hash: XXH3 as the house uses it. Seeded: the seed is drawn when a data directory is made. Pure. */
+/* hash: XXH3 as the house uses it. Seeded: the seed is drawn when a data directory is made. Pure.
+ */
 #ifndef TARRY_BASE_HASH_H
 #define TARRY_BASE_HASH_H
 

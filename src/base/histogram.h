@@ -1,7 +1,8 @@
 /*
  * histogram: how often which value, within 1/32 of the value. Pure.
  *
- * Log-linear buckets as in HdrHistogram (G. Tene): 32 steps to each power of two, values 0 to 2^40, fixed memory.
+ * Log-linear buckets as in HdrHistogram (G. Tene): 32 steps to each power of two, values 0 to 2^40,
+ * fixed memory.
  */
 #ifndef TARRY_BASE_HISTOGRAM_H
 #define TARRY_BASE_HISTOGRAM_H
@@ -20,7 +21,8 @@ struct histogram {
 void histogram_add(struct histogram *histogram, uint64_t value);
 void histogram_merge(struct histogram *into, const struct histogram *from);
 
-/* The value at or below which `fraction` (0..1) of the counts lie: the bucket's upper end, but never above max. 0 if empty. */
+/* The value at or below which `fraction` (0..1) of the counts lie: the bucket's upper end, but
+ * never above max. 0 if empty. */
 uint64_t histogram_at(const struct histogram *histogram, double fraction);
 
 /* How many values were <= `value` (to the bucket's precision). */

@@ -1,14 +1,16 @@
 /*
  * json_write: JSON text onto a buffer. Pure.
  *
- * The caller writes braces, brackets, commas and literals with buffer_append_text; these do what needs care.
+ * The caller writes braces, brackets, commas and literals with buffer_append_text; these do what
+ * needs care.
  */
 #ifndef TARRY_BASE_JSON_WRITE_H
 #define TARRY_BASE_JSON_WRITE_H
 
 #include "base/buffer.h"
 
-/* A quoted string; bytes that are not UTF-8 come out as U+FFFD. Fast where nothing needs escaping. */
+/* A quoted string; bytes that are not UTF-8 come out as U+FFFD. Fast where nothing needs escaping.
+ */
 void json_write_string(struct buffer *out, struct slice text);
 
 /* "key": with the quotes and the colon; `key` must need no escaping. */

@@ -1,4 +1,5 @@
-/* list: an intrusive, doubly linked, circular list. A zeroed head must be initialised before use. */
+/* list: an intrusive, doubly linked, circular list. A zeroed head must be initialised before use.
+ */
 #ifndef TARRY_BASE_LIST_H
 #define TARRY_BASE_LIST_H
 

@@ -1,9 +1,11 @@
 /*
  * log: one event a line on standard error or into a file.
  *
- * Form: time=… level=… event=… then key=value pairs as given; with log_open(.., true) one JSON object a line instead. Values that
- * hold blanks, quotes or control bytes are quoted and escaped; untrusted text is cut at 256 bytes. Never log a body, a token or
- * a secret. Any thread; a line is written whole.
+ * Form: time=… level=… event=… then key=value pairs as given; with log_open(.., true) one JSON
+ * object a line instead. Values that hold blanks, quotes or control bytes are quoted and escaped;
+ * text is cut at 256 bytes. Keys must need no escaping. Never log a body, a token or a secret. Any
+ * thread; a line is written whole. log_open is called before threads start; until then events from
+ * LOG_INFO on go to standard error.
  */
 #ifndef TARRY_BASE_LOG_H
 #define TARRY_BASE_LOG_H
@@ -19,7 +21,8 @@ bool log_open(const char *path, enum log_level least, bool json);
 /* Opens the same path again (after rotation). */
 bool log_reopen(void);
 
-/* log_event(LOG_INFO, "server started", LOG_TEXT("listen", address), LOG_NUMBER("shards", n)). At most 12 fields. */
+/* log_event(LOG_INFO, "server started", LOG_TEXT("listen", address), LOG_NUMBER("shards", n)). At
+ * most 12 fields. */
 struct log_field {
     const char *key;
     const char *text; /* NULL: the number counts */
@@ -27,8 +30,8 @@ struct log_field {
 };
 #define LOG_TEXT(KEY, TEXT) ((struct log_field){.key = (KEY), .text = (TEXT) ? (TEXT) : ""})
 #define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
-#define log_event(LEVEL, EVENT, ...)                                                                         \
-    log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ) { 0 }})
+#define log_event(LEVEL, EVENT, ...)                                                               \
+    log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
 
 void log_fields(enum log_level level, const char *event, const struct log_field *fields);
 

@@ -9,7 +9,8 @@
 void random_bytes(void *into, size_t len);
 uint64_t random_u64(void);
 
-/* SplitMix64 (Steele, Lea, Flood 2014): not for secrets. Pure: the same state gives the same sequence. */
+/* SplitMix64 (Steele, Lea, Flood 2014): not for secrets. Pure: the same state gives the same
+ * sequence. */
 struct random {
     uint64_t state;
 };

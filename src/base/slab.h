@@ -1,13 +1,15 @@
 /*
  * slab: items of one size, named by 32-bit ids that are re-used once removed.
  *
- * Id 0 is never given: it means "none". Items live in chunks that never move, so a pointer from slab_at
- * stays good until that item is removed. Memory of removed items is kept for later ones.
- * Owner: the caller's storage. One thread. What can go wrong: slab_add returns 0 when memory or ids ran out.
+ * Id 0 is never given: it means "none". Items live in chunks that never move, so a pointer from
+ * slab_at stays good until that item is removed. Memory of removed items is kept for later ones.
+ * Owner: the caller's storage. One thread. What can go wrong: slab_add returns 0 when memory or ids
+ * ran out.
  */
 #ifndef TARRY_BASE_SLAB_H
 #define TARRY_BASE_SLAB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +30,8 @@ void slab_fini(struct slab *slab);
 /* A zeroed item. Returns its id, or 0 when out of memory. */
 uint32_t slab_add(struct slab *slab);
 
-/* Takes an id back. The item is zeroed but for its first 4 bytes, so a scan can tell it is nobody's. */
+/* Takes an id back. The item is zeroed but for its first 4 bytes, so a scan can tell it is
+ * nobody's. */
 void slab_remove(struct slab *slab, uint32_t id);
 
 static inline void *slab_at(const struct slab *slab, uint32_t id)

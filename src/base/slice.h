@@ -1,8 +1,8 @@
 /*
  * slice: a run of bytes somebody else owns.
  *
- * Promises nothing about a terminating NUL or about content. `at` may be NULL only where `len` is 0.
- * Valid as long as its owner says; copy what must live longer.
+ * Promises nothing about a terminating NUL or about content. `at` may be NULL only where `len` is
+ * 0. Valid as long as its owner says; copy what must live longer.
  */
 #ifndef TARRY_BASE_SLICE_H
 #define TARRY_BASE_SLICE_H

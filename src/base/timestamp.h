@@ -1,9 +1,10 @@
 /*
  * timestamp: points in time as text. Pure.
  *
- * Parse: RFC 3339 ("2026-11-20T09:00:00Z", fraction of a second, offset "+08:00"; fractions below a millisecond round
- * up; leap second 60 is taken as the next minute's 0), or a bare number of milliseconds since 1970 UTC. Years 1970..9999.
- * Emit: RFC 3339 UTC with milliseconds, always 24 bytes: "2026-11-20T09:00:00.000Z".
+ * Parse: RFC 3339 ("2026-11-20T09:00:00Z", fraction of a second, offset "+08:00"; fractions below a
+ * millisecond round up; second 60 is taken as the next minute's 0, and only at 23:59 UTC, where
+ * leap seconds are), or a bare number of milliseconds since 1970 UTC. Years 1970..9999. Emit: RFC
+ * 3339 UTC with milliseconds, always 24 bytes: "2026-11-20T09:00:00.000Z".
  */
 #ifndef TARRY_BASE_TIMESTAMP_H
 #define TARRY_BASE_TIMESTAMP_H

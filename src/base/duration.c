@@ -1,0 +1,129 @@
+#include "base/duration.h"
+
+#include <assert.h>
+
+enum { FRACTION_DIGITS_MAX = 9 };
+
+static const struct unit {
+    const char *name;
+    int64_t ms;
+} units[] = {
+    {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1},
+};
+enum { UNIT_COUNT = sizeof units / sizeof units[0] };
+
+struct number {
+    int64_t whole;
+    int64_t fraction, fraction_scale; /* fraction / fraction_scale; 0 / 1 where there is none */
+};
+
+static bool is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+/* Takes digits off the front of *text. False where there are none or the value passes `max`. */
+static bool take_digits(struct slice *text, int64_t max, int64_t *value)
+{
+    size_t taken = 0;
+    int64_t sum = 0;
+
+    for (; taken < text->len && is_digit(text->at[taken]); taken++) {
+        int digit = text->at[taken] - '0';
+        if (digit > max || sum > (max - digit) / 10)
+            return false;
+        sum = sum * 10 + digit;
+    }
+    *text = slice_make(text->at + taken, text->len - taken);
+    *value = sum;
+    return taken > 0;
+}
+
+static bool take_number(struct slice *text, int64_t max, struct number *number)
+{
+    *number = (struct number){.fraction_scale = 1};
+    if (!take_digits(text, max, &number->whole))
+        return false;
+    if (text->len == 0 || text->at[0] != '.')
+        return true;
+
+    *text = slice_make(text->at + 1, text->len - 1);
+    size_t before = text->len;
+    if (!take_digits(text, INT64_MAX, &number->fraction) ||
+        before - text->len > FRACTION_DIGITS_MAX)
+        return false;
+    for (size_t digits = before - text->len; digits > 0; digits--)
+        number->fraction_scale *= 10;
+    return true;
+}
+
+/* Takes a unit that comes after unit number `last`; returns its number or -1. */
+static int take_unit(struct slice *text, int last)
+{
+    size_t len = 0;
+    while (len < text->len && !is_digit(text->at[len]))
+        len++;
+    for (int i = last + 1; i < UNIT_COUNT; i++) {
+        if (!slice_is(slice_make(text->at, len), units[i].name))
+            continue;
+        *text = slice_make(text->at + len, text->len - len);
+        return i;
+    }
+    return -1;
+}
+
+static bool add_part(int64_t *total, struct number number, int64_t unit_ms, int64_t ms_max)
+{
+    if (number.whole > (ms_max - *total) / unit_ms)
+        return false;
+    int64_t sum = *total + number.whole * unit_ms;
+    int64_t scale = number.fraction_scale;
+    int64_t part = (number.fraction * unit_ms + scale - 1) / scale;
+    if (part > ms_max - sum)
+        return false;
+    *total = sum + part;
+    return true;
+}
+
+bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
+{
+    struct number number;
+    int64_t total = 0;
+    int unit = -1;
+
+    if (text.len == 0 || ms_max < 0)
+        return false;
+    struct slice rest = text;
+    if (take_digits(&rest, ms_max, &total) && rest.len == 0) {
+        *ms = total;
+        return true;
+    }
+    for (total = 0; text.len > 0;) {
+        if (!take_number(&text, ms_max, &number))
+            return false;
+        unit = take_unit(&text, unit);
+        if (unit < 0 || !add_part(&total, number, units[unit].ms, ms_max))
+            return false;
+        if (number.fraction_scale > 1 && text.len > 0)
+            return false;
+    }
+    *ms = total;
+    return true;
+}
+
+void duration_emit(struct buffer *out, int64_t ms)
+{
+    assert(ms >= 0);
+    if (ms == 0)
+        buffer_append_byte(out, '0');
+    for (int i = 0; i < UNIT_COUNT; i++) {
+        /* Odd milliseconds are not split from their seconds: "1500ms", not "1s500ms". */
+        if (units[i].ms == 1000 && ms % 1000 != 0)
+            continue;
+        if (ms < units[i].ms)
+            continue;
+        buffer_append_i64(out, ms / units[i].ms);
+        buffer_append_text(out, units[i].name);
+        ms %= units[i].ms;
+    }
+}

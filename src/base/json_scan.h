@@ -1,0 +1,71 @@
+/*
+ * json_scan: what reading and writing JSON share: runs of plain bytes and UTF-8 sequences. Pure.
+ * Private to json_*.c.
+ */
+#ifndef TARRY_BASE_JSON_SCAN_H
+#define TARRY_BASE_JSON_SCAN_H
+
+#include <stdint.h>
+#include <string.h>
+
+/*
+ * The first byte from `at` on that is not plain in a string (a quote, a backslash, a control byte,
+ * or not ASCII), else `end`.
+ *
+ * Eight bytes at a step: in each byte of `hits` the top bit says "not plain". A subtraction's
+ * borrow can spoil only bytes after a true hit, and the first is all we want.
+ */
+static inline const char *json_plain_end(const char *at, const char *end)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    while (end - at >= 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
+        uint64_t hits =
+            ((quote - ones) | (backslash - ones) | (word - ones * ' ') | word) & ones * 0x80;
+        if (hits)
+            return at + (__builtin_ctzll(hits) >> 3);
+        at += 8;
+    }
+#endif
+    while (at < end && *at != '"' && *at != '\\' && (signed char)*at >= ' ')
+        at++;
+    return at;
+}
+
+/* How many bytes the well-formed UTF-8 sequence at `at` takes (1 to 4), or 0 if it is none. The
+ * ranges are those of the grammar in RFC 3629 section 4: no overlong forms, no surrogates, nothing
+ * above U+10FFFF. */
+static inline size_t json_utf8_len(const char *at, const char *end)
+{
+    const unsigned char *byte = (const unsigned char *)at;
+    size_t left = (size_t)(end - at);
+    unsigned char least = 0x80, most = 0xbf;
+
+    if (left == 0 || byte[0] < 0x80)
+        return left > 0;
+    if (byte[0] < 0xc2 || byte[0] > 0xf4)
+        return 0;
+    size_t len = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+    if (left < len)
+        return 0;
+    if (byte[0] == 0xe0)
+        least = 0xa0;
+    else if (byte[0] == 0xf0)
+        least = 0x90;
+    else if (byte[0] == 0xed)
+        most = 0x9f;
+    else if (byte[0] == 0xf4)
+        most = 0x8f;
+    if (byte[1] < least || byte[1] > most)
+        return 0;
+    if (len > 2 && (byte[2] & 0xc0) != 0x80)
+        return 0;
+    if (len > 3 && (byte[3] & 0xc0) != 0x80)
+        return 0;
+    return len;
+}
+
+#endif

@@ -1,0 +1,106 @@
+#include "base/json_write.h"
+
+#include "base/json_scan.h"
+#include "base/timestamp.h"
+
+static void write_escape(struct buffer *out, unsigned char byte)
+{
+    static const char short_forms[' '] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    static const char hex[] = "0123456789abcdef";
+    char escape[6] = {'\\', (char)byte};
+
+    if (byte >= ' ') {
+        buffer_append(out, escape, 2);
+    } else if (short_forms[byte]) {
+        escape[1] = short_forms[byte];
+        buffer_append(out, escape, 2);
+    } else {
+        memcpy(escape + 1, "u00", 3);
+        escape[4] = hex[byte >> 4];
+        escape[5] = hex[byte & 15];
+        buffer_append(out, escape, 6);
+    }
+}
+
+/* Writes what begins at `at`, which is not a plain byte; returns where it ends. */
+static const char *write_special(struct buffer *out, const char *at, const char *end)
+{
+    unsigned char byte = (unsigned char)*at;
+
+    if (byte < 0x80) {
+        write_escape(out, byte);
+        return at + 1;
+    }
+    size_t len = json_utf8_len(at, end);
+    if (len == 0) {
+        buffer_append_text(out, "\xef\xbf\xbd");
+        return at + 1;
+    }
+    buffer_append(out, at, len);
+    return at + len;
+}
+
+void json_write_string(struct buffer *out, struct slice text)
+{
+    const char *at = text.at, *end = text.at + text.len;
+
+    buffer_append_byte(out, '"');
+    while (at < end) {
+        const char *plain = at;
+        at = json_plain_end(at, end);
+        buffer_append(out, plain, (size_t)(at - plain));
+        if (at < end)
+            at = write_special(out, at, end);
+    }
+    buffer_append_byte(out, '"');
+}
+
+void json_write_key(struct buffer *out, const char *key)
+{
+    size_t len = strlen(key);
+    char *into = buffer_reserve(out, len + 3);
+    if (!into)
+        return;
+    into[0] = '"';
+    memcpy(into + 1, key, len);
+    memcpy(into + 1 + len, "\":", 2);
+    out->len += len + 3;
+}
+
+void json_write_time(struct buffer *out, int64_t ms)
+{
+    char *into = buffer_reserve(out, TIMESTAMP_BYTES + 2);
+    if (!into)
+        return;
+    into[0] = '"';
+    timestamp_write(into + 1, ms);
+    into[1 + TIMESTAMP_BYTES] = '"';
+    out->len += TIMESTAMP_BYTES + 2;
+}
+
+void json_write_base64(struct buffer *out, struct slice bytes)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *from = (const unsigned char *)bytes.at;
+    size_t groups = bytes.len / 3 + (bytes.len % 3 != 0);
+    char *into = bytes.len < SIZE_MAX / 2 ? buffer_reserve(out, groups * 4 + 2) : NULL;
+    if (!into) {
+        out->failed = true;
+        return;
+    }
+    *into++ = '"';
+    for (size_t i = 0; i < bytes.len; i += 3, into += 4) {
+        size_t left = bytes.len - i;
+        uint32_t bits = (uint32_t)from[i] << 16;
+        bits |= left > 1 ? (uint32_t)from[i + 1] << 8 : 0;
+        bits |= left > 2 ? (uint32_t)from[i + 2] : 0;
+        into[0] = letters[bits >> 18];
+        into[1] = letters[bits >> 12 & 63];
+        into[2] = left > 1 ? letters[bits >> 6 & 63] : '=';
+        into[3] = left > 2 ? letters[bits & 63] : '=';
+    }
+    *into = '"';
+    out->len += groups * 4 + 2;
+}

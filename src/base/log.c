@@ -1,0 +1,192 @@
+#include "base/log.h"
+
+#include "base/clock.h"
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "base/timestamp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FIELDS_MAX = 12, TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
+
+static const char *const level_names[] = {
+    [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
+
+/* Set by log_open before threads start, only read afterwards. The descriptor keeps its number when
+ * the file is opened again, so writers need no lock. */
+static struct {
+    int fd;
+    enum log_level least;
+    bool json;
+    char *path;
+} logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
+
+static int open_file(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+bool log_open(const char *path, enum log_level least, bool json)
+{
+    int fd = STDERR_FILENO;
+    char *copy = NULL;
+
+    if (path) {
+        copy = strdup(path);
+        fd = copy ? open_file(path) : -1;
+        if (fd < 0) {
+            free(copy);
+            return false;
+        }
+    }
+    if (logger.fd != STDERR_FILENO)
+        close(logger.fd);
+    free(logger.path);
+    logger.fd = fd;
+    logger.path = copy;
+    logger.least = least;
+    logger.json = json;
+    return true;
+}
+
+bool log_reopen(void)
+{
+    if (!logger.path)
+        return true;
+    int fd = open_file(logger.path);
+    if (fd < 0)
+        return false;
+    bool moved = dup3(fd, logger.fd, O_CLOEXEC) >= 0;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return moved;
+}
+
+/* The first TEXT_BYTES_MAX bytes, and not half a character at the end. */
+static struct slice cut(const char *text)
+{
+    size_t len = strnlen(text, TEXT_BYTES_MAX + 1);
+    if (len <= TEXT_BYTES_MAX)
+        return slice_make(text, len);
+    len = TEXT_BYTES_MAX;
+    while (len > TEXT_BYTES_MAX - 4 && ((unsigned char)text[len] & 0xc0) == 0x80)
+        len--;
+    return slice_make(text, len);
+}
+
+static bool is_plain(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.at[i];
+        if (byte <= ' ' || byte >= 0x7f || byte == '"' || byte == '=' || byte == '\\')
+            return false;
+    }
+    return text.len > 0;
+}
+
+/* As in JSON, but nothing a terminal would obey gets through: DEL and the C1 controls (U+0080 to
+ * U+009F) are escaped, and so is every byte outside ASCII of a text that is not UTF-8. */
+static void append_quoted(struct buffer *line, struct slice text)
+{
+    bool utf8 = json_utf8_is_valid(text);
+
+    buffer_append_byte(line, '"');
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.at[i];
+        bool c1 = byte == 0xc2 && i + 1 < text.len && (unsigned char)text.at[i + 1] < 0xa0;
+        if (byte == '"' || byte == '\\')
+            buffer_append_format(line, "\\%c", byte);
+        else if (byte == '\n')
+            buffer_append_text(line, "\\n");
+        else if (utf8 && c1)
+            buffer_append_format(line, "\\u%04x", (unsigned char)text.at[++i]);
+        else if (byte < ' ' || byte == 0x7f)
+            buffer_append_format(line, "\\u%04x", byte);
+        else if (byte >= 0x80 && !utf8)
+            buffer_append_format(line, "\\x%02x", byte);
+        else
+            buffer_append_byte(line, (char)byte);
+    }
+    buffer_append_byte(line, '"');
+}
+
+static void append_text(struct buffer *line, const char *text)
+{
+    struct slice value = cut(text);
+
+    if (logger.json)
+        json_write_string(line, value);
+    else if (is_plain(value))
+        buffer_append_slice(line, value);
+    else
+        append_quoted(line, value);
+}
+
+/* Keys are literals of ours and need no escaping. */
+static void append_key(struct buffer *line, const char *key)
+{
+    if (logger.json) {
+        buffer_append_byte(line, line->len == 0 ? '{' : ',');
+        json_write_key(line, key);
+    } else {
+        if (line->len > 0)
+            buffer_append_byte(line, ' ');
+        buffer_append_text(line, key);
+        buffer_append_byte(line, '=');
+    }
+}
+
+static void append_line(struct buffer *line, enum log_level level, const char *event,
+                        const struct log_field *fields)
+{
+    char now[TIMESTAMP_BYTES + 1] = "";
+
+    timestamp_write(now, clock_wall_ms());
+    append_key(line, "time");
+    append_text(line, now);
+    append_key(line, "level");
+    append_text(line, level_names[level]);
+    append_key(line, "event");
+    append_text(line, event);
+    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
+        append_key(line, fields[i].key);
+        if (fields[i].text)
+            append_text(line, fields[i].text);
+        else
+            buffer_append_i64(line, fields[i].number);
+    }
+    buffer_append_text(line, logger.json ? "}\n" : "\n");
+}
+
+/* One write(2) for the line, so that lines of several threads do not mix; a rest is only left by a
+ * pipe or a disk that is full. */
+static void write_line(struct slice line)
+{
+    while (line.len > 0) {
+        ssize_t written = write(logger.fd, line.at, line.len);
+        if (written < 0 && errno != EINTR)
+            return;
+        if (written > 0)
+            line = slice_make(line.at + written, line.len - (size_t)written);
+    }
+}
+
+void log_fields(enum log_level level, const char *event, const struct log_field *fields)
+{
+    struct buffer line;
+
+    if (level < logger.least)
+        return;
+    /* The caller's errno is often what the next line of its code reports. */
+    int error = errno;
+    buffer_init(&line, LINE_BYTES_MAX);
+    append_line(&line, level, event, fields);
+    if (!line.failed)
+        write_line(buffer_slice(&line));
+    buffer_fini(&line);
+    errno = error;
+}

@@ -1,0 +1,184 @@
+#include "base/text.h"
+
+enum { WORD_CHARS_MAX = 64 };
+
+bool text_parse_u64(struct slice text, uint64_t max, uint64_t *out)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return false;
+        uint64_t digit = (uint64_t)(text.at[i] - '0');
+        if (digit > max || value > (max - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    if (text.len == 0)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool text_parse_bytes(struct slice text, uint64_t max, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = {{"", 0}, {"K", 10}, {"KiB", 10}, {"M", 20}, {"MiB", 20}, {"G", 30}, {"GiB", 30}};
+    size_t digits = 0;
+    uint64_t number;
+
+    while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9')
+        digits++;
+    if (digits == 0)
+        return false;
+    struct slice unit = slice_make(text.at + digits, text.len - digits);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (!slice_is(unit, units[i].name))
+            continue;
+        if (!text_parse_u64(slice_make(text.at, digits), max >> units[i].shift, &number))
+            return false;
+        *out = number << units[i].shift;
+        return true;
+    }
+    return false;
+}
+
+static int hex_value(char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    if (byte >= 'a' && byte <= 'f')
+        return byte - 'a' + 10;
+    if (byte >= 'A' && byte <= 'F')
+        return byte - 'A' + 10;
+    return -1;
+}
+
+bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out)
+{
+    char *into = buffer_reserve(out, in.len);
+    if (!into)
+        return false;
+    char *first = into;
+
+    for (size_t i = 0; i < in.len; i++) {
+        char byte = in.at[i];
+        if (byte == '%') {
+            int high = i + 2 < in.len ? hex_value(in.at[i + 1]) : -1;
+            int low = i + 2 < in.len ? hex_value(in.at[i + 2]) : -1;
+            if (high < 0 || low < 0)
+                return false;
+            byte = (char)(high << 4 | low);
+            i += 2;
+        } else if (byte == '+' && plus_is_space) {
+            byte = ' ';
+        }
+        *into++ = byte;
+    }
+    out->len += (size_t)(into - first);
+    return true;
+}
+
+static int base64_value(char byte)
+{
+    if (byte >= 'A' && byte <= 'Z')
+        return byte - 'A';
+    if (byte >= 'a' && byte <= 'z')
+        return byte - 'a' + 26;
+    if (byte >= '0' && byte <= '9')
+        return byte - '0' + 52;
+    return byte == '+' ? 62 : byte == '/' ? 63 : -1;
+}
+
+/* Turns `count` (2 to 4) characters into count - 1 bytes. */
+static bool base64_decode_group(const char *at, size_t count, char *into)
+{
+    uint32_t bits = 0;
+
+    for (size_t i = 0; i < 4; i++) {
+        int value = i < count ? base64_value(at[i]) : 0;
+        if (value < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)value;
+    }
+    for (size_t i = 0; i + 1 < count; i++)
+        into[i] = (char)(bits >> (16 - 8 * i));
+    uint32_t unread = (UINT32_C(1) << (24 - 8 * (count - 1))) - 1;
+    return (bits & unread) == 0;
+}
+
+bool text_base64_decode(struct slice in, struct buffer *out)
+{
+    if (in.len % 4 != 0)
+        return false;
+    size_t padding = 0;
+    while (padding < 2 && padding < in.len && in.at[in.len - 1 - padding] == '=')
+        padding++;
+    size_t len = in.len / 4 * 3 - padding;
+    char *into = buffer_reserve(out, len);
+    if (!into)
+        return false;
+
+    for (size_t i = 0; i < in.len; i += 4, into += 3) {
+        size_t count = i + 4 < in.len ? 4 : 4 - padding;
+        if (!base64_decode_group(in.at + i, count, into))
+            return false;
+    }
+    out->len += len;
+    return true;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Three rows of the table of distances between beginnings of `a` and of `b` are enough: the one
+ * being made and two before. */
+static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    size_t rows[3][WORD_CHARS_MAX + 1];
+    size_t *before = rows[0], *above = rows[1], *row = rows[2];
+
+    for (size_t j = 0; j <= b_len; j++)
+        above[j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least(row[j], before[j - 2] + 1);
+        }
+        size_t *oldest = before;
+        before = above;
+        above = row;
+        row = oldest;
+    }
+    return above[b_len];
+}
+
+const char *text_nearest(const char *word, const char *const *candidates)
+{
+    size_t len = strlen(word);
+    if (len > WORD_CHARS_MAX)
+        return NULL;
+    size_t near = len / 3 > 2 ? len / 3 : 2;
+    const char *nearest = NULL;
+
+    for (; *candidates; candidates++) {
+        size_t candidate_len = strlen(*candidates);
+        if (candidate_len > WORD_CHARS_MAX)
+            continue;
+        size_t away = distance(word, len, *candidates, candidate_len);
+        if (away > near || away >= least(len, candidate_len))
+            continue;
+        nearest = *candidates;
+        /* From here on only something nearer will do. */
+        if (away == 0)
+            break;
+        near = away - 1;
+    }
+    return nearest;
+}
