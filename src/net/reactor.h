@@ -19,9 +19,12 @@ struct letter {
     void (*run)(struct letter *letter);
 };
 
-/* NULL when out of descriptors or memory. */
+/* NULL when out of descriptors or memory. The first one makes the process ignore SIGPIPE: a peer that
+ * is gone shows as an error of the write. */
 struct reactor *reactor_new(uint32_t index);
-void reactor_free(struct reactor *reactor); /* after its run has returned */
+/* After its run has returned, and after everything that put handles on its loop has asked for them
+ * to be closed. Letters still in the mailbox are dropped. */
+void reactor_free(struct reactor *reactor);
 
 uv_loop_t *reactor_loop(struct reactor *reactor);
 uint32_t reactor_index(const struct reactor *reactor);
@@ -31,6 +34,11 @@ void reactor_post(struct reactor *reactor, struct letter *letter);
 
 /* `hook` is called at the end of every turn. At most 8. A hook that wants another turn at once returns true. */
 void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
+/* Takes a hook away, for an owner that goes. Not from within a hook. */
+void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
+/* The next turn polls without sleeping, so the hooks are called again soon: for work that was left
+ * for a hook which had its call in this turn already. */
+void reactor_turn_again(struct reactor *reactor);
 
 /* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never before. Setting it again moves it; INT64_MAX: never. */
 struct deadline;

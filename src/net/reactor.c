@@ -1,0 +1,200 @@
+#include "net/reactor.h"
+
+#include "net/thread.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { HOOKS_MAX = 8 };
+
+struct hook {
+    bool (*run)(void *ctx);
+    void *ctx;
+};
+
+struct reactor {
+    uv_loop_t loop;
+    uv_async_t mail;
+    uv_prepare_t turn_end;
+    uv_idle_t again;                  /* active: the next poll does not sleep */
+    _Atomic(struct letter *) mailbox; /* newest first */
+    atomic_bool stopping;
+    struct hook hooks[HOOKS_MAX];
+    uint32_t hook_count;
+    uint32_t index;
+    bool in_hooks, wants_turn;
+    pthread_t thread;
+};
+
+/* ---- mailbox ---- */
+
+/* The sender that finds the mailbox empty wakes the reactor: it will find all that came since. */
+void reactor_post(struct reactor *reactor, struct letter *letter)
+{
+    struct letter *head = atomic_load_explicit(&reactor->mailbox, memory_order_relaxed);
+    do {
+        letter->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&reactor->mailbox, &head, letter,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if (!head)
+        uv_async_send(&reactor->mail);
+}
+
+static struct letter *take_mail(struct reactor *reactor)
+{
+    struct letter *newest = atomic_exchange_explicit(&reactor->mailbox, NULL, memory_order_acq_rel);
+    struct letter *oldest = NULL;
+    while (newest) {
+        struct letter *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}
+
+static void on_mail(uv_async_t *mail)
+{
+    struct reactor *reactor = mail->data;
+    struct letter *letter = take_mail(reactor);
+    while (letter) {
+        struct letter *next = letter->next;
+        letter->run(letter);
+        letter = next;
+    }
+    if (atomic_load_explicit(&reactor->stopping, memory_order_acquire))
+        uv_stop(&reactor->loop);
+}
+
+/* ---- end of a turn ---- */
+
+static void on_again(uv_idle_t *again)
+{
+    (void)again;
+}
+
+void reactor_turn_again(struct reactor *reactor)
+{
+    reactor->wants_turn = true;
+    if (!reactor->in_hooks)
+        (void)uv_idle_start(&reactor->again, on_again);
+}
+
+static void run_hooks(struct reactor *reactor)
+{
+    reactor->in_hooks = true;
+    reactor->wants_turn = false;
+    for (uint32_t i = 0; i < reactor->hook_count; i++)
+        if (reactor->hooks[i].run(reactor->hooks[i].ctx))
+            reactor->wants_turn = true;
+    reactor->in_hooks = false;
+    if (reactor->wants_turn)
+        (void)uv_idle_start(&reactor->again, on_again);
+    else
+        (void)uv_idle_stop(&reactor->again);
+}
+
+static void on_turn_end(uv_prepare_t *turn_end)
+{
+    run_hooks(turn_end->data);
+}
+
+void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+{
+    assert(reactor->hook_count < HOOKS_MAX);
+    reactor->hooks[reactor->hook_count++] = (struct hook){.run = hook, .ctx = ctx};
+}
+
+void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+{
+    assert(!reactor->in_hooks);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < reactor->hook_count; i++)
+        if (reactor->hooks[i].run != hook || reactor->hooks[i].ctx != ctx)
+            reactor->hooks[kept++] = reactor->hooks[i];
+    reactor->hook_count = kept;
+}
+
+/* ---- life ---- */
+
+struct reactor *reactor_new(uint32_t index)
+{
+    struct reactor *reactor = calloc(1, sizeof *reactor);
+    if (!reactor)
+        return NULL;
+    if (uv_loop_init(&reactor->loop) != 0) {
+        free(reactor);
+        return NULL;
+    }
+    if (uv_async_init(&reactor->loop, &reactor->mail, on_mail) != 0) {
+        (void)uv_loop_close(&reactor->loop);
+        free(reactor);
+        return NULL;
+    }
+    (void)uv_prepare_init(&reactor->loop, &reactor->turn_end);
+    (void)uv_idle_init(&reactor->loop, &reactor->again);
+    reactor->mail.data = reactor->turn_end.data = reactor->again.data = reactor;
+    (void)uv_prepare_start(&reactor->turn_end, on_turn_end);
+    reactor->index = index;
+    (void)signal(SIGPIPE, SIG_IGN);
+    return reactor;
+}
+
+void reactor_free(struct reactor *reactor)
+{
+    if (!reactor)
+        return;
+    reactor->hook_count = 0;
+    uv_close((uv_handle_t *)&reactor->mail, NULL);
+    uv_close((uv_handle_t *)&reactor->turn_end, NULL);
+    uv_close((uv_handle_t *)&reactor->again, NULL);
+    (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
+    int left = uv_loop_close(&reactor->loop);
+    assert(left == 0);
+    (void)left;
+    free(reactor);
+}
+
+uv_loop_t *reactor_loop(struct reactor *reactor)
+{
+    return &reactor->loop;
+}
+
+uint32_t reactor_index(const struct reactor *reactor)
+{
+    return reactor->index;
+}
+
+void reactor_run(struct reactor *reactor)
+{
+    if (atomic_load_explicit(&reactor->stopping, memory_order_acquire))
+        uv_stop(&reactor->loop);
+    (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
+    run_hooks(reactor); /* for what the last turn left behind */
+}
+
+static void run_thread(void *ctx)
+{
+    reactor_run(ctx);
+}
+
+int reactor_start(struct reactor *reactor)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "reactor %u", reactor->index);
+    return thread_start(&reactor->thread, name, run_thread, reactor);
+}
+
+void reactor_join(struct reactor *reactor)
+{
+    thread_join(reactor->thread);
+}
+
+void reactor_stop(struct reactor *reactor)
+{
+    atomic_store_explicit(&reactor->stopping, true, memory_order_release);
+    uv_async_send(&reactor->mail);
+}
