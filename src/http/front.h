@@ -1,0 +1,72 @@
+/*
+ * front: HTTP/1.1 in front of a queue: the public face of this room.
+ *
+ * One front per reactor; all fronts of a server listen on the same address (reuse_port) and share
+ * one struct http_shared. A front belongs to its reactor's thread; http_shared_set_ready may be
+ * called from any.
+ *
+ * Life
+ *   1. http_shared_new, before the reactors run.
+ *   2. http_front_new for each reactor, on its thread or before it runs. It listens at once;
+ * requests are answered from the first turn on, /readyz says 503 until http_shared_set_ready(..,
+ * true).
+ *   3. To stop: http_shared_set_ready(.., false), waiters_drain, then http_front_drain on each
+ *      reactor's thread; `drained` is called on that thread once the last connection is closed.
+ *   4. http_front_free after the reactor has stopped and while its queue and waiters still stand;
+ * it cuts what connections there are, turning the loop until they are closed. Takes that wait are
+ *      cancelled.
+ *   5. http_shared_free last.
+ *
+ * The front keeps the waiters' time: it calls waiters_expire when waiters_next_ms says so.
+ */
+#ifndef TARRY_HTTP_FRONT_H
+#define TARRY_HTTP_FRONT_H
+
+#include "base/buffer.h"
+#include "net/reactor.h"
+#include "queue/waiter.h"
+
+struct http_front;
+struct http_shared;
+
+/* A zero means the default that stands with it. */
+struct http_options {
+    const char *host;         /* an address, not a name: "127.0.0.1", "::1" */
+    uint16_t port;            /* 0: the system picks one, see http_front_port */
+    bool reuse_port;          /* several fronts on one address */
+    uint64_t body_bytes_max;  /* of one job; 1 MiB */
+    uint64_t batch_bytes_max; /* of a batch push; 16 MiB */
+    uint32_t connections_max; /* of this front; 10,000 */
+    uint32_t
+        waiting_max; /* of this front: what waiters_new was given, to be named in answers; 10,000 */
+    int64_t idle_ms; /* a connection without a request, or one that takes no bytes; 60 s */
+    int64_t header_ms; /* from the first byte of a request to the end of its header; 10 s */
+    int64_t body_ms;   /* from there to the end of its body; 120 s */
+};
+
+/* What the fronts of a server have in common. `version` must outlive it. NULL when out of memory.
+ */
+struct http_shared *http_shared_new(const char *version);
+void http_shared_free(struct http_shared *shared);
+/* Any thread: what /readyz says. */
+void http_shared_set_ready(struct http_shared *shared, bool ready);
+/* Something that adds lines to /metrics, e.g. what the server knows of its store. Called on any
+ * reactor's thread. Before the reactors run; one. */
+void http_shared_add_metrics(struct http_shared *shared,
+                             void (*emit)(void *ctx, struct buffer *out), void *ctx);
+
+/* 0 or negative errno, then `error` says what, where and what to do. */
+int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   const struct http_options *options, struct http_shared *shared,
+                   struct http_front **out, char *error, size_t error_bytes);
+/* The port it listens on. */
+uint16_t http_front_port(const struct http_front *front);
+/*
+ * Accepts no more; answers what is under way, the last answer of a connection with `Connection:
+ * close`; closes connections with nothing under way. Takes that wait are answered when the caller
+ * calls waiters_drain. Then `drained`, once, never inside the call.
+ */
+void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void *ctx);
+void http_front_free(struct http_front *front);
+
+#endif
