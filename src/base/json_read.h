@@ -4,8 +4,8 @@
  * Why our own: a pushed body that is JSON must come out byte for byte as it went in, so values are
  * needed as spans of the input; and batches arrive at half a million jobs a second. The tests hold
  * it against jansson as the judge. Strict: UTF-8 checked (no surrogates, no overlong forms), no
- * control bytes in strings, no trailing commas, depth at most JSON_DEPTH_MAX, one value and white
- * space only.
+ * control bytes in strings, no escape that is half a surrogate pair, no trailing commas, depth at
+ * most JSON_DEPTH_MAX, one value and white space only.
  */
 #ifndef TARRY_BASE_JSON_READ_H
 #define TARRY_BASE_JSON_READ_H
@@ -48,8 +48,10 @@ bool json_next_item(struct json_value array, struct json_cursor *cursor, struct 
 bool json_string_is(struct slice raw, const char *text);
 
 /* The bytes a raw string stands for. Where it has no escapes: a slice of the input itself. Else
- * unescaped into `scratch` (appended), which must outlive *out. False when scratch failed. "\u0000"
- * is allowed: the caller refuses it if it must. */
+ * unescaped into `scratch` (appended), which must outlive *out. Beware: an *out in `scratch` is
+ * lost when `scratch` grows. Who keeps several reserves as many bytes as the input has first:
+ * unescaped they are never more. False when scratch failed. "\u0000" is allowed: the caller refuses
+ * it if it must. */
 bool json_string_bytes(struct slice raw, struct buffer *scratch, struct slice *out);
 
 /* A number with no fraction or exponent that fits. */

@@ -5,8 +5,7 @@
 #ifndef TARRY_BASE_JSON_SCAN_H
 #define TARRY_BASE_JSON_SCAN_H
 
-#include <stdint.h>
-#include <string.h>
+#include "base/json_read.h"
 
 /*
  * The first byte from `at` on that is not plain in a string (a quote, a backslash, a control byte,
@@ -33,6 +32,79 @@ static inline const char *json_plain_end(const char *at, const char *end)
     while (at < end && *at != '"' && *at != '\\' && (signed char)*at >= ' ')
         at++;
     return at;
+}
+
+/* The first quote or backslash from `at` on, else `end`. As above; bytes outside ASCII are no hits.
+ */
+static inline const char *json_quote_end(const char *at, const char *end)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    while (end - at >= 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        uint64_t quote = word ^ ones * '"', backslash = word ^ ones * '\\';
+        uint64_t hits = ((quote - ones) | (backslash - ones)) & ~word & ones * 0x80;
+        if (hits)
+            return at + (__builtin_ctzll(hits) >> 3);
+        at += 8;
+    }
+#endif
+    while (at < end && *at != '"' && *at != '\\')
+        at++;
+    return at;
+}
+
+/* The first byte from `at` on that is not ASCII, else `end`. */
+static inline const char *json_ascii_end(const char *at, const char *end)
+{
+    uint64_t word;
+
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, sizeof word);
+        if (word & UINT64_C(0x8080808080808080))
+            break;
+    }
+    while (at < end && (signed char)*at >= 0)
+        at++;
+    return at;
+}
+
+static inline const char *json_space_end(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+        at++;
+    return at;
+}
+
+/* The value of a hex digit, or -1. */
+static inline int json_hex_value(char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 0x20;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
+/* What a value that begins with `byte` is. */
+static inline enum json_kind json_kind_of(char byte)
+{
+    switch (byte) {
+    case '{':
+        return JSON_OBJECT;
+    case '[':
+        return JSON_ARRAY;
+    case '"':
+        return JSON_STRING;
+    case 't':
+        return JSON_TRUE;
+    case 'f':
+        return JSON_FALSE;
+    case 'n':
+        return JSON_NULL;
+    default:
+        return JSON_NUMBER;
+    }
 }
 
 /* How many bytes the well-formed UTF-8 sequence at `at` takes (1 to 4), or 0 if it is none. The

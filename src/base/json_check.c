@@ -1,0 +1,278 @@
+/* json_check: is it JSON? One pass, no recursion: what encloses the current place is a stack of
+ * bits. */
+#include "base/json_read.h"
+
+#include "base/json_scan.h"
+
+struct scan {
+    const char *at, *end; /* after a fault: where it is */
+    uint64_t objects;     /* lowest bit: the innermost container is an object */
+    int depth;
+};
+
+enum next { NEXT_VALUE = 1, NEXT_NOTHING, NEXT_FAULT };
+
+static bool is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+static bool sees(const struct scan *scan, char byte)
+{
+    return scan->at < scan->end && *scan->at == byte;
+}
+
+static void skip_space(struct scan *scan)
+{
+    scan->at = json_space_end(scan->at, scan->end);
+}
+
+/* Four hex digits, or -1 with `at` on the first byte that is none. */
+static int take_hex4(struct scan *scan)
+{
+    int value = 0;
+
+    for (int i = 0; i < 4; i++, scan->at++) {
+        int digit = scan->at < scan->end ? json_hex_value(*scan->at) : -1;
+        if (digit < 0)
+            return -1;
+        value = value << 4 | digit;
+    }
+    return value;
+}
+
+/* What follows "\u". A surrogate must be the first of a pair: half of one stands for no character.
+ */
+static bool check_unicode_escape(struct scan *scan)
+{
+    const char *first = scan->at;
+    int unit = take_hex4(scan);
+
+    if (unit < 0)
+        return false;
+    if (unit < 0xd800 || unit > 0xdfff)
+        return true;
+    if (unit <= 0xdbff && scan->end - scan->at >= 2 && memcmp(scan->at, "\\u", 2) == 0) {
+        scan->at += 2;
+        unit = take_hex4(scan);
+        if (unit < 0)
+            return false;
+        if (unit >= 0xdc00 && unit <= 0xdfff)
+            return true;
+    }
+    scan->at = first;
+    return false;
+}
+
+static bool check_escape(struct scan *scan)
+{
+    scan->at++;
+    if (sees(scan, 'u')) {
+        scan->at++;
+        return check_unicode_escape(scan);
+    }
+    if (scan->at == scan->end || !memchr("\"\\/bfnrt", *scan->at, 8))
+        return false;
+    scan->at++;
+    return true;
+}
+
+/* Text outside ASCII mostly comes in runs. */
+static bool check_utf8_run(struct scan *scan)
+{
+    while (scan->at < scan->end && (signed char)*scan->at < 0) {
+        size_t len = json_utf8_len(scan->at, scan->end);
+        if (len == 0)
+            return false;
+        scan->at += len;
+    }
+    return true;
+}
+
+static bool check_string(struct scan *scan)
+{
+    if (!sees(scan, '"'))
+        return false;
+    scan->at++;
+    for (;;) {
+        scan->at = json_plain_end(scan->at, scan->end);
+        if (scan->at == scan->end)
+            return false;
+        if (*scan->at == '"')
+            break;
+        if (*scan->at == '\\') {
+            if (!check_escape(scan))
+                return false;
+        } else if ((signed char)*scan->at >= 0 || !check_utf8_run(scan)) {
+            return false;
+        }
+    }
+    scan->at++;
+    return true;
+}
+
+static bool check_digits(struct scan *scan)
+{
+    const char *first = scan->at;
+
+    while (scan->at < scan->end && is_digit(*scan->at))
+        scan->at++;
+    return scan->at > first;
+}
+
+static bool check_number(struct scan *scan)
+{
+    if (sees(scan, '-'))
+        scan->at++;
+    if (sees(scan, '0'))
+        scan->at++;
+    else if (!check_digits(scan))
+        return false;
+    if (sees(scan, '.')) {
+        scan->at++;
+        if (!check_digits(scan))
+            return false;
+    }
+    if (sees(scan, 'e') || sees(scan, 'E')) {
+        scan->at++;
+        if (sees(scan, '+') || sees(scan, '-'))
+            scan->at++;
+        return check_digits(scan);
+    }
+    return true;
+}
+
+static bool check_literal(struct scan *scan, const char *literal)
+{
+    for (; *literal; literal++, scan->at++)
+        if (!sees(scan, *literal))
+            return false;
+    return true;
+}
+
+static bool check_scalar(struct scan *scan)
+{
+    if (scan->at == scan->end)
+        return false;
+    switch (*scan->at) {
+    case '"':
+        return check_string(scan);
+    case 't':
+        return check_literal(scan, "true");
+    case 'f':
+        return check_literal(scan, "false");
+    case 'n':
+        return check_literal(scan, "null");
+    default:
+        return check_number(scan);
+    }
+}
+
+/* A key, its colon and the white space round them. */
+static bool check_key(struct scan *scan)
+{
+    skip_space(scan);
+    if (!check_string(scan))
+        return false;
+    skip_space(scan);
+    if (!sees(scan, ':'))
+        return false;
+    scan->at++;
+    skip_space(scan);
+    return true;
+}
+
+/* What is expected at the beginning of a container: its end, or something in it. */
+static bool check_opening(struct scan *scan, bool *is_empty)
+{
+    bool is_object = *scan->at == '{';
+
+    if (scan->depth == JSON_DEPTH_MAX)
+        return false;
+    scan->depth++;
+    scan->objects = scan->objects << 1 | is_object;
+    scan->at++;
+    skip_space(scan);
+    *is_empty = sees(scan, is_object ? '}' : ']');
+    return *is_empty || !is_object || check_key(scan);
+}
+
+/* A value has just ended: leaves the containers that end here, and goes on to the next value if
+ * there is one. */
+static enum next check_after_value(struct scan *scan)
+{
+    while (scan->depth > 0) {
+        bool in_object = scan->objects & 1;
+        skip_space(scan);
+        if (sees(scan, ',')) {
+            scan->at++;
+            if (in_object)
+                return check_key(scan) ? NEXT_VALUE : NEXT_FAULT;
+            skip_space(scan);
+            return NEXT_VALUE;
+        }
+        if (!sees(scan, in_object ? '}' : ']'))
+            return NEXT_FAULT;
+        scan->at++;
+        scan->depth--;
+        scan->objects >>= 1;
+    }
+    return NEXT_NOTHING;
+}
+
+static bool check_value(struct scan *scan)
+{
+    enum next next;
+
+    do {
+        if (sees(scan, '{') || sees(scan, '[')) {
+            bool is_empty;
+            if (!check_opening(scan, &is_empty))
+                return false;
+            if (!is_empty) {
+                next = NEXT_VALUE;
+                continue;
+            }
+        } else if (!check_scalar(scan)) {
+            return false;
+        }
+        next = check_after_value(scan);
+    } while (next == NEXT_VALUE);
+    return next == NEXT_NOTHING;
+}
+
+bool json_check(struct slice text, struct json_value *value, size_t *error_at)
+{
+    if (text.len == 0)
+        text.at = "";
+    struct scan scan = {.at = text.at, .end = text.at + text.len};
+
+    skip_space(&scan);
+    const char *first = scan.at;
+    bool valid = check_value(&scan);
+    const char *last = scan.at;
+    if (valid)
+        skip_space(&scan);
+    if (!valid || scan.at != scan.end) {
+        if (error_at)
+            *error_at = (size_t)(scan.at - text.at);
+        return false;
+    }
+    value->kind = json_kind_of(*first);
+    value->raw = slice_make(first, (size_t)(last - first));
+    return true;
+}
+
+bool json_utf8_is_valid(struct slice text)
+{
+    if (text.len == 0)
+        return true;
+    struct scan scan = {.at = text.at, .end = text.at + text.len};
+
+    while (scan.at < scan.end) {
+        scan.at = json_ascii_end(scan.at, scan.end);
+        if (!check_utf8_run(&scan))
+            return false;
+    }
+    return true;
+}
