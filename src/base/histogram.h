@@ -25,7 +25,8 @@ void histogram_merge(struct histogram *into, const struct histogram *from);
  * never above max. 0 if empty. */
 uint64_t histogram_at(const struct histogram *histogram, double fraction);
 
-/* How many values were <= `value` (to the bucket's precision). */
+/* How many values were <= `value` (to the bucket's precision: all of the bucket that `value` is
+ * in). */
 uint64_t histogram_count_to(const struct histogram *histogram, uint64_t value);
 
 #endif
