@@ -40,7 +40,7 @@ void wheel_init(struct wheel *wheel, struct slab *nodes, int64_t now_ms)
 static void link_first(struct wheel *wheel, uint32_t id, unsigned level, unsigned index)
 {
     struct wheel_node *node = node_at(wheel, id);
-    uint32_t *head = &wheel->levels[level].heads[index];
+    uint32_t *head = &wheel->heads[level][index];
 
     node->place = (uint16_t)(level * WHEEL_SLOTS + index + 1);
     node->prev = 0;
@@ -48,17 +48,17 @@ static void link_first(struct wheel *wheel, uint32_t id, unsigned level, unsigne
     if (*head)
         node_at(wheel, *head)->prev = id;
     else
-        wheel->levels[level].occupied |= UINT64_C(1) << index;
+        wheel->occupied[level] |= UINT64_C(1) << index;
     *head = id;
 }
 
 static void set_head(struct wheel *wheel, unsigned level, unsigned index, uint32_t id)
 {
-    wheel->levels[level].heads[index] = id;
+    wheel->heads[level][index] = id;
     if (id)
         node_at(wheel, id)->prev = 0;
     else
-        wheel->levels[level].occupied &= ~(UINT64_C(1) << index);
+        wheel->occupied[level] &= ~(UINT64_C(1) << index);
 }
 
 /* To the lowest level where its slot is fewer than 64 ahead. */
@@ -77,7 +77,7 @@ static void place(struct wheel *wheel, uint32_t id, int64_t when_ms)
 /* How far ahead the level's first occupied slot lies; NO_SLOT where the level is empty. */
 static unsigned first_distance(const struct wheel *wheel, unsigned level)
 {
-    uint64_t occupied = wheel->levels[level].occupied;
+    uint64_t occupied = wheel->occupied[level];
     unsigned here = (unsigned)absolute_slot(wheel->now_ms, level) & SLOT_MASK;
 
     if (!occupied)
@@ -122,7 +122,7 @@ void wheel_remove(struct wheel *wheel, uint32_t id)
 static size_t take_here(struct wheel *wheel, uint32_t *ids, size_t max)
 {
     unsigned index = (unsigned)wheel->now_ms & SLOT_MASK;
-    uint32_t id = wheel->levels[0].heads[index];
+    uint32_t id = wheel->heads[0][index];
     size_t taken = 0;
 
     if (!id)
@@ -143,15 +143,16 @@ static size_t take_here(struct wheel *wheel, uint32_t *ids, size_t max)
 static size_t drain_next(struct wheel *wheel, unsigned level, size_t max)
 {
     unsigned index = (unsigned)(absolute_slot(wheel->now_ms, level) + 1) & SLOT_MASK;
-    uint32_t id = wheel->levels[level].heads[index];
+    uint32_t id = wheel->heads[level][index];
     size_t moved = 0;
 
-    if (!id)
+    if (!(wheel->occupied[level] >> index & 1))
         return 0;
     while (id && moved < max) {
         const struct wheel_node *node = node_at(wheel, id);
         uint32_t next = node->next;
 
+        __builtin_prefetch(node_at(wheel, next), 1);
         place(wheel, id, (int64_t)node->when_ms);
         id = next;
         moved++;
@@ -258,10 +259,10 @@ static void check_node(const struct wheel *wheel, const struct wheel_node *node,
 
 static size_t check_slot(const struct wheel *wheel, unsigned level, unsigned index)
 {
-    uint32_t id = wheel->levels[level].heads[index], prev = 0;
+    uint32_t id = wheel->heads[level][index], prev = 0;
     size_t found = 0;
 
-    assert((id != 0) == (wheel->levels[level].occupied >> index & 1));
+    assert((id != 0) == (wheel->occupied[level] >> index & 1));
     for (; id; found++) {
         const struct wheel_node *node = node_at(wheel, id);
 

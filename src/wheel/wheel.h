@@ -47,10 +47,8 @@ struct wheel {
     size_t count;
     uint64_t moves; /* entries moved down a level since wheel_init */
     uint64_t stops; /* times the wheel stood at since wheel_init; empty ticks are none */
-    struct {
-        uint64_t occupied; /* bit s: heads[s] != 0 */
-        uint32_t heads[WHEEL_SLOTS];
-    } levels[WHEEL_LEVELS];
+    uint64_t occupied[WHEEL_LEVELS]; /* bit s of [l]: heads[l][s] != 0 */
+    uint32_t heads[WHEEL_LEVELS][WHEEL_SLOTS];
 };
 
 void wheel_init(struct wheel *wheel, struct slab *nodes, int64_t now_ms);
