@@ -1,0 +1,338 @@
+#include "server/config.h"
+
+#include "base/duration.h"
+#include "base/text.h"
+#include "job/job.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(NAME) offsetof(struct config, NAME)
+#define MIB (1024 * 1024)
+
+static const struct option options[] = {
+    {"data", OPTION_TEXT, "DIR", FIELD(data), "./tarry-data", 0, 0,
+     "where the jobs are kept; made where missing"},
+    {"listen", OPTION_ADDRESS, "ADDRESS:PORT", FIELD(listen), "127.0.0.1:8279", 0, 0,
+     "where to serve HTTP; port 0 is any free one"},
+    {"store", OPTION_CHOICE, "embedded", FIELD(store), "embedded", 0, 0, "what keeps the jobs"},
+    {"sync", OPTION_SYNC, "always|never|TIME", FIELD(sync), "always", 1, 60 * 1000,
+     "when a push is answered: after it is on the disk; or at once, with the disk synced every "
+     "TIME or never"},
+    {"shards", OPTION_COUNT, "N", FIELD(shards), "0", 0, 64,
+     "how many threads share the jobs; fixed when the directory is made; 0 is as it was made, 1 if "
+     "it is new"},
+    {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
+    {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
+     "where to log; standard error if empty; opened again on SIGHUP"},
+    {"log-level", OPTION_CHOICE, "debug|info|warn|error", FIELD(log_level), "info", 0, 0,
+     "the least that is logged"},
+    {"log-format", OPTION_CHOICE, "text|json", FIELD(log_format), "text", 0, 0,
+     "key=value pairs, or one JSON object a line"},
+    {"insecure", OPTION_SWITCH, "", FIELD(insecure), "false", 0, 0,
+     "allow an address that other machines reach, without TLS and tokens"},
+    {"max-body", OPTION_BYTES, "SIZE", FIELD(max_body_bytes), "1MiB", 1, 16 * MIB,
+     "the largest body of a job"},
+    {"max-connections", OPTION_COUNT, "N", FIELD(max_connections), "10000", 1, 1000000,
+     "connections at a time; further ones are closed at once"},
+    {"max-waiting", OPTION_COUNT, "N", FIELD(max_waiting), "10000", 1, 1000000,
+     "takes that wait at a time"},
+    {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
+    {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
+     "a connection that is silent for so long is closed"},
+    {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 1 * MIB, 1024 * MIB,
+     "size of one file of the log"},
+};
+
+enum { OPTIONS = sizeof(options) / sizeof(options[0]), FILE_LINE_BYTES_MAX = 4096 };
+
+_Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
+
+/* ---- names ---- */
+
+static const struct option *find_option(const char *name)
+{
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static const char *nearest_option(const char *name)
+{
+    const char *names[OPTIONS + 1];
+    for (size_t i = 0; i < OPTIONS; i++)
+        names[i] = options[i].name;
+    names[OPTIONS] = NULL;
+    return text_nearest(name, names);
+}
+
+/* "max-body" to "TARRY_MAX_BODY". */
+static void variable_name(const struct option *option, char out[64])
+{
+    size_t len = (size_t)snprintf(out, 64, "TARRY_%s", option->name);
+    for (size_t i = 6; i < len; i++)
+        out[i] = (char)(out[i] == '-'                    ? '_'
+                        : out[i] >= 'a' && out[i] <= 'z' ? out[i] - 32
+                                                         : out[i]);
+}
+
+/* ---- the four sources ---- */
+
+/* `place` is where it was said: "--sync", "TARRY_SYNC", "tarry.conf:3: sync". */
+static bool set_or_explain(struct config *config, const struct option *option, const char *place,
+                           const char *text, char *error)
+{
+    char right[160];
+    if (option_set(option, config, text))
+        return true;
+    option_describe(option, right, sizeof(right));
+    snprintf(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place, right);
+    return false;
+}
+
+static void set_defaults(struct config *config)
+{
+    *config = (struct config){0};
+    for (size_t i = 0; i < OPTIONS; i++)
+        option_set(&options[i], config, options[i].initial);
+}
+
+/* The flag at args[*i] and its value; *i moves past both. */
+static bool next_flag(int count, char *const *args, int *i, const struct option **option,
+                      const char **value, char *error)
+{
+    const char *arg = args[(*i)++];
+    if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0') {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "unexpected argument '%.64s', options look like --data DIR", arg);
+        return false;
+    }
+    char name[64];
+    size_t len = strcspn(arg + 2, "=");
+    snprintf(name, sizeof(name), "%.*s", (int)(len < 63 ? len : 63), arg + 2);
+    *option = find_option(name);
+    if (!*option) {
+        const char *nearest = nearest_option(name);
+        snprintf(error, CONFIG_ERROR_BYTES, "unknown option '--%s', %s%s", name,
+                 nearest ? "did you mean --" : "see 'tarry help serve'", nearest ? nearest : "");
+        return false;
+    }
+    if (arg[2 + len] == '=')
+        *value = arg + 2 + len + 1;
+    else if ((*option)->kind == OPTION_SWITCH)
+        *value = "true";
+    else if (*i < count)
+        *value = args[(*i)++];
+    else {
+        snprintf(error, CONFIG_ERROR_BYTES, "option '--%s' needs a value: --%s %s", name, name,
+                 (*option)->values);
+        return false;
+    }
+    return true;
+}
+
+static bool read_flags(struct config *config, int count, char *const *args, char *error)
+{
+    for (int i = 0; i < count;) {
+        const struct option *option;
+        const char *value;
+        char place[64];
+        if (!next_flag(count, args, &i, &option, &value, error))
+            return false;
+        snprintf(place, sizeof(place), "--%s", option->name);
+        if (!set_or_explain(config, option, place, value, error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_environment(struct config *config, config_environment *environment, char *error)
+{
+    for (size_t i = 0; i < OPTIONS; i++) {
+        char variable[64];
+        variable_name(&options[i], variable);
+        const char *value = environment(variable);
+        if (value && *value && !set_or_explain(config, &options[i], variable, value, error))
+            return false;
+    }
+    return true;
+}
+
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r\n");
+    size_t len = strlen(text);
+    while (len > 0 && strchr(" \t\r\n", text[len - 1]))
+        text[--len] = '\0';
+    return text;
+}
+
+static void cut_comment(char *line)
+{
+    for (char *at = line; (at = strchr(at, '#')); at++)
+        if (at == line || at[-1] == ' ' || at[-1] == '\t') {
+            *at = '\0';
+            return;
+        }
+}
+
+/* `where` is FILE:LINE. */
+static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
+{
+    cut_comment(line);
+    char *key = trim(line);
+    if (!*key)
+        return true;
+    char *equals = strchr(key, '=');
+    if (!equals) {
+        snprintf(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.64s', write: key = value", where,
+                 key);
+        return false;
+    }
+    *equals = '\0';
+    char *value = trim(equals + 1);
+    key = trim(key);
+
+    const struct option *option = find_option(key);
+    if (!option || option->offset == FIELD(config)) {
+        const char *nearest = nearest_option(key);
+        snprintf(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.64s', %s%s", where, key,
+                 nearest ? "did you mean " : "see 'tarry help serve'", nearest ? nearest : "");
+        return false;
+    }
+    if (seen[option - options]) {
+        snprintf(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where, key);
+        return false;
+    }
+    seen[option - options] = true;
+    char place[300];
+    snprintf(place, sizeof(place), "%s", option->name);
+    char why[CONFIG_ERROR_BYTES];
+    if (set_or_explain(config, option, place, value, why))
+        return true;
+    snprintf(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
+    return false;
+}
+
+static bool read_file(struct config *config, const char *path, char *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        snprintf(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s", path,
+                 strerror(errno));
+        return false;
+    }
+    bool seen[OPTIONS] = {false};
+    bool ok = true;
+    char line[FILE_LINE_BYTES_MAX];
+    for (int number = 1; ok && fgets(line, sizeof(line), file); number++) {
+        char where[160];
+        size_t len = strlen(path);
+        snprintf(where, sizeof(where), "%.128s:%d", len > 128 ? path + len - 128 : path, number);
+        if (strlen(line) == sizeof(line) - 1) {
+            snprintf(error, CONFIG_ERROR_BYTES, "%s: line too long, at most %d bytes", where,
+                     FILE_LINE_BYTES_MAX - 2);
+            ok = false;
+        } else {
+            ok = read_line(config, line, where, seen, error);
+        }
+    }
+    if (ok && ferror(file)) {
+        snprintf(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s", path,
+                 strerror(errno));
+        ok = false;
+    }
+    fclose(file);
+    return ok;
+}
+
+/* ---- as a whole ---- */
+
+static bool check(const struct config *config, char *error)
+{
+    char text[ADDRESS_TEXT_BYTES];
+    if (!address_is_loopback(&config->listen) && !config->insecure) {
+        address_emit(&config->listen, text);
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "refusing to listen on '%s', which other machines reach without TLS and tokens, "
+                 "give --insecure if that is meant",
+                 text);
+        return false;
+    }
+    if (!config->data[0]) {
+        snprintf(error, CONFIG_ERROR_BYTES, "no data directory, give --data DIR");
+        return false;
+    }
+    return true;
+}
+
+bool config_load(struct config *out, int arg_count, char *const *args,
+                 config_environment *environment, char error[CONFIG_ERROR_BYTES])
+{
+    /* Flags and environment are read twice: first to learn which file, then to beat it. */
+    for (int pass = 1; pass <= 2; pass++) {
+        char path[OPTION_TEXT_BYTES] = "";
+        if (pass == 2)
+            strcpy(path, out->config);
+        set_defaults(out);
+        if (path[0] && !read_file(out, path, error))
+            return false;
+        if (!read_environment(out, environment, error) || !read_flags(out, arg_count, args, error))
+            return false;
+    }
+    return check(out, error);
+}
+
+/* ---- out ---- */
+
+static void print_wrapped(FILE *out, const char *text, int indent, int width)
+{
+    while (*text) {
+        int len = (int)strlen(text);
+        if (len > width) {
+            len = width;
+            while (len > 0 && text[len] != ' ')
+                len--;
+            if (len == 0)
+                len = width;
+        }
+        fprintf(out, "%*s%.*s\n", indent, "", len, text);
+        text += len;
+        text += strspn(text, " ");
+    }
+}
+
+void config_print_help(FILE *out)
+{
+    for (size_t i = 0; i < OPTIONS; i++) {
+        const struct option *option = &options[i];
+        fprintf(out, "  --%s%s%s", option->name, option->kind == OPTION_SWITCH ? "" : " ",
+                option->values);
+        if (option->initial[0] && option->kind != OPTION_SWITCH)
+            fprintf(out, "  (%s)", option->initial);
+        fputc('\n', out);
+        print_wrapped(out, option->help, 6, 90);
+    }
+}
+
+void config_sync_emit(const struct option_sync *sync, char *out, size_t out_bytes)
+{
+    struct buffer text;
+    switch (sync->kind) {
+    case WAL_SYNC_ALWAYS:
+        snprintf(out, out_bytes, "always");
+        break;
+    case WAL_SYNC_NEVER:
+        snprintf(out, out_bytes, "never");
+        break;
+    case WAL_SYNC_INTERVAL:
+        buffer_init(&text, 64);
+        duration_emit(&text, sync->interval_ms);
+        snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
+        buffer_fini(&text);
+        break;
+    }
+}

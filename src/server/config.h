@@ -1,0 +1,55 @@
+/*
+ * config: what the server may be told. Pure but for reading the one configuration file.
+ *
+ * One table of options (config.c). An option `max-body` is the flag --max-body, the variable
+ * TARRY_MAX_BODY and the key `max-body` of the file; the help text is made from the table too. A
+ * flag beats the environment, which beats the file, which beats the default. An empty variable
+ * counts as not set.
+ *
+ * File: `key = value` a line; # begins a comment at the start of a line or after a blank; each key
+ * at most once. What can go wrong: an unknown name, a bad value, an unreadable file; the error
+ * names the place, the nearest known name and what would be right.
+ */
+#ifndef TARRY_SERVER_CONFIG_H
+#define TARRY_SERVER_CONFIG_H
+
+#include "server/address.h"
+#include "server/option.h"
+
+#include <stdio.h>
+
+enum { CONFIG_ERROR_BYTES = 512 };
+
+enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
+
+struct config {
+    char data[OPTION_TEXT_BYTES];
+    char config[OPTION_TEXT_BYTES]; /* the file; empty: none */
+    char log[OPTION_TEXT_BYTES];    /* empty: standard error */
+    struct address listen;
+    struct option_sync sync;
+    uint32_t store; /* a choice's number, from 1 */
+    uint32_t log_level;
+    uint32_t log_format; /* enum config_log_format */
+    uint32_t shards;     /* 0: what the directory has */
+    uint32_t max_connections, max_waiting, max_topics;
+    int64_t max_body_bytes, wal_file_bytes;
+    int64_t idle_timeout_ms;
+    bool insecure;
+};
+
+/* getenv's shape, so that tests need no real environment. */
+typedef char *config_environment(const char *name);
+
+/* `args` is what follows the subcommand. False: `error` (CONFIG_ERROR_BYTES) says why; *out is then
+ * unspecified. */
+bool config_load(struct config *out, int arg_count, char *const *args,
+                 config_environment *environment, char error[CONFIG_ERROR_BYTES]);
+
+/* Every option: flag, default, what it does. */
+void config_print_help(FILE *out);
+
+/* "always", "50ms", "never". */
+void config_sync_emit(const struct option_sync *sync, char *out, size_t out_bytes);
+
+#endif

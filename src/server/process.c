@@ -1,0 +1,87 @@
+#include "server/process.h"
+
+#include <dirent.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+uint64_t process_raise_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
+
+void process_notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (!path || !*path || strlen(path) >= sizeof(to.sun_path))
+        return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (to.sun_path[0] == '@')
+        to.sun_path[0] = '\0'; /* an abstract name */
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&to, len);
+    close(fd);
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long total = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    int fields = fscanf(file, "%lu %lu", &total, &resident);
+    fclose(file);
+    return fields == 2 ? (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static uint64_t open_files(void)
+{
+    uint64_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    if (!dir)
+        return 0;
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return 0;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void emit(struct buffer *out, const char *name, const char *kind, const char *help,
+                 double value)
+{
+    buffer_append_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, kind,
+                         name, value);
+}
+
+void process_emit_metrics(void *ctx, struct buffer *out)
+{
+    struct rlimit files = {0};
+    (void)ctx;
+    getrlimit(RLIMIT_NOFILE, &files);
+    emit(out, "process_resident_memory_bytes", "gauge", "memory in RAM", (double)resident_bytes());
+    emit(out, "process_cpu_seconds_total", "counter", "CPU time used", cpu_seconds());
+    emit(out, "process_open_fds", "gauge", "open file descriptors", (double)open_files());
+    emit(out, "process_max_fds", "gauge", "limit of open file descriptors", (double)files.rlim_cur);
+}

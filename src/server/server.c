@@ -1,0 +1,387 @@
+#include "server/server.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/front.h"
+#include "local/local.h"
+#include "net/thread.h"
+#include "server/process.h"
+#include "store/datadir.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    DRAIN_MS = 5000,    /* for requests under way, then connections are cut */
+    STOP_MS = 20000,    /* for the store to commit, counted from the signal */
+    FILES_BESIDE = 200, /* descriptors that are no connections */
+    ERROR_BYTES = 512
+};
+
+enum phase { STARTING = 1, SERVING, DRAINING, STOPPING, STOPPED };
+
+struct part { /* what there is once per reactor */
+    struct letter drain, drained;
+    struct server *server;
+    struct reactor *reactor;
+    struct queue *queue;
+    struct waiters *waiters;
+    struct http_front *front;
+    uint32_t index;
+    int attached; /* 0 or negative errno, then `error` */
+    char error[ERROR_BYTES];
+};
+
+struct server {
+    const struct config *config;
+    struct address address;
+    enum phase phase;
+    struct local *local;
+    struct http_shared *http;
+    struct part *parts;
+    uint32_t part_count, draining;
+    uv_signal_t signals[3];
+    size_t signals_open;
+    struct deadline *patience; /* with a stop that takes too long */
+    int64_t started_us, recovered_ms;
+};
+
+static bool fail(const char *error)
+{
+    log_event(LOG_ERROR, "start failed", LOG_TEXT("error", error));
+    return false;
+}
+
+/* ---- stopping, on reactor 0 ---- */
+
+static void stop_reactors(struct server *server)
+{
+    for (uint32_t i = 0; i < server->part_count; i++)
+        reactor_stop(server->parts[i].reactor);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct server *server = ctx;
+    server->phase = STOPPED;
+    stop_reactors(server);
+}
+
+static void stop_queue(struct server *server)
+{
+    if (server->phase != DRAINING)
+        return;
+    server->phase = STOPPING;
+    deadline_set(server->patience, clock_inner_ms() + STOP_MS - DRAIN_MS);
+    local_stop(server->local, on_stopped, server);
+}
+
+static void on_patience_over(void *ctx)
+{
+    struct server *server = ctx;
+    if (server->phase == DRAINING) {
+        log_event(LOG_WARN, "connections cut", LOG_NUMBER("after_ms", DRAIN_MS));
+        stop_queue(server);
+        return;
+    }
+    log_event(LOG_ERROR, "stop failed", LOG_TEXT("error", "the store did not commit in time"),
+              LOG_NUMBER("after_ms", STOP_MS));
+    _exit(1);
+}
+
+static void run_drained(struct letter *letter)
+{
+    struct part *part = (struct part *)(void *)((char *)letter - offsetof(struct part, drained));
+    if (--part->server->draining == 0)
+        stop_queue(part->server);
+}
+
+/* On the part's own thread from here ... */
+static void on_drained(void *ctx)
+{
+    struct part *part = ctx;
+    part->drained.run = run_drained;
+    reactor_post(part->server->parts[0].reactor, &part->drained);
+}
+
+static void run_drain(struct letter *letter)
+{
+    struct part *part = (struct part *)(void *)letter;
+    waiters_drain(part->waiters);
+    http_front_drain(part->front, on_drained, part);
+}
+/* ... to here. */
+
+static void drain(struct server *server, const char *why)
+{
+    log_event(LOG_INFO, "stopping", LOG_TEXT("signal", why));
+    process_notify("STOPPING=1");
+    server->phase = DRAINING;
+    http_shared_set_ready(server->http, false);
+    deadline_set(server->patience, clock_inner_ms() + DRAIN_MS);
+    server->draining = server->part_count;
+    for (uint32_t i = 0; i < server->part_count; i++) {
+        server->parts[i].drain.run = run_drain;
+        reactor_post(server->parts[i].reactor, &server->parts[i].drain);
+    }
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct server *server = handle->data;
+    if (number == SIGHUP) {
+        if (!log_reopen())
+            log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
+        else
+            log_event(LOG_INFO, "log reopened");
+        return;
+    }
+    if (server->phase != SERVING) {
+        log_event(LOG_WARN, "stopped at once", LOG_TEXT("signal", strsignal(number)));
+        _exit(1);
+    }
+    drain(server, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* ---- starting ---- */
+
+/* Several listeners share the port with SO_REUSEPORT, which would also let a second server in: so
+ * it is bound alone first. */
+static bool check_address(const struct config *config)
+{
+    char text[ADDRESS_TEXT_BYTES], error[ERROR_BYTES];
+    const int on = 1;
+    address_emit(&config->listen, text);
+    int fd = socket(config->listen.socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (bind(fd, (const struct sockaddr *)&config->listen.socket,
+                 config->listen.socket_bytes) == 0) {
+            close(fd);
+            return true;
+        }
+    }
+    const char *advice = errno == EADDRINUSE ? "stop the other server or choose another --listen"
+                         : errno == EACCES   ? "choose a port from 1024 on"
+                                             : "choose another --listen";
+    snprintf(error, sizeof(error), "cannot listen on '%s', %s, %s", text,
+             errno == EADDRINUSE ? "the port is taken" : strerror(errno), advice);
+    if (fd >= 0)
+        close(fd);
+    return fail(error);
+}
+
+static bool open_queue(struct server *server)
+{
+    const struct config *config = server->config;
+    char error[ERROR_BYTES] = "";
+    const struct local_options options = {
+        .data_dir = config->data,
+        .shards = config->shards,
+        .sync = config->sync.kind,
+        .sync_interval_ms = config->sync.interval_ms,
+        .wal_file_bytes = (uint32_t)config->wal_file_bytes,
+        .body_bytes_max = (uint64_t)config->max_body_bytes,
+        .topics_max = config->max_topics,
+    };
+    if (local_open(&options, &server->local, &server->part_count, error, sizeof(error)) != 0)
+        return fail(error);
+    server->parts = calloc(server->part_count, sizeof(*server->parts));
+    if (!server->parts)
+        return fail("out of memory");
+    for (uint32_t i = 0; i < server->part_count; i++) {
+        struct part *part = &server->parts[i];
+        part->server = server;
+        part->index = i;
+        part->reactor = reactor_new(i);
+        if (!part->reactor)
+            return fail("cannot make an event loop, out of memory or file descriptors");
+    }
+    return true;
+}
+
+static void attach(void *ctx)
+{
+    struct part *part = ctx;
+    part->attached = local_attach(part->server->local, part->index, part->reactor, &part->queue,
+                                  part->error, sizeof(part->error));
+}
+
+/* Recovers all shards, each on a thread. */
+static bool recover(struct server *server)
+{
+    pthread_t threads[DATADIR_SHARDS_MAX];
+    bool started[DATADIR_SHARDS_MAX] = {false};
+    assert(server->part_count <= DATADIR_SHARDS_MAX);
+    for (uint32_t i = 1; i < server->part_count; i++)
+        started[i] = thread_start(&threads[i], "recover", attach, &server->parts[i]) == 0;
+    for (uint32_t i = 0; i < server->part_count; i++) {
+        if (started[i])
+            thread_join(threads[i]);
+        else
+            attach(&server->parts[i]);
+    }
+    for (uint32_t i = 0; i < server->part_count; i++)
+        if (server->parts[i].attached != 0)
+            return fail(server->parts[i].error);
+    server->recovered_ms = (clock_boot_us() - server->started_us) / 1000;
+    return true;
+}
+
+static bool open_front(struct server *server, struct part *part)
+{
+    const struct config *config = server->config;
+    char host[ADDRESS_TEXT_BYTES], error[ERROR_BYTES] = "";
+    uint32_t waiting_max = (config->max_waiting + server->part_count - 1) / server->part_count;
+    address_emit_host(&server->address, host);
+    part->waiters = waiters_new(part->queue, waiting_max);
+    if (!part->waiters)
+        return fail("out of memory");
+    const struct http_options options = {
+        .host = host,
+        .port = address_port(&server->address),
+        .reuse_port = server->part_count > 1,
+        .body_bytes_max = (uint64_t)config->max_body_bytes,
+        .connections_max = (config->max_connections + server->part_count - 1) / server->part_count,
+        .waiting_max = waiting_max,
+        .idle_ms = config->idle_timeout_ms,
+    };
+    if (http_front_new(part->reactor, part->queue, part->waiters, &options, server->http,
+                       &part->front, error, sizeof(error)) != 0)
+        return fail(error);
+    address_set_port(&server->address, http_front_port(part->front));
+    return true;
+}
+
+static bool open_fronts(struct server *server)
+{
+    server->http = http_shared_new(TARRY_VERSION);
+    if (!server->http)
+        return fail("out of memory");
+    http_shared_add_metrics(server->http, process_emit_metrics, NULL);
+    for (uint32_t i = 0; i < server->part_count; i++)
+        if (!open_front(server, &server->parts[i]))
+            return false;
+    return true;
+}
+
+static bool watch_signals(struct server *server)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    uv_loop_t *loop = reactor_loop(server->parts[0].reactor);
+    server->patience = deadline_new(server->parts[0].reactor, on_patience_over, server);
+    if (!server->patience)
+        return fail("out of memory");
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        uv_signal_t *handle = &server->signals[i];
+        if (uv_signal_init(loop, handle) != 0)
+            return fail("cannot watch for signals");
+        handle->data = server;
+        server->signals_open++;
+        if (uv_signal_start(handle, on_signal, numbers[i]) != 0)
+            return fail("cannot watch for signals");
+    }
+    return true;
+}
+
+/* Called with all topics, once the loop runs: now it is known what was recovered. */
+static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct server *server = owner;
+    char address_text[ADDRESS_TEXT_BYTES], sync_text[32];
+    const char *address = address_text, *sync = sync_text, *data = server->config->data;
+    uint64_t jobs = 0;
+    (void)tag;
+    for (size_t i = 0; i < reply->topic_count; i++) {
+        const struct queue_counts *counts = &reply->topics[i].counts;
+        jobs += counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+    }
+    address_emit(&server->address, address_text);
+    config_sync_emit(&server->config->sync, sync_text, sizeof(sync_text));
+    log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("data", data),
+              LOG_NUMBER("shards", server->part_count), LOG_TEXT("sync", sync),
+              LOG_NUMBER("topics", reply->topic_count), LOG_NUMBER("jobs", jobs),
+              LOG_NUMBER("recovered_ms", server->recovered_ms), LOG_TEXT("version", TARRY_VERSION));
+    http_shared_set_ready(server->http, true);
+    process_notify("READY=1");
+}
+
+static bool start(struct server *server)
+{
+    const struct config *config = server->config;
+    static const char *const insecure =
+        "other machines can reach this server, which has neither TLS nor tokens (--insecure)";
+    static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
+    uint64_t files = process_raise_files();
+    signal(SIGPIPE, SIG_IGN);
+    if (files < (uint64_t)config->max_connections + FILES_BESIDE)
+        log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", files),
+                  LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
+    if (!address_is_loopback(&config->listen))
+        log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
+    server->address = config->listen;
+    return check_address(config) && open_queue(server) && recover(server) && open_fronts(server) &&
+           watch_signals(server);
+}
+
+static void run(struct server *server)
+{
+    server->phase = SERVING;
+    struct queue *queue = server->parts[0].queue;
+    for (uint32_t i = 1; i < server->part_count; i++)
+        if (reactor_start(server->parts[i].reactor) != 0) {
+            fail("cannot start a thread");
+            _exit(1);
+        }
+    queue->ops->topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
+    reactor_run(server->parts[0].reactor);
+    for (uint32_t i = 1; i < server->part_count; i++)
+        reactor_join(server->parts[i].reactor);
+}
+
+/* Also after a start that failed half-way. */
+static void fini(struct server *server)
+{
+    for (size_t i = 0; i < server->signals_open; i++)
+        uv_close((uv_handle_t *)&server->signals[i], NULL);
+    deadline_free(server->patience);
+    for (uint32_t i = 0; server->parts && i < server->part_count; i++) {
+        struct part *part = &server->parts[i];
+        if (part->front)
+            http_front_free(part->front);
+        if (part->waiters)
+            waiters_free(part->waiters);
+    }
+    http_shared_free(server->http);
+    local_free(server->local);
+    for (uint32_t i = 0; server->parts && i < server->part_count; i++)
+        if (server->parts[i].reactor)
+            reactor_free(server->parts[i].reactor);
+    free(server->parts);
+}
+
+bool server_run(const struct config *config)
+{
+    struct server server = {.config = config, .phase = STARTING, .started_us = clock_boot_us()};
+    if (!log_open(config->log[0] ? config->log : NULL, (enum log_level)config->log_level,
+                  config->log_format == CONFIG_LOG_JSON)) {
+        char error[ERROR_BYTES];
+        snprintf(error, sizeof(error), "cannot write the log '%.300s', %s", config->log,
+                 strerror(errno));
+        return fail(error);
+    }
+    bool ok = start(&server);
+    if (ok) {
+        run(&server);
+        ok = server.phase == STOPPED;
+    }
+    fini(&server);
+    if (ok)
+        log_event(LOG_INFO, "stopped");
+    return ok;
+}
