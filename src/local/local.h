@@ -1,8 +1,9 @@
 /*
  * local: the delay queue on this machine: engine and embedded store, one shard per reactor.
  *
- * A shard lives on its reactor's thread. Each reactor has one handle (struct queue); a command goes to the shard of its job by a call where the shard is at home, else
- * as a letter, and the answers are gathered on the reactor that asked.
+ * A shard lives on its reactor's thread. Each reactor has one handle (struct queue); a command goes
+ * to the shard of its job by a call where the shard is at home, else as a letter, and the answers
+ * are gathered on the reactor that asked.
  */
 #ifndef TARRY_LOCAL_LOCAL_H
 #define TARRY_LOCAL_LOCAL_H
@@ -23,17 +24,21 @@ struct local_options {
     uint32_t topics_max;
 };
 
-/* Locks the directory and reads its manifest, fixes the inner clock. `*shards` is how many reactors to make. 0 or negative errno with `error`. */
-int local_open(const struct local_options *options, struct local **out, uint32_t *shards, char *error, size_t error_bytes);
+/* Locks the directory and reads its manifest, fixes the inner clock. `*shards` is how many reactors
+ * to make. 0 or negative errno with `error`. */
+int local_open(const struct local_options *options, struct local **out, uint32_t *shards,
+               char *error, size_t error_bytes);
 
-/* On each reactor's own thread or before it runs: recovers shard `index` (may take seconds; `progress` may be NULL) and makes its handle. */
-int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out, char *error, size_t error_bytes);
+/* On each reactor's own thread or before it runs: recovers shard `index` (may take seconds;
+ * `progress` may be NULL) and makes its handle. */
+int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out,
+                 char *error, size_t error_bytes);
 
-/* Any thread, once: no new calls are accepted (QUEUE_STOPPING); what is under way is committed; then `stopped` is called on reactor 0. */
+/* Any thread, once: no new calls are accepted (QUEUE_STOPPING); what is under way is committed;
+ * then `stopped` is called on reactor 0. */
 void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx);
 
 /* After all reactors have stopped. */
 void local_free(struct local *local);
-
 
 #endif

@@ -1,17 +1,25 @@
 /*
  * queue: what a delay queue is, for everyone above.
  *
- * A delay queue is a table of functions. Fronts and pushers know only this file; each implementation (local, redis) fills the table in.
+ * A delay queue is a table of functions. Fronts and pushers know only this file; each
+ * implementation (local, redis) fills the table in.
  *
  * Rules
- *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made there, every callback comes there.
- *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue stops.
- *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply points at is valid only during the callback.
- *   4. A changing call is answered when the change is as durable as the queue promises. take, get, list and stats do not wait for the disk;
- *      get and list may show a change whose own answer is still on its way.
- *   5. Replies to different calls come in any order. Items of one call are carried out in their order where they name the same job.
- *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded up.
- *   7. The caller has checked nothing: topics, ids and limits are checked here, item by item, and refused with a status.
+ *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made
+ * there, every callback comes there.
+ *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue
+ * stops.
+ *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply
+ * points at is valid only during the callback.
+ *   4. A changing call is answered when the change is as durable as the queue promises. take, get,
+ * list and stats do not wait for the disk; get and list may show a change whose own answer is still
+ * on its way.
+ *   5. Replies to different calls come in any order. Items of one call are carried out in their
+ * order where they name the same job.
+ *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded
+ * up.
+ *   7. The caller has checked nothing: topics, ids and limits are checked here, item by item, and
+ * refused with a status.
  */
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
@@ -21,36 +29,46 @@
 /* ---- statuses: rows of queue/status.c, which gives each its stable code and a sentence ---- */
 
 enum queue_status {
-    QUEUE_OK = 0, /* done (ack, nack, extend, settings, …); reschedule and run: the job has its new due */
+    QUEUE_OK =
+        0, /* done (ack, nack, extend, settings, …); reschedule and run: the job has its new due */
     QUEUE_CREATED,
     QUEUE_REPLACED,
-    QUEUE_EXISTED,   /* on_conflict keep, or the id finished within its dedup_window: nothing changed */
+    QUEUE_EXISTED, /* on_conflict keep, or the id finished within its dedup_window: nothing changed
+                    */
     QUEUE_CANCELLED, /* cancel: it will not be delivered any more */
 
-    QUEUE_NOT_FOUND,      /* no such job (or finished), or no such topic */
-    QUEUE_CONFLICT,       /* on_conflict reject: the id exists; result.state says in which state */
-    QUEUE_LEASED,         /* a leased job cannot be replaced, cancelled or rescheduled */
-    QUEUE_DEAD_STATE,     /* a dead job cannot be rescheduled or run: redrive it */
-    QUEUE_LEASE_ENDED,    /* the lease is not (or no longer) the job's: it ended, was answered, or never was */
+    QUEUE_NOT_FOUND,   /* no such job (or finished), or no such topic */
+    QUEUE_CONFLICT,    /* on_conflict reject: the id exists; result.state says in which state */
+    QUEUE_LEASED,      /* a leased job cannot be replaced, cancelled or rescheduled */
+    QUEUE_DEAD_STATE,  /* a dead job cannot be rescheduled or run: redrive it */
+    QUEUE_LEASE_ENDED, /* the lease is not (or no longer) the job's: it ended, was answered, or
+                          never was */
     QUEUE_BAD_TOPIC,
     QUEUE_BAD_ID,
-    QUEUE_BAD_OPTION,     /* a number out of its range; result.detail names it */
+    QUEUE_BAD_OPTION, /* a number out of its range; result.detail names it */
     QUEUE_BODY_TOO_BIG,
     QUEUE_TOO_MANY_TOPICS,
     QUEUE_BAD_CURSOR,
-    QUEUE_NO_SPACE,       /* the disk is full: pushes are refused, acks and cancels still work */
+    QUEUE_NO_SPACE, /* the disk is full: pushes are refused, acks and cancels still work */
     QUEUE_NO_MEMORY,
-    QUEUE_STOPPING,       /* the server is going down */
-    QUEUE_UNAVAILABLE     /* the store cannot be reached or has failed: nothing is known to have changed */
+    QUEUE_STOPPING,   /* the server is going down */
+    QUEUE_UNAVAILABLE /* the store cannot be reached or has failed: nothing is known to have changed
+                       */
 };
 
 /* ---- what is asked ---- */
 
-enum queue_due { QUEUE_DUE_NOW = 1, QUEUE_DUE_DELAY, QUEUE_DUE_AT, QUEUE_DUE_UNCHANGED /* reschedule only */ };
+enum queue_due {
+    QUEUE_DUE_NOW = 1,
+    QUEUE_DUE_DELAY,
+    QUEUE_DUE_AT,
+    QUEUE_DUE_UNCHANGED /* reschedule only */
+};
 
 struct queue_when {
     enum queue_due due;
-    int64_t ms; /* DELAY: milliseconds from now, 0..10 years. AT: wall clock; in the past means now */
+    int64_t
+        ms; /* DELAY: milliseconds from now, 0..10 years. AT: wall clock; in the past means now */
 };
 
 enum { QUEUE_PRIORITY_UNSET = -1 };
@@ -60,14 +78,15 @@ struct queue_push {
     struct slice id; /* empty: the queue makes one */
     struct slice content_type, meta, body;
     struct queue_when when;
-    int32_t priority; /* or QUEUE_PRIORITY_UNSET */
+    int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
     enum record_conflict on_conflict; /* 0: the topic's */
     struct policy policy;
 };
 
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
 
-/* A consumer's answer. RETURN is for fronts only: the delivery never reached anybody; the job is ready again and the attempt does not count. */
+/* A consumer's answer. RETURN is for fronts only: the delivery never reached anybody; the job is
+ * ready again and the attempt does not count. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
@@ -106,7 +125,8 @@ enum queue_topic_verb {
     QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
     QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed; jobs still fall due */
     QUEUE_TOPIC_RESUME,
-    QUEUE_TOPIC_PURGE,  /* drop jobs in `state` (0: delayed and ready and dead; leased are never purged) */
+    QUEUE_TOPIC_PURGE,  /* drop jobs in `state` (0: delayed and ready and dead; leased are never
+                           purged) */
     QUEUE_TOPIC_REDRIVE /* dead jobs become ready with attempts starting again */
 };
 
@@ -131,14 +151,15 @@ enum {
 
 struct queue_result { /* one per item of push, answer, change */
     enum queue_status status;
-    enum job_state state; /* the job's state now, or the one that was in the way; 0: none */
-    struct slice topic, id; /* push and change: the job's. answer: the job's id where the lease was good, else empty */
-    int64_t due_ms;        /* wall clock; 0 where there is none */
+    enum job_state state;   /* the job's state now, or the one that was in the way; 0: none */
+    struct slice topic, id; /* push and change: the job's. answer: the job's id where the lease was
+                               good, else empty */
+    int64_t due_ms;         /* wall clock; 0 where there is none */
     int64_t lease_until_ms; /* extend; wall clock */
-    const char *detail;    /* which option, for QUEUE_BAD_OPTION; else NULL */
+    const char *detail;     /* which option, for QUEUE_BAD_OPTION; else NULL */
 };
 
-struct queue_job { /* a job as take, get and list show it */
+struct queue_job {      /* a job as take, get and list show it */
     struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
     struct slice lease; /* take: the token; empty else */
 };
@@ -159,7 +180,8 @@ struct queue_topic {
 };
 
 struct queue_reply {
-    enum queue_status status; /* of the call as a whole; QUEUE_OK where `results` speak for the items */
+    enum queue_status
+        status; /* of the call as a whole; QUEUE_OK where `results` speak for the items */
     const struct queue_result *results; /* push, answer, change: one per item, in order */
     size_t result_count;
     const struct queue_job *jobs; /* take, get, list */
@@ -170,7 +192,8 @@ struct queue_reply {
     uint64_t affected;   /* purge, redrive, delete: how many jobs */
 };
 
-/* `owner` and `tag` as given with the call. The tag is for finding one's request again without holding a pointer to it. */
+/* `owner` and `tag` as given with the call. The tag is for finding one's request again without
+ * holding a pointer to it. */
 typedef void queue_done(void *owner, uint64_t tag, const struct queue_reply *reply);
 
 struct queue_reply_to {
@@ -194,7 +217,8 @@ struct queue_info {
 
 struct queue {
     const struct queue_ops *ops;
-    /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic may have ready jobs. Never inside a call. */
+    /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
+     * may have ready jobs. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
 };
@@ -203,14 +227,18 @@ struct queue_ops {
     /* One job each; at most QUEUE_BATCH_MAX. Results CREATED, REPLACED, EXISTED or a refusal. */
     void (*push)(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);
 
-    /* Ready jobs under a lease, at most `max`, none when none are ready or all topics are paused. Does not wait. Topics that do not exist have no jobs. */
+    /* Ready jobs under a lease, at most `max`, none when none are ready or all topics are paused.
+     * Does not wait. Topics that do not exist have no jobs. */
     void (*take)(struct queue *, const struct queue_take *, struct queue_reply_to);
 
     /* ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal. */
-    void (*answer)(struct queue *, const struct queue_answer *, size_t count, struct queue_reply_to);
+    void (*answer)(struct queue *, const struct queue_answer *, size_t count,
+                   struct queue_reply_to);
 
-    /* cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal. */
-    void (*change)(struct queue *, const struct queue_change *, size_t count, struct queue_reply_to);
+    /* cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal.
+     */
+    void (*change)(struct queue *, const struct queue_change *, size_t count,
+                   struct queue_reply_to);
 
     /* One job with its body. Status OK or NOT_FOUND. */
     void (*get)(struct queue *, struct slice topic, struct slice id, struct queue_reply_to);
@@ -218,13 +246,15 @@ struct queue_ops {
     /* Jobs of a topic by due, then push order. */
     void (*list)(struct queue *, const struct queue_list *, struct queue_reply_to);
 
-    /* Settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or NOT_FOUND. */
+    /* Settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
+     * NOT_FOUND. */
     void (*topic)(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
 
     /* All topics with counts, by name. */
     void (*topics)(struct queue *, struct queue_reply_to);
 
-    /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop telling. Counted: as many offs as ons. */
+    /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop
+     * telling. Counted: as many offs as ons. */
     void (*watch)(struct queue *, struct slice topic, bool on);
 
     /* What the queue promises. Answers at once; the strings live as long as the queue. */

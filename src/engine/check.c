@@ -1,0 +1,82 @@
+/* The validator: every invariant of the engine, for tests. */
+#include "engine/private.h"
+
+#include <assert.h>
+
+static void check_entry(const struct engine *engine, uint32_t id, struct queue_counts *sum,
+                        uint64_t *remembered)
+{
+    const struct entry *entry = entry_at(engine, id);
+    const struct topic *topic = entry_topic(engine, entry);
+    const struct extra *extra = entry_extra(engine, entry);
+    assert(topic && topic->id == entry->topic);
+    assert(engine_index_find(engine, entry->key) == id);
+    assert(entry->place.bytes);
+    assert(!entry->attempt || extra);
+    bool in_wheel = entry->timer.place != 0;
+    switch ((enum job_state)entry->state) {
+    case JOB_DELAYED:
+        *(entry->attempt ? &sum->retrying : &sum->delayed) += 1;
+        assert(in_wheel);
+        break;
+    case JOB_READY:
+        sum->ready++;
+        assert(entry->ready_at < topic->ready_count && topic->ready[entry->ready_at].id == id);
+        break;
+    case JOB_LEASED:
+        sum->leased++;
+        assert(in_wheel && extra && extra->delivery && entry->attempt);
+        break;
+    case JOB_DEAD:
+        sum->dead++;
+        assert(!in_wheel);
+        break;
+    case JOB_FINISHED:
+        ++*remembered;
+        assert(in_wheel && !extra);
+        break;
+    }
+}
+
+static void check_topic(const struct engine *engine, const struct topic *topic)
+{
+    const struct topic_totals *totals = &topic->totals;
+    const struct queue_counts *counts = &topic->counts;
+    assert(totals->pushed == counts->delayed + counts->retrying + counts->ready + counts->leased +
+                                 counts->dead + totals->acked + totals->cancelled +
+                                 totals->expired);
+    assert(topic->ready_count == counts->ready);
+    for (uint32_t at = 1; at < topic->ready_count; at++) {
+        const struct ready_item *parent = &topic->ready[(at - 1) / 2], *child = &topic->ready[at];
+        assert(parent->order < child->order ||
+               (parent->order == child->order && parent->sequence < child->sequence));
+    }
+    uint64_t dead = 0;
+    for (uint32_t id = topic->dead_first; id; id = entry_at(engine, id)->timer.next) {
+        assert(entry_at(engine, id)->state == JOB_DEAD && entry_at(engine, id)->topic == topic->id);
+        dead++;
+    }
+    assert(dead == counts->dead);
+}
+
+void engine_check(const struct engine *engine)
+{
+    struct queue_counts sum = {0};
+    struct engine_stats stats;
+    uint64_t remembered = 0, live = 0;
+    wheel_check(&engine->wheel);
+    for (uint32_t id = 1; id <= engine->entries.top; id++)
+        if (entry_at(engine, id)->state) {
+            check_entry(engine, id, &sum, &remembered);
+            live++;
+        }
+    assert(live == engine->index.count && live == engine->entries.live);
+    for (uint32_t id = 1; id <= engine->topic_top; id++)
+        if (engine->topics[id])
+            check_topic(engine, engine->topics[id]);
+    engine_stats(engine, &stats);
+    assert(stats.counts.delayed == sum.delayed && stats.counts.retrying == sum.retrying);
+    assert(stats.counts.ready == sum.ready && stats.counts.leased == sum.leased &&
+           stats.counts.dead == sum.dead);
+    assert(stats.remembered == remembered);
+}

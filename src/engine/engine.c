@@ -1,0 +1,453 @@
+#include "engine/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct engine *engine_new(const struct engine_options *options)
+{
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return NULL;
+    if (!engine_index_init(&engine->index)) {
+        free(engine);
+        return NULL;
+    }
+    engine->sink = options->sink;
+    engine->hash_seed = options->hash_seed;
+    engine->body_bytes_max = options->body_bytes_max;
+    engine->topics_max = options->topics_max;
+    engine->random.state = options->random_seed;
+    engine->recovering = true;
+    slab_init(&engine->entries, sizeof(struct entry));
+    slab_init(&engine->extras, sizeof(struct extra));
+    engine->recovery = options->now;
+    engine->skew_ms = options->now.skew_ms;
+    wheel_init(&engine->wheel, &engine->entries, options->now.inner_ms);
+    return engine;
+}
+
+void engine_free(struct engine *engine)
+{
+    if (!engine)
+        return;
+    for (uint32_t id = 1; id <= engine->entries.top; id++) {
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->state && entry->extra)
+            free(entry_extra(engine, entry)->error);
+    }
+    engine_topics_fini(engine);
+    engine_index_fini(&engine->index);
+    slab_fini(&engine->extras);
+    slab_fini(&engine->entries);
+    free(engine);
+}
+
+/* ---- time ---- */
+
+static void lease_ended(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
+    entry_unhang(engine, id);
+    entry_fail(engine, id, -1, slice_of("lease ended"), now);
+}
+
+static void expired(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    entry_unhang(engine, id);
+    /* Without memory for the extra the job goes as if the topic kept no dead letters. */
+    if (!topic->settings.dead_letter_expired || !entry_need_extra(engine, entry)) {
+        entry_finish(engine, id, RECORD_EXPIRED, now);
+        return;
+    }
+    topic->totals.died++;
+    entry_set_error(engine, entry, slice_of("expired"));
+    entry_hang(engine, id, JOB_DEAD, now);
+    entry_record(engine, id);
+}
+
+static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    switch ((enum job_state)entry_at(engine, id)->state) {
+    case JOB_DELAYED:
+        entry_unhang(engine, id);
+        entry_hang(engine, id, JOB_READY,
+                   now); /* or delayed again, where the wall clock went back */
+        break;
+    case JOB_READY:
+        expired(engine, id, now);
+        break;
+    case JOB_LEASED:
+        lease_ended(engine, id, now);
+        break;
+    case JOB_FINISHED:
+        entry_unhang(engine, id);
+        entry_forget(engine, id);
+        break;
+    case JOB_DEAD:
+        assert(!"a dead job has no timer");
+    }
+}
+
+/* Until nothing more is to be looked at, a step of the wall clock forward leaves jobs due by it in
+ * the wheel too late. */
+static void retime_some(struct engine *engine, struct engine_now now)
+{
+    if (now.skew_ms != engine->skew_ms) {
+        engine->retime_at = now.skew_ms > engine->skew_ms || engine->retime_at ? 1 : 0;
+        engine->skew_ms = now.skew_ms;
+    }
+    for (uint32_t steps = 4096; engine->retime_at && steps; steps--) {
+        uint32_t id = engine->retime_at++;
+        if (id > engine->entries.top) {
+            engine->retime_at = 0;
+            break;
+        }
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->state == JOB_DELAYED && entry->flags & ENTRY_DUE_IS_WALL) {
+            entry_unhang(engine, id);
+            entry_hang(engine, id, JOB_DELAYED, now);
+        }
+    }
+}
+
+size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
+{
+    enum { AT_ONCE = 256 };
+    uint32_t ids[AT_ONCE];
+    size_t done = 0;
+    retime_some(engine, now);
+    while (done < max) {
+        size_t want = max - done < AT_ONCE ? max - done : AT_ONCE;
+        size_t got = wheel_take_due(&engine->wheel, now.inner_ms, ids, want);
+        for (size_t i = 0; i < got; i++)
+            fall_due(engine, ids[i], now);
+        done += got;
+        if (got < want)
+            break;
+    }
+    return done;
+}
+
+int64_t engine_next_ms(const struct engine *engine)
+{
+    return engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
+}
+
+/* ---- push ---- */
+
+size_t engine_room_push(const struct queue_push *push)
+{
+    return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
+           push->body.len + ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX;
+}
+
+/* Relative times start from the next whole millisecond: rounded up, never early. */
+static bool when_to_due(const struct queue_when *when, struct engine_now now, int64_t *due_ms,
+                        bool *is_wall)
+{
+    *is_wall = false;
+    *due_ms = now.inner_ms;
+    if (when->due == QUEUE_DUE_DELAY && when->ms)
+        *due_ms = now.inner_ms + 1 + when->ms;
+    if (when->due == QUEUE_DUE_AT && when->ms > now.inner_ms + now.skew_ms) {
+        if (when->ms - now.inner_ms - now.skew_ms > POLICY_DELAY_MS_MAX)
+            return false;
+        *due_ms = when->ms;
+        *is_wall = true;
+    }
+    return true;
+}
+
+static bool policy_is_set(const struct policy *policy)
+{
+    return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+}
+
+static void set_due(struct entry *entry, int64_t due_ms, bool is_wall)
+{
+    entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
+    entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
+}
+
+/* What an existing job says to a push of its id. QUEUE_REPLACED: go on and replace it. */
+static enum queue_status meet_existing(const struct entry *entry, enum record_conflict on_conflict)
+{
+    if (entry->state == JOB_FINISHED || on_conflict == CONFLICT_KEEP)
+        return QUEUE_EXISTED;
+    if (on_conflict == CONFLICT_REJECT)
+        return QUEUE_CONFLICT;
+    return entry->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_REPLACED;
+}
+
+void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
+                 struct queue_result *result)
+{
+    int64_t due_ms;
+    bool is_wall;
+    if (!when_to_due(&push->when, now, &due_ms, &is_wall)) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = "at";
+        return;
+    }
+    struct topic *topic = engine_topic_find(engine, push->topic);
+    if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
+        return;
+
+    struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
+    uint32_t id = engine_index_find(engine, key), extra = 0;
+    bool is_new = !id, has_policy = policy_is_set(&push->policy);
+    result->status = QUEUE_CREATED;
+    if (id) {
+        enum record_conflict on_conflict =
+            push->on_conflict ? push->on_conflict : topic->settings.on_conflict;
+        const struct entry *old = entry_at(engine, id);
+        result->status = meet_existing(old, on_conflict);
+        result->state = (enum job_state)old->state;
+        result->due_ms = old->state == JOB_FINISHED ? 0 : entry_due_wall_ms(old, now.skew_ms);
+        if (result->status != QUEUE_REPLACED)
+            return;
+    }
+    if ((has_policy && !(extra = slab_add(&engine->extras))) ||
+        (is_new && !(id = entry_new(engine, topic, key)))) {
+        if (extra)
+            slab_remove(&engine->extras, extra);
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+
+    struct entry *entry = entry_at(engine, id);
+    if (!is_new) {
+        entry_unhang(engine, id);
+        engine->sink.release(engine->sink.ctx, entry->place);
+        entry->attempt = 0;
+        entry_drop_extra(engine, entry);
+    }
+    set_due(entry, due_ms, is_wall);
+    int32_t priority = push->priority;
+    if (priority == QUEUE_PRIORITY_UNSET)
+        priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
+    entry->priority = (uint64_t)priority & 0xffff;
+    entry->sequence = ++engine->sequence & 0xffffffffffffffu;
+    if (has_policy) {
+        entry->extra = extra;
+        *entry_extra(engine, entry) =
+            (struct extra){.policy = push->policy, .first_due_ms = due_ms};
+    }
+
+    struct record record = {.kind = RECORD_JOB,
+                            .origin = is_new ? RECORD_PUSHED : RECORD_PUSHED_REPLACING,
+                            .job = {.topic = push->topic,
+                                    .id = push->id,
+                                    .content_type = push->content_type,
+                                    .meta = push->meta,
+                                    .body = push->body,
+                                    .state = JOB_DELAYED,
+                                    .due_is_wall = is_wall,
+                                    .priority = (uint16_t)priority,
+                                    .due_ms = due_ms,
+                                    .first_due_ms = due_ms,
+                                    .sequence = entry->sequence,
+                                    .policy = push->policy}};
+    entry->place = engine->sink.append(engine->sink.ctx, &record);
+    if (is_new)
+        topic->totals.pushed++;
+    else
+        topic->totals.replaced++;
+    entry_hang(engine, id, JOB_DELAYED, now);
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
+
+/* ---- change ---- */
+
+static void reschedule(struct engine *engine, uint32_t id, const struct queue_change *change,
+                       struct engine_now now, struct queue_result *result)
+{
+    struct entry *entry = entry_at(engine, id);
+    int64_t due_ms;
+    bool is_wall;
+    struct queue_when when = change->when;
+    if (change->verb == QUEUE_RUN)
+        when = (struct queue_when){.due = QUEUE_DUE_NOW};
+    if (!when_to_due(&when, now, &due_ms, &is_wall)) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = "at";
+        return;
+    }
+    entry_unhang(engine, id);
+    if (when.due != QUEUE_DUE_UNCHANGED) {
+        set_due(entry, due_ms, is_wall);
+        entry_set_first_due(engine, entry, due_ms);
+    }
+    if (change->verb == QUEUE_RESCHEDULE && change->priority != QUEUE_PRIORITY_UNSET)
+        entry->priority = (uint64_t)change->priority & 0xffff;
+    entry_hang(engine, id, JOB_DELAYED, now);
+    entry_record(engine, id);
+    result->status = QUEUE_OK;
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
+
+void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
+                   struct queue_result *result)
+{
+    uint32_t id =
+        engine_index_find(engine, hash_pair(change->topic, change->id, engine->hash_seed));
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state == JOB_FINISHED) {
+        result->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    if (entry->state == JOB_LEASED) {
+        result->status = QUEUE_LEASED;
+        return;
+    }
+    if (change->verb == QUEUE_CANCEL) {
+        result->status = QUEUE_CANCELLED;
+        entry_unhang(engine, id);
+        entry_finish(engine, id, RECORD_CANCELLED, now);
+        return;
+    }
+    if (entry->state == JOB_DEAD) {
+        result->status = QUEUE_DEAD_STATE;
+        return;
+    }
+    if (change->verb == QUEUE_RUN && entry->state == JOB_READY) {
+        result->status = QUEUE_OK;
+        return;
+    }
+    reschedule(engine, id, change, now, result);
+}
+
+/* ---- take and answer ---- */
+
+size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_t bytes_max,
+                   int64_t lease_ms, struct engine_now now, struct engine_view *out)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    size_t taken = 0, bytes = 0;
+    if (!topic || topic->paused)
+        return 0;
+    while (taken < max && topic->ready_count) {
+        uint32_t id = topic->ready[0].id;
+        struct entry *entry = entry_at(engine, id);
+        bytes += entry->place.bytes;
+        if (taken && bytes > bytes_max)
+            break;
+        struct extra *extra = entry_need_extra(engine, entry);
+        if (!extra)
+            break;
+        entry_unhang(engine, id);
+        entry->attempt++;
+        extra->delivery = ++engine->sequence;
+        extra->lease_ms = lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms;
+        extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
+        entry_hang(engine, id, JOB_LEASED, now);
+        entry_record(engine, id);
+        topic->totals.delivered++;
+        entry_view(engine, id, now, &out[taken++]);
+    }
+    return taken;
+}
+
+static void give_back(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    entry_unhang(engine, id);
+    entry->attempt--;
+    topic->totals.delivered--;
+    entry_hang(engine, id, JOB_READY, now);
+    entry_record(engine, id);
+}
+
+static void extend(struct engine *engine, uint32_t id, int64_t lease_ms, struct engine_now now,
+                   struct queue_result *result)
+{
+    struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    if (lease_ms)
+        extra->lease_ms = lease_ms;
+    entry_unhang(engine, id);
+    extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
+    entry_hang(engine, id, JOB_LEASED, now);
+    entry_record(engine, id);
+    result->lease_until_ms = extra->lease_until_ms + now.skew_ms;
+}
+
+void engine_answer(struct engine *engine, const struct engine_lease *lease,
+                   const struct queue_answer *answer, struct engine_now now,
+                   struct queue_result *result)
+{
+    uint32_t id = engine_index_find_lease(engine, lease);
+    /* The wheel may not have come round yet: the lease's end counts, not when it was noticed. */
+    if (!id || entry_extra(engine, entry_at(engine, id))->lease_until_ms <= now.inner_ms) {
+        result->status = QUEUE_LEASE_ENDED;
+        return;
+    }
+    struct entry *entry = entry_at(engine, id);
+    result->status = QUEUE_OK;
+    switch (answer->verb) {
+    case QUEUE_ACK:
+        entry_unhang(engine, id);
+        entry_finish(engine, id, RECORD_ACKED, now);
+        result->state = JOB_FINISHED;
+        return;
+    case QUEUE_NACK:
+        entry_topic(engine, entry)->totals.nacked++;
+        entry_unhang(engine, id);
+        entry_fail(engine, id, answer->delay_ms, answer->error, now);
+        break;
+    case QUEUE_EXTEND:
+        extend(engine, id, answer->lease_ms, now, result);
+        break;
+    case QUEUE_RETURN:
+        give_back(engine, id, now);
+        break;
+    }
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
+
+/* ---- looking ---- */
+
+bool engine_find(struct engine *engine, struct slice topic, struct slice id_text,
+                 struct engine_now now, struct engine_view *out)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
+    if (!id || entry_at(engine, id)->state == JOB_FINISHED)
+        return false;
+    entry_view(engine, id, now, out);
+    return true;
+}
+
+void engine_show(const struct engine_view *view, struct job *job)
+{
+    job->state = view->state;
+    job->priority = view->priority;
+    job->attempt = view->attempt;
+    job->due_ms = view->due_ms;
+    job->lease_until_ms = view->lease_until_ms;
+    job->delivery = view->delivery;
+    job->sequence = view->sequence;
+    job->error = slice_make(view->error, view->error_bytes);
+}
+
+void engine_stats(const struct engine *engine, struct engine_stats *out)
+{
+    *out = (struct engine_stats){.topics = engine->topic_count};
+    for (uint32_t id = 1; id <= engine->topic_top; id++) {
+        const struct topic *topic = engine->topics[id];
+        if (!topic)
+            continue;
+        out->counts.delayed += topic->counts.delayed;
+        out->counts.retrying += topic->counts.retrying;
+        out->counts.ready += topic->counts.ready;
+        out->counts.leased += topic->counts.leased;
+        out->counts.dead += topic->counts.dead;
+        out->remembered += topic->remembered;
+    }
+}

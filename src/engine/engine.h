@@ -1,0 +1,163 @@
+/*
+ * engine: one shard's state machine. PURE: time comes in as an argument, records go out through the
+ * sink.
+ *
+ * It knows every job of the shard by key, state, due and place in the log, but not its body or id:
+ * those are in the log, and whoever wants them reads them there (struct engine_view says where).
+ * About 84 bytes of RAM a job that was pushed without options and not yet tried; 90 more otherwise.
+ *
+ * Rules
+ *   - Each change appends its record first and then happens; what is appended is enough to make the
+ * same state again by engine_replay.
+ *   - `ready` is not recorded: a delayed job whose due has passed is ready.
+ *   - Counts a topic keeps are kept at each change, never scanned.
+ *   - Every call is bounded. What must look at many jobs is a walk (engine/walk.h) that goes on in
+ * steps.
+ *
+ * One thread, the shard's. Memory: engine_new/engine_free; nothing handed out lives past the next
+ * call unless said.
+ */
+#ifndef TARRY_ENGINE_ENGINE_H
+#define TARRY_ENGINE_ENGINE_H
+
+#include "queue/queue.h"
+
+struct engine;
+
+/* The two clocks of base/clock.h. skew = wall - inner. */
+struct engine_now {
+    int64_t inner_ms;
+    int64_t skew_ms;
+};
+
+/* What the engine needs from whoever keeps its records. */
+struct engine_sink {
+    /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
+    struct record_place (*append)(void *ctx, const struct record *record);
+    /* A kept record is needed no more. A RECORD_JOB is kept from its append on. */
+    void (*release)(void *ctx, struct record_place place);
+    /* This DONE is kept as well: the id is remembered. */
+    void (*retain)(void *ctx, struct record_place place);
+    /* The topic had nothing to hand out and has now. */
+    void (*ready)(void *ctx, struct slice topic);
+    void *ctx;
+};
+
+struct engine_options {
+    struct engine_sink sink;
+    uint64_t hash_seed;
+    uint64_t body_bytes_max;
+    uint32_t topics_max;
+    uint64_t random_seed;  /* for jitter */
+    struct engine_now now; /* when recovery begins */
+};
+
+struct engine *engine_new(const struct engine_options *options); /* NULL: out of memory */
+void engine_free(struct engine *engine);
+
+/* ---- coming back after a restart ---- */
+
+/* One record, in the order they were appended. False: the record contradicts what came before. */
+bool engine_replay(struct engine *engine, const struct record *record, struct record_place place);
+/* After the last record: `epoch` rises with every start and keeps delivery numbers rising. */
+void engine_start(struct engine *engine, uint64_t epoch);
+
+/* ---- room: how many bytes of log a call may need at most; ask the log before calling ---- */
+
+enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
+size_t engine_room_push(const struct queue_push *push);
+
+/* ---- commands: each fills in *result's status, state, due_ms, lease_until_ms, detail ---- */
+
+void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
+                 struct queue_result *result);
+void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
+                   struct queue_result *result);
+
+/* Names one delivery of one job of this shard. */
+struct engine_lease {
+    uint64_t key_low;
+    uint64_t delivery;
+};
+void engine_answer(struct engine *engine, const struct engine_lease *lease,
+                   const struct queue_answer *answer, struct engine_now now,
+                   struct queue_result *result);
+
+/* A job as it stands now: where its record is, and what has changed since that was written. */
+struct engine_view {
+    struct hash128 key;
+    struct record_place place;
+    enum job_state state;
+    uint16_t priority;
+    uint32_t attempt;
+    int64_t due_ms, lease_until_ms; /* wall clock */
+    uint64_t delivery, sequence;
+    uint16_t error_bytes;
+    char error[JOB_ERROR_BYTES_MAX];
+};
+
+/* Overlays `view` on the job decoded from its record. job->error then points into the view. */
+void engine_show(const struct engine_view *view, struct job *job);
+
+/*
+ * Takes up to `max` ready jobs of the topic, and stops before their records pass `bytes_max`
+ * together (but for the first). Returns how many. 0 for a topic that is unknown or paused.
+ */
+size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size_t bytes_max,
+                   int64_t lease_ms, struct engine_now now, struct engine_view *out);
+
+/* False: no such job (finished ones count as none). */
+bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
+                 struct engine_view *out);
+
+/* ---- topics ---- */
+
+enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
+                                   const struct topic_settings *settings);
+enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, bool paused);
+/* Only when no job of it is left: else QUEUE_CONFLICT (a walk empties it). */
+enum queue_status engine_topic_remove(struct engine *engine, struct slice topic);
+bool engine_topic_show(struct engine *engine, struct slice topic, struct engine_now now,
+                       struct queue_topic *out);
+bool engine_topic_has_ready(struct engine *engine, struct slice topic);
+/* Topics in no special order: start with *at = 0; false at the end. The name lives as long as the
+ * topic. */
+bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
+                       struct queue_topic *out);
+/* Appends every topic's record again: after the log began a new file. At most
+ * ENGINE_TOPIC_BYTES_MAX each. */
+enum { ENGINE_TOPIC_BYTES_MAX = 512 };
+void engine_carry_topics(struct engine *engine);
+uint32_t engine_topic_count(const struct engine *engine);
+
+/* ---- time ---- */
+
+/*
+ * Lets what is due happen: delayed jobs become ready, leases end, ready jobs expire, remembered ids
+ * are forgotten. At most `max` of them (each may need ENGINE_STATE_BYTES_MAX). Returns how many;
+ * call again while engine_next_ms <= now.
+ */
+size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
+/* Inner clock; INT64_MAX: nothing to wait for. */
+int64_t engine_next_ms(const struct engine *engine);
+
+/* ---- space ---- */
+
+/* `record` was found at `place` in a file that is to be dropped: appends it again, as it stands
+ * now, if it still counts. */
+void engine_carry(struct engine *engine, const struct record *record, struct record_place place);
+size_t engine_room_carry(const struct record *record);
+
+/* ---- figures ---- */
+
+struct engine_stats {
+    struct queue_counts counts;
+    uint64_t remembered; /* finished ids within a dedup_window */
+    uint32_t topics;
+};
+void engine_stats(const struct engine *engine, struct engine_stats *out);
+
+/* Asserts every invariant; walks everything. For tests. */
+void engine_check(const struct engine *engine);
+
+#endif

@@ -1,0 +1,325 @@
+/* A job's changes of state. Each takes it out of where its old state hung it and hangs it where the
+ * new one wants it. */
+#include "engine/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { RETRY_WITHOUT_MEMORY_MS = 1000 };
+
+struct topic *entry_topic(const struct engine *engine, const struct entry *entry)
+{
+    return engine->topics[entry->topic];
+}
+
+struct extra *entry_need_extra(struct engine *engine, struct entry *entry)
+{
+    if (!entry->extra) {
+        entry->extra = slab_add(&engine->extras);
+        if (!entry->extra)
+            return NULL;
+        entry_extra(engine, entry)->first_due_ms = (int64_t)entry->due_ms;
+    }
+    return entry_extra(engine, entry);
+}
+
+void entry_drop_extra(struct engine *engine, struct entry *entry)
+{
+    if (!entry->extra)
+        return;
+    free(entry_extra(engine, entry)->error);
+    slab_remove(&engine->extras, entry->extra);
+    entry->extra = 0;
+}
+
+struct policy entry_policy(const struct engine *engine, const struct entry *entry)
+{
+    static const struct policy none;
+    const struct extra *extra = entry_extra(engine, entry);
+    return policy_resolve(extra ? &extra->policy : &none,
+                          &entry_topic(engine, entry)->settings.policy);
+}
+
+int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return extra ? extra->first_due_ms : (int64_t)entry->due_ms;
+}
+
+void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t first_due_ms)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    if (extra)
+        extra->first_due_ms = first_due_ms;
+}
+
+int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms)
+{
+    int64_t due_ms = (int64_t)entry->due_ms;
+    if (entry->flags & ENTRY_DUE_IS_WALL)
+        due_ms -= skew_ms;
+    return due_ms < 0 ? 0 : due_ms;
+}
+
+int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms)
+{
+    return (int64_t)entry->due_ms + (entry->flags & ENTRY_DUE_IS_WALL ? 0 : skew_ms);
+}
+
+void entry_set_error(struct engine *engine, struct entry *entry, struct slice error)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    if (!extra)
+        return;
+    free(extra->error);
+    extra->error = NULL;
+    if (error.len > JOB_ERROR_BYTES_MAX)
+        error.len = JOB_ERROR_BYTES_MAX;
+    /* Without memory the error text is what we do without. */
+    if (error.len && (extra->error = malloc(error.len + 1))) {
+        memcpy(extra->error, error.at, error.len);
+        extra->error[error.len] = 0;
+    }
+}
+
+static uint64_t *count_of(struct topic *topic, const struct entry *entry)
+{
+    switch ((enum job_state)entry->state) {
+    case JOB_DELAYED:
+        return entry->attempt ? &topic->counts.retrying : &topic->counts.delayed;
+    case JOB_READY:
+        return &topic->counts.ready;
+    case JOB_LEASED:
+        return &topic->counts.leased;
+    case JOB_DEAD:
+        return &topic->counts.dead;
+    case JOB_FINISHED:
+        return &topic->remembered;
+    }
+    assert(!"a state");
+    return NULL;
+}
+
+static void dead_add(struct engine *engine, struct topic *topic, uint32_t id)
+{
+    struct wheel_node *node = &entry_at(engine, id)->timer;
+    node->prev = topic->dead_last;
+    node->next = 0;
+    if (topic->dead_last)
+        entry_at(engine, topic->dead_last)->timer.next = id;
+    else
+        topic->dead_first = id;
+    topic->dead_last = id;
+}
+
+static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
+{
+    struct wheel_node *node = &entry_at(engine, id)->timer;
+    if (node->prev)
+        entry_at(engine, node->prev)->timer.next = node->next;
+    else
+        topic->dead_first = node->next;
+    if (node->next)
+        entry_at(engine, node->next)->timer.prev = node->prev;
+    else
+        topic->dead_last = node->prev;
+    node->prev = node->next = 0;
+}
+
+void entry_unhang(struct engine *engine, uint32_t id)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    --*count_of(topic, entry);
+    if (entry->state == JOB_READY)
+        engine_ready_remove(engine, topic, id);
+    if (entry->state == JOB_DEAD)
+        dead_remove(engine, topic, id);
+    else
+        wheel_remove(&engine->wheel, id);
+}
+
+static bool is_due(const struct entry *entry, struct engine_now now)
+{
+    int64_t clock_ms = now.inner_ms + (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
+    return (int64_t)entry->due_ms <= clock_ms;
+}
+
+/* The wheel fires by the inner clock; a due on the wall clock is looked at again when it fires, so
+ * an old skew is never early. */
+static void hang_delayed(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    int64_t when_ms = entry_due_inner_ms(entry_at(engine, id), now.skew_ms);
+    if (when_ms <= now.inner_ms)
+        when_ms = now.inner_ms + 1;
+    wheel_add(&engine->wheel, id, when_ms);
+}
+
+static void hang_ready(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    int64_t ttl_ms = entry_policy(engine, entry).ttl_ms;
+    if (ttl_ms) {
+        int64_t first_ms = entry_first_due_ms(engine, entry);
+        int64_t until_ms = first_ms + ttl_ms - (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
+        wheel_add(&engine->wheel, id, until_ms > 0 ? until_ms : 0);
+    }
+    engine_ready_add(engine, entry_topic(engine, entry), id,
+                     entry_due_inner_ms(entry, now.skew_ms));
+}
+
+void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    bool starved = false;
+    if (state == JOB_DELAYED || state == JOB_READY) {
+        state = is_due(entry, now) ? JOB_READY : JOB_DELAYED;
+        if (state == JOB_READY && !engine_ready_reserve(topic)) {
+            starved = true;
+            state = JOB_DELAYED;
+        }
+    }
+    entry->state = (uint64_t)state & 0xf;
+    ++*count_of(topic, entry);
+
+    switch (state) {
+    case JOB_DELAYED:
+        if (starved)
+            wheel_add(&engine->wheel, id, now.inner_ms + RETRY_WITHOUT_MEMORY_MS);
+        else
+            hang_delayed(engine, id, now);
+        break;
+    case JOB_READY:
+        hang_ready(engine, id, now);
+        break;
+    case JOB_LEASED:
+        wheel_add(&engine->wheel, id, entry_extra(engine, entry)->lease_until_ms);
+        break;
+    case JOB_DEAD:
+        dead_add(engine, topic, id);
+        break;
+    case JOB_FINISHED:
+        wheel_add(&engine->wheel, id, (int64_t)entry->due_ms);
+        break;
+    }
+}
+
+void entry_record(struct engine *engine, uint32_t id)
+{
+    const struct entry *entry = entry_at(engine, id);
+    const struct extra *extra = entry_extra(engine, entry);
+    enum job_state state = entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
+    struct record record = {
+        .kind = RECORD_STATE,
+        .state = {.key = entry->key,
+                  .state = state,
+                  .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
+                  .priority = (uint16_t)entry->priority,
+                  .attempt = entry->attempt,
+                  .due_ms = (int64_t)entry->due_ms,
+                  .first_due_ms = entry_first_due_ms(engine, entry),
+                  .lease_until_ms = state == JOB_LEASED ? extra->lease_until_ms : 0,
+                  .delivery = extra ? extra->delivery : 0}};
+    if (extra && extra->error)
+        record.state.error = slice_of(extra->error);
+    engine->sink.append(engine->sink.ctx, &record);
+}
+
+uint32_t entry_new(struct engine *engine, const struct topic *topic, struct hash128 key)
+{
+    uint32_t id = slab_add(&engine->entries);
+    if (id) {
+        struct entry *entry = entry_at(engine, id);
+        entry->key = key;
+        entry->topic = topic->id;
+        engine_index_add(engine, id);
+    }
+    return id;
+}
+
+void entry_forget(struct engine *engine, uint32_t id)
+{
+    struct entry *entry = entry_at(engine, id);
+    engine->sink.release(engine->sink.ctx, entry->place);
+    engine_index_remove(engine, id);
+    entry_drop_extra(engine, entry);
+    slab_remove(&engine->entries, id);
+}
+
+void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
+                  struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    int64_t window_ms = reason == RECORD_PURGED ? 0 : topic->settings.dedup_window_ms;
+    struct record record = {
+        .kind = RECORD_DONE,
+        .done = {.key = entry->key,
+                 .reason = reason,
+                 .remember_until_ms = window_ms ? now.inner_ms + 1 + window_ms : 0,
+                 .sequence = entry->sequence,
+                 .topic = topic->name}};
+    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    engine_topic_count_done(topic, reason);
+    if (!window_ms) {
+        entry_forget(engine, id);
+        return;
+    }
+    engine->sink.release(engine->sink.ctx, entry->place);
+    engine->sink.retain(engine->sink.ctx, place);
+    entry_drop_extra(engine, entry);
+    entry->place = place;
+    entry->flags = 0;
+    entry->attempt = 0;
+    entry->due_ms = (uint64_t)record.done.remember_until_ms & 0xffffffffffffu;
+    entry_hang(engine, id, JOB_FINISHED, now);
+}
+
+void entry_fail(struct engine *engine, uint32_t id, int64_t delay_ms, struct slice error,
+                struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct topic *topic = entry_topic(engine, entry);
+    struct policy policy = entry_policy(engine, entry);
+    enum job_state state = JOB_DELAYED;
+    entry_set_error(engine, entry, error);
+    if (entry->attempt >= policy.max_attempts) {
+        state = JOB_DEAD;
+        topic->totals.died++;
+    } else {
+        if (delay_ms < 0)
+            delay_ms =
+                policy_backoff_ms(&policy.backoff, entry->attempt, random_next(&engine->random));
+        int64_t due_ms = now.inner_ms + (delay_ms ? delay_ms + 1 : 0);
+        /* Keep the first due on the clock that due_ms is on. */
+        if (entry->flags & ENTRY_DUE_IS_WALL) {
+            entry_set_first_due(engine, entry, entry_first_due_ms(engine, entry) - now.skew_ms);
+            entry->flags &= (uint64_t)(~ENTRY_DUE_IS_WALL & 0xf);
+        }
+        entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
+    }
+    entry_hang(engine, id, state, now);
+    entry_record(engine, id);
+}
+
+void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
+                struct engine_view *out)
+{
+    const struct entry *entry = entry_at(engine, id);
+    const struct extra *extra = entry_extra(engine, entry);
+    out->key = entry->key;
+    out->place = entry->place;
+    out->state = (enum job_state)entry->state;
+    out->priority = (uint16_t)entry->priority;
+    out->attempt = entry->attempt;
+    out->sequence = entry->sequence;
+    out->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    out->lease_until_ms = entry->state == JOB_LEASED ? extra->lease_until_ms + now.skew_ms : 0;
+    out->delivery = extra ? extra->delivery : 0;
+    out->error_bytes = 0;
+    if (extra && extra->error) {
+        out->error_bytes = (uint16_t)strlen(extra->error);
+        memcpy(out->error, extra->error, out->error_bytes);
+    }
+}

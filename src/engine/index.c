@@ -1,0 +1,135 @@
+#include "engine/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { SEGMENT_BUCKETS = 1 << INDEX_SEGMENT_BITS };
+
+static uint32_t *bucket_at(const struct index *index, uint32_t bucket)
+{
+    return &index->segments[bucket >> INDEX_SEGMENT_BITS][bucket & (SEGMENT_BUCKETS - 1)];
+}
+
+static uint32_t floor_power(uint32_t value)
+{
+    return 1u << (31 - __builtin_clz(value));
+}
+
+/* Buckets below `bucket_count - power` have been split and use one hash bit more. */
+static uint32_t bucket_of(const struct index *index, uint64_t key_low)
+{
+    uint32_t power = floor_power(index->bucket_count);
+    uint32_t bucket = (uint32_t)key_low & (2 * power - 1);
+    return bucket < index->bucket_count ? bucket : bucket & (power - 1);
+}
+
+static bool add_segment(struct index *index, uint32_t number)
+{
+    if (number >= index->segment_cap) {
+        uint32_t cap = index->segment_cap ? index->segment_cap * 2 : 16;
+        uint32_t **segments = realloc(index->segments, cap * sizeof *segments);
+        if (!segments)
+            return false;
+        memset(segments + index->segment_cap, 0, (cap - index->segment_cap) * sizeof *segments);
+        index->segments = segments;
+        index->segment_cap = cap;
+    }
+    if (!index->segments[number])
+        index->segments[number] = calloc(SEGMENT_BUCKETS, sizeof(uint32_t));
+    return index->segments[number] != NULL;
+}
+
+bool engine_index_init(struct index *index)
+{
+    *index = (struct index){.bucket_count = SEGMENT_BUCKETS};
+    return add_segment(index, 0);
+}
+
+void engine_index_fini(struct index *index)
+{
+    for (uint32_t i = 0; i < index->segment_cap; i++)
+        free(index->segments[i]);
+    free(index->segments);
+    *index = (struct index){0};
+}
+
+/* One more bucket: the chain of its lower twin is shared out between the two. */
+static bool split_next(struct engine *engine)
+{
+    struct index *index = &engine->index;
+    uint32_t fresh = index->bucket_count;
+    if (fresh == UINT32_MAX / 2 || !add_segment(index, fresh >> INDEX_SEGMENT_BITS))
+        return false;
+    uint32_t power = floor_power(fresh);
+    uint32_t *old_link = bucket_at(index, fresh - power);
+    uint32_t *fresh_link = bucket_at(index, fresh);
+    uint32_t id = *old_link;
+    while (id) {
+        struct entry *entry = entry_at(engine, id);
+        if (entry->key.low & power) {
+            *fresh_link = id;
+            fresh_link = &entry->index_next;
+        } else {
+            *old_link = id;
+            old_link = &entry->index_next;
+        }
+        id = entry->index_next;
+    }
+    *old_link = 0;
+    *fresh_link = 0;
+    index->bucket_count = fresh + 1;
+    return true;
+}
+
+bool engine_index_add(struct engine *engine, uint32_t id)
+{
+    struct index *index = &engine->index;
+    /* Out of memory for another bucket is no reason to fail: chains only get longer. */
+    if (index->count >= index->bucket_count)
+        split_next(engine);
+    struct entry *entry = entry_at(engine, id);
+    uint32_t *head = bucket_at(index, bucket_of(index, entry->key.low));
+    entry->index_next = *head;
+    *head = id;
+    index->count++;
+    return true;
+}
+
+void engine_index_remove(struct engine *engine, uint32_t id)
+{
+    struct index *index = &engine->index;
+    struct entry *entry = entry_at(engine, id);
+    uint32_t *link = bucket_at(index, bucket_of(index, entry->key.low));
+    while (*link != id) {
+        assert(*link);
+        link = &entry_at(engine, *link)->index_next;
+    }
+    *link = entry->index_next;
+    entry->index_next = 0;
+    index->count--;
+}
+
+uint32_t engine_index_find(const struct engine *engine, struct hash128 key)
+{
+    uint32_t id = *bucket_at(&engine->index, bucket_of(&engine->index, key.low));
+    while (id) {
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->key.low == key.low && entry->key.high == key.high)
+            return id;
+        id = entry->index_next;
+    }
+    return 0;
+}
+
+uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease)
+{
+    uint32_t id = *bucket_at(&engine->index, bucket_of(&engine->index, lease->key_low));
+    while (id) {
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->key.low == lease->key_low && entry->state == JOB_LEASED &&
+            entry_extra(engine, entry)->delivery == lease->delivery)
+            return id;
+        id = entry->index_next;
+    }
+    return 0;
+}

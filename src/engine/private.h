@@ -1,0 +1,162 @@
+/* The engine's own structures, shared by the files of this room only. */
+#ifndef TARRY_ENGINE_PRIVATE_H
+#define TARRY_ENGINE_PRIVATE_H
+
+#include "base/random.h"
+#include "engine/engine.h"
+#include "wheel/wheel.h"
+
+/*
+ * A job in RAM. Where it hangs by state:
+ *   delayed   in the wheel at due
+ *   ready     in its topic's heap; in the wheel too if it can expire
+ *   leased    in the wheel at the lease's end
+ *   dead      in its topic's list of the dead, through timer.prev and timer.next
+ *   finished  in the wheel until it may be forgotten
+ */
+struct entry {
+    struct wheel_node timer; /* first: the wheel's rule */
+    struct hash128 key;
+    uint64_t due_ms : 48; /* wall clock where ENTRY_DUE_IS_WALL, else inner */
+    uint64_t priority : 16;
+    uint64_t sequence : 48 + 8; /* push order */
+    uint64_t state : 4;
+    uint64_t flags : 4;
+    uint32_t index_next; /* the key index's chain */
+    uint32_t topic;
+    struct record_place place;
+    uint32_t extra;    /* id of a struct extra, 0: none */
+    uint32_t ready_at; /* position in the topic's heap */
+    uint32_t attempt;
+};
+
+enum { ENTRY_DUE_IS_WALL = 1 };
+
+/* What most jobs do not need: their own policy, and all about attempts. */
+struct extra {
+    struct policy policy;
+    int64_t first_due_ms;   /* same clock as due_ms */
+    int64_t lease_until_ms; /* inner */
+    int64_t lease_ms;
+    uint64_t delivery;
+    char *error; /* NUL-terminated, own memory; NULL: none */
+};
+
+/* The key index: linear hashing (Litwin 1980), so that it grows by one bucket at a time and never
+ * stops to rehash. */
+enum { INDEX_SEGMENT_BITS = 14 };
+struct index {
+    uint32_t **segments;
+    uint32_t segment_cap;
+    uint32_t bucket_count; /* power of two <= bucket_count < twice that */
+    uint32_t count;
+};
+
+struct ready_item {
+    uint64_t order; /* priority << 48 | due (inner) */
+    uint64_t sequence;
+    uint32_t id;
+};
+
+struct topic {
+    struct slice name; /* own memory */
+    uint64_t name_hash;
+    uint32_t id;
+    bool exists; /* false: only its memory is kept, for jobs on their way out */
+    bool paused;
+    struct topic_settings settings;
+    struct queue_counts counts;
+    uint64_t remembered; /* finished ids within the dedup_window */
+    struct topic_totals totals;
+    struct ready_item *ready; /* binary heap, from 0 */
+    uint32_t ready_count, ready_cap;
+    uint32_t dead_first, dead_last;
+};
+
+struct engine {
+    struct engine_sink sink;
+    uint64_t hash_seed;
+    uint64_t body_bytes_max;
+    uint32_t topics_max;
+    struct random random;
+    struct slab entries;
+    struct slab extras;
+    struct index index;
+    struct wheel wheel;
+    struct topic **topics; /* by id from 1; NULL: free */
+    uint32_t topic_top, topic_cap, topic_count;
+    uint32_t *topic_table; /* open addressing over ids; a power of two in size */
+    uint32_t topic_table_size;
+    uint32_t topic_last;        /* the one found last */
+    uint64_t sequence;          /* last given */
+    int64_t skew_ms;            /* as of the last retime */
+    struct engine_now recovery; /* the time replayed jobs are hung by */
+    uint32_t retime_at;         /* entry a retime goes on from; 0: none under way */
+    bool recovering;            /* replay: nothing is appended, no ready is told */
+};
+
+/* ---- index.c ---- */
+bool engine_index_init(struct index *index);
+void engine_index_fini(struct index *index);
+/* False: out of memory. */
+bool engine_index_add(struct engine *engine, uint32_t id);
+void engine_index_remove(struct engine *engine, uint32_t id);
+uint32_t engine_index_find(const struct engine *engine, struct hash128 key); /* 0: absent */
+uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease);
+
+/* ---- ready.c ---- */
+bool engine_ready_reserve(struct topic *topic); /* room for one more */
+void engine_ready_add(struct engine *engine, struct topic *topic, uint32_t id,
+                      int64_t due_inner_ms);
+void engine_ready_remove(struct engine *engine, struct topic *topic, uint32_t id);
+
+/* ---- topic.c ---- */
+void engine_topic_count_done(struct topic *topic, enum record_reason reason);
+bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids */
+struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
+enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
+void engine_topic_free(struct engine *engine, struct topic *topic);
+void engine_topics_fini(struct engine *engine);
+
+/* ---- entry.c: every change of a job's state goes through these ---- */
+static inline struct entry *entry_at(const struct engine *engine, uint32_t id)
+{
+    return slab_at(&engine->entries, id);
+}
+static inline struct extra *entry_extra(const struct engine *engine, const struct entry *entry)
+{
+    return entry->extra ? slab_at(&engine->extras, entry->extra) : NULL;
+}
+struct extra *entry_need_extra(struct engine *engine,
+                               struct entry *entry); /* NULL: out of memory */
+void entry_drop_extra(struct engine *engine, struct entry *entry);
+uint32_t entry_new(struct engine *engine, const struct topic *topic,
+                   struct hash128 key); /* 0: out of memory */
+struct topic *entry_topic(const struct engine *engine, const struct entry *entry);
+struct policy entry_policy(const struct engine *engine, const struct entry *entry);
+int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entry);
+void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t first_due_ms);
+int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms);
+int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms);
+void entry_set_error(struct engine *engine, struct entry *entry, struct slice error);
+
+/* Takes the job out of wherever its state hangs it, and out of the counts. */
+void entry_unhang(struct engine *engine, uint32_t id);
+/* Hangs it where `state` wants it, and counts it. For JOB_DELAYED and JOB_READY the due decides
+ * which of the two it becomes. */
+void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now);
+/* Appends the STATE record of the job as it stands. */
+void entry_record(struct engine *engine, uint32_t id);
+/* The job is gone: DONE record, totals, memory. Already unhung. Remembered where its topic says so.
+ */
+void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
+                  struct engine_now now);
+/* Gives memory back; nothing recorded. Already unhung. */
+void entry_forget(struct engine *engine, uint32_t id);
+/* An attempt failed: retry or dead. Already unhung. */
+void entry_fail(struct engine *engine, uint32_t id, int64_t delay_ms, struct slice error,
+                struct engine_now now);
+void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
+                struct engine_view *out);
+
+#endif

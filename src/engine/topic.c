@@ -1,0 +1,255 @@
+/* The shard's topics: a table by name, settings, counts. */
+#include "engine/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static uint32_t *slot_of(const struct engine *engine, struct slice name, uint64_t hash)
+{
+    uint32_t mask = engine->topic_table_size - 1;
+    for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
+        uint32_t *slot = &engine->topic_table[at];
+        if (!*slot)
+            return slot;
+        const struct topic *topic = engine->topics[*slot];
+        if (topic->name_hash == hash && slice_equals(topic->name, name))
+            return slot;
+    }
+}
+
+static bool grow_table(struct engine *engine)
+{
+    uint32_t size = engine->topic_table_size ? engine->topic_table_size * 2 : 64;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    free(engine->topic_table);
+    engine->topic_table = table;
+    engine->topic_table_size = size;
+    for (uint32_t id = 1; id <= engine->topic_top; id++) {
+        struct topic *topic = engine->topics[id];
+        if (topic)
+            *slot_of(engine, topic->name, topic->name_hash) = id;
+    }
+    return true;
+}
+
+struct topic *engine_topic_find(struct engine *engine, struct slice name)
+{
+    if (engine->topic_last) {
+        struct topic *last = engine->topics[engine->topic_last];
+        if (slice_equals(last->name, name))
+            return last;
+    }
+    if (!engine->topic_table_size)
+        return NULL;
+    uint32_t id = *slot_of(engine, name, hash_64(name.at, name.len));
+    if (!id)
+        return NULL;
+    engine->topic_last = id;
+    return engine->topics[id];
+}
+
+static uint32_t free_topic_id(struct engine *engine)
+{
+    for (uint32_t id = 1; id <= engine->topic_top && engine->topic_count < engine->topic_top; id++)
+        if (!engine->topics[id])
+            return id;
+    if (engine->topic_top + 1 >= engine->topic_cap) {
+        uint32_t cap = engine->topic_cap ? engine->topic_cap * 2 : 64;
+        struct topic **topics = realloc(engine->topics, cap * sizeof *topics);
+        if (!topics)
+            return 0;
+        memset(topics + engine->topic_cap, 0, (cap - engine->topic_cap) * sizeof *topics);
+        engine->topics = topics;
+        engine->topic_cap = cap;
+    }
+    return ++engine->topic_top;
+}
+
+enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out)
+{
+    if (engine->topic_count >= engine->topics_max && !engine->recovering)
+        return QUEUE_TOO_MANY_TOPICS;
+    if ((engine->topic_count + 1) * 2 > engine->topic_table_size && !grow_table(engine))
+        return QUEUE_NO_MEMORY;
+    uint32_t id = free_topic_id(engine);
+    struct topic *topic = calloc(1, sizeof *topic);
+    char *copy = malloc(name.len);
+    if (!id || !topic || !copy) {
+        free(topic);
+        free(copy);
+        return QUEUE_NO_MEMORY;
+    }
+    memcpy(copy, name.at, name.len);
+    topic->name = slice_make(copy, name.len);
+    topic->name_hash = hash_64(name.at, name.len);
+    topic->id = id;
+    topic->exists = true;
+    engine->topics[id] = topic;
+    engine->topic_count++;
+    *slot_of(engine, topic->name, topic->name_hash) = id;
+    *out = topic;
+    return QUEUE_OK;
+}
+
+void engine_topic_free(struct engine *engine, struct topic *topic)
+{
+    engine->topics[topic->id] = NULL;
+    engine->topic_count--;
+    engine->topic_last = 0;
+    /* Open addressing has no holes: put the rest back in place. */
+    memset(engine->topic_table, 0, engine->topic_table_size * sizeof *engine->topic_table);
+    for (uint32_t id = 1; id <= engine->topic_top; id++)
+        if (engine->topics[id])
+            *slot_of(engine, engine->topics[id]->name, engine->topics[id]->name_hash) = id;
+    free((char *)(uintptr_t)topic->name.at);
+    free(topic->ready);
+    free(topic);
+}
+
+void engine_topics_fini(struct engine *engine)
+{
+    for (uint32_t id = 1; id <= engine->topic_top; id++) {
+        struct topic *topic = engine->topics[id];
+        if (topic) {
+            free((char *)(uintptr_t)topic->name.at);
+            free(topic->ready);
+            free(topic);
+        }
+    }
+    free(engine->topics);
+    free(engine->topic_table);
+}
+
+void engine_topic_count_done(struct topic *topic, enum record_reason reason)
+{
+    struct topic_totals *totals = &topic->totals;
+    totals->acked += reason == RECORD_ACKED;
+    totals->expired += reason == RECORD_EXPIRED;
+    totals->cancelled += reason == RECORD_CANCELLED || reason == RECORD_PURGED;
+}
+
+bool engine_topic_is_empty(const struct topic *topic)
+{
+    const struct queue_counts *counts = &topic->counts;
+    return !(counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead +
+             topic->remembered);
+}
+
+/* ---- records ---- */
+
+static void append_topic(struct engine *engine, const struct topic *topic, bool carried)
+{
+    struct record record = {.kind = RECORD_TOPIC,
+                            .topic = {.topic = topic->name,
+                                      .exists = topic->exists,
+                                      .paused = topic->paused,
+                                      .carried = carried,
+                                      .settings = topic->settings,
+                                      .totals = topic->totals,
+                                      .sequence = engine->sequence}};
+    engine->sink.append(engine->sink.ctx, &record);
+}
+
+void engine_carry_topics(struct engine *engine)
+{
+    for (uint32_t id = 1; id <= engine->topic_top; id++)
+        if (engine->topics[id])
+            append_topic(engine, engine->topics[id], true);
+}
+
+/* ---- commands ---- */
+
+enum queue_status engine_topic_put(struct engine *engine, struct slice name,
+                                   const struct topic_settings *settings)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    enum queue_status status = QUEUE_OK;
+    if (!topic) {
+        status = engine_topic_make(engine, name, &topic);
+        if (status != QUEUE_OK)
+            return status;
+        status = QUEUE_CREATED;
+    }
+    topic->settings = *settings;
+    append_topic(engine, topic, false);
+    return status;
+}
+
+enum queue_status engine_topic_pause(struct engine *engine, struct slice name, bool paused)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic)
+        return QUEUE_NOT_FOUND;
+    if (topic->paused == paused)
+        return QUEUE_OK;
+    topic->paused = paused;
+    append_topic(engine, topic, false);
+    if (!paused && topic->ready_count)
+        engine->sink.ready(engine->sink.ctx, topic->name);
+    return QUEUE_OK;
+}
+
+enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic)
+        return QUEUE_NOT_FOUND;
+    if (!engine_topic_is_empty(topic))
+        return QUEUE_CONFLICT;
+    topic->exists = false;
+    append_topic(engine, topic, false);
+    engine_topic_free(engine, topic);
+    return QUEUE_OK;
+}
+
+/* ---- looking ---- */
+
+static void show(const struct engine *engine, const struct topic *topic, struct engine_now now,
+                 struct queue_topic *out)
+{
+    *out = (struct queue_topic){.name = topic->name,
+                                .paused = topic->paused,
+                                .settings = topic->settings,
+                                .counts = topic->counts,
+                                .totals = topic->totals};
+    /* The head of the heap is the next to go, not always the oldest: good enough for "how far
+     * behind", and free. */
+    if (topic->ready_count)
+        out->oldest_ready_due_ms =
+            entry_due_wall_ms(entry_at(engine, topic->ready[0].id), now.skew_ms);
+}
+
+bool engine_topic_show(struct engine *engine, struct slice name, struct engine_now now,
+                       struct queue_topic *out)
+{
+    const struct topic *topic = engine_topic_find(engine, name);
+    if (topic)
+        show(engine, topic, now, out);
+    return topic != NULL;
+}
+
+bool engine_topic_has_ready(struct engine *engine, struct slice name)
+{
+    const struct topic *topic = engine_topic_find(engine, name);
+    return topic && topic->ready_count && !topic->paused;
+}
+
+bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
+                       struct queue_topic *out)
+{
+    while (*at < engine->topic_top) {
+        const struct topic *topic = engine->topics[++*at];
+        if (topic) {
+            show(engine, topic, now, out);
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t engine_topic_count(const struct engine *engine)
+{
+    return engine->topic_count;
+}

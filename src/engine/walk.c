@@ -1,0 +1,227 @@
+#include "engine/walk.h"
+
+#include "engine/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+bool walk_init(struct walk *walk, struct engine *engine)
+{
+    const struct topic *topic =
+        engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
+    if (!topic)
+        return false;
+    walk->until_sequence = engine->sequence;
+    if (walk->kind == WALK_LIST) {
+        walk->found = calloc(walk->limit, sizeof *walk->found);
+        return walk->found != NULL;
+    }
+    return true;
+}
+
+void walk_fini(struct walk *walk)
+{
+    free(walk->found);
+    walk->found = NULL;
+}
+
+/* ---- list: the `limit` smallest are kept in a heap whose root is the largest of them ---- */
+
+static bool view_before(const struct engine_view *a, const struct engine_view *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
+}
+
+static void sift_down(struct engine_view *heap, size_t count, size_t at)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count)
+            return;
+        if (child + 1 < count && view_before(&heap[child], &heap[child + 1]))
+            child++;
+        if (!view_before(&heap[at], &heap[child]))
+            return;
+        struct engine_view swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+static void sift_up(struct engine_view *heap, size_t at)
+{
+    while (at > 0 && view_before(&heap[(at - 1) / 2], &heap[at])) {
+        struct engine_view swap = heap[at];
+        heap[at] = heap[(at - 1) / 2];
+        heap[(at - 1) / 2] = swap;
+        at = (at - 1) / 2;
+    }
+}
+
+static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
+{
+    const struct walk_cursor *after = &walk->after;
+    if (!walk->has_cursor)
+        return true;
+    if (due_ms != after->due_ms)
+        return due_ms > after->due_ms;
+    if (sequence != after->sequence)
+        return sequence > after->sequence;
+    return walk->shard > after->shard;
+}
+
+static void list_one(struct walk *walk, const struct engine *engine, uint32_t id,
+                     struct engine_now now)
+{
+    const struct entry *entry = entry_at(engine, id);
+    struct engine_view bare = {.due_ms = entry_due_wall_ms(entry, now.skew_ms),
+                               .sequence = entry->sequence};
+    walk->seen++;
+    if (!is_past_cursor(walk, bare.due_ms, bare.sequence))
+        return;
+    if (walk->found_count < walk->limit) {
+        entry_view(engine, id, now, &walk->found[walk->found_count]);
+        sift_up(walk->found, walk->found_count++);
+        return;
+    }
+    walk->more = true;
+    if (view_before(&bare, &walk->found[0])) {
+        entry_view(engine, id, now, &walk->found[0]);
+        sift_down(walk->found, walk->found_count, 0);
+    }
+}
+
+/* As found in the heap; sorted ascending by taking the largest out again and again. */
+static void list_finish(struct walk *walk)
+{
+    for (size_t count = walk->found_count; count > 1; count--) {
+        struct engine_view swap = walk->found[0];
+        walk->found[0] = walk->found[count - 1];
+        walk->found[count - 1] = swap;
+        sift_down(walk->found, count - 1, 0);
+    }
+}
+
+static uint64_t count_matching(const struct walk *walk, const struct topic *topic)
+{
+    const struct queue_counts *counts = &topic->counts;
+    uint64_t delayed = counts->delayed + counts->retrying;
+    switch (walk->state) {
+    case JOB_DELAYED:
+        return delayed;
+    case JOB_READY:
+        return counts->ready;
+    case JOB_LEASED:
+        return counts->leased;
+    case JOB_DEAD:
+        return counts->dead;
+    default:
+        return delayed + counts->ready + counts->leased + counts->dead;
+    }
+}
+
+/* ---- purge, delete, redrive ---- */
+
+static bool is_purged(const struct walk *walk, const struct entry *entry)
+{
+    if (entry->sequence > walk->until_sequence)
+        return false;
+    if (walk->kind == WALK_DELETE)
+        return true;
+    if (entry->state == JOB_FINISHED || entry->state == JOB_LEASED)
+        return false;
+    return !walk->state || walk->state == (enum job_state)entry->state;
+}
+
+/* A remembered id goes without being counted again. */
+static void forget_remembered(struct engine *engine, uint32_t id)
+{
+    const struct entry *entry = entry_at(engine, id);
+    struct record record = {.kind = RECORD_DONE,
+                            .done = {.key = entry->key,
+                                     .reason = RECORD_PURGED,
+                                     .sequence = entry->sequence,
+                                     .topic = entry_topic(engine, entry)->name,
+                                     .carried = true}};
+    engine->sink.append(engine->sink.ctx, &record);
+    entry_unhang(engine, id);
+    entry_forget(engine, id);
+}
+
+static void purge_one(struct walk *walk, struct engine *engine, uint32_t id, struct engine_now now)
+{
+    if (entry_at(engine, id)->state == JOB_FINISHED) {
+        forget_remembered(engine, id);
+        return;
+    }
+    entry_unhang(engine, id);
+    entry_finish(engine, id, RECORD_PURGED, now);
+    walk->affected++;
+}
+
+static void redrive_one(struct walk *walk, struct engine *engine, uint32_t id,
+                        struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    entry_unhang(engine, id);
+    entry->attempt = 0;
+    entry->flags = 0;
+    entry->due_ms = (uint64_t)now.inner_ms & 0xffffffffffffu;
+    entry_set_first_due(engine, entry, now.inner_ms);
+    entry_topic(engine, entry)->totals.redriven++;
+    entry_hang(engine, id, JOB_READY, now);
+    entry_record(engine, id);
+    walk->affected++;
+}
+
+/* The dead hang in a list of their own: no need to look at anyone else. */
+static bool redrive_step(struct walk *walk, struct engine *engine, struct topic *topic,
+                         struct engine_now now, size_t changes)
+{
+    while (changes-- && topic->dead_first) {
+        if (walk->max && walk->affected >= walk->max)
+            return true;
+        /* Those that died after the redrive began wait for the next one: else it might never end.
+         */
+        if (walk->seen++ >= walk->until_sequence)
+            return true;
+        redrive_one(walk, engine, topic->dead_first, now);
+    }
+    return !topic->dead_first;
+}
+
+bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, size_t steps,
+               size_t changes)
+{
+    struct topic *topic = engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
+    if (!topic)
+        return true;
+    if (walk->kind == WALK_REDRIVE) {
+        if (!walk->at++)
+            walk->until_sequence = topic->counts.dead;
+        return redrive_step(walk, engine, topic, now, changes);
+    }
+    while (walk->at < engine->entries.top) {
+        bool is_list = walk->kind == WALK_LIST;
+        if (is_list && walk->seen >= count_matching(walk, topic))
+            break;
+        if (!steps-- || !changes)
+            return false;
+        uint32_t id = ++walk->at;
+        const struct entry *entry = entry_at(engine, id);
+        if (!entry->state || entry->topic != topic->id)
+            continue;
+        if (is_list) {
+            if (entry->state != JOB_FINISHED &&
+                (!walk->state || walk->state == (enum job_state)entry->state))
+                list_one(walk, engine, id, now);
+        } else if (is_purged(walk, entry)) {
+            purge_one(walk, engine, id, now);
+            changes--;
+        }
+    }
+    if (walk->kind == WALK_LIST)
+        list_finish(walk);
+    return true;
+}
