@@ -1,0 +1,68 @@
+#include "queue/status.h"
+
+#include <assert.h>
+
+static const struct {
+    const char *code, *sentence;
+} rows[] = {
+    [QUEUE_OK] = {"ok", "done"},
+    [QUEUE_CREATED] = {"created", "the job is new and kept"},
+    [QUEUE_REPLACED] = {"replaced", "the job took the place of an earlier one with the same id"},
+    [QUEUE_EXISTED] = {"existed", "the id is known already and nothing changed"},
+    [QUEUE_CANCELLED] = {"cancelled", "the job will not be delivered any more"},
+    [QUEUE_NOT_FOUND] = {"not_found",
+                         "there is no such job or topic, or the job has finished; check "
+                         "the topic and the id"},
+    [QUEUE_CONFLICT] = {"conflict", "a job with this id exists; push with on_conflict=replace or "
+                                    "on_conflict=keep, or choose another id"},
+    [QUEUE_LEASED] = {"leased", "the job is with a consumer now; try again once it has answered or "
+                                "its lease has ended"},
+    [QUEUE_DEAD_STATE] = {"dead", "the job has used up its attempts; redrive it, or push it again"},
+    [QUEUE_LEASE_ENDED] = {"lease_ended",
+                           "the lease is over or was answered before, so the job may "
+                           "be delivered again; take it again, and extend in time"},
+    [QUEUE_BAD_TOPIC] = {"bad_topic",
+                         "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . "
+                         "_ - and no leading dot"},
+    [QUEUE_BAD_ID] = {"bad_id", "the id is not valid; use 1 to 128 printable ASCII characters "
+                                "without blanks"},
+    [QUEUE_BAD_OPTION] = {"bad_option",
+                          "an option is out of its range; see the detail for which one"},
+    [QUEUE_BODY_TOO_BIG] = {"body_too_big",
+                            "the body is above the server's limit; keep it elsewhere "
+                            "and push a reference, or raise the limit"},
+    [QUEUE_TOO_MANY_TOPICS] = {"too_many_topics", "the server has as many topics as it may; delete "
+                                                  "unused ones, or raise the limit"},
+    [QUEUE_BAD_CURSOR] = {"bad_cursor",
+                          "the cursor is not one this server gave; list again from the "
+                          "start"},
+    [QUEUE_NO_SPACE] = {"no_space",
+                        "the disk is full, so pushes are refused while acks and cancels "
+                        "still work; free some space and push again"},
+    [QUEUE_NO_MEMORY] = {"no_memory", "the server is out of memory and changed nothing; try again "
+                                      "later"},
+    [QUEUE_STOPPING] = {"stopping", "the server is going down; try again once it is back"},
+    [QUEUE_UNAVAILABLE] = {"unavailable",
+                           "the store cannot be reached or has failed, and nothing is "
+                           "known to have changed; try again, and see the server's log"},
+};
+
+static const size_t row_count = sizeof rows / sizeof rows[0];
+_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_UNAVAILABLE + 1, "every status has its row");
+
+const char *queue_status_code(enum queue_status status)
+{
+    assert((size_t)status < row_count && rows[status].code);
+    return rows[status].code;
+}
+
+const char *queue_status_sentence(enum queue_status status)
+{
+    assert((size_t)status < row_count && rows[status].sentence);
+    return rows[status].sentence;
+}
+
+bool queue_status_is_success(enum queue_status status)
+{
+    return status <= QUEUE_CANCELLED;
+}
