@@ -1,0 +1,177 @@
+#include "http/problem.h"
+
+#include "base/json_write.h"
+#include "queue/status.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static const struct row {
+    const char *code, *title;
+    uint16_t status;
+} problems[PROBLEM_COUNT] = {
+    [PROBLEM_BAD_REQUEST] = {"bad_request", "The request is malformed", 400},
+    [PROBLEM_BAD_FRAMING] = {"bad_framing", "The request's framing is malformed", 400},
+    [PROBLEM_BAD_OPTION] = {"bad_option", "An option has a value that cannot be", 400},
+    [PROBLEM_UNKNOWN_OPTION] = {"unknown_option", "There is no such option here", 400},
+    [PROBLEM_OPTION_TWICE] = {"option_twice", "An option is given more than once", 400},
+    [PROBLEM_OPTION_CLASH] = {"option_clash", "Two options exclude each other", 400},
+    [PROBLEM_OPTION_MISSING] = {"option_missing", "An option is missing", 400},
+    [PROBLEM_BAD_META] = {"bad_meta", "The meta map is not right", 400},
+    [PROBLEM_BAD_JSON] = {"bad_json", "The body is not the JSON it should be", 400},
+    [PROBLEM_BAD_ITEM] = {"bad_item", "An item is not what it should be", 400},
+    [PROBLEM_NO_SUCH_PATH] = {"no_such_path", "There is nothing at this path", 404},
+    [PROBLEM_METHOD_NOT_ALLOWED] = {"method_not_allowed", "The path has no such method", 405},
+    [PROBLEM_REQUEST_TIMEOUT] = {"request_timeout", "The request took too long to arrive", 408},
+    [PROBLEM_BODY_TOO_BIG] = {"body_too_big", "The body is too big", 413},
+    [PROBLEM_TOO_MANY_ITEMS] = {"too_many_items", "There are too many items", 413},
+    [PROBLEM_TARGET_TOO_LONG] = {"target_too_long", "The request line is too long", 414},
+    [PROBLEM_CODING_UNKNOWN] = {"coding_unknown", "The body is encoded", 415},
+    [PROBLEM_EXPECTATION_UNKNOWN] = {"expectation_unknown", "The expectation is unknown", 417},
+    [PROBLEM_HEADER_TOO_BIG] = {"header_too_big", "The header is too big", 431},
+    [PROBLEM_TRANSFER_CODING_UNKNOWN] = {"transfer_coding_unknown",
+                                         "The transfer coding is unknown", 501},
+    [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
+    [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "There are too many connections",
+                                      503},
+    [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
+    [PROBLEM_NOT_READY] = {"not_ready", "The server is not ready", 503},
+    [PROBLEM_NO_MEMORY] = {"no_memory", "The server is out of memory", 503},
+};
+
+/* Refusals of the queue: code and sentence are the queue's own. */
+static const struct refusal {
+    const char *title;
+    uint16_t status;
+} refusals[] = {
+    [QUEUE_NOT_FOUND] = {"There is no such job or topic", 404},
+    [QUEUE_CONFLICT] = {"The id is taken", 409},
+    [QUEUE_LEASED] = {"The job is leased", 409},
+    [QUEUE_DEAD_STATE] = {"The job is dead", 409},
+    [QUEUE_LEASE_ENDED] = {"The lease has ended", 409},
+    [QUEUE_BAD_TOPIC] = {"The topic's name is not right", 400},
+    [QUEUE_BAD_ID] = {"The id is not right", 400},
+    [QUEUE_BAD_OPTION] = {"An option has a value that cannot be", 400},
+    [QUEUE_BODY_TOO_BIG] = {"The body is too big", 413},
+    [QUEUE_TOO_MANY_TOPICS] = {"There are too many topics", 409},
+    [QUEUE_BAD_CURSOR] = {"The cursor is not right", 400},
+    [QUEUE_NO_SPACE] = {"The disk is full", 507},
+    [QUEUE_NO_MEMORY] = {"The server is out of memory", 503},
+    [QUEUE_STOPPING] = {"The server is going down", 503},
+    [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},
+};
+
+bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_t limit,
+                    const char *format, ...)
+{
+    va_list args;
+    fault->problem = problem;
+    fault->limit = limit;
+    va_start(args, format);
+    (void)vsnprintf(fault->detail, sizeof fault->detail, format, args);
+    va_end(args);
+    return false;
+}
+
+const char *http_quotable(struct slice text, size_t max)
+{
+    static _Thread_local char kept[4][100];
+    static _Thread_local unsigned turn;
+    char *out = kept[turn++ % 4];
+    size_t len = 0;
+    if (max > sizeof kept[0] - 4)
+        max = sizeof kept[0] - 4;
+    for (; len < text.len && len < max; len++)
+        out[len] = text.at[len] >= 0x20 && text.at[len] < 0x7f ? text.at[len] : '?';
+    (void)memcpy(out + len, "...", 4);
+    if (len == text.len)
+        out[len] = 0;
+    return out;
+}
+
+static const struct row *row_of(enum http_problem problem)
+{
+    assert(problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
+    return &problems[problem];
+}
+
+uint16_t http_problem_status(enum http_problem problem)
+{
+    return row_of(problem)->status;
+}
+
+const char *http_problem_code(enum http_problem problem)
+{
+    return row_of(problem)->code;
+}
+
+const char *http_problem_title(enum http_problem problem)
+{
+    return row_of(problem)->title;
+}
+
+uint16_t http_refusal_status(enum queue_status status)
+{
+    assert(status < sizeof refusals / sizeof refusals[0]);
+    return refusals[status].status ? refusals[status].status : 500;
+}
+
+static void write_object(struct buffer *out, const char *code, const char *title, uint16_t status)
+{
+    buffer_append_text(out, "{\"type\":\"/problems/");
+    buffer_append_text(out, code);
+    buffer_append_text(out, "\",\"title\":\"");
+    buffer_append_text(out, title);
+    buffer_append_text(out, "\",\"status\":");
+    buffer_append_u64(out, status);
+    buffer_append_text(out, ",\"code\":\"");
+    buffer_append_text(out, code);
+    buffer_append_byte(out, '"');
+}
+
+static void write_members(struct buffer *out, const char *detail, enum job_state state,
+                          uint64_t limit)
+{
+    buffer_append_text(out, ",\"detail\":");
+    json_write_string(out, slice_of(detail));
+    if (limit) {
+        buffer_append_text(out, ",\"limit\":");
+        buffer_append_u64(out, limit);
+    }
+    if (state) {
+        buffer_append_text(out, ",\"state\":\"");
+        buffer_append_text(out, job_state_name(state));
+        buffer_append_byte(out, '"');
+    }
+}
+
+void http_fault_members_write(struct buffer *out, const struct http_fault *fault)
+{
+    write_members(out, fault->detail, 0, fault->limit);
+}
+
+void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
+                                enum job_state state, uint64_t limit)
+{
+    write_members(out, detail ? detail : queue_status_sentence(status), state, limit);
+}
+
+void http_problem_write(struct buffer *out, const struct http_fault *fault)
+{
+    const struct row *row = row_of(fault->problem);
+    write_object(out, row->code, row->title, row->status);
+    http_fault_members_write(out, fault);
+    buffer_append_byte(out, '}');
+}
+
+void http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
+                        enum job_state state, uint64_t limit)
+{
+    uint16_t http_status = http_refusal_status(status);
+    const char *title = refusals[status].title;
+    write_object(out, queue_status_code(status), title ? title : "Something went wrong",
+                 http_status);
+    http_refusal_members_write(out, status, detail, state, limit);
+    buffer_append_byte(out, '}');
+}

@@ -1,0 +1,91 @@
+/*
+ * request: one HTTP/1 request, as slices of the bytes it came in.
+ *
+ * Reading is in two layers that must agree. In front, `http_message_read` splits the bytes into
+ * head and body by itself and is strict (RFC 9112 without its concessions): CR LF ends a line and
+ * neither stands alone, no folded lines, one length, one host. Then llhttp reads the head as a
+ * whole. Limits are met before memory is spent.
+ *
+ * Pure. Slices point into the bytes given and live as long as those.
+ */
+#ifndef TARRY_HTTP_REQUEST_H
+#define TARRY_HTTP_REQUEST_H
+
+#include "http/problem.h"
+
+enum {
+    HTTP_LINE_BYTES_MAX = 8 * 1024,
+    HTTP_HEAD_BYTES_MAX = 16 * 1024, /* with the request line */
+    HTTP_HEADERS_MAX = 100,
+    HTTP_CHUNK_NOTES_BYTES_MAX = 4096 /* chunk extensions and trailers of one message */
+};
+
+enum http_method {
+    HTTP_METHOD_GET = 1,
+    HTTP_METHOD_HEAD,
+    HTTP_METHOD_PUT,
+    HTTP_METHOD_POST,
+    HTTP_METHOD_PATCH,
+    HTTP_METHOD_DELETE,
+    HTTP_METHOD_OTHER
+};
+
+struct http_header {
+    struct slice name, value; /* as sent; value without blanks around it */
+};
+
+struct http_request {
+    enum http_method method;
+    struct slice path, query; /* as sent: percent-encoded; query without '?' */
+    struct slice content_type, accept;
+    struct slice body;
+    uint64_t content_length;
+    bool has_length, chunked;
+    bool is_http_1_0, keeps_alive, expects_continue;
+    bool has_tarry_headers;
+    bool has_type, has_accept;
+    uint32_t header_count;
+    struct http_header headers[HTTP_HEADERS_MAX];
+};
+
+/* Reads a whole head (up to and with the empty line). On false *fault says why; the connection must
+ * then be closed. */
+bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault);
+
+/* Where the reading of a message stands; zeroed at its first byte. */
+struct http_framing {
+    uint32_t line_at, probed, lines; /* head: start of the line, bytes looked at, lines so far */
+    uint32_t head_bytes;             /* 0: the head is not whole yet */
+    bool chunked;
+    uint8_t chunk_state, chunk_digits;
+    uint16_t chunk_notes;
+    uint64_t body_bytes_max; /* set by the caller at HTTP_STEP_HEAD */
+    uint64_t length;         /* body: announced, or of the chunk under way: what is missing */
+    uint64_t decoded;        /* chunked: bytes of the body so far */
+};
+
+enum http_step {
+    HTTP_STEP_MORE = 1, /* needs more bytes than there are */
+    HTTP_STEP_SKIP,     /* an empty line before the request: *used bytes are to be dropped */
+    HTTP_STEP_HEAD,     /* the head is whole and in *request: set body_bytes_max and call again */
+    HTTP_STEP_WHOLE,    /* request->body is set, the message took *used bytes */
+    HTTP_STEP_REFUSED   /* *fault says why; answer and close */
+};
+
+/*
+ * `bytes` start at the message's first byte. MORE: *len may have shrunk to what must be kept
+ * (chunks are taken out of their wrapping in place). After MORE in the body *request's slices are
+ * stale by the next call: read them again with http_request_parse, body last.
+ */
+enum http_step http_message_read(struct http_framing *framing, char *bytes, size_t *len,
+                                 struct http_request *request, size_t *used,
+                                 struct http_fault *fault);
+
+/* True if `text` is `lower` but for upper case. */
+bool http_is(struct slice text, const char *lower);
+/* True if `text` begins so. */
+bool http_begins(struct slice text, const char *lower);
+/* True if the comma-separated list holds the token. */
+bool http_list_has(struct slice list, const char *lower);
+
+#endif
