@@ -1,0 +1,381 @@
+#include "base/clock.h"
+#include "base/random.h"
+#include "cli/load_conn.h"
+#include "cli/load_progress.h"
+#include "cli/load_tally.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 256, PROGRESS_US = 500000, SLEEP_US_MAX = 1000000 };
+
+struct load_engine {
+    const struct load_plan *plan;
+    const struct load_protocol *protocol;
+    struct load_result *result;
+    struct load_speech *speech;
+    struct load_tally tally;
+    struct random random;
+    int epoll;
+    struct load_conn *conns; /* pushers first, then consumers */
+    unsigned conn_count;
+    unsigned turn;        /* open loop: whose turn it is */
+    uint64_t issued;      /* jobs sent or about to be */
+    uint64_t answers_due; /* to pushes and acks */
+    bool consuming;
+    bool sweep; /* look at every connection in the next turn, not only at those with events */
+    int64_t start_us, progress_us;
+    int64_t event_us; /* when something last came */
+    struct load_stamp stamps[LOAD_BATCH_MAX];
+    struct load_answer answer;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static bool push_is_over(const struct load_engine *engine, int64_t now_us)
+{
+    const struct load_plan *plan = engine->plan;
+    return (plan->jobs && engine->issued >= plan->jobs) ||
+           (plan->duration_ms && now_us - engine->start_us >= plan->duration_ms * 1000);
+}
+
+static int64_t pick_delay_ms(struct load_engine *engine)
+{
+    const struct load_plan *plan = engine->plan;
+    int64_t unit_ms = engine->protocol->delay_unit_ms;
+    uint64_t range = (uint64_t)(plan->delay_max_ms - plan->delay_min_ms) + 1;
+    int64_t delay_ms = plan->delay_min_ms + (int64_t)random_below(&engine->random, range);
+    return (delay_ms + unit_ms - 1) / unit_ms * unit_ms;
+}
+
+static void push_batch(struct load_engine *engine, struct load_conn *conn, int64_t now_us,
+                       int64_t meant_us)
+{
+    const struct load_plan *plan = engine->plan;
+    uint64_t count = plan->batch;
+    if (plan->jobs && plan->jobs - engine->issued < count)
+        count = plan->jobs - engine->issued;
+    for (uint64_t i = 0; i < count; i++)
+        engine->stamps[i] = (struct load_stamp){.run = engine->tally.run,
+                                                .index = engine->issued + i,
+                                                .sent_us = now_us,
+                                                .delay_ms = pick_delay_ms(engine)};
+    engine->protocol->push(engine->speech, &conn->out, engine->stamps, (unsigned)count);
+    load_conn_expect(conn, LOAD_PUSH, 1, (uint32_t)count, meant_us);
+    engine->issued += count;
+    engine->answers_due++;
+    if (!engine->tally.take_first_us && !plan->take_after)
+        engine->tally.take_first_us = now_us + plan->delay_min_ms * 1000;
+}
+
+/* Closed loop. Waits until half of the requests are answered, so that a server which answers them
+ * one by one still gets many at a time. */
+static void feed(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+{
+    const struct load_plan *plan = engine->plan;
+    if (plan->rate_per_s || conn->waiting[LOAD_PUSH] > plan->pipeline / 2)
+        return;
+    while (conn->waiting[LOAD_PUSH] < plan->pipeline && !push_is_over(engine, now_us))
+        push_batch(engine, conn, now_us, now_us);
+}
+
+static int64_t meant_us(const struct load_engine *engine, uint64_t index)
+{
+    return engine->start_us + (int64_t)((double)index * 1e6 / (double)engine->plan->rate_per_s);
+}
+
+/* Open loop: whatever the clock says is to be sent by now, round the connections that have room.
+ * When the next is to be sent, or -1 when an answer must come first or nothing is left. */
+static int64_t feed_by_clock(struct load_engine *engine, int64_t now_us)
+{
+    const struct load_plan *plan = engine->plan;
+    unsigned full = 0;
+    while (!push_is_over(engine, now_us) && full < plan->connections) {
+        int64_t at_us = meant_us(engine, engine->issued);
+        if (at_us > now_us)
+            return at_us;
+        struct load_conn *conn = &engine->conns[engine->turn++ % plan->connections];
+        if (conn->waiting[LOAD_PUSH] >= plan->pipeline) {
+            full++;
+            continue;
+        }
+        full = 0;
+        push_batch(engine, conn, now_us, at_us);
+    }
+    return -1;
+}
+
+static void take(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+{
+    if (!engine->consuming || !conn->consumer || conn->waiting[LOAD_TAKE] ||
+        conn->take_at_us > now_us)
+        return;
+    unsigned answers = engine->protocol->take(engine->speech, &conn->out, conn->got);
+    load_conn_expect(conn, LOAD_TAKE, answers, 0, now_us);
+    conn->got = 0;
+}
+
+static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+{
+    struct load_answer *answer = &engine->answer;
+    unsigned ours = 0;
+    engine->result->takes++;
+    engine->result->takes_empty += answer->item_count == 0;
+    for (unsigned i = 0; i < answer->item_count; i++)
+        if (load_tally_delivered(&engine->tally, answer->items[i].body, now_us))
+            answer->items[ours++] = answer->items[i];
+    conn->got += answer->item_count;
+    if (ours > 0) {
+        unsigned answers = engine->protocol->ack(engine->speech, &conn->out, answer->items, ours);
+        load_conn_expect(conn, LOAD_ACK, answers, ours, now_us);
+        engine->answers_due += answers;
+        engine->event_us = now_us;
+    }
+    if (engine->protocol->poll_us && conn->waiting[LOAD_TAKE] == 0)
+        conn->take_at_us = conn->got ? 0 : now_us + engine->protocol->poll_us;
+    return answer->failed == 0;
+}
+
+/* What the answer means; false ends the run. */
+static bool on_answer(struct load_engine *engine, struct load_conn *conn,
+                      struct load_expected expected, int64_t now_us)
+{
+    const struct load_answer *answer = &engine->answer;
+    load_conn_settle(conn);
+    if (answer->failed)
+        load_tally_problem(&engine->tally, answer->problem);
+    switch ((enum load_kind)expected.kind) {
+    case LOAD_GREET:
+        return answer->failed == 0;
+    case LOAD_PUSH:
+        engine->answers_due--;
+        engine->event_us = now_us;
+        load_tally_pushed(&engine->tally, expected.count, answer->failed, expected.sent_us, now_us);
+        return true;
+    case LOAD_TAKE:
+        return on_taken(engine, conn, now_us);
+    case LOAD_ACK:
+        engine->answers_due--;
+        load_tally_acked(&engine->tally, expected.count, answer->failed, now_us);
+        return true;
+    }
+    return false;
+}
+
+static bool read_answers(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+{
+    struct load_answer *answer = &engine->answer;
+    size_t used = 0;
+    bool good = true;
+    while (good && conn->in.len > used && conn->in.len - used >= conn->in_need) {
+        struct slice bytes = slice_make(conn->in.at + used, conn->in.len - used);
+        const struct load_expected *next = load_conn_next(conn);
+        answer->problem = bytes;
+        enum load_outcome outcome =
+            next ? engine->protocol->parse(engine->speech, (enum load_kind)next->kind, next->count,
+                                           bytes, answer)
+                 : LOAD_BROKEN;
+        if (outcome == LOAD_PARTIAL) {
+            conn->in_need = answer->need;
+            break;
+        }
+        if (outcome == LOAD_BROKEN) {
+            load_tally_problem(&engine->tally, answer->problem);
+            return false;
+        }
+        conn->in_need = 0;
+        used += answer->bytes;
+        good = on_answer(engine, conn, *next, now_us);
+    }
+    load_conn_consume(conn, used);
+    return good;
+}
+
+/* Sends what is waiting, and tells epoll whether to watch for room. */
+static bool flush(struct load_engine *engine, struct load_conn *conn)
+{
+    bool blocked = conn->blocked;
+    if (conn->out.len == 0 && !conn->out.failed)
+        return true;
+    if (!load_conn_send(conn, engine->result->problem))
+        return false;
+    if (conn->blocked != blocked) {
+        struct epoll_event event = {.events = EPOLLIN | (conn->blocked ? EPOLLOUT : 0u),
+                                    .data.ptr = conn};
+        epoll_ctl(engine->epoll, EPOLL_CTL_MOD, conn->fd, &event);
+    }
+    return true;
+}
+
+static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_t events)
+{
+    int64_t now_us = 0;
+    if (events & ~(uint32_t)EPOLLOUT) {
+        if (!load_conn_receive(conn, engine->result->problem))
+            return false;
+        now_us = clock_boot_us();
+        if (!read_answers(engine, conn, now_us))
+            return false;
+        if (conn->consumer)
+            take(engine, conn, now_us);
+        else
+            feed(engine, conn, now_us);
+    }
+    return flush(engine, conn);
+}
+
+static bool is_over(struct load_engine *engine, int64_t now_us)
+{
+    const struct load_plan *plan = engine->plan;
+    const struct load_result *result = engine->result;
+    bool pushed = push_is_over(engine, now_us);
+    if (interrupted)
+        return true;
+    if (pushed && engine->answers_due == 0 &&
+        (!plan->consumers || result->delivered >= result->pushed))
+        return true;
+    if (now_us - engine->event_us > (plan->delay_max_ms + plan->patience_ms) * 1000) {
+        static const char text[] = "gave up waiting: nothing came any more";
+        load_tally_problem(&engine->tally, slice_of(text));
+        return true;
+    }
+    if (!engine->consuming && plan->consumers && pushed && engine->answers_due == 0) {
+        engine->consuming = engine->sweep = true;
+        engine->tally.take_first_us = now_us;
+    }
+    return false;
+}
+
+/* What the clock asks for: pushes of the open loop, takes that were put off. When to look again. */
+static bool on_clock(struct load_engine *engine, int64_t now_us, int64_t *wake_us)
+{
+    *wake_us = now_us + SLEEP_US_MAX;
+    if (engine->plan->rate_per_s) {
+        int64_t next_us = feed_by_clock(engine, now_us);
+        if (next_us >= 0 && next_us < *wake_us)
+            *wake_us = next_us;
+    }
+    if (engine->plan->duration_ms) {
+        int64_t end_us = engine->start_us + engine->plan->duration_ms * 1000;
+        if (end_us > now_us && end_us < *wake_us)
+            *wake_us = end_us;
+    }
+    bool sweep = engine->sweep || engine->plan->rate_per_s || engine->protocol->poll_us;
+    for (unsigned i = 0; sweep && i < engine->conn_count; i++) {
+        struct load_conn *conn = &engine->conns[i];
+        take(engine, conn, now_us);
+        if (conn->take_at_us > now_us && conn->take_at_us < *wake_us)
+            *wake_us = conn->take_at_us;
+        if (!conn->blocked && !flush(engine, conn))
+            return false;
+    }
+    engine->sweep = false;
+    if (engine->plan->progress && now_us - engine->progress_us >= PROGRESS_US) {
+        load_progress_print(engine->plan, engine->result, now_us - engine->start_us);
+        engine->progress_us = now_us;
+    }
+    return true;
+}
+
+static bool run(struct load_engine *engine)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int64_t now_us = clock_boot_us(), wake_us;
+    engine->start_us = engine->event_us = engine->progress_us = now_us;
+    engine->consuming = !engine->plan->take_after;
+    engine->sweep = true;
+    for (unsigned i = 0; i < engine->plan->connections; i++)
+        feed(engine, &engine->conns[i], now_us);
+    while (!is_over(engine, now_us)) {
+        if (!on_clock(engine, now_us, &wake_us))
+            return false;
+        now_us = clock_boot_us();
+        int64_t sleep_us = wake_us > now_us ? wake_us - now_us : 0;
+        struct timespec wait = {.tv_sec = sleep_us / 1000000, .tv_nsec = sleep_us % 1000000 * 1000};
+        int count = epoll_pwait2(engine->epoll, events, EVENTS_MAX, &wait, NULL);
+        if (count < 0 && errno != EINTR) {
+            load_tally_problem(&engine->tally, slice_of(strerror(errno)));
+            return false;
+        }
+        for (int i = 0; i < count; i++)
+            if (!on_event(engine, events[i].data.ptr, events[i].events))
+                return false;
+        now_us = clock_boot_us();
+    }
+    return true;
+}
+
+static bool open_conns(struct load_engine *engine)
+{
+    const struct load_plan *plan = engine->plan;
+    unsigned count = plan->connections + plan->consumers;
+    engine->conns = calloc(count ? count : 1, sizeof *engine->conns);
+    if (!engine->conns)
+        return false;
+    for (; engine->conn_count < count; engine->conn_count++) {
+        struct load_conn *conn = &engine->conns[engine->conn_count];
+        bool consumer = engine->conn_count >= plan->connections;
+        if (!load_conn_open(conn, plan, consumer, engine->result->problem)) {
+            load_conn_close(conn);
+            return false;
+        }
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+        if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
+            load_conn_close(conn);
+            return false;
+        }
+        if (engine->protocol->greet)
+            load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out),
+                             0, 0);
+    }
+    return true;
+}
+
+bool load_run(const struct load_plan *plan, struct load_result *result)
+{
+    memset(result, 0, sizeof *result);
+    struct load_engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return false;
+    engine->plan = plan;
+    engine->protocol = plan->protocol;
+    engine->result = result;
+    engine->random.state = random_u64();
+    load_tally_init(&engine->tally, result, (uint32_t)random_u64());
+    struct sigaction action = {.sa_handler = on_interrupt}, before;
+    sigaction(SIGINT, &action, &before);
+    interrupted = 0;
+
+    bool done = false;
+    engine->epoll = epoll_create1(EPOLL_CLOEXEC);
+    engine->speech = engine->protocol->open(plan, engine->tally.run, result->problem);
+    if (engine->epoll >= 0 && engine->speech && open_conns(engine))
+        done = run(engine);
+    if (!done && !*result->problem)
+        load_tally_problem(&engine->tally,
+                           slice_of("out of memory or file descriptors: fewer connections"));
+    if (plan->progress)
+        load_progress_clear();
+    load_tally_finish(&engine->tally, plan->consumers > 0 && !interrupted);
+
+    sigaction(SIGINT, &before, NULL);
+    for (unsigned i = 0; i < engine->conn_count; i++)
+        load_conn_close(&engine->conns[i]);
+    free(engine->conns);
+    engine->protocol->close(engine->speech);
+    if (engine->epoll >= 0)
+        close(engine->epoll);
+    load_tally_fini(&engine->tally);
+    free(engine);
+    return done;
+}

@@ -1,0 +1,15 @@
+/*
+ * load_redis: a delay queue on one Redis as it is usually built, as a load protocol, for comparing.
+ *
+ * Ids by due time in a ZSET, bodies in a HASH, leased ids in a second ZSET; three Lua scripts push,
+ * take and ack, so that each step is atomic. Nothing tells a consumer that a job is due: it asks
+ * again a millisecond after getting nothing.
+ */
+#ifndef TARRY_CLI_LOAD_REDIS_H
+#define TARRY_CLI_LOAD_REDIS_H
+
+#include "cli/load_protocol.h"
+
+extern const struct load_protocol load_redis;
+
+#endif

@@ -1,0 +1,61 @@
+#include "cli/load_stamp.h"
+
+enum { RUN_DIGITS = 8, INDEX_DIGITS = 10, SENT_DIGITS = 12, DELAY_DIGITS = 10 };
+
+_Static_assert(4 + RUN_DIGITS + INDEX_DIGITS + SENT_DIGITS + DELAY_DIGITS == LOAD_STAMP_BYTES,
+               "stamp");
+
+static char *write_field(char *out, char mark, uint64_t value, int digits)
+{
+    *out = mark;
+    for (int i = digits; i > 0; i--) {
+        out[i] = "0123456789abcdef"[value & 15];
+        value >>= 4;
+    }
+    return out + 1 + digits;
+}
+
+static bool read_field(const char *in, char mark, int digits, uint64_t *value)
+{
+    if (*in != mark)
+        return false;
+    *value = 0;
+    for (int i = 1; i <= digits; i++) {
+        char c = in[i];
+        if (c >= '0' && c <= '9')
+            *value = *value << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            *value = *value << 4 | (uint64_t)(c - 'a' + 10);
+        else
+            return false;
+    }
+    return true;
+}
+
+void load_stamp_write(char out[LOAD_STAMP_BYTES], const struct load_stamp *stamp)
+{
+    out = write_field(out, 't', stamp->run, RUN_DIGITS);
+    out = write_field(out, 'i', stamp->index, INDEX_DIGITS);
+    out = write_field(out, 's', (uint64_t)stamp->sent_us, SENT_DIGITS);
+    write_field(out, 'd', (uint64_t)stamp->delay_ms, DELAY_DIGITS);
+}
+
+bool load_stamp_read(struct slice body, struct load_stamp *stamp)
+{
+    const char *at = body.at;
+    uint64_t run, index, sent, delay;
+    if (body.len < LOAD_STAMP_BYTES || !read_field(at, 't', RUN_DIGITS, &run))
+        return false;
+    at += 1 + RUN_DIGITS;
+    if (!read_field(at, 'i', INDEX_DIGITS, &index))
+        return false;
+    at += 1 + INDEX_DIGITS;
+    if (!read_field(at, 's', SENT_DIGITS, &sent))
+        return false;
+    at += 1 + SENT_DIGITS;
+    if (!read_field(at, 'd', DELAY_DIGITS, &delay))
+        return false;
+    *stamp = (struct load_stamp){
+        .run = (uint32_t)run, .index = index, .sent_us = (int64_t)sent, .delay_ms = (int64_t)delay};
+    return true;
+}
