@@ -18,9 +18,9 @@ enum {
     JOB_TOPIC_BYTES_MAX = 200,
     JOB_ID_BYTES_MAX = 128,
     JOB_CONTENT_TYPE_BYTES_MAX = 128,
-    JOB_META_BYTES_MAX = 4096,  /* encoded, all pairs together */
+    JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
     JOB_META_PAIRS_MAX = 32,
-    JOB_ERROR_BYTES_MAX = 256,  /* longer ones are cut */
+    JOB_ERROR_BYTES_MAX = 256, /* whoever sets it cuts longer ones */
     JOB_PRIORITY = 100,
     JOB_PRIORITY_MAX = 65535,
     JOB_BODY_BYTES_MAX = 1 << 20 /* default of the server's setting */
@@ -32,20 +32,20 @@ struct job {
     struct slice content_type; /* empty: application/octet-stream */
     struct slice meta;         /* see job_meta_next */
     struct slice body;
-    struct slice error;        /* last error, empty: none */
+    struct slice error; /* last error, empty: none */
     enum job_state state;
-    bool due_is_wall;          /* due follows the wall clock (pushed with `at`); else the inner clock */
+    bool due_is_wall; /* due follows the wall clock (pushed with `at`); else the inner clock */
     uint16_t priority;
-    uint32_t attempt;          /* deliveries so far */
+    uint32_t attempt; /* deliveries so far */
     int64_t due_ms;
-    int64_t first_due_ms;      /* due before any retry: ttl counts from here */
-    int64_t lease_until_ms;    /* inner clock; 0 unless leased */
-    uint64_t sequence;         /* push order within the shard */
-    uint64_t delivery;         /* number of the last delivery; rises with every delivery in the shard; 0: none yet */
-    struct policy policy;      /* the job's own; unset fields fall back to the topic's */
+    int64_t first_due_ms;   /* due before any retry: ttl counts from here */
+    int64_t lease_until_ms; /* inner clock; 0 unless leased */
+    uint64_t sequence;      /* push order within the shard */
+    uint64_t delivery;      /* number of the last delivery, rising within the shard; 0: none yet */
+    struct policy policy;   /* the job's own; unset fields fall back to the topic's */
 };
 
-const char *job_state_name(enum job_state state); /* "delayed", … */
+const char *job_state_name(enum job_state state);  /* "delayed", … */
 enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 
 /* [A-Za-z0-9._-]{1,200}, no leading dot. */
@@ -54,12 +54,18 @@ bool job_topic_is_valid(struct slice topic);
 bool job_id_is_valid(struct slice id);
 
 /*
- * meta: a map of strings, encoded as  name NUL value NUL  for each pair. Names: lower-case [a-z0-9-]{1,64}, each once.
- * Values: UTF-8 without control bytes, up to 1024 bytes.
+ * meta: a map of strings, encoded as  name NUL value NUL  for each pair. Names: lower-case
+ * [a-z0-9-]{1,64}, each once. Values: UTF-8 without control bytes, up to 1024 bytes.
  */
-enum job_meta_fault { JOB_META_OK = 0, JOB_META_BAD_NAME, JOB_META_BAD_VALUE, JOB_META_TWICE, JOB_META_TOO_MUCH };
+enum job_meta_fault {
+    JOB_META_OK = 0,
+    JOB_META_BAD_NAME,
+    JOB_META_BAD_VALUE,
+    JOB_META_TWICE,
+    JOB_META_TOO_MUCH
+};
 enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct slice value);
-/* Start with *at = 0. False at the end. */
+/* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
 
 #endif

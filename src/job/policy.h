@@ -17,7 +17,8 @@ struct backoff {
     int64_t max_ms;   /* exponential: the longest wait. fixed: equal to first_ms */
 };
 
-/* What a push or a topic may set; zero means "not set here": the next wider one counts (job, topic, default). */
+/* What a push or a topic may set; zero means "not set here": the next wider one counts (job, topic,
+ * default). */
 struct policy {
     int64_t lease_ms;
     int64_t ttl_ms; /* how long it may stay ready before it expires; none by default */
@@ -40,11 +41,13 @@ enum {
 /* Every field of `job` that is not set is taken from `topic`, then from the defaults above. */
 struct policy policy_resolve(const struct policy *job, const struct policy *topic);
 
-/* The wait after attempt number `attempt` (from 1) failed, with jitter of +-20 % drawn from `chance` (any 64 random bits); at least 1 ms, and the
- * jitter never exceeds what the limits allow by more than those 20 %. `backoff` must be set. */
+/* The wait after attempt number `attempt` (from 1) failed, with jitter of +-20 % drawn from
+ * `chance` (any 64 random bits); at least 1 ms, and the jitter never exceeds what the limits allow
+ * by more than those 20 %. `backoff` must be set. */
 int64_t policy_backoff_ms(const struct backoff *backoff, uint32_t attempt, uint64_t chance);
 
-/* "fixed:10s", "exp:1s..10m". Parse: false, *out untouched, on anything else, on 0 and on waits above POLICY_DELAY_MS_MAX or first > max. */
+/* "fixed:10s", "exp:1s..10m". Parse: false, *out untouched, on anything else, on 0 and on waits
+ * above POLICY_DELAY_MS_MAX or first > max. */
 bool policy_parse_backoff(struct slice text, struct backoff *out);
 void policy_emit_backoff(struct buffer *out, const struct backoff *backoff);
 

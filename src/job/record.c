@@ -242,6 +242,24 @@ static void set_state(struct job *job, const struct record_state *state)
     job->error = state->error;
 }
 
+/* Whole pairs and nothing else; names and values were judged when they came in. */
+static bool meta_is_whole(struct slice meta)
+{
+    struct slice name, value;
+    size_t at = 0;
+
+    while (job_meta_next(meta, &at, &name, &value))
+        if (name.len == 0)
+            return false;
+    return at == meta.len;
+}
+
+/* Asked at both ends: what cannot be read back must never be written. */
+static bool job_is_storable(const struct job *job)
+{
+    return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta);
+}
+
 static char *put_job(char *at, const struct job *job, enum record_job_origin origin)
 {
     const struct record_state state = state_of(job);
@@ -249,7 +267,7 @@ static char *put_job(char *at, const struct job *job, enum record_job_origin ori
     unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
                       (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT;
 
-    assert(origin >= RECORD_PUSHED && origin <= RECORD_CARRIED);
+    assert(origin >= RECORD_PUSHED && origin <= RECORD_CARRIED && job_is_storable(job));
     at = wire_put_varint(at, fields);
     at = wire_put_byte(at, state_form(&state) | origin << FORM_ORIGIN_SHIFT);
     at = wire_put_ms(at, job->due_ms);
@@ -263,18 +281,6 @@ static char *put_job(char *at, const struct job *job, enum record_job_origin ori
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
     at = wire_put_text(at, job->id, JOB_ID_BYTES_MAX);
     return wire_put_bytes(at, job->body);
-}
-
-/* Whole pairs and nothing else; names and values were judged when they came in. */
-static bool meta_is_whole(struct slice meta)
-{
-    struct slice name, value;
-    size_t at = 0;
-
-    while (job_meta_next(meta, &at, &name, &value))
-        if (name.len == 0)
-            return false;
-    return at == meta.len;
 }
 
 static void take_job(struct wire_in *in, struct job *job, enum record_job_origin *origin)
@@ -299,7 +305,7 @@ static void take_job(struct wire_in *in, struct job *job, enum record_job_origin
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     job->id = wire_take_text(in, 1, JOB_ID_BYTES_MAX);
     job->body = wire_take_bytes(in, wire_left(in));
-    if (!job_topic_is_valid(job->topic) || !job_id_is_valid(job->id) || !meta_is_whole(job->meta))
+    if (!job_is_storable(job))
         wire_fail(in);
 }
 
@@ -353,8 +359,10 @@ static char *put_done(char *at, const struct record_done *done)
     at = wire_put_varint(at, done->sequence);
     if (done->remember_until_ms)
         at = wire_put_ms(at, done->remember_until_ms);
-    if (done->topic.len)
+    if (done->topic.len) {
+        assert(job_topic_is_valid(done->topic));
         at = wire_put_text(at, done->topic, JOB_TOPIC_BYTES_MAX);
+    }
     return at;
 }
 
@@ -413,6 +421,7 @@ static char *put_topic(char *at, const struct record_topic *topic)
                       (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
                       (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u);
 
+    assert(job_topic_is_valid(topic->topic));
     at = wire_put_byte(at, topic_form(topic));
     at = wire_put_varint(at, fields);
     at = wire_put_text(at, topic->topic, JOB_TOPIC_BYTES_MAX);

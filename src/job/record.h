@@ -1,9 +1,15 @@
 /*
  * record: the stored form of everything that changes a shard. Pure.
  *
- * A record says what is true afterwards, not what to do, so replaying it twice changes nothing. Little-endian, versioned by the
- * file that holds it. Layout: u32 bytes (whole record, with this field) · u8 kind · payload; integers of the payload as LEB128 varints where they are
- * often small. Decoding trusts nothing: every length is checked, every enum known, the payload used up to its last byte.
+ * A record says what is true afterwards, not what to do, so replaying it twice changes nothing.
+ * Little-endian, versioned by the file that holds it. Layout: u32 bytes (whole record, with this
+ * field) · u8 kind · payload; integers of the payload as LEB128 varints where they are often small.
+ * Fields with their usual value take no room: a plain job costs about 21 bytes beside its text.
+ *
+ * Encoding asserts: names and texts within the limits of job.h, no negative time, known enums.
+ * Decoding trusts nothing: every length is checked, every enum known, topic and id well-formed, the
+ * payload used up to its last byte. A content has one stored form: what decodes encodes to the
+ * same bytes again.
  */
 #ifndef TARRY_JOB_RECORD_H
 #define TARRY_JOB_RECORD_H
@@ -12,13 +18,19 @@
 #include "job/job.h"
 
 enum record_kind {
-    RECORD_JOB = 1, /* a whole job with its state: a push, or a live job carried forward from an old file */
+    RECORD_JOB = 1, /* a whole job: a push, or a live job carried forward from an old file */
     RECORD_STATE,   /* what changed of a job: state, due, attempt, lease, priority, error */
     RECORD_DONE,    /* a job is gone */
     RECORD_TOPIC    /* a topic's settings, counters and existence */
 };
 
-enum record_reason { RECORD_ACKED = 1, RECORD_CANCELLED, RECORD_EXPIRED, RECORD_PURGED, RECORD_REPLACED };
+enum record_reason {
+    RECORD_ACKED = 1,
+    RECORD_CANCELLED,
+    RECORD_EXPIRED,
+    RECORD_PURGED,
+    RECORD_REPLACED
+};
 
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
@@ -28,7 +40,7 @@ enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
 struct topic_settings {
     struct policy policy;
     enum record_conflict on_conflict;
-    int32_t priority;         /* valid where has_priority */
+    int32_t priority; /* valid where has_priority */
     bool has_priority;
     bool dead_letter_expired; /* expired jobs become dead instead of going */
     int64_t dedup_window_ms;  /* how long finished ids are remembered */
@@ -36,7 +48,8 @@ struct topic_settings {
 
 /* Sums since the topic was made; never fall. */
 struct topic_totals {
-    uint64_t pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died, redriven;
+    uint64_t pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
+        redriven;
 };
 
 struct record_state { /* RECORD_STATE */
@@ -55,8 +68,8 @@ struct record_done { /* RECORD_DONE */
     enum record_reason reason;
     int64_t remember_until_ms; /* 0: forget at once */
     uint64_t sequence;         /* of the job that is gone */
-    struct slice topic;        /* only where remembered or carried: tells whose it was; else empty */
-    bool carried;              /* rewritten from an old file: not to be counted again */
+    struct slice topic; /* only where remembered or carried: tells whose it was; else empty */
+    bool carried;       /* rewritten from an old file: not to be counted again */
 };
 
 struct record_topic { /* RECORD_TOPIC */
@@ -93,10 +106,12 @@ size_t record_bytes_max(const struct record *record);
 /* Writes the record at `into` (record_bytes_max bytes of room); returns its size. */
 size_t record_encode(const struct record *record, char *into);
 
-/* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. False, *out unspecified, if malformed. */
+/* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. False, *out
+ * unspecified, if malformed. */
 bool record_decode(struct slice bytes, struct record *out);
 
-/* The size of the record that starts at `bytes`, or 0 where there is not even a whole, sane record. */
+/* The size of the record that starts at `bytes`; 0 where they do not begin with a known kind and
+ * hold all of it. */
 size_t record_next(struct slice bytes);
 
 #endif

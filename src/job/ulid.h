@@ -1,7 +1,9 @@
 /*
- * ulid: ids made by the server: 48 bits of time, 80 of chance, 26 characters of Crockford base 32 (github.com/ulid/spec). Pure.
+ * ulid: ids made by the server: 48 bits of time, 80 of chance, 26 characters of Crockford base 32
+ * (github.com/ulid/spec). Pure.
  *
- * Within one generator ids rise strictly, also within a millisecond (the chance part is incremented) and when time goes back.
+ * Within one generator ids rise strictly, also within a millisecond (the chance part is
+ * incremented) and when time goes back.
  */
 #ifndef TARRY_JOB_ULID_H
 #define TARRY_JOB_ULID_H

@@ -1,0 +1,259 @@
+/*
+ * random_record: records of every kind with all their fields at random, and whether two are the
+ * same.
+ *
+ * Text lies in static rooms: good until the next record is made. Include after cmocka.h.
+ */
+#ifndef TARRY_TESTS_RANDOM_RECORD_H
+#define TARRY_TESTS_RANDOM_RECORD_H
+
+#include "base/random.h"
+#include "job/record.h"
+
+static char text_room[6][8192];
+
+static inline struct slice random_text(struct random *random, int room, size_t least, size_t most)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
+    size_t len = least + random_below(random, most - least + 1);
+
+    for (size_t i = 0; i < len; i++) /* the first is no dot */
+        text_room[room][i] = letters[random_below(random, i ? sizeof letters - 1 : 62)];
+    return slice_make(text_room[room], len);
+}
+
+static inline struct slice random_meta(struct random *random, int room)
+{
+    char *at = text_room[room];
+
+    for (uint64_t pairs = random_below(random, 4); pairs; pairs--) {
+        *at++ = (char)('a' + pairs);
+        *at++ = '\0';
+        for (uint64_t len = random_below(random, 20); len; len--)
+            *at++ = (char)('0' + random_below(random, 70));
+        *at++ = '\0';
+    }
+    return slice_make(text_room[room], (size_t)(at - text_room[room]));
+}
+
+/* Half the time nothing, as most fields are most of the time; else every size as likely. */
+static inline uint64_t random_number(struct random *random, unsigned bits_max)
+{
+    uint64_t bits = random_below(random, 2) ? 0 : 1 + random_below(random, bits_max);
+
+    return bits ? random_next(random) >> (64 - bits) : 0;
+}
+
+static inline int64_t random_ms(struct random *random)
+{
+    return (int64_t)random_number(random, 63);
+}
+
+static inline struct policy random_policy(struct random *random)
+{
+    struct policy policy = {
+        .lease_ms = random_ms(random),
+        .ttl_ms = random_ms(random),
+        .max_attempts = (uint32_t)random_number(random, 32),
+    };
+
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 3);
+    if (policy.backoff.kind) {
+        policy.backoff.first_ms = 1 + (random_ms(random) >> 1);
+        policy.backoff.max_ms = policy.backoff.first_ms;
+        if (policy.backoff.kind == BACKOFF_EXPONENTIAL)
+            policy.backoff.max_ms += random_ms(random) >> 1;
+    }
+    return policy;
+}
+
+static inline struct job random_job(struct random *random)
+{
+    struct job job = {
+        .topic = random_text(random, 0, 1, JOB_TOPIC_BYTES_MAX),
+        .id = random_text(random, 1, 1, JOB_ID_BYTES_MAX),
+        .content_type = random_text(random, 2, 0, random_below(random, 2) * 128),
+        .meta = random_meta(random, 3),
+        .error = random_text(random, 4, 0, random_below(random, 2) * 256),
+        .body = random_text(random, 5, 0, random_below(random, 300)),
+        .state = (enum job_state)(1 + random_below(random, 5)),
+        .due_is_wall = random_below(random, 2),
+        .priority = random_below(random, 2) ? JOB_PRIORITY : (uint16_t)random_number(random, 16),
+        .attempt = (uint32_t)random_number(random, 32),
+        .due_ms = random_ms(random),
+        .lease_until_ms = random_ms(random),
+        .sequence = random_number(random, 64),
+        .delivery = random_number(random, 64),
+    };
+
+    job.first_due_ms = random_below(random, 2) ? job.due_ms : random_ms(random);
+    if (random_below(random, 2))
+        job.policy = random_policy(random);
+    return job;
+}
+
+static inline struct record_state random_state(struct random *random)
+{
+    const struct job job = random_job(random);
+
+    return (struct record_state){.key = {random_next(random), random_next(random)},
+                                 .state = job.state,
+                                 .due_is_wall = job.due_is_wall,
+                                 .priority = job.priority,
+                                 .attempt = job.attempt,
+                                 .due_ms = job.due_ms,
+                                 .first_due_ms = job.first_due_ms,
+                                 .lease_until_ms = job.lease_until_ms,
+                                 .delivery = job.delivery,
+                                 .error = job.error};
+}
+
+static inline struct record_done random_done(struct random *random)
+{
+    return (struct record_done){
+        .key = {random_next(random), random_next(random)},
+        .reason = (enum record_reason)(1 + random_below(random, 5)),
+        .remember_until_ms = random_ms(random),
+        .sequence = random_number(random, 64),
+        .topic = random_below(random, 2) ? random_text(random, 0, 1, 200) : (struct slice){0},
+        .carried = random_below(random, 2),
+    };
+}
+
+static inline struct record_topic random_topic(struct random *random)
+{
+    struct record_topic topic = {
+        .topic = random_text(random, 0, 1, JOB_TOPIC_BYTES_MAX),
+        .exists = random_below(random, 2),
+        .paused = random_below(random, 2),
+        .carried = random_below(random, 2),
+        .sequence = random_number(random, 64),
+        .settings = {.policy = random_policy(random),
+                     .on_conflict = (enum record_conflict)random_below(random, 4),
+                     .has_priority = random_below(random, 2),
+                     .dead_letter_expired = random_below(random, 2),
+                     .dedup_window_ms = random_ms(random)},
+        .totals = {.pushed = random_number(random, 64),
+                   .delivered = random_number(random, 64),
+                   .redriven = random_number(random, 64)},
+    };
+
+    if (topic.settings.has_priority)
+        topic.settings.priority = (int32_t)random_number(random, 16);
+    return topic;
+}
+
+static inline struct record random_record(struct random *random)
+{
+    struct record record = {.kind = (enum record_kind)(1 + random_below(random, 4))};
+
+    if (record.kind == RECORD_JOB) {
+        record.origin = (enum record_job_origin)(1 + random_below(random, 3));
+        record.job = random_job(random);
+    } else if (record.kind == RECORD_STATE) {
+        record.state = random_state(random);
+    } else if (record.kind == RECORD_DONE) {
+        record.done = random_done(random);
+    } else {
+        record.topic = random_topic(random);
+    }
+    return record;
+}
+
+/* ---- comparing field by field ---- */
+
+#define SAME(FIELD) assert_true(a->FIELD == b->FIELD)
+#define SAME_TEXT(FIELD) assert_true(slice_equals(a->FIELD, b->FIELD))
+
+static inline void same_policy(const struct policy *a, const struct policy *b)
+{
+    SAME(lease_ms);
+    SAME(ttl_ms);
+    SAME(max_attempts);
+    SAME(backoff.kind);
+    SAME(backoff.first_ms);
+    SAME(backoff.max_ms);
+}
+
+static inline void same_job(const struct job *a, const struct job *b)
+{
+    SAME_TEXT(topic);
+    SAME_TEXT(id);
+    SAME_TEXT(content_type);
+    SAME_TEXT(meta);
+    SAME_TEXT(body);
+    SAME_TEXT(error);
+    SAME(state);
+    SAME(due_is_wall);
+    SAME(priority);
+    SAME(attempt);
+    SAME(due_ms);
+    SAME(first_due_ms);
+    SAME(lease_until_ms);
+    SAME(sequence);
+    SAME(delivery);
+    same_policy(&a->policy, &b->policy);
+}
+
+static inline void same_state(const struct record_state *a, const struct record_state *b)
+{
+    SAME(key.high);
+    SAME(key.low);
+    SAME(state);
+    SAME(due_is_wall);
+    SAME(priority);
+    SAME(attempt);
+    SAME(due_ms);
+    SAME(first_due_ms);
+    SAME(lease_until_ms);
+    SAME(delivery);
+    SAME_TEXT(error);
+}
+
+static inline void same_done(const struct record_done *a, const struct record_done *b)
+{
+    SAME(key.high);
+    SAME(key.low);
+    SAME(reason);
+    SAME(remember_until_ms);
+    SAME(sequence);
+    SAME_TEXT(topic);
+    SAME(carried);
+}
+
+static inline void same_topic(const struct record_topic *a, const struct record_topic *b)
+{
+    SAME_TEXT(topic);
+    SAME(exists);
+    SAME(paused);
+    SAME(carried);
+    SAME(sequence);
+    SAME(settings.on_conflict);
+    SAME(settings.has_priority);
+    SAME(settings.priority);
+    SAME(settings.dead_letter_expired);
+    SAME(settings.dedup_window_ms);
+    same_policy(&a->settings.policy, &b->settings.policy);
+    assert_memory_equal(&a->totals, &b->totals, sizeof a->totals);
+}
+
+static inline void same_record(const struct record *a, const struct record *b)
+{
+    SAME(kind);
+    if (a->kind == RECORD_JOB) {
+        SAME(origin);
+        same_job(&a->job, &b->job);
+    } else if (a->kind == RECORD_STATE) {
+        same_state(&a->state, &b->state);
+    } else if (a->kind == RECORD_DONE) {
+        same_done(&a->done, &b->done);
+    } else {
+        same_topic(&a->topic, &b->topic);
+    }
+}
+
+#undef SAME
+#undef SAME_TEXT
+
+#endif
