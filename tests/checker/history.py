@@ -1,0 +1,304 @@
+"""
+The history of a run: one JSON object a line, in any order but for the first and the last.
+
+All times are nanoseconds of one monotonic clock (`CLOCK_BOOTTIME`) unless their name says `wall`. A call carries `begin` (taken before the first byte
+is sent) and `end` (taken after the last byte of the reply came, or when the connection was seen to be dead).
+
+    {"kind":"run","topics":{NAME:{"lease_ms","max_attempts","ttl_ms","backoff_ms":[FIRST,MAX],"dedup_window_ms","dead_letter_expired"}}}
+    {"kind":"push","begin","end","items":[{"topic","id","body","delay_ms"|"at_ms","on_conflict","outcome", …own settings}]}
+        outcome  created replaced existed conflict leased refused unknown.   body: a fingerprint of content type and bytes
+    {"kind":"take","begin","end","wall_end","topics":[…],"outcome":"ok"|"unknown","jobs":[{"topic","id","lease","attempt","delivery","body","lease_ms"}]}
+    {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms"}]}
+        outcome  ok lease_ended refused unknown
+    {"kind":"change","verb":"cancel"|"reschedule"|"run","begin","end","topic","id","outcome","delay_ms"|"at_ms"}
+        outcome  ok not_found leased dead refused unknown
+    {"kind":"topic","verb":"purge"|"redrive"|"delete","begin","end","topic","outcome","affected"}
+    {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
+    {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}
+    {"kind":"counts","begin","end","topics":{NAME:{"pushed","delayed",…}}}      nothing was under way
+    {"kind":"listing","begin","end","topic","jobs":[{"id","state","attempt","body"}]}     all that is left, after the drain
+    {"kind":"recovered","first":{NAME:{…}},"second":{NAME:{…}},"settled":bool}   counts after one start and after the next
+    {"kind":"fsck","at","exit","text"}
+    {"kind":"end","at"}
+
+`unknown` means that the reply was lost: the call may have happened, or not, at some time between begin and end.
+"""
+
+import bisect
+import json
+
+MS = 1_000_000
+FOREVER = 1 << 62
+
+APPLIED = ("created", "replaced")
+DEFAULTS = {"lease_ms": 60_000, "max_attempts": 16, "ttl_ms": 0, "backoff_ms": [1000, 600_000], "dedup_window_ms": 0,
+            "dead_letter_expired": False}
+PUSH_OUTCOMES = {"created", "replaced", "existed", "conflict", "leased", "refused", "unknown"}
+ANSWER_OUTCOMES = {"ok", "lease_ended", "refused", "unknown"}
+CHANGE_OUTCOMES = {"ok", "not_found", "leased", "dead", "refused", "unknown"}
+
+
+class Malformed(Exception):
+    """The history cannot be judged."""
+
+
+class Span:
+    """Something that happened at one unknown instant between begin and end."""
+
+    __slots__ = ("begin", "end", "outcome")
+
+    def __init__(self, begin, end, outcome):
+        if not isinstance(begin, int) or not isinstance(end, int) or end < begin:
+            raise Malformed(f"a call that ends before it begins: {begin!r}..{end!r}")
+        self.begin, self.end, self.outcome = begin, end, outcome
+
+    @property
+    def may_have_happened(self):
+        return self.outcome in ("ok", "unknown")
+
+
+class Push(Span):
+    __slots__ = ("body", "delay_ms", "at_ms", "own")
+
+    @property
+    def applied(self):
+        return self.outcome in APPLIED
+
+    @property
+    def may_have_happened(self):
+        return self.outcome in APPLIED or self.outcome == "unknown"
+
+
+class Delivery(Span):
+    __slots__ = ("key", "body", "lease", "attempt", "number", "lease_ms", "wall_end", "answers", "earliest", "waited")
+
+    def name(self):
+        return f"{self.key.name()} attempt {self.attempt}"
+
+
+class Answer(Span):
+    __slots__ = ("verb", "delay_ms", "lease_ms")
+
+
+class Change(Span):
+    __slots__ = ("verb", "delay_ms", "at_ms")
+
+
+class Look(Span):
+    __slots__ = ("state", "attempt", "body")
+
+
+class Key:
+    """All that happened to one id of one topic."""
+
+    __slots__ = ("topic", "id", "pushes", "deliveries", "changes", "looks", "left", "by_body")
+
+    def __init__(self, topic, ident):
+        self.topic, self.id = topic, ident
+        self.pushes, self.deliveries, self.changes, self.looks = [], [], [], []
+        self.left = None  # the job as the final listing shows it
+        self.by_body = {}  # body: pushes that may have happened with it
+
+    def name(self):
+        return f"{self.topic.name}/{self.id}"
+
+
+class Topic:
+    __slots__ = ("name", "settings", "calls", "lost_takes", "listed")
+
+    def __init__(self, name, settings):
+        self.name, self.settings = name, settings
+        self.calls = []  # (verb, Span, affected)
+        self.lost_takes = []
+        self.listed = False
+
+
+class History:
+    def __init__(self):
+        self.topics, self.keys, self.leases = {}, {}, {}
+        self.kills, self.stops, self.readies, self.failed_starts = [], [], [], []
+        self.counts, self.recovered, self.fscks, self.waits = [], [], [], []
+        self.phantom_leases = []  # answers OK to leases nobody was given
+        self.repeated_leases = []
+        self.pending_answers = []
+        self.in_flight = []  # (begin, end) of calls whose reply was lost
+        self.settings = {}
+        self.begin, self.end = FOREVER, None
+        self.calls = 0
+
+    # ---- finding ----
+
+    def topic(self, name):
+        if name not in self.topics:
+            self.topics[name] = Topic(name, {**DEFAULTS, **self.settings.get(name, {})})
+        return self.topics[name]
+
+    def key(self, topic, ident):
+        key = self.keys.get((topic, ident))
+        if key is None:
+            key = self.keys[(topic, ident)] = Key(self.topic(topic), ident)
+        return key
+
+    def killed_between(self, begin, end):
+        """The first kill at or after `begin`, or None where it is after `end`."""
+        at = bisect.bisect_left(self.kills, begin)
+        return self.kills[at] if at < len(self.kills) and self.kills[at] <= end else None
+
+    # ---- reading ----
+
+    def read(self, lines):
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if self.end is not None:
+                raise Malformed(f"line {number}: something follows the end")
+            try:
+                record = json.loads(line)
+                kind = record["kind"]
+                if (kind == "run") != (number == 1):
+                    raise Malformed("the first line, and only it, must be the run")
+                getattr(self, "_read_" + kind)(record)
+            except Malformed as fault:
+                raise Malformed(f"line {number}: {fault}") from fault
+            except (KeyError, TypeError, ValueError, AttributeError) as fault:
+                raise Malformed(f"line {number}: {type(fault).__name__}: {fault}") from fault
+        if self.end is None:
+            raise Malformed("it breaks off: the last line is not the end")
+        self._settle()
+        return self
+
+    def _note_call(self, record, lost):
+        self.calls += 1
+        self.begin = min(self.begin, record["begin"])
+        if lost:
+            self.in_flight.append((record["begin"], record["end"]))
+
+    def _read_run(self, record):
+        self.settings = record.get("topics", {})
+
+    def _read_push(self, record):
+        self._note_call(record, any(item["outcome"] == "unknown" for item in record["items"]))
+        for item in record["items"]:
+            if item["outcome"] not in PUSH_OUTCOMES:
+                raise Malformed(f"no such outcome of a push: {item['outcome']}")
+            push = Push(record["begin"], record["end"], item["outcome"])
+            push.body, push.delay_ms, push.at_ms, push.own = item["body"], item.get("delay_ms", 0), item.get("at_ms"), item
+            key = self.key(item["topic"], item["id"])
+            key.pushes.append(push)
+            if push.may_have_happened:
+                key.by_body.setdefault(push.body, []).append(push)
+
+    def _read_take(self, record):
+        self._note_call(record, record["outcome"] == "unknown")
+        if record["outcome"] == "unknown":
+            for name in record["topics"]:
+                self.topic(name).lost_takes.append(Span(record["begin"], record["end"], "unknown"))
+            return
+        for item in record["jobs"]:
+            delivery = Delivery(record["begin"], record["end"], "ok")
+            delivery.key = self.key(item["topic"], item["id"])
+            delivery.body, delivery.lease, delivery.attempt = item["body"], item["lease"], item["attempt"]
+            delivery.number, delivery.lease_ms = item.get("delivery"), item.get("lease_ms")
+            delivery.wall_end, delivery.answers = record["wall_end"], []
+            delivery.waited = len(record["jobs"]) == 1
+            delivery.key.deliveries.append(delivery)
+            if delivery.lease in self.leases:
+                self.repeated_leases.append(delivery)
+            self.leases[delivery.lease] = delivery
+
+    def _read_answer(self, record):
+        self._note_call(record, any(item["outcome"] == "unknown" for item in record["items"]))
+        for item in record["items"]:
+            if item["outcome"] not in ANSWER_OUTCOMES:
+                raise Malformed(f"no such outcome of an answer: {item['outcome']}")
+            answer = Answer(record["begin"], record["end"], item["outcome"])
+            answer.verb, answer.delay_ms, answer.lease_ms = record["verb"], item.get("delay_ms"), item.get("lease_ms")
+            self.pending_answers.append((item["lease"], answer))
+
+    def _read_change(self, record):
+        self._note_call(record, record["outcome"] == "unknown")
+        if record["outcome"] not in CHANGE_OUTCOMES:
+            raise Malformed(f"no such outcome of a change: {record['outcome']}")
+        change = Change(record["begin"], record["end"], record["outcome"])
+        change.verb, change.delay_ms, change.at_ms = record["verb"], record.get("delay_ms", 0), record.get("at_ms")
+        self.key(record["topic"], record["id"]).changes.append(change)
+
+    def _read_topic(self, record):
+        self._note_call(record, record["outcome"] == "unknown")
+        span = Span(record["begin"], record["end"], record["outcome"])
+        self.topic(record["topic"]).calls.append((record["verb"], span, record.get("affected", 0)))
+
+    def _read_look(self, record):
+        self._note_call(record, False)
+        look = Look(record["begin"], record["end"], record["outcome"])
+        look.state, look.attempt, look.body = record.get("state"), record.get("attempt"), record.get("body")
+        self.key(record["topic"], record["id"]).looks.append(look)
+
+    def _read_fault(self, record):
+        {"kill": self.kills, "stop": self.stops, "ready": self.readies,
+         "start_failed": self.failed_starts}[record["what"]].append(record["at"])
+
+    def _read_counts(self, record):
+        self.counts.append((Span(record["begin"], record["end"], "ok"), record["topics"]))
+
+    def _read_listing(self, record):
+        topic = self.topic(record["topic"])
+        topic.listed = True
+        for job in record["jobs"]:
+            look = Look(record["begin"], record["end"], "found")
+            look.state, look.attempt, look.body = job["state"], job["attempt"], job.get("body")
+            key = self.key(topic.name, job["id"])
+            key.left = look
+            key.looks.append(look)
+
+    def _read_recovered(self, record):
+        self.recovered.append((record["first"], record["second"], record["settled"]))
+
+    def _read_fsck(self, record):
+        self.fscks.append((record["at"], record["exit"], record.get("text", "")))
+
+    def _read_end(self, record):
+        self.end = record["at"]
+
+    # ---- after the last line ----
+
+    def _settle(self):
+        for times in (self.kills, self.stops, self.readies):
+            times.sort()
+        for lease, answer in self.pending_answers:
+            delivery = self.leases.get(lease)
+            if delivery:
+                delivery.answers.append(answer)
+            elif answer.outcome == "ok":
+                self.phantom_leases.append((lease, answer))
+        self.pending_answers = []
+        for key in self.keys.values():
+            for delivery in key.deliveries:
+                delivery.answers.sort(key=lambda answer: answer.begin)
+                dues = [due_of(push, delivery) for push in key.by_body.get(delivery.body, ())]
+                due = delivery.begin if key.changes else min(dues, default=delivery.begin)
+                delivery.earliest = min(delivery.end, max(delivery.begin, due))
+            key.pushes.sort(key=lambda push: push.begin)
+            key.deliveries.sort(key=lambda delivery: (delivery.end, delivery.number or 0))
+            numbers = [delivery.number for delivery in key.deliveries]
+            if None not in numbers and not out_of_order(key.deliveries):
+                key.deliveries.sort(key=lambda delivery: delivery.number)
+
+
+def due_of(setter, delivery):
+    """The earliest instant, on the monotonic clock, at which what `setter` (push, reschedule) asked for may be delivered."""
+    if setter.at_ms is not None:
+        return setter.at_ms * MS - (delivery.wall_end - delivery.end)
+    return setter.begin + setter.delay_ms * MS
+
+
+def out_of_order(deliveries):
+    """Pairs (earlier, later) in time whose delivery numbers do not rise."""
+    bad = []
+    numbered = [delivery for delivery in deliveries if delivery.number is not None]
+    for at, later in enumerate(numbered):
+        for earlier in numbered[max(0, at - 8):at]:
+            certain = earlier.end < later.earliest and earlier.number >= later.number
+            if certain or earlier.number == later.number:
+                bad.append((earlier, later))
+    return bad
