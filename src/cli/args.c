@@ -1,0 +1,176 @@
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say(const char *format, va_list args)
+{
+    fputs("tarry: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+int cli_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    return CLI_REFUSED;
+}
+
+int cli_usage(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    return CLI_USAGE;
+}
+
+/* ---- the table of one command, with what all clients have ---- */
+
+enum { FLAGS_MAX = 24 };
+
+struct flags {
+    struct cli_flag rows[FLAGS_MAX + 1];
+    bool help;
+};
+
+static void collect(struct flags *flags, const struct cli_syntax *syntax, struct cli_args *out)
+{
+    size_t count = 0;
+    for (const struct cli_flag *flag = syntax->flags; flag && flag->name; flag++)
+        flags->rows[count++] = *flag;
+    if (!syntax->is_local) {
+        flags->rows[count++] = (struct cli_flag){
+            "url", CLI_TEXT, &out->url, "URL", "the server; else TARRY_URL; else " CLI_URL_DEFAULT};
+        flags->rows[count++] = (struct cli_flag){"json", CLI_SWITCH, &out->json, NULL,
+                                                 "print the server's answer, for programs"};
+    }
+    flags->rows[count++] = (struct cli_flag){"help", CLI_SWITCH, &flags->help, NULL, "print this"};
+    flags->rows[count] = (struct cli_flag){0};
+}
+
+static const struct cli_flag *find(const struct flags *flags, const char *name, size_t len)
+{
+    for (const struct cli_flag *flag = flags->rows; flag->name; flag++)
+        if (strlen(flag->name) == len && memcmp(flag->name, name, len) == 0)
+            return flag;
+    return NULL;
+}
+
+static int unknown(const struct flags *flags, const char *command, const char *name)
+{
+    const char *names[FLAGS_MAX + 1] = {0};
+    for (size_t i = 0; flags->rows[i].name; i++)
+        names[i] = flags->rows[i].name;
+    const char *nearest = text_nearest(name, names);
+    if (nearest)
+        return cli_usage("unknown option '--%s', did you mean --%s", name, nearest);
+    return cli_usage("unknown option '--%s', see 'tarry help %s'", name, command);
+}
+
+static void print_help(const struct cli_syntax *syntax, const struct flags *flags)
+{
+    printf("usage: tarry %s\n\n%s\n\noptions:\n", syntax->usage, syntax->about);
+    for (const struct cli_flag *flag = flags->rows; flag->name; flag++) {
+        char left[64];
+        snprintf(left, sizeof(left), "--%s%s%s", flag->name, flag->value ? " " : "",
+                 flag->value ? flag->value : "");
+        printf("  %-24s  %s\n", left, flag->help);
+    }
+}
+
+static bool store(const struct cli_flag *flag, const char *value)
+{
+    struct cli_list *list = flag->into;
+    switch (flag->kind) {
+    case CLI_TEXT:
+        *(const char **)flag->into = value;
+        return true;
+    case CLI_SWITCH:
+        *(bool *)flag->into = true;
+        return true;
+    case CLI_COUNT:
+        return text_parse_u64(slice_of(value), INT64_MAX, flag->into);
+    case CLI_LIST:
+        if (list->count == CLI_LIST_MAX)
+            return false;
+        list->at[list->count++] = value;
+        return true;
+    }
+    return false;
+}
+
+/* The flag at argv[*i]. -1: go on. */
+static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
+{
+    const char *name = argv[*i] + 2;
+    size_t len = strcspn(name, "=");
+    const struct cli_flag *flag = find(flags, name, len);
+    if (!flag)
+        return unknown(flags, argv[0], name);
+    const char *value = name[len] == '=' ? name + len + 1 : NULL;
+    if (flag->kind == CLI_SWITCH && value)
+        return cli_usage("option '--%s' takes no value, write it alone", flag->name);
+    if (flag->kind != CLI_SWITCH && !value) {
+        if (*i + 1 >= argc)
+            return cli_usage("option '--%s' needs a value: --%s %s", flag->name, flag->name,
+                             flag->value);
+        value = argv[++*i];
+    }
+    if (!store(flag, value))
+        return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);
+    return -1;
+}
+
+static int check(const struct cli_syntax *syntax, const struct cli_args *args)
+{
+    if (args->list.count < syntax->least)
+        return cli_usage("too few arguments, usage: tarry %s", syntax->usage);
+    if (args->list.count > syntax->most)
+        return cli_usage("unexpected argument '%s', usage: tarry %s", args->list.at[syntax->most],
+                         syntax->usage);
+    if (syntax->takes_command && (!args->command || !args->command[0]))
+        return cli_usage("no command after '--', usage: tarry %s", syntax->usage);
+    return -1;
+}
+
+int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli_args *out)
+{
+    struct flags flags = {0};
+    *out = (struct cli_args){0};
+    collect(&flags, syntax, out);
+    bool flags_over = false;
+    for (int i = 1; i < argc; i++) {
+        if (!flags_over && strcmp(argv[i], "--") == 0) {
+            if (syntax->takes_command) {
+                out->command = argv + i + 1;
+                break;
+            }
+            flags_over = true;
+        } else if (!flags_over && (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)) {
+            print_help(syntax, &flags);
+            return CLI_OK;
+        } else if (!flags_over && strncmp(argv[i], "--", 2) == 0) {
+            int exit_code = read_flag(&flags, argc, argv, &i);
+            if (exit_code >= 0)
+                return exit_code;
+        } else if (!flags_over && argv[i][0] == '-' && argv[i][1]) {
+            return cli_usage("unknown option '%s', see 'tarry help %s'", argv[i], argv[0]);
+        } else if (out->list.count < CLI_LIST_MAX) {
+            out->list.at[out->list.count++] = argv[i];
+        } else {
+            return cli_usage("too many arguments, at most %d", CLI_LIST_MAX);
+        }
+    }
+    if (!out->url)
+        out->url = getenv("TARRY_URL");
+    if (!out->url || !*out->url)
+        out->url = CLI_URL_DEFAULT;
+    return check(syntax, out);
+}

@@ -1,0 +1,30 @@
+/*
+ * child: one job's command while it runs: the body on its standard input, the job in its
+ * environment, a process group of its own, so that Ctrl-C in the terminal is for `tarry work`
+ * alone.
+ */
+#ifndef TARRY_CLI_CHILD_H
+#define TARRY_CLI_CHILD_H
+
+#include "cli/body.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct child {
+    pid_t pid;  /* 0: none */
+    int pidfd;  /* readable once it has ended */
+    int status; /* of waitpid, once it has ended */
+};
+
+/* Starts `argv` for the job: TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE, TARRY_CONTENT_TYPE
+ * and TARRY_URL are set. 0 or negative errno. */
+int child_start(struct child *child, char **argv, const struct body_job *job, const char *url);
+
+/* True once it has ended; status is set and the child's resources are gone. */
+bool child_reap(struct child *child);
+
+/* "exit 3", "signal 9"; "" for a success. */
+void child_explain(const struct child *child, char *out, size_t out_bytes);
+
+#endif

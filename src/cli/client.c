@@ -1,0 +1,152 @@
+#include "cli/client.h"
+
+#include <string.h>
+
+enum { ANSWER_BYTES_MAX = 64 << 20, CONNECT_MS = 5000, CALL_MS = 30000 };
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
+{
+    struct client *client = ctx;
+    buffer_append(&client->answer, bytes, size * count);
+    return client->answer.failed ? 0 : size * count;
+}
+
+bool client_open(struct client *client, const char *base)
+{
+    *client = (struct client){.base = base};
+    buffer_init(&client->target, URL_BYTES_MAX);
+    buffer_init(&client->full_url, URL_BYTES_MAX + 4096);
+    buffer_init(&client->answer, ANSWER_BYTES_MAX);
+    client->curl = curl_easy_init();
+    if (client->curl)
+        return true;
+    cli_error("out of memory");
+    return false;
+}
+
+void client_close(struct client *client)
+{
+    curl_easy_cleanup(client->curl);
+    curl_slist_free_all(client->headers);
+    json_decref(client->json);
+    buffer_fini(&client->target);
+    buffer_fini(&client->full_url);
+    buffer_fini(&client->answer);
+}
+
+struct buffer *client_begin(struct client *client)
+{
+    curl_slist_free_all(client->headers);
+    client->headers = NULL;
+    buffer_clear(&client->target);
+    buffer_append_text(&client->target, "/v1");
+    return &client->target;
+}
+
+void client_add_header(struct client *client, const char *header)
+{
+    struct curl_slist *longer = curl_slist_append(client->headers, header);
+    if (longer)
+        client->headers = longer;
+    else
+        client->target.failed = true;
+}
+
+static void make_url(struct client *client)
+{
+    size_t len = strlen(client->base);
+    while (len > 0 && client->base[len - 1] == '/')
+        len--;
+    buffer_clear(&client->full_url);
+    buffer_append(&client->full_url, client->base, len);
+    buffer_append_slice(&client->full_url, buffer_slice(&client->target));
+    buffer_append_byte(&client->full_url, '\0');
+}
+
+bool client_prepare(struct client *client, const char *method, const struct slice *body,
+                    int64_t wait_ms)
+{
+    CURL *curl = client->curl;
+    make_url(client);
+    buffer_clear(&client->answer);
+    json_decref(client->json);
+    client->json = NULL;
+    client->status = 0;
+    client->error[0] = '\0';
+    /* curl would ask first whether a long body is welcome, and wait a second for an answer. */
+    client_add_header(client, "Expect:");
+    if (client->target.failed || client->full_url.failed) {
+        cli_error("request too long, give fewer or shorter arguments");
+        return false;
+    }
+    curl_easy_reset(curl);
+    curl_easy_setopt(curl, CURLOPT_URL, client->full_url.at);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, client->headers);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "tarry/" TARRY_VERSION);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, client);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, client->error);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(CALL_MS + wait_ms));
+    if (body || strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(body ? body->len : 0));
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body && body->len ? body->at : "");
+    }
+    return true;
+}
+
+/* A problem document says what to do in `detail`; anything else is not our server. */
+static int explain(const struct client *client)
+{
+    const char *detail = json_string_value(json_object_get(client->json, "detail"));
+    const char *title = json_string_value(json_object_get(client->json, "title"));
+    const char *code = json_string_value(json_object_get(client->json, "code"));
+    const char *what = detail ? detail : title;
+    if (!what)
+        cli_error("unexpected answer %ld from '%s', is it a tarry server", client->status,
+                  client->base);
+    else
+        cli_error("%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
+    return client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED;
+}
+
+int client_finish(struct client *client, CURLcode code)
+{
+    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
+        return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, client->base);
+    if (code != CURLE_OK) {
+        cli_error("cannot reach '%s', %s, start it with 'tarry serve' or give --url", client->base,
+                  client->error[0] ? client->error : curl_easy_strerror(code));
+        return CLI_UNREACHABLE;
+    }
+    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &client->status);
+    client->json = json_loadb(client->answer.at ? client->answer.at : "", client->answer.len,
+                              JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    if (client->status >= 400)
+        return explain(client);
+    if (!client->json) {
+        cli_error("unexpected answer %ld from '%s', is it a tarry server", client->status,
+                  client->base);
+        return CLI_REFUSED;
+    }
+    return CLI_OK;
+}
+
+int client_call(struct client *client, const char *method, const struct slice *body,
+                int64_t wait_ms)
+{
+    if (!client_prepare(client, method, body, wait_ms))
+        return CLI_USAGE;
+    return client_finish(client, curl_easy_perform(client->curl));
+}
+
+void client_print_json(const struct client *client)
+{
+    fwrite(client->answer.at, 1, client->answer.len, stdout);
+    if (client->answer.len == 0 || client->answer.at[client->answer.len - 1] != '\n')
+        putchar('\n');
+}

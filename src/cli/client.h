@@ -1,0 +1,50 @@
+/*
+ * client: one connection to a server, kept open from call to call.
+ *
+ * A call is prepared (target, headers, body), made, and its answer read. What goes wrong is
+ * explained on standard error here, once, and comes back as the exit code of cli.h: unreachable,
+ * refused (the server's own words), not found. One thread. The answer is the client's and good
+ * until the next call.
+ */
+#ifndef TARRY_CLI_CLIENT_H
+#define TARRY_CLI_CLIENT_H
+
+#include "cli/cli.h"
+#include "cli/url.h"
+
+#include <curl/curl.h>
+#include <jansson.h>
+
+struct client {
+    CURL *curl;
+    const char *base; /* "http://127.0.0.1:8279" */
+    struct buffer target, full_url, answer;
+    struct curl_slist *headers;
+    json_t *json; /* the answer, where it is JSON */
+    long status;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* False where out of memory, explained. `base` must outlive it. */
+bool client_open(struct client *client, const char *base);
+void client_close(struct client *client);
+
+/* A new call: returns the target for the url_add_… functions, holding "/v1". */
+struct buffer *client_begin(struct client *client);
+/* "Name: value" */
+void client_add_header(struct client *client, const char *header);
+
+/* Makes the call. `body` NULL: none; else it must live until the end of the call. `wait_ms`: how
+ * long the server may take on top of the usual. CLI_OK, or an exit code, explained. */
+int client_call(struct client *client, const char *method, const struct slice *body,
+                int64_t wait_ms);
+
+/* The two halves of client_call, for a caller that runs the transfer (client->curl) itself. */
+bool client_prepare(struct client *client, const char *method, const struct slice *body,
+                    int64_t wait_ms);
+int client_finish(struct client *client, CURLcode code);
+
+/* The answer as it came, and a line end. */
+void client_print_json(const struct client *client);
+
+#endif

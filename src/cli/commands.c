@@ -1,0 +1,120 @@
+#include "cli/commands.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+static int cli_help(int argc, char **argv);
+static int cli_version(int argc, char **argv);
+
+const struct cli_command cli_commands[] = {
+    {"serve", cli_serve, "run the server"},
+    {"push", cli_push, "hand over a job, to be delivered when it is due"},
+    {"take", cli_take, "get ready jobs under a lease"},
+    {"ack", cli_ack, "a taken job is done"},
+    {"nack", cli_nack, "a taken job failed, to be tried again"},
+    {"extend", cli_extend, "a taken job needs longer"},
+    {"work", cli_work, "run a command for each job that falls due"},
+    {"get", cli_get, "show one job"},
+    {"list", cli_list, "list the jobs of a topic by due time"},
+    {"cancel", cli_cancel, "drop jobs that are not wanted any more"},
+    {"reschedule", cli_reschedule, "move a job to another due time or priority"},
+    {"run", cli_run, "make jobs due now"},
+    {"topics", cli_topics, "show topics and how many jobs they hold"},
+    {"pause", cli_pause, "stop delivery from a topic"},
+    {"resume", cli_resume, "start delivery from a topic again"},
+    {"redrive", cli_redrive, "send dead jobs round again"},
+    {"purge", cli_purge, "drop all jobs of a topic, or those in one state"},
+    {"bench", cli_bench, "measure a server"},
+    {"fsck", cli_fsck, "check a data directory"},
+    {"version", cli_version, "print the version"},
+    {"help", cli_help, "print this, or help on a command"},
+    {0},
+};
+
+static const struct cli_command *find(const char *name)
+{
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])] = {0};
+    for (size_t i = 0; cli_commands[i].name; i++)
+        names[i] = cli_commands[i].name;
+    const char *nearest = text_nearest(name, names);
+    if (nearest)
+        return cli_usage("unknown command '%s', did you mean 'tarry %s'", name, nearest);
+    return cli_usage("unknown command '%s', see 'tarry help'", name);
+}
+
+static void print_commands(FILE *out)
+{
+    fputs("tarry: a durable delay queue. Hand it a job now, get it back when it is due.\n\n"
+          "usage: tarry COMMAND [ARGUMENTS]\n\ncommands:\n",
+          out);
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        fprintf(out, "  %-12s%s\n", command->name, command->help);
+    fputs("\nclients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
+          "durations: 1500ms, 30s, 30m, 2h30m, 7d; a bare number is milliseconds\n"
+          "times: 2026-11-20T09:00:00Z, or milliseconds since 1970\n\n"
+          "exit codes:\n"
+          "  0  done\n"
+          "  1  refused by the server, or failed\n"
+          "  2  wrong command line or configuration\n"
+          "  3  the server cannot be reached\n"
+          "  4  nothing taken, or not found\n\n"
+          "'tarry help COMMAND' says more\n",
+          out);
+}
+
+static int cli_help(int argc, char **argv)
+{
+    if (argc < 2 || argv[1][0] == '-') {
+        print_commands(stdout);
+        return CLI_OK;
+    }
+    const struct cli_command *command = find(argv[1]);
+    if (!command)
+        return unknown(argv[1]);
+    if (command->run == cli_help || command->run == cli_version) {
+        printf("usage: tarry %s\n\n%s\n", command->name, command->help);
+        return CLI_OK;
+    }
+    char name[32], help[] = "--help";
+    snprintf(name, sizeof(name), "%s", command->name);
+    return command->run(2, (char *[]){name, help, NULL});
+}
+
+static int cli_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    puts("tarry " TARRY_VERSION);
+    return CLI_OK;
+}
+
+int cli_main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_commands(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0)
+        name = "version";
+    const struct cli_command *command = find(name);
+    if (!command)
+        return unknown(name);
+    int exit_code = command->run(argc - 1, argv + 1);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return exit_code ? exit_code : cli_error("cannot write to standard output");
+    return exit_code;
+}

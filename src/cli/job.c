@@ -1,0 +1,250 @@
+/* get, list, cancel, reschedule, run: jobs by their id. */
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#include <string.h>
+
+static struct buffer *begin_job(struct client *client, const char *topic, const char *id)
+{
+    struct buffer *target = client_begin(client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, topic);
+    url_add_segment(target, "jobs");
+    if (id)
+        url_add_segment(target, id);
+    return target;
+}
+
+/* ---- get ---- */
+
+static void print_line(const char *name, const char *value)
+{
+    if (value[0])
+        printf("%-14s%s\n", name, value);
+}
+
+static void print_job(const json_t *job)
+{
+    static const struct {
+        const char *name, *key;
+        const char *(*show)(const json_t *value, char out[SHOW_CELL_BYTES]);
+    } rows[] = {
+        {"topic", "topic", show_text},           {"id", "id", show_text},
+        {"state", "state", show_text},           {"due", "due_at", show_time_from_now},
+        {"attempt", "attempt", show_text},       {"max attempts", "max_attempts", show_text},
+        {"priority", "priority", show_text},     {"lease until", "lease_until", show_time_from_now},
+        {"last error", "last_error", show_text}, {"content type", "content_type", show_text},
+    };
+    char cell[SHOW_CELL_BYTES];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        print_line(rows[i].name, rows[i].show(json_object_get(job, rows[i].key), cell));
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(job, "meta"), name, value)
+    {
+        char label[SHOW_CELL_BYTES];
+        snprintf(label, sizeof(label), "meta %.64s", name);
+        print_line(label, show_text(value, cell));
+    }
+    print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
+}
+
+int cli_get(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "get TOPIC ID",
+        .about = "Shows one job: its state, when it is due, its attempts and its last error.",
+        .least = 2,
+        .most = 2,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    begin_job(&client, args.list.at[0], args.list.at[1]);
+    exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        print_job(client.json);
+    client_close(&client);
+    return exit_code;
+}
+
+/* ---- list ---- */
+
+static void add_row(struct show_table *table, const json_t *job)
+{
+    char cell[SHOW_CELL_BYTES];
+    show_table_add(table, show_text(json_object_get(job, "id"), cell));
+    show_table_add(table, show_text(json_object_get(job, "state"), cell));
+    show_table_add(table, show_time_from_now(json_object_get(job, "due_at"), cell));
+    show_table_add(table, show_text(json_object_get(job, "attempt"), cell));
+    show_table_add(table, show_text(json_object_get(job, "priority"), cell));
+    show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
+}
+
+static int list(struct client *client, const struct cli_args *args, const char *state,
+                uint64_t limit, const char *cursor)
+{
+    static const char *const heads[] = {"ID",        "STATE",      "DUE", ">ATTEMPT",
+                                        ">PRIORITY", "LAST ERROR", NULL};
+    struct buffer *target = begin_job(client, args->list.at[0], NULL);
+    url_add_query(target, "state", state);
+    url_add_query_number(target, "limit", limit);
+    url_add_query(target, "cursor", cursor);
+    int exit_code = client_call(client, "GET", NULL, 0);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (args->json) {
+        client_print_json(client);
+        return CLI_OK;
+    }
+    struct show_table table;
+    size_t i;
+    const json_t *job;
+    show_table_init(&table, heads);
+    json_array_foreach(json_object_get(client->json, "jobs"), i, job) add_row(&table, job);
+    show_table_print(&table);
+    show_table_fini(&table);
+    const char *next = json_string_value(json_object_get(client->json, "cursor"));
+    if (next && *next)
+        fprintf(stderr, "there are more: --cursor %s\n", next);
+    return CLI_OK;
+}
+
+int cli_list(int argc, char **argv)
+{
+    const char *state = NULL, *cursor = NULL;
+    uint64_t limit = 100;
+    const struct cli_flag flags[] = {
+        {"state", CLI_TEXT, &state, "STATE", "only delayed, ready, leased or dead ones"},
+        {"limit", CLI_COUNT, &limit, "N", "so many at most; 100"},
+        {"cursor", CLI_TEXT, &cursor, "CURSOR", "go on where an earlier list ended"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "list TOPIC [--state STATE] [--limit N]",
+        .about = "Lists the jobs of a topic, the one that is due first on top.",
+        .flags = flags,
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    exit_code = list(&client, &args, state, limit, cursor);
+    client_close(&client);
+    return exit_code;
+}
+
+/* ---- cancel, run: several ids, one call each over one connection ---- */
+
+static int change_one(struct client *client, const struct cli_args *args, const char *id,
+                      bool is_run)
+{
+    struct buffer *target = begin_job(client, args->list.at[0], id);
+    if (is_run)
+        url_add_segment(target, "run");
+    int exit_code = client_call(client, is_run ? "POST" : "DELETE", NULL, 0);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (args->json)
+        client_print_json(client);
+    else
+        printf("%s %s\n", is_run ? "due now" : "cancelled", id);
+    return CLI_OK;
+}
+
+static int change(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
+{
+    struct cli_args args;
+    struct client client;
+    int worst = CLI_OK;
+    int exit_code = cli_parse(argc, argv, syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    for (size_t i = 1; i < args.list.count && worst != CLI_UNREACHABLE; i++) {
+        exit_code = change_one(&client, &args, args.list.at[i], is_run);
+        if (exit_code != CLI_OK && (worst == CLI_OK || exit_code != CLI_NOTHING))
+            worst = exit_code;
+    }
+    client_close(&client);
+    return worst;
+}
+
+int cli_cancel(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "cancel TOPIC ID...",
+        .about = "Drops jobs that are not wanted any more. A job that a consumer holds cannot be\n"
+                 "cancelled (exit code 1); one that is unknown or finished is not found (4).",
+        .least = 2,
+        .most = CLI_LIST_MAX,
+    };
+    return change(argc, argv, &syntax, false);
+}
+
+int cli_run(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "run TOPIC ID...",
+        .about = "Makes jobs due now instead of later.",
+        .least = 2,
+        .most = CLI_LIST_MAX,
+    };
+    return change(argc, argv, &syntax, true);
+}
+
+/* ---- reschedule ---- */
+
+int cli_reschedule(int argc, char **argv)
+{
+    const char *delay = NULL, *at = NULL, *priority = NULL;
+    const struct cli_flag flags[] = {
+        {"delay", CLI_TEXT, &delay, "30m", "due so long from now"},
+        {"at", CLI_TEXT, &at, "TIME", "due at this time"},
+        {"priority", CLI_TEXT, &priority, "N", "0 comes first"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "reschedule TOPIC ID [--delay 30m | --at TIME] [--priority N]",
+        .about = "Moves a job to another due time or priority; it keeps its body and attempts.",
+        .flags = flags,
+        .least = 2,
+        .most = 2,
+    };
+    struct cli_args args;
+    struct client client;
+    char due[SHOW_CELL_BYTES];
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if ((delay && at) || (!delay && !at && !priority))
+        return cli_usage("nothing to change or two due times, give one of '--delay' and '--at', or "
+                         "'--priority'");
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
+    url_add_query(target, "delay", delay);
+    url_add_query(target, "at", at);
+    url_add_query(target, "priority", priority);
+    exit_code = client_call(&client, "PATCH", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        printf("rescheduled %s, due %s\n", args.list.at[1],
+               show_time_from_now(json_object_get(client.json, "due_at"), due));
+    client_close(&client);
+    return exit_code;
+}

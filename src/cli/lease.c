@@ -1,0 +1,202 @@
+/* take, and the consumer's answers: ack, nack, extend. */
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#include "base/duration.h"
+
+#include <string.h>
+
+enum { WAIT_MS_MAX = 24 * 3600 * 1000 };
+
+/* ---- take ---- */
+
+static void print_jobs(const json_t *jobs)
+{
+    static const char *const heads[] = {"TOPIC", "ID",   ">ATTEMPT", "LEASE UNTIL",
+                                        "LEASE", "BODY", NULL};
+    struct show_table table;
+    char cell[SHOW_CELL_BYTES];
+    size_t i;
+    const json_t *job;
+    show_table_init(&table, heads);
+    json_array_foreach(jobs, i, job)
+    {
+        show_table_add(&table, show_text(json_object_get(job, "topic"), cell));
+        show_table_add(&table, show_text(json_object_get(job, "id"), cell));
+        show_table_add(&table, show_text(json_object_get(job, "attempt"), cell));
+        show_table_add(&table, show_time(json_object_get(job, "lease_until"), cell));
+        show_table_add(&table, show_text(json_object_get(job, "lease"), cell));
+        show_table_add(&table, show_body(job, 60, cell));
+    }
+    show_table_print(&table);
+    show_table_fini(&table);
+}
+
+static int take(struct client *client, const struct cli_args *args, uint64_t max, const char *wait,
+                const char *lease_for)
+{
+    int64_t wait_ms = 0;
+    if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &wait_ms))
+        return cli_usage("bad value '%s' for '--wait', give a time such as 30s", wait);
+    struct buffer *target = client_begin(client);
+    if (args->list.count == 1) {
+        url_add_segment(target, "topics");
+        url_add_segment(target, args->list.at[0]);
+    }
+    url_add_segment(target, "take");
+    for (size_t i = 0; args->list.count > 1 && i < args->list.count; i++)
+        url_add_query(target, "topic", args->list.at[i]);
+    url_add_query_number(target, "max", max);
+    url_add_query(target, "wait", wait);
+    url_add_query(target, "lease_for", lease_for);
+    int exit_code = client_call(client, "POST", NULL, wait_ms);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    const json_t *jobs = json_object_get(client->json, "jobs");
+    if (args->json)
+        client_print_json(client);
+    else if (json_array_size(jobs) > 0)
+        print_jobs(jobs);
+    else
+        fputs("tarry: nothing is ready\n", stderr);
+    return json_array_size(jobs) > 0 ? CLI_OK : CLI_NOTHING;
+}
+
+int cli_take(int argc, char **argv)
+{
+    uint64_t max = 1;
+    const char *wait = NULL, *lease_for = NULL;
+    const struct cli_flag flags[] = {
+        {"max", CLI_COUNT, &max, "N", "take so many at most; 1"},
+        {"wait", CLI_TEXT, &wait, "30s", "wait so long for the first one; else not at all"},
+        {"lease-for", CLI_TEXT, &lease_for, "60s", "how long they are yours"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "take TOPIC... [--max N] [--wait 30s]",
+        .about = "Gets ready jobs under a lease. Answer each with ack, nack or extend before the\n"
+                 "lease ends, else it is delivered again. Of several topics the first named is\n"
+                 "served first. Exit code 4 where nothing was taken.",
+        .flags = flags,
+        .least = 1,
+        .most = 64,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    exit_code = take(&client, &args, max, wait, lease_for);
+    client_close(&client);
+    return exit_code;
+}
+
+/* ---- answers ---- */
+
+static bool is_success(const char *status)
+{
+    return strcmp(status, "ok") == 0;
+}
+
+/* One line for each lease that was refused; the table of all only as JSON. */
+static int print_results(const struct client *client, const struct cli_args *args, const char *done)
+{
+    const json_t *results = json_object_get(client->json, "results");
+    int exit_code = CLI_OK;
+    size_t i, good = 0;
+    const json_t *result;
+    json_array_foreach(results, i, result)
+    {
+        char status[SHOW_CELL_BYTES], detail[SHOW_CELL_BYTES];
+        show_text(json_object_get(result, "status"), status);
+        if (is_success(status)) {
+            good++;
+            continue;
+        }
+        show_text(json_object_get(result, "detail"), detail);
+        exit_code = cli_error("'%s' was refused, %s", i < args->list.count ? args->list.at[i] : "?",
+                              detail[0] ? detail : status);
+    }
+    if (args->json)
+        client_print_json(client);
+    else if (good > 0)
+        printf("%s %zu\n", done, good);
+    return exit_code;
+}
+
+static int answer(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
+                  const char *const *delay, const char *const *error, const char *const *lease_for)
+{
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    url_add_segment(target, argv[0]);
+    for (size_t i = 0; i < args.list.count; i++)
+        url_add_query(target, "lease", args.list.at[i]);
+    url_add_query(target, "delay", *delay);
+    url_add_query(target, "error", *error);
+    url_add_query(target, "lease_for", *lease_for);
+    exit_code = client_call(&client, "POST", NULL, 0);
+    if (exit_code == CLI_OK)
+        exit_code = print_results(&client, &args, done);
+    client_close(&client);
+    return exit_code;
+}
+
+static const char *const none;
+enum { LEASES_MAX = 100 }; /* as many as fit a request line */
+
+int cli_ack(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "ack LEASE...",
+        .about = "Says that taken jobs are done: they are gone for good.",
+        .least = 1,
+        .most = LEASES_MAX,
+    };
+    return answer(argc, argv, &syntax, "acked", &none, &none, &none);
+}
+
+int cli_nack(int argc, char **argv)
+{
+    const char *delay = NULL, *error = NULL;
+    const struct cli_flag flags[] = {
+        {"delay", CLI_TEXT, &delay, "10s", "try again after so long; else by the job's backoff"},
+        {"error", CLI_TEXT, &error, "TEXT", "why; shown with the job"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "nack LEASE... [--delay 10s] [--error TEXT]",
+        .about = "Says that taken jobs failed. They are tried again later, and are dead once they\n"
+                 "have had all their attempts.",
+        .flags = flags,
+        .least = 1,
+        .most = LEASES_MAX,
+    };
+    return answer(argc, argv, &syntax, "nacked", &delay, &error, &none);
+}
+
+int cli_extend(int argc, char **argv)
+{
+    const char *lease_for = NULL;
+    const struct cli_flag flags[] = {
+        {"lease-for", CLI_TEXT, &lease_for, "60s", "from now; else as long as it was taken for"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "extend LEASE... [--lease-for 60s]",
+        .about = "Says that taken jobs need longer.",
+        .flags = flags,
+        .least = 1,
+        .most = LEASES_MAX,
+    };
+    return answer(argc, argv, &syntax, "extended", &none, &none, &lease_for);
+}

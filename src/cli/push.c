@@ -1,0 +1,162 @@
+#include "cli/body.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BODY_BYTES_MAX = 64 << 20 };
+
+struct push {
+    const char *delay, *at, *body, *file, *content_type, *priority;
+    const char *ttl, *lease_for, *max_attempts, *backoff, *on_conflict;
+    struct cli_list meta;
+};
+
+/* The whole of a file, or of standard input for "-". */
+static int read_all(const char *path, struct buffer *out)
+{
+    bool is_input = strcmp(path, "-") == 0;
+    int fd = is_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return cli_error("cannot read '%s', %s", path, strerror(errno));
+    if (is_input && isatty(fd))
+        fputs("tarry: reading the body from the terminal, end it with Ctrl-D\n", stderr);
+    ssize_t got = 0;
+    do {
+        char *room = buffer_reserve(out, 64 * 1024);
+        if (!room) {
+            got = -1;
+            errno = EFBIG;
+            break;
+        }
+        got = read(fd, room, 64 * 1024);
+        if (got > 0)
+            out->len += (size_t)got;
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    int error = errno;
+    if (!is_input)
+        close(fd);
+    return got < 0 ? cli_error("cannot read '%s', %s", path, strerror(error)) : CLI_OK;
+}
+
+static int add_meta(struct client *client, const struct cli_list *meta)
+{
+    for (size_t i = 0; i < meta->count; i++) {
+        char header[1400];
+        const char *equals = strchr(meta->at[i], '=');
+        if (!equals || equals == meta->at[i])
+            return cli_usage("bad value '%s' for '--meta', write NAME=VALUE", meta->at[i]);
+        if (strlen(meta->at[i]) > 1300 || strpbrk(meta->at[i], "\r\n"))
+            return cli_usage("bad value '%s' for '--meta', one line, at most 1024 bytes",
+                             meta->at[i]);
+        /* curl leaves a header out that ends with its colon; a semicolon sends it empty. */
+        snprintf(header, sizeof(header), "Tarry-Meta-%.*s%s%s", (int)(equals - meta->at[i]),
+                 meta->at[i], equals[1] ? ": " : ";", equals + 1);
+        client_add_header(client, header);
+    }
+    return CLI_OK;
+}
+
+static void make_target(struct buffer *target, const struct push *push, const struct cli_list *args)
+{
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->at[0]);
+    url_add_segment(target, "jobs");
+    if (args->count > 1)
+        url_add_segment(target, args->at[1]);
+    url_add_query(target, "delay", push->delay);
+    url_add_query(target, "at", push->at);
+    url_add_query(target, "priority", push->priority);
+    url_add_query(target, "ttl", push->ttl);
+    url_add_query(target, "lease_for", push->lease_for);
+    url_add_query(target, "max_attempts", push->max_attempts);
+    url_add_query(target, "backoff", push->backoff);
+    url_add_query(target, "on_conflict", push->on_conflict);
+}
+
+static void print(const struct client *client)
+{
+    char status[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES], due[SHOW_CELL_BYTES];
+    printf("%s %s, due %s\n", show_text(json_object_get(client->json, "status"), status),
+           show_text(json_object_get(client->json, "id"), id),
+           show_time_from_now(json_object_get(client->json, "due_at"), due));
+}
+
+static int push_body(struct client *client, const struct push *push, const struct cli_args *args,
+                     struct slice body)
+{
+    char header[256];
+    make_target(client_begin(client), push, &args->list);
+    snprintf(header, sizeof(header), "Content-Type: %.200s",
+             push->content_type ? push->content_type : body_guess_type(body));
+    client_add_header(client, header);
+    int exit_code = add_meta(client, &push->meta);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    exit_code = client_call(client, args->list.count > 1 ? "PUT" : "POST", &body, 0);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (args->json)
+        client_print_json(client);
+    else
+        print(client);
+    return CLI_OK;
+}
+
+int cli_push(int argc, char **argv)
+{
+    static struct push push; /* its list is large */
+    const struct cli_flag flags[] = {
+        {"delay", CLI_TEXT, &push.delay, "30m", "deliver so long from now; else at once"},
+        {"at", CLI_TEXT, &push.at, "TIME", "deliver at this time"},
+        {"body", CLI_TEXT, &push.body, "TEXT", "the body; else --file; else standard input"},
+        {"file", CLI_TEXT, &push.file, "FILE", "the body is what is in FILE"},
+        {"content-type", CLI_TEXT, &push.content_type, "TYPE",
+         "what the body is; guessed: JSON, text or bytes"},
+        {"meta", CLI_LIST, &push.meta, "NAME=VALUE", "handed on to the consumer; repeatable"},
+        {"priority", CLI_TEXT, &push.priority, "N", "0 comes first; else the topic's, or 100"},
+        {"ttl", CLI_TEXT, &push.ttl, "1d", "how long it may stay ready before it expires"},
+        {"lease-for", CLI_TEXT, &push.lease_for, "60s", "how long a consumer may take"},
+        {"max-attempts", CLI_TEXT, &push.max_attempts, "N", "then it is dead"},
+        {"backoff", CLI_TEXT, &push.backoff, "exp:1s..10m", "wait after a failure; or fixed:10s"},
+        {"on-conflict", CLI_TEXT, &push.on_conflict, "WHAT",
+         "where the id exists: replace, keep or reject"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "push TOPIC [ID] [--delay 30m | --at TIME] [--body TEXT | --file FILE]",
+        .about =
+            "Hands over a job. With an ID of yours (an order number) it can be cancelled, moved\n"
+            "and looked up later, and pushing it again replaces it; without one the server\n"
+            "makes an id and prints it.",
+        .flags = flags,
+        .least = 1,
+        .most = 2,
+    };
+    struct cli_args args;
+    struct client client;
+    struct buffer body;
+    push = (struct push){0};
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (push.delay && push.at)
+        return cli_usage("both '--delay' and '--at' are given, choose one");
+    if (push.body && push.file)
+        return cli_usage("both '--body' and '--file' are given, choose one");
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    buffer_init(&body, BODY_BYTES_MAX);
+    if (push.body)
+        buffer_append_text(&body, push.body);
+    exit_code = push.body ? CLI_OK : read_all(push.file ? push.file : "-", &body);
+    if (exit_code == CLI_OK)
+        exit_code = push_body(&client, &push, &args, buffer_slice(&body));
+    buffer_fini(&body);
+    client_close(&client);
+    return exit_code;
+}

@@ -1,0 +1,197 @@
+#include "cli/show.h"
+
+#include "base/clock.h"
+#include "base/timestamp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- text that is safe on a terminal ---- */
+
+/* Control bytes become '?', also those of U+0080 to U+009F. */
+static void disarm(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        if (*at < 0x20 || *at == 0x7f)
+            *at = '?';
+        else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+            at[0] = at[1] = '?';
+    }
+}
+
+static bool is_continuation(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+static size_t width(const char *text)
+{
+    size_t columns = 0;
+    for (; *text; text++)
+        columns += !is_continuation(*text);
+    return columns;
+}
+
+/* Copies what fits, in whole characters, with "..." at the end where it is cut. */
+static void copy_cut(char *out, size_t out_bytes, const char *text, size_t columns)
+{
+    size_t len = strlen(text);
+    if (len < out_bytes && width(text) <= columns) {
+        memcpy(out, text, len + 1);
+        return;
+    }
+    size_t end = 0;
+    for (size_t used = 0; text[end] && end < out_bytes - 8 && used + 3 < columns; used++) {
+        end++;
+        while (is_continuation(text[end]))
+            end++;
+    }
+    snprintf(out, out_bytes, "%.*s...", (int)end, text);
+}
+
+/* ---- tables ---- */
+
+void show_table_init(struct show_table *table, const char *const *heads)
+{
+    *table = (struct show_table){0};
+    while (heads[table->columns])
+        table->columns++;
+    for (size_t i = 0; i < table->columns; i++) {
+        table->right[i] = heads[i][0] == '>';
+        show_table_add(table, heads[i] + table->right[i]);
+    }
+}
+
+void show_table_fini(struct show_table *table)
+{
+    free(table->cells);
+}
+
+void show_table_add(struct show_table *table, const char *text)
+{
+    if (table->cell_count == table->cell_cap) {
+        size_t cap = table->cell_cap ? table->cell_cap * 2 : 64;
+        void *cells = realloc(table->cells, cap * sizeof(*table->cells));
+        if (!cells)
+            abort();
+        table->cells = cells;
+        table->cell_cap = cap;
+    }
+    char *cell = table->cells[table->cell_count++];
+    copy_cut(cell, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
+    disarm(cell);
+}
+
+void show_table_print(const struct show_table *table)
+{
+    size_t widths[SHOW_COLUMNS_MAX] = {0};
+    for (size_t i = 0; i < table->cell_count; i++) {
+        size_t w = width(table->cells[i]);
+        if (w > widths[i % table->columns])
+            widths[i % table->columns] = w;
+    }
+    for (size_t i = 0; i < table->cell_count; i++) {
+        size_t column = i % table->columns;
+        bool is_last = column + 1 == table->columns;
+        int pad = (int)(widths[column] - width(table->cells[i]));
+        if (table->right[column])
+            printf("%*s%s", pad, "", table->cells[i]);
+        else
+            printf("%s%*s", table->cells[i], is_last ? 0 : pad, "");
+        fputs(is_last ? "\n" : "  ", stdout);
+    }
+}
+
+/* ---- values ---- */
+
+const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES])
+{
+    out[0] = '\0';
+    if (!value || json_is_null(value))
+        return out;
+    if (json_is_string(value)) {
+        copy_cut(out, SHOW_CELL_BYTES, json_string_value(value), SHOW_CELL_BYTES);
+    } else {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        copy_cut(out, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
+        free(text);
+    }
+    disarm(out);
+    return out;
+}
+
+static bool read_time(const json_t *value, int64_t *ms)
+{
+    const char *text = json_string_value(value);
+    return text && timestamp_parse(slice_of(text), ms);
+}
+
+const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES])
+{
+    int64_t ms;
+    struct tm local;
+    if (!read_time(value, &ms))
+        return show_text(value, out);
+    time_t seconds = (time_t)(ms / 1000);
+    localtime_r(&seconds, &local);
+    size_t len = strftime(out, SHOW_CELL_BYTES, "%Y-%m-%d %H:%M:%S", &local);
+    snprintf(out + len, SHOW_CELL_BYTES - len, ".%03d", (int)(ms % 1000));
+    return out;
+}
+
+/* The two largest parts: "29m 12s", "3s", "0.4s". */
+static void emit_span(int64_t ms, char *out, size_t out_bytes)
+{
+    static const struct {
+        int64_t ms;
+        char unit;
+    } units[] = {{86400000, 'd'}, {3600000, 'h'}, {60000, 'm'}, {1000, 's'}};
+    if (ms < 1000) {
+        snprintf(out, out_bytes, "%" PRId64 "ms", ms);
+        return;
+    }
+    for (size_t i = 0; i < 4; i++)
+        if (ms >= units[i].ms) {
+            int64_t rest = i < 3 ? ms % units[i].ms / units[i + 1].ms : 0;
+            if (rest > 0)
+                snprintf(out, out_bytes, "%" PRId64 "%c %" PRId64 "%c", ms / units[i].ms,
+                         units[i].unit, rest, units[i + 1].unit);
+            else
+                snprintf(out, out_bytes, "%" PRId64 "%c", ms / units[i].ms, units[i].unit);
+            return;
+        }
+}
+
+const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
+{
+    int64_t ms;
+    char span[48];
+    show_time(value, out);
+    if (!read_time(value, &ms))
+        return out;
+    int64_t from_now = ms - clock_wall_ms();
+    emit_span(from_now < 0 ? -from_now : from_now, span, sizeof(span));
+    size_t len = strlen(out);
+    snprintf(out + len, SHOW_CELL_BYTES - len, from_now < 0 ? " (%s ago)" : " (in %s)", span);
+    return out;
+}
+
+const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES])
+{
+    const json_t *body = json_object_get(job, "body");
+    const char *base64 = json_string_value(json_object_get(job, "body_base64"));
+    char whole[SHOW_CELL_BYTES];
+    if (base64) {
+        size_t pads = strlen(base64) >= 2 ? (size_t)(base64[strlen(base64) - 1] == '=') +
+                                                (size_t)(base64[strlen(base64) - 2] == '=')
+                                          : 0;
+        snprintf(out, SHOW_CELL_BYTES, "(%zu bytes)", strlen(base64) / 4 * 3 - pads);
+        return out;
+    }
+    show_text(body, whole);
+    copy_cut(out, SHOW_CELL_BYTES, whole, columns);
+    return out;
+}

@@ -1,0 +1,168 @@
+/* topics, pause, resume, redrive, purge: topics as wholes. */
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#include <string.h>
+
+/* ---- topics ---- */
+
+static void add_row(struct show_table *table, const json_t *topic)
+{
+    static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
+    char cell[SHOW_CELL_BYTES];
+    const json_t *held = json_object_get(topic, "counts");
+    show_table_add(table, show_text(json_object_get(topic, "topic"), cell));
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        show_table_add(table, show_text(json_object_get(held, counts[i]), cell));
+    show_table_add(table, show_time_from_now(json_object_get(topic, "oldest_ready_due_at"), cell));
+    show_table_add(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");
+}
+
+static void print_topics(const json_t *answer)
+{
+    static const char *const heads[] = {"TOPIC", ">DELAYED",     ">RETRYING", ">READY", ">LEASED",
+                                        ">DEAD", "OLDEST READY", "",          NULL};
+    struct show_table table;
+    size_t i;
+    const json_t *topic, *topics = json_object_get(answer, "topics");
+    show_table_init(&table, heads);
+    if (topics)
+        json_array_foreach(topics, i, topic) add_row(&table, topic);
+    else
+        add_row(&table, answer);
+    show_table_print(&table);
+    show_table_fini(&table);
+}
+
+int cli_topics(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "topics [TOPIC]",
+        .about = "Shows topics and how many jobs they hold in each state.",
+        .most = 1,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    url_add_segment(target, "topics");
+    if (args.list.count)
+        url_add_segment(target, args.list.at[0]);
+    exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        print_topics(client.json);
+    client_close(&client);
+    return exit_code;
+}
+
+/* ---- what is done to one ---- */
+
+/* POST /v1/topics/TOPIC/VERB, the rest of the target added by the caller's parameters. */
+static int act(const struct cli_args *args, const char *verb, const char *done,
+               const char *const parameters[][2])
+{
+    struct client client;
+    if (!client_open(&client, args->url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->list.at[0]);
+    url_add_segment(target, verb);
+    for (; parameters && (*parameters)[0]; parameters++)
+        url_add_query(target, (*parameters)[0], (*parameters)[1]);
+    int exit_code = client_call(&client, "POST", NULL, 0);
+    const json_t *affected = json_object_get(client.json, "affected");
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK && affected)
+        printf("%s %lld\n", done, (long long)json_integer_value(affected));
+    else if (exit_code == CLI_OK)
+        printf("%s %s\n", done, args->list.at[0]);
+    client_close(&client);
+    return exit_code;
+}
+
+int cli_pause(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "pause TOPIC",
+        .about = "Stops delivery from a topic. Its jobs still fall due, and wait.",
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    return exit_code >= 0 ? exit_code : act(&args, "pause", "paused", NULL);
+}
+
+int cli_resume(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "resume TOPIC",
+        .about = "Starts delivery from a topic again.",
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    return exit_code >= 0 ? exit_code : act(&args, "resume", "resumed", NULL);
+}
+
+int cli_redrive(int argc, char **argv)
+{
+    const char *max = NULL;
+    const struct cli_flag flags[] = {
+        {"max", CLI_TEXT, &max, "N", "so many at most; all"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "redrive TOPIC [ID] [--max N]",
+        .about = "Sends dead jobs round again, with their attempts starting anew: one, or all.",
+        .flags = flags,
+        .least = 1,
+        .most = 2,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    const char *const parameters[][2] = {
+        {"id", args.list.count > 1 ? args.list.at[1] : NULL}, {"max", max}, {NULL, NULL}};
+    return act(&args, "redrive", "redriven", parameters);
+}
+
+int cli_purge(int argc, char **argv)
+{
+    const char *state = NULL;
+    bool yes = false;
+    const struct cli_flag flags[] = {
+        {"state", CLI_TEXT, &state, "STATE", "only delayed, ready or dead ones"},
+        {"yes", CLI_SWITCH, &yes, NULL, "yes, drop them for good"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "purge TOPIC [--state STATE] --yes",
+        .about =
+            "Drops the jobs of a topic for good, all or those in one state. Jobs that a consumer\n"
+            "holds stay.",
+        .flags = flags,
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!yes)
+        return cli_usage("nothing purged, the jobs of '%s' would be gone for good, give --yes",
+                         args.list.at[0]);
+    const char *const parameters[][2] = {{"state", state}, {NULL, NULL}};
+    return act(&args, "purge", "purged", parameters);
+}
