@@ -81,6 +81,7 @@ void load_report(const struct load_plan *plan, const struct load_result *result)
     if (plan->consumers) {
         print_rate("deliveries", result->delivered, "jobs", result->take_s);
         print_rate("acks", result->acked, "jobs", result->take_s);
+        print_rate("whole lives", result->acked, "jobs", result->life_s);
         printf("%-14s%" PRIu64 " early, %" PRIu64 " twice, %" PRIu64 " missing, %" PRIu64
                " acks refused\n",
                "faults", result->early, result->duplicates, result->missing, result->ack_failed);
@@ -137,6 +138,8 @@ void load_report_json(const struct load_plan *plan, const struct load_result *re
            result->delivered, result->acked, result->ack_failed);
     printf(",\"take_seconds\":%.3f,\"deliveries_per_s\":%.0f,\"acks_per_s\":%.0f", result->take_s,
            load_rate(result->delivered, result->take_s), load_rate(result->acked, result->take_s));
+    printf(",\"life_seconds\":%.3f,\"lives_per_s\":%.0f", result->life_s,
+           load_rate(result->acked, result->life_s));
     printf(",\"takes\":%" PRIu64 ",\"takes_empty\":%" PRIu64, result->takes, result->takes_empty);
     printf(",\"early\":%" PRIu64 ",\"early_max_ms\":%.3f,\"duplicates\":%" PRIu64
            ",\"missing\":%" PRIu64 ",\"foreign\":%" PRIu64,

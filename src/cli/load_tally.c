@@ -109,6 +109,8 @@ void load_tally_finish(struct load_tally *tally, bool consumed)
         result->push_s = (double)(tally->push_last_us - tally->push_first_us) / 1e6;
     if (tally->take_first_us && tally->take_last_us > tally->take_first_us)
         result->take_s = (double)(tally->take_last_us - tally->take_first_us) / 1e6;
+    if (tally->push_first_us && tally->take_last_us > tally->push_first_us)
+        result->life_s = (double)(tally->take_last_us - tally->push_first_us) / 1e6;
     if (consumed && result->pushed > result->delivered)
         result->missing = result->pushed - result->delivered;
 }
