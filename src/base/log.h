@@ -28,7 +28,14 @@ struct log_field {
     const char *text; /* NULL: the number counts */
     int64_t number;
 };
-#define LOG_TEXT(KEY, TEXT) ((struct log_field){.key = (KEY), .text = (TEXT) ? (TEXT) : ""})
+
+/* A text that is NULL is logged as nothing. */
+static inline struct log_field log_field_text(const char *key, const char *text)
+{
+    return (struct log_field){.key = key, .text = text ? text : ""};
+}
+
+#define LOG_TEXT(KEY, TEXT) log_field_text((KEY), (TEXT))
 #define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
 #define log_event(LEVEL, EVENT, ...)                                                               \
     log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
