@@ -57,8 +57,9 @@ struct load_result {
     uint64_t acked, ack_failed;
     uint64_t takes, takes_empty;
     int64_t early_max_us;
-    double push_s,
-        take_s; /* how long pushing took; consuming, from the first moment a job could be due */
+    double push_s; /* from the first sending to the last answer */
+    double take_s; /* from the first moment a job could be taken to the last ack */
+    double life_s; /* from the first sending to the last ack */
     struct histogram push_us, late_us;
     char problem[LOAD_TEXT_BYTES_MAX]; /* the first refusal or failure; "" if none */
 };
