@@ -57,11 +57,12 @@ static inline enum verdict judge_json(struct slice text, json_t **tree)
         bool silent = code == json_error_numeric_overflow || code == json_error_null_byte_in_key;
         return silent ? VERDICT_NO_OPINION : VERDICT_NO;
     }
-    if (judge_depth(text) <= JSON_DEPTH_MAX)
+    bool lost_nul = memchr(text.at, 0, text.len) != NULL;
+    if (!lost_nul && judge_depth(text) <= JSON_DEPTH_MAX)
         return VERDICT_YES;
     json_decref(*tree);
     *tree = NULL;
-    return VERDICT_NO_OPINION;
+    return lost_nul ? VERDICT_NO : VERDICT_NO_OPINION;
 }
 
 static inline bool judge_same(struct json_value ours, json_t *theirs);
