@@ -1,0 +1,177 @@
+"""The pieces: each measures one row of the table, round by round, one server after the other."""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import time
+
+from . import servers
+
+GENERATOR_CORE = "1"
+
+
+class Bench:
+    """What all pieces share: where things are, how long a run takes, how often."""
+
+    def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, say):
+        self.tarry, self.generator, self.base_dir = tarry, generator, base_dir
+        self.rounds, self.seconds, self.quick, self.only, self.say = rounds, seconds, quick, only, say
+
+    def server(self, name):
+        return servers.Server(servers.KINDS[name], self.tarry, self.base_dir)
+
+    def wanted(self, names):
+        return [name for name in names if not self.only or name in self.only]
+
+    def load(self, server, **flags):
+        """One run of the generator against the server; what it printed, and how busy both were."""
+        command = ["taskset", "-c", GENERATOR_CORE, self.generator, server.kind.protocol, "127.0.0.1",
+                   str(server.port)]
+        for name, value in flags.items():
+            command.append("--" + name.replace("_", "-"))
+            if value is not True:
+                command.append(str(value))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu, begun = server.cpu_s(), time.monotonic()
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        elapsed, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            raise RuntimeError(f"generator against '{server.kind.name}': {done.stderr.strip()}; "
+                               f"the server said: {server.last_words()}")
+        result = json.loads(done.stdout)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        result["generator_busy"] = round(used / elapsed, 3)
+        result["server_busy"] = round((server.cpu_s() - cpu) / elapsed, 3)
+        for fault in ("push_failed", "ack_failed", "early", "duplicates", "missing"):
+            if result[fault]:
+                self.say(f"    {server.kind.name}: {fault} {result[fault]}  {result.get('problem', '')}")
+        return result
+
+
+def rounds_of(bench, names, figure, **flags):
+    """Every server in turn, round after round, each time fresh. {name: {figure, runs}}."""
+    runs = {name: [] for name in bench.wanted(names)}
+    for number in range(bench.rounds):
+        for name in runs:
+            with bench.server(name) as server:
+                result = bench.load(server, **flags)
+            runs[name].append(result)
+            bench.say(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
+                      f"  generator busy {result['generator_busy']:.0%}")
+    return {name: {"median": statistics.median(run[figure] for run in all_runs), "runs": all_runs}
+            for name, all_runs in runs.items() if all_runs}
+
+
+def push(bench):
+    """durable push, one job a request, 8 connections, 64 deep"""
+    return rounds_of(bench, ["tarry", "beanstalkd", "beanstalkd-log", "beanstalkd-sync", "redis", "redis-always"],
+                     "pushes_per_s", duration=f"{bench.seconds}s", delay="1h..2h", consumers=0, connections=8,
+                     pipeline=64)
+
+
+def single(bench):
+    """durable push, one request at a time, 64 connections"""
+    return rounds_of(bench, ["tarry", "beanstalkd", "beanstalkd-sync", "redis", "redis-always"], "pushes_per_s",
+                     duration=f"{bench.seconds}s", delay="1h..2h", consumers=0, connections=64, pipeline=1)
+
+
+def batch(bench):
+    """durable push, batches of 100"""
+    return rounds_of(bench, ["tarry", "redis", "redis-always"], "pushes_per_s", duration=f"{bench.seconds}s",
+                     delay="1h..2h", consumers=0, connections=8, pipeline=8, batch=100)
+
+
+def life(bench):
+    """whole life: push, due after 1 s, take by up to 100, ack"""
+    return rounds_of(bench, ["tarry", "beanstalkd", "redis", "redis-always"], "lives_per_s",
+                     duration=f"{2 * bench.seconds}s", delay="1s", consumers=4, take=100, patience="120s")
+
+
+def late(bench):
+    """lateness at 10,000 jobs/s with 1 million pending"""
+    pending = 100_000 if bench.quick else 1_000_000
+    out = {}
+    for name in bench.wanted(["tarry", "beanstalkd", "redis"]):
+        runs = []
+        for number in range(bench.rounds):
+            with bench.server(name) as server:
+                size = {} if server.kind.protocol == "beanstalk" else {"batch": 100, "pipeline": 8}
+                bench.load(server, jobs=pending, delay="2h..3h", consumers=0, topic="late", **size)
+                result = bench.load(server, topic="late", rate=10_000, duration=f"{4 * bench.seconds}s",
+                                    delay="1s..5s", consumers=4, take=100)
+            result["pending"] = pending
+            late_ms = result["late_ms"]
+            bench.say(f"  round {number + 1}  {name:16} p50 {late_ms['p50']:.2f}  p99 {late_ms['p99']:.2f}  "
+                      f"p99.9 {late_ms['p99.9']:.2f}  max {late_ms['max']:.2f} ms  early {result['early']}")
+            runs.append(result)
+        out[name] = {"median": statistics.median(run["late_ms"]["p99"] for run in runs), "runs": runs}
+    return out
+
+
+def ram(bench):
+    """memory a job, and restart, with 10 million pending (peers: 1 million)"""
+    out = {}
+    for name in bench.wanted(["tarry", "beanstalkd-log", "redis-always"]):
+        jobs = 10_000_000 if name == "tarry" else 1_000_000
+        if bench.quick:
+            jobs //= 10
+        with bench.server(name) as server:
+            empty_bytes = server.memory_bytes()[0]
+            size = {} if server.kind.protocol == "beanstalk" else {"batch": 100, "pipeline": 8}
+            loaded = bench.load(server, jobs=jobs, delay="10h..20h", consumers=0, topic="ram", **size)
+            after_load = server.memory_bytes()
+            disk_bytes = server.disk_bytes()
+            server.stop()
+            restart_s = server.start()
+            after_restart = server.memory_bytes()
+        run = {"jobs": jobs, "loaded_per_s": loaded["pushes_per_s"], "empty_bytes": empty_bytes,
+               "bytes": after_load[0], "anon_bytes": after_load[1], "restart_bytes": after_restart[0],
+               "restart_anon_bytes": after_restart[1], "restart_s": round(restart_s, 3), "disk_bytes": disk_bytes,
+               "restart_s_per_million": round(restart_s * 1e6 / jobs, 3)}
+        bench.say(f"  {name:16} {jobs:,} jobs: {run['bytes'] / jobs:.1f} bytes a job resident "
+                  f"({run['anon_bytes'] / jobs:.1f} without files), after restart {run['restart_bytes'] / jobs:.1f} "
+                  f"({run['restart_anon_bytes'] / jobs:.1f}); restart {restart_s:.2f} s; "
+                  f"{disk_bytes / jobs:.0f} bytes a job on disk")
+        out[name] = {"median": round(max(run["bytes"], run["restart_bytes"]) / jobs, 1), "runs": [run]}
+    return out
+
+
+def idle(bench):
+    """wake-ups of an idle server in 10 s, jobs pending"""
+    out = {}
+    for name in bench.wanted(["tarry", "beanstalkd", "redis"]):
+        with bench.server(name) as server:
+            bench.load(server, jobs=10_000, delay="1h..2h", consumers=0, topic="idle")
+            time.sleep(3)
+            before, cpu = server.switches(), server.cpu_s()
+            time.sleep(10)
+            run = {"switches": server.switches() - before, "cpu_s": round(server.cpu_s() - cpu, 3)}
+        bench.say(f"  {name:16} {run['switches']} context switches, {run['cpu_s']} s of CPU")
+        out[name] = {"median": run["switches"], "runs": [run]}
+    return out
+
+
+PIECES = {piece.__name__: piece for piece in (push, single, batch, life, late, ram, idle)}
+
+
+def machine(base_dir):
+    """What was measured on: processor, cores, kernel, memory, the disk's fdatasync."""
+    with open("/proc/cpuinfo") as info:
+        model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
+    with open("/proc/meminfo") as info:
+        memory_kib = int(info.readline().split()[1])
+    path = os.path.join(base_dir, "fdatasync.probe")
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    os.write(file, bytes(4096 * 1000))
+    os.fsync(file)
+    begun, count = time.monotonic(), 0
+    while time.monotonic() - begun < 1:
+        os.pwrite(file, bytes(4096), 4096 * (count % 1000))
+        os.fdatasync(file)
+        count += 1
+    os.close(file)
+    os.unlink(path)
+    return {"processor": model, "cores": os.cpu_count(), "kernel": os.uname().release,
+            "memory_gib": round(memory_kib / 2**20, 1), "fdatasync_per_s": count}

@@ -1,0 +1,145 @@
+"""The servers that are compared: how each is started, found ready, watched and stopped.
+
+Each runs in a directory of its own, with all its threads on one core.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+SERVER_CORE = "0"
+START_SECONDS_MAX = 600
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A server with its settings. `command` holds {dir}, {port} and {tarry}."""
+
+    name: str
+    protocol: str
+    command: str
+    note: str
+    prefix: tuple = field(default=())
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("tarry", "http", "{tarry} serve --data {dir}/data --listen 127.0.0.1:{port}",
+             "durable: every answer after fdatasync"),
+        Kind("beanstalkd", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port}",
+             "no log: nothing survives"),
+        Kind("beanstalkd-log", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port} -b {dir}",
+             "log, fsync every 50 ms: the last ones may be lost"),
+        Kind("beanstalkd-sync", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port} -b {dir} -f 0",
+             "log, fsync for every job"),
+        Kind("redis", "redis", "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly no",
+             "no log: nothing survives"),
+        Kind("redis-always", "redis",
+             "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly yes --appendfsync always",
+             "durable: appendfsync always"),
+    )
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(port, protocol):
+    """True if the server there does what it is asked; Redis says LOADING while it reads its log."""
+    question = {"redis": b"PING\r\n", "beanstalk": b"list-tube-used\r\n",
+                "http": b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"}[protocol]
+    good = {"redis": b"+PONG", "beanstalk": b"USING", "http": b"HTTP/1.1 2"}[protocol]
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS_MAX) as connection:
+            connection.sendall(question)
+            return connection.recv(64).startswith(good)
+    except OSError:
+        return False
+
+
+class Server:
+    """A server running. Use as a context manager: leaving it stops the server and removes its directory."""
+
+    def __init__(self, kind, tarry, base_dir):
+        self.kind = kind
+        self.tarry = tarry
+        self.dir = tempfile.mkdtemp(prefix=f"tarry-bench-{kind.name}-", dir=base_dir)
+        self.port = free_port()
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def start(self):
+        """Starts it and waits until it answers. Returns how many seconds that took."""
+        words = [word.strip("'") for word in self.kind.command.split()]
+        command = [word.format(dir=self.dir, port=self.port, tarry=self.tarry) for word in words]
+        begun = time.monotonic()
+        with open(os.path.join(self.dir, "server.log"), "ab") as log:
+            self.process = subprocess.Popen(["taskset", "-c", SERVER_CORE, *command], stdout=log, stderr=log,
+                                            stdin=subprocess.DEVNULL)
+        while not answers(self.port, self.kind.protocol):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"'{self.kind.name}' did not start: {self.last_words()}")
+            if time.monotonic() - begun > START_SECONDS_MAX:
+                self.stop()
+                raise RuntimeError(f"'{self.kind.name}' does not answer after {START_SECONDS_MAX} s")
+            time.sleep(0.002)
+        return time.monotonic() - begun
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def last_words(self):
+        with open(os.path.join(self.dir, "server.log"), errors="replace") as log:
+            return log.read()[-500:].strip()
+
+    def _status(self, task, name):
+        with open(f"/proc/{task}/status") as status:
+            found = re.search(rf"^{name}:\s+(\d+)", status.read(), re.M)
+        return int(found.group(1)) if found else 0
+
+    def memory_bytes(self):
+        """Resident memory: all of it, and what is not backed by files."""
+        pid = self.process.pid
+        return self._status(pid, "VmRSS") * 1024, self._status(pid, "RssAnon") * 1024
+
+    def cpu_s(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def switches(self):
+        """Context switches of all threads so far."""
+        tasks = os.listdir(f"/proc/{self.process.pid}/task")
+        return sum(self._status(f"{self.process.pid}/task/{task}", name)
+                   for task in tasks for name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"))
+
+    def disk_bytes(self):
+        return sum(os.stat(os.path.join(top, name)).st_blocks * 512
+                   for top, _, names in os.walk(self.dir) for name in names)
