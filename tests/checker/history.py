@@ -7,6 +7,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
     {"kind":"run","topics":{NAME:{"lease_ms","max_attempts","ttl_ms","backoff_ms":[FIRST,MAX],"dedup_window_ms","dead_letter_expired"}}}
     {"kind":"push","begin","end","items":[{"topic","id","body","delay_ms"|"at_ms","on_conflict","outcome", …own settings}]}
         outcome  created replaced existed conflict leased refused unknown.   body: a fingerprint of content type and bytes
+    {"kind":"nameless","begin","end","topic","item":{…}}      a push without an id whose reply was lost: the job may be there under a name nobody knows
     {"kind":"take","begin","end","wall_end","topics":[…],"outcome":"ok"|"unknown","jobs":[{"topic","id","lease","attempt","delivery","body","lease_ms"}]}
     {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms"}]}
         outcome  ok lease_ended refused unknown
@@ -104,13 +105,14 @@ class Key:
 
 
 class Topic:
-    __slots__ = ("name", "settings", "calls", "lost_takes", "listed")
+    __slots__ = ("name", "settings", "calls", "lost_takes", "listed", "nameless")
 
     def __init__(self, name, settings):
         self.name, self.settings = name, settings
         self.calls = []  # (verb, Span, affected)
         self.lost_takes = []
         self.listed = False
+        self.nameless = {}  # body: push, as long as no job was seen to be it
 
 
 class History:
@@ -181,12 +183,18 @@ class History:
         for item in record["items"]:
             if item["outcome"] not in PUSH_OUTCOMES:
                 raise Malformed(f"no such outcome of a push: {item['outcome']}")
-            push = Push(record["begin"], record["end"], item["outcome"])
-            push.body, push.delay_ms, push.at_ms, push.own = item["body"], item.get("delay_ms", 0), item.get("at_ms"), item
-            key = self.key(item["topic"], item["id"])
-            key.pushes.append(push)
-            if push.may_have_happened:
-                key.by_body.setdefault(push.body, []).append(push)
+            self._add_push(self.key(item["topic"], item["id"]), make_push(record, item))
+
+    def _read_nameless(self, record):
+        self._note_call(record, True)
+        push = make_push(record, record["item"])
+        self.topic(record["topic"]).nameless[push.body] = push
+
+    @staticmethod
+    def _add_push(key, push):
+        key.pushes.append(push)
+        if push.may_have_happened:
+            key.by_body.setdefault(push.body, []).append(push)
 
     def _read_take(self, record):
         self._note_call(record, record["outcome"] == "unknown")
@@ -273,6 +281,7 @@ class History:
                 self.phantom_leases.append((lease, answer))
         self.pending_answers = []
         for key in self.keys.values():
+            self._name(key)
             for delivery in key.deliveries:
                 delivery.answers.sort(key=lambda answer: answer.begin)
                 dues = [due_of(push, delivery) for push in key.by_body.get(delivery.body, ())]
@@ -283,6 +292,20 @@ class History:
             numbers = [delivery.number for delivery in key.deliveries]
             if None not in numbers and not out_of_order(key.deliveries):
                 key.deliveries.sort(key=lambda delivery: delivery.number)
+
+    def _name(self, key):
+        """A job seen under a name nobody chose is the nameless push with its body: once."""
+        if key.pushes or not key.topic.nameless:
+            return
+        for seen in key.deliveries + key.looks:
+            if seen.body in key.topic.nameless:
+                self._add_push(key, key.topic.nameless.pop(seen.body))
+
+
+def make_push(record, item):
+    push = Push(record["begin"], record["end"], item["outcome"])
+    push.body, push.delay_ms, push.at_ms, push.own = item["body"], item.get("delay_ms", 0), item.get("at_ms"), item
+    return push
 
 
 def due_of(setter, delivery):

@@ -65,6 +65,7 @@ def _bounds(history):
                 sure = [answer for answer in acks if answer.outcome == "ok"]
                 _mark(fields["acked"], (sure or acks)[0])
     for topic in history.topics.values():
+        out[topic.name]["pushed"][1].extend((push.begin, 1) for push in topic.nameless.values())
         for verb, span, affected in topic.calls:
             if verb == "purge" and span.may_have_happened:
                 weight = affected if span.outcome == "ok" else 1 << 40

@@ -22,6 +22,9 @@ class Story:
         body = body or f"body of {ident}"
         return self.add("push", at, took, items=[{"topic": topic, "id": ident, "body": body, "outcome": outcome, **own}])
 
+    def nameless(self, at, body, took=1):
+        return self.add("nameless", at, took, topic="t", item={"topic": "t", "body": body, "outcome": "unknown"})
+
     def take(self, at, ident="a", attempt=1, number=None, lease=None, body=None, took=1, lease_ms=1000, topic="t", outcome="ok"):
         if outcome == "unknown":
             return self.add("take", at, took, wall_end=None, topics=[topic], outcome="unknown", jobs=[])

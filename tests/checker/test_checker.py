@@ -49,6 +49,8 @@ bad("the body of a push that said existed", "P", Story().push(0).push(2, body="n
     .push(30).take(40, body="new", number=2, lease="n").ack(50, "n").listing(60, ("a", "ready", 0)))
 bad("shown with other bytes", "P", Story().push(0).look(5, body="torn").take(10).ack(20))
 bad("an answer to a lease nobody was given", "P", Story().push(0).take(10).ack(20).ack(30, "forged"))
+bad("a nameless push makes two jobs", "P", Story().nameless(0, "n").take(10, "x", body="n", lease="x").ack(20, "x")
+    .take(30, "y", body="n", lease="y").ack(40, "y"))
 
 # ---- E: never early ----
 bad("relative delay", "E", Story().push(0, delay_ms=1000).take(900).ack(910))
@@ -152,6 +154,8 @@ good("a retry by nack", Story().push(0).take(10).nack(20, delay_ms=100).take(125
 good("a retry by end of lease", Story(backoff_ms=[100, 100]).push(0).take(10, lease_ms=1000).take(1095, attempt=2).ack(1100, "a-2"))
 good("a lost push that never happened", Story().push(0, outcome="unknown").listing(50).counts(60))
 good("a lost push that happened", Story().push(0, outcome="unknown").take(10).ack(20).counts(30, pushed=1, acked=1))
+good("a lost push without a name", Story().nameless(0, "n").take(10, "x", body="n", lease="x").ack(20, "x").counts(30, pushed=1, acked=1))
+good("a lost push without a name that nobody saw yet", Story().nameless(0, "n").counts(30, pushed=1, ready=1))
 good("a lost push, repeated, existed", Story().push(0, outcome="unknown", took=5).kill(4).push(20, outcome="existed").take(30).ack(40))
 good("a lost push, repeated, created", Story().push(0, outcome="unknown", took=5).kill(4).push(20).take(30).ack(40))
 good("a lost push, done, and repeated: a second job", Story().push(0, outcome="unknown", took=5).take(6).ack(8).push(20).take(30, number=2)

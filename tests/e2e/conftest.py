@@ -1,0 +1,68 @@
+"""Fixtures: a server of one's own for each test that asks for one."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+
+from server import BINARY, Server  # noqa: E402
+
+FLAGS = ("--sync", "always", "--shards", "1")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    setattr(item, "report_" + call.when, outcome.get_result())
+
+
+@pytest.fixture
+def start_server(request, tmp_path):
+    """start_server(*flags, env=None, directory=…) starts one more; all are stopped, and judged, when the test is over."""
+    if not BINARY.exists():
+        pytest.fail(f"no server at {BINARY}: build it first, or set TARRY_BIN")
+    servers = []
+
+    def start(*flags, env=None, directory=None, started=True):
+        directory = directory or tmp_path / f"server-{len(servers)}"
+        server = Server(directory, flags or FLAGS, env)
+        servers.append(server)
+        return server.start() if started else server
+
+    yield start
+    faults = []
+    for server in servers:
+        faults += _finish(server)
+    report = getattr(request.node, "report_call", None)
+    if faults or (report and report.failed):
+        for server in servers:
+            print(f"---- log of {server.directory.name} ----\n{server.log()[-6000:]}")
+    assert not faults, "\n".join(faults)
+
+
+def _finish(server):
+    faults = []
+    if server.proc and server.proc.poll() is None:
+        try:
+            code = server.terminate()
+            if code != 0:
+                faults.append(f"exit code {code} after SIGTERM")
+        except Exception as fault:  # it hangs
+            faults.append(f"it does not stop: {fault}")
+            server.kill()
+    elif server.proc and server.proc.returncode not in (0, -9):
+        faults.append(f"the server ended by itself with {server.proc.returncode}")
+    report = server.sanitizer_report()
+    return faults + ([report] if report else [])
+
+
+@pytest.fixture
+def server(start_server):
+    return start_server()
+
+
+@pytest.fixture
+def client(server):
+    return server.client()

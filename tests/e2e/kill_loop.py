@@ -1,0 +1,258 @@
+"""
+The kill -9 loop: a real server, real clients, and a history of every call for the judge (tests/checker).
+
+    python3 tests/e2e/kill_loop.py --kills 40 --pushes 100000 --seed 1 --shards 2
+
+The server is killed at random moments while calls are under way, sometimes while it starts, and started again at once on the same directory. In
+between it is looked at in peace: `tarry fsck`, its counts after one start and after the next. At the end everything is taken and acked until
+nothing but the dead is left. Exit code: the checker's (0 PASS, 1 FAIL, 3 INVALID); the history is kept unless it passed.
+"""
+
+import argparse
+import json
+import multiprocessing
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+
+from checker.report import EXIT, judge, render  # noqa: E402
+from client import Lost  # noqa: E402
+from kill_workers import KNOWN, TOPICS, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
+from server import Server, StartFailed, free_port  # noqa: E402
+
+PEACE_EVERY = 5  # kills between two looks in peace
+START_KILLS = 0.2  # share of kills that hit the server while it starts
+ROLES = ((Pusher, 2), (Consumer, 2), (Punctual, 1))
+FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
+
+
+class Loop:
+    def __init__(self, chosen, directory):
+        self.chosen, self.directory = chosen, pathlib.Path(directory)
+        self.random = random.Random(chosen.seed)
+        self.port = free_port()
+        self.server = Server(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
+        self.lines = []
+        self.kills = 0
+        self.pushed = 0
+
+    def write(self, kind, **fields):
+        self.lines.append(json.dumps({"kind": kind, **fields}))
+
+    # ---- life and death ----
+
+    def start(self, port):
+        try:
+            self.server.start(port)
+        except StartFailed as fault:
+            self.write("fault", what="start_failed", at=now())
+            raise SystemExit(f"the server does not come back: {fault}") from fault
+        self.write("fault", what="ready", at=now())
+
+    def kill(self):
+        begin = now()
+        self.server.kill()
+        self.kills += 1
+        self.write("fault", what="kill", begin=begin, at=now())
+
+    def kill_while_starting(self):
+        """Dies at some moment of its recovery."""
+        self.server.launch(self.port)
+        time.sleep(self.random.random() ** 2 * 0.06)
+        self.kill()
+
+    def look_in_peace(self):
+        """No client can reach it: fsck, then two starts that must find the same."""
+        self.fsck()
+        seen = []
+        for how in (self.server.terminate, self.server.kill):
+            self.start(0)  # a port the clients do not know
+            seen.append(self.counts(self.server.client()))
+            how()
+            self.write("fault", what="stop", at=now())
+        self.write("recovered", first=seen[0], second=seen[1], settled=False)
+
+    def fsck(self):
+        checked = self.server.fsck()
+        self.write("fsck", at=now(), exit=checked.returncode, text=checked.stdout + checked.stderr)
+
+    def counts(self, client):
+        begin = now()
+        found = {name: figures(client.topic(name)) for name in TOPICS}
+        self.write("counts", begin=begin, end=now(), topics=found)
+        return found
+
+    # ---- the run ----
+
+    def run(self):
+        self.start(self.port)
+        client = self.server.client()
+        for name, settings in TOPICS.items():
+            client.put_topic(name, **settings)
+        workers, stop = self.hire()
+        try:
+            self.kill_again_and_again(workers)
+        finally:
+            stop.set()
+            for worker in workers:
+                worker.join(30)
+        crashed = [worker.name for worker in workers if worker.exitcode != 0]
+        if crashed:
+            raise SystemExit(f"clients that failed: {', '.join(crashed)}")
+        self.settle()
+        self.write("end", at=now())
+        return self.history()
+
+    def hire(self):
+        stop, workers = multiprocessing.Event(), []
+        for role, count in ROLES:
+            for number in range(count):
+                name = f"{role.__name__.lower()}{number}"
+                worker = role(name, self.chosen.seed, self.port, self.directory / f"{name}.ndjson", stop)
+                workers.append(multiprocessing.Process(target=worker.main, name=name))
+        for worker in workers:
+            worker.start()
+        return workers, stop
+
+    def kill_again_and_again(self, workers):
+        begin = time.monotonic()
+        pace = self.chosen.seconds / self.chosen.kills
+        while self.kills < self.chosen.kills or self.pushed < self.chosen.pushes:
+            time.sleep(pace * (0.2 + 1.6 * self.random.random()))
+            if any(worker.exitcode is not None for worker in workers):
+                return
+            self.kill()
+            if self.random.random() < START_KILLS:
+                self.kill_while_starting()
+            if self.kills % PEACE_EVERY == 0:
+                self.look_in_peace()
+            self.start(self.port)
+            counts = [self.server.client().topic(name) for name in TOPICS]
+            self.pushed = sum(figures(topic)["pushed"] for topic in counts)
+            if time.monotonic() - begin > self.chosen.seconds * 4:
+                return  # too slow a machine: the checker will say INVALID
+            self.say(f"{self.kills} kills, {self.pushed} pushed, {time.monotonic() - begin:.0f} s")
+
+    def say(self, text):
+        if not self.chosen.quiet:
+            print(text, flush=True)
+
+    # ---- the end ----
+
+    def settle(self):
+        """Takes all that is left; then lists it, and compares two starts once more."""
+        writer = Consumer("drain", 0, self.server.port, self.directory / "drain.ndjson", NeverStop())
+        client = self.server.client(timeout=60)
+        with open(writer.path, "w", encoding="utf-8") as writer.file:
+            for job in pages(client, "far", "delayed"):
+                self.cancel(client, "far", job["id"])
+            limit = time.monotonic() + 60
+            while time.monotonic() < limit:
+                jobs = writer.take_from([name for name in TOPICS if name != "ttl"], 1000, 200)
+                jobs = (jobs or []) + (writer.take_from(["ttl"], 1000, 0) or [])
+                writer.answer("ack", [job["lease"] for job in jobs][:1000])
+                writer.answer("ack", [job["lease"] for job in jobs][1000:])
+                if not jobs and not any(left(client.topic(name)) for name in TOPICS):
+                    break
+        before = self.counts(client)
+        self.list_all(client)
+        self.server.terminate()
+        self.write("fault", what="stop", at=now())
+        self.fsck()
+        self.start(0)
+        after = self.counts(self.server.client())
+        self.write("recovered", first=before, second=after, settled=True)
+        self.list_all(self.server.client())
+        self.server.terminate()
+        self.fsck()
+
+    def cancel(self, client, topic, ident):
+        begin = now()
+        reply = client.call("DELETE", f"/v1/topics/{topic}/jobs/{ident}")
+        self.write("change", verb="cancel", begin=begin, end=now(), topic=topic, id=ident, outcome="ok" if reply.ok else reply.code)
+
+    def list_all(self, client):
+        for name in TOPICS:
+            begin = now()
+            jobs = [{"id": job["id"], "state": job["state"], "attempt": job["attempt"]} for job in pages(client, name)]
+            for job in jobs[:200]:
+                job["body"] = fingerprint_of_job(client.get(name, job["id"]))
+            self.write("listing", begin=begin, end=now(), topic=name, jobs=jobs)
+
+    def history(self):
+        path = self.directory / "history.ndjson"
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": KNOWN}) + "\n")
+            for part in sorted(self.directory.glob("*.ndjson")):
+                if part != path:
+                    out.write(part.read_text(encoding="utf-8"))
+            out.write("\n".join(self.lines) + "\n")
+        return path
+
+
+class NeverStop:
+    @staticmethod
+    def is_set():
+        return False
+
+
+def figures(topic):
+    """The figures of GET /v1/topics/{topic}, wherever they stand in it."""
+    flat = {**topic, **topic.get("counts", {}), **topic.get("totals", {})}
+    return {name: flat.get(name) for name in FIGURES}
+
+
+def left(topic):
+    found = figures(topic)
+    return found["delayed"] + found["retrying"] + found["ready"] + found["leased"]
+
+
+def pages(client, topic, state=None):
+    cursor = None
+    while True:
+        page = client.list(topic, state=state, limit=1000, cursor=cursor)
+        yield from page["jobs"]
+        cursor = page.get("cursor")
+        if not cursor:
+            return
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--pushes", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=60, help="how long the traffic should last")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--directory", help="default: a temporary one, removed after a PASS")
+    parser.add_argument("--flag", action="append", default=[], help="one more argument for the server")
+    parser.add_argument("--quiet", action="store_true")
+    chosen = parser.parse_args(arguments)
+    directory = chosen.directory or tempfile.mkdtemp(prefix="kill-loop-")
+    print(f"seed {chosen.seed}, {chosen.shards} shards, {directory}", flush=True)
+    loop = Loop(chosen, directory)
+    try:
+        path = loop.run()
+    except (Lost, OSError) as fault:
+        print(f"{type(fault).__name__}: {fault}\n{loop.server.log()[-3000:]}")
+        return EXIT["FAIL"]
+    finally:
+        if loop.server.proc and loop.server.alive:
+            loop.server.kill()
+    began = time.monotonic()
+    with open(path, encoding="utf-8") as lines:
+        report = judge(lines, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})
+    print(render(report))
+    print(f"judged in {time.monotonic() - began:.1f} s")
+    if report["verdict"] == "PASS" and not chosen.directory:
+        shutil.rmtree(directory)
+    return EXIT[report["verdict"]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

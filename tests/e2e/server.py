@@ -1,0 +1,193 @@
+"""The real server as a child process: start, kill, stop, start again on the same directory."""
+
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from client import Client, Connection
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
+LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
+SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
+START_SECONDS = 60.0
+
+
+class StartFailed(Exception):
+    pass
+
+
+def free_port():
+    """One outside the range of outgoing connections: a client that connects to a dead server again and again must not meet itself."""
+    for port in random.sample(range(12_000, 32_000), 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise StartFailed("no free port")
+
+
+class Server:
+    """`directory` keeps the data (data/) and the log of all starts (server.log)."""
+
+    def __init__(self, directory, flags=(), env=None):
+        self.directory = pathlib.Path(directory)
+        self.data = self.directory / "data"
+        self.flags, self.env = list(flags), dict(env or {})
+        self.proc = self.port = None
+        self.log_path = self.directory / "server.log"
+        self.clean_exits = True
+        self._clients = []
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    # ---- running ----
+
+    def launch(self, port=0):
+        """Starts the process; does not wait."""
+        command = [str(BINARY), "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}", *self.flags]
+        log = open(self.log_path, "ab")
+        self._log_from = log.tell()
+        with log:
+            self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env})
+        return self
+
+    def wait_listening(self):
+        """Returns the port once the log says it listens."""
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            with open(self.log_path, "rb") as log:
+                log.seek(self._log_from)
+                found = LISTENING.search(log.read().decode("utf-8", "replace"))
+            if found:
+                self.port = int(found.group(1))
+                return self.port
+            if self.proc.poll() is not None:
+                raise StartFailed(f"the server ended with exit code {self.proc.returncode}:\n{self.log()[-3000:]}")
+            time.sleep(0.002)
+        raise StartFailed("the server did not say that it listens:\n" + self.log()[-3000:])
+
+    def wait_ready(self):
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            connection = Connection(self.port)
+            try:
+                if connection.call("GET", "/readyz").status == 200:
+                    return self
+            finally:
+                connection.close()
+            time.sleep(0.005)
+        raise StartFailed("not ready")
+
+    def start(self, port=0):
+        self.launch(port)
+        self.wait_listening()
+        return self.wait_ready()
+
+    def kill(self):
+        """kill -9, and wait for the end."""
+        self.proc.kill()
+        self.proc.wait()
+
+    def terminate(self, timeout=30):
+        """SIGTERM; the exit code."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(signal.SIGTERM)
+        code = self.proc.wait(timeout)
+        if code != 0:
+            self.clean_exits = False
+        return code
+
+    def restart(self, how="terminate", flags=None):
+        """Stops (or kills) and starts again on the same data."""
+        getattr(self, how)()
+        if flags is not None:
+            self.flags = list(flags)
+        return self.start()
+
+    # ---- looking ----
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def alive(self):
+        return self.proc.poll() is None
+
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
+
+    def sanitizer_report(self):
+        found = SANITIZER.search(self.log())
+        return self.log()[found.start():][:6000] if found else None
+
+    def client(self, timeout=30.0):
+        client = Client(self.port, timeout)
+        self._clients.append(client)
+        return client
+
+    def connection(self, timeout=30.0):
+        return Connection(self.port, timeout)
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
+
+    def resident_bytes(self):
+        return int(_status(self.proc.pid)["VmRSS"].split()[0]) * 1024
+
+    def switches(self):
+        """Voluntary context switches of all threads: how often they went to sleep, so how often they woke."""
+        tasks = f"/proc/{self.proc.pid}/task"
+        return sum(int(_status(self.proc.pid, task)["voluntary_ctxt_switches"]) for task in os.listdir(tasks))
+
+    def fsck(self):
+        return subprocess.run([str(BINARY), "fsck", str(self.data)], capture_output=True, text=True, check=False, timeout=300)
+
+    def cli(self, *arguments, **kwargs):
+        return subprocess.run([str(BINARY), *arguments], capture_output=True, check=False, timeout=60,
+                              env={**os.environ, "TARRY_URL": self.url}, **kwargs)
+
+
+def _status(pid, task=None):
+    path = f"/proc/{pid}/status" if task is None else f"/proc/{pid}/task/{task}/status"
+    with open(path, encoding="ascii", errors="replace") as lines:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def eventually(check, seconds=10.0, pause=0.005):
+    """Waits until `check()` gives something true, and returns it."""
+    limit = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < limit, f"not within {seconds} s"
+        time.sleep(pause)
+
+
+def together(*functions):
+    """Runs each in a thread of its own; returns their results; raises the first failure."""
+    results, failures = [None] * len(functions), []
+
+    def run(at, function):
+        try:
+            results[at] = function()
+        except BaseException as fault:  # handed on below
+            failures.append(fault)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
