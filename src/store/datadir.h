@@ -2,9 +2,9 @@
  * datadir: the directory a server owns: its lock, and what was fixed when it was made.
  *
  *   DIR/LOCK        held exclusively (flock) while a server runs
- *   DIR/MANIFEST    text, key=value a line: format version, shards, hash seed, boot id and clock offset of the last start. Replaced
- *                   whole (temporary file, fsync, rename, directory fsync), never edited
- *   DIR/shard-00/   one per shard
+ *   DIR/MANIFEST    text, key=value a line: format version, shards, hash seed, boot id and clock
+ * offset of the last start. Replaced whole (temporary file, fsync, rename, directory fsync), never
+ * edited DIR/shard-00/   one per shard
  */
 #ifndef TARRY_STORE_DATADIR_H
 #define TARRY_STORE_DATADIR_H
@@ -14,7 +14,7 @@
 struct datadir;
 
 struct datadir_manifest {
-    uint32_t format;     /* DATADIR_FORMAT; a newer one is refused */
+    uint32_t format; /* DATADIR_FORMAT; a newer one is refused */
     uint32_t shards;
     uint64_t hash_seed;
     char boot_id[37];       /* of the last start */
@@ -25,15 +25,17 @@ struct datadir_manifest {
 enum { DATADIR_FORMAT = 1, DATADIR_SHARDS_MAX = 64 };
 
 /*
- * Opens and locks DIR, making it (0700) and its manifest where missing. `shards` 0: whatever the directory has (1 where new); else it must agree.
- * 0 or negative errno; `error` then says what and what to do: locked by another server (with its pid), not writable, a different number of shards, a newer format,
- * a manifest that cannot be read.
+ * Opens and locks DIR, making it (0700) and its manifest where missing. `shards` 0: whatever the
+ * directory has (1 where new); else it must agree. 0 or negative errno; `error` then says what and
+ * what to do: locked by another server (with its pid), not writable, a different number of shards,
+ * a newer format, a manifest that cannot be read.
  */
-int datadir_open(const char *path, uint32_t shards, struct datadir **out, struct datadir_manifest *manifest, char *error,
-                 size_t error_bytes);
-/* As datadir_open for reading only: no file is made or changed; still refuses a directory in use. For fsck. */
-int datadir_open_existing(const char *path, struct datadir **out, struct datadir_manifest *manifest, char *error,
-                          size_t error_bytes);
+int datadir_open(const char *path, uint32_t shards, struct datadir **out,
+                 struct datadir_manifest *manifest, char *error, size_t error_bytes);
+/* As datadir_open for reading only: no file is made or changed; still refuses a directory in use.
+ * For fsck. */
+int datadir_open_existing(const char *path, struct datadir **out, struct datadir_manifest *manifest,
+                          char *error, size_t error_bytes);
 /* Writes the manifest anew (boot id and offset). 0 or negative errno. */
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest);
 void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out, size_t out_bytes);

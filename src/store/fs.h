@@ -1,8 +1,10 @@
 /*
- * fs: the few file operations the store is made of, as a table, so that tests can put a simulated disk under it.
+ * fs: the few file operations the store is made of, as a table, so that tests can put a simulated
+ * disk under it.
  *
- * All return 0 (or a count, or a descriptor) on success and a negative errno on failure. May be called from a helper thread, but never
- * from two threads at once for the same descriptor. `ctx` is the implementation's own.
+ * All return 0 (or a count, or a descriptor) on success and a negative errno on failure. May be
+ * called from a helper thread, but never from two threads at once for the same descriptor. `ctx` is
+ * the implementation's own.
  */
 #ifndef TARRY_STORE_FS_H
 #define TARRY_STORE_FS_H
@@ -21,7 +23,8 @@ struct fs_ops {
     int (*open)(void *ctx, const char *path, int flags, int mode); /* flags of open(2) */
     int (*close)(void *ctx, int fd);
     ssize_t (*pread)(void *ctx, int fd, void *into, size_t len, int64_t offset);
-    /* As pread, but -EAGAIN instead of waiting for the disk. May be the same as pread where that is not known. */
+    /* As pread, but -EAGAIN instead of waiting for the disk. May be the same as pread where that is
+     * not known. */
     ssize_t (*pread_cached)(void *ctx, int fd, void *into, size_t len, int64_t offset);
     ssize_t (*pwrite)(void *ctx, int fd, const void *from, size_t len, int64_t offset);
     int (*fdatasync)(void *ctx, int fd);
@@ -32,7 +35,8 @@ struct fs_ops {
     int (*mkdir)(void *ctx, const char *path, int mode); /* an existing directory is fine */
     int (*fsync_dir)(void *ctx, const char *path);
     /* Calls `each` with every name in the directory but "." and "..". */
-    int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name), void *each_ctx);
+    int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
+                void *each_ctx);
 };
 
 /* The real file system. */

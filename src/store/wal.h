@@ -1,26 +1,35 @@
 /*
  * wal: a shard's write-ahead log, which until runs exist is also where its jobs are kept.
  *
- * Files DIR/wal/00000001.log, … of a fixed size, zero-filled once and re-used. A file starts with a header; then batches, one per commit:
- *   {magic, bytes, epoch, sequence, synced_sequence, inner_ms, wall_ms, count, XXH3 of all of it} + `count` records (job/record.h)
- * `epoch` rises with every opening of the log, `sequence` by one with every batch: what a file held before it was re-used, and what a crash left
- * half-written, is told apart from what counts. `synced_sequence` is the newest batch that was known durable when this one was written.
+ * Files DIR/wal/00000001.log, … of a fixed size, zero-filled once and re-used. A file starts with a
+ * header; then batches, one per commit: {magic, bytes, count, epoch, sequence, synced_sequence,
+ * inner_ms, wall_ms, XXH3 of the records, XXH3 of the head} + `count` times: a record
+ *   (job/record.h), four bytes of XXH3 of it and its place
+ * `epoch` rises with every opening of the log, `sequence` by one with every batch: what a file held
+ * before it was re-used, and what a crash left half-written, is told apart from what counts.
+ * `synced_sequence` is the newest batch that was known durable when this one was written.
  *
- * Reading at open: batches are replayed in order up to the first that is not whole. If any valid batch says that one was synced, that is
- * corruption: opening fails and says where. Else it is the torn tail of a crash, and the log goes on there in a new epoch. The tail is synced again
- * before wal_open returns.
+ * Reading at open: batches are replayed in order up to the first that is not whole. If any valid
+ * batch says that one was synced, that is corruption: opening fails and says where. Else it is the
+ * torn tail of a crash, and the log goes on there in a new epoch. The tail is synced again before
+ * wal_open returns.
  *
- * Life of a batch: wal_append encodes records into the open batch (memory). wal_seal closes it if none is under way. wal_commit writes
- * and syncs it: it blocks and is the one function for a helper thread. wal_committed, back on the owner's thread, makes it durable and returns its sequence.
- * One commit in flight; the next batch fills meanwhile.
+ * Life of a batch: wal_append encodes records into the open batch (memory). wal_seal closes it if
+ * none is under way. wal_commit writes and syncs it: it blocks and is the one function for a helper
+ * thread. wal_committed, back on the owner's thread, makes it durable and returns its sequence. One
+ * commit in flight; the next batch fills meanwhile.
  *
- * Space: the owner tells what it keeps (wal_append of a RECORD_JOB counts as kept) and what it let go (wal_release). The oldest file is
- * let go when nothing in it is kept; where the log has grown to more than about twice what is kept, wal_oldest_to_carry tells the owner to append the
- * live records of the oldest file again. Files are only ever dropped from the old end: a DONE never goes before the JOB it finishes.
+ * Space: the owner tells what it keeps (wal_append of a RECORD_JOB counts as kept) and what it let
+ * go (wal_release). The oldest file is let go when nothing in it is kept; where the log has grown
+ * to more than about twice what is kept, wal_oldest_to_carry tells the owner to append the live
+ * records of the oldest file again. Files are only ever dropped from the old end: a DONE never goes
+ * before the JOB it finishes.
  *
- * Threads: all functions belong to the owner's thread but those marked [helper], which may run on one other thread while the owner goes on.
- * Errors: negative errno, and text for people through wal_error. After a failed write or sync of a commit the log is broken for good: wal_commit keeps
- * failing, nothing is retried; the server has to stop (the page cache cannot be trusted after a failed sync).
+ * Threads: all functions belong to the owner's thread but those marked [helper], which may run on
+ * one other thread while the owner goes on. Errors: negative errno, and text for people through
+ * wal_error. After a failed write or sync of a commit the log is broken for good: wal_commit keeps
+ * failing, nothing is retried; the server has to stop (the page cache cannot be trusted after a
+ * failed sync).
  */
 #ifndef TARRY_STORE_WAL_H
 #define TARRY_STORE_WAL_H
@@ -30,88 +39,129 @@
 
 struct wal;
 
+/* NEVER still syncs when it is closed, and before an old file is dropped. */
 enum wal_sync { WAL_SYNC_ALWAYS = 1, WAL_SYNC_INTERVAL, WAL_SYNC_NEVER };
 
 struct wal_options {
     const struct fs *fs;
     const char *dir;         /* the shard's directory; made where missing */
     uint32_t file_bytes;     /* size of a log file; default 64 MiB */
-    size_t batch_bytes_max;  /* the open batch never grows beyond it; default 24 MiB, less than a file */
-    size_t recent_bytes_max; /* how much of what was written last stays in RAM for wal_read; default 16 MiB */
+    size_t batch_bytes_max;  /* the open batch never grows beyond it; default 24 MiB, less than a
+                                file */
+    size_t recent_bytes_max; /* how much of what was written last stays in RAM for wal_read; default
+                                16 MiB */
     enum wal_sync sync;
-    int64_t sync_interval_ms; /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
+    int64_t sync_interval_ms;  /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
     int64_t (*inner_ms)(void); /* clocks for the batch headers */
     int64_t (*wall_ms)(void);
+    uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
 };
 
 /* What was found while opening. */
 struct wal_found {
     uint64_t batches, records, bytes;
-    uint64_t torn_bytes;     /* of a half-written tail that was left out */
+    uint64_t torn_bytes;                 /* of a half-written tail that was left out */
     int64_t last_inner_ms, last_wall_ms; /* of the newest batch; 0: none */
-    uint64_t epoch;          /* the new one */
+    uint64_t epoch;                      /* the new one */
 };
 
-/* Called for every record in order. False stops the opening with an error (`record is impossible`). */
+/* Called for every record in order. False stops the opening with an error (`record is impossible`).
+ */
 typedef bool wal_replay(void *ctx, const struct record *record, struct record_place place);
 
-/* Opens or makes the log and replays it. 0 or negative errno; then `error` (of error_bytes) says what, where, and what to do. While replaying, the owner calls
- * wal_release through *out, which is set before the first replay call. */
-int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, struct wal **out, struct wal_found *found,
-             char *error, size_t error_bytes);
+/* Opens or makes the log and replays it. 0 or negative errno; then `error` (of error_bytes) says
+ * what, where, and what to do. While replaying, the owner calls wal_release through *out, which is
+ * set before the first replay call. */
+int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, struct wal **out,
+             struct wal_found *found, char *error, size_t error_bytes);
 
 /* Seals and commits what is open (blocking), then closes. free(NULL) is fine. */
 void wal_close(struct wal *wal);
 
 /* ---- appending ---- */
 
-enum wal_need { WAL_FOR_PUSH = 1, WAL_FOR_ANSWER }; /* pushes leave a reserve that answers may still use */
+enum wal_need {
+    WAL_FOR_PUSH = 1,
+    WAL_FOR_ANSWER
+}; /* pushes leave a reserve that answers may still use */
 
-/* 0 where `bytes` more may be appended now; -EAGAIN: the open batch is full, come back after the next commit; -ENOSPC: no disk space for it. */
-int wal_has_room(const struct wal *wal, size_t bytes, enum wal_need need);
+/*
+ * 0 where records of `bytes` more (the sum of their record_bytes_max) may be appended now. -EAGAIN:
+ * the open batch or its file is full, come back after the next commit or upkeep. -ENOSPC: no disk
+ * space for it. -EMSGSIZE: more than a batch can hold, ever. -EIO: broken. -ENOMEM.
+ */
+int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
 
-/* Never fails after wal_has_room said 0 for at least record_bytes_max. Returns the record's place. */
+/* Never fails after wal_has_room said 0 for at least record_bytes_max and nothing was sealed since.
+ * Returns the record's place. */
 struct record_place wal_append(struct wal *wal, const struct record *record);
 
-/* The sequence the open batch will have: what was appended up to now is durable when wal_committed has returned it. */
+/* The sequence the open batch will have: what was appended up to now is durable when wal_committed
+ * has returned it. */
 uint64_t wal_open_sequence(const struct wal *wal);
 bool wal_open_is_empty(const struct wal *wal);
 bool wal_is_committing(const struct wal *wal);
 
-/* Hands the open batch over to wal_commit. False: nothing to do (empty, or a commit is under way, or the log is broken). */
+/* Hands the open batch over to wal_commit. False: nothing to do (empty, or a commit is under way,
+ * or the log is broken). Where the batch is empty but a sync is due, true: the commit then only
+ * syncs. */
 bool wal_seal(struct wal *wal);
-int wal_commit(struct wal *wal);            /* [helper] write, sync as the class demands; 0 or negative errno */
-uint64_t wal_committed(struct wal *wal);    /* the sequence up to which all is now durable (or written, by class) */
+/* The same, and the commit syncs whatever the class says. False also where all is synced. */
+bool wal_seal_sync(struct wal *wal);
+int wal_commit(
+    struct wal *wal); /* [helper] write, sync as the class demands; 0 or negative errno */
+uint64_t wal_committed(
+    struct wal *wal); /* the sequence up to which all is now durable (or written, by class) */
+
+/* When (inner clock) wal_seal should be called even if nothing was appended, so that what was
+ * written is synced within the interval, or an old file can go. INT64_MAX: need not. May have
+ * passed already. Always INT64_MAX with WAL_SYNC_ALWAYS. Ask again after wal_committed. */
+int64_t wal_sync_due_ms(const struct wal *wal);
 
 /* ---- reading ---- */
 
 /*
- * The bytes of a record. From RAM where it is recent or still in the open batch (the slice is then good until the next append or seal), else read into `scratch`.
- * 0; -EAGAIN with `may_block` false: it is not in RAM, ask again with may_block on a helper thread; -EIO and others: it could not be read or is damaged.
+ * The bytes of a record. From RAM where it is recent or still in the open batch (the slice is then
+ * good until the next append, wal_has_room, seal or wal_committed), else read into `scratch`. 0;
+ * -EAGAIN with `may_block` false: it is not in RAM, ask again with may_block on a helper thread;
+ * -ENOENT: its file was let go; -EIO and others: it could not be read or is damaged (each record
+ * has its own checksum, which is checked). With may_block only the disk is looked at: ask without
+ * it first.
  */
-int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch, struct slice *out); /* [helper, only with may_block] */
+int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
+             struct slice *out); /* [helper, only with may_block] */
 
 /* ---- space ---- */
 
-/* A kept record (JOB, or DONE that is remembered) is not needed any more. */
+/* A kept record (JOB, or DONE that is remembered) is not needed any more. Call it after appending
+ * what makes it so (the DONE, the job carried forward): its file stays until the batch then open is
+ * synced. */
 void wal_release(struct wal *wal, struct record_place place);
 /* A record not counted by wal_append (a remembered DONE, a TOPIC is never) is kept from now on. */
 void wal_retain(struct wal *wal, struct record_place place);
 
 /* The number of the oldest file when the owner should carry its live records forward, else 0. */
 uint32_t wal_oldest_to_carry(const struct wal *wal);
-/* The next records of that file from byte *at (start with 0): up to about `bytes_max` into `scratch`; *records are whole records, *first_at the
- * place of the first. *at advances; 1: more to come, 0: the end was reached, negative errno. [helper] */
+/* Calls `each` for the records of that file from byte *at (start with 0): whole batches of together
+ * about `bytes_max`, at least one. Slices of the records point into `scratch`, which holds them
+ * until its next use, but only those of the last batch. *at advances; 1: more to come, 0: the end
+ * was reached, negative errno. [helper] */
 int wal_scan(struct wal *wal, uint32_t file, uint32_t *at, size_t bytes_max, struct buffer *scratch,
-             void (*each)(void *ctx, const struct record *record, struct record_place place), void *ctx);
+             void (*each)(void *ctx, const struct record *record, struct record_place place),
+             void *ctx);
 
-/* File upkeep: makes the next file ready ahead of need, drops old files nothing is kept in. [helper]; call when wal_wants_upkeep. */
+/* File upkeep: makes the next file ready ahead of need, drops old files nothing is kept in.
+ * [helper]; call when wal_wants_upkeep, then wal_upkept before it is called again. May run beside
+ * wal_commit on another thread. On a full disk it fails with -ENOSPC and wal_wants_upkeep stays
+ * true: try again in a second. */
 bool wal_wants_upkeep(const struct wal *wal);
 int wal_upkeep(struct wal *wal);
 /* Back on the owner's thread after wal_upkeep: its results count from now on. */
 void wal_upkept(struct wal *wal);
 
-/* True once after a new file was begun: the owner then appends its carried RECORD_TOPICs, so that the oldest file never holds the only copy. */
+/* True once after a new file was begun, and after every opening of a log that held anything: the
+ * owner then appends its carried RECORD_TOPICs, so that the oldest file never holds the only copy.
+ */
 bool wal_began_file(struct wal *wal);
 
 struct wal_stats {

@@ -1,0 +1,262 @@
+#include "store/wal_private.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* What `bytes` of records may need in the batch: a check behind each; the smallest bound of a
+ * record is far above 32 bytes. */
+static size_t room_for(size_t bytes)
+{
+    return bytes + bytes / 8 + 16;
+}
+
+static bool is_empty(const struct wal *wal)
+{
+    return !wal->open || wal->open->len == 0;
+}
+
+static size_t used_of_file(const struct wal *wal)
+{
+    return wal->tail_at + (is_empty(wal) ? 0 : wal->open->len);
+}
+
+static int wait_for_file(const struct wal *wal)
+{
+    return wal->is_full ? -ENOSPC : -EAGAIN;
+}
+
+int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
+{
+    const struct wal_file *file = wal_current(wal);
+    size_t room = room_for(bytes), used = used_of_file(wal);
+    bool ready = wal_next_is_ready(wal);
+
+    if (wal->is_broken)
+        return -EIO;
+    if (room + WAL_HEAD_BYTES > wal->options.batch_bytes_max)
+        return -EMSGSIZE;
+    if (need == WAL_FOR_PUSH && !ready && used + room + wal->reserve_bytes > file->bytes)
+        return wait_for_file(wal);
+    if (!is_empty(wal)) {
+        if (wal->open->len + room > wal->options.batch_bytes_max || used + room > file->bytes)
+            return -EAGAIN;
+    } else {
+        room += WAL_HEAD_BYTES;
+        if (used + room > file->bytes && !ready)
+            return wait_for_file(wal);
+        if (!wal->open && !(wal->open = wal_recent_take(&wal->recent)))
+            return -ENOMEM;
+        wal->first_room = room;
+    }
+    return wal_batch_reserve(wal->open, room, wal->options.batch_bytes_max) ? 0 : -ENOMEM;
+}
+
+static void begin_file(struct wal *wal)
+{
+    struct wal_file *file = wal_current(wal), *next;
+
+    assert(wal_next_is_ready(wal));
+    pthread_mutex_lock(&wal->lock);
+    file->end = wal->tail_at;
+    file->last_sequence = wal->next_sequence - 1;
+    wal->current++;
+    next = wal_current(wal);
+    next->first_sequence = wal->next_sequence;
+    pthread_mutex_unlock(&wal->lock);
+    wal->tail_at = WAL_HEADER_BYTES;
+    wal->began_file = true;
+}
+
+static void begin_batch(struct wal *wal)
+{
+    if (wal->tail_at + wal->first_room > wal_current(wal)->bytes)
+        begin_file(wal);
+    wal->open->file = wal->current;
+    wal->open->offset = wal->tail_at;
+    wal->open->len = WAL_HEAD_BYTES;
+    wal->open->count = 0;
+}
+
+struct record_place wal_append(struct wal *wal, const struct record *record)
+{
+    struct wal_batch *batch = wal->open;
+    struct record_place place;
+    size_t room = record_bytes_max(record) + WAL_CHECK_BYTES;
+
+    assert(batch && "wal_has_room comes first");
+    if (batch->len == 0)
+        begin_batch(wal);
+    assert(batch->len + room <= batch->cap && "wal_has_room comes first");
+    place.file = batch->file;
+    place.at = batch->offset + (uint32_t)batch->len;
+    place.bytes = (uint32_t)record_encode(record, batch->at + batch->len);
+    wal_check_put(&wal->disk, place.file, place.at, batch->at + batch->len, place.bytes);
+    batch->len += place.bytes + WAL_CHECK_BYTES;
+    batch->count++;
+    assert(batch->offset + batch->len <= wal_current(wal)->bytes);
+    if (record->kind == RECORD_JOB)
+        wal_keep(wal, place);
+    return place;
+}
+
+uint64_t wal_open_sequence(const struct wal *wal)
+{
+    return wal->next_sequence;
+}
+
+bool wal_open_is_empty(const struct wal *wal)
+{
+    return is_empty(wal);
+}
+
+bool wal_is_committing(const struct wal *wal)
+{
+    return wal->flight.is_under_way;
+}
+
+bool wal_began_file(struct wal *wal)
+{
+    bool began = wal->began_file;
+
+    wal->began_file = false;
+    return began;
+}
+
+/* ---- committing ---- */
+
+int64_t wal_sync_due_ms(const struct wal *wal)
+{
+    if (wal->is_broken || wal->dirty_first == 0)
+        return INT64_MAX;
+    if (wal->drop_wants_sync)
+        return wal->dirty_since_ms;
+    if (wal->options.sync != WAL_SYNC_INTERVAL)
+        return INT64_MAX;
+    return wal->dirty_since_ms + wal->options.sync_interval_ms;
+}
+
+static void seal_batch(struct wal *wal, int64_t now_ms)
+{
+    struct wal_batch *batch = wal->open;
+    struct wal_head head = {
+        .bytes = (uint32_t)batch->len,
+        .count = batch->count,
+        .epoch = wal->epoch,
+        .sequence = wal->next_sequence,
+        .synced_sequence = wal->synced,
+        .inner_ms = now_ms,
+        .wall_ms = wal->options.wall_ms(),
+    };
+
+    wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
+    wal->flight.batch = batch;
+    wal->flight.fd = wal_current(wal)->fd;
+    wal->open = NULL;
+    wal->next_sequence++;
+    wal->tail_at = wal_aligned(batch->offset + (uint32_t)batch->len);
+    if (wal->dirty_first == 0) {
+        wal->dirty_first = batch->file;
+        wal->dirty_since_ms = now_ms;
+    }
+}
+
+static bool seal(struct wal *wal, bool sync_now)
+{
+    bool has_batch = !is_empty(wal), wants_sync;
+    int64_t now_ms;
+
+    if (wal->flight.is_under_way || wal->is_broken)
+        return false;
+    if (!has_batch && !sync_now && wal_sync_due_ms(wal) == INT64_MAX)
+        return false;
+    now_ms = wal->options.inner_ms();
+    wants_sync = sync_now || (has_batch && wal->options.sync == WAL_SYNC_ALWAYS) ||
+                 wal_sync_due_ms(wal) <= now_ms;
+    if (!has_batch && !wants_sync)
+        return false;
+    wal->flight =
+        (struct wal_flight){.is_under_way = true, .wants_sync = wants_sync, .sealed_ms = now_ms};
+    if (has_batch)
+        seal_batch(wal, now_ms);
+    wal->flight.sequence = wal->next_sequence - 1;
+    wal->flight.sync_first = wal->dirty_first;
+    wal->flight.sync_last = wal->flight.batch ? wal->flight.batch->file : wal->current;
+    return true;
+}
+
+bool wal_seal(struct wal *wal)
+{
+    return seal(wal, false);
+}
+
+bool wal_seal_sync(struct wal *wal)
+{
+    return wal->dirty_first || !is_empty(wal) ? seal(wal, true) : false;
+}
+
+/* Files with writes not synced are never dropped, so the table has them. */
+static int sync_file(struct wal *wal, uint32_t number)
+{
+    int fd;
+
+    pthread_mutex_lock(&wal->lock);
+    fd = wal_files_find(&wal->files, number)->fd;
+    pthread_mutex_unlock(&wal->lock);
+    return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, fd);
+}
+
+int wal_commit(struct wal *wal)
+{
+    struct wal_flight *flight = &wal->flight;
+    const struct wal_batch *batch = flight->batch;
+
+    if (!flight->is_under_way || flight->result < 0)
+        return flight->result;
+    if (batch)
+        flight->result = wal_pwrite(wal->disk.fs, flight->fd, batch->at, batch->len, batch->offset);
+    if (flight->wants_sync)
+        for (uint32_t number = flight->sync_first;
+             flight->result == 0 && number <= flight->sync_last; number++)
+            flight->result = sync_file(wal, number);
+    return flight->result;
+}
+
+void wal_break(struct wal *wal, int result, const char *what)
+{
+    if (!wal->is_broken)
+        snprintf(wal->error, sizeof wal->error,
+                 "%s in '%s': %s; the log takes nothing more until a restart", what, wal->disk.dir,
+                 strerror(-result));
+    wal->is_broken = true;
+}
+
+uint64_t wal_committed(struct wal *wal)
+{
+    struct wal_flight *flight = &wal->flight;
+
+    if (!flight->is_under_way)
+        return wal->committed;
+    flight->is_under_way = false;
+    if (flight->result < 0) {
+        wal_break(wal, flight->result, "cannot write or sync the log");
+        wal_batch_free(flight->batch);
+        flight->batch = NULL;
+        return wal->committed;
+    }
+    wal->committed = flight->sequence;
+    if (flight->batch) {
+        wal->commits++;
+        wal->bytes_written += flight->batch->len;
+        wal_recent_add(&wal->recent, flight->batch, wal->options.recent_bytes_max);
+        flight->batch = NULL;
+    }
+    if (flight->wants_sync) {
+        wal->syncs++;
+        wal->synced = flight->sequence;
+        wal->dirty_first = 0;
+        wal->dirty_since_ms = INT64_MAX;
+        wal->drop_wants_sync = false;
+    }
+    wal_review(wal);
+    return wal->committed;
+}

@@ -1,0 +1,147 @@
+#include "store/wal_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/*
+ * DIR/wal/MANIFEST holds two copies, each in a sector of its own; the valid one of the higher
+ * generation counts. Writing goes over the other one and is synced before anything is done that
+ * relies on it. So a crash leaves the old or the new, and no space on the disk is needed: a full
+ * disk can always be made emptier.
+ *
+ * Where the newer copy is damaged later, the older one counts again. It then speaks of files that
+ * are gone, or of an epoch older than the batches have: both are refused when the log is read.
+ */
+enum { SLOT_BYTES = 512, SLOT_STRIDE = 4096, SLOTS = 2 };
+
+static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
+{
+    int len = snprintf(slot, SLOT_BYTES,
+                       "format=%d\ngeneration=%" PRIu64 "\nseed=%016" PRIx64 "\nfirst=%" PRIu32
+                       "\nfirst_sequence=%" PRIu64 "\nepoch=%" PRIu64 "\nepoch_sequence=%" PRIu64
+                       "\nsynced=%" PRIu64 "\nclean=%d\n",
+                       WAL_FORMAT, manifest->generation, manifest->seed, manifest->first,
+                       manifest->first_sequence, manifest->epoch, manifest->epoch_sequence,
+                       manifest->synced, manifest->is_clean);
+    uint64_t sum = wal_sum(slot, (size_t)len, 0);
+
+    len += snprintf(slot + len, SLOT_BYTES - (size_t)len, "check=%016" PRIx64 "\n", sum);
+    memset(slot + len, ' ', SLOT_BYTES - (size_t)len);
+    slot[SLOT_BYTES - 1] = '\n';
+    slot[SLOT_BYTES] = '\0';
+}
+
+/* Valid is what would be written again just so. */
+static bool parse(const char slot[SLOT_BYTES + 1], struct wal_manifest *out)
+{
+    struct wal_manifest manifest = {0};
+    char again[SLOT_BYTES + 1];
+    int format = 0, clean = 0;
+
+    if (sscanf(slot,
+               "format=%d generation=%" SCNu64 " seed=%" SCNx64 " first=%" SCNu32
+               " first_sequence=%" SCNu64 " epoch=%" SCNu64 " epoch_sequence=%" SCNu64
+               " synced=%" SCNu64 " clean=%d",
+               &format, &manifest.generation, &manifest.seed, &manifest.first,
+               &manifest.first_sequence, &manifest.epoch, &manifest.epoch_sequence,
+               &manifest.synced, &clean) != 9)
+        return false;
+    manifest.is_clean = clean == 1;
+    emit(&manifest, again);
+    if (memcmp(slot, again, SLOT_BYTES) != 0 || manifest.first == 0)
+        return false;
+    *out = manifest;
+    return true;
+}
+
+int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_manifest *out,
+                      int *slots_bad)
+{
+    struct wal_manifest found[SLOTS];
+    bool valid[SLOTS] = {0};
+    char path[PATH_MAX], slot[SLOT_BYTES + 1];
+    int opened;
+
+    wal_path(disk, "MANIFEST", path);
+    opened = disk->fs->ops->open(disk->fs->ctx, path, flags, 0);
+    if (opened < 0)
+        return opened;
+    for (int i = 0; i < SLOTS; i++) {
+        ssize_t got = wal_pread(disk->fs, opened, slot, SLOT_BYTES, (int64_t)i * SLOT_STRIDE);
+
+        if (got < 0) {
+            disk->fs->ops->close(disk->fs->ctx, opened);
+            return (int)got;
+        }
+        slot[got] = '\0';
+        valid[i] = got == SLOT_BYTES && parse(slot, &found[i]) &&
+                   found[i].generation % SLOTS == (unsigned)i;
+    }
+    if (slots_bad)
+        *slots_bad = !valid[0] + !valid[1];
+    if (!valid[0] && !valid[1]) {
+        disk->fs->ops->close(disk->fs->ctx, opened);
+        return -EBADMSG;
+    }
+    *out =
+        !valid[0] || (valid[1] && found[1].generation > found[0].generation) ? found[1] : found[0];
+    disk->seed = out->seed;
+    *fd = opened;
+    return 0;
+}
+
+static int write_slot(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest)
+{
+    char slot[SLOT_BYTES + 1];
+
+    emit(manifest, slot);
+    return wal_pwrite(disk->fs, fd, slot, SLOT_BYTES,
+                      (int64_t)(manifest->generation % SLOTS) * SLOT_STRIDE);
+}
+
+int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest *manifest)
+{
+    struct wal_manifest next = *manifest;
+    int result;
+
+    next.generation++;
+    result = write_slot(disk, fd, &next);
+    if (result == 0)
+        result = disk->fs->ops->fdatasync(disk->fs->ctx, fd);
+    if (result == 0)
+        *manifest = next;
+    return result;
+}
+
+int wal_manifest_make(struct wal_disk *disk, int *fd, struct wal_manifest *manifest)
+{
+    const struct fs *fs = disk->fs;
+    char fresh[PATH_MAX], path[PATH_MAX];
+    int result, opened;
+
+    wal_path(disk, "MANIFEST.tmp", fresh);
+    wal_path(disk, "MANIFEST", path);
+    opened = fs->ops->open(fs->ctx, fresh, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (opened < 0)
+        return opened;
+    manifest->generation = 1;
+    result = write_slot(disk, opened, manifest);
+    manifest->generation = 2;
+    if (result == 0)
+        result = write_slot(disk, opened, manifest);
+    if (result == 0)
+        result = fs->ops->fdatasync(fs->ctx, opened);
+    if (result == 0)
+        result = fs->ops->rename(fs->ctx, fresh, path);
+    if (result == 0)
+        result = fs->ops->fsync_dir(fs->ctx, disk->dir);
+    if (result < 0) {
+        fs->ops->close(fs->ctx, opened);
+        return result;
+    }
+    disk->seed = manifest->seed;
+    *fd = opened;
+    return 0;
+}

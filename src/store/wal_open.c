@@ -1,0 +1,460 @@
+#include "base/random.h"
+#include "store/wal_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FILE_BYTES = 64 << 20,
+    BATCH_BYTES = 24 << 20,
+    RECENT_BYTES = 16 << 20,
+    RESERVE_PERCENT = 25,
+    REWRITE_FILES = 2 /* the newest ones, at most */
+};
+
+struct opening {
+    struct wal *wal;
+    wal_replay *replay;
+    void *ctx;
+    struct wal_found *found;
+    char *error;
+    size_t error_bytes;
+    struct wal_reader reader;
+};
+
+static int fail(struct opening *opening, int result, const char *what)
+{
+    return wal_complain(opening->error, opening->error_bytes, result, "%s in '%s': %s", what,
+                        opening->wal->disk.dir, strerror(-result));
+}
+
+static void set_options(struct wal *wal, const struct wal_options *options)
+{
+    struct wal_options *mine = &wal->options;
+
+    assert(options->fs && options->dir && options->inner_ms && options->wall_ms);
+    assert(options->sync >= WAL_SYNC_ALWAYS && options->sync <= WAL_SYNC_NEVER);
+    *mine = *options;
+    mine->file_bytes =
+        (mine->file_bytes ? mine->file_bytes : FILE_BYTES) & ~(uint32_t)(WAL_HEADER_BYTES - 1);
+    if (mine->file_bytes < WAL_FILE_BYTES_MIN)
+        mine->file_bytes = WAL_FILE_BYTES_MIN;
+    if (mine->batch_bytes_max == 0)
+        mine->batch_bytes_max = BATCH_BYTES;
+    if (mine->batch_bytes_max > mine->file_bytes - WAL_HEADER_BYTES - WAL_ALIGN)
+        mine->batch_bytes_max = mine->file_bytes - WAL_HEADER_BYTES - WAL_ALIGN;
+    if (mine->recent_bytes_max == 0)
+        mine->recent_bytes_max = RECENT_BYTES;
+    wal->disk.fs = options->fs;
+    wal->reserve_bytes = mine->file_bytes / 100 * RESERVE_PERCENT;
+    wal->dirty_since_ms = INT64_MAX;
+}
+
+/* ---- the directory and its manifest ---- */
+
+static int make_dirs(struct opening *opening, const char *dir)
+{
+    struct wal_disk *disk = &opening->wal->disk;
+    const struct fs *fs = disk->fs;
+    char parent[PATH_MAX];
+    char *slash;
+    int result;
+
+    if (strlen(dir) + sizeof "/wal" > sizeof disk->dir)
+        return wal_complain(opening->error, opening->error_bytes, -ENAMETOOLONG,
+                            "the path '%s' is too long", dir);
+    snprintf(disk->dir, sizeof disk->dir, "%s/wal", dir);
+    snprintf(parent, sizeof parent, "%s", dir);
+    slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    result = fs->ops->mkdir(fs->ctx, dir, 0700);
+    if (result == 0)
+        result = fs->ops->fsync_dir(fs->ctx, slash ? parent : ".");
+    if (result == 0)
+        result = fs->ops->mkdir(fs->ctx, disk->dir, 0700);
+    if (result == 0)
+        result = fs->ops->fsync_dir(fs->ctx, dir);
+    return result < 0 ? fail(opening, result, "cannot make the log's directory") : 0;
+}
+
+static void note_log(void *ctx, const char *name)
+{
+    if (wal_file_number(name))
+        *(bool *)ctx = true;
+}
+
+static int make_manifest(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    const struct fs *fs = wal->disk.fs;
+    bool has_files = false;
+    int result = fs->ops->list(fs->ctx, wal->disk.dir, note_log, &has_files);
+
+    if (result < 0)
+        return fail(opening, result, "cannot list");
+    if (has_files)
+        return wal_complain(
+            opening->error, opening->error_bytes, -EBADMSG,
+            "'%s' has log files but no MANIFEST; restore it from a backup (nothing was changed)",
+            wal->disk.dir);
+    wal->chore.manifest = (struct wal_manifest){
+        .seed = wal->options.seed ? wal->options.seed : random_u64(),
+        .first = 1,
+        .first_sequence = 1,
+        .epoch_sequence = 1,
+    };
+    result = wal_manifest_make(&wal->disk, &wal->chore.manifest_fd, &wal->chore.manifest);
+    return result < 0 ? fail(opening, result, "cannot write MANIFEST") : 0;
+}
+
+static int open_manifest(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    int result =
+        wal_manifest_open(&wal->disk, O_RDWR, &wal->chore.manifest_fd, &wal->chore.manifest, NULL);
+
+    if (result == -ENOENT)
+        return make_manifest(opening);
+    if (result == -EBADMSG)
+        return wal_complain(
+            opening->error, opening->error_bytes, result,
+            "'%s/MANIFEST' is damaged; restore it from a backup (nothing was changed)",
+            wal->disk.dir);
+    return result < 0 ? fail(opening, result, "cannot read MANIFEST") : 0;
+}
+
+/* A crash may have come between the manifest and the very first file. */
+static int make_first(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    const uint32_t number = wal->chore.manifest.first;
+    char path[PATH_MAX];
+    struct wal_file *file;
+    bool has_files = false, is_fatal;
+    int result;
+
+    wal_path(&wal->disk, "next.tmp", path);
+    result = wal->disk.fs->ops->unlink(wal->disk.fs->ctx, path);
+    if (result < 0 && result != -ENOENT)
+        return fail(opening, result, "cannot remove next.tmp");
+    if (wal->chore.manifest.epoch)
+        return 0;
+    result = wal->disk.fs->ops->list(wal->disk.fs->ctx, wal->disk.dir, note_log, &has_files);
+    if (result == 0 && has_files)
+        return 0;
+    if (result == 0)
+        result = wal_file_make(&wal->disk, number, wal->options.file_bytes, 1, 0, &file, &is_fatal);
+    if (result < 0)
+        return fail(opening, result, "cannot make the first log file");
+    wal->disk.fs->ops->close(wal->disk.fs->ctx, file->fd);
+    free(file);
+    return 0;
+}
+
+/* ---- replay ---- */
+
+static int replay_batch(struct opening *opening, const struct wal_view *view)
+{
+    struct wal *wal = opening->wal;
+    size_t at = 0;
+    uint32_t count = 0;
+    struct slice bytes;
+    int result;
+
+    while ((result = wal_record_next(view->records, &at, &bytes)) == 1) {
+        struct record_place place = {.file = view->file,
+                                     .at = view->at + WAL_HEAD_BYTES +
+                                           (uint32_t)(bytes.at - view->records.at),
+                                     .bytes = (uint32_t)bytes.len};
+        struct record record;
+        const char *why = NULL;
+
+        count++;
+        if (!record_decode(bytes, &record)) {
+            why = "cannot be decoded";
+        } else {
+            if (record.kind == RECORD_JOB)
+                wal_keep(wal, place);
+            if (opening->replay && !opening->replay(opening->ctx, &record, place))
+                why = "is impossible";
+        }
+        if (why)
+            return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
+                                "log file %" PRIu32 " in '%s': the record at byte %" PRIu32
+                                " %s; restore it from a backup (nothing was changed)",
+                                place.file, wal->disk.dir, place.at, why);
+    }
+    if (result < 0 || count != view->head.count)
+        return wal_complain(
+            opening->error, opening->error_bytes, -EBADMSG,
+            "log file %" PRIu32 " in '%s': the batch at byte %" PRIu32
+            " does not hold what it says; restore it from a backup (nothing was changed)",
+            view->file, wal->disk.dir, view->at);
+    opening->found->batches++;
+    opening->found->records += count;
+    opening->found->bytes += view->head.bytes;
+    return 0;
+}
+
+static int replay_all(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    struct wal_view view;
+    int result;
+
+    while ((result = wal_reader_next(&opening->reader, &view)) == 1) {
+        wal->current = view.file;
+        wal->next_sequence = view.head.sequence;
+        result = replay_batch(opening, &view);
+        if (result < 0)
+            return result;
+    }
+    opening->found->last_inner_ms = opening->reader.last.inner_ms;
+    opening->found->last_wall_ms = opening->reader.last.wall_ms;
+    opening->found->torn_bytes = opening->reader.torn_bytes;
+    return result;
+}
+
+/* ---- making what was found durable ---- */
+
+/*
+ * What nobody says was synced is written once more before it is synced: after a failed sync the
+ * page cache may call pages clean that never reached the disk, and syncing them again would do
+ * nothing. That can only be so since the last sync that worked, so the newest two files do.
+ */
+static int rewrite(struct opening *opening, uint32_t index)
+{
+    struct wal *wal = opening->wal;
+    const struct wal_file *file = wal->files.at[index];
+    struct wal_view view;
+    int result = 1;
+
+    for (uint32_t at = WAL_HEADER_BYTES; at < file->end; at = wal_aligned(at + view.head.bytes)) {
+        result = wal_reader_look(&opening->reader, index, at, &view);
+        if (result == 0)
+            result = -EIO;
+        if (result > 0 && view.head.sequence > opening->reader.synced)
+            result = wal_pwrite(wal->disk.fs, file->fd, view.records.at - WAL_HEAD_BYTES,
+                                view.head.bytes, at);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+static int sync_tail(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    int result = 0;
+
+    for (uint32_t i = 0; result == 0 && i <= opening->reader.index; i++) {
+        const struct wal_file *file = wal->files.at[i];
+
+        if (file->last_sequence <= opening->reader.synced)
+            continue;
+        if (i + REWRITE_FILES > opening->reader.index)
+            result = rewrite(opening, i);
+        if (result == 0)
+            result = wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, file->fd);
+    }
+    return result < 0 ? fail(opening, result, "cannot write and sync the end of the log again") : 0;
+}
+
+/* From here on what the crash left behind the tail does not count, whatever becomes of it. */
+static int begin_epoch(struct opening *opening)
+{
+    struct wal *wal = opening->wal;
+    struct wal_manifest *manifest = &wal->chore.manifest;
+    const struct wal_reader *reader = &opening->reader;
+    int result;
+
+    manifest->epoch = (manifest->epoch > reader->epoch ? manifest->epoch : reader->epoch) + 1;
+    manifest->epoch_sequence = reader->expected;
+    manifest->synced = reader->expected - 1;
+    manifest->is_clean = false;
+    result = wal_manifest_write(&wal->disk, wal->chore.manifest_fd, manifest);
+    if (result < 0)
+        return fail(opening, result, "cannot write MANIFEST");
+    wal->epoch = manifest->epoch;
+    wal->current = wal->files.at[reader->index]->number;
+    wal->tail_at = reader->at;
+    wal->next_sequence = reader->expected;
+    wal->committed = wal->synced = reader->expected - 1;
+    wal->began_file = reader->last.bytes != 0;
+    opening->found->epoch = wal->epoch;
+    return 0;
+}
+
+/* ---- tidying up ---- */
+
+static void note_old(void *ctx, const char *name)
+{
+    struct wal *wal = ctx;
+    uint32_t number = wal_file_number(name);
+
+    if (number && number < wal->chore.manifest.first && number > wal->chore.spare)
+        wal->chore.spare = number;
+}
+
+/* Files older than the first: the newest is kept to be used again, if it has the right size. One at
+ * a time: listing while removing is not for every file system. */
+static int tidy_old(struct wal *wal)
+{
+    const struct fs *fs = wal->disk.fs;
+    uint32_t keep = 0;
+    int result;
+
+    for (;;) {
+        char name[32], path[PATH_MAX];
+        int64_t size = 0;
+        int fd;
+
+        wal->chore.spare = 0;
+        result = fs->ops->list(fs->ctx, wal->disk.dir, note_old, wal);
+        if (result < 0 || wal->chore.spare == 0 || wal->chore.spare == keep)
+            break;
+        wal_file_name(wal->chore.spare, name);
+        wal_path(&wal->disk, name, path);
+        fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
+        if (fd >= 0) {
+            size = fs->ops->size(fs->ctx, fd);
+            fs->ops->close(fs->ctx, fd);
+        }
+        if (size == wal->options.file_bytes)
+            return 0;
+        result = fs->ops->unlink(fs->ctx, path);
+        if (result < 0)
+            break;
+    }
+    wal->chore.spare = 0;
+    return result;
+}
+
+/* Files behind the tail were made ahead. Those of another size than the options now say go, newest
+ * first. */
+static int tidy_ahead(struct wal *wal)
+{
+    int result = 0;
+
+    while (result == 0 && wal_next_is_ready(wal) &&
+           wal->files.at[wal->files.count - 1]->bytes != wal->options.file_bytes) {
+        result = wal_file_unlink(&wal->disk, wal->files.at[wal->files.count - 1]->number);
+        if (result == 0)
+            result = wal->disk.fs->ops->fsync_dir(wal->disk.fs->ctx, wal->disk.dir);
+        if (result == 0)
+            wal_files_drop_last(&wal->disk, &wal->files);
+    }
+    return result;
+}
+
+/* ---- the whole ---- */
+
+static int recover(struct opening *opening, const char *dir)
+{
+    struct wal *wal = opening->wal;
+    int result = make_dirs(opening, dir);
+
+    if (result == 0)
+        result = open_manifest(opening);
+    if (result == 0)
+        result = make_first(opening);
+    if (result == 0)
+        result = wal_files_open(&wal->disk, wal->chore.manifest.first, O_RDWR, &wal->files,
+                                opening->error, opening->error_bytes);
+    if (result == 0)
+        result = wal_reader_init(&opening->reader, &wal->disk, &wal->chore.manifest, &wal->files,
+                                 opening->error, opening->error_bytes);
+    if (result < 0)
+        return result;
+    wal->shared.first_needed = wal->current = wal->chore.manifest.first;
+    result = replay_all(opening);
+    if (result == 0)
+        result = sync_tail(opening);
+    if (result == 0)
+        result = begin_epoch(opening);
+    if (result == 0) {
+        result = tidy_ahead(wal);
+        if (result == 0)
+            result = tidy_old(wal);
+        if (result < 0)
+            fail(opening, result, "cannot remove old log files");
+    }
+    if (result == 0)
+        wal_review(wal);
+    return result;
+}
+
+static void destroy(struct wal *wal)
+{
+    const struct fs *fs = wal->disk.fs;
+
+    if (wal->chore.made) {
+        fs->ops->close(fs->ctx, wal->chore.made->fd);
+        free(wal->chore.made);
+    }
+    if (wal->chore.manifest_fd >= 0)
+        fs->ops->close(fs->ctx, wal->chore.manifest_fd);
+    wal_files_fini(&wal->disk, &wal->files);
+    wal_batch_free(wal->open);
+    wal_batch_free(wal->flight.batch);
+    wal_recent_fini(&wal->recent);
+    pthread_mutex_destroy(&wal->lock);
+    free(wal);
+}
+
+int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, struct wal **out,
+             struct wal_found *found, char *error, size_t error_bytes)
+{
+    struct wal_found ignored;
+    struct opening opening = {
+        .replay = replay, .ctx = ctx, .error = error, .error_bytes = error_bytes};
+    int result;
+
+    opening.found = found ? found : &ignored;
+    *opening.found = (struct wal_found){0};
+    *out = NULL;
+    opening.wal = calloc(1, sizeof *opening.wal);
+    if (!opening.wal)
+        return wal_complain(error, error_bytes, -ENOMEM, "out of memory");
+    opening.wal->chore.manifest_fd = -1;
+    pthread_mutex_init(&opening.wal->lock, NULL);
+    set_options(opening.wal, options);
+    *out = opening.wal;
+    result = recover(&opening, options->dir);
+    wal_reader_fini(&opening.reader);
+    if (result < 0) {
+        *out = NULL;
+        destroy(opening.wal);
+    }
+    return result;
+}
+
+/* A commit that was sealed, what is open after it, and a sync of all: at most three rounds. */
+static void commit_all(struct wal *wal)
+{
+    if (wal->flight.is_under_way) {
+        wal_commit(wal);
+        wal_committed(wal);
+    }
+    if (wal_seal_sync(wal)) {
+        wal_commit(wal);
+        wal_committed(wal);
+    }
+}
+
+void wal_close(struct wal *wal)
+{
+    if (!wal)
+        return;
+    commit_all(wal);
+    if (!wal->is_broken && wal->synced == wal->next_sequence - 1) {
+        wal->chore.manifest.synced = wal->synced;
+        wal->chore.manifest.is_clean = true;
+        (void)wal_manifest_write(&wal->disk, wal->chore.manifest_fd, &wal->chore.manifest);
+    }
+    destroy(wal);
+}

@@ -1,0 +1,272 @@
+#include "store/wal_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/*
+ * Which batch comes next? The one that stands where the last one ended, or at the start of the next
+ * file, is whole, carries the next sequence, an epoch not older than the last one's and, from the
+ * manifest's epoch_sequence on, the newest epoch.
+ *
+ * Why nothing stale passes. A batch is known by (epoch, sequence): an epoch is made durable in the
+ * manifest before its first batch is written and never used again, and within an epoch each
+ * sequence is written once, at one place. What a file held under an earlier number fails the
+ * checksums, which are made with the number. What a crash left over behind the tail, and was not
+ * taken up by the opening after it, has a sequence not below that opening's epoch_sequence and an
+ * epoch older than its. As long as that epoch is the newest, the rule on epoch_sequence rejects it.
+ * Once a newer one is, then either the epoch in between wrote a batch that counts, and left-overs
+ * fail against that batch's epoch; or it wrote none, and the newer epoch_sequence is the same.
+ *
+ * What ends the chain at sequence N: a crash, or damage? It is damage where the manifest, or any
+ * batch of this log with an epoch not older than the last one's and not itself left over, says that
+ * N had been synced: a batch is only replaced by an opening which found it not whole, which would
+ * have been damage then. No left-over can say so falsely: one of the same epoch would be speaking
+ * of the very N that is missing, truly. And a batch of a torn tail cannot have been synced, or it
+ * would not be torn.
+ */
+
+enum { WINDOW_BYTES = 2 << 20 };
+
+int wal_reader_init(struct wal_reader *reader, const struct wal_disk *disk,
+                    const struct wal_manifest *manifest, struct wal_files *files, char *error,
+                    size_t error_bytes)
+{
+    *reader = (struct wal_reader){.disk = disk,
+                                  .manifest = manifest,
+                                  .files = files,
+                                  .at = WAL_HEADER_BYTES,
+                                  .expected = manifest->first_sequence,
+                                  .window_index = UINT32_MAX,
+                                  .window_cap = WINDOW_BYTES,
+                                  .synced = manifest->synced,
+                                  .error = error,
+                                  .error_bytes = error_bytes};
+    reader->window = malloc(reader->window_cap);
+    return reader->window ? 0 : wal_complain(error, error_bytes, -ENOMEM, "out of memory");
+}
+
+void wal_reader_fini(struct wal_reader *reader)
+{
+    free(reader->window);
+    reader->window = NULL;
+}
+
+static void path_at(const struct wal_reader *reader, uint32_t index, char path[PATH_MAX])
+{
+    char name[32];
+
+    wal_file_name(reader->files->at[index]->number, name);
+    wal_path(reader->disk, name, path);
+}
+
+static int refuse(struct wal_reader *reader, uint32_t index, uint32_t at, const char *why)
+{
+    char path[PATH_MAX];
+
+    path_at(reader, index, path);
+    reader->bad_file = reader->files->at[index]->number;
+    reader->bad_at = at;
+    return wal_complain(reader->error, reader->error_bytes, -EBADMSG,
+                        "log file '%s' is damaged at byte %" PRIu32
+                        ": %s; restore it from a backup (nothing was "
+                        "changed)",
+                        path, at, why);
+}
+
+/* The `bytes` at `at` of a file into the window, or as many as the file has. The count, or negative
+ * errno. */
+static int fetch(struct wal_reader *reader, uint32_t index, uint32_t at, uint32_t bytes,
+                 const char **out)
+{
+    const struct wal_file *file = reader->files->at[index];
+    uint32_t there = at < file->bytes ? file->bytes - at : 0, want;
+    ssize_t got;
+
+    if (bytes > there)
+        bytes = there;
+    if (reader->window_index != index || at < reader->window_at ||
+        at - reader->window_at + bytes > reader->window_len) {
+        if (bytes > reader->window_cap) {
+            char *bigger = realloc(reader->window, bytes);
+
+            if (!bigger)
+                return wal_complain(reader->error, reader->error_bytes, -ENOMEM, "out of memory");
+            reader->window = bigger;
+            reader->window_cap = bytes;
+        }
+        want = there < reader->window_cap ? there : (uint32_t)reader->window_cap;
+        reader->window_index = UINT32_MAX;
+        got = wal_pread(reader->disk->fs, file->fd, reader->window, want, at);
+        if (got >= 0 && got < want)
+            got = -EIO; /* its size was right when it was opened */
+        if (got < 0) {
+            char path[PATH_MAX];
+
+            path_at(reader, index, path);
+            reader->bad_file = file->number;
+            reader->bad_at = at;
+            return wal_complain(reader->error, reader->error_bytes, (int)got,
+                                "cannot read log file '%s' at byte %" PRIu32 ": %s", path, at,
+                                strerror((int)-got));
+        }
+        reader->window_index = index;
+        reader->window_at = at;
+        reader->window_len = want;
+    }
+    *out = reader->window + (at - reader->window_at);
+    return (int)bytes;
+}
+
+static int look_head(struct wal_reader *reader, uint32_t index, uint32_t at, struct wal_head *head)
+{
+    const struct wal_file *file = reader->files->at[index];
+    const char *bytes;
+    int got = fetch(reader, index, at, WAL_HEAD_BYTES, &bytes);
+
+    if (got < WAL_HEAD_BYTES)
+        return got < 0 ? got : 0;
+    return wal_head_decode(reader->disk, file->number, at, bytes, head) &&
+           head->bytes <= file->bytes - at;
+}
+
+int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, struct wal_view *view)
+{
+    struct wal_head head;
+    const char *bytes;
+    int result = look_head(reader, index, at, &head);
+
+    if (result <= 0)
+        return result;
+    result = fetch(reader, index, at, head.bytes, &bytes);
+    if (result < 0)
+        return result;
+    if (!wal_body_is_whole(reader->disk, &head, bytes))
+        return 0;
+    *view = (struct wal_view){
+        .head = head,
+        .file = reader->files->at[index]->number,
+        .at = at,
+        .records = slice_make(bytes + WAL_HEAD_BYTES, head.bytes - WAL_HEAD_BYTES),
+    };
+    return 1;
+}
+
+/* Neither from before the chain's last batch nor left over by an opening that went on without it.
+ */
+static bool counts(const struct wal_reader *reader, const struct wal_head *head)
+{
+    return head->epoch >= reader->epoch && (head->sequence < reader->manifest->epoch_sequence ||
+                                            head->epoch >= reader->manifest->epoch);
+}
+
+static int try(struct wal_reader *reader, uint32_t index, uint32_t at, struct wal_view *view)
+{
+    int result = wal_reader_look(reader, index, at, view);
+
+    if (result <= 0)
+        return result;
+    if (view->head.sequence != reader->expected || !counts(reader, &view->head))
+        return 0;
+    if (view->head.epoch > reader->manifest->epoch)
+        return refuse(reader, index, at, "its batch is newer than the MANIFEST beside it");
+    return 1;
+}
+
+/* A head of this log in what follows the chain's end: left over, or the proof of damage. */
+static int weigh(struct wal_reader *reader, uint32_t index, uint32_t at,
+                 const struct wal_head *head)
+{
+    char why[160];
+
+    if (head->sequence < reader->expected || !counts(reader, head))
+        return 0;
+    if (head->sequence > reader->expected && head->synced_sequence >= reader->expected) {
+        snprintf(why, sizeof why,
+                 "batch %" PRIu64 " should stand there, and batch %" PRIu64 " in file %" PRIu32
+                 " says it was stored safely",
+                 reader->expected, head->sequence, reader->files->at[index]->number);
+        return refuse(reader, reader->index, reader->at, why);
+    }
+    if (index == reader->index && at + head->bytes - reader->at > reader->torn_bytes)
+        reader->torn_bytes = at + head->bytes - reader->at;
+    else if (index != reader->index)
+        reader->torn_bytes += head->bytes;
+    return 0;
+}
+
+/* Heads anywhere in what follows. Batches start at multiples of WAL_ALIGN. */
+static int search(struct wal_reader *reader, uint32_t index, uint32_t from)
+{
+    const uint64_t magic = wal_head_magic();
+    const uint32_t end = reader->files->at[index]->bytes;
+    struct wal_head head;
+    int result = 0;
+
+    for (uint32_t at = from; result == 0 && end - at >= WAL_HEAD_BYTES;) {
+        const char *bytes;
+        uint32_t span = end - at < WINDOW_BYTES ? end - at : WINDOW_BYTES, i;
+        int got = fetch(reader, index, at, span, &bytes);
+
+        if (got < 0)
+            return got;
+        for (i = 0; i + WAL_HEAD_BYTES <= span; i += WAL_ALIGN) {
+            uint64_t word;
+
+            memcpy(&word, bytes + i, sizeof word);
+            if (word == magic &&
+                wal_head_decode(reader->disk, reader->files->at[index]->number, at + i, bytes + i,
+                                &head) &&
+                head.bytes <= end - at - i && (result = weigh(reader, index, at + i, &head)) < 0)
+                return result;
+        }
+        at += i;
+    }
+    return result;
+}
+
+static int find_end(struct wal_reader *reader)
+{
+    const struct wal_manifest *manifest = reader->manifest;
+    int result = 0;
+
+    if (manifest->synced >= reader->expected)
+        return refuse(reader, reader->index, reader->at,
+                      "a batch should stand there that the MANIFEST says was stored safely");
+    if (manifest->is_clean && manifest->synced + 1 == reader->expected)
+        return 0;
+    for (uint32_t index = reader->index; result == 0 && index < reader->files->count; index++)
+        result = search(reader, index, index == reader->index ? reader->at : WAL_HEADER_BYTES);
+    return result;
+}
+
+int wal_reader_next(struct wal_reader *reader, struct wal_view *view)
+{
+    struct wal_file *file;
+    int result = try(reader, reader->index, reader->at, view);
+
+    if (result == 0 && reader->index + 1 < reader->files->count) {
+        result = try(reader, reader->index + 1, WAL_HEADER_BYTES, view);
+        if (result == 1) {
+            reader->index++;
+            reader->files->at[reader->index]->first_sequence = view->head.sequence;
+        }
+    }
+    if (result == 0)
+        return find_end(reader);
+    if (result < 0)
+        return result;
+    file = reader->files->at[reader->index];
+    if (reader->last.bytes == 0)
+        file->first_sequence = view->head.sequence;
+    reader->at = wal_aligned(view->at + view->head.bytes);
+    file->end = reader->at;
+    file->last_sequence = view->head.sequence;
+    reader->expected++;
+    reader->epoch = view->head.epoch;
+    if (view->head.synced_sequence > reader->synced)
+        reader->synced = view->head.synced_sequence;
+    reader->last = view->head;
+    return 1;
+}
