@@ -151,8 +151,8 @@ static bool when_to_due(const struct queue_when *when, struct engine_now now, in
     *due_ms = now.inner_ms;
     if (when->due == QUEUE_DUE_DELAY && when->ms)
         *due_ms = now.inner_ms + 1 + when->ms;
-    if (when->due == QUEUE_DUE_AT && when->ms > now.inner_ms + now.skew_ms) {
-        if (when->ms - now.inner_ms - now.skew_ms > POLICY_DELAY_MS_MAX)
+    if (when->due == QUEUE_DUE_AT && when->ms > now.wall_ms) {
+        if (when->ms - now.wall_ms > POLICY_DELAY_MS_MAX)
             return false;
         *due_ms = when->ms;
         *is_wall = true;
@@ -321,6 +321,28 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
         return;
     }
     reschedule(engine, id, change, now, result);
+}
+
+void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    entry_unhang(engine, id);
+    entry->attempt = 0;
+    set_due(entry, now.inner_ms, false);
+    entry_set_first_due(engine, entry, now.inner_ms);
+    entry_topic(engine, entry)->totals.redriven++;
+    entry_hang(engine, id, JOB_READY, now);
+    entry_record(engine, id);
+}
+
+enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id_text,
+                                 struct engine_now now)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
+    if (!id || entry_at(engine, id)->state != JOB_DEAD)
+        return QUEUE_NOT_FOUND;
+    engine_redrive_entry(engine, id, now);
+    return QUEUE_OK;
 }
 
 /* ---- take and answer ---- */

@@ -24,9 +24,12 @@
 
 struct engine;
 
-/* The two clocks of base/clock.h. skew = wall - inner. */
+/* The two clocks of base/clock.h, read once. `skew_ms` is wall - inner as of the last step of the
+ * wall clock: it turns one into the other for showing and for the wheel; whether a job due by the
+ * wall clock is due is told by `wall_ms` alone. */
 struct engine_now {
     int64_t inner_ms;
+    int64_t wall_ms;
     int64_t skew_ms;
 };
 
@@ -73,6 +76,10 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
                  struct queue_result *result);
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
+
+/* A dead job goes round again. NOT_FOUND where it is not dead. (Many: engine/walk.h.) */
+enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id,
+                                 struct engine_now now);
 
 /* Names one delivery of one job of this shard. */
 struct engine_lease {

@@ -131,6 +131,7 @@ void entry_unhang(struct engine *engine, uint32_t id)
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
     --*count_of(topic, entry);
+    topic->changes++;
     if (entry->state == JOB_READY)
         engine_ready_remove(engine, topic, id);
     if (entry->state == JOB_DEAD)
@@ -141,8 +142,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
 
 static bool is_due(const struct entry *entry, struct engine_now now)
 {
-    int64_t clock_ms = now.inner_ms + (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
-    return (int64_t)entry->due_ms <= clock_ms;
+    return (int64_t)entry->due_ms <=
+           (entry->flags & ENTRY_DUE_IS_WALL ? now.wall_ms : now.inner_ms);
 }
 
 /* The wheel fires by the inner clock; a due on the wall clock is looked at again when it fires, so
@@ -182,6 +183,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
     entry->state = (uint64_t)state & 0xf;
     ++*count_of(topic, entry);
+    topic->changes++;
 
     switch (state) {
     case JOB_DELAYED:

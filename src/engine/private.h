@@ -71,6 +71,7 @@ struct topic {
     struct ready_item *ready; /* binary heap, from 0 */
     uint32_t ready_count, ready_cap;
     uint32_t dead_first, dead_last;
+    uint32_t changes; /* of state, of any job of it: tells a walk that its count still holds */
 };
 
 struct engine {
@@ -117,6 +118,9 @@ struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NU
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
+
+/* ---- engine.c ---- */
+void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now);
 
 /* ---- entry.c: every change of a job's state goes through these ---- */
 static inline struct entry *entry_at(const struct engine *engine, uint32_t id)

@@ -12,6 +12,7 @@ bool walk_init(struct walk *walk, struct engine *engine)
     if (!topic)
         return false;
     walk->until_sequence = engine->sequence;
+    walk->changes = topic->changes;
     if (walk->kind == WALK_LIST) {
         walk->found = calloc(walk->limit, sizeof *walk->found);
         return walk->found != NULL;
@@ -160,21 +161,6 @@ static void purge_one(struct walk *walk, struct engine *engine, uint32_t id, str
     walk->affected++;
 }
 
-static void redrive_one(struct walk *walk, struct engine *engine, uint32_t id,
-                        struct engine_now now)
-{
-    struct entry *entry = entry_at(engine, id);
-    entry_unhang(engine, id);
-    entry->attempt = 0;
-    entry->flags = 0;
-    entry->due_ms = (uint64_t)now.inner_ms & 0xffffffffffffu;
-    entry_set_first_due(engine, entry, now.inner_ms);
-    entry_topic(engine, entry)->totals.redriven++;
-    entry_hang(engine, id, JOB_READY, now);
-    entry_record(engine, id);
-    walk->affected++;
-}
-
 /* The dead hang in a list of their own: no need to look at anyone else. */
 static bool redrive_step(struct walk *walk, struct engine *engine, struct topic *topic,
                          struct engine_now now, size_t changes)
@@ -186,7 +172,8 @@ static bool redrive_step(struct walk *walk, struct engine *engine, struct topic 
          */
         if (walk->seen++ >= walk->until_sequence)
             return true;
-        redrive_one(walk, engine, topic->dead_first, now);
+        engine_redrive_entry(engine, topic->dead_first, now);
+        walk->affected++;
     }
     return !topic->dead_first;
 }
@@ -204,7 +191,7 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
     }
     while (walk->at < engine->entries.top) {
         bool is_list = walk->kind == WALK_LIST;
-        if (is_list && walk->seen >= count_matching(walk, topic))
+        if (is_list && topic->changes == walk->changes && walk->seen >= count_matching(walk, topic))
             break;
         if (!steps-- || !changes)
             return false;

@@ -32,6 +32,7 @@ struct walk {
     /* its own */
     uint32_t at;
     uint64_t until_sequence;
+    uint32_t changes;
     uint64_t seen; /* list: matching jobs met, to stop early */
     struct engine_view
         *found; /* list: a heap while it goes on, sorted by due, then push order, at the end */

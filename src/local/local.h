@@ -22,6 +22,10 @@ struct local_options {
     uint32_t wal_file_bytes; /* 0: default */
     uint64_t body_bytes_max;
     uint32_t topics_max;
+    /* The log broke: every call is answered QUEUE_UNAVAILABLE from now on, and the process should
+     * stop. Any shard's thread, maybe more than once. */
+    void (*failed)(void *ctx);
+    void *failed_ctx;
 };
 
 /* Locks the directory and reads its manifest, fixes the inner clock. `*shards` is how many reactors
@@ -37,6 +41,9 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
 /* Any thread, once: no new calls are accepted (QUEUE_STOPPING); what is under way is committed;
  * then `stopped` is called on reactor 0. */
 void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx);
+
+/* Whether the log of any shard broke. Any thread. */
+bool local_has_failed(const struct local *local);
 
 /* After all reactors have stopped. */
 void local_free(struct local *local);

@@ -1,0 +1,135 @@
+/*
+ * Carrying live records out of the oldest log file, so that a few long-lived jobs do not keep all
+ * later files: the librarian reads the file slice by slice; the shard appends again, as they stand
+ * now, those that still count.
+ */
+#include "base/log.h"
+#include "local/private.h"
+
+#include <stdlib.h>
+
+enum { SLICE_BYTES = 256 << 10 };
+
+struct carry {
+    struct work work;
+    struct shard *shard;
+    uint32_t file, at;
+    int result; /* of the last scan: 1 more, 0 end, negative errno */
+    bool scanning;
+    struct buffer scratch;
+    struct found {
+        struct record record;
+        struct record_place place;
+    } * found;
+    size_t found_count, found_cap, carried;
+};
+
+static void on_record(void *ctx, const struct record *record, struct record_place place)
+{
+    struct carry *carry = ctx;
+    if (record->kind != RECORD_JOB && record->kind != RECORD_DONE)
+        return;
+    if (carry->found_count == carry->found_cap) {
+        size_t cap = carry->found_cap ? carry->found_cap * 2 : 1024;
+        struct found *found = realloc(carry->found, cap * sizeof *found);
+        if (!found) {
+            carry->result = -1;
+            return;
+        }
+        carry->found = found;
+        carry->found_cap = cap;
+    }
+    carry->found[carry->found_count++] = (struct found){.record = *record, .place = place};
+}
+
+static void on_librarian(struct work *work)
+{
+    struct carry *carry = (struct carry *)(void *)work;
+    buffer_clear(&carry->scratch);
+    carry->found_count = carry->carried = 0;
+    carry->result = 0;
+    int result = wal_scan(carry->shard->wal, carry->file, &carry->at, SLICE_BYTES, &carry->scratch,
+                          on_record, carry);
+    if (carry->result == 0)
+        carry->result = result;
+}
+
+static void on_back(struct work *work)
+{
+    ((struct carry *)(void *)work)->scanning = false;
+}
+
+static void carry_free(struct carry *carry)
+{
+    buffer_fini(&carry->scratch);
+    free(carry->found);
+    free(carry);
+}
+
+static void start(struct shard *shard, uint32_t file)
+{
+    struct carry *carry = calloc(1, sizeof *carry);
+    if (!carry)
+        return; /* the next turn tries again */
+    carry->shard = shard;
+    carry->file = file;
+    carry->result = 1;
+    buffer_init(&carry->scratch, SIZE_MAX / 2);
+    shard->carry = carry;
+}
+
+/* Appends what of the slice still counts. False: no room now. */
+static bool carry_slice(struct shard *shard, struct carry *carry)
+{
+    while (carry->carried < carry->found_count) {
+        const struct found *found = &carry->found[carry->carried];
+        if (wal_has_room(shard->wal, engine_room_carry(&found->record), WAL_FOR_ANSWER))
+            return false;
+        engine_carry(shard->engine, &found->record, found->place);
+        carry->carried++;
+    }
+    return true;
+}
+
+void carry_step(struct shard *shard)
+{
+    struct carry *carry = shard->carry;
+    if (!carry) {
+        uint32_t file = shard->stopping ? 0 : wal_oldest_to_carry(shard->wal);
+        if (!file || file == shard->carry_failed)
+            return;
+        start(shard, file);
+        carry = shard->carry;
+        if (!carry)
+            return;
+    }
+    if (carry->scanning || !carry_slice(shard, carry))
+        return;
+    if (carry->result == 1 && !shard->stopping) {
+        carry->scanning = true;
+        carry->work.perform = on_librarian;
+        carry->work.done = on_back;
+        worker_give(shard->librarian, &carry->work);
+        return;
+    }
+    if (carry->result < 0) {
+        shard->carry_failed = carry->file; /* once is enough: it stays where it is */
+        log_event(LOG_ERROR, "log file cannot be carried forward",
+                  LOG_NUMBER("shard", shard->options.index), LOG_NUMBER("file", carry->file),
+                  LOG_NUMBER("errno", -carry->result));
+    }
+    carry_free(carry);
+    shard->carry = NULL;
+}
+
+bool carry_is_busy(const struct shard *shard)
+{
+    return shard->carry != NULL;
+}
+
+void carry_fini(struct shard *shard)
+{
+    if (shard->carry)
+        carry_free(shard->carry);
+    shard->carry = NULL;
+}

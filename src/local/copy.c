@@ -1,0 +1,189 @@
+/* Both kinds of copy go the same way twice: first with no memory to learn the size, then for real.
+ */
+#include "local/copy.h"
+
+#include <stdlib.h>
+
+struct space {
+    char *at; /* NULL: only measure */
+    size_t used;
+};
+
+static void *place(struct space *space, const void *from, size_t bytes)
+{
+    size_t at = (space->used + 7) & ~(size_t)7;
+    space->used = at + bytes;
+    if (!space->at)
+        return NULL;
+    if (bytes)
+        memcpy(space->at + at, from, bytes);
+    return space->at + at;
+}
+
+static void place_slice(struct space *space, struct slice *into, struct slice from)
+{
+    void *at = from.len ? place(space, from.at, from.len) : NULL;
+    if (space->at)
+        *into = slice_make(at, from.len);
+}
+
+/* `into` is the copy to mend, garbage while measuring: then it is the original, which is not
+ * written to. */
+#define PLACE_SLICE(SPACE, COPY, FROM, FIELD)                                                      \
+    do {                                                                                           \
+        struct slice fresh_ = {0};                                                                 \
+        place_slice((SPACE), &fresh_, (FROM)->FIELD);                                              \
+        if ((SPACE)->at)                                                                           \
+            (COPY)->FIELD = fresh_;                                                                \
+    } while (0)
+
+static void place_pushes(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_push *copies = place(space, from->pushes, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        const struct queue_push *push = &from->pushes[i];
+        struct queue_push *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, push, topic);
+        PLACE_SLICE(space, copy, push, id);
+        PLACE_SLICE(space, copy, push, content_type);
+        PLACE_SLICE(space, copy, push, meta);
+        PLACE_SLICE(space, copy, push, body);
+    }
+    if (into)
+        into->pushes = copies;
+}
+
+static void place_answers(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_answer *copies = place(space, from->answers, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        struct queue_answer *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->answers[i], lease);
+        PLACE_SLICE(space, copy, &from->answers[i], error);
+    }
+    if (into)
+        into->answers = copies;
+}
+
+static void place_changes(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_change *copies = place(space, from->changes, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        struct queue_change *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->changes[i], topic);
+        PLACE_SLICE(space, copy, &from->changes[i], id);
+    }
+    if (into)
+        into->changes = copies;
+}
+
+static void place_take(struct space *space, struct command *into, const struct command *from)
+{
+    struct slice *copies = place(space, from->take.topics, from->take.topic_count * sizeof *copies);
+    for (size_t i = 0; i < from->take.topic_count; i++)
+        place_slice(space, copies ? &copies[i] : NULL, from->take.topics[i]);
+    if (into)
+        into->take.topics = copies;
+}
+
+static void place_command(struct space *space, const struct command *from)
+{
+    struct command *into = place(space, from, sizeof *from);
+    switch (from->kind) {
+    case COMMAND_PUSH:
+        place_pushes(space, into, from);
+        break;
+    case COMMAND_ANSWER:
+        place_answers(space, into, from);
+        break;
+    case COMMAND_CHANGE:
+        place_changes(space, into, from);
+        break;
+    case COMMAND_TAKE:
+        place_take(space, into, from);
+        break;
+    case COMMAND_GET:
+        PLACE_SLICE(space, into, from, get.topic);
+        PLACE_SLICE(space, into, from, get.id);
+        break;
+    case COMMAND_LIST:
+        PLACE_SLICE(space, into, from, list.topic);
+        PLACE_SLICE(space, into, from, list.cursor);
+        break;
+    case COMMAND_TOPIC:
+        PLACE_SLICE(space, into, from, topic.topic);
+        PLACE_SLICE(space, into, from, topic.id);
+        break;
+    case COMMAND_TOPICS:
+        break;
+    }
+}
+
+struct command *copy_command(const struct command *command)
+{
+    struct space space = {0};
+    place_command(&space, command);
+    if (!(space.at = malloc(space.used)))
+        return NULL;
+    space.used = 0;
+    place_command(&space, command);
+    return (struct command *)(void *)space.at;
+}
+
+/* ---- replies ---- */
+
+static void place_results(struct space *space, struct queue_reply *into,
+                          const struct queue_reply *from)
+{
+    struct queue_result *copies = place(space, from->results, from->result_count * sizeof *copies);
+    for (size_t i = 0; i < from->result_count; i++) {
+        struct queue_result *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->results[i], topic);
+        PLACE_SLICE(space, copy, &from->results[i], id);
+    }
+    if (into)
+        into->results = copies;
+}
+
+static void place_jobs(struct space *space, struct queue_reply *into,
+                       const struct queue_reply *from)
+{
+    struct queue_job *copies = place(space, from->jobs, from->job_count * sizeof *copies);
+    for (size_t i = 0; i < from->job_count; i++) {
+        const struct queue_job *job = &from->jobs[i];
+        struct queue_job *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, job, job.topic);
+        PLACE_SLICE(space, copy, job, job.id);
+        PLACE_SLICE(space, copy, job, job.content_type);
+        PLACE_SLICE(space, copy, job, job.meta);
+        PLACE_SLICE(space, copy, job, job.body);
+        PLACE_SLICE(space, copy, job, job.error);
+        PLACE_SLICE(space, copy, job, lease);
+    }
+    if (into)
+        into->jobs = copies;
+}
+
+static void place_reply(struct space *space, const struct queue_reply *from)
+{
+    struct queue_reply *into = place(space, from, sizeof *from);
+    place_results(space, into, from);
+    place_jobs(space, into, from);
+    struct queue_topic *topics = place(space, from->topics, from->topic_count * sizeof *topics);
+    for (size_t i = 0; i < from->topic_count; i++)
+        PLACE_SLICE(space, &topics[i], &from->topics[i], name);
+    if (into)
+        into->topics = topics;
+    PLACE_SLICE(space, into, from, cursor);
+}
+
+struct queue_reply *copy_reply(const struct queue_reply *reply)
+{
+    struct space space = {0};
+    place_reply(&space, reply);
+    if (!(space.at = malloc(space.used)))
+        return NULL;
+    space.used = 0;
+    place_reply(&space, reply);
+    return (struct queue_reply *)(void *)space.at;
+}

@@ -1,0 +1,133 @@
+/* The shard's own structure, shared by the files of this room only. */
+#ifndef TARRY_LOCAL_PRIVATE_H
+#define TARRY_LOCAL_PRIVATE_H
+
+#include "base/list.h"
+#include "engine/walk.h"
+#include "local/shard.h"
+#include "net/worker.h"
+
+#include <stdatomic.h>
+
+/* A reply that waits for its batch to be durable, or for the end of the turn. One block of memory
+ * with its results and their text. */
+struct completion {
+    struct list list;
+    uint64_t needs; /* durable sequence; 0: none */
+    struct queue_reply_to reply_to;
+    struct queue_reply reply;
+    size_t bytes;
+};
+
+/* A command that waits for room in the log. */
+struct parked {
+    struct list list;
+    struct command *command;
+    struct queue_reply_to reply_to;
+};
+
+/* Walks under way: list, purge, redrive, delete. */
+struct walking {
+    struct list list;
+    struct walk walk;
+    struct queue_reply_to reply_to;
+};
+
+struct shard {
+    struct reactor *reactor;
+    struct shard_options options;
+    uint64_t body_bytes_max;
+    struct engine *engine;
+    struct wal *wal;
+    struct worker *committer, *librarian;
+    struct deadline *deadline;
+    struct clock_watch *clock_watch;
+
+    int64_t skew_ms;        /* wall - inner as of the last step of the wall clock */
+    int64_t engine_skew_ms; /* the one the engine has been told */
+    uint64_t durable;       /* sequence */
+    struct list waiting;    /* completions in the order of `needs` */
+    struct list soon;       /* completions that need no disk */
+    struct list parked;
+    struct list walkings;
+    size_t readings;          /* under way on the librarian */
+    struct completion *spare; /* small blocks for re-use, linked through list.next */
+    struct watch_table *watches;
+    struct list ready_topics; /* told at the end of the turn */
+
+    struct work commit_work, upkeep_work;
+    bool committing, keeping_up;
+    int commit_error, upkeep_error;
+    int64_t upkeep_retry_ms;
+    struct carry *carry;
+    uint32_t carry_failed; /* a file that could not be read */
+    bool topics_to_carry;  /* a new log file lacks the topics' records */
+
+    bool broken, stopping;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    atomic_uint_fast64_t bytes_on_disk;
+    atomic_bool healthy, accepting;
+};
+
+struct engine_now shard_now(struct shard *shard);
+
+/* ---- completion.c ---- */
+/* A completion with room for `count` results whose topics and ids take `text_bytes`. NULL: out of
+ * memory. */
+struct completion *completion_new(struct shard *shard, size_t count, size_t text_bytes,
+                                  struct queue_reply_to reply_to);
+struct queue_result *completion_results(struct completion *completion);
+/* Copies text into the completion's own. `*used` starts at 0. */
+struct slice completion_text(struct completion *completion, size_t *used, struct slice text);
+/* Waits for what is appended up to now; or, where nothing is on its way to the disk, for the end of
+ * the turn. */
+void completion_when_durable(struct shard *shard, struct completion *completion);
+void completion_soon(struct shard *shard, struct completion *completion);
+void completion_status_soon(struct shard *shard, enum queue_status status,
+                            struct queue_reply_to reply_to);
+/* Calls back what is ready to go. Returns whether anybody was called. */
+bool completions_run(struct shard *shard);
+/* Everybody, with this status instead of what they would have had. */
+void completions_fail(struct shard *shard, enum queue_status status);
+void completions_fini(struct shard *shard);
+
+/* ---- command.c ---- */
+/* -EAGAIN: no room just now. 0: carried out (or refused), and will be answered. */
+int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
+void walkings_step(struct shard *shard);
+
+/* ---- reading.c: replies with jobs, whose records must be read first ---- */
+/* Takes over `views` (malloc'd). `lease`: give each a lease token. */
+void reading_start(struct shard *shard, struct engine_view *views, size_t count, bool with_lease,
+                   struct slice cursor, struct queue_reply_to reply_to);
+
+/* ---- carry.c: old log files ---- */
+void carry_step(struct shard *shard);
+bool carry_is_busy(const struct shard *shard);
+void carry_fini(struct shard *shard);
+
+/* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look
+ * ---- */
+struct clock_watch;
+struct clock_watch *clock_watch_new(
+    struct reactor
+        *reactor); /* NULL: the system cannot tell; a step is then noticed at the next turn */
+void clock_watch_free(struct clock_watch *watch);
+
+/* ---- watch.c ---- */
+struct watch_table *watch_table_new(void);
+void watch_table_free(struct watch_table *table);
+/* Sets or clears a reactor's bit; false: out of memory. */
+bool watch_set(struct watch_table *table, struct slice topic, uint32_t reactor, bool on);
+uint64_t watch_find(const struct watch_table *table, struct slice topic);
+/* Another use of the same table: how often a topic was asked for. Adds `step` (1 or -1); returns
+ * the sum, or -1 when out of memory. */
+int64_t watch_count(struct watch_table *table, struct slice topic, int step);
+
+/* ---- cursor.c ---- */
+enum { CURSOR_TEXT_BYTES_MAX = 64 };
+size_t cursor_write(char out[CURSOR_TEXT_BYTES_MAX], const struct walk_cursor *cursor);
+bool cursor_parse(struct slice text, struct walk_cursor *cursor);
+
+#endif

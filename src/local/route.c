@@ -1,0 +1,156 @@
+/* From any reactor to any shard: by a call where the shard is at home, else by letter. */
+#include "base/hash.h"
+#include "local/handle.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+uint32_t route_of_job(const struct handle *handle, struct slice topic, struct slice id)
+{
+    const struct local *local = handle->local;
+    if (local->shard_count == 1)
+        return 0;
+    /* The high half: the low one finds the bucket within the shard. */
+    struct hash128 key = hash_pair(topic, id, local->manifest.hash_seed);
+    return (uint32_t)(((key.high >> 32) * local->shard_count) >> 32);
+}
+
+/* ---- commands ---- */
+
+struct errand {
+    struct letter letter;
+    struct handle *handle; /* who asked */
+    uint32_t shard;
+    struct command *command;
+    struct queue_reply_to reply_to;
+    struct queue_reply *reply;
+};
+
+static void errand_back(struct letter *letter)
+{
+    struct errand *errand = (struct errand *)(void *)letter;
+    static const struct queue_reply no_memory = {.status = QUEUE_NO_MEMORY};
+    errand->reply_to.done(errand->reply_to.owner, errand->reply_to.tag,
+                          errand->reply ? errand->reply : &no_memory);
+    free(errand->reply);
+    free(errand);
+}
+
+static void errand_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct errand *errand = owner;
+    (void)tag;
+    errand->reply = copy_reply(reply);
+    errand->letter.run = errand_back;
+    reactor_post(errand->handle->reactor, &errand->letter);
+}
+
+static void errand_there(struct letter *letter)
+{
+    struct errand *errand = (struct errand *)(void *)letter;
+    shard_submit(errand->handle->local->shards[errand->shard], errand->command,
+                 (struct queue_reply_to){.done = errand_done, .owner = errand});
+    free(errand->command);
+    errand->command = NULL;
+}
+
+void route_refuse(struct handle *handle, enum queue_status status, struct queue_reply_to reply_to)
+{
+    completion_status_soon(handle->local->shards[handle->index], status, reply_to);
+}
+
+void route_send(struct handle *handle, uint32_t shard, const struct command *command,
+                struct queue_reply_to reply_to)
+{
+    struct local *local = handle->local;
+    if (shard == handle->index) {
+        shard_submit(local->shards[shard], command, reply_to);
+        return;
+    }
+    struct errand *errand = calloc(1, sizeof *errand);
+    struct command *copy = copy_command(command);
+    if (!errand || !copy) {
+        free(errand);
+        free(copy);
+        route_refuse(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *errand = (struct errand){.letter.run = errand_there,
+                              .handle = handle,
+                              .shard = shard,
+                              .command = copy,
+                              .reply_to = reply_to};
+    reactor_post(local->handles[shard]->reactor, &errand->letter);
+}
+
+/* ---- watches and the news of ready jobs ---- */
+
+struct topic_letter {
+    struct letter letter;
+    struct local *local;
+    uint32_t reactor, shard;
+    bool on;
+    size_t topic_bytes;
+    char topic[];
+};
+
+static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
+                                             struct slice topic)
+{
+    struct topic_letter *letter = malloc(sizeof *letter + topic.len);
+    assert(letter); /* a wake-up must not be lost */
+    *letter = (struct topic_letter){
+        .local = local, .shard = shard, .reactor = reactor, .topic_bytes = topic.len};
+    memcpy(letter->topic, topic.at, topic.len);
+    return letter;
+}
+
+static void watch_there(struct letter *letter)
+{
+    struct topic_letter *watch = (struct topic_letter *)(void *)letter;
+    shard_watch(watch->local->shards[watch->shard], slice_make(watch->topic, watch->topic_bytes),
+                watch->reactor, watch->on);
+    free(watch);
+}
+
+void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on)
+{
+    if (shard == handle->index) {
+        shard_watch(handle->local->shards[shard], topic, handle->index, on);
+        return;
+    }
+    struct topic_letter *watch = topic_letter_new(handle->local, shard, handle->index, topic);
+    watch->on = on;
+    watch->letter.run = watch_there;
+    reactor_post(handle->local->handles[shard]->reactor, &watch->letter);
+}
+
+static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, struct slice topic)
+{
+    struct handle *handle = local->handles[reactor];
+    handle->take_from = shard;
+    if (handle->queue.on_ready)
+        handle->queue.on_ready(handle->queue.on_ready_owner, topic);
+}
+
+static void ready_there(struct letter *letter)
+{
+    struct topic_letter *news = (struct topic_letter *)(void *)letter;
+    ready_here(news->local, news->reactor, news->shard, slice_make(news->topic, news->topic_bytes));
+    free(news);
+}
+
+void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors)
+{
+    for (uint32_t reactor = 0; reactors; reactor++, reactors >>= 1) {
+        if (!(reactors & 1))
+            continue;
+        if (reactor == shard) {
+            ready_here(local, reactor, shard, topic);
+            continue;
+        }
+        struct topic_letter *news = topic_letter_new(local, shard, reactor, topic);
+        news->letter.run = ready_there;
+        reactor_post(local->handles[reactor]->reactor, &news->letter);
+    }
+}

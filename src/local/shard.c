@@ -1,0 +1,460 @@
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "local/private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ADVANCE_AT_ONCE = 512, /* timers a turn */
+    UPKEEP_RETRY_MS = 1000,
+    ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
+    SKEW_NOISE_MS = 2, /* both clocks are cut to milliseconds */
+    SKEW_WORTH_TELLING_MS = 100
+};
+
+struct ready_topic {
+    struct list list;
+    uint64_t reactors;
+    size_t topic_bytes;
+    char topic[];
+};
+
+/* ---- time ---- */
+
+struct engine_now shard_now(struct shard *shard)
+{
+    struct engine_now now = {.inner_ms = clock_inner_ms(), .wall_ms = clock_wall_ms()};
+    int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
+    if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
+        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)
+            log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
+                      LOG_NUMBER("step_ms", step_ms));
+        shard->skew_ms += step_ms;
+    }
+    now.skew_ms = shard->skew_ms;
+    return now;
+}
+
+/* ---- the engine's sink ---- */
+
+static struct record_place on_append(void *ctx, const struct record *record)
+{
+    return wal_append(((struct shard *)ctx)->wal, record);
+}
+
+static void on_release(void *ctx, struct record_place place)
+{
+    wal_release(((struct shard *)ctx)->wal, place);
+}
+
+static void on_retain(void *ctx, struct record_place place)
+{
+    wal_retain(((struct shard *)ctx)->wal, place);
+}
+
+static void tell_ready(struct shard *shard, struct slice topic, uint64_t reactors)
+{
+    for (struct list *at = shard->ready_topics.next; at != &shard->ready_topics; at = at->next) {
+        struct ready_topic *waiting = list_entry(at, struct ready_topic, list);
+        if (slice_equals(slice_make(waiting->topic, waiting->topic_bytes), topic)) {
+            waiting->reactors |= reactors;
+            return;
+        }
+    }
+    struct ready_topic *fresh = malloc(sizeof *fresh + topic.len);
+    assert(fresh); /* a wake-up must not be lost */
+    fresh->reactors = reactors;
+    fresh->topic_bytes = topic.len;
+    memcpy(fresh->topic, topic.at, topic.len);
+    list_add_last(&shard->ready_topics, &fresh->list);
+}
+
+static void on_engine_ready(void *ctx, struct slice topic)
+{
+    struct shard *shard = ctx;
+    uint64_t reactors = watch_find(shard->watches, topic);
+    if (reactors)
+        tell_ready(shard, topic, reactors);
+}
+
+static bool run_ready_topics(struct shard *shard)
+{
+    bool any = false;
+    while (!list_is_empty(&shard->ready_topics)) {
+        struct ready_topic *first = list_entry(shard->ready_topics.next, struct ready_topic, list);
+        list_remove(&first->list);
+        shard->options.ready(shard->options.ctx, slice_make(first->topic, first->topic_bytes),
+                             first->reactors);
+        free(first);
+        any = true;
+    }
+    return any;
+}
+
+void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on)
+{
+    bool set = watch_set(shard->watches, topic, reactor, on);
+    assert(set);
+    (void)set;
+    if (on && engine_topic_has_ready(shard->engine, topic))
+        tell_ready(shard, topic, 1ull << reactor);
+}
+
+/* ---- the log ---- */
+
+static void fail(struct shard *shard, const char *what)
+{
+    if (shard->broken)
+        return;
+    shard->broken = true;
+    atomic_store(&shard->healthy, false);
+    log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
+              LOG_TEXT("during", what), LOG_TEXT("error", wal_error(shard->wal)));
+    completions_fail(shard, QUEUE_UNAVAILABLE);
+    shard->options.failed(shard->options.ctx);
+}
+
+static void perform_commit(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, commit_work);
+    shard->commit_error = wal_commit(shard->wal);
+}
+
+static void commit_done(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, commit_work);
+    shard->committing = false;
+    if (shard->commit_error) {
+        fail(shard, "commit");
+        return;
+    }
+    shard->durable = wal_committed(shard->wal);
+}
+
+static void commit_start(struct shard *shard)
+{
+    if (shard->committing || shard->broken || !wal_seal(shard->wal))
+        return;
+    shard->committing = true;
+    worker_give(shard->committer, &shard->commit_work);
+}
+
+static void perform_upkeep(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, upkeep_work);
+    shard->upkeep_error = wal_upkeep(shard->wal);
+}
+
+static void upkeep_done(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, upkeep_work);
+    shard->keeping_up = false;
+    wal_upkept(shard->wal);
+    if (shard->upkeep_error) {
+        shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
+        log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
+                  LOG_TEXT("error", strerror(-shard->upkeep_error)));
+    }
+}
+
+static void upkeep_start(struct shard *shard, int64_t now_ms)
+{
+    if (shard->keeping_up || shard->broken || now_ms < shard->upkeep_retry_ms ||
+        !wal_wants_upkeep(shard->wal))
+        return;
+    shard->keeping_up = true;
+    worker_give(shard->librarian, &shard->upkeep_work);
+}
+
+/* A new file's first task is to hold every topic's record, so that it never needs the files before
+ * it for them. */
+static void carry_topics(struct shard *shard)
+{
+    if (wal_began_file(shard->wal))
+        shard->topics_to_carry = true;
+    if (!shard->topics_to_carry ||
+        wal_has_room(shard->wal, (size_t)engine_topic_count(shard->engine) * ENGINE_TOPIC_BYTES_MAX,
+                     WAL_FOR_ANSWER))
+        return;
+    engine_carry_topics(shard->engine);
+    shard->topics_to_carry = false;
+}
+
+/* ---- commands ---- */
+
+static void park(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
+{
+    struct parked *parked = malloc(sizeof *parked);
+    struct command *copy = copy_command(command);
+    if (!parked || !copy) {
+        free(parked);
+        free(copy);
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *parked = (struct parked){.command = copy, .reply_to = reply_to};
+    list_add_last(&shard->parked, &parked->list);
+}
+
+void shard_submit(struct shard *shard, const struct command *command,
+                  struct queue_reply_to reply_to)
+{
+    if (shard->broken)
+        completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
+    else if (shard->stopping)
+        completion_status_soon(shard, QUEUE_STOPPING, reply_to);
+    else if (!list_is_empty(&shard->parked) || command_run(shard, command, reply_to) == -EAGAIN)
+        park(shard, command, reply_to);
+}
+
+static void unpark(struct shard *shard)
+{
+    while (!list_is_empty(&shard->parked)) {
+        struct parked *first = list_entry(shard->parked.next, struct parked, list);
+        if (shard->broken)
+            completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
+        else if (command_run(shard, first->command, first->reply_to) == -EAGAIN)
+            return;
+        list_remove(&first->list);
+        free(first->command);
+        free(first);
+    }
+}
+
+/* ---- the turn ---- */
+
+/* Returns whether more is due now than one turn may do. */
+static bool advance(struct shard *shard, struct engine_now now)
+{
+    bool stepped = now.skew_ms != shard->engine_skew_ms;
+    if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
+        return false;
+    if (wal_has_room(shard->wal, (size_t)ADVANCE_AT_ONCE * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
+        return false; /* the commit under way makes room; on a full disk upkeep's next try does */
+    shard->engine_skew_ms = now.skew_ms;
+    engine_advance(shard->engine, now, ADVANCE_AT_ONCE);
+    return engine_next_ms(shard->engine) <= now.inner_ms;
+}
+
+static bool is_quiet(const struct shard *shard)
+{
+    return list_is_empty(&shard->waiting) && list_is_empty(&shard->soon) &&
+           list_is_empty(&shard->parked) && list_is_empty(&shard->walkings) &&
+           list_is_empty(&shard->ready_topics) && !shard->readings && !shard->committing &&
+           !shard->keeping_up && !carry_is_busy(shard) &&
+           (shard->broken || wal_open_is_empty(shard->wal));
+}
+
+static void publish_figures(struct shard *shard)
+{
+    struct wal_stats stats;
+    wal_stats(shard->wal, &stats);
+    atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk, memory_order_relaxed);
+    bool accepting = !stats.full;
+    if (accepting != atomic_load_explicit(&shard->accepting, memory_order_relaxed)) {
+        atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
+        log_event(accepting ? LOG_INFO : LOG_ERROR,
+                  accepting ? "disk has space again" : "disk is full: pushes are refused",
+                  LOG_NUMBER("shard", shard->options.index));
+    }
+}
+
+static void stop_if_quiet(struct shard *shard)
+{
+    if (shard->stopping && shard->stopped && is_quiet(shard)) {
+        void (*stopped)(void *ctx) = shard->stopped;
+        shard->stopped = NULL;
+        stopped(shard->stopped_ctx);
+    }
+}
+
+static bool turn(void *ctx)
+{
+    struct shard *shard = ctx;
+    struct engine_now now = shard_now(shard);
+    bool busy = advance(shard, now);
+    walkings_step(shard);
+    if (!shard->broken) {
+        carry_step(shard);
+        carry_topics(shard);
+    }
+    unpark(shard);
+    for (int round = 0; round < ROUNDS_MAX; round++)
+        if (!(run_ready_topics(shard) | completions_run(shard)))
+            break;
+    commit_start(shard);
+    upkeep_start(shard, now.inner_ms);
+    publish_figures(shard);
+    stop_if_quiet(shard);
+
+    int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
+    int64_t sync_ms = shard->broken ? INT64_MAX : wal_sync_due_ms(shard->wal);
+    if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
+        next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
+    if (sync_ms < next_ms)
+        next_ms = sync_ms;
+    if (!shard->keeping_up && shard->upkeep_retry_ms > now.inner_ms &&
+        shard->upkeep_retry_ms < next_ms)
+        next_ms = shard->upkeep_retry_ms;
+    deadline_set(shard->deadline, next_ms);
+    return busy || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
+           (!list_is_empty(&shard->walkings) && !shard->committing);
+}
+
+/* The turn that follows is all that is wanted. */
+static void on_deadline(void *ctx)
+{
+    (void)ctx;
+}
+
+/* ---- open and stop ---- */
+
+static bool on_replay(void *ctx, const struct record *record, struct record_place place)
+{
+    struct shard *shard = ctx;
+    return engine_replay(shard->engine, record, place);
+}
+
+static void init(struct shard *shard, const struct shard_options *options, struct reactor *reactor)
+{
+    shard->options = *options;
+    shard->reactor = reactor;
+    shard->body_bytes_max = options->local->body_bytes_max;
+    shard->skew_ms = shard->engine_skew_ms = clock_skew_ms();
+    list_init(&shard->waiting);
+    list_init(&shard->soon);
+    list_init(&shard->parked);
+    list_init(&shard->walkings);
+    list_init(&shard->ready_topics);
+    shard->commit_work.perform = perform_commit;
+    shard->commit_work.done = commit_done;
+    shard->upkeep_work.perform = perform_upkeep;
+    shard->upkeep_work.done = upkeep_done;
+    atomic_store(&shard->healthy, true);
+    atomic_store(&shard->accepting, true);
+}
+
+static int open_log(struct shard *shard, struct wal_found *found, char *error, size_t error_bytes)
+{
+    const struct local_options *local = shard->options.local;
+    size_t batch_bytes = 24u << 20;
+    if (local->body_bytes_max * 2 > batch_bytes)
+        batch_bytes = (size_t)local->body_bytes_max * 2;
+    uint32_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
+    if (batch_bytes > file_bytes / 2)
+        batch_bytes = file_bytes / 2;
+    struct wal_options options = {.fs = &fs_posix,
+                                  .dir = shard->options.dir,
+                                  .file_bytes = file_bytes,
+                                  .batch_bytes_max = batch_bytes,
+                                  .recent_bytes_max = 16u << 20,
+                                  .sync = local->sync,
+                                  .sync_interval_ms = local->sync_interval_ms,
+                                  .inner_ms = clock_inner_ms,
+                                  .wall_ms = clock_wall_ms};
+    return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
+}
+
+static int recover(struct shard *shard, struct shard_recovered *recovered, char *error,
+                   size_t error_bytes)
+{
+    int64_t began_us = clock_boot_us();
+    struct wal_found found;
+    struct engine_options options = {.sink = {.append = on_append,
+                                              .release = on_release,
+                                              .retain = on_retain,
+                                              .ready = on_engine_ready,
+                                              .ctx = shard},
+                                     .hash_seed = shard->options.hash_seed,
+                                     .body_bytes_max = shard->body_bytes_max,
+                                     .topics_max = shard->options.local->topics_max,
+                                     .random_seed = random_u64(),
+                                     .now = shard_now(shard)};
+    shard->engine = engine_new(&options);
+    if (!shard->engine) {
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    int failed = open_log(shard, &found, error, error_bytes);
+    if (failed)
+        return failed;
+    /* After a reboot the wall clock may stand before the last moment we know of: time does not go
+     * back. */
+    if (found.last_inner_ms > clock_inner_ms())
+        clock_start(found.last_inner_ms);
+    engine_start(shard->engine, found.epoch);
+    struct engine_stats stats;
+    engine_stats(shard->engine, &stats);
+    *recovered = (struct shard_recovered){.counts = stats.counts,
+                                          .records = found.records,
+                                          .torn_bytes = found.torn_bytes,
+                                          .took_ms = (clock_boot_us() - began_us) / 1000};
+    shard->durable = wal_open_sequence(shard->wal) - 1;
+    return 0;
+}
+
+int shard_open(const struct shard_options *options, struct reactor *reactor, struct shard **out,
+               struct shard_recovered *recovered, char *error, size_t error_bytes)
+{
+    struct shard *shard = calloc(1, sizeof *shard);
+    if (!shard) {
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    init(shard, options, reactor);
+    shard->watches = watch_table_new();
+    int failed = recover(shard, recovered, error, error_bytes);
+    if (failed) {
+        shard_free(shard);
+        return failed;
+    }
+    shard->committer = worker_new(reactor, "committer");
+    shard->librarian = worker_new(reactor, "librarian");
+    shard->deadline = deadline_new(reactor, on_deadline, shard);
+    if (!shard->watches || !shard->committer || !shard->librarian || !shard->deadline) {
+        snprintf(error, error_bytes,
+                 "cannot start the shard's helper threads: out of memory or of threads");
+        shard_free(shard);
+        return -ENOMEM;
+    }
+    shard->clock_watch = clock_watch_new(reactor);
+    reactor_at_turn_end(reactor, turn, shard);
+    *out = shard;
+    return 0;
+}
+
+void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx)
+{
+    shard->stopping = true;
+    shard->stopped = stopped;
+    shard->stopped_ctx = ctx;
+}
+
+void shard_free(struct shard *shard)
+{
+    if (!shard)
+        return;
+    worker_free(shard->committer);
+    worker_free(shard->librarian);
+    deadline_free(shard->deadline);
+    clock_watch_free(shard->clock_watch);
+    completions_fini(shard);
+    carry_fini(shard);
+    if (shard->wal)
+        wal_close(shard->wal);
+    engine_free(shard->engine);
+    watch_table_free(shard->watches);
+    free(shard);
+}
+
+void shard_figures(const struct shard *shard, struct shard_figures *out)
+{
+    *out = (struct shard_figures){
+        .bytes_on_disk = atomic_load_explicit(&shard->bytes_on_disk, memory_order_relaxed),
+        .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
+        .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
+}

@@ -1,0 +1,65 @@
+/*
+ * shard: one engine and its log on one reactor: commands in, replies out when they are durable.
+ *
+ * A turn of the shard (a hook at the end of the reactor's turn): what is due happens, walks go a
+ * step, commands that waited for room are tried again, replies that need no disk or whose batch is
+ * durable go out, and what was appended is handed to the committer, one batch at a time. Two helper
+ * threads: the committer writes and syncs; the librarian reads what is not in RAM, scans old files
+ * and keeps files ready.
+ *
+ * All functions on the reactor's thread but shard_figures. Errors: the log is broken after a failed
+ * write or sync: then every call is answered QUEUE_UNAVAILABLE and `failed` is called once: the
+ * process should stop.
+ */
+#ifndef TARRY_LOCAL_SHARD_H
+#define TARRY_LOCAL_SHARD_H
+
+#include "local/copy.h"
+#include "local/local.h"
+
+struct shard;
+
+struct shard_options {
+    const struct local_options *local;
+    const char *dir;
+    uint32_t index;
+    uint64_t hash_seed;
+    /* A watched topic has ready jobs: for each reactor whose bit is set. On the shard's thread, at
+     * the end of a turn. */
+    void (*ready)(void *ctx, struct slice topic, uint64_t reactors);
+    void (*failed)(void *ctx);
+    void *ctx;
+};
+
+/* What recovery found. */
+struct shard_recovered {
+    struct queue_counts counts;
+    uint64_t records, torn_bytes;
+    int64_t took_ms;
+};
+
+int shard_open(const struct shard_options *options, struct reactor *reactor, struct shard **out,
+               struct shard_recovered *recovered, char *error, size_t error_bytes);
+
+/* Everything a command points at need only be valid during the call. The reply comes at the end of
+ * this turn or a later one. */
+void shard_submit(struct shard *shard, const struct command *command,
+                  struct queue_reply_to reply_to);
+
+/* Tell `reactor` (its bit) about the topic's ready jobs, also at once; or stop. */
+void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on);
+
+/* From now on QUEUE_STOPPING; `stopped` once all that was accepted is answered and durable. */
+void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx);
+
+/* After shard_stop has finished and the loop has ended, or straight after shard_open. */
+void shard_free(struct shard *shard);
+
+/* As of the last turn. Any thread. */
+struct shard_figures {
+    uint64_t bytes_on_disk;
+    bool healthy, accepting;
+};
+void shard_figures(const struct shard *shard, struct shard_figures *out);
+
+#endif
