@@ -181,31 +181,25 @@ static unsigned http_ack(struct load_speech *speech, struct buffer *out,
 bool load_http_url(const char *url, struct load_plan *plan, char problem[LOAD_TEXT_BYTES_MAX])
 {
     static const char scheme[] = "http://";
+    snprintf(problem, LOAD_TEXT_BYTES_MAX, "cannot use url '%.100s': write http://host:port", url);
+    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
+        return false;
     const char *host = url + sizeof scheme - 1;
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0) {
-        snprintf(problem, LOAD_TEXT_BYTES_MAX, "cannot use url '%.100s': write http://host:port",
-                 url);
+    bool bracketed = *host == '[';
+    host += bracketed;
+    size_t host_len = strcspn(host, bracketed ? "]" : ":/");
+    const char *at = host + host_len;
+    if (host_len == 0 || host_len >= sizeof plan->host || (bracketed && *at++ != ']'))
         return false;
-    }
-    size_t len = strcspn(host, "/");
-    const char *bracket = *host == '[' ? memchr(host, ']', len) : NULL;
-    const char *colon =
-        memrchr(bracket ? bracket : host, ':', len - (size_t)((bracket ? bracket : host) - host));
-    size_t host_len = colon ? (size_t)(colon - host) : len;
-    size_t port_len = colon ? len - host_len - 1 : 0;
-    if (bracket) {
-        host++;
-        host_len = (size_t)(bracket - host);
-    }
-    if (host_len == 0 || host_len >= sizeof plan->host || port_len >= sizeof plan->port ||
-        (colon && port_len == 0) || strlen(host) - strcspn(host, "/") > 1) {
-        snprintf(problem, LOAD_TEXT_BYTES_MAX, "cannot use url '%.100s': write http://host:port",
-                 url);
+    bool has_port = *at == ':';
+    const char *port = at + has_port;
+    size_t port_len = has_port ? strspn(port, "0123456789") : 0;
+    at = port + port_len;
+    if ((*at == '/' ? at[1] : *at) || port_len >= sizeof plan->port || has_port != (port_len > 0))
         return false;
-    }
     snprintf(plan->host, sizeof plan->host, "%.*s", (int)host_len, host);
-    if (colon)
-        snprintf(plan->port, sizeof plan->port, "%.*s", (int)port_len, colon + 1);
+    if (has_port)
+        snprintf(plan->port, sizeof plan->port, "%.*s", (int)port_len, port);
     else
         snprintf(plan->port, sizeof plan->port, "%s", load_http.port);
     return true;

@@ -271,7 +271,8 @@ static enum load_outcome read_jobs(const char **at, const char *end, int64_t wor
             outcome = read_value(at, end, missing, &body);
         if (outcome != LOAD_ANSWER)
             return outcome;
-        if (id.kind != '$' || body.kind != '$' || answer->item_count == LOAD_TAKE_MAX)
+        if (id.kind != '$' || body.kind != '$' || body.number < 0 ||
+            answer->item_count == LOAD_TAKE_MAX)
             return LOAD_BROKEN;
         answer->items[answer->item_count++] =
             (struct load_item){.lease = id.bytes, .body = body.bytes};
