@@ -1,0 +1,334 @@
+/*
+ * What comes in. All connections read into one buffer of the front and requests are parsed there;
+ * only what is left of a request that is not whole yet is kept by its connection. So a connection
+ * that waits for an answer costs no buffer.
+ */
+#include "base/text.h"
+#include "http/private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
+ * buffer. */
+enum { LEFTOVER_BYTES = 4096, KEEP_BYTES_MIN = 256, GROW_BYTES_MIN = 64 * 1024 };
+
+void http_input_drop(struct http_connection *connection)
+{
+    free(connection->in);
+    connection->in = NULL;
+    connection->in_len = connection->in_cap = 0;
+    connection->framing = (struct http_framing){0};
+}
+
+static bool grow(struct http_connection *connection, size_t cap)
+{
+    if (cap <= connection->in_cap)
+        return true;
+    char *in = realloc(connection->in, cap);
+    if (!in)
+        return false;
+    connection->in = in;
+    connection->in_cap = cap;
+    return true;
+}
+
+/* Keeps what is not parsed yet. `bytes` is the shared buffer or the connection's own. */
+static bool keep(struct http_connection *connection, const char *bytes, size_t len)
+{
+    if (len == 0) {
+        free(connection->in);
+        connection->in = NULL;
+        connection->in_len = connection->in_cap = 0;
+        return true;
+    }
+    if (len > connection->in_cap) {
+        size_t cap = KEEP_BYTES_MIN;
+        while (cap < len)
+            cap *= 2;
+        if (!grow(connection, cap))
+            return false;
+    }
+    memmove(connection->in, bytes, len);
+    connection->in_len = len;
+    return true;
+}
+
+/* ---- a request ---- */
+
+static uint64_t body_bytes_max(const struct http_front *front, const struct http_route *route)
+{
+    if (!route || route->body == HTTP_BODY_JOB)
+        return front->options.body_bytes_max;
+    return route->body == HTTP_BODY_BATCH ? front->options.batch_bytes_max : JOB_BODY_BYTES_MAX;
+}
+
+static bool unescape(struct http_front *front, struct slice *text, struct http_fault *fault)
+{
+    size_t start = front->decoded.len;
+    if (!text->len || !memchr(text->at, '%', text->len))
+        return true;
+    if (!text_percent_decode(*text, false, &front->decoded))
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                              "'%s' holds a %% that two hex digits do not follow",
+                              http_quotable(*text, 60));
+    *text = slice_make(front->decoded.at + start, front->decoded.len - start);
+    return true;
+}
+
+static void handle(struct http_exchange *exchange, const struct http_match *match)
+{
+    struct http_front *front = exchange->front;
+    struct http_fault fault;
+    struct http_call call = {.front = front,
+                             .exchange = exchange,
+                             .request = &front->request,
+                             .topic = match->topic,
+                             .id = match->id,
+                             .query = &front->query};
+    buffer_clear(&front->decoded);
+    buffer_clear(&front->meta);
+    front->query.meta = match->route->takes_meta ? &front->meta : NULL;
+    if (!unescape(front, &call.topic, &fault) || !unescape(front, &call.id, &fault) ||
+        !http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
+                          &fault))
+        http_answer_fault(exchange, &fault);
+    else
+        match->route->handle(&call);
+}
+
+static bool dispatch(struct http_connection *connection)
+{
+    struct http_front *front = connection->front;
+    const struct http_request *request = &front->request;
+    struct http_exchange *exchange = http_exchange_add(connection);
+    struct http_match match;
+    struct http_fault fault;
+    if (!exchange)
+        return false;
+    exchange->is_head = request->method == HTTP_METHOD_HEAD;
+    exchange->is_http_1_0 = request->is_http_1_0;
+    if (!request->keeps_alive)
+        connection->is_closing = true;
+
+    buffer_clear(&front->fields);
+    if (!http_route_find(request, &match, &front->arena, &fault)) {
+        struct buffer *body = http_answer_start(exchange);
+        http_problem_write(body, &fault);
+        if (fault.problem == PROBLEM_METHOD_NOT_ALLOWED)
+            http_answer_field(exchange, "Allow", buffer_slice(&front->arena));
+        http_answer_end(exchange, http_problem_status(fault.problem), "application/problem+json");
+        return true;
+    }
+    exchange->route = match.route;
+    handle(exchange, &match);
+    return true;
+}
+
+/* The head is whole: how long may the body be, and does the client wait to be asked for it? */
+static bool admit(struct http_connection *connection, size_t bytes_here)
+{
+    struct http_front *front = connection->front;
+    struct http_framing *framing = &connection->framing;
+    struct http_match match;
+    struct http_fault fault;
+    bool found = http_route_find(&front->request, &match, &front->arena, &fault);
+    framing->body_bytes_max = body_bytes_max(front, found ? match.route : NULL);
+
+    if (!front->request.expects_continue || front->request.is_http_1_0)
+        return true;
+    bool is_here = !framing->chunked && bytes_here - framing->head_bytes >= framing->length;
+    if (is_here || (!framing->chunked && framing->length > framing->body_bytes_max))
+        return true;
+    struct http_exchange *exchange = http_exchange_add(connection);
+    if (exchange)
+        http_answer_continue(exchange);
+    return exchange != NULL;
+}
+
+/* The rest of a message whose head was read in an earlier turn: its slices are gone, read them
+ * again. */
+static bool read_again(struct http_connection *connection, const char *bytes)
+{
+    struct http_request *request = &connection->front->request;
+    struct slice body = request->body;
+    struct http_fault fault;
+    bool same =
+        http_request_parse(slice_make(bytes, connection->framing.head_bytes), request, &fault);
+    assert(same);
+    request->body = body;
+    return same;
+}
+
+static bool may_read(const struct http_connection *connection)
+{
+    return !connection->is_closing && !connection->is_cut;
+}
+
+static bool is_full(const struct http_connection *connection)
+{
+    return connection->exchange_count >= HTTP_PENDING_MAX ||
+           connection->out.len >= HTTP_OUT_BYTES_PAUSE || connection->writing;
+}
+
+enum http_phase http_input_phase(const struct http_connection *connection)
+{
+    if (connection->framing.head_bytes)
+        return HTTP_PHASE_BODY;
+    if (connection->in_len)
+        return HTTP_PHASE_HEAD;
+    return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
+}
+
+/* One message or a part of it. False: nothing more can be done with what is there. */
+static bool feed_one(struct http_connection *connection, char *bytes, size_t *len, size_t *at)
+{
+    struct http_front *front = connection->front;
+    struct http_fault fault;
+    size_t left = *len - *at, used = 0;
+    bool is_fresh = false;
+    for (;;) {
+        switch (http_message_read(&connection->framing, bytes + *at, &left, &front->request, &used,
+                                  &fault)) {
+        case HTTP_STEP_MORE:
+            *len = *at + left;
+            return false;
+        case HTTP_STEP_HEAD:
+            is_fresh = true;
+            if (admit(connection, left))
+                continue;
+            http_connection_cut(connection);
+            return false;
+        case HTTP_STEP_WHOLE:
+            if ((!is_fresh && !read_again(connection, bytes + *at)) || !dispatch(connection)) {
+                http_connection_cut(connection);
+                return false;
+            }
+            break;
+        case HTTP_STEP_SKIP:
+            break;
+        case HTTP_STEP_REFUSED:
+            http_connection_refuse(connection, &fault);
+            return false;
+        }
+        *at += used;
+        connection->framing = (struct http_framing){0};
+        return true;
+    }
+}
+
+static void feed(struct http_connection *connection, char *bytes, size_t len)
+{
+    size_t at = 0;
+    connection->is_blocked = false;
+    while (at < len && may_read(connection)) {
+        connection->is_blocked = is_full(connection);
+        if (connection->is_blocked || !feed_one(connection, bytes, &len, &at))
+            break;
+    }
+    if (connection->is_cut)
+        return;
+    if (connection->is_closing) {
+        http_input_drop(connection);
+        http_connection_wait(connection, HTTP_PHASE_NONE, false);
+        return;
+    }
+    if (!keep(connection, at < len ? bytes + at : NULL, len - at)) {
+        http_connection_cut(connection);
+        return;
+    }
+    if (connection->is_blocked || is_full(connection)) {
+        connection->is_blocked = true;
+        http_input_stop(connection);
+        if (!connection->writing)
+            http_connection_wait(connection, HTTP_PHASE_NONE, false);
+        return;
+    }
+    /* After a whole message the time of the next one counts anew. */
+    enum http_phase phase = http_input_phase(connection);
+    http_connection_wait(connection, phase, at > 0);
+}
+
+/* ---- reading ---- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct http_connection *connection = handle->data;
+    (void)suggested;
+    if (connection->in_len <= LEFTOVER_BYTES) {
+        char *shared = connection->front->read_at;
+        if (connection->in_len)
+            memcpy(shared, connection->in, connection->in_len);
+        *out = uv_buf_init(shared + connection->in_len,
+                           (unsigned)(HTTP_READ_BYTES - connection->in_len));
+        return;
+    }
+    size_t cap = connection->in_cap;
+    if (cap - connection->in_len < GROW_BYTES_MIN)
+        cap = connection->in_len * 2 + GROW_BYTES_MIN;
+    if (!grow(connection, cap))
+        *out = uv_buf_init(NULL, 0);
+    else
+        *out =
+            uv_buf_init(connection->in + connection->in_len, (unsigned)(cap - connection->in_len));
+}
+
+/* The peer sends no more. It may still read: what is under way is answered, takes that wait are not
+ * kept waiting, as there may be nobody. */
+static void end(struct http_connection *connection)
+{
+    connection->saw_end = connection->is_closing = true;
+    http_input_stop(connection);
+    http_input_drop(connection);
+    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
+        next = exchange->next;
+        if (!exchange->waits || !exchange->waiter)
+            continue;
+        waiter_cancel(connection->front->waiters, exchange->waiter);
+        exchange->waiter = 0;
+        buffer_append_text(http_answer_start(exchange), "{\"jobs\":[]}");
+        http_answer_end(exchange, 200, "application/json");
+    }
+    http_connection_wait(connection, HTTP_PHASE_NONE, false);
+    http_connection_touch(connection);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    struct http_connection *connection = stream->data;
+    struct http_front *front = connection->front;
+    if (got == UV_EOF) {
+        end(connection);
+    } else if (got < 0) {
+        http_connection_cut(connection);
+    } else if (got > 0 && !connection->is_closing) {
+        http_count(&front->counters.bytes_in, (uint64_t)got);
+        feed(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
+    }
+}
+
+void http_input_start(struct http_connection *connection)
+{
+    if (connection->is_reading || connection->saw_end || connection->is_cut)
+        return;
+    connection->is_reading = uv_read_start((uv_stream_t *)&connection->tcp, on_alloc, on_read) == 0;
+    if (!connection->is_reading)
+        http_connection_cut(connection);
+}
+
+void http_input_stop(struct http_connection *connection)
+{
+    if (connection->is_reading)
+        (void)uv_read_stop((uv_stream_t *)&connection->tcp);
+    connection->is_reading = false;
+}
+
+/* There is room again. */
+void http_input_resume(struct http_connection *connection)
+{
+    if (!connection->is_blocked || is_full(connection))
+        return;
+    feed(connection, connection->in, connection->in_len);
+    if (!connection->is_cut && !connection->is_blocked)
+        http_input_start(connection);
+}

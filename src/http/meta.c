@@ -1,0 +1,48 @@
+#include "http/meta.h"
+
+bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
+                   struct http_fault *fault)
+{
+    const char *quoted = http_quotable(name, 64);
+    switch (job_meta_add(meta, name, value)) {
+    case JOB_META_OK:
+        return true;
+    case JOB_META_BAD_NAME:
+        return http_fault_set(fault, PROBLEM_BAD_META, 0,
+                              "meta name '%s' is not valid; use 1 to 64 of a-z 0-9 -", quoted);
+    case JOB_META_BAD_VALUE:
+        return http_fault_set(fault, PROBLEM_BAD_META, 1024,
+                              "the value of meta '%s' must be UTF-8 without control characters, at "
+                              "most 1024 bytes",
+                              quoted);
+    case JOB_META_TWICE:
+        return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "meta '%s' is given more than once",
+                              quoted);
+    case JOB_META_TOO_MUCH:
+        break;
+    }
+    return http_fault_set(fault, PROBLEM_BAD_META, JOB_META_BYTES_MAX,
+                          "meta may hold at most %d pairs and %d bytes", JOB_META_PAIRS_MAX,
+                          JOB_META_BYTES_MAX);
+}
+
+bool http_meta_add_object(struct buffer *meta, struct json_value object, struct buffer *scratch,
+                          struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key, name, text;
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_META, 0, "'meta' must be an object of strings");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (value.kind != JSON_STRING)
+            return http_fault_set(fault, PROBLEM_BAD_META, 0,
+                                  "the value of meta %s must be a string", http_quotable(key, 64));
+        if (!json_string_bytes(key, scratch, &name) ||
+            !json_string_bytes(value.raw, scratch, &text))
+            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        if (!http_meta_add(meta, name, text, fault))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,276 @@
+/*
+ * The room's own structures. One thread: the reactor's.
+ *
+ * connection  a socket with its input, its output, and the exchanges under way on it, in order
+ * exchange    one request from its head to its answer; found again by a tag across the queue
+ * call        what a handler gets to see of a request, during the call only
+ *
+ * A connection does nothing to itself in the middle of things: it is put on the front's dirty list,
+ * and at the end of the turn output.c writes what is to be written and decides how to go on.
+ */
+#ifndef TARRY_HTTP_PRIVATE_H
+#define TARRY_HTTP_PRIVATE_H
+
+#include "base/histogram.h"
+#include "base/list.h"
+#include "base/slab.h"
+#include "http/front.h"
+#include "http/query.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    HTTP_PENDING_MAX = 256,             /* exchanges of one connection */
+    HTTP_OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
+    HTTP_READ_BYTES = 128 * 1024,       /* one read at most, shared by all connections */
+    HTTP_TAKE_BYTES_MAX = 16 * 1024 * 1024, /* answer of a take: jobs beyond it go back */
+    HTTP_SPARES_MAX = 64,
+    HTTP_SPARE_BYTES_MAX = 256 * 1024,
+    HTTP_ROUTES_MAX = 40,
+    HTTP_FRONTS_MAX = 256
+};
+
+/* What a connection may be waited for, and so how long. */
+enum http_phase {
+    HTTP_PHASE_NONE = 0, /* for the queue: as long as it takes */
+    HTTP_PHASE_IDLE,     /* the next request */
+    HTTP_PHASE_HEAD,
+    HTTP_PHASE_BODY,
+    HTTP_PHASE_WRITE,  /* the peer does not take its answers */
+    HTTP_PHASE_LINGER, /* the peer has still to see why it was refused */
+    HTTP_PHASE_COUNT
+};
+
+struct http_call;
+
+enum http_body_kind { HTTP_BODY_SMALL = 0, HTTP_BODY_JOB, HTTP_BODY_BATCH };
+
+struct http_route {
+    enum http_method method;
+    const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
+    const char *name;    /* in metrics */
+    void (*handle)(struct http_call *call);
+    uint32_t options; /* OPTION_BIT each */
+    bool takes_meta;
+    enum http_body_kind body;
+};
+
+struct http_connection;
+
+struct http_exchange {
+    uint32_t slab_link; /* the slab's */
+    uint32_t serial;    /* never 0 while in use */
+    uint32_t id;
+    uint32_t count; /* of a batch: items */
+    struct http_front *front;
+    struct http_connection *connection; /* NULL: it is gone, the answer goes nowhere */
+    struct http_exchange *next;         /* later one of the same connection */
+    const struct http_route *route;     /* NULL: refused before there was one */
+    int64_t started_us;
+    uint64_t waiter; /* handle of a take under way, else 0 */
+    bool answered;   /* `reply` waits for its turn */
+    bool is_head, is_http_1_0;
+    bool waits, wants_raw, wants_lines;
+    bool is_single; /* answers: one lease, named in the query */
+    struct buffer reply;
+    struct buffer note; /* a handler's own, for when the queue has answered */
+};
+
+struct http_writing;
+
+struct http_connection {
+    uv_tcp_t tcp;
+    struct http_front *front;
+    struct list node;  /* in front->connections */
+    struct list dirty; /* in front->dirty, or alone */
+    struct list timed; /* in front->timed[phase], or alone */
+    int64_t until_ms;
+    enum http_phase phase;
+    bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
+    uint32_t exchange_count;
+    struct http_exchange *first, *last;
+    char *in; /* what came and is not a whole request yet; NULL: nothing */
+    size_t in_len, in_cap;
+    struct http_framing framing;
+    struct buffer out;
+    struct http_writing *writing; /* what the socket did not take at once */
+    size_t write_left;            /* at the last look, in phase WRITE */
+};
+
+/* Read by other threads, written by one. */
+struct http_counters {
+    _Atomic uint64_t requests[HTTP_ROUTES_MAX][6]; /* by route, by hundreds of the status */
+    _Atomic uint64_t accepted, refused, bytes_in, bytes_out;
+    _Atomic uint64_t connections, waiting;
+};
+
+struct http_front {
+    struct reactor *reactor;
+    struct queue *queue;
+    struct waiters *waiters;
+    struct http_shared *shared;
+    struct http_options options;
+    uv_tcp_t listener;
+    uint16_t port;
+    struct list connections, dirty, timed[HTTP_PHASE_COUNT];
+    uint32_t connection_count;
+    uint32_t open_handles;   /* connections and the listener */
+    struct deadline *alarm;  /* connections that take too long */
+    struct deadline *expiry; /* takes that waited long enough */
+    int64_t alarm_ms, expiry_ms;
+    struct slab exchanges;
+    uint32_t serial;
+    int64_t now_ms, now_us; /* of this turn; 0: not looked at yet */
+    int64_t date_s;
+    char date[32];
+    bool is_draining, is_listening;
+    bool is_stalled; /* a connection could not be let in for want of memory: try again */
+    void (*drained)(void *ctx);
+    void *drained_ctx;
+
+    char *read_at; /* HTTP_READ_BYTES */
+    struct http_request request;
+    struct http_query query;
+    struct buffer meta, decoded, body, fields, arena;
+    struct buffer spares[HTTP_SPARES_MAX];
+    uint32_t spare_count;
+    size_t out_bytes_max;
+
+    struct http_counters counters;
+    pthread_mutex_t lock; /* of the two histograms, in microseconds */
+    struct histogram lateness, durations;
+};
+
+struct http_shared {
+    const char *version;
+    int64_t started_ms;
+    atomic_bool is_ready;
+    void (*emit)(void *ctx, struct buffer *out);
+    void *emit_ctx;
+    pthread_mutex_t lock; /* of the fronts */
+    struct http_front *fronts[HTTP_FRONTS_MAX];
+    uint32_t front_count;
+};
+
+struct http_call {
+    struct http_front *front;
+    struct http_exchange *exchange;
+    const struct http_request *request;
+    struct slice topic, id; /* from the path, unescaped */
+    struct http_query *query;
+};
+
+/* ---- front.c ---- */
+
+int64_t http_front_now_ms(struct http_front *front);
+int64_t http_front_now_us(struct http_front *front);
+/* Memory for a buffer that has none, from the spares where there are some; and back. */
+void http_front_lend(struct http_front *front, struct buffer *buffer);
+void http_front_give_back(struct http_front *front, struct buffer *buffer);
+
+static inline void http_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+/* ---- connection.c ---- */
+
+void http_connection_accept(struct http_front *front, uv_stream_t *listener);
+/* At once; exchanges under way lose it, takes that wait are cancelled. */
+void http_connection_cut(struct http_connection *connection);
+void http_connection_touch(struct http_connection *connection); /* makes it dirty */
+void http_connection_wait(struct http_connection *connection, enum http_phase phase, bool anew);
+void http_connection_refuse(struct http_connection *connection, const struct http_fault *fault);
+void http_connections_expire(struct http_front *front);
+
+/* ---- input.c ---- */
+
+void http_input_start(struct http_connection *connection);
+void http_input_stop(struct http_connection *connection);
+void http_input_resume(struct http_connection *connection);
+void http_input_drop(struct http_connection *connection);
+/* What is waited for, as far as input goes. */
+enum http_phase http_input_phase(const struct http_connection *connection);
+
+/* ---- output.c ---- */
+
+/* End of a turn: true when there is more to do at once. */
+bool http_output_flush(struct http_front *front);
+void http_output_drop(struct http_connection *connection);
+
+/* ---- exchange.c ---- */
+
+/* The last of its connection. NULL when out of memory. */
+struct http_exchange *http_exchange_add(struct http_connection *connection);
+uint64_t http_exchange_tag(const struct http_exchange *exchange);
+struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag);
+/* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
+void http_exchange_orphan(struct http_exchange *exchange);
+
+/* An answer: start, fields and body in any order, end. The exchange is over with it. */
+struct buffer *http_answer_start(struct http_exchange *exchange);
+void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value);
+void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
+void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
+void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
+                         const char *detail, enum job_state state);
+void http_answer_continue(struct http_exchange *exchange);
+
+/* ---- response.c ---- */
+
+struct http_response {
+    uint16_t status;
+    const char *content_type; /* NULL: no body and no length, as 204 */
+    struct slice fields;      /* whole lines */
+    size_t body_bytes;
+    bool closes, keeps; /* Connection: close, keep-alive */
+};
+void http_response_write(struct buffer *out, const char *date,
+                         const struct http_response *response);
+
+/* ---- route.c ---- */
+
+struct http_match {
+    const struct http_route *route;
+    struct slice topic, id; /* as sent */
+};
+/* On false *fault says why; `allow` then holds the methods of the path, if it is one. */
+bool http_route_find(const struct http_request *request, struct http_match *out,
+                     struct buffer *allow, struct http_fault *fault);
+const struct http_route *http_route_at(uint32_t index); /* NULL past the end */
+uint32_t http_route_index(const struct http_route *route);
+
+/* ---- handlers ---- */
+
+struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
+
+void http_push(struct http_call *call);
+void http_batch(struct http_call *call);
+void http_take(struct http_call *call);
+void http_ack(struct http_call *call);
+void http_nack(struct http_call *call);
+void http_extend(struct http_call *call);
+void http_job_get(struct http_call *call);
+void http_job_reschedule(struct http_call *call);
+void http_job_cancel(struct http_call *call);
+void http_job_run(struct http_call *call);
+void http_list(struct http_call *call);
+void http_topics(struct http_call *call);
+void http_topic_get(struct http_call *call);
+void http_topic_put(struct http_call *call);
+void http_topic_delete(struct http_call *call);
+void http_topic_pause(struct http_call *call);
+void http_topic_resume(struct http_call *call);
+void http_topic_purge(struct http_call *call);
+void http_topic_redrive(struct http_call *call);
+void http_root(struct http_call *call);
+void http_info(struct http_call *call);
+void http_healthz(struct http_call *call);
+void http_readyz(struct http_call *call);
+void http_metrics(struct http_call *call);
+void http_openapi(struct http_call *call);
+void http_problem_get(struct http_call *call);
+
+#endif

@@ -1,0 +1,343 @@
+#include "http/query.h"
+
+#include "base/duration.h"
+#include "base/text.h"
+#include "base/timestamp.h"
+#include "http/meta.h"
+
+#include <assert.h>
+
+enum kind {
+    KIND_DURATION = 1, /* int64_t ms */
+    KIND_TIME,         /* int64_t ms */
+    KIND_NUMBER,       /* int64_t */
+    KIND_ATTEMPTS,     /* uint32_t */
+    KIND_BACKOFF,
+    KIND_CONFLICT,
+    KIND_STATE,
+    KIND_FLAG,
+    KIND_TEXT,
+    KIND_TOPICS, /* may be repeated */
+    KIND_LEASES  /* may be repeated */
+};
+
+static const struct option {
+    const char *name;
+    uint8_t name_len;
+    uint8_t kind;
+    uint16_t offset; /* in struct http_fields */
+    int64_t min, max;
+    const char *says; /* what a right value is */
+} options[OPTION_COUNT] = {
+#define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
+#define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
+    [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
+                      "a duration up to 10 years, such as 1500ms, 30s or 2h30m"},
+    [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, INT64_MAX,
+                   "an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
+    [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), 0, JOB_PRIORITY_MAX,
+                         "a number from 0 (first) to 65535"},
+    [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), 1, POLICY_DELAY_MS_MAX,
+                    "a duration from 1ms to 10 years"},
+    [OPTION_LEASE_FOR] = {NAME("lease_for"), KIND_DURATION, INTO(policy.lease_ms),
+                          POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 1s to 24h"},
+    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS, INTO(policy.max_attempts), 1,
+                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000"},
+    [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
+                        "fixed:WAIT or exp:FIRST..LONGEST, such as fixed:10s or exp:1s..10m"},
+    [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
+                            "replace, keep or reject"},
+    [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,
+                      "a lease from a take; at most 1000"},
+    [OPTION_MAX] = {NAME("max"), KIND_NUMBER, INTO(max), 1, QUEUE_TAKE_MAX,
+                    "a number from 1 to 1000"},
+    [OPTION_WAIT] = {NAME("wait"), KIND_DURATION, INTO(wait_ms), 0, HTTP_WAIT_MS_MAX,
+                     "a duration up to 10m"},
+    [OPTION_TOPIC] = {NAME("topic"), KIND_TOPICS, 0, 1, QUEUE_TAKE_TOPICS_MAX,
+                      "a topic's name; at most 64"},
+    [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text"},
+    [OPTION_STATE] = {NAME("state"), KIND_STATE, INTO(state), 0, 0,
+                      "delayed, ready, leased or dead"},
+    [OPTION_LIMIT] = {NAME("limit"), KIND_NUMBER, INTO(limit), 1, QUEUE_LIST_MAX,
+                      "a number from 1 to 1000"},
+    [OPTION_CURSOR] = {NAME("cursor"), KIND_TEXT, INTO(cursor), 1, 512,
+                       "the cursor of an earlier answer"},
+    [OPTION_ID] = {NAME("id"), KIND_TEXT, INTO(id), 1, JOB_ID_BYTES_MAX, "the id of a job"},
+    [OPTION_DEDUP_WINDOW] = {NAME("dedup_window"), KIND_DURATION, INTO(dedup_window_ms), 0,
+                             POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
+    [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
+                                    INTO(dead_letter_expired), 0, 0, "true or false"},
+#undef INTO
+#undef NAME
+};
+
+const char *http_option_name(uint32_t index)
+{
+    return index < OPTION_COUNT ? options[index].name : NULL;
+}
+
+const char *http_option_says(uint32_t index)
+{
+    return index < OPTION_COUNT ? options[index].says : NULL;
+}
+
+static const struct option *find_option(struct slice name)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (options[i].name_len == name.len && memcmp(options[i].name, name.at, name.len) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static bool refuse_unknown(uint32_t allowed, struct slice name, struct http_fault *fault)
+{
+    const char *candidates[OPTION_COUNT + 1];
+    size_t count = 0;
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        if (allowed & OPTION_BIT(i))
+            candidates[count++] = options[i].name;
+    candidates[count] = NULL;
+
+    const char *quoted = http_quotable(name, 40);
+    const char *nearest = text_nearest(quoted, candidates);
+    if (nearest)
+        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
+                              "this call has no option '%s'; did you mean '%s'", quoted, nearest);
+    if (count == 0)
+        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
+                              "this call has no option '%s', and no other", quoted);
+    return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0, "this call has no option '%s'", quoted);
+}
+
+static bool refuse_value(const struct option *option, struct slice value, struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'%s' is '%s' but must be %s", option->name,
+                          http_quotable(value, 40), option->says);
+}
+
+/* ---- values ---- */
+
+static bool parse_conflict(struct slice value, enum record_conflict *out)
+{
+    if (slice_is(value, "replace"))
+        *out = CONFLICT_REPLACE;
+    else if (slice_is(value, "keep"))
+        *out = CONFLICT_KEEP;
+    else if (slice_is(value, "reject"))
+        *out = CONFLICT_REJECT;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_number(struct slice value, const struct option *option, int64_t *out)
+{
+    uint64_t number;
+    if (!text_parse_u64(value, (uint64_t)option->max, &number) || (int64_t)number < option->min)
+        return false;
+    *out = (int64_t)number;
+    return true;
+}
+
+static bool parse_value(const struct option *option, struct slice value, void *into)
+{
+    int64_t number = 0;
+    switch (option->kind) {
+    case KIND_DURATION:
+        if (!duration_parse(value, option->max, &number) || number < option->min)
+            return false;
+        *(int64_t *)into = number;
+        return true;
+    case KIND_TIME:
+        return timestamp_parse(value, into);
+    case KIND_NUMBER:
+        return parse_number(value, option, into);
+    case KIND_ATTEMPTS:
+        if (!parse_number(value, option, &number))
+            return false;
+        *(uint32_t *)into = (uint32_t)number;
+        return true;
+    case KIND_BACKOFF:
+        return policy_parse_backoff(value, into);
+    case KIND_CONFLICT:
+        return parse_conflict(value, into);
+    case KIND_STATE: {
+        enum job_state state = job_state_parse(value);
+        *(enum job_state *)into = state;
+        return state != 0 && state != JOB_FINISHED;
+    }
+    case KIND_FLAG:
+        *(bool *)into = slice_is(value, "true");
+        return *(bool *)into || slice_is(value, "false");
+    default:
+        assert(option->kind == KIND_TEXT);
+        *(struct slice *)into = value;
+        return value.len >= (size_t)option->min && value.len <= (size_t)option->max;
+    }
+}
+
+static bool add_repeated(const struct option *option, struct http_query *values, struct slice value,
+                         struct http_fault *fault)
+{
+    bool is_lease = option->kind == KIND_LEASES;
+    uint32_t *count = is_lease ? &values->lease_count : &values->topic_count;
+    if (*count == (uint32_t)option->max)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, (uint64_t)option->max,
+                              "'%s' may be given at most %u times", option->name,
+                              (unsigned)option->max);
+    (is_lease ? values->leases : values->topics)[(*count)++] = value;
+    return true;
+}
+
+static bool set_option(const struct option *option, struct http_fields *fields,
+                       struct http_query *values, uint32_t allowed, struct slice name,
+                       struct slice value, struct http_fault *fault)
+{
+    uint32_t bit = option ? OPTION_BIT(option - options) : 0;
+    if (!(allowed & bit))
+        return refuse_unknown(allowed, name, fault);
+    bool repeats = option->kind >= KIND_TOPICS;
+    if ((fields->set & bit) && !repeats)
+        return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once",
+                              option->name);
+    fields->set |= bit;
+    if (repeats)
+        return add_repeated(option, values, value, fault);
+    if (!parse_value(option, value, (char *)fields + option->offset))
+        return refuse_value(option, value, fault);
+    return true;
+}
+
+bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
+                     struct slice name, struct slice value, struct http_fault *fault)
+{
+    return set_option(find_option(name), fields, values, allowed, name, value, fault);
+}
+
+bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct slice raw_key,
+                            struct json_value value, struct buffer *scratch,
+                            struct http_fault *fault)
+{
+    struct slice name, text = value.raw;
+    if (!json_string_bytes(raw_key, scratch, &name))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    const struct option *option = find_option(name);
+    if (option && value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (option && (allowed & OPTION_BIT(option - options)) &&
+        (value.kind == JSON_ARRAY || value.kind == JSON_OBJECT || value.kind == JSON_NULL))
+        return refuse_value(option, text, fault);
+    return set_option(option, fields, NULL, allowed, name, text, fault);
+}
+
+bool http_fields_check(const struct http_fields *fields, struct http_fault *fault)
+{
+    if (http_fields_have(fields, OPTION_DELAY) && http_fields_have(fields, OPTION_AT))
+        return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
+                              "'delay' and 'at' are both given: only one can say when it is due");
+    return true;
+}
+
+/* ---- a whole request ---- */
+
+static bool decode(struct slice text, struct buffer *scratch, struct slice *out,
+                   struct http_fault *fault)
+{
+    if (!text.len || !memchr(text.at, '%', text.len)) {
+        *out = text;
+        return true;
+    }
+    size_t start = scratch->len;
+    assert(scratch->cap - scratch->len >= text.len); /* else earlier slices would dangle */
+    if (!text_percent_decode(text, false, scratch))
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                              "'%s' holds a %% that two hex digits do not follow",
+                              http_quotable(text, 40));
+    *out = slice_make(scratch->at + start, scratch->len - start);
+    return true;
+}
+
+static bool parse_pair(struct slice pair, uint32_t allowed, struct http_query *out,
+                       struct buffer *scratch, struct http_fault *fault)
+{
+    const char *equals = memchr(pair.at, '=', pair.len);
+    size_t name_len = equals ? (size_t)(equals - pair.at) : pair.len;
+    struct slice name, value = {0};
+    if (!decode(slice_make(pair.at, name_len), scratch, &name, fault))
+        return false;
+    if (equals && !decode(slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
+        return false;
+    return http_option_set(&out->fields, out, allowed, name, value, fault);
+}
+
+static bool parse_text(struct slice query, uint32_t allowed, struct http_query *out,
+                       struct buffer *scratch, struct http_fault *fault)
+{
+    while (query.len) {
+        const char *end = memchr(query.at, '&', query.len);
+        size_t len = end ? (size_t)(end - query.at) : query.len;
+        if (len && !parse_pair(slice_make(query.at, len), allowed, out, scratch, fault))
+            return false;
+        if (!end)
+            break;
+        query = slice_make(end + 1, query.len - len - 1);
+    }
+    return true;
+}
+
+/* "Lease-For" becomes "lease_for", "Order-Kind" stays a name of meta: "order-kind". */
+static struct slice lower_name(struct slice name, char dash, char into[64])
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        into[i] = c == '-' ? dash : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    }
+    return slice_make(into, name.len);
+}
+
+static bool add_meta(struct http_query *out, struct slice name, struct slice value,
+                     struct http_fault *fault)
+{
+    if (!out->meta)
+        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
+                              "this call takes no meta, but 'Tarry-Meta-%s' is given",
+                              http_quotable(name, 64));
+    return http_meta_add(out->meta, name, value, fault);
+}
+
+static bool parse_headers(const struct http_request *request, uint32_t allowed,
+                          struct http_query *out, struct http_fault *fault)
+{
+    static const size_t prefix = sizeof "tarry-" - 1, meta_prefix = sizeof "meta-" - 1;
+    char lower[64];
+    for (uint32_t i = 0; i < request->header_count; i++) {
+        const struct http_header *header = &request->headers[i];
+        if (!http_begins(header->name, "tarry-"))
+            continue;
+        struct slice name = slice_make(header->name.at + prefix, header->name.len - prefix);
+        bool is_meta = http_begins(name, "meta-");
+        if (is_meta)
+            name = slice_make(name.at + meta_prefix, name.len - meta_prefix);
+        if (name.len > sizeof lower)
+            return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, sizeof lower,
+                                  "the header '%s' has too long a name",
+                                  http_quotable(header->name, 80));
+        name = lower_name(name, is_meta ? '-' : '_', lower);
+        if (is_meta ? !add_meta(out, name, header->value, fault)
+                    : !http_option_set(&out->fields, out, allowed, name, header->value, fault))
+            return false;
+    }
+    return true;
+}
+
+bool http_query_parse(const struct http_request *request, uint32_t allowed, struct http_query *out,
+                      struct buffer *scratch, struct http_fault *fault)
+{
+    out->fields = (struct http_fields){0};
+    out->topic_count = out->lease_count = 0;
+    if (!parse_text(request->query, allowed, out, scratch, fault))
+        return false;
+    if (request->has_tarry_headers && !parse_headers(request, allowed, out, fault))
+        return false;
+    return http_fields_check(&out->fields, fault);
+}

@@ -1,0 +1,107 @@
+/*
+ * query: the options of a call, from its query string, from Tarry-* headers, or from members of a
+ * JSON object. Pure.
+ *
+ * One table (query.c): an option `lease_for` is the query parameter `lease_for`, the header
+ * `Tarry-Lease-For` and the member "lease_for". Each at most once over all places, but `topic` and
+ * `lease`, which may be repeated. In a query '+' means '+', as times need it; %20 is a blank.
+ *
+ * What can go wrong: an option the call does not have (the nearest that it has is named), a value
+ * that cannot be, an option twice, two that exclude each other.
+ */
+#ifndef TARRY_HTTP_QUERY_H
+#define TARRY_HTTP_QUERY_H
+
+#include "base/json_read.h"
+#include "http/request.h"
+#include "job/record.h"
+
+enum http_option_id {
+    OPTION_DELAY = 0,
+    OPTION_AT,
+    OPTION_PRIORITY,
+    OPTION_TTL,
+    OPTION_LEASE_FOR,
+    OPTION_MAX_ATTEMPTS,
+    OPTION_BACKOFF,
+    OPTION_ON_CONFLICT,
+    OPTION_LEASE,
+    OPTION_MAX,
+    OPTION_WAIT,
+    OPTION_TOPIC,
+    OPTION_ERROR,
+    OPTION_STATE,
+    OPTION_LIMIT,
+    OPTION_CURSOR,
+    OPTION_ID,
+    OPTION_DEDUP_WINDOW,
+    OPTION_DEAD_LETTER_EXPIRED,
+    OPTION_COUNT
+};
+
+#define OPTION_BIT(ID) (1u << (ID))
+#define OPTIONS_POLICY                                                                             \
+    (OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_LEASE_FOR) |         \
+     OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
+     OPTION_BIT(OPTION_ON_CONFLICT))
+#define OPTIONS_PUSH (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT))
+#define OPTIONS_TOPIC                                                                              \
+    (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED))
+
+#define HTTP_WAIT_MS_MAX (10LL * 60 * 1000)
+
+/* What was given; zeroed where it was not, and `set` tells. */
+struct http_fields {
+    uint32_t set; /* OPTION_BIT each */
+    int64_t delay_ms, at_ms, wait_ms, dedup_window_ms;
+    struct policy policy; /* lease_for, ttl, max_attempts, backoff */
+    int64_t priority;
+    int64_t max, limit;
+    enum record_conflict on_conflict;
+    enum job_state state;
+    bool dead_letter_expired;
+    struct slice error, cursor, id;
+};
+
+struct http_query {
+    struct http_fields fields;
+    struct slice topics[QUEUE_TAKE_TOPICS_MAX];
+    struct slice leases[QUEUE_BATCH_MAX];
+    uint32_t topic_count, lease_count;
+    struct buffer *meta; /* pairs of Tarry-Meta-* go here; NULL: the call has no meta */
+};
+
+/* One option. `allowed` says which the call has; `values` gets those that may be repeated, NULL
+ * where there are none. `name` is spelled with underscores. */
+bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
+                     struct slice name, struct slice value, struct http_fault *fault);
+
+/* One member of a JSON object: the text of a string, number, true or false. Unescapes into
+ * `scratch`. */
+bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct slice raw_key,
+                            struct json_value value, struct buffer *scratch,
+                            struct http_fault *fault);
+
+/* All of a request. `out` is emptied first but for `meta`. Unescaped text goes to `scratch`, which
+ * must outlive it and have room for the length of the query. */
+bool http_query_parse(const struct http_request *request, uint32_t allowed, struct http_query *out,
+                      struct buffer *scratch, struct http_fault *fault);
+
+/* The rules between options. */
+bool http_fields_check(const struct http_fields *fields, struct http_fault *fault);
+
+static inline bool http_fields_have(const struct http_fields *fields, enum http_option_id id)
+{
+    return fields->set & OPTION_BIT(id);
+}
+
+/* Into a command of the queue. */
+struct queue_when http_fields_when(const struct http_fields *fields, enum queue_due otherwise);
+void http_fields_push(const struct http_fields *fields, struct queue_push *push);
+void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings);
+
+/* For the reference: one line per option. NULL past the end. */
+const char *http_option_name(uint32_t index);
+const char *http_option_says(uint32_t index);
+
+#endif
