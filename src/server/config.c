@@ -197,10 +197,15 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     key = trim(key);
 
     const struct option *option = find_option(key);
-    if (!option || option->offset == FIELD(config)) {
+    if (!option) {
         const char *nearest = nearest_option(key);
         snprintf(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.64s', %s%s", where, key,
                  nearest ? "did you mean " : "see 'tarry help serve'", nearest ? nearest : "");
+        return false;
+    }
+    if (option->offset == FIELD(config)) {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "%s: 'config' cannot be here, name the file by --config", where);
         return false;
     }
     if (seen[option - options]) {
@@ -208,10 +213,8 @@ static bool read_line(struct config *config, char *line, const char *where, bool
         return false;
     }
     seen[option - options] = true;
-    char place[300];
-    snprintf(place, sizeof(place), "%s", option->name);
     char why[CONFIG_ERROR_BYTES];
-    if (set_or_explain(config, option, place, value, why))
+    if (set_or_explain(config, option, option->name, value, why))
         return true;
     snprintf(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
     return false;

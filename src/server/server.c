@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,6 +39,8 @@ struct part { /* what there is once per reactor */
 };
 
 struct server {
+    struct letter broken;
+    atomic_bool is_broken; /* the store failed */
     const struct config *config;
     struct address address;
     enum phase phase;
@@ -119,7 +122,7 @@ static void run_drain(struct letter *letter)
 
 static void drain(struct server *server, const char *why)
 {
-    log_event(LOG_INFO, "stopping", LOG_TEXT("signal", why));
+    log_event(LOG_INFO, "stopping", LOG_TEXT("reason", why));
     process_notify("STOPPING=1");
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
@@ -129,6 +132,23 @@ static void drain(struct server *server, const char *why)
         server->parts[i].drain.run = run_drain;
         reactor_post(server->parts[i].reactor, &server->parts[i].drain);
     }
+}
+
+static void run_broken(struct letter *letter)
+{
+    struct server *server = (struct server *)(void *)letter;
+    if (server->phase == SERVING)
+        drain(server, "the store failed");
+}
+
+/* Any shard's thread, maybe more than once: what is pushed cannot be kept any more. */
+static void on_broken(void *ctx)
+{
+    struct server *server = ctx;
+    if (atomic_exchange(&server->is_broken, true))
+        return;
+    server->broken.run = run_broken;
+    reactor_post(server->parts[0].reactor, &server->broken);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -188,6 +208,8 @@ static bool open_queue(struct server *server)
         .wal_file_bytes = (uint32_t)config->wal_file_bytes,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .topics_max = config->max_topics,
+        .failed = on_broken,
+        .failed_ctx = server,
     };
     if (local_open(&options, &server->local, &server->part_count, error, sizeof(error)) != 0)
         return fail(error);
@@ -378,7 +400,7 @@ bool server_run(const struct config *config)
     bool ok = start(&server);
     if (ok) {
         run(&server);
-        ok = server.phase == STOPPED;
+        ok = server.phase == STOPPED && !server.is_broken;
     }
     fini(&server);
     if (ok)

@@ -1,0 +1,55 @@
+# Thin over CMake presets: `make help` lists what there is.
+.DEFAULT_GOAL := build
+.PHONY: demo run build test bench lint fmt fuzz torture install package clean help
+
+DATA ?= ./tarry-data
+PREFIX ?= /usr/local
+CMAKE_BUILD = cmake --build
+
+demo: build ## see it work: a server, a hundred orders, ten of them cancelled
+	@scripts/setup demo
+	@scripts/demo
+
+run: build ## a server in the foreground, jobs in DATA=./tarry-data
+	@build/tarry serve --data "$(DATA)" $(FLAGS)
+
+build: ## the program, optimised: build/tarry
+	@scripts/setup build
+	@test -f build/build.ninja || cmake --preset release -G Ninja >/dev/null
+	@$(CMAKE_BUILD) build --target tarry
+
+test: ## every test, under sanitizers; some minutes
+	@scripts/setup build test
+	@scripts/test
+
+bench: build ## throughput and lateness on this machine
+	@scripts/setup bench
+	@scripts/bench
+
+lint: ## formatting, direction of includes, syntax of scripts
+	@scripts/setup lint
+	@scripts/lint
+
+fmt: ## formats the C sources in place
+	@scripts/setup lint
+	@find src tests bench -name '*.[ch]' | xargs clang-format-14 -i
+
+fuzz: ## libFuzzer on every parser, FUZZ_SECONDS=60 each
+	@scripts/setup build fuzz
+	@scripts/fuzz
+
+torture: build ## kill -9 over and over, and an independent judge
+	@scripts/setup test
+	@scripts/torture
+
+install: build ## to PREFIX=/usr/local, under DESTDIR where given
+	@cmake --install build --prefix "$(PREFIX)"
+
+package: build ## a Debian package and a tar archive in build/
+	@cd build && cpack -G "DEB;TGZ"
+
+clean: ## removes what was built
+	@rm -rf build build-asan build-tsan build-dev build-fuzz
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

@@ -1,0 +1,229 @@
+/* The pure parts of the command line: targets, flags, bodies, what is shown. */
+#include "cli/body.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "cli/url.h"
+
+#include "cases.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- url ---- */
+
+static void escapes_what_stands_for_something_in_a_url(void **state)
+{
+    struct buffer url;
+    (void)state;
+    buffer_init(&url, URL_BYTES_MAX);
+    buffer_append_text(&url, "/v1");
+    url_add_segment(&url, "a/b?c#d e%~");
+    url_add_query(&url, "error", "exit 3&x=1+\xc3\xa9");
+    url_add_query(&url, "delay", NULL);
+    url_add_query_number(&url, "max", 10);
+    buffer_append_byte(&url, '\0');
+    assert_string_equal(url.at, "/v1/a%2Fb%3Fc%23d%20e%25~?error=exit%203%26x%3D1%2B%C3%A9&max=10");
+    buffer_fini(&url);
+}
+
+/* ---- flags ---- */
+
+struct given {
+    const char *delay;
+    bool yes;
+    uint64_t max;
+    struct cli_list meta;
+};
+
+static int parse(struct given *given, struct cli_args *args, bool takes_command, char **argv)
+{
+    const struct cli_flag flags[] = {
+        {"delay", CLI_TEXT, &given->delay, "TIME", ""},
+        {"yes", CLI_SWITCH, &given->yes, NULL, ""},
+        {"max", CLI_COUNT, &given->max, "N", ""},
+        {"meta", CLI_LIST, &given->meta, "NAME=VALUE", ""},
+        {0},
+    };
+    const struct cli_syntax syntax = {.usage = "x TOPIC",
+                                      .about = "",
+                                      .flags = flags,
+                                      .least = 1,
+                                      .most = 2,
+                                      .takes_command = takes_command};
+    int argc = 0;
+    memset(given, 0, sizeof(*given));
+    while (argv[argc])
+        argc++;
+    return cli_parse(argc, argv, &syntax, args);
+}
+
+#define ARGV(...) ((char *[]){(char *)"x", __VA_ARGS__, NULL})
+
+static void reads_flags_between_arguments(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char delay[] = "--delay", five[] = "5s", topic[] = "orders", max[] = "--max=7", yes[] = "--yes",
+         id[] = "17", a[] = "--meta=a=1", b[] = "--meta=b=2", json[] = "--json";
+    unsetenv("TARRY_URL");
+    assert_int_equal(
+        parse(&given, &args, false, ARGV(delay, five, topic, max, yes, a, id, b, json)), -1);
+    assert_string_equal(given.delay, "5s");
+    assert_true(given.yes && args.json);
+    assert_int_equal(given.max, 7);
+    assert_int_equal(given.meta.count, 2);
+    assert_string_equal(given.meta.at[1], "b=2");
+    assert_int_equal(args.list.count, 2);
+    assert_string_equal(args.list.at[1], "17");
+    assert_string_equal(args.url, CLI_URL_DEFAULT);
+}
+
+static void the_server_is_the_flag_else_the_variable(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", url[] = "--url=http://b";
+    setenv("TARRY_URL", "http://a", 1);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic)), -1);
+    assert_string_equal(args.url, "http://a");
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, url)), -1);
+    assert_string_equal(args.url, "http://b");
+    unsetenv("TARRY_URL");
+}
+
+static void leaves_what_follows_two_dashes_alone(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", dashes[] = "--", odd[] = "--odd", command[] = "sh";
+    assert_int_equal(parse(&given, &args, true, ARGV(topic, dashes, command, odd)), -1);
+    assert_string_equal(args.command[0], "sh");
+    assert_string_equal(args.command[1], "--odd");
+    assert_int_equal(parse(&given, &args, false, ARGV(dashes, odd)), -1);
+    assert_string_equal(args.list.at[0], "--odd");
+}
+
+static void refuses_wrong_command_lines(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", unknown[] = "--dely", bare[] = "--max", word[] = "--max=x",
+         yes[] = "--yes=1", dash[] = "-x", dashes[] = "--";
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, unknown)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, bare)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, word)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, yes)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, dash)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, topic, topic)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(dashes)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, true, ARGV(topic, dashes)), CLI_USAGE);
+}
+
+/* ---- bodies ---- */
+
+static void guesses_what_a_body_is(void **state)
+{
+    (void)state;
+    assert_string_equal(body_guess_type(slice_of("{\"a\":1}")), "application/json");
+    assert_string_equal(body_guess_type(slice_of("[1]")), "application/json");
+    assert_string_equal(body_guess_type(slice_of("17")), "text/plain; charset=utf-8");
+    assert_string_equal(body_guess_type(slice_of("{\"a\":")), "text/plain; charset=utf-8");
+    assert_string_equal(body_guess_type(slice_make("\xff\x00", 2)), "application/octet-stream");
+}
+
+struct seen {
+    size_t count;
+    char text[4][64];
+};
+
+static void see(void *ctx, const struct body_job *job)
+{
+    struct seen *seen = ctx;
+    snprintf(seen->text[seen->count++], sizeof(seen->text[0]), "%.*s %.*s %.*s [%.*s]",
+             (int)job->id.len, job->id.at, (int)job->lease.len, job->lease.at,
+             (int)job->attempt.len, job->attempt.at, (int)job->body.len, job->body.at);
+}
+
+static void bodies_come_out_byte_for_byte(void **state)
+{
+    struct seen seen = {0};
+    (void)state;
+    assert_true(body_each_job(
+        slice_of("{\"jobs\":["
+                 "{\"id\":\"a\",\"lease\":\"l\",\"attempt\":1,\"content_type\":\"application/"
+                 "json\",\"body\":{ \"x\" :1.50}},"
+                 "{\"id\":\"b\",\"body\":\"t\\u00e9\\n\",\"lease\":\"l\",\"attempt\":2,\"content_"
+                 "type\":\"text/plain\"},"
+                 "{\"body\":\"quoted\",\"content_type\":\"application/json; "
+                 "charset=utf-8\",\"id\":\"c\",\"lease\":\"l\","
+                 "\"attempt\":3},"
+                 "{\"id\":\"d\\\"\",\"lease\":\"l\",\"attempt\":4,\"body_base64\":\"aGk=\"}]}"),
+        see, &seen));
+    assert_int_equal(seen.count, 4);
+    assert_string_equal(seen.text[0], "a l 1 [{ \"x\" :1.50}]");
+    assert_string_equal(seen.text[1], "b l 2 [t\xc3\xa9\n]");
+    assert_string_equal(seen.text[2], "c l 3 [\"quoted\"]");
+    assert_string_equal(seen.text[3], "d\" l 4 [hi]");
+    assert_false(body_each_job(slice_of("{\"jobs\":[{}]}"), see, &seen));
+    assert_false(body_each_job(slice_of("{}"), see, &seen));
+    assert_false(body_each_job(slice_of("<html>"), see, &seen));
+}
+
+/* ---- show ---- */
+
+static void shows_no_control_bytes(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    json_t *text = json_string("a\x1b[31m\x7f\xc2\x9b\xc3\xa9");
+    assert_string_equal(show_text(text, out), "a?[31m???\xc3\xa9");
+    json_decref(text);
+    assert_string_equal(show_text(NULL, out), "");
+}
+
+static void shows_times_where_the_user_lives(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    setenv("TZ", "UTC-2", 1);
+    tzset();
+    json_t *time = json_string("2026-11-20T09:00:00.120Z");
+    assert_string_equal(show_time(time, out), "2026-11-20 11:00:00.120");
+    json_decref(time);
+    setenv("TZ", "UTC", 1);
+    tzset();
+}
+
+static void cuts_long_bodies_between_characters(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    json_t *job = json_pack("{s:s}", "body", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+    assert_string_equal(show_body(job, 5, out), "\xc3\xa9\xc3\xa9...");
+    assert_string_equal(show_body(job, 6, out), "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+    json_decref(job);
+    job = json_pack("{s:s}", "body_base64", "aGk=");
+    assert_string_equal(show_body(job, 60, out), "(2 bytes)");
+    json_decref(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(escapes_what_stands_for_something_in_a_url),
+        cmocka_unit_test(reads_flags_between_arguments),
+        cmocka_unit_test(the_server_is_the_flag_else_the_variable),
+        cmocka_unit_test(leaves_what_follows_two_dashes_alone),
+        cmocka_unit_test(refuses_wrong_command_lines),
+        cmocka_unit_test(guesses_what_a_body_is),
+        cmocka_unit_test(bodies_come_out_byte_for_byte),
+        cmocka_unit_test(shows_no_control_bytes),
+        cmocka_unit_test(shows_times_where_the_user_lives),
+        cmocka_unit_test(cuts_long_bodies_between_characters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
