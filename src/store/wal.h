@@ -125,8 +125,8 @@ int64_t wal_sync_due_ms(const struct wal *wal);
  * good until the next append, wal_has_room, seal or wal_committed), else read into `scratch`. 0;
  * -EAGAIN with `may_block` false: it is not in RAM, ask again with may_block on a helper thread;
  * -ENOENT: its file was let go; -EIO and others: it could not be read or is damaged (each record
- * has its own checksum, which is checked). With may_block only the disk is looked at: ask without
- * it first.
+ * has its own checksum, which is checked). With may_block the
+ * bytes are always copied.
  */
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
              struct slice *out); /* [helper, only with may_block] */
@@ -143,9 +143,9 @@ void wal_retain(struct wal *wal, struct record_place place);
 /* The number of the oldest file when the owner should carry its live records forward, else 0. */
 uint32_t wal_oldest_to_carry(const struct wal *wal);
 /* Calls `each` for the records of that file from byte *at (start with 0): whole batches of together
- * about `bytes_max`, at least one. Slices of the records point into `scratch`, which holds them
- * until its next use, but only those of the last batch. *at advances; 1: more to come, 0: the end
- * was reached, negative errno. [helper] */
+ * at most `bytes_max`, but at least one. The records' slices point into `scratch` and stay good
+ * until that is used again. *at advances; 1: more to come, 0: the end was reached, negative errno.
+ * [helper] */
 int wal_scan(struct wal *wal, uint32_t file, uint32_t *at, size_t bytes_max, struct buffer *scratch,
              void (*each)(void *ctx, const struct record *record, struct record_place place),
              void *ctx);

@@ -25,6 +25,21 @@ static int wait_for_file(const struct wal *wal)
     return wal->is_full ? -ENOSPC : -EAGAIN;
 }
 
+/* The helper may be reading from the batch: its memory moves under the lock only. */
+static bool reserve(struct wal *wal, size_t bytes)
+{
+    bool done;
+
+    if (wal->open && wal->open->cap - wal->open->len >= bytes)
+        return true;
+    pthread_mutex_lock(&wal->lock);
+    if (!wal->open)
+        wal->open = wal_recent_take(&wal->recent);
+    done = wal->open && wal_batch_reserve(wal->open, bytes, wal->options.batch_bytes_max);
+    pthread_mutex_unlock(&wal->lock);
+    return done;
+}
+
 int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
 {
     const struct wal_file *file = wal_current(wal);
@@ -44,11 +59,9 @@ int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
         room += WAL_HEAD_BYTES;
         if (used + room > file->bytes && !ready)
             return wait_for_file(wal);
-        if (!wal->open && !(wal->open = wal_recent_take(&wal->recent)))
-            return -ENOMEM;
         wal->first_room = room;
     }
-    return wal_batch_reserve(wal->open, room, wal->options.batch_bytes_max) ? 0 : -ENOMEM;
+    return reserve(wal, room) ? 0 : -ENOMEM;
 }
 
 static void begin_file(struct wal *wal)
@@ -67,12 +80,15 @@ static void begin_file(struct wal *wal)
     wal->began_file = true;
 }
 
+/* The helper may be looking at the place of the batch, for wal_read. */
 static void begin_batch(struct wal *wal)
 {
     if (wal->tail_at + wal->first_room > wal_current(wal)->bytes)
         begin_file(wal);
+    pthread_mutex_lock(&wal->lock);
     wal->open->file = wal->current;
     wal->open->offset = wal->tail_at;
+    pthread_mutex_unlock(&wal->lock);
     wal->open->len = WAL_HEAD_BYTES;
     wal->open->count = 0;
 }
@@ -149,9 +165,11 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
     };
 
     wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
-    wal->flight.batch = batch;
     wal->flight.fd = wal_current(wal)->fd;
+    pthread_mutex_lock(&wal->lock);
+    wal->flight.batch = batch;
     wal->open = NULL;
+    pthread_mutex_unlock(&wal->lock);
     wal->next_sequence++;
     wal->tail_at = wal_aligned(batch->offset + (uint32_t)batch->len);
     if (wal->dirty_first == 0) {
@@ -239,16 +257,16 @@ uint64_t wal_committed(struct wal *wal)
     flight->is_under_way = false;
     if (flight->result < 0) {
         wal_break(wal, flight->result, "cannot write or sync the log");
-        wal_batch_free(flight->batch);
-        flight->batch = NULL;
-        return wal->committed;
+        return wal->committed; /* what failed can still be read, until the log is closed */
     }
     wal->committed = flight->sequence;
     if (flight->batch) {
         wal->commits++;
         wal->bytes_written += flight->batch->len;
+        pthread_mutex_lock(&wal->lock);
         wal_recent_add(&wal->recent, flight->batch, wal->options.recent_bytes_max);
         flight->batch = NULL;
+        pthread_mutex_unlock(&wal->lock);
     }
     if (flight->wants_sync) {
         wal->syncs++;

@@ -247,8 +247,8 @@ struct wal {
     char error[WAL_ERROR_BYTES];
 
     struct wal_chore chore;
-    /* Guards `files` against change while a helper looks, pins, and `shared`. The owner takes it
-     * only where a file begins or goes. */
+    /* Guards what a helper may look at: `files`, pins, `shared`, and where the batches are. The
+     * owner takes it a few times a batch, never for a record. */
     pthread_mutex_t lock;
     struct {
         uint32_t first_needed; /* files before it may go */

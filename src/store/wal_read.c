@@ -5,20 +5,34 @@
 
 /* ---- one record ---- */
 
-static bool read_from_ram(const struct wal *wal, struct record_place place, struct slice *out)
+/* A place in the open batch is told by where that begins: its length is the owner's to change at
+ * any time. */
+static bool find_in_ram(const struct wal *wal, struct record_place place, struct slice *out)
 {
-    const struct wal_batch *batch;
+    const struct wal_batch *batch = wal->open;
 
-    if (wal_batch_has(wal->open, place))
-        batch = wal->open;
-    else if (wal_batch_has(wal->flight.batch, place))
+    if (!batch || batch->file != place.file || place.at < batch->offset + WAL_HEAD_BYTES) {
         batch = wal->flight.batch;
-    else
-        batch = wal_recent_find(&wal->recent, place);
+        if (!batch || !wal_batch_has(batch, place))
+            batch = wal_recent_find(&wal->recent, place);
+    }
     if (!batch)
         return false;
     *out = slice_make(batch->at + (place.at - batch->offset), place.bytes);
     return true;
+}
+
+static bool copy_from_ram(struct wal *wal, struct record_place place, char *into)
+{
+    struct slice record;
+    bool found;
+
+    pthread_mutex_lock(&wal->lock);
+    found = find_in_ram(wal, place, &record);
+    if (found)
+        memcpy(into, record.at, record.len);
+    pthread_mutex_unlock(&wal->lock);
+    return found;
 }
 
 static ssize_t read_from_cache(const struct wal *wal, struct record_place place, char *into,
@@ -76,12 +90,17 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
     char *into;
 
     assert(place.bytes && place.at >= WAL_HEADER_BYTES);
-    if (!may_block && read_from_ram(wal, place, out))
+    if (!may_block && find_in_ram(wal, place, out))
         return 0;
     buffer_clear(scratch);
     into = buffer_reserve(scratch, bytes);
     if (!into)
         return -ENOMEM;
+    if (may_block && copy_from_ram(wal, place, into)) {
+        scratch->len += place.bytes;
+        *out = buffer_slice(scratch);
+        return 0;
+    }
     got = may_block ? read_from_disk(wal, place, into, bytes)
                     : read_from_cache(wal, place, into, bytes);
     if (got < 0)
@@ -95,10 +114,12 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
 
 /* ---- all records of a file ---- */
 
-static int each_record(struct slice records, uint32_t file, uint32_t at,
-                       void (*each)(void *ctx, const struct record *record,
-                                    struct record_place place),
-                       void *ctx)
+struct scan_each {
+    void (*call)(void *ctx, const struct record *record, struct record_place place);
+    void *ctx;
+};
+
+static int each_record(struct slice records, uint32_t file, uint32_t at, struct scan_each each)
 {
     size_t offset = 0;
     struct slice bytes;
@@ -112,34 +133,66 @@ static int each_record(struct slice records, uint32_t file, uint32_t at,
 
         if (!record_decode(bytes, &record))
             return -EIO;
-        each(ctx, &record, place);
+        each.call(each.ctx, &record, place);
     }
     return result < 0 ? -EIO : 0;
 }
 
-/* The batch at `at` into scratch: its size, or negative errno. */
-static int64_t scan_batch(struct wal *wal, const struct wal_file *file, uint32_t at,
-                          struct buffer *scratch, struct wal_head *head)
+/* The head of the batch at `at`, to be read into room that stays where it is. */
+static int scan_head(struct wal *wal, const struct wal_file *file, uint32_t at,
+                     struct wal_head *head)
 {
-    char bytes[WAL_HEAD_BYTES], *into;
+    char bytes[WAL_HEAD_BYTES];
     ssize_t got = wal_pread(wal->disk.fs, file->fd, bytes, sizeof bytes, at);
 
     if (got < 0)
-        return got;
+        return (int)got;
     if (got < WAL_HEAD_BYTES || !wal_head_decode(&wal->disk, file->number, at, bytes, head) ||
         head->bytes > file->bytes - at)
         return -EIO;
-    buffer_clear(scratch);
-    into = buffer_reserve(scratch, head->bytes);
-    if (!into)
-        return -ENOMEM;
-    got = wal_pread(wal->disk.fs, file->fd, into, head->bytes, at);
+    return 0;
+}
+
+/* That batch behind what scratch holds already. */
+static int scan_batch(struct wal *wal, const struct wal_file *file, uint32_t at,
+                      const struct wal_head *head, struct buffer *scratch, struct scan_each each)
+{
+    char *into = scratch->at + scratch->len;
+    ssize_t got = wal_pread(wal->disk.fs, file->fd, into, head->bytes, at);
+
     if (got < 0)
-        return got;
+        return (int)got;
     if (got < head->bytes || !wal_body_is_whole(&wal->disk, head, into))
         return -EIO;
-    scratch->len = head->bytes;
-    return head->bytes;
+    scratch->len += head->bytes;
+    return each_record(slice_make(into + WAL_HEAD_BYTES, head->bytes - WAL_HEAD_BYTES),
+                       file->number, at + WAL_HEAD_BYTES, each);
+}
+
+static int scan(struct wal *wal, const struct wal_file *file, uint32_t end, uint32_t *at,
+                size_t bytes_max, struct buffer *scratch, struct scan_each each)
+{
+    struct wal_head head;
+    int result = 0;
+
+    buffer_clear(scratch);
+    while (*at < end) {
+        result = scan_head(wal, file, *at, &head);
+        if (result < 0)
+            break;
+        if (scratch->len == 0 &&
+            !buffer_reserve(scratch, head.bytes > bytes_max ? head.bytes : bytes_max)) {
+            result = -ENOMEM;
+            break;
+        }
+        if (head.bytes > scratch->cap - scratch->len)
+            break;
+        result = scan_batch(wal, file, *at, &head, scratch, each);
+        if (result < 0)
+            break;
+        *at = wal_aligned(*at + head.bytes);
+    }
+    return result < 0 ? result : *at < end;
 }
 
 int wal_scan(struct wal *wal, uint32_t number, uint32_t *at, size_t bytes_max,
@@ -148,31 +201,18 @@ int wal_scan(struct wal *wal, uint32_t number, uint32_t *at, size_t bytes_max,
              void *ctx)
 {
     struct wal_file *file = pin(wal, number);
-    uint32_t from = *at ? *at : WAL_HEADER_BYTES, end;
-    size_t done = 0;
-    int result = 0;
+    uint32_t end;
+    int result;
 
     if (!file)
         return -ENOENT;
     pthread_mutex_lock(&wal->lock);
-    end = file->end; /* a newer file was begun, so it is final */
     assert(number < wal->current);
+    end = file->end; /* a newer file was begun, so it is final */
     pthread_mutex_unlock(&wal->lock);
-    while (result == 0 && from < end && done < bytes_max) {
-        struct wal_head head;
-        int64_t bytes = scan_batch(wal, file, from, scratch, &head);
-
-        result =
-            bytes < 0
-                ? (int)bytes
-                : each_record(slice_make(scratch->at + WAL_HEAD_BYTES, head.bytes - WAL_HEAD_BYTES),
-                              number, from + WAL_HEAD_BYTES, each, ctx);
-        if (result == 0) {
-            done += head.bytes;
-            from = wal_aligned(from + head.bytes);
-        }
-    }
+    if (*at == 0)
+        *at = WAL_HEADER_BYTES;
+    result = scan(wal, file, end, at, bytes_max, scratch, (struct scan_each){each, ctx});
     unpin(wal, file);
-    *at = from;
-    return result < 0 ? result : from < end;
+    return result;
 }

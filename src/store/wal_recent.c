@@ -39,6 +39,7 @@ struct wal_batch *wal_recent_take(struct wal_recent *recent)
         return calloc(1, sizeof *batch);
     batch->len = 0;
     batch->count = 0;
+    batch->file = 0; /* nowhere yet */
     return batch;
 }
 
