@@ -220,7 +220,6 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     struct entry *entry = entry_at(engine, id);
     if (!is_new) {
         entry_unhang(engine, id);
-        engine->sink.release(engine->sink.ctx, entry->place);
         entry->attempt = 0;
         entry_drop_extra(engine, entry);
     }
@@ -250,7 +249,10 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
                                     .first_due_ms = due_ms,
                                     .sequence = entry->sequence,
                                     .policy = push->policy}};
+    struct record_place old_place = entry->place;
     entry->place = engine->sink.append(engine->sink.ctx, &record);
+    if (!is_new)
+        engine->sink.release(engine->sink.ctx, old_place);
     if (is_new)
         topic->totals.pushed++;
     else

@@ -37,7 +37,8 @@ struct engine_now {
 struct engine_sink {
     /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
-    /* A kept record is needed no more. A RECORD_JOB is kept from its append on. */
+    /* A kept record is needed no more; told after the record that makes it so was appended. A
+     * RECORD_JOB is kept from its append on. */
     void (*release)(void *ctx, struct record_place place);
     /* This DONE is kept as well: the id is remembered. */
     void (*retain)(void *ctx, struct record_place place);

@@ -202,7 +202,8 @@ static bool is_at(const struct entry *entry, struct record_place place)
     return entry->place.file == place.file && entry->place.at == place.at;
 }
 
-static void carry_job(struct engine *engine, uint32_t id, const struct record *old)
+static void carry_job(struct engine *engine, uint32_t id, const struct record *old,
+                      struct record_place place)
 {
     struct entry *entry = entry_at(engine, id);
     const struct extra *extra = entry_extra(engine, entry);
@@ -218,8 +219,8 @@ static void carry_job(struct engine *engine, uint32_t id, const struct record *o
     job->delivery = extra ? extra->delivery : 0;
     job->lease_until_ms = job->state == JOB_LEASED ? extra->lease_until_ms : 0;
     job->error = extra && extra->error ? slice_of(extra->error) : (struct slice){0};
-    engine->sink.release(engine->sink.ctx, entry->place);
     entry->place = engine->sink.append(engine->sink.ctx, &record);
+    engine->sink.release(engine->sink.ctx, place);
 }
 
 void engine_carry(struct engine *engine, const struct record *old, struct record_place place)
@@ -228,7 +229,7 @@ void engine_carry(struct engine *engine, const struct record *old, struct record
         uint32_t id =
             engine_index_find(engine, hash_pair(old->job.topic, old->job.id, engine->hash_seed));
         if (id && is_at(entry_at(engine, id), place))
-            carry_job(engine, id, old);
+            carry_job(engine, id, old, place);
     } else if (old->kind == RECORD_DONE && old->done.remember_until_ms) {
         uint32_t id = engine_index_find(engine, old->done.key);
         if (!id || !is_at(entry_at(engine, id), place))

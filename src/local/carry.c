@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-enum { SLICE_BYTES = 256 << 10 };
+/* Records looked at in one turn. */
+enum { CARRY_AT_ONCE = 512 };
 
 struct carry {
     struct work work;
@@ -48,8 +49,9 @@ static void on_librarian(struct work *work)
     buffer_clear(&carry->scratch);
     carry->found_count = carry->carried = 0;
     carry->result = 0;
-    int result = wal_scan(carry->shard->wal, carry->file, &carry->at, SLICE_BYTES, &carry->scratch,
-                          on_record, carry);
+    /* One batch: the slices of its records are good until the next scan. */
+    int result =
+        wal_scan(carry->shard->wal, carry->file, &carry->at, 1, &carry->scratch, on_record, carry);
     if (carry->result == 0)
         carry->result = result;
 }
@@ -78,17 +80,23 @@ static void start(struct shard *shard, uint32_t file)
     shard->carry = carry;
 }
 
-/* Appends what of the slice still counts. False: no room now. */
-static bool carry_slice(struct shard *shard, struct carry *carry)
+/* Appends what of the batch still counts, a bounded number of it. True: through with it. */
+static bool carry_some(struct shard *shard, struct carry *carry)
 {
-    while (carry->carried < carry->found_count) {
+    for (int left = CARRY_AT_ONCE; carry->carried < carry->found_count; left--) {
         const struct found *found = &carry->found[carry->carried];
-        if (wal_has_room(shard->wal, engine_room_carry(&found->record), WAL_FOR_ANSWER))
+        if (!left || wal_has_room(shard->wal, engine_room_carry(&found->record), WAL_FOR_ANSWER))
             return false;
         engine_carry(shard->engine, &found->record, found->place);
         carry->carried++;
     }
     return true;
+}
+
+bool carry_has_work(const struct shard *shard)
+{
+    const struct carry *carry = shard->carry;
+    return carry && !carry->scanning && carry->carried < carry->found_count;
 }
 
 void carry_step(struct shard *shard)
@@ -103,7 +111,7 @@ void carry_step(struct shard *shard)
         if (!carry)
             return;
     }
-    if (carry->scanning || !carry_slice(shard, carry))
+    if (carry->scanning || !carry_some(shard, carry))
         return;
     if (carry->result == 1 && !shard->stopping) {
         carry->scanning = true;

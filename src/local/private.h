@@ -105,6 +105,8 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
 /* ---- carry.c: old log files ---- */
 void carry_step(struct shard *shard);
 bool carry_is_busy(const struct shard *shard);
+/* Whether it could go on at once, given room. */
+bool carry_has_work(const struct shard *shard);
 void carry_fini(struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look

@@ -14,8 +14,8 @@ struct reading {
     struct work work;
     struct shard *shard;
     struct engine_view *views;
-    size_t count, done; /* records read so far */
-    size_t *offsets;    /* of each record in `bytes`; SIZE_MAX: could not be read */
+    size_t count;
+    size_t *offsets; /* of each record in `bytes`; or a mark */
     struct buffer bytes;
     struct buffer scratch;
     bool with_lease;
@@ -33,24 +33,42 @@ static void reading_free(struct reading *reading)
     free(reading);
 }
 
-/* Goes on with the records not read yet; stops with -EAGAIN where the disk would be needed and may
- * not be. */
-static int read_some(struct reading *reading, bool may_block)
+/* Marks in `offsets`. */
+static const size_t failed_mark = SIZE_MAX, pending_mark = SIZE_MAX - 1;
+
+static int read_one(struct reading *reading, size_t i, bool may_block)
 {
-    while (reading->done < reading->count) {
-        struct slice record;
-        const struct engine_view *view = &reading->views[reading->done];
-        buffer_clear(&reading->scratch);
-        int failed =
-            wal_read(reading->shard->wal, view->place, may_block, &reading->scratch, &record);
-        if (failed == -EAGAIN && !may_block)
-            return -EAGAIN;
-        size_t offset = reading->bytes.len;
-        if (!failed)
-            buffer_append_slice(&reading->bytes, record);
-        reading->offsets[reading->done++] = failed || reading->bytes.failed ? SIZE_MAX : offset;
+    struct slice record;
+    buffer_clear(&reading->scratch);
+    int failed = wal_read(reading->shard->wal, reading->views[i].place, may_block,
+                          &reading->scratch, &record);
+    if (failed == -EAGAIN && !may_block) {
+        reading->offsets[i] = pending_mark;
+        return -EAGAIN;
     }
+    reading->offsets[i] = reading->bytes.len;
+    if (!failed)
+        buffer_append_slice(&reading->bytes, record);
+    if (failed || reading->bytes.failed)
+        reading->offsets[i] = failed_mark;
     return 0;
+}
+
+/* What is in RAM or the page cache. Returns whether anything is left for the librarian: it looks on
+ * the disk only, so everything has to be asked for here first. */
+static bool read_cached(struct reading *reading)
+{
+    bool pending = false;
+    for (size_t i = 0; i < reading->count; i++)
+        pending |= read_one(reading, i, false) != 0;
+    return pending;
+}
+
+static void read_pending(struct reading *reading)
+{
+    for (size_t i = 0; i < reading->count; i++)
+        if (reading->offsets[i] == pending_mark)
+            read_one(reading, i, true);
 }
 
 /* False: the record cannot be read or is not what the engine believes. */
@@ -58,7 +76,7 @@ static bool fill_job(struct reading *reading, size_t i, struct queue_job *out, c
 {
     const struct engine_view *view = &reading->views[i];
     struct record record;
-    if (reading->offsets[i] == SIZE_MAX ||
+    if (reading->offsets[i] == failed_mark ||
         !record_decode(slice_make(reading->bytes.at + reading->offsets[i], view->place.bytes),
                        &record) ||
         record.kind != RECORD_JOB) {
@@ -106,7 +124,7 @@ static void reply(struct reading *reading)
 
 static void on_librarian(struct work *work)
 {
-    read_some((struct reading *)(void *)work, true);
+    read_pending((struct reading *)(void *)work);
 }
 
 static void on_back(struct work *work)
@@ -123,7 +141,7 @@ static void on_turn_end(void *owner, uint64_t tag, const struct queue_reply *not
     struct reading *reading = owner;
     (void)tag;
     (void)nothing;
-    if (read_some(reading, false) == -EAGAIN) {
+    if (read_cached(reading)) {
         reading->shard->readings++;
         reading->work.perform = on_librarian;
         reading->work.done = on_back;

@@ -292,7 +292,7 @@ static bool turn(void *ctx)
     stop_if_quiet(shard);
 
     int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
-    int64_t sync_ms = shard->broken ? INT64_MAX : wal_sync_due_ms(shard->wal);
+    int64_t sync_ms = shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal);
     if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
         next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
     if (sync_ms < next_ms)
@@ -302,7 +302,7 @@ static bool turn(void *ctx)
         next_ms = shard->upkeep_retry_ms;
     deadline_set(shard->deadline, next_ms);
     return busy || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
-           (!list_is_empty(&shard->walkings) && !shard->committing);
+           ((!list_is_empty(&shard->walkings) || carry_has_work(shard)) && !shard->committing);
 }
 
 /* The turn that follows is all that is wanted. */
