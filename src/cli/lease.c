@@ -111,7 +111,7 @@ static int print_results(const struct client *client, const struct cli_args *arg
     json_array_foreach(results, i, result)
     {
         char status[SHOW_CELL_BYTES], detail[SHOW_CELL_BYTES];
-        show_text(json_object_get(result, "status"), status);
+        show_text(json_object_get(result, "result"), status);
         if (is_success(status)) {
             good++;
             continue;

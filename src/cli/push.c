@@ -81,7 +81,7 @@ static void make_target(struct buffer *target, const struct push *push, const st
 static void print(const struct client *client)
 {
     char status[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES], due[SHOW_CELL_BYTES];
-    printf("%s %s, due %s\n", show_text(json_object_get(client->json, "status"), status),
+    printf("%s %s, due %s\n", show_text(json_object_get(client->json, "result"), status),
            show_text(json_object_get(client->json, "id"), id),
            show_time_from_now(json_object_get(client->json, "due_at"), due));
 }

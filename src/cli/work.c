@@ -88,7 +88,7 @@ static bool ask(struct work *work, struct slot *slot, const char *verb, const ch
     if (exit_code == CLI_UNREACHABLE || client->status >= 500)
         return false;
     const json_t *result = json_array_get(json_object_get(client->json, "results"), 0);
-    const char *status = json_string_value(json_object_get(result, "status"));
+    const char *status = json_string_value(json_object_get(result, "result"));
     if (exit_code != CLI_OK || !status || strcmp(status, "ok") != 0)
         cli_error("'%s': %s was refused (%s), the job will be delivered again", slot->name, verb,
                   status ? status : "unexpected answer");

@@ -1,0 +1,365 @@
+"""The command line against a real server: what it prints, and its exit codes."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+
+import pytest
+from server import BINARY, eventually, free_port
+
+OK, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
+
+
+@pytest.fixture
+def tarry(server):
+    def run(*arguments, code=OK, stdin=b""):
+        ended = server.cli(*arguments, input=stdin)
+        out, err = ended.stdout.decode(), ended.stderr.decode()
+        assert ended.returncode == code, (arguments, ended.returncode, out, err)
+        assert "Sanitizer" not in err and "runtime error" not in err, err
+        if code in (REFUSED, USAGE, UNREACHABLE):
+            assert err.startswith("tarry: ") and not err.rstrip("\n").endswith("."), err
+        return out
+
+    run.server = server
+    return run
+
+
+def local(*arguments, env=None):
+    ended = subprocess.run([str(BINARY), *arguments], capture_output=True, text=True, check=False, timeout=30,
+                           stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def take_one(tarry, topic):
+    return json.loads(tarry("take", topic, "--wait", "10s", "--json"))["jobs"][0]
+
+
+# ---- without a server ----
+
+
+def test_help_lists_every_command_and_the_exit_codes():
+    code, out, _ = local("help")
+    assert code == OK
+    for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "pause", "resume", "redrive",
+                    "purge", "run", "work", "bench", "fsck", "version", "help"):
+        assert f"\n  {command} " in out
+    assert "exit codes:" in out
+    for command in ("push", "take", "work", "purge", "fsck", "serve"):
+        code, out, err = local("help", command)
+        assert code == OK and out.startswith(f"usage: tarry {command}") and not err
+        assert local(command, "--help")[1] == out
+
+
+def test_version():
+    code, out, _ = local("version")
+    assert code == OK and out.startswith("tarry ")
+    assert local("--version")[1] == out
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["psuh"], "unknown command 'psuh', did you mean 'tarry push'"),
+        (["frobnicate"], "unknown command 'frobnicate', see 'tarry help'"),
+        (["help", "psuh"], "unknown command 'psuh'"),
+        (["push"], "too few arguments"),
+        (["push", "t", "a", "b"], "unexpected argument 'b'"),
+        (["push", "t", "--dely", "5s"], "unknown option '--dely', did you mean --delay"),
+        (["push", "t", "--delay", "5s", "--at", "0"], "choose one"),
+        (["push", "t", "--meta", "x", "--body", "b"], "write NAME=VALUE"),
+        (["take", "t", "--max", "many"], "bad value 'many' for '--max'"),
+        (["take", "t", "--wait", "soon"], "bad value 'soon' for '--wait'"),
+        (["purge", "t"], "give --yes"),
+        (["work", "t"], "no command after '--'"),
+        (["work", "t", "--jobs", "0", "--", "true"], "bad value for '--jobs'"),
+        (["reschedule", "t", "a"], "nothing to change"),
+        (["topics", "--url", "ftp://x"], "bad URL 'ftp://x'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_with_advice(arguments, says):
+    code, _, err = local(*arguments)
+    assert code == USAGE, err
+    assert err.startswith("tarry: ") and says in err
+
+
+def test_no_arguments_show_the_help():
+    code, _, err = local()
+    assert code == USAGE and "usage: tarry COMMAND" in err
+
+
+def test_a_server_that_is_not_there():
+    code, _, err = local("topics", "--url", f"http://127.0.0.1:{free_port()}")
+    assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err
+
+
+# ---- jobs ----
+
+
+def test_a_job_from_push_to_ack(tarry):
+    out = tarry("push", "orders", "o-1", "--body", '{"order":1}', "--meta", "trace=abc")
+    assert out.startswith("created o-1, due ")
+    job = take_one(tarry, "orders")
+    assert job["id"] == "o-1" and job["body"] == {"order": 1} and job["meta"] == {"trace": "abc"}
+    assert job["content_type"] == "application/json"
+    assert tarry("ack", job["lease"]) == "acked 1\n"
+    tarry("get", "orders", "o-1", code=NOTHING)
+    tarry("ack", job["lease"], code=REFUSED)
+
+
+def test_the_server_makes_an_id(tarry):
+    job = json.loads(tarry("push", "t", "--json", "--delay", "1h", "--body", "x"))
+    assert len(job["id"]) == 26
+    assert job["id"] in tarry("list", "t")
+
+
+def test_a_body_comes_from_standard_input_or_a_file_byte_for_byte(tarry, tmp_path):
+    body = bytes(range(256)) * 100
+    (tmp_path / "body").write_bytes(body)
+    tarry("push", "t", "input", stdin=body)
+    tarry("push", "t", "file", "--file", str(tmp_path / "body"))
+    for ident in ("input", "file"):
+        reply = tarry.server.client().call("POST", "/v1/topics/t/take?max=1", headers={"Accept": "application/octet-stream"})
+        assert reply.body == body
+        assert reply.headers["tarry-id"] == ident
+        assert reply.headers["content-type"] == "application/octet-stream"
+    tarry("push", "t", "none", "--file", str(tmp_path / "missing"), code=REFUSED)
+
+
+def test_ids_with_signs_travel(tarry):
+    ident = "a/b?c#d%e+f&g=h"
+    tarry("push", "t", ident, "--delay", "1h", "--body", "x")
+    assert f"id            {ident}\n" in tarry("get", "t", ident)
+    tarry("run", "t", ident)
+    tarry("reschedule", "t", ident, "--delay", "2h")
+    assert tarry("cancel", "t", ident) == f"cancelled {ident}\n"
+
+
+def test_get_shows_state_and_last_error(tarry):
+    tarry("push", "t", "a", "--body", "hello")
+    assert tarry("nack", take_one(tarry, "t")["lease"], "--delay", "1h", "--error", "bank is down") == "nacked 1\n"
+    out = tarry("get", "t", "a")
+    for line in ("state         delayed", "attempt       1", "last error    bank is down", "body          hello"):
+        assert line + "\n" in out
+    assert "(in " in out
+
+
+def test_nothing_taken_is_exit_code_4(tarry):
+    tarry("take", "empty", code=NOTHING)
+    assert json.loads(tarry("take", "empty", "--json", code=NOTHING))["jobs"] == []
+
+
+def test_takes_from_several_topics_first_named_first(tarry):
+    tarry("push", "low", "l", "--body", "x")
+    tarry("push", "high", "h", "--body", "x")
+    out = tarry("take", "high", "low", "--max", "2")
+    assert out.index("high") < out.index("low")
+
+
+def test_a_lease_is_extended(tarry):
+    tarry("push", "t", "a", "--body", "x")
+    job = json.loads(tarry("take", "t", "--lease-for", "2s", "--json"))["jobs"][0]
+    assert tarry("extend", job["lease"], "--lease-for", "60s") == "extended 1\n"
+    time.sleep(2.2)
+    assert tarry("ack", job["lease"]) == "acked 1\n"
+
+
+def test_cancel_tells_leased_and_unknown_apart(tarry):
+    tarry("push", "t", "a", "--body", "x")
+    take_one(tarry, "t")
+    tarry("cancel", "t", "a", code=REFUSED)
+    tarry("cancel", "t", "nobody", code=NOTHING)
+    tarry("push", "t", "b", "--body", "x", "--delay", "1h")
+    assert "cancelled b" in tarry("cancel", "t", "nobody", "b", code=NOTHING)
+
+
+def test_conflicts_are_refused(tarry):
+    tarry("push", "t", "a", "--body", "1", "--delay", "1h")
+    tarry("push", "t", "a", "--body", "2", "--delay", "1h", "--on-conflict", "reject", code=REFUSED)
+    assert tarry("push", "t", "a", "--body", "2", "--delay", "1h", "--on-conflict", "keep").startswith("existed a")
+    assert tarry("push", "t", "a", "--body", "2", "--delay", "1h").startswith("replaced a")
+
+
+# ---- topics ----
+
+
+def test_topics_in_columns(tarry):
+    for n in range(3):
+        tarry("push", "orders", f"o{n}", "--delay", "1h", "--body", "x")
+    tarry("push", "mails", "m", "--body", "x")
+    lines = tarry("topics").splitlines()
+    assert lines[0].split()[:6] == ["TOPIC", "DELAYED", "RETRYING", "READY", "LEASED", "DEAD"]
+    rows = {line.split()[0]: line.split()[1:6] for line in lines[1:]}
+    assert rows["orders"] == ["3", "0", "0", "0", "0"]
+    assert rows["mails"] == ["0", "0", "1", "0", "0"]
+    assert len({line.index(word) for line, word in zip(lines[:1], ["TOPIC"])}) == 1
+    assert tarry("topics", "orders").splitlines()[1].split()[0] == "orders"
+    assert len(json.loads(tarry("topics", "--json"))["topics"]) == 2
+    tarry("topics", "nobody", code=NOTHING)
+
+
+def test_pause_and_resume(tarry):
+    tarry("push", "t", "a", "--body", "x")
+    tarry("pause", "t")
+    assert "paused" in tarry("topics", "t")
+    tarry("take", "t", code=NOTHING)
+    tarry("resume", "t")
+    take_one(tarry, "t")
+
+
+def test_dead_jobs_go_round_again(tarry):
+    for n in range(3):
+        tarry("push", "t", f"d{n}", "--body", "x", "--max-attempts", "1")
+        tarry("nack", take_one(tarry, "t")["lease"], "--error", "no")
+    assert tarry("list", "t", "--state", "dead").count("dead") == 3
+    assert tarry("redrive", "t", "d1") == "redriven 1\n"
+    assert tarry("redrive", "t") == "redriven 2\n"
+    assert tarry("list", "t", "--state", "ready").count("ready") == 3
+
+
+def test_purge_by_state_and_whole(tarry):
+    tarry("push", "t", "later", "--delay", "1h", "--body", "x")
+    tarry("push", "t", "now", "--body", "x")
+    assert tarry("purge", "t", "--state", "delayed", "--yes") == "purged 1\n"
+    assert tarry("purge", "t", "--yes") == "purged 1\n"
+
+
+def test_lists_go_on_at_a_cursor(tarry):
+    for n in range(5):
+        tarry("push", "t", f"j{n}", "--delay", f"{n + 1}h", "--body", "x")
+    first = json.loads(tarry("list", "t", "--limit", "3", "--json"))
+    assert [job["id"] for job in first["jobs"]] == ["j0", "j1", "j2"]
+    rest = json.loads(tarry("list", "t", "--cursor", first["cursor"], "--json"))
+    assert [job["id"] for job in rest["jobs"]] == ["j3", "j4"]
+
+
+# ---- work ----
+
+
+class Worker:
+    def __init__(self, server, *arguments):
+        self.proc = subprocess.Popen([str(BINARY), "work", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.PIPE, text=True, env={**os.environ, "TARRY_URL": server.url})
+
+    def stop(self, code=OK, number=signal.SIGTERM):
+        if self.proc.poll() is None:
+            self.proc.send_signal(number)
+        out, err = self.proc.communicate(timeout=30)
+        assert self.proc.returncode == code, err
+        assert "Sanitizer" not in err, err
+        return out, err
+
+
+def script(path, text):
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_work_runs_the_command_with_body_and_environment(server, tmp_path):
+    client = server.client()
+    command = script(tmp_path / "do", f'cat > {tmp_path}/$TARRY_ID.body\necho "$TARRY_TOPIC $TARRY_ID $TARRY_ATTEMPT $1" '
+                                      f'> {tmp_path}/$TARRY_ID.env\nmv {tmp_path}/$TARRY_ID.env {tmp_path}/$TARRY_ID.done\n')
+    bodies = {"json": (b'{ "x" :1.50}', "application/json"), "bytes": (bytes(range(256)), "application/octet-stream"),
+              "text": ("grüß\n".encode(), "text/plain"), "empty": (b"", "text/plain"), "big": (b"y" * 500_000, "text/plain"),
+              "notjson": (b"not json", "application/json"), "string": (b'"s"', "application/json")}
+    worker = Worker(server, "t", "--jobs", "3", "--", command, "argument")
+    for ident, (body, kind) in bodies.items():
+        client.push("t", ident, body=body, content_type=kind)
+    for ident, (body, _) in bodies.items():
+        eventually((tmp_path / f"{ident}.done").exists)
+        assert (tmp_path / f"{ident}.body").read_bytes() == body, ident
+        assert (tmp_path / f"{ident}.done").read_text() == f"t {ident} 1 argument\n"
+    eventually(lambda: client.topic("t")["totals"]["acked"] == len(bodies))
+    _, err = worker.stop()
+    assert err.count("acked t/") == len(bodies)
+
+
+def test_work_nacks_with_the_exit_code_or_the_signal(server, tmp_path):
+    client = server.client()
+    command = script(tmp_path / "do", 'case $TARRY_ID in three) exit 3;; killed) kill -9 $$;; esac\n')
+    worker = Worker(server, "t", "--", command)
+    for ident in ("three", "killed"):
+        client.push("t", ident, max_attempts=1)
+    eventually(lambda: client.topic("t")["counts"]["dead"] == 2)
+    assert client.get("t", "three")["last_error"] == "exit 3"
+    assert client.get("t", "killed")["last_error"] == "signal 9"
+    worker.stop()
+
+
+def test_work_extends_the_lease_while_the_command_runs(server):
+    client = server.client()
+    client.push("t", "slow")
+    worker = Worker(server, "t", "--lease-for", "1s", "--", "sleep", "3")
+    eventually(lambda: client.topic("t")["totals"]["acked"] == 1)
+    assert client.topic("t")["totals"]["delivered"] == 1
+    worker.stop()
+
+
+def test_work_lets_running_commands_finish(server, tmp_path):
+    client = server.client()
+    command = script(tmp_path / "do", f"touch {tmp_path}/started\nsleep 1\n")
+    client.push("t", "slow")
+    worker = Worker(server, "t", "--", command)
+    eventually((tmp_path / "started").exists)
+    client.push("t", "next")
+    worker.stop()
+    assert client.topic("t")["totals"]["acked"] == 1
+    eventually(lambda: client.topic("t")["counts"]["ready"] == 1)
+
+
+def test_work_runs_in_parallel(server):
+    client = server.client()
+    for n in range(4):
+        client.push("t", f"j{n}")
+    started = time.monotonic()
+    worker = Worker(server, "t", "--jobs", "4", "--", "sleep", "1")
+    eventually(lambda: client.topic("t")["totals"]["acked"] == 4)
+    assert time.monotonic() - started < 3.5
+    worker.stop()
+
+
+def test_work_survives_a_restart_of_the_server(start_server, tmp_path):
+    port = free_port()
+    server = start_server("--sync", "always", started=False)
+    server.start(port)
+    server.client().push("t", "a")
+    command = script(tmp_path / "do", f"touch {tmp_path}/$TARRY_ID\nsleep 1\n")
+    worker = Worker(server, "t", "--", command)
+    eventually((tmp_path / "a").exists)
+    server.terminate()
+    time.sleep(1.5)
+    server.start(port)
+    client = server.client()
+    client.push("t", "b")
+    eventually(lambda: client.topic("t")["totals"]["acked"] == 2, seconds=20)
+    worker.stop()
+
+
+def test_work_says_that_a_command_cannot_be_run(server):
+    server.client().push("t", "a")
+    worker = Worker(server, "t", "--", "/nonexistent/command")
+    worker.proc.wait(20)
+    _, err = worker.stop(code=REFUSED)
+    assert "cannot run '/nonexistent/command', No such file or directory" in err
+
+
+# ---- fsck ----
+
+
+def test_fsck_of_a_clean_directory(start_server):
+    server = start_server()
+    for n in range(10):
+        server.client().push("t", f"j{n}", delay="1h")
+    assert server.fsck().returncode == REFUSED, "a server is using it"
+    server.terminate()
+    ended = server.fsck()
+    assert ended.returncode == OK, ended.stderr
+
+
+def test_fsck_of_what_is_no_directory(tmp_path):
+    code, _, err = local("fsck", str(tmp_path / "nothing"))
+    assert code == REFUSED and err.startswith("tarry: ")

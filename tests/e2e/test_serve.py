@@ -1,0 +1,254 @@
+"""The server as a process: configuration, start, stop, signals, and what it says where it cannot start."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from server import BINARY, eventually, free_port
+
+
+def serve(*flags, env=None, timeout=20, cwd=None):
+    """A start that is expected to end by itself."""
+    return subprocess.run([str(BINARY), "serve", *flags], capture_output=True, text=True, check=False, timeout=timeout,
+                          env={**os.environ, **(env or {})}, cwd=cwd)
+
+
+# ---- configuration ----
+
+
+@pytest.mark.parametrize(
+    "flags, env, says",
+    [
+        (["--dta", "x"], {}, "unknown option '--dta', did you mean --data"),
+        (["--sync", "sometimes"], {}, "bad value 'sometimes' for '--sync'"),
+        (["--shards"], {}, "option '--shards' needs a value"),
+        (["stray"], {}, "unexpected argument 'stray'"),
+        (["--listen", "0.0.0.0:0"], {}, "refusing to listen on '0.0.0.0:0'"),
+        (["--config", "/nonexistent"], {}, "cannot read the configuration '/nonexistent'"),
+        ([], {"TARRY_MAX_BODY": "huge"}, "bad value 'huge' for 'TARRY_MAX_BODY'"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_name(tmp_path, flags, env, says):
+    ended = serve(*flags, env=env, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert ended.stderr.startswith("tarry: ") and ended.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing was made"
+
+
+def test_a_fault_in_the_file_names_file_and_line(tmp_path):
+    file = tmp_path / "tarry.conf"
+    file.write_text("# mine\nshards = 1\nsinc = never\n")
+    ended = serve("--config", str(file))
+    assert ended.returncode == 2
+    assert f"{file}:3: unknown key 'sinc', did you mean sync" in ended.stderr
+
+
+def test_flag_beats_environment_beats_file(start_server, tmp_path):
+    file = tmp_path / "tarry.conf"
+    file.write_text("sync = never\nmax-body = 100\nlog-format = json\nmax-topics = 5\n")
+    server = start_server("--sync", "20ms", env={"TARRY_CONFIG": str(file), "TARRY_SYNC": "always", "TARRY_MAX_BODY": "200",
+                                                 "TARRY_LOG_FORMAT": "text"})
+    client = server.client()
+    assert client.good("GET", "/v1/info")["sync"] == "20ms"
+    assert client.push("t", "fits", body=b"x" * 200)
+    assert client.call("PUT", "/v1/topics/t/jobs/big", b"x" * 201).status == 413
+
+
+def test_help_lists_every_option():
+    shown = subprocess.run([str(BINARY), "help", "serve"], capture_output=True, text=True, check=True).stdout
+    for name in ("data", "listen", "store", "sync", "shards", "config", "log", "log-level", "log-format", "insecure", "max-body",
+                 "max-connections", "max-waiting", "max-topics", "idle-timeout", "wal-file"):
+        assert f"  --{name}" in shown
+
+
+# ---- start ----
+
+
+def test_the_start_line_tells_address_and_what_was_recovered(start_server):
+    server = start_server("--sync", "always", "--shards", "1")
+    client = server.client()
+    for n in range(5):
+        client.push("orders", f"o{n}", delay="1h")
+    server.restart()
+    line = [line for line in server.log().splitlines() if "event=listening" in line][-1]
+    assert f"address=127.0.0.1:{server.port}" in line
+    assert "jobs=5" in line and "topics=1" in line and "shards=1" in line and "sync=always" in line and "recovered_ms=" in line
+
+
+def test_a_second_server_on_the_directory_is_refused(start_server):
+    server = start_server()
+    ended = serve("--data", str(server.data), "--listen", "127.0.0.1:0")
+    assert ended.returncode == 1
+    assert str(server.proc.pid) in ended.stderr
+    assert server.client().good("GET", "/v1/info")
+
+
+@pytest.mark.parametrize("shards", ["1", "2"])
+def test_a_taken_port_is_refused(start_server, tmp_path, shards):
+    server = start_server("--shards", shards)
+    ended = serve("--data", str(tmp_path / "other"), "--listen", f"127.0.0.1:{server.port}", "--shards", shards)
+    assert ended.returncode == 1
+    assert "cannot listen on" in ended.stderr and "port is taken" in ended.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "data").write_text("I am a file")
+    ended = serve("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    assert ended.returncode == 1
+    assert str(tmp_path / "data") in ended.stderr
+    assert (tmp_path / "data").read_text() == "I am a file"
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path):
+    ended = serve("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--log", str(tmp_path / "no" / "log"))
+    assert ended.returncode == 1
+    assert "cannot write the log" in ended.stderr
+
+
+def test_another_number_of_shards_is_refused(start_server):
+    server = start_server("--shards", "2")
+    server.terminate()
+    ended = serve("--data", str(server.data), "--listen", "127.0.0.1:0", "--shards", "3")
+    assert ended.returncode == 1
+    assert "2" in ended.stderr and "shards" in ended.stderr
+
+
+def test_insecure_is_said_at_every_start(start_server):
+    server = start_server("--insecure", "--listen", "0.0.0.0:0", started=False)
+    server.launch()
+    eventually(lambda: "event=listening" in server.log())
+    assert "event=insecure" in server.log() and "level=warn" in server.log()
+
+
+def test_listens_on_version_6(start_server):
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("no IPv6 here")
+    server = start_server("--listen", "[::1]:0", started=False)
+    server.launch()
+    eventually(lambda: "address=[::1]:" in server.log())
+
+
+def test_systemd_is_told(start_server, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(20)
+        server = start_server(env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert notified.recv(100) == b"READY=1"
+        server.terminate()
+        assert notified.recv(100) == b"STOPPING=1"
+
+
+# ---- stop ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("shards", ["1", "2"])
+def test_a_signal_stops_it_in_good_order(start_server, number, shards):
+    server = start_server("--shards", shards)
+    client = server.client()
+    for n in range(20):
+        client.push("t", f"j{n}", delay="1h")
+    started = time.monotonic()
+    server.proc.send_signal(number)
+    assert server.proc.wait(20) == 0
+    assert time.monotonic() - started < 10
+    assert "event=stopped" in server.log()
+    server.start()
+    assert server.client().topic("t")["counts"]["delayed"] == 20
+
+
+@pytest.mark.parametrize("shards", ["1", "2"])
+def test_waiting_takes_are_answered_empty(start_server, shards):
+    server = start_server("--shards", shards)
+    jobs = []
+    takers = [threading.Thread(target=lambda: jobs.append(server.client().take("t", wait="60s"))) for _ in range(4)]
+    for taker in takers:
+        taker.start()
+    time.sleep(0.5)
+    assert server.terminate(20) == 0
+    for taker in takers:
+        taker.join(10)
+    assert jobs == [[], [], [], []]
+
+
+def test_an_idle_connection_does_not_hold_it_up(start_server):
+    server = start_server()
+    idle = server.connection()
+    idle.call("GET", "/healthz")
+    started = time.monotonic()
+    assert server.terminate(20) == 0
+    assert time.monotonic() - started < 4
+    idle.close()
+
+
+def test_a_half_sent_request_holds_it_up_for_seconds_only(start_server):
+    server = start_server()
+    slow = server.connection()
+    slow.send(b"PUT /v1/topics/t/jobs/a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    time.sleep(0.2)
+    started = time.monotonic()
+    assert server.terminate(20) == 0
+    assert time.monotonic() - started < 12
+    slow.close()
+
+
+def test_the_second_signal_stops_it_at_once(start_server):
+    server = start_server(started=False)
+    server.start()
+    slow = server.connection()
+    slow.send(b"PUT /v1/topics/t/jobs/a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    time.sleep(0.2)
+    server.proc.send_signal(signal.SIGTERM)
+    eventually(lambda: "event=stopping" in server.log())
+    server.proc.send_signal(signal.SIGTERM)
+    assert server.proc.wait(3) == 1
+    slow.close()
+    server.start()  # and it recovers; the fixture wants a good end
+
+
+def test_it_listens_on_the_same_port_again(start_server):
+    server = start_server()
+    server.client().good("GET", "/v1/info")
+    server.terminate()
+    port = free_port()
+    server.start(port)
+    server.client().good("GET", "/v1/info")
+    server.terminate()
+    server.start(port)
+    assert server.port == port
+
+
+# ---- the log ----
+
+
+def test_the_log_is_opened_again_on_sighup(start_server, tmp_path):
+    log = tmp_path / "tarry.log"
+    server = start_server("--log", str(log), "--listen", f"127.0.0.1:{free_port()}", started=False)
+    server.launch()
+    eventually(lambda: log.exists() and "event=listening" in log.read_text())
+    log.rename(tmp_path / "old.log")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: log.exists() and "log reopened" in log.read_text())
+    assert server.terminate() == 0
+    assert "event=stopped" in log.read_text()
+
+
+def test_json_logs_are_one_object_a_line(start_server, tmp_path):
+    import json
+
+    log = tmp_path / "tarry.log"
+    server = start_server("--log", str(log), "--log-format", "json", started=False)
+    server.launch()
+    lines = eventually(lambda: log.exists() and "listening" in log.read_text() and log.read_text().splitlines())
+    events = {json.loads(line)["event"] for line in lines}
+    assert "listening" in events
+    server.terminate()
