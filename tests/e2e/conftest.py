@@ -12,6 +12,10 @@ from server import BINARY, Server  # noqa: E402
 FLAGS = ("--sync", "always", "--shards", "1")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "shards: several shards at work; what the thread sanitizer runs")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield

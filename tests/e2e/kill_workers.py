@@ -280,8 +280,8 @@ class Pusher(Worker):
 
 def outcome_of(result):
     """Of a push: the item of a batch's answer, or the answer to one push."""
-    status = result.get("status") if isinstance(result.get("status"), str) else result.get("code")
-    return status if status in ("created", "replaced", "existed", "conflict", "leased") else "refused"
+    found = result.get("result") or result.get("code")
+    return found if found in ("created", "replaced", "existed", "conflict", "leased") else "refused"
 
 
 class Consumer(Worker):
@@ -372,15 +372,15 @@ class Consumer(Worker):
         elif reply.ok:
             outcomes = [answer_outcome(result) for result in reply.json()["results"]]
         else:
-            outcomes = ["refused"] * len(leases)
+            outcomes = [answer_outcome(reply.json())] * len(leases)  # of one lease, or of the call as a whole
         assert len(outcomes) == len(leases), reply.body[:500]
         self.write("answer", verb=verb, begin=begin, end=end,
                    items=[{"lease": lease, "outcome": outcome, **options} for lease, outcome in zip(leases, outcomes)])
 
 
 def answer_outcome(result):
-    status = result.get("status") if isinstance(result.get("status"), str) else result.get("code")
-    return status if status in ("ok", "lease_ended") else "refused"
+    found = result.get("result") or result.get("code")
+    return found if found in ("ok", "lease_ended") else "refused"
 
 
 class Punctual(Pusher, Consumer):

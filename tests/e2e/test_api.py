@@ -1,0 +1,420 @@
+"""What the HTTP API promises about jobs, one test a promise, over the real server."""
+
+import base64
+import json
+import re
+import time
+
+import pytest
+from client import Refused
+from server import together
+
+TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+EVERY_BYTE = bytes(range(256)) * 3
+YEAR_2040 = "2040-01-01T00:00:00.000Z"
+
+
+def refusal(call, *args, **kwargs):
+    with pytest.raises(Refused) as refused:
+        call(*args, **kwargs)
+    return refused.value
+
+
+def take_one(client, topic, **options):
+    jobs = client.take(topic, **options)
+    assert len(jobs) == 1
+    return jobs[0]
+
+
+def seconds_from_now(text):
+    assert TIME.match(text), text
+    whole, millis = text[:-1].split(".")
+    return time.mktime(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) - time.timezone + int(millis) / 1000 - time.time()
+
+
+# ---- push ----
+
+def test_a_push_says_what_it_did(client):
+    reply = client.call("PUT", "/v1/topics/t/jobs/a?delay=30m", b"x")
+    assert reply.status == 201
+    said = reply.json()
+    assert (said["result"], said["topic"], said["id"]) == ("created", "t", "a")
+    assert 1795 < seconds_from_now(said["due_at"]) <= 1800.01
+
+
+def test_without_an_id_the_server_makes_one(client):
+    ids = [client.push("t")["id"] for _ in range(50)]
+    assert len(set(ids)) == 50 and ids == sorted(ids), "ULIDs, in order"
+    assert all(re.fullmatch(r"[0-9A-HJKMNP-TV-Z]{26}", ident) for ident in ids)
+    assert client.call("POST", "/v1/topics/t/jobs", b"x").status == 201
+
+
+@pytest.mark.parametrize("body, content_type", [
+    (b"", "text/plain"), (b"plain", "text/plain"), ("grün €".encode(), "text/plain; charset=utf-8"), (b"\0", "text/plain"),
+    (EVERY_BYTE, "application/octet-stream"), (b"\xff\xfe\x00", "text/plain"), (b"a\0b", "application/x-own"),
+    (b'{ "a" : [1, 2.50, "\\u00e4", null, true] }', "application/json"), (b"not json", "application/json"), (b"  7  ", "application/json"),
+    (b'"\xed\xa0\x80"', "application/json"), (b"\xf4\x90\x80\x80", "text/plain"), (b"line\r\nline\n", "text/csv"), (b"\\ \" \x7f \x1b", "text/plain"),
+    (b"x" * (1 << 20), "application/octet-stream"),
+], ids=range(15))
+def test_bodies_travel_untouched(client, body, content_type):
+    client.push("bytes", "a", body, content_type=content_type)
+    raw = client.call("POST", "/v1/topics/bytes/take?max=1", headers={"Accept": "application/octet-stream"})
+    assert raw.body == body
+    assert raw.headers["content-type"] == content_type
+    client.nack(raw.headers["tarry-lease"], delay=0)
+    job = take_one(client, "bytes")
+    assert job["content_type"] == content_type
+    assert body_of(job) == body or json.loads(body) == job["body"]
+    assert body_of(client.get("bytes", "a")) == body or json.loads(body) == job["body"]
+
+
+def body_of(job):
+    if "body_base64" in job:
+        assert "body" not in job
+        return base64.b64decode(job["body_base64"], validate=True)
+    return job["body"].encode() if isinstance(job["body"], str) else None
+
+
+def test_json_bodies_are_the_value_itself(client):
+    client.push("json", "a", b'{"order": 4711}', content_type="application/json")
+    reply = client.call("POST", "/v1/topics/json/take")
+    assert b'{"order": 4711}' in reply.body, "as it was pushed, to the blank"
+    assert reply.json()["jobs"][0]["body"] == {"order": 4711}
+
+
+def test_without_a_content_type_it_is_octets(client):
+    client.push("t", "a", b"x", content_type=None)
+    assert take_one(client, "t")["content_type"] == "application/octet-stream"
+
+
+def test_meta_is_handed_on(client):
+    client.push("meta", "a", meta={"Trace-Id": "4bf9", "who": "größe", "empty": ""})
+    for job in (client.get("meta", "a"), take_one(client, "meta", lease_for="1s")):
+        assert job["meta"] == {"trace-id": "4bf9", "who": "größe", "empty": ""}
+    client.push("meta-raw", "a", meta={"who": "me"})
+    raw = client.call("POST", "/v1/topics/meta-raw/take", headers={"Accept": "application/octet-stream"})
+    assert raw.headers["tarry-meta-who"] == "me"
+
+
+def test_options_may_be_headers(client):
+    client.good("PUT", "/v1/topics/t/jobs/a", b"x", {"Tarry-Delay": "1h", "Tarry-Priority": "3", "tarry-max-attempts": "2"})
+    job = client.get("t", "a")
+    assert job["state"] == "delayed" and job["priority"] == 3 and job["max_attempts"] == 2
+
+
+@pytest.mark.parametrize("written, seconds", [("1500ms", 1.5), ("30s", 30), ("2h30m", 9000), ("7d", 604800), ("1.5s", 1.5), ("2500", 2.5),
+                                              ("1d2h3m4s5ms", 93784.005), ("3653d", 3653 * 86400)])
+def test_delays_as_people_write_them(client, written, seconds):
+    due = seconds_from_now(client.push("t", "a", delay=written)["due_at"])
+    assert seconds - 2 < due <= seconds + 0.01
+
+
+@pytest.mark.parametrize("at, due", [(YEAR_2040, YEAR_2040), ("2040-01-01T08:00:00+08:00", YEAR_2040), ("2208988800000", YEAR_2040),
+                                     ("2040-01-01T00:00:00.0001Z", "2040-01-01T00:00:00.001Z")])
+def test_absolute_times(client, at, due):
+    assert client.push("t", "a", at=at)["due_at"] == due
+    assert client.get("t", "a")["due_at"] == due
+
+
+def test_a_time_in_the_past_is_now(client):
+    client.push("t", "a", at="2001-01-01T00:00:00Z")
+    assert take_one(client, "t")["id"] == "a"
+
+
+def test_never_early_and_soon_after(client):
+    for delay in (1, 20, 300):
+        begin = time.monotonic()
+        client.push("t", "a", delay=delay)
+        job = take_one(client, "t", wait="5s")
+        took = (time.monotonic() - begin) * 1000
+        client.ack(job["lease"])
+        assert delay <= took < delay + 60
+
+
+# ---- pushing an id that exists ----
+
+def test_replace_is_the_default_of_put(client):
+    client.push("t", "a", b"old", delay="1h")
+    reply = client.call("PUT", "/v1/topics/t/jobs/a?delay=2h", b"new")
+    assert (reply.status, reply.json()["result"]) == (201, "replaced")
+    job = client.get("t", "a")
+    assert job["body"] == "new" or body_of(job) == b"new"
+    assert seconds_from_now(job["due_at"]) > 7000
+
+
+def test_replaced_attempts_start_again(client):
+    client.push("t", "a")
+    client.nack(take_one(client, "t")["lease"], delay="1h", error="busy")
+    client.push("t", "a", b"again")
+    job = take_one(client, "t")
+    assert job["attempt"] == 1 and job["body"] == "again"
+
+
+def test_keep_changes_nothing(client):
+    client.push("t", "a", b"old", delay="1h")
+    reply = client.call("PUT", "/v1/topics/t/jobs/a?on_conflict=keep", b"new", {"Content-Type": "text/plain"})
+    assert (reply.status, reply.json()["result"]) == (200, "existed")
+    assert client.get("t", "a")["body"] == "old"
+
+
+def test_reject_is_a_conflict(client):
+    client.push("t", "a", delay="1h")
+    refused = refusal(client.push, "t", "a", on_conflict="reject")
+    assert (refused.status, refused.code, refused.reply.json()["state"]) == (409, "conflict", "delayed")
+
+
+def test_a_leased_job_cannot_be_replaced(client):
+    client.push("t", "a")
+    client.take("t")
+    refused = refusal(client.push, "t", "a", b"new")
+    assert (refused.status, refused.code, refused.reply.json()["state"]) == (409, "leased", "leased")
+
+
+def test_a_dead_job_is_replaced_by_a_new_one(client):
+    client.push("t", "a", max_attempts=1)
+    client.nack(take_one(client, "t")["lease"])
+    assert client.push("t", "a", b"new")["result"] == "replaced"
+    assert take_one(client, "t")["attempt"] == 1
+
+
+def test_finished_ids_are_remembered_for_the_dedup_window(client):
+    client.put_topic("once", dedup_window="1h")
+    client.put_topic("short", dedup_window="100ms")
+    for topic in ("once", "short"):
+        client.push(topic, "a")
+        client.ack(take_one(client, topic)["lease"])
+    assert client.push("once", "a")["result"] == "existed"
+    assert client.take("once") == []
+    assert refusal(client.get, "once", "a").status == 404
+    time.sleep(0.25)
+    assert client.push("short", "a")["result"] == "created"
+
+
+def test_an_id_is_free_again_after_the_ack(client):
+    client.push("t", "a")
+    client.ack(take_one(client, "t")["lease"])
+    assert client.push("t", "a")["result"] == "created"
+
+
+# ---- batches ----
+
+@pytest.mark.parametrize("ndjson", [False, True])
+def test_a_batch_has_one_result_per_item_in_order(client, ndjson):
+    results = client.push_batch([
+        {"topic": "b", "id": "text", "body": "hello"},
+        {"topic": "b", "id": "late", "body": "x", "delay": "1h", "priority": 5, "meta": {"k": "v"}},
+        {"topic": "b", "id": "json", "body": {"n": [1, 2]}},
+        {"topic": "b", "body_base64": base64.b64encode(EVERY_BYTE).decode()},
+        {"topic": ".bad", "body": "x"},
+        {"topic": "b", "id": "text", "body": "again", "on_conflict": "keep"},
+        {"topic": "other", "id": "at", "at": YEAR_2040, "body": "x", "content_type": "text/csv"},
+    ], ndjson)
+    assert [result["result"] for result in results] == ["created"] * 4 + ["bad_topic", "existed", "created"]
+    assert [result.get("id") for result in results[:3]] == ["text", "late", "json"]
+    job = client.get("b", "late")
+    assert (job["priority"], job["meta"], job["state"]) == (5, {"k": "v"}, "delayed")
+    assert client.get("b", "json")["body"] == {"n": [1, 2]} and client.get("b", "json")["content_type"] == "application/json"
+    assert body_of(client.get("b", results[3]["id"])) == EVERY_BYTE
+    assert client.get("other", "at")["due_at"] == YEAR_2040
+
+
+def test_a_large_batch(client):
+    results = client.push_batch([{"topic": "b", "id": f"j{i}", "body": "x" * 1000} for i in range(1000)])
+    assert [result["id"] for result in results] == [f"j{i}" for i in range(1000)]
+    assert {job["id"] for job in client.take("b", max=1000)} == {f"j{i}" for i in range(1000)}
+
+
+# ---- get, list, change ----
+
+def test_a_job_shows_all_about_itself(client):
+    client.push("t", "a", b"x", delay="1h", priority=3, ttl="2h", lease_for="5s", max_attempts=4, backoff="fixed:7s")
+    job = client.get("t", "a")
+    assert (job["topic"], job["id"], job["state"], job["attempt"], job["priority"]) == ("t", "a", "delayed", 0, 3)
+    assert (job["max_attempts"], job["content_type"], job["body"]) == (4, "text/plain", "x")
+    assert TIME.match(job["due_at"])
+
+
+def test_reschedule_keeps_id_body_and_attempts(client):
+    client.push("t", "a", b"kept")
+    client.nack(take_one(client, "t")["lease"], delay="1h")
+    assert client.reschedule("t", "a", delay=0)["result"] == "ok"
+    job = take_one(client, "t")
+    assert (job["attempt"], job["body"]) == (2, "kept")
+    client.push("t", "b", delay="1h")
+    client.reschedule("t", "b", at=YEAR_2040)
+    client.reschedule("t", "b", priority=1)
+    job = client.get("t", "b")
+    assert (job["due_at"], job["priority"]) == (YEAR_2040, 1)
+
+
+def test_cancel_has_a_definite_answer(client):
+    client.push("t", "a", delay="1h")
+    assert client.cancel("t", "a")["result"] == "cancelled"
+    assert refusal(client.cancel, "t", "a").status == 404
+    assert refusal(client.get, "t", "a").code == "not_found"
+    client.push("t", "held")
+    client.take("t")
+    refused = refusal(client.cancel, "t", "held")
+    assert (refused.status, refused.code, refused.reply.json()["state"]) == (409, "leased", "leased")
+
+
+def test_run_makes_it_due_now(client):
+    client.push("t", "a", delay="1h")
+    client.run("t", "a")
+    assert take_one(client, "t")["id"] == "a"
+    assert refusal(client.run, "t", "a").code == "leased"
+
+
+def test_a_dead_job_can_be_cancelled_but_not_moved(client):
+    client.push("t", "a", max_attempts=1)
+    client.nack(take_one(client, "t")["lease"])
+    assert refusal(client.reschedule, "t", "a", delay=1).code == "dead"
+    assert refusal(client.run, "t", "a").code == "dead"
+
+
+def test_a_list_is_by_due_and_paged(client):
+    for i in (5, 3, 9, 1, 7, 2, 8, 4, 6, 0):
+        client.push("t", f"j{i}", delay=f"{i + 1}h")
+    client.push("t", "ready")
+    seen, cursor, pages = [], None, 0
+    while pages < 20:
+        page = client.list("t", state="delayed", limit=3, cursor=cursor)
+        seen += [job["id"] for job in page["jobs"]]
+        pages += 1
+        cursor = page.get("cursor")
+        if not cursor:
+            break
+    assert seen == [f"j{i}" for i in range(10)] and pages == 4
+    assert [job["id"] for job in client.list("t", state="ready")["jobs"]] == ["ready"]
+    assert len(client.list("t")["jobs"]) == 11
+    assert client.list("t", state="dead")["jobs"] == []
+
+
+# ---- take, ack, nack, extend ----
+
+def test_a_taken_job_has_all_fields(client):
+    client.push("t", "a", b"x", meta={"k": "v"})
+    job = take_one(client, "t")
+    assert set(job) >= {"topic", "id", "lease", "attempt", "delivery", "due_at", "lease_until", "priority", "content_type", "meta", "body"}
+    assert (job["topic"], job["id"], job["attempt"], job["priority"]) == ("t", "a", 1, 100)
+    assert 58 < seconds_from_now(job["lease_until"]) <= 60.1, "the default lease is 60 s"
+    assert client.get("t", "a")["state"] == "leased"
+
+
+def test_ready_jobs_come_by_priority_then_due_then_push_order(client):
+    client.push("t", "late", priority=5)
+    client.push("t", "first", priority=0)
+    client.push("t", "older", at="2001-01-01T00:00:00Z", priority=5)
+    client.push("t", "last")
+    client.push("t", "very-last")
+    time.sleep(0.01)
+    assert [job["id"] for job in client.take("t", max=10)] == ["first", "older", "late", "last", "very-last"]
+
+
+def test_several_topics_first_named_first_served(client):
+    for topic in ("a", "b"):
+        for i in range(2):
+            client.push(topic, f"{topic}{i}")
+    assert [job["id"] for job in client.take("none", "b", "a", max=3)] == ["b0", "b1", "a0"]
+    waiting = together(lambda: client.take("x", "y", wait="5s"), lambda: (time.sleep(0.1), client.push("y", "woken")))[0]
+    assert [job["id"] for job in waiting] == ["woken"]
+
+
+def test_raw_take(client):
+    client.push("raw", "a", EVERY_BYTE, content_type="image/x-own", priority=9)
+    reply = client.call("POST", "/v1/topics/raw/take?max=1", headers={"Accept": "application/octet-stream"})
+    assert (reply.status, reply.body, reply.headers["content-type"]) == (200, EVERY_BYTE, "image/x-own")
+    fields = {name: reply.headers["tarry-" + name] for name in ("topic", "id", "attempt", "lease", "priority", "due-at", "lease-until")}
+    assert (fields["topic"], fields["id"], fields["attempt"], fields["priority"]) == ("raw", "a", "1", "9")
+    assert client.ack(fields["lease"])[0]["result"] == "ok"
+    empty = client.call("POST", "/v1/topics/raw/take?max=1", headers={"Accept": "application/octet-stream"})
+    assert (empty.status, empty.body) == (204, b"")
+
+
+def test_one_result_per_lease(client):
+    for ident in "abc":
+        client.push("t", ident)
+    leases = [job["lease"] for job in client.take("t", max=3)]
+    results = client.ack(leases[0], "0" * 32, leases[1])
+    assert [result["result"] for result in results] == ["ok", "lease_ended", "ok"]
+    in_body = client.good("POST", "/v1/ack", json.dumps({"leases": [leases[2], leases[0]]}).encode(), {"Content-Type": "application/json"})
+    assert [result["result"] for result in in_body["results"]] == ["ok", "lease_ended"]
+
+
+def test_nack_waits_and_remembers_why(client):
+    client.push("t", "a")
+    begin = time.monotonic()
+    client.nack(take_one(client, "t")["lease"], delay="200ms", error="no connection to the bank")
+    job = client.get("t", "a")
+    assert (job["state"], job["attempt"], job["last_error"]) == ("delayed", 1, "no connection to the bank")
+    again = take_one(client, "t", wait="5s")
+    assert again["attempt"] == 2 and time.monotonic() - begin >= 0.2
+
+
+def test_errors_are_cut_at_256_bytes(client):
+    client.push("t", "a")
+    client.nack(take_one(client, "t")["lease"], delay="1h", error="e" * 300)
+    assert client.get("t", "a")["last_error"] == "e" * 256
+
+
+def test_nack_without_delay_backs_off(client):
+    client.push("t", "a", backoff="exp:100ms..300ms")
+    for attempt, wait in ((1, 0.1), (2, 0.2), (3, 0.3), (4, 0.3)):
+        job = take_one(client, "t", wait="5s")
+        assert job["attempt"] == attempt
+        begin = time.monotonic()
+        client.nack(job["lease"])
+        again = take_one(client, "t", wait="5s")
+        assert wait * 0.8 <= time.monotonic() - begin < wait * 1.2 + 0.1
+        client.nack(again["lease"], delay=0)
+        client.push("t", "a", backoff="exp:100ms..300ms")
+        for _ in range(attempt):
+            client.nack(take_one(client, "t", wait="5s")["lease"], delay=0)
+
+
+def test_a_lease_that_ends_is_a_failed_attempt(client):
+    client.put_topic("t", backoff="fixed:10ms")
+    client.push("t", "a")
+    begin = time.monotonic()
+    first = take_one(client, "t", lease_for="1s")
+    second = take_one(client, "t", wait="5s")
+    assert 1.0 <= time.monotonic() - begin < 1.6
+    assert (second["attempt"], second["id"]) == (2, "a") and second["delivery"] > first["delivery"]
+    assert refused_code(client, "ack", first["lease"]) == "lease_ended"
+    assert client.ack(second["lease"])[0]["result"] == "ok"
+
+
+def refused_code(client, verb, lease):
+    reply = client.call("POST", f"/v1/{verb}?lease={lease}")
+    assert reply.status == 409
+    return reply.code
+
+
+def test_extend_gives_more_time(client):
+    client.push("t", "a")
+    job = take_one(client, "t", lease_for="1s")
+    result = client.extend(job["lease"], lease_for="1h")[0]
+    assert result["result"] == "ok" and 3590 < seconds_from_now(result["lease_until"]) < 3601
+    time.sleep(1.1)
+    assert client.take("t") == []
+    assert client.ack(job["lease"])[0]["result"] == "ok"
+    assert refused_code(client, "extend", job["lease"]) == "lease_ended"
+
+
+def test_dead_after_max_attempts_and_no_sooner(client):
+    client.push("t", "a", max_attempts=3)
+    for attempt in (1, 2, 3):
+        job = take_one(client, "t", wait="2s")
+        assert job["attempt"] == attempt
+        client.nack(job["lease"], delay=0, error=f"failure {attempt}")
+    assert client.take("t", wait="50ms") == []
+    job = client.get("t", "a")
+    assert (job["state"], job["attempt"], job["last_error"]) == ("dead", 3, "failure 3")
+
+
+def test_a_job_expires_when_its_ttl_is_over(client):
+    client.push("t", "a", ttl="100ms")
+    client.push("t", "b", ttl="1h")
+    time.sleep(0.3)
+    assert [job["id"] for job in client.take("t", max=5)] == ["b"]
+    assert refusal(client.get, "t", "a").status == 404

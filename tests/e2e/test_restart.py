@@ -1,0 +1,191 @@
+"""A restart, clean or not, changes nothing that a client was told."""
+
+import os
+import stat
+import threading
+import time
+
+import pytest
+from client import Lost, Refused, request_bytes
+from server import StartFailed, eventually
+
+FLAGS = ("--sync", "always", "--shards", "1")
+FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
+
+
+def state_of(client):
+    """All topics with figures, and all their jobs."""
+    out = {}
+    for topic in client.topics():
+        name = topic["topic"]
+        figures = client.topic(name)
+        jobs = client.list(name, limit=1000)["jobs"]
+        out[name] = (counts_of(figures), [(job["id"], job["state"], job["due_at"], job["attempt"], job["priority"]) for job in jobs])
+    return out
+
+
+def counts_of(topic):
+    flat = {**topic, **topic.get("counts", {}), **topic.get("totals", {})}
+    return {name: flat[name] for name in FIGURES}
+
+
+def furnish(client):
+    """A job in every state, none of which changes by itself within a minute."""
+    client.put_topic("all", max_attempts=1, lease_for="10m")
+    client.put_topic("quiet", lease_for="10m")
+    client.push("all", "dead")
+    client.nack(client.take("all")[0]["lease"], error="no use")
+    client.push("all", "leased")
+    client.take("all")
+    client.push("all", "delayed", delay="1h", priority=7, meta={"who": "me"})
+    client.push("all", "cancelled", delay="1h")
+    client.cancel("all", "cancelled")
+    client.push("all", "acked")
+    client.ack(client.take("all")[0]["lease"])
+    client.push("quiet", "retrying")
+    client.nack(client.take("quiet")[0]["lease"], delay="1h")
+    client.push("quiet", "ready", b"\0\xff", content_type="application/x-bytes")
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_twice_restarted_is_the_same_state(start_server, how):
+    server = start_server(*FLAGS)
+    furnish(server.client())
+    before = state_of(server.client())
+    for _ in range(2):
+        server.restart(how)
+        assert state_of(server.client()) == before
+    job = server.client().get("all", "delayed")
+    assert job["meta"] == {"who": "me"} and job["priority"] == 7
+    assert server.client().get("all", "dead")["last_error"] == "no use"
+    server.terminate()
+    checked = server.fsck()
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_sigterm_under_load_loses_nothing(start_server):
+    server = start_server(*FLAGS)
+    told, stop = [], threading.Event()
+
+    def push_without_end(number):
+        client, at = server.client(), 0
+        try:
+            while not stop.is_set():
+                ident = f"{number}-{at}"
+                client.push("load", ident)
+                told.append(ident)
+                at += 1
+        except (Lost, Refused, OSError) as fault:
+            if isinstance(fault, Refused):
+                assert fault.status == 503
+
+    threads = [threading.Thread(target=push_without_end, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.7)
+    assert server.terminate() == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+    server.start()
+    kept = set()
+    while jobs := server.client().take("load", max=1000):
+        kept.update(job["id"] for job in jobs)
+    print(f"{len(told)} pushes answered, {len(kept)} kept")
+    assert len(told) > 100 and kept >= set(told)
+
+
+def test_sigterm_answers_those_who_wait(start_server):
+    server = start_server(*FLAGS)
+    connection = server.connection()
+    connection.send(request_bytes("POST", "/v1/topics/none/take?wait=5m"))
+    time.sleep(0.05)
+    begin = time.monotonic()
+    assert server.terminate() == 0
+    assert time.monotonic() - begin < 4
+    assert connection.read().json()["jobs"] == []
+
+
+def test_time_spent_down_counts_towards_the_delay(start_server):
+    """beanstalkd's issue 62: load time and down time were added to every delay."""
+    server = start_server(*FLAGS)
+    begin = time.monotonic()
+    server.client().push("delays", "a", delay="1500ms")
+    server.terminate()
+    time.sleep(0.8)
+    server.start()
+    assert [job["id"] for job in server.client().take("delays", wait="5s")] == ["a"]
+    took = time.monotonic() - begin
+    print(f"a delay of 1500 ms with 800 ms down took {took * 1000:.0f} ms")
+    assert 1.5 <= took < 2.0
+
+
+def test_overdue_jobs_come_at_once(start_server):
+    server = start_server(*FLAGS)
+    server.client().push("overdue", "a", delay="200ms")
+    server.kill()
+    time.sleep(0.4)
+    server.start()
+    assert server.client().take("overdue", wait="1s")[0]["id"] == "a"
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_leases_survive(start_server, how):
+    """With the time they had left: neither ended by the restart nor begun again."""
+    server = start_server(*FLAGS)
+    client = server.client()
+    client.put_topic("held", backoff="fixed:1ms")
+    client.push("held", "kept")
+    client.push("held", "left")
+    kept, left = sorted(client.take("held", max=2, lease_for="2s"), key=lambda job: job["id"])
+    begin = time.monotonic()
+    client.extend(kept["lease"], left["lease"], lease_for="2s")  # answered: on the disk
+    server.restart(how)
+    client = server.client()
+    assert client.take("held", max=2) == []
+    assert client.ack(kept["lease"])[0]["result"] == "ok"
+    again = client.take("held", wait="5s")
+    took = time.monotonic() - begin
+    assert [(job["id"], job["attempt"]) for job in again] == [("left", 2)]
+    assert 2.0 <= took < 3.0, took
+    assert again[0]["delivery"] > left["delivery"]
+    assert client.call("POST", f"/v1/ack?lease={left['lease']}").code == "lease_ended"
+
+
+def test_a_paused_topic_stays_paused(start_server):
+    server = start_server(*FLAGS)
+    server.client().push("pausing", "a")
+    server.client().topic_verb("pausing", "pause")
+    server.restart("kill")
+    assert server.client().take("pausing") == []
+    server.client().topic_verb("pausing", "resume")
+    assert server.client().take("pausing")[0]["id"] == "a"
+
+
+def test_one_server_per_directory(start_server):
+    server = start_server(*FLAGS)
+    second = start_server(*FLAGS, directory=server.directory.parent / "second", started=False)
+    second.data = server.data
+    with pytest.raises(StartFailed) as refused:
+        second.start()
+    assert str(server.proc.pid) in str(refused.value), "the log says who holds it"
+    second.proc.returncode = 0  # as it should be
+    assert server.fsck().returncode != 0, "fsck leaves a directory in use alone"
+    server.client().push("still", "works")
+
+
+def test_the_directory_is_private(start_server):
+    server = start_server(*FLAGS)
+    assert stat.S_IMODE(os.stat(server.data).st_mode) == 0o700
+
+
+def test_a_second_signal_stops_at_once(start_server):
+    server = start_server(*FLAGS)
+    server.client().push("a", "b")
+    server.proc.terminate()
+    server.proc.terminate()
+    eventually(lambda: not server.alive)
+    assert server.proc.returncode in (0, 1)
+    server.proc.returncode = 0
+    server.start()
+    assert server.client().get("a", "b")["state"] == "ready"
