@@ -52,6 +52,7 @@ void http_front_give_back(struct http_front *front, struct buffer *buffer)
     if (buffer->cap && buffer->cap <= HTTP_SPARE_BYTES_MAX &&
         front->spare_count < HTTP_SPARES_MAX) {
         buffer_clear(buffer);
+        buffer->bytes_max = front->out_bytes_max;
         front->spares[front->spare_count++] = *buffer;
     } else {
         buffer_fini(buffer);
@@ -67,6 +68,16 @@ static void expire_waits(void *ctx)
     front->expiry_ms = INT64_MAX;
     front->now_ms = 0;
     waiters_expire(front->waiters, http_front_now_ms(front));
+}
+
+/* Set by the take itself too: the waiters learn that it has to wait only once the queue answered,
+ * which may be after this turn's end. A wake-up too early does no harm. */
+void http_front_wake_by(struct http_front *front, int64_t at_ms)
+{
+    if (at_ms >= front->expiry_ms)
+        return;
+    front->expiry_ms = at_ms;
+    deadline_set(front->expiry, at_ms);
 }
 
 static void expire_connections(void *ctx)
@@ -90,11 +101,7 @@ static bool on_turn_end(void *ctx)
 {
     struct http_front *front = ctx;
     bool again = http_output_flush(front);
-    int64_t expiry_ms = waiters_next_ms(front->waiters);
-    if (expiry_ms != front->expiry_ms) {
-        front->expiry_ms = expiry_ms;
-        deadline_set(front->expiry, expiry_ms);
-    }
+    http_front_wake_by(front, waiters_next_ms(front->waiters));
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
     front->now_ms = front->now_us = 0;
@@ -325,7 +332,14 @@ void http_front_free(struct http_front *front)
     deadline_free(front->expiry);
     for (uint32_t i = 0; i < front->spare_count; i++)
         buffer_fini(&front->spares[i]);
+    for (uint32_t id = 1; id <= front->exchanges.top; id++) {
+        struct http_exchange *left = slab_at(&front->exchanges, id);
+        buffer_fini(&left->reply); /* of those the queue has not answered; zeroed else */
+        buffer_fini(&left->note);
+    }
     slab_fini(&front->exchanges);
+    free(front->pushes);
+    free(front->answers);
     buffer_fini(&front->meta);
     buffer_fini(&front->decoded);
     buffer_fini(&front->body);

@@ -133,6 +133,8 @@ struct http_front {
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;
+    struct queue_push *pushes;    /* room for a batch, from the first one on */
+    struct queue_answer *answers; /* the same for ack, nack, extend */
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
     size_t out_bytes_max;
@@ -165,6 +167,8 @@ struct http_call {
 
 int64_t http_front_now_ms(struct http_front *front);
 int64_t http_front_now_us(struct http_front *front);
+/* A take waits until then at most. */
+void http_front_wake_by(struct http_front *front, int64_t at_ms);
 /* Memory for a buffer that has none, from the spares where there are some; and back. */
 void http_front_lend(struct http_front *front, struct buffer *buffer);
 void http_front_give_back(struct http_front *front, struct buffer *buffer);

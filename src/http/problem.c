@@ -117,6 +117,12 @@ uint16_t http_refusal_status(enum queue_status status)
     return refusals[status].status ? refusals[status].status : 500;
 }
 
+const char *http_refusal_title(enum queue_status status)
+{
+    assert(status < sizeof refusals / sizeof refusals[0]);
+    return refusals[status].title ? refusals[status].title : "Something went wrong";
+}
+
 static void write_object(struct buffer *out, const char *code, const char *title, uint16_t status)
 {
     buffer_append_text(out, "{\"type\":\"/problems/");
@@ -168,10 +174,8 @@ void http_problem_write(struct buffer *out, const struct http_fault *fault)
 void http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
                         enum job_state state, uint64_t limit)
 {
-    uint16_t http_status = http_refusal_status(status);
-    const char *title = refusals[status].title;
-    write_object(out, queue_status_code(status), title ? title : "Something went wrong",
-                 http_status);
+    write_object(out, queue_status_code(status), http_refusal_title(status),
+                 http_refusal_status(status));
     http_refusal_members_write(out, status, detail, state, limit);
     buffer_append_byte(out, '}');
 }

@@ -63,6 +63,7 @@ const char *http_problem_title(enum http_problem problem);
 
 /* The HTTP status of a queue's refusal. */
 uint16_t http_refusal_status(enum queue_status status);
+const char *http_refusal_title(enum queue_status status);
 
 /* The whole JSON object. */
 void http_problem_write(struct buffer *out, const struct http_fault *fault);

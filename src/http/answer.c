@@ -1,0 +1,254 @@
+/* Consumers' answers: ack, nack, extend. */
+#include "base/json_write.h"
+#include "http/job_json.h"
+#include "http/private.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+/* ---- leases and what to say of them ---- */
+
+struct reading {
+    struct http_call *call;
+    struct queue_answer *answers; /* room for QUEUE_BATCH_MAX */
+    uint32_t count;
+    struct queue_answer common; /* what each starts from */
+    struct http_fault *fault;
+};
+
+static bool add(struct reading *reading, struct queue_answer answer)
+{
+    if (reading->count == QUEUE_BATCH_MAX)
+        return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "at most %d leases in one call: make several", QUEUE_BATCH_MAX);
+    reading->answers[reading->count++] = answer;
+    return true;
+}
+
+static void apply(const struct http_fields *fields, struct queue_answer *answer)
+{
+    if (http_fields_have(fields, OPTION_DELAY))
+        answer->delay_ms = fields->delay_ms;
+    if (http_fields_have(fields, OPTION_ERROR))
+        answer->error = fields->error;
+    if (http_fields_have(fields, OPTION_LEASE_FOR))
+        answer->lease_ms = fields->policy.lease_ms;
+}
+
+static bool read_string(struct reading *reading, struct json_value value, struct slice *out)
+{
+    if (value.kind != JSON_STRING)
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "a lease must be a string");
+    if (!json_string_bytes(value.raw, &reading->call->front->arena, out))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return true;
+}
+
+/* "lease" or {"lease":"…","delay":"10s","error":"…"}. */
+static bool read_item(struct reading *reading, struct json_value item)
+{
+    struct queue_answer answer = reading->common;
+    struct http_fields fields = {0};
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    uint32_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    if (item.kind != JSON_OBJECT)
+        return read_string(reading, item, &answer.lease) && add(reading, answer);
+    while (json_next_member(item, &cursor, &key, &value)) {
+        if (json_string_is(key, "lease") && !answer.lease.at) {
+            if (!read_string(reading, value, &answer.lease))
+                return false;
+        } else if (!http_option_set_member(&fields, allowed, key, value,
+                                           &reading->call->front->arena, reading->fault)) {
+            return false;
+        }
+    }
+    if (!answer.lease.at)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"lease\" is missing");
+    apply(&fields, &answer);
+    return add(reading, answer);
+}
+
+static bool read_leases(struct reading *reading, struct json_value leases)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    if (leases.kind != JSON_ARRAY)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "\"leases\" must be an array");
+    while (json_next_item(leases, &cursor, &item))
+        if (!read_item(reading, item))
+            return false;
+    return true;
+}
+
+/* {"leases":[…]}, and beside it the options for all of them. */
+static bool read_body(struct reading *reading)
+{
+    struct http_call *call = reading->call;
+    struct json_value object, value, leases = {0};
+    struct json_cursor cursor = {0};
+    struct slice key, body = call->request->body;
+    size_t error_at;
+    uint32_t allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    struct buffer *arena = &call->front->arena;
+
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!json_check(body, &object, &error_at))
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu",
+                              error_at);
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be {\"leases\":[\"...\"]}");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (json_string_is(key, "leases") && !leases.kind)
+            leases = value;
+        else if (!http_option_set_member(&call->query->fields, allowed, key, value, arena,
+                                         reading->fault))
+            return false;
+    }
+    apply(&call->query->fields, &reading->common);
+    if (!leases.kind)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"leases\" is missing");
+    return read_leases(reading, leases);
+}
+
+static bool read_answers(struct reading *reading)
+{
+    struct http_call *call = reading->call;
+    apply(&call->query->fields, &reading->common);
+    for (uint32_t i = 0; i < call->query->lease_count; i++) {
+        reading->common.lease = call->query->leases[i];
+        if (!add(reading, reading->common))
+            return false;
+    }
+    reading->common.lease = (struct slice){0};
+    if (call->request->body.len && !read_body(reading))
+        return false;
+    return reading->count || http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                                            "'lease' is missing: name the lease that take gave");
+}
+
+/* ---- results ---- */
+
+/* The leases are named in the answer, and the request is gone by then. */
+static bool note_leases(struct http_exchange *exchange, const struct reading *reading)
+{
+    struct buffer *note = &exchange->note;
+    http_front_lend(exchange->front, note);
+    for (uint32_t i = 0; i < reading->count; i++) {
+        struct slice lease = reading->answers[i].lease;
+        uint16_t len =
+            (uint16_t)(lease.len < QUEUE_LEASE_TEXT_BYTES_MAX ? lease.len
+                                                              : QUEUE_LEASE_TEXT_BYTES_MAX);
+        buffer_append(note, &len, sizeof len);
+        buffer_append(note, lease.at, len);
+    }
+    return !note->failed;
+}
+
+static struct slice noted_lease(const struct http_exchange *exchange, size_t *at)
+{
+    uint16_t len;
+    memcpy(&len, exchange->note.at + *at, sizeof len);
+    struct slice lease = slice_make(exchange->note.at + *at + sizeof len, len);
+    *at += sizeof len + len;
+    return lease;
+}
+
+static void write_result(struct buffer *out, struct slice lease, const struct queue_result *result)
+{
+    buffer_append_text(out, "{\"lease\":");
+    json_write_string(out, lease);
+    if (result->id.len) {
+        buffer_append_text(out, ",\"id\":");
+        json_write_string(out, result->id);
+    }
+    buffer_append_text(out, ",\"result\":\"");
+    buffer_append_text(out, queue_status_code(result->status));
+    buffer_append_byte(out, '"');
+    if (result->state && result->state != JOB_FINISHED) {
+        buffer_append_text(out, ",\"state\":\"");
+        buffer_append_text(out, job_state_name(result->state));
+        buffer_append_byte(out, '"');
+    }
+    if (result->due_ms) {
+        buffer_append_text(out, ",\"due_at\":");
+        json_write_time(out, result->due_ms);
+    }
+    if (result->lease_until_ms) {
+        buffer_append_text(out, ",\"lease_until\":");
+        json_write_time(out, result->lease_until_ms);
+    }
+    if (!queue_status_is_success(result->status))
+        http_refusal_members_write(out, result->status, result->detail, 0, 0);
+    buffer_append_byte(out, '}');
+}
+
+static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    const struct queue_result *results = reply->results;
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    if (exchange->is_single && !queue_status_is_success(results->status)) {
+        http_answer_refusal(exchange, results->status, results->detail, results->state);
+        return;
+    }
+    struct buffer *out = http_answer_start(exchange);
+    size_t at = 0;
+    buffer_append_text(out, "{\"results\":[");
+    for (size_t i = 0; i < reply->result_count; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        write_result(out, noted_lease(exchange, &at), &results[i]);
+    }
+    buffer_append_text(out, "]}");
+    http_answer_end(exchange, 200, "application/json");
+}
+
+static void answer(struct http_call *call, enum queue_verb verb)
+{
+    struct http_front *front = call->front;
+    struct http_fault fault;
+    if (!front->answers)
+        front->answers = calloc(QUEUE_BATCH_MAX, sizeof *front->answers);
+    struct reading reading = {.call = call,
+                              .answers = front->answers,
+                              .common = {.verb = verb, .delay_ms = -1},
+                              .fault = &fault};
+    bool done = front->answers != NULL;
+    if (!done)
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    done = done && read_answers(&reading);
+    if (done && !note_leases(call->exchange, &reading))
+        done = http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!done) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
+    front->queue->ops->answer(front->queue, reading.answers, reading.count,
+                              http_reply_to(call, on_answered));
+}
+
+void http_ack(struct http_call *call)
+{
+    answer(call, QUEUE_ACK);
+}
+
+void http_nack(struct http_call *call)
+{
+    answer(call, QUEUE_NACK);
+}
+
+void http_extend(struct http_call *call)
+{
+    answer(call, QUEUE_EXTEND);
+}

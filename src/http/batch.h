@@ -1,0 +1,33 @@
+/*
+ * batch: many jobs in one body, as JSON lines or as a JSON array. Pure.
+ *
+ * An item that is not right is set aside with its fault and does not spoil the rest.
+ */
+#ifndef TARRY_HTTP_BATCH_H
+#define TARRY_HTTP_BATCH_H
+
+#include "http/query.h"
+
+/* One item. `arena` and `meta` are scratch: unescaped text goes to the arena, which must have room
+ * for the item's length, or earlier slices dangle. Slices of *out point into both texts. */
+bool http_item_parse(struct json_value item, struct queue_push *out, struct buffer *arena,
+                     struct buffer *meta, struct http_fault *fault);
+
+struct http_item_fault {
+    uint32_t index; /* of the item */
+    struct http_fault fault;
+};
+
+struct http_batch {
+    struct queue_push *pushes; /* room for QUEUE_BATCH_MAX; the good items in order */
+    uint32_t push_count;
+    uint32_t item_count;
+    struct buffer *faults; /* struct http_item_fault each, in order */
+    struct buffer *arena, *meta;
+};
+
+/* `type` is the body's content type. False: *fault says what is wrong with the whole. */
+bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
+                      struct http_fault *fault);
+
+#endif

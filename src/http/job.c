@@ -1,0 +1,128 @@
+/* One job: get, reschedule, cancel, run; and the list of a topic's jobs. */
+#include "base/json_write.h"
+#include "http/job_json.h"
+#include "http/private.h"
+#include "queue/status.h"
+
+/* ---- get and list ---- */
+
+static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || reply->job_count == 0) {
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    http_job_write(http_answer_start(exchange), &reply->jobs[0], HTTP_VIEW_WHOLE);
+    http_answer_end(exchange, 200, "application/json");
+}
+
+void http_job_get(struct http_call *call)
+{
+    call->front->queue->ops->get(call->front->queue, call->topic, call->id,
+                                 http_reply_to(call, on_got));
+}
+
+static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"jobs\":[");
+    for (size_t i = 0; i < reply->job_count; i++) {
+        if (i)
+            buffer_append_byte(body, ',');
+        http_job_write(body, &reply->jobs[i], HTTP_VIEW_LISTED);
+    }
+    buffer_append_text(body, "],\"cursor\":");
+    if (reply->cursor.len)
+        json_write_string(body, reply->cursor);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_byte(body, '}');
+    http_answer_end(exchange, 200, "application/json");
+}
+
+void http_list(struct http_call *call)
+{
+    enum { LIMIT = 100 };
+    const struct http_fields *fields = &call->query->fields;
+    struct queue_list list = {
+        .topic = call->topic,
+        .state = fields->state,
+        .limit = http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT,
+        .cursor = fields->cursor,
+    };
+    call->front->queue->ops->list(call->front->queue, &list, http_reply_to(call, on_listed));
+}
+
+/* ---- changes ---- */
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    const struct queue_result *result = reply->results;
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    if (!queue_status_is_success(result->status)) {
+        http_answer_refusal(exchange, result->status, result->detail, result->state);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_byte(body, '{');
+    http_result_members_write(body, result);
+    buffer_append_byte(body, '}');
+    http_answer_end(exchange, 200, "application/json");
+}
+
+static void change(struct http_call *call, struct queue_change change)
+{
+    change.topic = call->topic;
+    change.id = call->id;
+    call->front->queue->ops->change(call->front->queue, &change, 1,
+                                    http_reply_to(call, on_changed));
+}
+
+void http_job_reschedule(struct http_call *call)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct http_fault fault;
+    if (!fields->set) {
+        (void)http_fault_set(&fault, PROBLEM_OPTION_MISSING, 0,
+                             "nothing to change: give 'delay', 'at' or 'priority'");
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    change(call,
+           (struct queue_change){
+               .verb = QUEUE_RESCHEDULE,
+               .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
+               .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                                     : QUEUE_PRIORITY_UNSET,
+           });
+}
+
+void http_job_cancel(struct http_call *call)
+{
+    change(call, (struct queue_change){.verb = QUEUE_CANCEL,
+                                       .when = {.due = QUEUE_DUE_UNCHANGED},
+                                       .priority = QUEUE_PRIORITY_UNSET});
+}
+
+void http_job_run(struct http_call *call)
+{
+    change(call, (struct queue_change){.verb = QUEUE_RUN,
+                                       .when = {.due = QUEUE_DUE_UNCHANGED},
+                                       .priority = QUEUE_PRIORITY_UNSET});
+}

@@ -1,0 +1,212 @@
+#include "http/job_json.h"
+
+#include "base/duration.h"
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "http/media.h"
+#include "queue/status.h"
+
+/* Literal keys: their length is known. */
+#define PUT(OUT, TEXT) buffer_append((OUT), (TEXT), sizeof(TEXT) - 1)
+
+static void write_time(struct buffer *out, const char *key, int64_t ms)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    json_write_time(out, ms);
+}
+
+static void write_duration(struct buffer *out, const char *key, int64_t ms)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_byte(out, '"');
+    duration_emit(out, ms);
+    buffer_append_byte(out, '"');
+}
+
+static void write_meta(struct buffer *out, struct slice meta)
+{
+    struct slice name, value;
+    size_t at = 0;
+    PUT(out, ",\"meta\":{");
+    for (bool first = true; job_meta_next(meta, &at, &name, &value); first = false) {
+        if (!first)
+            buffer_append_byte(out, ',');
+        json_write_string(out, name);
+        buffer_append_byte(out, ':');
+        json_write_string(out, value);
+    }
+    buffer_append_byte(out, '}');
+}
+
+/* JSON stays the value it is; other text becomes a string; bytes go in base64. */
+static void write_body(struct buffer *out, const struct job *job)
+{
+    struct json_value value;
+    if (http_media_is_json(job->content_type) && json_check(job->body, &value, NULL)) {
+        PUT(out, ",\"body\":");
+        buffer_append_slice(out, value.raw);
+    } else if (json_utf8_is_valid(job->body)) {
+        PUT(out, ",\"body\":");
+        json_write_string(out, job->body);
+    } else {
+        PUT(out, ",\"body_base64\":");
+        json_write_base64(out, job->body);
+    }
+}
+
+static void write_policy(struct buffer *out, const struct policy *policy)
+{
+    if (policy->lease_ms)
+        write_duration(out, "lease_for", policy->lease_ms);
+    if (policy->ttl_ms)
+        write_duration(out, "ttl", policy->ttl_ms);
+    if (policy->max_attempts) {
+        PUT(out, ",\"max_attempts\":");
+        buffer_append_u64(out, policy->max_attempts);
+    }
+    if (policy->backoff.kind) {
+        PUT(out, ",\"backoff\":\"");
+        policy_emit_backoff(out, &policy->backoff);
+        buffer_append_byte(out, '"');
+    }
+}
+
+static void write_taken(struct buffer *out, const struct queue_job *taken)
+{
+    const struct job *job = &taken->job;
+    PUT(out, ",\"lease\":");
+    json_write_string(out, taken->lease);
+    PUT(out, ",\"attempt\":");
+    buffer_append_u64(out, job->attempt);
+    PUT(out, ",\"delivery\":");
+    buffer_append_u64(out, job->delivery);
+    write_time(out, "due_at", job->due_ms);
+    write_time(out, "lease_until", job->lease_until_ms);
+    PUT(out, ",\"priority\":");
+    buffer_append_u64(out, job->priority);
+}
+
+static void write_kept(struct buffer *out, const struct job *job)
+{
+    PUT(out, ",\"state\":\"");
+    buffer_append_text(out, job_state_name(job->state));
+    PUT(out, "\",\"due_at\":");
+    json_write_time(out, job->due_ms);
+    PUT(out, ",\"attempt\":");
+    buffer_append_u64(out, job->attempt);
+    PUT(out, ",\"delivery\":");
+    buffer_append_u64(out, job->delivery);
+    PUT(out, ",\"priority\":");
+    buffer_append_u64(out, job->priority);
+    if (job->state == JOB_LEASED)
+        write_time(out, "lease_until", job->lease_until_ms);
+    if (job->error.len) {
+        PUT(out, ",\"last_error\":");
+        json_write_string(out, job->error);
+    }
+    write_policy(out, &job->policy);
+}
+
+void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view)
+{
+    struct slice type = job->job.content_type;
+    PUT(out, "{\"topic\":");
+    json_write_string(out, job->job.topic);
+    PUT(out, ",\"id\":");
+    json_write_string(out, job->job.id);
+    if (view == HTTP_VIEW_TAKEN)
+        write_taken(out, job);
+    else
+        write_kept(out, &job->job);
+    PUT(out, ",\"content_type\":");
+    json_write_string(out, type.len ? type : slice_of("application/octet-stream"));
+    write_meta(out, job->job.meta);
+    if (view != HTTP_VIEW_LISTED)
+        write_body(out, &job->job);
+    buffer_append_byte(out, '}');
+}
+
+void http_result_members_write(struct buffer *out, const struct queue_result *result)
+{
+    PUT(out, "\"topic\":");
+    json_write_string(out, result->topic);
+    PUT(out, ",\"id\":");
+    json_write_string(out, result->id);
+    PUT(out, ",\"result\":\"");
+    buffer_append_text(out, queue_status_code(result->status));
+    buffer_append_byte(out, '"');
+    if (result->state) {
+        PUT(out, ",\"state\":\"");
+        buffer_append_text(out, job_state_name(result->state));
+        buffer_append_byte(out, '"');
+    }
+    if (result->due_ms)
+        write_time(out, "due_at", result->due_ms);
+}
+
+/* ---- topics ---- */
+
+static void write_numbers(struct buffer *out, const char *key, const char *const *names,
+                          const uint64_t *values, size_t count)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_byte(out, i ? ',' : '{');
+        json_write_key(out, names[i]);
+        buffer_append_u64(out, values[i]);
+    }
+    buffer_append_byte(out, '}');
+}
+
+static void write_settings(struct buffer *out, const struct topic_settings *settings)
+{
+    static const char *const conflicts[] = {NULL, "replace", "keep", "reject"};
+    buffer_append_text(out, ",\"settings\":{\"dead_letter_expired\":");
+    buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
+    if (settings->dedup_window_ms)
+        write_duration(out, "dedup_window", settings->dedup_window_ms);
+    if (settings->has_priority) {
+        PUT(out, ",\"priority\":");
+        buffer_append_i64(out, settings->priority);
+    }
+    if (settings->on_conflict) {
+        PUT(out, ",\"on_conflict\":\"");
+        buffer_append_text(out, conflicts[settings->on_conflict]);
+        buffer_append_byte(out, '"');
+    }
+    write_policy(out, &settings->policy);
+    buffer_append_byte(out, '}');
+}
+
+void http_topic_write(struct buffer *out, const struct queue_topic *topic)
+{
+    static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead"};
+    static const char *const sums[] = {"pushed",    "acked",  "cancelled",   "expired", "replaced",
+                                       "delivered", "nacked", "lease_ended", "died",    "redriven"};
+    const struct queue_counts *counts = &topic->counts;
+    const struct topic_totals *totals = &topic->totals;
+
+    PUT(out, "{\"topic\":");
+    json_write_string(out, topic->name);
+    PUT(out, ",\"paused\":");
+    buffer_append_text(out, topic->paused ? "true" : "false");
+    write_numbers(out, "counts", states,
+                  (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
+                                     counts->leased, counts->dead},
+                  sizeof states / sizeof states[0]);
+    write_numbers(out, "totals", sums,
+                  (const uint64_t[]){totals->pushed, totals->acked, totals->cancelled,
+                                     totals->expired, totals->replaced, totals->delivered,
+                                     totals->nacked, totals->lease_ended, totals->died,
+                                     totals->redriven},
+                  sizeof sums / sizeof sums[0]);
+    if (topic->oldest_ready_due_ms)
+        write_time(out, "oldest_ready_due_at", topic->oldest_ready_due_ms);
+    else
+        PUT(out, ",\"oldest_ready_due_at\":null");
+    write_settings(out, &topic->settings);
+    buffer_append_byte(out, '}');
+}

@@ -1,0 +1,231 @@
+/* /metrics: sums over the fronts of all reactors, and the topics' figures. */
+#include "base/prometheus.h"
+#include "http/private.h"
+
+struct sums {
+    uint64_t requests[HTTP_ROUTES_MAX][6];
+    uint64_t accepted, refused, bytes_in, bytes_out, connections, waiting;
+    struct histogram lateness, durations;
+};
+
+static uint64_t read_counter(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void add_front(struct sums *sums, struct http_front *front)
+{
+    const struct http_counters *counters = &front->counters;
+    for (size_t route = 0; route < HTTP_ROUTES_MAX; route++)
+        for (size_t hundred = 0; hundred < 6; hundred++)
+            sums->requests[route][hundred] += read_counter(&counters->requests[route][hundred]);
+    sums->accepted += read_counter(&counters->accepted);
+    sums->refused += read_counter(&counters->refused);
+    sums->bytes_in += read_counter(&counters->bytes_in);
+    sums->bytes_out += read_counter(&counters->bytes_out);
+    sums->connections += read_counter(&counters->connections);
+    sums->waiting += read_counter(&counters->waiting);
+    pthread_mutex_lock(&front->lock);
+    histogram_merge(&sums->lateness, &front->lateness);
+    histogram_merge(&sums->durations, &front->durations);
+    pthread_mutex_unlock(&front->lock);
+}
+
+static void add_fronts(struct sums *sums, struct http_shared *shared)
+{
+    pthread_mutex_lock(&shared->lock);
+    for (uint32_t i = 0; i < shared->front_count; i++)
+        add_front(sums, shared->fronts[i]);
+    pthread_mutex_unlock(&shared->lock);
+}
+
+static void write_one(struct buffer *out, const char *name, enum prometheus_type type,
+                      const char *help, uint64_t value)
+{
+    prometheus_family(out, name, type, help);
+    prometheus_sample(out, name, NULL, (int64_t)value);
+}
+
+/* Calls of several routes under one name (push, take) are one line. */
+static uint64_t requests_of(const struct sums *sums, const char *name, size_t hundred)
+{
+    const struct http_route *route;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; (route = http_route_at(i)); i++)
+        if (strcmp(route->name, name) == 0)
+            sum += sums->requests[i][hundred];
+    return sum;
+}
+
+static bool is_first_of_its_name(const struct http_route *route)
+{
+    uint32_t i = 0;
+    while (strcmp(http_route_at(i)->name, route->name) != 0)
+        i++;
+    return http_route_at(i) == route;
+}
+
+static void write_requests(struct buffer *out, const struct sums *sums)
+{
+    static const char *const classes[] = {NULL, NULL, "2xx", NULL, "4xx", "5xx"};
+    static const char name[] = "tarry_http_requests_total";
+    prometheus_family(out, name, PROMETHEUS_COUNTER,
+                      "Requests answered, by call and class of status.");
+    const struct http_route *route;
+    for (uint32_t i = 0; (route = http_route_at(i)); i++)
+        for (size_t hundred = 2; hundred < 6 && is_first_of_its_name(route); hundred++) {
+            uint64_t count = requests_of(sums, route->name, hundred);
+            if (!classes[hundred] || (!count && hundred != 2))
+                continue;
+            prometheus_sample(out, name,
+                              (const struct prometheus_label[]){
+                                  {.key = "call", .value = slice_of(route->name)},
+                                  {.key = "status", .value = slice_of(classes[hundred])},
+                                  {.key = NULL}},
+                              (int64_t)count);
+        }
+    for (size_t hundred = 4; hundred < 6; hundred++)
+        prometheus_sample(out, name,
+                          (const struct prometheus_label[]){
+                              {.key = "call", .value = slice_of("none")},
+                              {.key = "status", .value = slice_of(classes[hundred])},
+                              {.key = NULL}},
+                          (int64_t)sums->requests[HTTP_ROUTES_MAX - 1][hundred]);
+}
+
+static void write_front_metrics(struct buffer *out, struct http_shared *shared)
+{
+    static const uint32_t late_ms[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60000};
+    static const uint32_t took_ms[] = {1, 2, 5, 10, 20, 50, 100, 500, 1000};
+    static _Thread_local struct sums sums;
+    sums = (struct sums){0};
+    add_fronts(&sums, shared);
+
+    write_requests(out, &sums);
+    prometheus_family(out, "tarry_http_request_seconds", PROMETHEUS_HISTOGRAM,
+                      "From a request read to its answer, without takes that may wait.");
+    prometheus_histogram(out, "tarry_http_request_seconds", NULL, &sums.durations, 1000, took_ms,
+                         sizeof took_ms / sizeof took_ms[0]);
+    prometheus_family(out, "tarry_lateness_seconds", PROMETHEUS_HISTOGRAM,
+                      "From a job's due to its being handed out, first attempts.");
+    prometheus_histogram(out, "tarry_lateness_seconds", NULL, &sums.lateness, 1000, late_ms,
+                         sizeof late_ms / sizeof late_ms[0]);
+    write_one(out, "tarry_http_connections", PROMETHEUS_GAUGE, "Open connections.",
+              sums.connections);
+    write_one(out, "tarry_http_connections_total", PROMETHEUS_COUNTER, "Connections let in.",
+              sums.accepted);
+    write_one(out, "tarry_http_connections_refused_total", PROMETHEUS_COUNTER,
+              "Connections refused because there were too many.", sums.refused);
+    write_one(out, "tarry_waiting_takes", PROMETHEUS_GAUGE, "Takes that wait for a job.",
+              sums.waiting);
+    write_one(out, "tarry_http_received_bytes_total", PROMETHEUS_COUNTER, "Bytes received.",
+              sums.bytes_in);
+    write_one(out, "tarry_http_sent_bytes_total", PROMETHEUS_COUNTER, "Bytes sent.",
+              sums.bytes_out);
+    prometheus_family(out, "process_start_time_seconds", PROMETHEUS_GAUGE,
+                      "When the process started, in seconds since 1970.");
+    prometheus_sample_seconds(out, "process_start_time_seconds", NULL, shared->started_ms);
+    prometheus_family(out, "tarry_info", PROMETHEUS_GAUGE, "The version, as a label.");
+    prometheus_sample(out, "tarry_info",
+                      (const struct prometheus_label[]){
+                          {.key = "version", .value = slice_of(shared->version)}, {.key = NULL}},
+                      1);
+}
+
+/* ---- topics ---- */
+
+static const struct total {
+    const char *name, *help;
+    size_t offset;
+} totals[] = {
+#define TOTAL(FIELD, HELP)                                                                         \
+    {                                                                                              \
+        "tarry_jobs_" #FIELD "_total", HELP, offsetof(struct topic_totals, FIELD)                  \
+    }
+    TOTAL(pushed, "Jobs pushed."),
+    TOTAL(acked, "Jobs acked."),
+    TOTAL(cancelled, "Jobs cancelled."),
+    TOTAL(expired, "Jobs whose ttl passed while they were ready."),
+    TOTAL(replaced, "Jobs replaced by a push with the same id."),
+    TOTAL(delivered, "Deliveries: jobs handed out under a lease."),
+    TOTAL(nacked, "Deliveries answered with a nack."),
+    TOTAL(lease_ended, "Deliveries whose lease ended unanswered."),
+    TOTAL(died, "Jobs that used up their attempts."),
+    TOTAL(redriven, "Dead jobs sent round again."),
+#undef TOTAL
+};
+
+static const struct state {
+    const char *name;
+    size_t offset;
+} states[] = {
+    {"delayed", offsetof(struct queue_counts, delayed)},
+    {"retrying", offsetof(struct queue_counts, retrying)},
+    {"ready", offsetof(struct queue_counts, ready)},
+    {"leased", offsetof(struct queue_counts, leased)},
+    {"dead", offsetof(struct queue_counts, dead)},
+};
+
+static int64_t number_at(const void *base, size_t offset)
+{
+    return (int64_t) * (const uint64_t *)(const void *)((const char *)base + offset);
+}
+
+static void write_topics(struct buffer *out, const struct queue_topic *topics, size_t count)
+{
+    prometheus_family(out, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs in each state.");
+    for (size_t i = 0; i < count; i++)
+        for (size_t s = 0; s < sizeof states / sizeof states[0]; s++)
+            prometheus_sample(out, "tarry_jobs",
+                              (const struct prometheus_label[]){
+                                  {.key = "topic", .value = topics[i].name},
+                                  {.key = "state", .value = slice_of(states[s].name)},
+                                  {.key = NULL}},
+                              number_at(&topics[i].counts, states[s].offset));
+    for (size_t t = 0; t < sizeof totals / sizeof totals[0]; t++) {
+        prometheus_family(out, totals[t].name, PROMETHEUS_COUNTER, totals[t].help);
+        for (size_t i = 0; i < count; i++)
+            prometheus_sample(out, totals[t].name,
+                              (const struct prometheus_label[]){
+                                  {.key = "topic", .value = topics[i].name}, {.key = NULL}},
+                              number_at(&topics[i].totals, totals[t].offset));
+    }
+    prometheus_family(out, "tarry_topic_paused", PROMETHEUS_GAUGE, "1 where delivery is paused.");
+    for (size_t i = 0; i < count; i++)
+        prometheus_sample(out, "tarry_topic_paused",
+                          (const struct prometheus_label[]){
+                              {.key = "topic", .value = topics[i].name}, {.key = NULL}},
+                          topics[i].paused);
+}
+
+static void write_queue(struct buffer *out, struct queue *queue)
+{
+    struct queue_info info = {0};
+    queue->ops->info(queue, &info);
+    write_one(out, "tarry_store_bytes", PROMETHEUS_GAUGE, "Bytes on disk.", info.bytes_on_disk);
+    write_one(out, "tarry_store_healthy", PROMETHEUS_GAUGE, "0 where the store has failed.",
+              info.healthy);
+    write_one(out, "tarry_store_accepting", PROMETHEUS_GAUGE,
+              "0 where pushes are refused for want of space.", info.accepting);
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_front *front = owner;
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (!exchange)
+        return;
+    struct buffer *body = http_answer_start(exchange);
+    /* A store that cannot be reached must not hide the rest. */
+    write_topics(body, reply->topics, reply->status == QUEUE_OK ? reply->topic_count : 0);
+    write_queue(body, front->queue);
+    write_front_metrics(body, front->shared);
+    if (front->shared->emit)
+        front->shared->emit(front->shared->emit_ctx, body);
+    http_answer_end(exchange, 200, PROMETHEUS_CONTENT_TYPE);
+}
+
+void http_metrics(struct http_call *call)
+{
+    call->front->queue->ops->topics(call->front->queue, http_reply_to(call, on_topics));
+}

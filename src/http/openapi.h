@@ -1,0 +1,10 @@
+/* openapi: the API's description, put into the binary by cmake/embed.cmake. */
+#ifndef TARRY_HTTP_OPENAPI_H
+#define TARRY_HTTP_OPENAPI_H
+
+#include <stddef.h>
+
+extern const char http_openapi_text[];
+extern const size_t http_openapi_bytes;
+
+#endif

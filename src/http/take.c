@@ -1,0 +1,195 @@
+#include "base/clock.h"
+#include "base/timestamp.h"
+#include "http/job_json.h"
+#include "http/media.h"
+#include "http/private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- answering ---- */
+
+/* How late jobs were handed out; retries are not counted, they wait for their backoff. */
+static void record_lateness(struct http_front *front, const struct queue_job *jobs, size_t count)
+{
+    int64_t now_ms = clock_wall_ms();
+    pthread_mutex_lock(&front->lock);
+    for (size_t i = 0; i < count; i++) {
+        int64_t late_ms = now_ms - jobs[i].job.due_ms;
+        if (jobs[i].job.attempt == 1)
+            histogram_add(&front->lateness, late_ms > 0 ? (uint64_t)late_ms * 1000 : 0);
+    }
+    pthread_mutex_unlock(&front->lock);
+}
+
+static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)owner;
+    (void)tag;
+    (void)reply;
+}
+
+/* Jobs that reached nobody. */
+static void return_jobs(struct http_front *front, const struct queue_job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct queue_answer answer = {.verb = QUEUE_RETURN, .lease = jobs[i].lease, .delay_ms = -1};
+        front->queue->ops->answer(front->queue, &answer, 1,
+                                  (struct queue_reply_to){.done = ignore_reply, .owner = front});
+    }
+}
+
+static void write_time_field(struct http_exchange *exchange, const char *name, int64_t ms)
+{
+    char text[TIMESTAMP_BYTES];
+    timestamp_write(text, ms);
+    http_answer_field(exchange, name, slice_make(text, sizeof text));
+}
+
+static void write_number_field(struct http_exchange *exchange, const char *name, uint64_t number)
+{
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRIu64, number);
+    http_answer_field(exchange, name, slice_make(text, (size_t)len));
+}
+
+static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
+{
+    struct slice name, value;
+    char field[96] = "Tarry-Meta-";
+    static const size_t prefix = sizeof "Tarry-Meta-" - 1;
+    size_t at = 0;
+    while (job_meta_next(meta, &at, &name, &value)) {
+        if (name.len >= sizeof field - prefix)
+            continue;
+        memcpy(field + prefix, name.at, name.len);
+        field[prefix + name.len] = 0;
+        http_answer_field(exchange, field, value);
+    }
+}
+
+static void answer_raw(struct http_exchange *exchange, const struct queue_job *taken)
+{
+    const struct job *job = &taken->job;
+    char type[JOB_CONTENT_TYPE_BYTES_MAX + 1] = "application/octet-stream";
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_slice(body, job->body);
+    http_answer_field(exchange, "Tarry-Topic", job->topic);
+    http_answer_field(exchange, "Tarry-Id", job->id);
+    http_answer_field(exchange, "Tarry-Lease", taken->lease);
+    write_number_field(exchange, "Tarry-Attempt", job->attempt);
+    write_number_field(exchange, "Tarry-Delivery", job->delivery);
+    write_time_field(exchange, "Tarry-Due-At", job->due_ms);
+    write_time_field(exchange, "Tarry-Lease-Until", job->lease_until_ms);
+    write_number_field(exchange, "Tarry-Priority", job->priority);
+    write_meta_fields(exchange, job->meta);
+    if (job->content_type.len && job->content_type.len < sizeof type &&
+        http_media_is_valid(job->content_type)) {
+        memcpy(type, job->content_type.at, job->content_type.len);
+        type[job->content_type.len] = 0;
+    }
+    http_answer_end(exchange, 200, type);
+}
+
+/* Returns how many jobs went into the answer: at least one, then as many as fit. */
+static size_t answer_json(struct http_exchange *exchange, const struct queue_job *jobs,
+                          size_t count)
+{
+    struct buffer *body = http_answer_start(exchange);
+    size_t i = 0;
+    buffer_append_text(body, "{\"jobs\":[");
+    for (; i < count && (i == 0 || body->len < HTTP_TAKE_BYTES_MAX); i++) {
+        if (i)
+            buffer_append_byte(body, ',');
+        http_job_write(body, &jobs[i], HTTP_VIEW_TAKEN);
+    }
+    buffer_append_text(body, "]}");
+    http_answer_end(exchange, 200, "application/json");
+    return i;
+}
+
+static void refuse_to_wait(struct http_exchange *exchange)
+{
+    struct http_fault fault;
+    uint32_t max = exchange->front->options.waiting_max;
+    (void)http_fault_set(&fault, PROBLEM_TOO_MANY_WAITING, max,
+                         "%u takes wait already, and no more may: take without wait, or try again "
+                         "later",
+                         max);
+    http_answer_fault(exchange, &fault);
+}
+
+static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
+{
+    struct http_front *front = owner;
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    size_t used = 0;
+    if (exchange)
+        exchange->waiter = 0;
+    if (!exchange) {
+        used = 0;
+    } else if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+    } else if (refused && !reply->job_count) {
+        refuse_to_wait(exchange);
+    } else if (!exchange->wants_raw) {
+        used = answer_json(exchange, reply->jobs, reply->job_count);
+    } else if (reply->job_count) {
+        answer_raw(exchange, &reply->jobs[0]);
+        used = 1;
+    } else {
+        (void)http_answer_start(exchange);
+        http_answer_end(exchange, 204, NULL);
+    }
+    if (used)
+        record_lateness(front, reply->jobs, used);
+    return_jobs(front, reply->jobs + used, reply->job_count - used);
+}
+
+/* ---- asking ---- */
+
+static bool read_take(struct http_call *call, struct queue_take *take, struct http_fault *fault)
+{
+    struct http_query *query = call->query;
+    const struct http_fields *fields = &query->fields;
+    *take = (struct queue_take){
+        .topics = query->topics,
+        .topic_count = query->topic_count,
+        .max = http_fields_have(fields, OPTION_MAX) ? (uint32_t)fields->max : 1,
+        .lease_ms = fields->policy.lease_ms,
+    };
+    if (call->topic.len) {
+        take->topics = &call->topic;
+        take->topic_count = 1;
+    }
+    if (take->topic_count == 0)
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
+                              "'topic' is missing: name at least one, as in /v1/take?topic=mail");
+    call->exchange->wants_raw = http_begins(call->request->accept, "application/octet-stream");
+    if (call->exchange->wants_raw && take->max != 1)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 1,
+                              "'max' must be 1 where the body is to come raw (Accept: "
+                              "application/octet-stream)");
+    return true;
+}
+
+void http_take(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    struct http_exchange *exchange = call->exchange;
+    struct queue_take take;
+    struct http_fault fault;
+    if (!read_take(call, &take, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return;
+    }
+    int64_t wait_ms = call->query->fields.wait_ms;
+    int64_t now_ms = http_front_now_ms(front);
+    exchange->waits = wait_ms > 0;
+    exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
+                                   http_exchange_tag(exchange));
+    if (!exchange->waiter)
+        http_answer_refusal(exchange, QUEUE_NO_MEMORY, NULL, 0);
+    else if (wait_ms)
+        http_front_wake_by(front, now_ms + wait_ms);
+}
