@@ -43,14 +43,19 @@ void clock_start(int64_t inner_ms)
     atomic_store(&inner_offset_us, inner_ms * 1000 - read_us(CLOCK_BOOTTIME));
 }
 
-int64_t clock_inner_ms(void)
+int64_t clock_inner_us(void)
 {
     if (atomic_load_explicit(&fake, memory_order_relaxed))
-        return atomic_load_explicit(&fake_inner_ms, memory_order_relaxed);
+        return atomic_load_explicit(&fake_inner_ms, memory_order_relaxed) * 1000;
     /* The offset comes first: read later, it could be fixed by a wall clock that boot time is
      * behind. */
     int64_t offset = offset_us();
-    return (read_us(CLOCK_BOOTTIME) + offset) / 1000;
+    return read_us(CLOCK_BOOTTIME) + offset;
+}
+
+int64_t clock_inner_ms(void)
+{
+    return clock_inner_us() / 1000;
 }
 
 int64_t clock_wall_ms(void)

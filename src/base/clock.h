@@ -19,6 +19,7 @@
 void clock_start(int64_t inner_ms);
 
 int64_t clock_inner_ms(void);
+int64_t clock_inner_us(void); /* the same in microseconds, for setting timers */
 int64_t clock_wall_ms(void);
 
 /* Elapsed microseconds since boot, for measuring durations. Real even while the clocks are faked.

@@ -148,15 +148,31 @@ static bool replay_done(struct engine *engine, const struct record_done *done,
     return hang_replayed(engine, id, JOB_FINISHED);
 }
 
+/* A topic goes when it has no jobs left. Ids it remembered may be left here: their time ran out
+ * without a record. */
+static bool replay_removal(struct engine *engine, struct slice name)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic)
+        return true;
+    for (uint32_t id = 1; topic->remembered && id <= engine->entries.top; id++) {
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->state == JOB_FINISHED && entry->topic == topic->id) {
+            entry_unhang(engine, id);
+            entry_forget(engine, id);
+        }
+    }
+    if (!engine_topic_is_empty(topic))
+        return false;
+    engine_topic_free(engine, topic);
+    return true;
+}
+
 static bool replay_topic(struct engine *engine, const struct record_topic *record)
 {
     see_sequence(engine, record->sequence);
-    if (!record->exists) {
-        struct topic *gone = engine_topic_find(engine, record->topic);
-        if (gone && engine_topic_is_empty(gone))
-            engine_topic_free(engine, gone);
-        return true;
-    }
+    if (!record->exists)
+        return replay_removal(engine, record->topic);
     struct topic *topic = topic_of(engine, record->topic);
     if (!topic)
         return false;

@@ -1,42 +1,57 @@
 /*
- * Deadlines stand on the loop's timers, whose clock is another one than ours and is cut to
- * milliseconds elsewhere. So a timer is only a wish to be woken: who decides is the inner clock,
- * and where that is not there yet the timer is set again.
+ * A deadline is a timer of the kernel's on boot time (timerfd_create(2)): the clock our inner clock
+ * is made of, finer than the loop's own timers, and going on while the machine sleeps. Who decides
+ * is the inner clock all the same: where that is not there yet (or is a test's), the timer is set
+ * again.
  */
 #include "base/clock.h"
 #include "net/reactor.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-/* The loop's clock stands still while the machine sleeps, ours does not: look again at least so
- * often. */
-enum { NAP_MS_MAX = 60 * 1000 };
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 struct deadline {
-    uv_timer_t timer;
+    uv_poll_t poll;
+    int fd;
     void (*fire)(void *ctx);
     void *ctx;
     int64_t at_ms;
     int64_t armed_ms; /* the inner time the timer is set for; INT64_MAX: not set */
 };
 
-static void on_timer(uv_timer_t *timer);
+/* From now, rounded up; 0 us would stop the timer. */
+static void set_timer(struct deadline *deadline, int64_t us)
+{
+    struct itimerspec when = {.it_value = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}};
+    int failed = timerfd_settime(deadline->fd, 0, &when, NULL);
+    assert(!failed);
+    (void)failed;
+}
 
 static void arm(struct deadline *deadline)
 {
-    int64_t now_ms = clock_inner_ms();
-    int64_t nap_ms = deadline->at_ms > now_ms ? deadline->at_ms - now_ms : 0;
-    if (nap_ms > NAP_MS_MAX)
-        nap_ms = NAP_MS_MAX;
-    deadline->armed_ms = now_ms + nap_ms;
-    uv_update_time(deadline->timer.loop);
-    (void)uv_timer_start(&deadline->timer, on_timer, (uint64_t)nap_ms, 0);
+    int64_t left_us = deadline->at_ms * 1000 - clock_inner_us();
+    set_timer(deadline, left_us > 0 ? left_us : 1);
+    deadline->armed_ms = deadline->at_ms;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void disarm(struct deadline *deadline)
 {
-    struct deadline *deadline = timer->data;
+    if (deadline->armed_ms != INT64_MAX)
+        set_timer(deadline, 0);
+    deadline->armed_ms = INT64_MAX;
+}
+
+static void on_timer(uv_poll_t *poll, int status, int events)
+{
+    struct deadline *deadline = poll->data;
+    uint64_t rings;
+    (void)status;
+    (void)events;
+    if (read(deadline->fd, &rings, sizeof rings) < 0)
+        return; /* set again since it rang */
     deadline->armed_ms = INT64_MAX;
     if (deadline->at_ms == INT64_MAX)
         return;
@@ -53,11 +68,18 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
     struct deadline *deadline = calloc(1, sizeof *deadline);
     if (!deadline)
         return NULL;
-    (void)uv_timer_init(reactor_loop(reactor), &deadline->timer);
-    deadline->timer.data = deadline;
     deadline->fire = fire;
     deadline->ctx = ctx;
     deadline->at_ms = deadline->armed_ms = INT64_MAX;
+    deadline->fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (deadline->fd < 0 || uv_poll_init(reactor_loop(reactor), &deadline->poll, deadline->fd)) {
+        if (deadline->fd >= 0)
+            close(deadline->fd);
+        free(deadline);
+        return NULL;
+    }
+    deadline->poll.data = deadline;
+    (void)uv_poll_start(&deadline->poll, UV_READABLE, on_timer);
     return deadline;
 }
 
@@ -68,23 +90,23 @@ void deadline_set(struct deadline *deadline, int64_t at_ms)
     if (at_ms == deadline->at_ms)
         return;
     deadline->at_ms = at_ms;
-    if (at_ms == INT64_MAX) {
-        (void)uv_timer_stop(&deadline->timer);
-        deadline->armed_ms = INT64_MAX;
-    } else if (at_ms < deadline->armed_ms) {
+    if (at_ms == INT64_MAX)
+        disarm(deadline);
+    else if (at_ms < deadline->armed_ms)
         arm(deadline);
-    }
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct deadline *deadline = handle->data;
+    close(deadline->fd);
+    free(deadline);
 }
 
 void deadline_free(struct deadline *deadline)
 {
     if (!deadline)
         return;
-    (void)uv_timer_stop(&deadline->timer);
-    uv_close((uv_handle_t *)&deadline->timer, on_closed);
+    (void)uv_poll_stop(&deadline->poll);
+    uv_close((uv_handle_t *)&deadline->poll, on_closed);
 }
