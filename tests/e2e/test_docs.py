@@ -1,0 +1,161 @@
+"""The documents tell the truth: every example of a console is run, and every path of openapi.yaml is there."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from client import request_bytes
+from server import BINARY, REPO
+
+PAGES = ("README.md", "docs/api.md", "docs/operations.md")
+ADDRESS = "127.0.0.1:8279"
+ANY = "…"
+
+
+def examples(page):
+    """[(line number, [(command, expected output)])], one for each block."""
+    path = REPO / page
+    if not path.exists():
+        return []
+    out, block = [], None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip() == "```console":
+            block = (number, [])
+        elif line.strip() == "```" and block:
+            out.append(block)
+            block = None
+        elif block is not None:
+            steps = block[1]
+            if line.startswith("$ "):
+                steps.append([line[2:], []])
+            elif steps and steps[-1][0].endswith("\\") and not steps[-1][1]:
+                steps[-1][0] = steps[-1][0][:-1] + line.strip().removeprefix("> ")
+            elif steps:
+                steps[-1][1].append(line)
+    return out
+
+
+def matches(expected, found):
+    """`…` stands for anything; line ends and blanks at the end of a line do not count."""
+    wanted = [line.rstrip() for line in expected]
+    while wanted and not wanted[-1]:
+        wanted.pop()
+    pattern = "\n".join(".*?".join(re.escape(part) for part in line.split(ANY)) for line in wanted)
+    text = "\n".join(line.rstrip() for line in found.replace("\r\n", "\n").rstrip().split("\n"))
+    return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
+def run_page(page, server, directory):
+    """All blocks of a page in order, against one server: later ones build on earlier ones."""
+    count, wrong = 0, []
+    environment = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "TARRY_URL": server.url, "LC_ALL": "C.UTF-8"}
+    for number, steps in examples(page):
+        for command, expected in steps:
+            count += 1
+            text = command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("localhost:8279", f"127.0.0.1:{server.port}")
+            text = re.sub(r"\bcurl\b", "curl -sS --max-time 20", text)
+            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=environment, cwd=directory, timeout=60, check=False)
+            output = (done.stdout + done.stderr).replace(f"127.0.0.1:{server.port}", ADDRESS)
+            if not matches(expected, output):
+                wrong.append(f"{page}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{output}")
+    return count, wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_console_example_does_what_it_says(page, server, tmp_path):
+    if not (REPO / page).exists():
+        pytest.skip(f"there is no {page}")
+    count, wrong = run_page(page, server, tmp_path)
+    print(f"{page}: {count} commands run")
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_the_reference_has_examples():
+    assert sum(len(steps) for _, steps in examples("docs/api.md")) >= 10
+
+
+def test_the_runner_sees_differences():
+    assert matches(["a … c", ""], "a b c\n")
+    assert matches(['{"at":"…Z"}'], '{"at":"2026-01-01T00:00:00Z"}')
+    assert matches([], "")
+    assert not matches(["a"], "b") and not matches(["a"], "") and not matches([], "noise") and not matches(["a.c"], "abc")
+
+
+# ---- openapi.yaml ----
+
+def described(text):
+    """(method, path) of each operation, by indentation: no library is needed for that."""
+    out, path, inside = [], None, False
+    for line in text.splitlines():
+        if re.match(r"\S", line):
+            inside = line.startswith("paths:")
+        elif inside and (found := re.match(r"  ['\"]?(/[^'\":]*)['\"]?:\s*$", line)):
+            path = found.group(1)
+        elif inside and (found := re.match(r"    (get|put|post|patch|delete|head):", line)):
+            out.append((found.group(1).upper(), path))
+    return out
+
+
+@pytest.fixture
+def operations(client):
+    return described(client.call("GET", "/openapi.yaml").body.decode())
+
+
+PROMISED = """
+    PUT /v1/topics/{topic}/jobs/{id}, POST /v1/topics/{topic}/jobs, POST /v1/jobs, GET /v1/topics/{topic}/jobs/{id},
+    PATCH /v1/topics/{topic}/jobs/{id}, DELETE /v1/topics/{topic}/jobs/{id}, POST /v1/topics/{topic}/jobs/{id}/run, GET /v1/topics/{topic}/jobs,
+    POST /v1/topics/{topic}/take, POST /v1/take, POST /v1/ack, POST /v1/nack, POST /v1/extend, GET /v1/topics, GET /v1/topics/{topic},
+    PUT /v1/topics/{topic}, DELETE /v1/topics/{topic}, POST /v1/topics/{topic}/pause, POST /v1/topics/{topic}/resume,
+    POST /v1/topics/{topic}/purge, POST /v1/topics/{topic}/redrive, GET /v1/info, GET /healthz, GET /readyz, GET /metrics, GET /openapi.yaml
+"""
+
+
+def test_every_promised_call_is_described(operations):
+    promised = {tuple(call.split()) for call in PROMISED.split(",")}
+    assert promised <= set(operations), promised - set(operations)
+
+
+def test_every_described_call_is_there(server, operations):
+    assert len(operations) >= 20
+    for method, path in operations:
+        target = path.replace("{topic}", "there").replace("{id}", "a").replace("{code}", "not_found")
+        target = re.sub(r"\{\w+\}", "not_found", target)
+        server.client().push("there", "a")
+        connection = server.connection()
+        connection.send(request_bytes(method, target))
+        reply = connection.read(method)
+        connection.close()
+        assert reply.status != 405 and (reply.status != 404 or reply.code == "not_found"), (method, path, reply.status, reply.body)
+
+
+def test_every_described_call_is_in_the_reference(operations):
+    page = (REPO / "docs/api.md").read_text(encoding="utf-8")
+    missing = [f"{method} {path}" for method, path in operations if path not in page]
+    assert not missing, missing
+
+
+def test_openapi_is_well_formed(client):
+    yaml = pytest.importorskip("yaml")
+    tree = yaml.safe_load(client.call("GET", "/openapi.yaml").body)
+    assert tree["openapi"].startswith("3.") and tree["info"]["version"]
+    found = {(method.upper(), path) for path, item in tree["paths"].items() for method in item if method in ("get", "put", "post", "patch", "delete")}
+    assert found == set(described(client.call("GET", "/openapi.yaml").body.decode()))
+    for (method, path) in found:
+        operation = tree["paths"][path][method.lower()]
+        assert operation["responses"] and (operation.get("summary") or operation.get("description")), (method, path)
+    references = set(re.findall(r"\$ref:\s*['\"]?#/([\w/{}~.-]+)", client.call("GET", "/openapi.yaml").body.decode()))
+    for reference in references:
+        node = tree
+        for part in reference.split("/"):
+            assert part in node, reference
+            node = node[part]
+
+
+def test_links_between_documents_lead_somewhere():
+    broken = []
+    for page in [path for path in REPO.glob("*.md")] + [path for path in (REPO / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target) and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(REPO)}: {target}")
+    assert not broken, broken
