@@ -137,6 +137,8 @@ void http_result_members_write(struct buffer *out, const struct queue_result *re
     PUT(out, ",\"result\":\"");
     buffer_append_text(out, queue_status_code(result->status));
     buffer_append_byte(out, '"');
+    if (result->status == QUEUE_CANCELLED)
+        return; /* the state it was in says nothing any more */
     if (result->state) {
         PUT(out, ",\"state\":\"");
         buffer_append_text(out, job_state_name(result->state));

@@ -75,6 +75,7 @@ uint32_t http_route_index(const struct http_route *route)
 static bool matches(const char *pattern, struct slice path, struct http_match *out)
 {
     const char *at = path.at, *end = path.at + path.len;
+    out->topic = out->id = (struct slice){0};
     while (*pattern) {
         if (*pattern != '{') {
             if (at == end || *at++ != *pattern++)
