@@ -1,0 +1,65 @@
+/*
+ * directed: one claim each, on a fresh world. Every step is judged by the model as well.
+ *
+ * The helpers name jobs by topic "t" unless told otherwise, and stop the claim at the first difference.
+ */
+#ifndef TARRY_TESTS_CONTRACT_DIRECTED_H
+#define TARRY_TESTS_CONTRACT_DIRECTED_H
+
+#include "queue/status.h"
+#include "world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+extern struct world *w; /* the world of the running claim */
+
+/* ---- pushes ---- */
+struct queue_push a_push(const char *id); /* due at once, body "body of <id>" */
+struct queue_push a_push_in(const char *id, int64_t delay_ms);
+enum queue_status push(struct queue_push push);
+
+/* ---- taking ---- */
+/* Takes one job and expects it to be `id` ("" for: none is ready). Returns its lease, good until the next 16 takes. */
+struct slice take(const char *id);
+struct slice take_for(const char *id, int64_t lease_ms);
+size_t take_many(const char *topic, uint32_t max);
+
+/* ---- answers and changes ---- */
+enum queue_status ack(struct slice lease);
+enum queue_status nack(struct slice lease, int64_t delay_ms, const char *error);
+enum queue_status extend(struct slice lease, int64_t lease_ms);
+enum queue_status give_back(struct slice lease);
+enum queue_status cancel(const char *id);
+enum queue_status run(const char *id);
+enum queue_status reschedule_in(const char *id, int64_t delay_ms);
+
+/* ---- topics ---- */
+enum queue_status topic_call(enum queue_topic_verb verb);
+enum queue_status put(struct topic_settings settings);
+struct queue_topic figures(void);
+uint64_t affected(void); /* of the last topic call */
+
+/* ---- looking ---- */
+enum job_state state_of(const char *id); /* 0: not found */
+struct job job_of(const char *id);       /* zeroed: not found */
+void pass(int64_t ms);
+void restart(void);
+int64_t now_ms(void);
+
+/* The claims. */
+extern const struct CMUnitTest directed_push[], directed_deliver[], directed_change[],
+    directed_topic[];
+extern const size_t directed_push_count, directed_deliver_count, directed_change_count,
+    directed_topic_count;
+
+int directed_begin(void **state);
+int directed_end(void **state);
+void directed_choose(const struct driver *driver);
+
+#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, directed_begin, directed_end)
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * driver: what an implementation of queue.h gives to the suite.
+ *
+ * Everything is called on one thread. Time is base/clock.h's fake clock, started by the suite before `open`.
+ */
+#ifndef TARRY_TESTS_CONTRACT_DRIVER_H
+#define TARRY_TESTS_CONTRACT_DRIVER_H
+
+#include "queue/queue.h"
+
+struct driver_options {
+    const char *dir; /* an empty directory at the first open; the same one at a reopen */
+    uint64_t body_bytes_max;
+    uint32_t topics_max;
+};
+
+struct driver {
+    const char *name;
+    uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a shard only */
+
+    /* NULL with a message on standard error when it cannot. */
+    void *(*open)(const struct driver_options *options);
+    struct queue *(*queue)(void *self);
+    /* One turn of its loops; does not sleep. */
+    void (*pump)(void *self);
+    /* The clock was moved: returns when all that is due has happened. */
+    void (*moved)(void *self);
+    /* As a server that is told to stop: all that was answered is kept. */
+    void (*close)(void *self);
+};
+
+/* An implementation by the model itself: the null implementation as documentation. */
+extern const struct driver driver_naive;
+/* The same with one fault built in: the suite must find it. NULL behind the last one. */
+const struct driver *driver_faulty(size_t number, const char **what);
+
+/* By name; NULL when there is none. */
+const struct driver *driver_find(const char *name);
+
+#endif

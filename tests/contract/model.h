@@ -1,0 +1,111 @@
+/*
+ * model: what a delay queue does, said as plainly as possible: an array and linear search, no cleverness.
+ *
+ * It is the judge of every implementation, and behind driver_naive.c an implementation itself. Where the promise leaves room (a relative time is rounded
+ * up to the next millisecond, a backoff jitters) the model holds a span; whoever sees what was chosen pins it.
+ * One clock: inner and wall time are the same here.
+ */
+#ifndef TARRY_TESTS_CONTRACT_MODEL_H
+#define TARRY_TESTS_CONTRACT_MODEL_H
+
+#include "queue/queue.h"
+
+struct span {
+    int64_t least_ms, most_ms;
+};
+
+struct model_job {
+    char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
+    char *bytes; /* own: content type, meta and body, one behind the other */
+    struct slice content_type, meta, body;
+    char error[JOB_ERROR_BYTES_MAX];
+    size_t error_bytes;
+    enum job_state state;
+    uint16_t priority;
+    uint32_t attempt;
+    struct span due, first_due;
+    bool due_is_first; /* no retry since: the two are one */
+    struct span lease_until;
+    int64_t lease_ms; /* it was taken with */
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
+    uint64_t delivery, sequence;
+    struct policy policy;
+};
+
+struct model_memory { /* an id that finished within its topic's dedup_window */
+    char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
+    struct span until;
+};
+
+struct model_topic {
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    bool paused;
+    struct topic_settings settings;
+    struct topic_totals totals;
+};
+
+struct model {
+    int64_t now_ms;
+    uint64_t body_bytes_max;
+    size_t topics_max;
+    uint64_t sequence;
+    struct model_job *jobs; /* in no special order */
+    size_t job_count, job_cap;
+    struct model_memory *memories;
+    size_t memory_count, memory_cap;
+    struct model_topic *topics;
+    size_t topic_count, topic_cap;
+};
+
+/* What must come out of one item. */
+struct model_result {
+    enum queue_status status;
+    enum job_state state; /* 0: not promised */
+    bool has_due, has_lease_until;
+    struct span due, lease_until;
+    char id[JOB_ID_BYTES_MAX + 1]; /* answer: of the job */
+};
+
+void model_init(struct model *model, int64_t now_ms, uint64_t body_bytes_max, size_t topics_max);
+void model_fini(struct model *model);
+
+/* Time goes on to `now_ms`, and what is due happens. */
+void model_advance(struct model *model, int64_t now_ms);
+
+/* `push->id` is not empty. `seems_known`: where the dedup_window ends this very millisecond, whether the id counts as known. */
+void model_push(struct model *model, const struct queue_push *push, bool seems_known,
+                struct model_result *out);
+void model_change(struct model *model, const struct queue_change *change, struct model_result *out);
+void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out);
+
+/* The job a take of this topic hands out next; NULL: none, or paused. */
+struct model_job *model_next_ready(struct model *model, struct slice topic);
+bool model_may_take(struct model *model, const struct model_job *job);
+/* Hands it out. The caller sets its lease and its delivery number. */
+void model_lease(struct model *model, struct model_job *job, int64_t lease_ms);
+
+/* Settings, pause, purge, delete; redrive of all or of one. */
+enum queue_status model_topic_call(struct model *model, const struct queue_topic_call *call,
+                                   uint64_t *affected);
+void model_redrive(struct model *model, struct model_job *job);
+
+struct model_job *model_find(struct model *model, struct slice topic, struct slice id);
+struct model_topic *model_find_topic(struct model *model, struct slice topic);
+struct model_topic *model_need_topic(struct model *model, struct slice topic); /* NULL: too many */
+struct queue_counts model_count(const struct model *model, const char *topic);
+
+/* Orders as list does: by due, then push order. */
+bool model_listed_before(const struct model_job *a, const struct model_job *b);
+
+/* What was chosen within the span. */
+void model_pin_due(struct model_job *job, int64_t due_ms);
+bool span_holds(struct span span, int64_t ms);
+
+/* Room for one more item of `item_bytes` at the end of a growing array. */
+void *model_grow(void *items, size_t count, size_t *cap, size_t item_bytes);
+void model_forget_topic(struct model *model, const char *topic);
+/* Takes the job out for good. The last one of the array moves to its place. */
+enum model_end { MODEL_ACKED = 1, MODEL_CANCELLED, MODEL_PURGED, MODEL_EXPIRED };
+void model_finish(struct model *model, struct model_job *job, enum model_end end);
+
+#endif

@@ -1,0 +1,96 @@
+#include "outcome.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct outcome_block {
+    struct outcome_block *next;
+    max_align_t bytes[];
+};
+
+void *outcome_bytes(struct outcome *outcome, size_t bytes)
+{
+    struct outcome_block *block = calloc(1, sizeof *block + bytes + 1);
+
+    assert(block);
+    block->next = outcome->blocks;
+    outcome->blocks = block;
+    return block->bytes;
+}
+
+struct slice outcome_slice(struct outcome *outcome, struct slice slice)
+{
+    char *bytes = outcome_bytes(outcome, slice.len);
+
+    if (slice.len)
+        memcpy(bytes, slice.at, slice.len);
+    return slice_make(bytes, slice.len);
+}
+
+static const struct queue_result *copy_results(struct outcome *outcome,
+                                               const struct queue_reply *reply)
+{
+    struct queue_result *results =
+        outcome_bytes(outcome, reply->result_count * sizeof(struct queue_result));
+
+    for (size_t i = 0; i < reply->result_count; i++) {
+        results[i] = reply->results[i];
+        results[i].topic = outcome_slice(outcome, results[i].topic);
+        results[i].id = outcome_slice(outcome, results[i].id);
+        if (results[i].detail)
+            results[i].detail = outcome_slice(outcome, slice_of(results[i].detail)).at;
+    }
+    return results;
+}
+
+static const struct queue_job *copy_jobs(struct outcome *outcome, const struct queue_reply *reply)
+{
+    struct queue_job *jobs = outcome_bytes(outcome, reply->job_count * sizeof(struct queue_job));
+
+    for (size_t i = 0; i < reply->job_count; i++) {
+        struct job *job = &jobs[i].job;
+
+        jobs[i] = reply->jobs[i];
+        job->topic = outcome_slice(outcome, job->topic);
+        job->id = outcome_slice(outcome, job->id);
+        job->content_type = outcome_slice(outcome, job->content_type);
+        job->meta = outcome_slice(outcome, job->meta);
+        job->body = outcome_slice(outcome, job->body);
+        job->error = outcome_slice(outcome, job->error);
+        jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
+    }
+    return jobs;
+}
+
+static const struct queue_topic *copy_topics(struct outcome *outcome,
+                                             const struct queue_reply *reply)
+{
+    struct queue_topic *topics =
+        outcome_bytes(outcome, reply->topic_count * sizeof(struct queue_topic));
+
+    for (size_t i = 0; i < reply->topic_count; i++) {
+        topics[i] = reply->topics[i];
+        topics[i].name = outcome_slice(outcome, topics[i].name);
+    }
+    return topics;
+}
+
+void outcome_copy(struct outcome *outcome, const struct queue_reply *reply)
+{
+    *outcome = (struct outcome){.reply = *reply};
+    outcome->reply.results = copy_results(outcome, reply);
+    outcome->reply.jobs = copy_jobs(outcome, reply);
+    outcome->reply.topics = copy_topics(outcome, reply);
+    outcome->reply.cursor = outcome_slice(outcome, reply->cursor);
+}
+
+void outcome_free(struct outcome *outcome)
+{
+    while (outcome->blocks) {
+        struct outcome_block *block = outcome->blocks;
+
+        outcome->blocks = block->next;
+        free(block);
+    }
+    *outcome = (struct outcome){0};
+}

@@ -1,0 +1,157 @@
+/*
+ * The contract suite: suite DRIVER, or suite self for the proof that it can fail.
+ *
+ * TARRY_TEST_SEED   the seed of the random sequences; drawn and printed when not given
+ * TARRY_TEST_RUNS   how many sequences
+ * TARRY_TEST_TRACE  set: directed claims say what they do
+ */
+#include "commands.h"
+#include "directed.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { COMMANDS = 80, RUNS = 60, CATCH_RUNS = 400 };
+
+static const struct driver *driver;
+
+static uint64_t number_from(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void report(uint64_t seed, const char *fault, struct command *commands)
+{
+    size_t left;
+    char shrunk[1024];
+
+    printf("FAULT: %s\nTARRY_TEST_SEED=%" PRIu64 " TARRY_TEST_RUNS=1 repeats it; shrinking …\n",
+           fault, seed);
+    fflush(stdout);
+    left = commands_shrink(driver, commands, COMMANDS);
+    printf("the shortest that still fails, %zu commands:\n", left);
+    commands_run(driver, commands, left, stdout, shrunk);
+    fflush(stdout);
+}
+
+/* Each sequence has its own seed, the first one's is the one given. */
+static void random_commands_do_what_the_model_does(void **state)
+{
+    uint64_t seed = number_from("TARRY_TEST_SEED", random_u64());
+    uint64_t runs = number_from("TARRY_TEST_RUNS", RUNS);
+    struct command commands[COMMANDS];
+    char fault[1024];
+
+    (void)state;
+    printf("%s: TARRY_TEST_SEED=%" PRIu64 ", %" PRIu64 " runs of %d commands\n", driver->name, seed,
+           runs, COMMANDS);
+    fflush(stdout);
+    for (uint64_t i = 0; i < runs; i++, seed++) {
+        struct random random = {seed};
+
+        commands_draw(&random, commands, COMMANDS);
+        if (commands_run(driver, commands, COMMANDS, NULL, fault))
+            continue;
+        report(seed, fault, commands);
+        fail_msg("seed %" PRIu64 ": %s", seed, fault);
+    }
+}
+
+/* ---- the suite itself ---- */
+
+/* True: a run failed; `commands` is its sequence. */
+static bool catches(const struct driver *faulty, struct command *commands, char fault[1024],
+                    int *runs)
+{
+    for (*runs = 1; *runs <= CATCH_RUNS; ++*runs) {
+        struct random random = {(uint64_t)*runs * 1000003};
+
+        commands_draw(&random, commands, COMMANDS);
+        if (!commands_run(faulty, commands, COMMANDS, NULL, fault))
+            return true;
+    }
+    return false;
+}
+
+static void suite_catches_every_fault_built_in(void **state)
+{
+    struct command commands[COMMANDS];
+    const struct driver *faulty;
+    const char *what;
+    char fault[1024];
+    int runs;
+
+    (void)state;
+    for (size_t i = 0; (faulty = driver_faulty(i, &what)); i++) {
+        if (!catches(faulty, commands, fault, &runs))
+            fail_msg("nothing was noticed when %s", what);
+        printf("%s: noticed in run %d: %s\n", what, runs, fault);
+    }
+}
+
+static void suite_shrinks_a_failure_to_a_few_commands(void **state)
+{
+    struct command commands[COMMANDS];
+    const struct driver *faulty;
+    const char *what;
+    char fault[1024];
+    int runs;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        faulty = driver_faulty(i, &what);
+        assert_true(catches(faulty, commands, fault, &runs));
+        assert_in_range(commands_shrink(faulty, commands, COMMANDS), 1, 10);
+    }
+}
+
+static int run_self(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(suite_catches_every_fault_built_in),
+        cmocka_unit_test(suite_shrinks_a_failure_to_a_few_commands),
+    };
+
+    return cmocka_run_group_tests_name("the suite itself", tests, NULL, NULL);
+}
+
+/* ---- one implementation ---- */
+
+static int run_claims(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    return _cmocka_run_group_tests(name, tests, count, NULL, NULL);
+}
+
+static int run_driver(void)
+{
+    const struct CMUnitTest random_tests[] = {
+        cmocka_unit_test(random_commands_do_what_the_model_does),
+    };
+    int failed = 0;
+
+    directed_choose(driver);
+    if (!getenv("TARRY_TEST_SEED")) {
+        failed += run_claims("pushing", directed_push, directed_push_count);
+        failed += run_claims("delivering", directed_deliver, directed_deliver_count);
+        failed += run_claims("changing", directed_change, directed_change_count);
+        failed += run_claims("topics", directed_topic, directed_topic_count);
+    }
+    failed += run_claims("random commands", random_tests, 1);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "self") == 0)
+        return run_self();
+    driver = argc == 2 ? driver_find(argv[1]) : NULL;
+    if (!driver) {
+        fprintf(stderr, "usage: contract naive|local_1|local_3|self\n");
+        return 2;
+    }
+    return run_driver() ? 1 : 0;
+}
