@@ -244,7 +244,8 @@ static bool is_over(struct load_engine *engine, int64_t now_us)
     if (pushed && engine->answers_due == 0 &&
         (!plan->consumers || result->delivered >= result->pushed))
         return true;
-    if (now_us - engine->event_us > (plan->delay_max_ms + plan->patience_ms) * 1000) {
+    int64_t delay_ms = plan->consumers ? plan->delay_max_ms : 0;
+    if (now_us - engine->event_us > (delay_ms + plan->patience_ms) * 1000) {
         static const char text[] = "gave up waiting: nothing came any more";
         load_tally_problem(&engine->tally, slice_of(text));
         return true;
