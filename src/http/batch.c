@@ -41,7 +41,30 @@ static bool refuse_json(struct http_fault *fault, size_t at)
     return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
 }
 
-static bool parse_lines(struct slice body, struct http_batch *batch, struct http_fault *fault)
+/* One line. False: the whole is refused. A line that is no JSON is set aside like any bad item; but
+ * in what was announced as one JSON value (`is_json`) it shows that the value is malformed. */
+static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
+                       struct http_fault *fault)
+{
+    struct json_value value;
+    struct http_fault item_fault;
+    size_t error_at;
+    if (!begin_item(batch, fault))
+        return false;
+    if (json_check(line, &value, &error_at) && (value.kind == JSON_OBJECT || !is_json)) {
+        add_item(batch, value);
+        return true;
+    }
+    if (is_json)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be a JSON array of jobs, or one object a line");
+    (void)refuse_json(&item_fault, error_at);
+    set_aside(batch, &item_fault);
+    return true;
+}
+
+static bool parse_lines(struct slice body, bool is_json, struct http_batch *batch,
+                        struct http_fault *fault)
 {
     const char *at = body.at, *end = body.at + body.len;
     while (at < end) {
@@ -50,21 +73,10 @@ static bool parse_lines(struct slice body, struct http_batch *batch, struct http
         at = lf ? lf + 1 : end;
         if (line.len && line.at[line.len - 1] == '\r')
             line.len--;
-        if (line.len == 0)
-            continue;
-        struct json_value value;
-        struct http_fault item_fault;
-        size_t error_at;
-        if (!begin_item(batch, fault))
+        if (line.len && !parse_line(line, is_json, batch, fault))
             return false;
-        if (json_check(line, &value, &error_at)) {
-            add_item(batch, value);
-        } else {
-            (void)refuse_json(&item_fault, error_at);
-            set_aside(batch, &item_fault);
-        }
     }
-    return true;
+    return batch->item_count || !is_json || refuse_json(fault, body.len);
 }
 
 static bool parse_array(struct slice body, struct http_batch *batch, struct http_fault *fault)
@@ -103,7 +115,7 @@ bool http_batch_parse(struct slice body, struct slice type, struct http_batch *b
     const char *arena_at = batch->arena->at;
     bool parsed = begins_array(body) && !http_media_is_lines(type)
                       ? parse_array(body, batch, fault)
-                      : parse_lines(body, batch, fault);
+                      : parse_lines(body, http_media_is_json(type), batch, fault);
     assert(batch->arena->at == arena_at);
     (void)arena_at;
     if (parsed && batch->faults->failed)

@@ -40,7 +40,7 @@ static const struct option {
     [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), 1, POLICY_DELAY_MS_MAX,
                     "a duration from 1ms to 10 years"},
     [OPTION_LEASE_FOR] = {NAME("lease_for"), KIND_DURATION, INTO(policy.lease_ms),
-                          POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 1s to 24h"},
+                          POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 100ms to 24h"},
     [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS, INTO(policy.max_attempts), 1,
                              POLICY_ATTEMPTS_MAX, "a number from 1 to 10000"},
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,

@@ -303,6 +303,16 @@ static bool check_request(const struct reading *reading, const llhttp_t *parser)
     return true;
 }
 
+static bool refuse_llhttp(struct reading *reading, const llhttp_t *parser, enum llhttp_errno error)
+{
+    bool is_framing = error == HPE_INVALID_CONTENT_LENGTH ||
+                      error == HPE_UNEXPECTED_CONTENT_LENGTH ||
+                      error == HPE_INVALID_TRANSFER_ENCODING;
+    return http_fault_set(reading->fault, is_framing ? PROBLEM_BAD_FRAMING : PROBLEM_BAD_REQUEST, 0,
+                          "malformed request: %s",
+                          error == HPE_OK ? "it ends too early" : llhttp_get_error_reason(parser));
+}
+
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)
 {
     struct reading reading = {.request = out, .fault = fault};
@@ -316,9 +326,7 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
     if (fault->problem)
         return false;
     if (error != HPE_PAUSED)
-        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0, "malformed request: %s",
-                              error == HPE_OK ? "it ends too early"
-                                              : llhttp_get_error_reason(&parser));
+        return refuse_llhttp(&reading, &parser, error);
 
     out->is_http_1_0 = parser.http_major == 1 && parser.http_minor == 0;
     out->keeps_alive =
