@@ -75,17 +75,31 @@ enum load_outcome load_http_frame(struct slice bytes, struct load_http_frame *fr
     return LOAD_ANSWER;
 }
 
-/* How many of a batch's results are refusals: each has a "code". The first one's line is the
- * problem. */
-static uint64_t count_refused(struct slice body, struct slice *problem)
+static bool is_good_result(struct slice rest)
 {
-    static const char mark[] = "\"code\":";
+    static const char *const good[] = {"created\"", "ok\"", "replaced\"", "existed\""};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        size_t len = strlen(good[i]);
+        if (rest.len >= len && memcmp(rest.at, good[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* How many of a batch's results say that it went well; *problem is the first that does not. */
+static uint64_t count_good(struct slice body, struct slice *problem)
+{
+    static const char mark[] = "\"result\":\"";
     uint64_t count = 0;
     const char *at = body.at, *end = body.at + body.len;
+    problem->len = 0;
     while ((at = memmem(at, (size_t)(end - at), mark, sizeof mark - 1))) {
-        if (count++ == 0)
-            *problem = slice_make(at, (size_t)(end - at) < 160 ? (size_t)(end - at) : 160);
         at += sizeof mark - 1;
+        struct slice rest = slice_make(at, (size_t)(end - at));
+        if (is_good_result(rest))
+            count++;
+        else if (problem->len == 0)
+            *problem = rest;
     }
     return count;
 }
@@ -141,9 +155,10 @@ enum load_outcome load_http_parse(struct load_speech *speech, enum load_kind kin
     } else if (kind == LOAD_TAKE) {
         find_jobs(frame.body, answer);
     } else if (count > 1 || kind == LOAD_ACK) {
-        answer->failed = count_refused(frame.body, &answer->problem);
-        if (answer->failed > count)
-            answer->failed = count;
+        uint64_t good = count_good(frame.body, &answer->problem);
+        answer->failed = good < count ? count - good : 0;
+        if (answer->problem.len == 0)
+            answer->problem = frame.body;
     }
     return LOAD_ANSWER;
 }
