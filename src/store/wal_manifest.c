@@ -101,15 +101,20 @@ static int write_slot(const struct wal_disk *disk, int fd, const struct wal_mani
                       (int64_t)(manifest->generation % SLOTS) * SLOT_STRIDE);
 }
 
+int wal_manifest_settle(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest)
+{
+    int result = write_slot(disk, fd, manifest);
+
+    return result < 0 ? result : disk->fs->ops->fdatasync(disk->fs->ctx, fd);
+}
+
 int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest *manifest)
 {
     struct wal_manifest next = *manifest;
     int result;
 
     next.generation++;
-    result = write_slot(disk, fd, &next);
-    if (result == 0)
-        result = disk->fs->ops->fdatasync(disk->fs->ctx, fd);
+    result = wal_manifest_settle(disk, fd, &next);
     if (result == 0)
         *manifest = next;
     return result;

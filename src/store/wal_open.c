@@ -114,7 +114,13 @@ static int make_manifest(struct opening *opening)
 static int open_manifest(struct opening *opening)
 {
     struct wal *wal = opening->wal;
-    int result =
+    int result;
+
+    /* A process that died may have left names that are here and not yet on the disk. */
+    result = wal->disk.fs->ops->fsync_dir(wal->disk.fs->ctx, wal->disk.dir);
+    if (result < 0)
+        return fail(opening, result, "cannot sync the log's directory");
+    result =
         wal_manifest_open(&wal->disk, O_RDWR, &wal->chore.manifest_fd, &wal->chore.manifest, NULL);
 
     if (result == -ENOENT)
@@ -270,8 +276,10 @@ static int begin_epoch(struct opening *opening)
     struct wal *wal = opening->wal;
     struct wal_manifest *manifest = &wal->chore.manifest;
     const struct wal_reader *reader = &opening->reader;
-    int result;
+    int result = wal_manifest_settle(&wal->disk, wal->chore.manifest_fd, manifest);
 
+    if (result < 0)
+        return fail(opening, result, "cannot write MANIFEST");
     manifest->epoch = (manifest->epoch > reader->epoch ? manifest->epoch : reader->epoch) + 1;
     manifest->epoch_sequence = reader->expected;
     manifest->synced = reader->expected - 1;

@@ -66,6 +66,9 @@ int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_mani
                       int *slots_bad);
 /* Makes it, atomically, and leaves it open. */
 int wal_manifest_make(struct wal_disk *disk, int *fd, struct wal_manifest *manifest);
+/* Writes and syncs what was read once more: a process that died may have left it in the page cache
+ * only, and the older copy is about to be written over. */
+int wal_manifest_settle(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest);
 /* Writes and syncs the next generation over the older copy. */
 int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest *manifest);
 

@@ -1,0 +1,324 @@
+#include "support/wal_owner.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BODY_BYTES_MAX = 4096 };
+
+int64_t wal_owner_ms = 1000;
+
+static int64_t now_ms(void)
+{
+    return wal_owner_ms;
+}
+
+void wal_owner_init(struct wal_owner *owner, const struct wal_options *options, uint64_t seed)
+{
+    memset(owner, 0, sizeof *owner);
+    owner->options = *options;
+    owner->options.inner_ms = now_ms;
+    owner->options.wall_ms = now_ms;
+    owner->options.seed = seed | 1;
+    owner->random.state = seed;
+    owner->changes = calloc(OWNER_CHANGES_MAX, sizeof *owner->changes);
+    owner->places = calloc(OWNER_JOBS_MAX, sizeof *owner->places);
+    assert(owner->changes && owner->places);
+}
+
+void wal_owner_fini(struct wal_owner *owner)
+{
+    wal_close(owner->wal);
+    free(owner->changes);
+    free(owner->places);
+}
+
+void wal_owner_close(struct wal_owner *owner)
+{
+    wal_close(owner->wal);
+    owner->wal = NULL;
+}
+
+/* ---- records ---- */
+
+size_t wal_owner_body(uint32_t id, size_t body_bytes, char *into)
+{
+    struct random random = {.state = id};
+
+    for (size_t i = 0; i < body_bytes; i++)
+        into[i] = (char)random_next(&random);
+    return body_bytes;
+}
+
+/* Text lies in static rooms. */
+static struct record job_record(uint32_t id, size_t body_bytes, enum record_job_origin origin)
+{
+    static char name[32], body[BODY_BYTES_MAX];
+
+    snprintf(name, sizeof name, "%u", id);
+    return (struct record){
+        .kind = RECORD_JOB,
+        .origin = origin,
+        .job = {.topic = slice_of("t"),
+                .id = slice_of(name),
+                .body = slice_make(body, wal_owner_body(id, body_bytes, body)),
+                .state = JOB_DELAYED,
+                .priority = JOB_PRIORITY,
+                .due_ms = id,
+                .first_due_ms = id,
+                .sequence = id},
+    };
+}
+
+static struct record done_record(uint32_t id)
+{
+    return (struct record){.kind = RECORD_DONE,
+                           .done = {.key = {0, id}, .reason = RECORD_ACKED, .sequence = id}};
+}
+
+static struct record topic_record(uint32_t value)
+{
+    return (struct record){
+        .kind = RECORD_TOPIC,
+        .topic = {.topic = slice_of("t"), .exists = true, .totals = {.pushed = value}}};
+}
+
+static uint32_t job_id(const struct job *job)
+{
+    char text[32] = "", body[BODY_BYTES_MAX];
+    uint32_t id;
+
+    assert(job->id.len < sizeof text);
+    memcpy(text, job->id.at, job->id.len);
+    id = (uint32_t)strtoul(text, NULL, 10);
+    assert(id && id < OWNER_JOBS_MAX && job->body.len <= sizeof body);
+    wal_owner_body(id, job->body.len, body);
+    assert(slice_equals(job->body, slice_make(body, job->body.len)));
+    assert(job->due_ms == id && job->sequence == id);
+    return id;
+}
+
+/* ---- opening, and the judge ---- */
+
+static bool replay(void *ctx, const struct record *record, struct record_place place)
+{
+    struct wal_owner *owner = ctx;
+    uint32_t id;
+
+    if (record->kind == RECORD_TOPIC) {
+        owner->topic_value = (uint32_t)record->topic.totals.pushed;
+        return true;
+    }
+    id = record->kind == RECORD_JOB ? job_id(&record->job) : (uint32_t)record->done.key.low;
+    assert(id && id < OWNER_JOBS_MAX);
+    if (owner->places[id].bytes) {
+        wal_release(owner->wal, owner->places[id]);
+        owner->live--;
+    }
+    owner->places[id] = record->kind == RECORD_JOB ? place : (struct record_place){0};
+    owner->live += record->kind == RECORD_JOB;
+    return true;
+}
+
+static void judge(struct wal_owner *owner, uint64_t least)
+{
+    uint64_t last = wal_open_sequence(owner->wal) - 1;
+    bool *live = calloc(OWNER_JOBS_MAX, sizeof *live);
+    uint32_t topic_value = 0, kept = 0;
+
+    assert(live);
+    assert(last >= least && "a committed batch is gone");
+    for (uint32_t i = 0; i < owner->change_count && owner->changes[i].sequence <= last;
+         i++, kept++) {
+        const struct owner_change *change = &owner->changes[i];
+
+        if (change->kind == OWNER_TOPIC)
+            topic_value = change->id;
+        else
+            live[change->id] = change->kind == OWNER_PUSH;
+    }
+    assert((kept ? owner->changes[kept - 1].sequence : 0) <= last);
+    assert(owner->topic_value == topic_value && "the topic's record is not the last one");
+    for (uint32_t id = 1; id < OWNER_JOBS_MAX; id++) {
+        assert(!(live[id] && owner->places[id].bytes == 0) && "a job is gone");
+        assert(!(!live[id] && owner->places[id].bytes) && "a job came back");
+    }
+    owner->change_count = kept; /* what was lost never happened */
+    owner->acked = owner->synced_acked = last;
+    free(live);
+}
+
+int wal_owner_open(struct wal_owner *owner, uint64_t least)
+{
+    int result;
+
+    memset(owner->places, 0, OWNER_JOBS_MAX * sizeof *owner->places);
+    owner->topic_value = 0;
+    owner->live = 0;
+    owner->syncs = 0;
+    result = wal_open(&owner->options, replay, owner, &owner->wal, &owner->found, owner->error,
+                      sizeof owner->error);
+    if (result == 0)
+        judge(owner, least);
+    return result;
+}
+
+/* ---- changes ---- */
+
+static bool has_room(struct wal_owner *owner, const struct record *record, enum wal_need need)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        int result = wal_has_room(owner->wal, record_bytes_max(record), need);
+
+        if (result == 0)
+            return true;
+        if (result != -EAGAIN)
+            break;
+        if (wal_owner_commit(owner) < 0)
+            break;
+        wal_owner_upkeep(owner);
+    }
+    owner->refused++;
+    return false;
+}
+
+static void note(struct wal_owner *owner, uint32_t kind, uint32_t id)
+{
+    assert(owner->change_count < OWNER_CHANGES_MAX);
+    owner->changes[owner->change_count++] =
+        (struct owner_change){.sequence = wal_open_sequence(owner->wal), .kind = kind, .id = id};
+}
+
+void wal_owner_push(struct wal_owner *owner, size_t body_bytes)
+{
+    struct record record = job_record(owner->jobs + 1, body_bytes, RECORD_PUSHED);
+
+    if (!has_room(owner, &record, WAL_FOR_PUSH))
+        return;
+    owner->jobs++;
+    assert(owner->jobs < OWNER_JOBS_MAX);
+    note(owner, OWNER_PUSH, owner->jobs);
+    owner->places[owner->jobs] = wal_append(owner->wal, &record);
+    owner->live++;
+}
+
+bool wal_owner_finish(struct wal_owner *owner, uint32_t id)
+{
+    struct record record = done_record(id);
+
+    if (owner->places[id].bytes == 0 || !has_room(owner, &record, WAL_FOR_ANSWER))
+        return false;
+    note(owner, OWNER_DONE, id);
+    wal_append(owner->wal, &record);
+    wal_release(owner->wal, owner->places[id]);
+    owner->places[id] = (struct record_place){0};
+    owner->live--;
+    return true;
+}
+
+static void append_topic(struct wal_owner *owner)
+{
+    struct record record = topic_record(owner->topic_value);
+
+    if (has_room(owner, &record, WAL_FOR_ANSWER))
+        wal_append(owner->wal, &record);
+}
+
+void wal_owner_set_topic(struct wal_owner *owner, uint32_t value)
+{
+    struct record record = topic_record(value);
+
+    if (!has_room(owner, &record, WAL_FOR_ANSWER))
+        return;
+    note(owner, OWNER_TOPIC, value);
+    wal_append(owner->wal, &record);
+    owner->topic_value = value;
+}
+
+int wal_owner_commit(struct wal_owner *owner)
+{
+    struct wal_stats stats;
+    int result = 0;
+
+    if (wal_seal(owner->wal)) {
+        result = wal_commit(owner->wal);
+        owner->acked = wal_committed(owner->wal);
+        wal_stats(owner->wal, &stats);
+        assert(stats.broken == (result < 0));
+        if (result == 0 && stats.syncs > owner->syncs)
+            owner->synced_acked = owner->acked;
+        assert(owner->options.sync != WAL_SYNC_ALWAYS || owner->synced_acked == owner->acked);
+        owner->syncs = stats.syncs;
+    }
+    if (result == 0 && wal_began_file(owner->wal) && owner->topic_value)
+        append_topic(owner);
+    return result;
+}
+
+int wal_owner_upkeep(struct wal_owner *owner)
+{
+    int result = 0;
+
+    if (wal_wants_upkeep(owner->wal)) {
+        result = wal_upkeep(owner->wal);
+        wal_upkept(owner->wal);
+    }
+    return result;
+}
+
+static void carry_one(void *ctx, const struct record *record, struct record_place place)
+{
+    struct wal_owner *owner = ctx;
+    struct record again;
+    uint32_t id;
+
+    if (record->kind != RECORD_JOB)
+        return;
+    id = job_id(&record->job);
+    if (memcmp(&owner->places[id], &place, sizeof place) != 0)
+        return;
+    again = job_record(id, record->job.body.len, RECORD_CARRIED);
+    if (!has_room(owner, &again, WAL_FOR_ANSWER))
+        return;
+    owner->places[id] = wal_append(owner->wal, &again);
+    wal_release(owner->wal, place);
+    owner->carried++;
+}
+
+int wal_owner_carry(struct wal_owner *owner)
+{
+    uint32_t file = wal_oldest_to_carry(owner->wal), at = 0;
+    struct buffer scratch;
+    int result = file ? 1 : 0;
+
+    buffer_init(&scratch, 1 << 20);
+    while (result == 1)
+        result = wal_scan(owner->wal, file, &at, 4096, &scratch, carry_one, owner);
+    buffer_fini(&scratch);
+    return result;
+}
+
+int wal_owner_turn(struct wal_owner *owner)
+{
+    uint64_t pushes = random_below(&owner->random, 8), ends = random_below(&owner->random, 9);
+    int result;
+
+    wal_owner_ms += (int64_t)random_below(&owner->random, 20);
+    for (; pushes; pushes--)
+        wal_owner_push(owner, random_below(&owner->random, 16)
+                                  ? random_below(&owner->random, 200)
+                                  : random_below(&owner->random, 3000));
+    /* The first few jobs live long. */
+    for (; ends && owner->jobs > 5; ends--)
+        wal_owner_finish(owner, 5 + (uint32_t)random_below(&owner->random, owner->jobs - 4));
+    if (random_below(&owner->random, 8) == 0)
+        wal_owner_set_topic(owner, owner->topic_value + 1);
+    result = random_below(&owner->random, 4) ? wal_owner_commit(owner) : 0;
+    if (result == 0 && random_below(&owner->random, 2))
+        wal_owner_upkeep(owner);
+    if (result == 0)
+        result = wal_owner_carry(owner);
+    return result;
+}

@@ -1,0 +1,482 @@
+#include "support/wal_owner.h"
+
+#include "unit/seed.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/*
+ * Each test has a simulated disk of its own and a log of small files. What comes back is judged by
+ * wal_owner: it aborts where a committed batch is missing, or anything is there that was never
+ * appended.
+ */
+enum { FILE_BYTES = 16384, HEAD_BYTES = 72, CHECK_BYTES = 4, TURNS = 200 };
+
+static const char *const FIRST = "shard/wal/00000001.log";
+static const char *const MANIFEST = "shard/wal/MANIFEST";
+
+struct scene {
+    struct sim_fs sim;
+    struct wal_owner owner;
+};
+
+static struct scene *start(enum wal_sync sync, uint64_t seed)
+{
+    struct scene *scene = malloc(sizeof *scene);
+    struct wal_options options;
+
+    assert_non_null(scene);
+    sim_fs_init(&scene->sim, seed);
+    options = (struct wal_options){.fs = &scene->sim.fs,
+                                   .dir = "shard",
+                                   .file_bytes = FILE_BYTES,
+                                   .batch_bytes_max = 6000,
+                                   .recent_bytes_max = 20000,
+                                   .sync = sync,
+                                   .sync_interval_ms = 50};
+    wal_owner_init(&scene->owner, &options, seed);
+    return scene;
+}
+
+static void end(struct scene *scene)
+{
+    wal_owner_fini(&scene->owner);
+    sim_fs_fini(&scene->sim);
+    free(scene);
+}
+
+/* The process dies, or the power goes. */
+static void die(struct scene *scene, enum sim_damage damage)
+{
+    scene->sim.is_down = true;
+    wal_owner_close(&scene->owner);
+    sim_fs_crash(&scene->sim, damage);
+}
+
+static void open_with(struct scene *scene, uint64_t least)
+{
+    int result = wal_owner_open(&scene->owner, least);
+
+    if (result < 0)
+        print_error("%s\n", scene->owner.error);
+    assert_int_equal(result, 0);
+}
+
+static void open_well(struct scene *scene)
+{
+    open_with(scene, scene->owner.synced_acked);
+}
+
+/* Batches of one job each; where each begins and ends. */
+static void push_batches(struct scene *scene, uint32_t count, uint32_t *begins, uint32_t *ends)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct wal_owner *owner = &scene->owner;
+
+        wal_owner_push(owner, 60 + i);
+        begins[i] = owner->places[owner->jobs].at - HEAD_BYTES;
+        ends[i] = owner->places[owner->jobs].at + owner->places[owner->jobs].bytes + CHECK_BYTES;
+        assert_int_equal(wal_owner_commit(owner), 0);
+    }
+}
+
+/* ---- torn tails ---- */
+
+static void torn_tail_gives_back_all_batches_before_it(void **state)
+{
+    struct random random = {.state = 1};
+
+    (void)state;
+    for (int garbage = 0; garbage < 2; garbage++) {
+        for (uint32_t torn_from = 0, last_bytes = 1; torn_from < last_bytes; torn_from++) {
+            struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
+            uint32_t begins[5], ends[5];
+            char *bytes;
+
+            open_well(scene);
+            push_batches(scene, 5, begins, ends);
+            die(scene, SIM_KEEP_ALL);
+            last_bytes = ends[4] - begins[4];
+            bytes = sim_fs_bytes(&scene->sim, FIRST, NULL);
+            for (uint32_t at = begins[4] + torn_from; at < ends[4]; at++)
+                bytes[at] =
+                    garbage ? (char)(bytes[at] ^ (int)(1 + random_below(&random, 255))) : '\0';
+            assert_int_equal(wal_owner_open(&scene->owner, 4), 0);
+            assert_int_equal(wal_open_sequence(scene->owner.wal), 5);
+            assert_int_equal(scene->owner.found.records, 4);
+            assert_int_equal(scene->owner.found.torn_bytes,
+                             torn_from >= HEAD_BYTES ? last_bytes : 0);
+            /* It goes on there. */
+            wal_owner_push(&scene->owner, 10);
+            assert_int_equal(wal_owner_commit(&scene->owner), 0);
+            die(scene, SIM_DROP_UNSYNCED);
+            open_well(scene);
+            assert_int_equal(scene->owner.found.records, 5);
+            end(scene);
+        }
+    }
+}
+
+/* ---- damage ---- */
+
+static void flipped_bit_in_an_earlier_batch_is_refused_with_its_place(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
+    uint32_t begins[5], ends[5];
+
+    (void)state;
+    open_well(scene);
+    push_batches(scene, 5, begins, ends);
+    die(scene, SIM_KEEP_ALL);
+    for (uint32_t batch = 0; batch < 4; batch++) {
+        for (uint32_t at = begins[batch]; at < ends[batch]; at++) {
+            char place[64];
+
+            sim_fs_damage(&scene->sim, FIRST, at, (unsigned char)(1u << at % 8));
+            snprintf(place, sizeof place, "00000001.log' is damaged at byte %u:", begins[batch]);
+            assert_int_equal(wal_owner_open(&scene->owner, 5), -EBADMSG);
+            assert_non_null(strstr(scene->owner.error, place));
+            sim_fs_damage(&scene->sim, FIRST, at, (unsigned char)(1u << at % 8));
+        }
+    }
+    open_well(scene);
+    assert_int_equal(scene->owner.found.records, 5);
+    end(scene);
+}
+
+static void damage_in_a_later_record_of_a_closed_log_is_refused(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
+    uint32_t begins[5], ends[5];
+
+    (void)state;
+    open_well(scene);
+    push_batches(scene, 5, begins, ends);
+    wal_owner_close(&scene->owner);
+    /* Even the last batch: closing wrote into the manifest that it was synced. */
+    sim_fs_damage(&scene->sim, FIRST, ends[4] - 1, 1);
+    assert_int_equal(wal_owner_open(&scene->owner, 5), -EBADMSG);
+    assert_non_null(strstr(scene->owner.error, "MANIFEST says"));
+    sim_fs_damage(&scene->sim, FIRST, ends[4] - 1, 1);
+    open_well(scene);
+    end(scene);
+}
+
+static void refusing_changes_no_byte(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
+    uint32_t begins[5], ends[5];
+    char *before;
+    int64_t size;
+
+    (void)state;
+    open_well(scene);
+    push_batches(scene, 5, begins, ends);
+    die(scene, SIM_KEEP_ALL);
+    sim_fs_damage(&scene->sim, FIRST, begins[2] + 100, 1);
+    before = malloc(FILE_BYTES);
+    assert_non_null(before);
+    memcpy(before, sim_fs_bytes(&scene->sim, FIRST, &size), FILE_BYTES);
+    assert_int_equal(size, FILE_BYTES);
+    assert_int_equal(wal_owner_open(&scene->owner, 5), -EBADMSG);
+    assert_memory_equal(before, sim_fs_bytes(&scene->sim, FIRST, NULL), FILE_BYTES);
+    free(before);
+    end(scene);
+}
+
+/* Some batches over several files, then a crash. */
+static struct scene *several_files(void)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 11);
+
+    open_well(scene);
+    for (int i = 0; i < 30; i++) {
+        wal_owner_push(&scene->owner, 2000);
+        assert_int_equal(wal_owner_commit(&scene->owner), 0);
+        wal_owner_upkeep(&scene->owner);
+    }
+    die(scene, SIM_KEEP_ALL);
+    return scene;
+}
+
+static void missing_file_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (int missing = 1; missing <= 4; missing++) {
+        struct scene *scene = several_files();
+        char path[64], words[64];
+
+        snprintf(path, sizeof path, "shard/wal/%08d.log", missing);
+        snprintf(words, sizeof words, "log file %d is missing", missing);
+        assert_int_equal(scene->sim.fs.ops->unlink(&scene->sim, path), 0);
+        assert_int_equal(wal_owner_open(&scene->owner, 0), -EBADMSG);
+        assert_non_null(strstr(scene->owner.error, words));
+        end(scene);
+    }
+}
+
+static void damaged_file_header_is_refused(void **state)
+{
+    (void)state;
+    for (int at = 0; at < 4096; at += 5) {
+        struct scene *scene = several_files();
+
+        sim_fs_damage(&scene->sim, "shard/wal/00000002.log", at, 4);
+        assert_int_equal(wal_owner_open(&scene->owner, 0), -EBADMSG);
+        assert_non_null(strstr(scene->owner.error, "00000002.log' is damaged at byte 0"));
+        end(scene);
+        if (at > 60)
+            at += 301;
+    }
+}
+
+static void log_without_manifest_is_refused_not_begun_anew(void **state)
+{
+    struct scene *scene = several_files();
+
+    (void)state;
+    assert_int_equal(scene->sim.fs.ops->unlink(&scene->sim, MANIFEST), 0);
+    assert_int_equal(wal_owner_open(&scene->owner, 0), -EBADMSG);
+    assert_non_null(strstr(scene->owner.error, "no MANIFEST"));
+    assert_null(sim_fs_bytes(&scene->sim, MANIFEST, NULL));
+    end(scene);
+}
+
+static void one_damaged_copy_of_the_manifest_is_survived_two_are_refused(void **state)
+{
+    (void)state;
+    for (int at = 0; at < 512; at += 7) {
+        struct scene *scene = several_files();
+        /* Only one file was begun at a time since the opening: the older copy is the one of making.
+         */
+        wal_owner_open(&scene->owner, 30);
+        die(scene, SIM_KEEP_ALL);
+        sim_fs_damage(&scene->sim, MANIFEST, at + 4096 * (at & 1), 2);
+        open_well(scene);
+        die(scene, SIM_KEEP_ALL);
+        sim_fs_damage(&scene->sim, MANIFEST, at, 2);
+        sim_fs_damage(&scene->sim, MANIFEST, at + 4096, 2);
+        assert_int_equal(wal_owner_open(&scene->owner, 0), -EBADMSG);
+        assert_non_null(strstr(scene->owner.error, "MANIFEST' is damaged"));
+        end(scene);
+    }
+}
+
+/* ---- what must not come back ---- */
+
+static void left_over_batches_behind_a_torn_one_never_come_back(void **state)
+{
+    (void)state;
+    for (int rounds = 1; rounds < 4; rounds++) {
+        struct scene *scene = start(WAL_SYNC_NEVER, 7);
+        struct wal_owner *owner = &scene->owner;
+
+        open_well(scene);
+        for (int i = 0; i < 6; i++) { /* all of one size, not synced */
+            wal_owner_push(owner, 100);
+            assert_int_equal(wal_owner_commit(owner), 0);
+        }
+        die(scene, SIM_KEEP_ALL);
+        /* Batch 3 did not reach the disk; 4, 5 and 6 did. */
+        sim_fs_damage(&scene->sim, FIRST, owner->places[3].at + 20, 0xff);
+        assert_int_equal(wal_owner_open(owner, 2), 0);
+        assert_int_equal(owner->found.records, 2);
+        assert_true(owner->found.torn_bytes > 4 * 172);
+        /* Openings that write nothing, and then batches of just the size of those left over. */
+        for (int i = 0; i < rounds; i++) {
+            die(scene, SIM_KEEP_ALL);
+            open_well(scene);
+            assert_int_equal(owner->found.records, 2);
+        }
+        for (uint64_t records = 3; records < 6; records++) {
+            wal_owner_push(owner, 100);
+            assert_int_equal(wal_owner_commit(owner), 0);
+            die(scene, SIM_KEEP_ALL);
+            owner->synced_acked = owner->acked;
+            open_well(scene);
+            assert_int_equal(owner->found.records, records);
+        }
+        end(scene);
+    }
+}
+
+static void reused_files_never_give_back_what_they_held(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 5);
+    struct wal_owner *owner = &scene->owner;
+    struct wal_stats stats;
+
+    (void)state;
+    open_well(scene);
+    for (int i = 0; i < 400; i++) {
+        wal_owner_push(owner, 700);
+        wal_owner_finish(owner, owner->jobs);
+        assert_int_equal(wal_owner_commit(owner), 0);
+        assert_int_equal(wal_owner_upkeep(owner), 0);
+        if (i % 7 == 0) {
+            die(scene, SIM_DROP_UNSYNCED);
+            open_well(scene);
+            assert_int_equal(owner->live, 0);
+        }
+    }
+    wal_stats(owner->wal, &stats);
+    assert_true(stats.files <= 4);
+    assert_null(sim_fs_bytes(&scene->sim, FIRST, NULL));
+    end(scene);
+}
+
+/* ---- crashes everywhere ---- */
+
+/* Goes on until the log breaks (the power went) or it was enough. */
+static bool work(struct scene *scene, int turns)
+{
+    for (int i = 0; i < turns; i++)
+        if (wal_owner_turn(&scene->owner) < 0 && scene->sim.is_down)
+            return false;
+    return !scene->sim.is_down;
+}
+
+static void crash_and_judge(enum wal_sync sync, uint64_t seed, uint64_t crash_at,
+                            enum sim_damage damage, bool *reached)
+{
+    struct scene *scene = start(sync, seed);
+    struct wal_owner *owner = &scene->owner;
+    struct random random = {.state = seed * 31 + crash_at};
+    uint64_t first_found, least;
+
+    scene->sim.crash_at = crash_at;
+    *reached = wal_owner_open(owner, 0) < 0 || !work(scene, TURNS);
+    die(scene, damage);
+    least = damage == SIM_KEEP_ALL ? owner->acked : owner->synced_acked;
+    /* Again inside recovery, at any I/O it makes. What an opening served must stay, what it only
+     * found need not. */
+    for (int i = 0; i < 3; i++) {
+        damage = (enum sim_damage)(1 + random_below(&random, SIM_DAMAGES));
+        scene->sim.crash_at = scene->sim.ios + 1 + random_below(&random, 20);
+        if (wal_owner_open(owner, least) == 0)
+            work(scene, 2);
+        die(scene, damage);
+        if (damage != SIM_KEEP_ALL || owner->acked < least)
+            least = owner->synced_acked;
+    }
+    open_with(scene, least);
+    first_found = owner->acked;
+    die(scene, SIM_DROP_UNSYNCED);
+    open_with(scene, first_found);
+    assert_int_equal(owner->acked, first_found); /* recovering twice gives the same */
+    assert_true(work(scene, 5));
+    wal_owner_close(owner);
+    open_well(scene);
+    end(scene);
+}
+
+static void crash_at_every_io(enum wal_sync sync, const char *name)
+{
+    struct random random = seed_random(name);
+    uint64_t seed = random_next(&random), runs = 0;
+
+    for (int damage = 1; damage <= SIM_DAMAGES; damage++) {
+        bool reached = true;
+
+        for (uint64_t at = 1; reached; at++, runs++)
+            crash_and_judge(sync, seed + at, at, (enum sim_damage)damage, &reached);
+    }
+    print_message("%" PRIu64 " crashes\n", runs);
+}
+
+static void no_crash_loses_what_was_committed(void **state)
+{
+    (void)state;
+    crash_at_every_io(WAL_SYNC_ALWAYS, "always");
+}
+
+static void no_crash_loses_what_was_synced_by_interval(void **state)
+{
+    (void)state;
+    crash_at_every_io(WAL_SYNC_INTERVAL, "interval");
+}
+
+static void no_crash_brings_nonsense_without_syncs(void **state)
+{
+    (void)state;
+    crash_at_every_io(WAL_SYNC_NEVER, "never");
+}
+
+/* ---- failing I/O ---- */
+
+static void fail_and_judge(uint64_t seed, uint64_t fail_at, bool for_ever, int fault, bool *reached)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, seed);
+    struct wal_owner *owner = &scene->owner;
+
+    scene->sim.fail_at = fail_at;
+    scene->sim.fail_for_ever = for_ever;
+    scene->sim.fail_errno = fault;
+    if (wal_owner_open(owner, 0) == 0) {
+        for (int i = 0; i < TURNS; i++) {
+            struct wal_stats stats;
+            uint64_t acked = owner->acked;
+
+            wal_owner_turn(owner);
+            wal_stats(owner->wal, &stats);
+            assert_true(!stats.broken || wal_error(owner->wal));
+            if (stats.broken) { /* for good: nothing is promised any more */
+                acked = owner->acked;
+                wal_owner_turn(owner);
+                assert_int_equal(owner->acked, acked);
+                assert_false(wal_seal(owner->wal));
+                assert_int_equal(wal_has_room(owner->wal, 100, WAL_FOR_ANSWER), -EIO);
+                break;
+            }
+        }
+    }
+    *reached = scene->sim.ios >= fail_at;
+    die(scene, (enum sim_damage)(1 + seed % SIM_DAMAGES));
+    open_well(scene);
+    assert_true(work(scene, 3));
+    end(scene);
+}
+
+static void no_failing_io_loses_what_was_committed(void **state)
+{
+    struct random random = seed_random("failing");
+    uint64_t seed = random_next(&random) >> 8;
+    const int faults[] = {EIO, ENOSPC};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool reached = true;
+
+        for (uint64_t at = 1; reached; at++)
+            fail_and_judge(seed + at, at, i & 1, faults[i / 2], &reached);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torn_tail_gives_back_all_batches_before_it),
+        cmocka_unit_test(flipped_bit_in_an_earlier_batch_is_refused_with_its_place),
+        cmocka_unit_test(damage_in_a_later_record_of_a_closed_log_is_refused),
+        cmocka_unit_test(refusing_changes_no_byte),
+        cmocka_unit_test(missing_file_is_refused_by_name),
+        cmocka_unit_test(damaged_file_header_is_refused),
+        cmocka_unit_test(log_without_manifest_is_refused_not_begun_anew),
+        cmocka_unit_test(one_damaged_copy_of_the_manifest_is_survived_two_are_refused),
+        cmocka_unit_test(left_over_batches_behind_a_torn_one_never_come_back),
+        cmocka_unit_test(reused_files_never_give_back_what_they_held),
+        cmocka_unit_test(no_crash_loses_what_was_committed),
+        cmocka_unit_test(no_crash_loses_what_was_synced_by_interval),
+        cmocka_unit_test(no_crash_brings_nonsense_without_syncs),
+        cmocka_unit_test(no_failing_io_loses_what_was_committed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
