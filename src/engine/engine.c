@@ -381,10 +381,8 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
 static void give_back(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
-    struct topic *topic = entry_topic(engine, entry);
     entry_unhang(engine, id);
     entry->attempt--;
-    topic->totals.delivered--;
     entry_hang(engine, id, JOB_READY, now);
     entry_record(engine, id);
 }
@@ -393,10 +391,8 @@ static void extend(struct engine *engine, uint32_t id, int64_t lease_ms, struct 
                    struct queue_result *result)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
-    if (lease_ms)
-        extra->lease_ms = lease_ms;
     entry_unhang(engine, id);
-    extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
+    extra->lease_until_ms = now.inner_ms + 1 + (lease_ms ? lease_ms : extra->lease_ms);
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
     result->lease_until_ms = extra->lease_until_ms + now.skew_ms;

@@ -155,7 +155,9 @@ static int run_take(struct shard *shard, const struct command *command,
     for (size_t i = 0; i < take->topic_count && count < take->max; i++)
         count += engine_take(shard->engine, take->topics[i], take->max - (uint32_t)count,
                              TAKE_BYTES_MAX, take->lease_ms, now, views + count);
-    reading_start(shard, views, count, true, (struct slice){0}, reply_to);
+    reading_start(shard, views, count,
+                  (struct reading_options){.with_lease = true, .with_body = true},
+                  (struct slice){0}, reply_to);
     return 0;
 }
 
@@ -175,13 +177,15 @@ static void run_get(struct shard *shard, const struct command *command,
         free(view);
         completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
     } else {
-        reading_start(shard, view, 1, false, (struct slice){0}, reply_to);
+        reading_start(shard, view, 1, (struct reading_options){.with_body = true},
+                      (struct slice){0}, reply_to);
     }
 }
 
 /* ---- walks: list, purge, redrive, delete ---- */
 
-static void walk_start(struct shard *shard, const struct walk *walk, struct queue_reply_to reply_to)
+static void walk_start(struct shard *shard, const struct walk *walk, bool with_body,
+                       struct queue_reply_to reply_to)
 {
     struct walking *walking = calloc(1, sizeof *walking);
     if (!walking) {
@@ -189,6 +193,7 @@ static void walk_start(struct shard *shard, const struct walk *walk, struct queu
         return;
     }
     walking->walk = *walk;
+    walking->with_body = with_body;
     walking->reply_to = reply_to;
     if (!walk_init(&walking->walk, shard->engine)) {
         free(walking);
@@ -223,7 +228,7 @@ static void run_list(struct shard *shard, const struct command *command,
     if (status != QUEUE_OK)
         completion_status_soon(shard, status, reply_to);
     else
-        walk_start(shard, &walk, reply_to);
+        walk_start(shard, &walk, list->with_body, reply_to);
 }
 
 /* As many as fit into one reply; the cursor then says where to go on. */
@@ -244,7 +249,8 @@ static void finish_list(struct shard *shard, struct walking *walking)
     }
     struct engine_view *views = walk->found;
     walk->found = NULL;
-    reading_start(shard, views, count, false, cursor, walking->reply_to);
+    reading_start(shard, views, count, (struct reading_options){.with_body = walking->with_body},
+                  cursor, walking->reply_to);
 }
 
 static bool finish_walk(struct shard *shard, struct walking *walking)
@@ -376,7 +382,7 @@ static int run_topic(struct shard *shard, const struct command *command,
     case QUEUE_TOPIC_DELETE:
         walk = walk_of(call->verb == QUEUE_TOPIC_PURGE ? WALK_PURGE : WALK_DELETE, call->topic,
                        call->state);
-        walk_start(shard, &walk, reply_to);
+        walk_start(shard, &walk, false, reply_to);
         return 0;
     case QUEUE_TOPIC_REDRIVE:
         if (call->id.len) {
@@ -391,7 +397,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         }
         walk = walk_of(WALK_REDRIVE, call->topic, 0);
         walk.max = call->max;
-        walk_start(shard, &walk, reply_to);
+        walk_start(shard, &walk, false, reply_to);
         return 0;
     }
     reply_topic(shard, call->topic, status, reply_to);

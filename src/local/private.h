@@ -30,6 +30,7 @@ struct parked {
 struct walking {
     struct list list;
     struct walk walk;
+    bool with_body; /* list */
     struct queue_reply_to reply_to;
 };
 
@@ -62,6 +63,7 @@ struct shard {
     struct carry *carry;
     uint32_t carry_failed; /* a file that could not be read */
     bool topics_to_carry;  /* a new log file lacks the topics' records */
+    bool totals_kept;      /* the last records before a stop are written */
 
     bool broken, stopping;
     void (*stopped)(void *ctx);
@@ -98,9 +100,14 @@ int command_run(struct shard *shard, const struct command *command, struct queue
 void walkings_step(struct shard *shard);
 
 /* ---- reading.c: replies with jobs, whose records must be read first ---- */
-/* Takes over `views` (malloc'd). `lease`: give each a lease token. */
-void reading_start(struct shard *shard, struct engine_view *views, size_t count, bool with_lease,
-                   struct slice cursor, struct queue_reply_to reply_to);
+struct reading_options {
+    bool with_lease; /* give each a lease token */
+    bool with_body;
+};
+/* Takes over `views` (malloc'd). */
+void reading_start(struct shard *shard, struct engine_view *views, size_t count,
+                   struct reading_options options, struct slice cursor,
+                   struct queue_reply_to reply_to);
 
 /* ---- carry.c: old log files ---- */
 void carry_step(struct shard *shard);

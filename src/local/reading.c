@@ -18,7 +18,7 @@ struct reading {
     size_t *offsets; /* of each record in `bytes`; or a mark */
     struct buffer bytes;
     struct buffer scratch;
-    bool with_lease;
+    struct reading_options options;
     char cursor[CURSOR_TEXT_BYTES_MAX];
     size_t cursor_bytes;
     struct queue_reply_to reply_to;
@@ -87,7 +87,9 @@ static bool fill_job(struct reading *reading, size_t i, struct queue_job *out, c
     }
     *out = (struct queue_job){.job = record.job};
     engine_show(view, &out->job);
-    if (reading->with_lease) {
+    if (!reading->options.with_body)
+        out->job.body = (struct slice){0};
+    if (reading->options.with_lease) {
         struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
         lease_write(lease_text, &lease, reading->shard->options.index);
         out->lease = slice_make(lease_text, LEASE_TEXT_BYTES);
@@ -152,8 +154,9 @@ static void on_turn_end(void *owner, uint64_t tag, const struct queue_reply *not
     reading_free(reading);
 }
 
-void reading_start(struct shard *shard, struct engine_view *views, size_t count, bool with_lease,
-                   struct slice cursor, struct queue_reply_to reply_to)
+void reading_start(struct shard *shard, struct engine_view *views, size_t count,
+                   struct reading_options options, struct slice cursor,
+                   struct queue_reply_to reply_to)
 {
     if (!count) {
         free(views);
@@ -173,7 +176,7 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
     reading->views = views;
     reading->count = count;
     reading->offsets = offsets;
-    reading->with_lease = with_lease;
+    reading->options = options;
     reading->reply_to = reply_to;
     reading->cursor_bytes = cursor.len;
     if (cursor.len)

@@ -92,7 +92,8 @@ struct queue_answer {
     struct slice lease;
     int64_t delay_ms;   /* nack: wait this long; -1: by backoff */
     struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
-    int64_t lease_ms;   /* extend: from now; 0: what it was taken with */
+    int64_t lease_ms;   /* extend: from now; 0: what it was taken with (after a restart: what the job
+                           or its topic says) */
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
@@ -153,7 +154,7 @@ struct queue_result { /* one per item of push, answer, change */
     enum queue_status status;
     enum job_state state;   /* the job's state now, or the one that was in the way; 0: none */
     struct slice topic, id; /* push and change: the job's. answer: the job's id where the lease was
-                               good, else empty */
+                               good and the queue need not look it up, else empty */
     int64_t due_ms;         /* wall clock; 0 where there is none */
     int64_t lease_until_ms; /* extend; wall clock */
     const char *detail;     /* which option, for QUEUE_BAD_OPTION; else NULL */

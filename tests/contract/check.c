@@ -95,7 +95,7 @@ void check_job(struct world *world, const char *where, struct model_job *job,
         check_span(world, where, job, "the lease's end", is->lease_until_ms, job->lease_until);
     else
         check_number(world, where, job, "the lease's end", is->lease_until_ms, 0);
-    if (job->delivery)
+    if (strcmp(where, "take") != 0)
         check_number(world, where, job, "delivery", (int64_t)is->delivery, (int64_t)job->delivery);
     if (world->fault[0])
         return;

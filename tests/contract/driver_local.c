@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHARDS_MAX = 3, TURNS = 4, FILE_BYTES = 1 << 20 };
+enum { SHARDS_MAX = 3, TURNS = 4, FILE_BYTES = 4 << 20 };
 
 struct local_driver {
     struct local *local;

@@ -338,6 +338,7 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
     set_bytes(job, push);
     job->error_bytes = 0;
     job->attempt = 0;
+    job->delivery = 0;
     job->priority = (uint16_t)priority_of(push, &topic->settings);
     job->policy = push->policy;
     job->sequence = ++model->sequence;
@@ -424,9 +425,16 @@ void model_lease(struct model *model, struct model_job *job, int64_t lease_ms)
     assert(job->state == JOB_READY);
     job->lease_ms = lease_ms ? lease_ms : policy_of(model, job).lease_ms;
     job->lease_until = after(model, job->lease_ms, job->lease_ms);
+    job->lease_ms_is_past = false;
     job->state = JOB_LEASED;
     job->attempt++;
     model_find_topic(model, slice_of(job->topic))->totals.delivered++;
+}
+
+void model_restart(struct model *model)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        model->jobs[i].lease_ms_is_past = true;
 }
 
 static struct model_job *find_lease(struct model *model, struct slice lease)
@@ -440,9 +448,14 @@ static struct model_job *find_lease(struct model *model, struct slice lease)
 static void extend(struct model *model, struct model_job *job, int64_t lease_ms,
                    struct model_result *out)
 {
-    if (!lease_ms)
+    int64_t other_ms = lease_ms;
+
+    if (!lease_ms) {
         lease_ms = job->lease_ms;
-    job->lease_until = after(model, lease_ms, lease_ms);
+        other_ms = job->lease_ms_is_past ? policy_of(model, job).lease_ms : lease_ms;
+    }
+    job->lease_until =
+        lease_ms < other_ms ? after(model, lease_ms, other_ms) : after(model, other_ms, lease_ms);
     out->lease_until = job->lease_until;
     out->has_lease_until = true;
 }

@@ -26,9 +26,12 @@ struct model_job {
     struct span due, first_due;
     bool due_is_first; /* no retry since: the two are one */
     struct span lease_until;
-    int64_t lease_ms; /* it was taken with */
+    int64_t lease_ms;      /* it was taken with */
+    bool lease_ms_is_past; /* a restart since: the policy's will do as well */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
-    uint64_t delivery, sequence;
+    uint64_t delivery;       /* of this push; 0: none yet */
+    uint64_t delivery_floor; /* of all pushes under this id */
+    uint64_t sequence;
     struct policy policy;
 };
 
@@ -88,6 +91,9 @@ void model_lease(struct model *model, struct model_job *job, int64_t lease_ms);
 enum queue_status model_topic_call(struct model *model, const struct queue_topic_call *call,
                                    uint64_t *affected);
 void model_redrive(struct model *model, struct model_job *job);
+
+/* What a restart may change: nothing but how long an extension without a time is. */
+void model_restart(struct model *model);
 
 struct model_job *model_find(struct model *model, struct slice topic, struct slice id);
 struct model_topic *model_find_topic(struct model *model, struct slice topic);

@@ -143,6 +143,8 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
         break;
     case QUEUE_TOPIC_REDRIVE:
         *affected = redrive(model, call);
+        if (call->id.len && !*affected)
+            return QUEUE_NOT_FOUND;
         break;
     case QUEUE_TOPIC_GET:
     case QUEUE_TOPIC_PUT:
