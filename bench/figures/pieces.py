@@ -43,7 +43,9 @@ class Bench:
         result = json.loads(done.stdout)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         result["generator_busy"] = round(used / elapsed, 3)
-        result["server_busy"] = round((server.cpu_s() - cpu) / elapsed, 3)
+        cpu = server.cpu_s() - cpu
+        result["server_busy"] = round(cpu / elapsed, 3)
+        result["jobs_per_cpu_s"] = round(max(result["pushed"], result["acked"]) / cpu)
         for fault in ("push_failed", "ack_failed", "early", "duplicates", "missing"):
             if result[fault]:
                 self.say(f"    {server.kind.name}: {fault} {result[fault]}  {result.get('problem', '')}")
@@ -59,7 +61,8 @@ def rounds_of(bench, names, figure, **flags):
                 result = bench.load(server, **flags)
             runs[name].append(result)
             bench.say(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
-                      f"  generator busy {result['generator_busy']:.0%}")
+                      f"  generator busy {result['generator_busy']:.0%}"
+                      f"  {result['jobs_per_cpu_s']:>9,} jobs per second of the server's CPU")
     return {name: {"median": statistics.median(run[figure] for run in all_runs), "runs": all_runs}
             for name, all_runs in runs.items() if all_runs}
 

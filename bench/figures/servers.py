@@ -11,12 +11,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 SERVER_CORE = "0"
 START_SECONDS_MAX = 600
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,6 @@ class Kind:
     protocol: str
     command: str
     note: str
-    prefix: tuple = field(default=())
 
 
 KINDS = {
@@ -130,9 +127,13 @@ class Server:
         return self._status(pid, "VmRSS") * 1024, self._status(pid, "RssAnon") * 1024
 
     def cpu_s(self):
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+        """Time on the core so far, of all threads there are."""
+        tasks = f"/proc/{self.process.pid}/task"
+        total_ns = 0
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/schedstat") as stat:
+                total_ns += int(stat.read().split()[0])
+        return total_ns / 1e9
 
     def switches(self):
         """Context switches of all threads so far."""
