@@ -349,6 +349,12 @@ static void reply_topic(struct shard *shard, struct slice name, enum queue_statu
     completion_when_durable(shard, completion);
 }
 
+static bool knows_topic(struct shard *shard, struct slice name)
+{
+    struct queue_topic topic;
+    return engine_topic_show(shard->engine, name, shard_now(shard), &topic);
+}
+
 static int run_topic(struct shard *shard, const struct command *command,
                      struct queue_reply_to reply_to)
 {
@@ -376,7 +382,13 @@ static int run_topic(struct shard *shard, const struct command *command,
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
-        status = engine_topic_pause(shard->engine, call->topic, call->verb == QUEUE_TOPIC_PAUSE);
+        if (command->makes_topic && !knows_topic(shard, call->topic))
+            status = engine_topic_put(shard->engine, call->topic, &(struct topic_settings){0});
+        if (status == QUEUE_CREATED)
+            status = QUEUE_OK;
+        if (status == QUEUE_OK)
+            status =
+                engine_topic_pause(shard->engine, call->topic, call->verb == QUEUE_TOPIC_PAUSE);
         break;
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_DELETE:

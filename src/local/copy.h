@@ -23,7 +23,8 @@ enum command_kind {
 /* Any call of queue.h as a value. */
 struct command {
     enum command_kind kind;
-    size_t count; /* push, answer, change */
+    size_t count;     /* push, answer, change */
+    bool makes_topic; /* pause: also where the shard does not know the topic yet */
     union {
         const struct queue_push *pushes;
         const struct queue_answer *answers;

@@ -110,6 +110,10 @@ static void on_topic(struct queue *queue, const struct queue_topic_call *call,
         route_refuse(handle, status, reply_to);
     else if (call->verb == QUEUE_TOPIC_REDRIVE && call->id.len)
         route_send(handle, route_of_job(handle, call->topic, call->id), &command, reply_to);
+    else if (handle->local->shard_count > 1 && call->verb == QUEUE_TOPIC_PAUSE)
+        gather_pause(handle, &command, reply_to);
+    else if (handle->local->shard_count > 1 && call->verb == QUEUE_TOPIC_REDRIVE && call->max)
+        gather_redrive(handle, &command, reply_to);
     else
         gather_all(handle, &command, reply_to);
 }

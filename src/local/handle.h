@@ -59,6 +59,13 @@ void gather_items(struct handle *handle, const struct command *command,
 void gather_all(struct handle *handle, const struct command *command,
                 struct queue_reply_to reply_to);
 
+/* ---- gather_topic.c ---- */
+void gather_pause(struct handle *handle, const struct command *command,
+                  struct queue_reply_to reply_to);
+/* Of all the dead, at most `max`. */
+void gather_redrive(struct handle *handle, const struct command *command,
+                    struct queue_reply_to reply_to);
+
 /* ---- gather_take.c ---- */
 void gather_take(struct handle *handle, const struct command *command,
                  struct queue_reply_to reply_to);
