@@ -262,13 +262,14 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struc
 static int fill(const struct fs *fs, int fd, uint32_t bytes)
 {
     int64_t size = fs->ops->size(fs->ctx, fd);
-    char *zeros = size < 0 ? NULL : calloc(1, FILL_BYTES);
+    uint32_t portion = bytes < FILL_BYTES ? bytes : FILL_BYTES;
+    char *zeros = size < 0 ? NULL : calloc(1, portion);
     int result = size < 0 ? (int)size : zeros ? 0 : -ENOMEM;
     uint32_t at, unsynced = 0;
 
     at = size < 0 || size > bytes ? 0 : (uint32_t)size;
     while (result == 0 && at < bytes) {
-        uint32_t some = bytes - at < FILL_BYTES ? bytes - at : FILL_BYTES;
+        uint32_t some = bytes - at < portion ? bytes - at : portion;
 
         result = wal_pwrite(fs, fd, zeros, some, at);
         at += some;

@@ -43,6 +43,10 @@ int wal_reader_init(struct wal_reader *reader, const struct wal_disk *disk,
                                   .synced = manifest->synced,
                                   .error = error,
                                   .error_bytes = error_bytes};
+    for (uint32_t i = 0, most = 0; i < files->count; i++) { /* no larger than the largest file */
+        most = files->at[i]->bytes > most ? files->at[i]->bytes : most;
+        reader->window_cap = most < WINDOW_BYTES ? most : WINDOW_BYTES;
+    }
     reader->window = malloc(reader->window_cap);
     return reader->window ? 0 : wal_complain(error, error_bytes, -ENOMEM, "out of memory");
 }
@@ -206,7 +210,7 @@ static int search(struct wal_reader *reader, uint32_t index, uint32_t from)
 
     for (uint32_t at = from; result == 0 && end - at >= WAL_HEAD_BYTES;) {
         const char *bytes;
-        uint32_t span = end - at < WINDOW_BYTES ? end - at : WINDOW_BYTES, i;
+        uint32_t span = end - at < reader->window_cap ? end - at : (uint32_t)reader->window_cap, i;
         int got = fetch(reader, index, at, span, &bytes);
 
         if (got < 0)

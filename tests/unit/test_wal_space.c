@@ -1,0 +1,298 @@
+#include "support/wal_owner.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { FILE_BYTES = 65536, BATCH_BYTES = 16000 };
+
+struct scene {
+    struct sim_fs sim;
+    struct wal_owner owner;
+};
+
+static void open_scene(struct scene *scene)
+{
+    int result = wal_owner_open(&scene->owner, scene->owner.synced_acked);
+
+    if (result < 0)
+        print_error("%s\n", scene->owner.error);
+    assert_int_equal(result, 0);
+}
+
+static struct scene *start(enum wal_sync sync)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    struct wal_options options;
+
+    assert_non_null(scene);
+    sim_fs_init(&scene->sim, 3);
+    options = (struct wal_options){.fs = &scene->sim.fs,
+                                   .dir = "shard",
+                                   .file_bytes = FILE_BYTES,
+                                   .batch_bytes_max = BATCH_BYTES,
+                                   .recent_bytes_max = 100000,
+                                   .sync = sync,
+                                   .sync_interval_ms = 50};
+    wal_owner_init(&scene->owner, &options, 3);
+    open_scene(scene);
+    return scene;
+}
+
+static void end(struct scene *scene)
+{
+    wal_owner_fini(&scene->owner);
+    sim_fs_fini(&scene->sim);
+    free(scene);
+}
+
+static struct wal_stats stats_of(const struct scene *scene)
+{
+    struct wal_stats stats;
+
+    wal_stats(scene->owner.wal, &stats);
+    return stats;
+}
+
+static void turn(struct scene *scene)
+{
+    assert_int_equal(wal_owner_commit(&scene->owner), 0);
+    assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
+    assert_int_equal(wal_owner_carry(&scene->owner), 0);
+    wal_owner_ms += 10;
+}
+
+/* ---- the log stays small ---- */
+
+static void few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log(void **state)
+{
+    (void)state;
+    for (enum wal_sync sync = WAL_SYNC_ALWAYS; sync <= WAL_SYNC_NEVER; sync++) {
+        struct scene *scene = start(sync);
+        struct wal_owner *owner = &scene->owner;
+        uint64_t most = 0;
+
+        for (int i = 0; i < 20; i++)
+            wal_owner_push(owner, 500);
+        wal_owner_set_topic(owner, 77);
+        for (int i = 0; i < 7000; i++) {
+            wal_owner_push(owner, 600);
+            if (i % 5 == 0)
+                turn(scene);
+            wal_owner_finish(owner, owner->jobs - 3);
+            most = stats_of(scene).bytes_on_disk > most ? stats_of(scene).bytes_on_disk : most;
+        }
+        assert_true(stats_of(scene).bytes_written > 70 * (uint64_t)FILE_BYTES);
+        assert_true(most <= 8 * (uint64_t)FILE_BYTES);
+        assert_true(owner->carried >= 20);
+        wal_owner_close(owner);
+        open_scene(scene);
+        assert_true(owner->live >= 20 && owner->live < 40);
+        assert_int_equal(owner->topic_value, 77);
+        end(scene);
+    }
+}
+
+/* The state of one job over and over: nothing new is kept, and the job is carried along. */
+static void one_job_reserved_and_released_for_ever_does_not_grow_the_log(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    const struct record record = {.kind = RECORD_STATE,
+                                  .state = {.key = {0, 1}, .state = JOB_LEASED}};
+    uint64_t most = 0;
+
+    (void)state;
+    wal_owner_push(&scene->owner, 100);
+    for (int i = 0; i < 60000; i++) {
+        if (wal_has_room(scene->owner.wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
+            turn(scene);
+        assert_int_equal(wal_has_room(scene->owner.wal, record_bytes_max(&record), WAL_FOR_ANSWER),
+                         0);
+        wal_append(scene->owner.wal, &record);
+        most = stats_of(scene).bytes_on_disk > most ? stats_of(scene).bytes_on_disk : most;
+    }
+    assert_true(stats_of(scene).bytes_written > 20 * (uint64_t)FILE_BYTES);
+    assert_true(most <= 8 * (uint64_t)FILE_BYTES);
+    assert_int_equal(stats_of(scene).bytes_kept, scene->owner.places[1].bytes);
+    end(scene);
+}
+
+static void log_follows_what_is_kept_up_and_down(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        wal_owner_push(owner, 600);
+        if (i % 10 == 0)
+            turn(scene);
+    }
+    assert_true(stats_of(scene).bytes_kept > 3000 * 600);
+    assert_true(stats_of(scene).bytes_on_disk < 2 * stats_of(scene).bytes_kept);
+    assert_int_equal(owner->carried, 0); /* all of it is needed: moving it would gain nothing */
+    for (uint32_t id = 1; id <= 3000; id++) {
+        if (id % 300)
+            wal_owner_finish(owner, id);
+        if (id % 10 == 0)
+            turn(scene);
+    }
+    for (int i = 0; i < 50; i++) /* each turn may let one more file go */
+        turn(scene);
+    assert_true(stats_of(scene).bytes_on_disk <= 8 * (uint64_t)FILE_BYTES);
+    wal_owner_close(owner);
+    open_scene(scene);
+    assert_int_equal(owner->live, 10);
+    end(scene);
+}
+
+static void kept_bytes_are_the_same_after_reopening(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    uint64_t kept;
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        wal_owner_turn(&scene->owner);
+    kept = stats_of(scene).bytes_kept;
+    wal_owner_close(&scene->owner);
+    scene->owner.synced_acked = 0;
+    open_scene(scene);
+    assert_int_equal(stats_of(scene).bytes_kept, kept);
+    end(scene);
+}
+
+static void idle_log_wants_no_upkeep(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+
+    (void)state;
+    assert_true(wal_wants_upkeep(scene->owner.wal)); /* the first next file */
+    turn(scene);
+    for (int i = 0; i < 100; i++) {
+        assert_false(wal_wants_upkeep(scene->owner.wal));
+        wal_owner_push(&scene->owner, 100);
+        wal_owner_finish(&scene->owner, scene->owner.jobs);
+        assert_int_equal(wal_owner_commit(&scene->owner), 0);
+    }
+    assert_int_equal(wal_oldest_to_carry(scene->owner.wal), 0);
+    end(scene);
+}
+
+/* ---- a full disk ---- */
+
+/* Pushes until it is refused. */
+static void fill_up(struct scene *scene)
+{
+    uint64_t refused = scene->owner.refused;
+
+    for (int i = 0; i < 5000 && scene->owner.refused == refused; i++) {
+        wal_owner_push(&scene->owner, 600);
+        if (i % 8 == 0) {
+            assert_int_equal(wal_owner_commit(&scene->owner), 0);
+            wal_owner_upkeep(&scene->owner);
+        }
+    }
+    assert_true(scene->owner.refused > refused);
+}
+
+static void full_disk_refuses_pushes_and_takes_answers(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+    uint32_t finished = 0;
+
+    (void)state;
+    scene->sim.bytes_max = 5 * FILE_BYTES;
+    fill_up(scene);
+    assert_true(stats_of(scene).full);
+    assert_false(stats_of(scene).broken);
+    assert_non_null(strstr(wal_error(owner->wal), "No space left"));
+    assert_true(wal_wants_upkeep(owner->wal));
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -ENOSPC);
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_ANSWER), 0);
+    /* A quarter of a file is left for answers. */
+    while (wal_owner_finish(owner, finished + 1)) {
+        finished++;
+        assert_int_equal(wal_owner_commit(owner), 0);
+        if (stats_of(scene).full)
+            wal_owner_upkeep(owner);
+    }
+    /* They made room by themselves: all is finished, and pushes are taken again. */
+    assert_int_equal(finished, owner->jobs);
+    for (int i = 0; i < 4; i++)
+        wal_owner_upkeep(owner);
+    assert_false(stats_of(scene).full);
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), 0);
+    wal_owner_close(owner);
+    open_scene(scene);
+    assert_int_equal(owner->live, 0);
+    end(scene);
+}
+
+static void service_returns_by_itself_when_space_does(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+    uint32_t jobs;
+
+    (void)state;
+    scene->sim.bytes_max = 3 * FILE_BYTES + 20000;
+    fill_up(scene);
+    jobs = owner->jobs;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(wal_owner_upkeep(owner), -ENOSPC);
+    scene->sim.bytes_max = 0;
+    assert_int_equal(wal_owner_upkeep(owner), 0);
+    assert_null(wal_error(owner->wal));
+    wal_owner_push(owner, 600);
+    assert_int_equal(owner->jobs, jobs + 1);
+    turn(scene);
+    wal_owner_close(owner);
+    open_scene(scene);
+    assert_int_equal(owner->live, jobs + 1);
+    end(scene);
+}
+
+static void restart_on_a_full_disk_works(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+
+    (void)state;
+    scene->sim.bytes_max = 3 * FILE_BYTES + 20000;
+    fill_up(scene);
+    assert_int_equal(wal_owner_commit(owner), 0);
+    scene->sim.is_down = true;
+    wal_owner_close(owner);
+    sim_fs_crash(&scene->sim, SIM_DROP_UNSYNCED);
+    scene->sim.bytes_max = 1; /* not a byte more than there is */
+    open_scene(scene);
+    wal_owner_upkeep(owner);
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -ENOSPC);
+    assert_true(wal_owner_finish(owner, 1));
+    assert_int_equal(wal_owner_commit(owner), 0);
+    end(scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log),
+        cmocka_unit_test(one_job_reserved_and_released_for_ever_does_not_grow_the_log),
+        cmocka_unit_test(log_follows_what_is_kept_up_and_down),
+        cmocka_unit_test(kept_bytes_are_the_same_after_reopening),
+        cmocka_unit_test(idle_log_wants_no_upkeep),
+        cmocka_unit_test(full_disk_refuses_pushes_and_takes_answers),
+        cmocka_unit_test(service_returns_by_itself_when_space_does),
+        cmocka_unit_test(restart_on_a_full_disk_works),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
