@@ -40,7 +40,9 @@ static int64_t offset_us(void)
 void clock_start(int64_t inner_ms)
 {
     assert(inner_ms >= 0);
-    atomic_store(&inner_offset_us, inner_ms * 1000 - read_us(CLOCK_BOOTTIME));
+    /* Whole milliseconds: so the next start can be told the offset without losing or gaining a part
+     * of one. */
+    atomic_store(&inner_offset_us, (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000);
 }
 
 int64_t clock_inner_us(void)

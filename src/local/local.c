@@ -25,7 +25,9 @@ static void start_clock(const struct datadir_manifest *manifest)
 static int remember_clock(struct local *local)
 {
     clock_boot_id(local->manifest.boot_id);
-    local->manifest.boot_offset_ms = clock_inner_ms() - clock_boot_us() / 1000;
+    /* In this order: a millisecond that passes in between makes the next start late, not early. */
+    int64_t inner_ms = clock_inner_ms();
+    local->manifest.boot_offset_ms = inner_ms - clock_boot_us() / 1000;
     return datadir_write(local->datadir, &local->manifest);
 }
 

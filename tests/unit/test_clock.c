@@ -24,6 +24,25 @@ static void shows_what_it_was_started_with(void **state)
     assert_in_range(clock_skew_ms() + 3600000 + 50, 0, 100);
 }
 
+/* As a server does it that is stopped and started: a job's delay is neither cut short nor drawn
+ * out. */
+static void goes_on_over_many_restarts(void **state)
+{
+    (void)state;
+    clock_start(1000000);
+    int64_t boot_us = clock_boot_us(), first_us = clock_inner_us() - boot_us, after_us = first_us;
+    for (int i = 0; i < 2000; i++) {
+        boot_us = clock_boot_us();
+        int64_t before_us = clock_inner_us() - boot_us;
+        int64_t inner_ms = clock_inner_ms(), offset_ms = inner_ms - clock_boot_us() / 1000;
+        clock_start(clock_boot_us() / 1000 + offset_ms);
+        after_us = clock_inner_us();
+        after_us -= clock_boot_us();
+        assert_true(after_us <= before_us);
+    }
+    assert_true(first_us - after_us < 100000);
+}
+
 static void never_goes_back(void **state)
 {
     int64_t inner = clock_inner_ms(), boot = clock_boot_us();
@@ -81,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_out_equal_to_wall),
         cmocka_unit_test(shows_what_it_was_started_with),
+        cmocka_unit_test(goes_on_over_many_restarts),
         cmocka_unit_test(never_goes_back),
         cmocka_unit_test(shows_the_time_of_the_system),
         cmocka_unit_test(moves_only_when_told_while_faked),
