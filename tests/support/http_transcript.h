@@ -1,0 +1,109 @@
+/*
+ * http_transcript: reads messages the way a connection does, from pieces of any size, and writes
+ * down what it saw. Two ways of cutting the same bytes must give the same transcript.
+ */
+#ifndef TARRY_TESTS_HTTP_TRANSCRIPT_H
+#define TARRY_TESTS_HTTP_TRANSCRIPT_H
+
+#include "http/request.h"
+
+#include <stdlib.h>
+
+struct transcript {
+    struct buffer
+        in; /* what is not a whole message yet, in memory of exactly its size while read */
+    struct http_framing framing;
+    struct http_request request;
+    uint64_t body_bytes_max;
+    struct buffer text;
+    bool refused;
+};
+
+static inline void transcript_init(struct transcript *transcript, uint64_t body_bytes_max)
+{
+    *transcript = (struct transcript){.body_bytes_max = body_bytes_max};
+    buffer_init(&transcript->in, 1 << 22);
+    buffer_init(&transcript->text, 1 << 24);
+}
+
+static inline void transcript_fini(struct transcript *transcript)
+{
+    buffer_fini(&transcript->in);
+    buffer_fini(&transcript->text);
+}
+
+static inline void transcript_note(struct transcript *transcript)
+{
+    const struct http_request *request = &transcript->request;
+    struct buffer *text = &transcript->text;
+    buffer_append_format(text, "%d %.*s?%.*s%s%s%s\n", (int)request->method, (int)request->path.len,
+                         request->path.at, (int)request->query.len,
+                         request->query.len ? request->query.at : "",
+                         request->is_http_1_0 ? " 1.0" : "", request->keeps_alive ? "" : " close",
+                         request->expects_continue ? " expects" : "");
+    for (uint32_t i = 0; i < request->header_count; i++) {
+        buffer_append_slice(text, request->headers[i].name);
+        buffer_append_byte(text, '=');
+        buffer_append_slice(text, request->headers[i].value);
+        buffer_append_byte(text, '\n');
+    }
+    buffer_append_slice(text, request->body);
+    buffer_append_byte(text, '\n');
+}
+
+/* One step. False: more bytes are needed, or all is over. */
+static inline bool transcript_step(struct transcript *transcript, char *bytes, size_t *len,
+                                   size_t *at, bool *fresh)
+{
+    struct http_fault fault;
+    size_t left = *len - *at, used = 0;
+    struct slice body;
+    switch (http_message_read(&transcript->framing, bytes + *at, &left, &transcript->request, &used,
+                              &fault)) {
+    case HTTP_STEP_MORE:
+        *len = *at + left;
+        return false;
+    case HTTP_STEP_HEAD:
+        transcript->framing.body_bytes_max = transcript->body_bytes_max;
+        *fresh = true;
+        return true;
+    case HTTP_STEP_REFUSED:
+        buffer_append_format(&transcript->text, "refused %s\n", http_problem_code(fault.problem));
+        transcript->refused = true;
+        return false;
+    case HTTP_STEP_WHOLE:
+        body = transcript->request.body;
+        if (!*fresh && !http_request_parse(slice_make(bytes + *at, transcript->framing.head_bytes),
+                                           &transcript->request, &fault))
+            abort(); /* the head was good before */
+        transcript->request.body = body;
+        transcript_note(transcript);
+        break;
+    case HTTP_STEP_SKIP:
+        break;
+    }
+    *at += used;
+    *fresh = false;
+    transcript->framing = (struct http_framing){0};
+    return true;
+}
+
+static inline void transcript_feed(struct transcript *transcript, struct slice piece)
+{
+    if (transcript->refused)
+        return;
+    buffer_append_slice(&transcript->in, piece);
+    /* A copy of exact size, so that a sanitizer sees every byte beyond it. */
+    size_t len = transcript->in.len, at = 0;
+    char *bytes = malloc(len ? len : 1);
+    bool fresh = false;
+    if (len)
+        memcpy(bytes, transcript->in.at, len);
+    while (at < len && transcript_step(transcript, bytes, &len, &at, &fresh))
+        ;
+    buffer_clear(&transcript->in);
+    buffer_append(&transcript->in, bytes + at, len - at);
+    free(bytes);
+}
+
+#endif
