@@ -1,6 +1,7 @@
 """The pieces: each measures one row of the table, round by round, one server after the other."""
 
 import json
+import mmap
 import os
 import resource
 import statistics
@@ -157,6 +158,14 @@ def idle(bench):
 
 
 PIECES = {piece.__name__: piece for piece in (push, single, batch, life, late, ram, idle)}
+
+
+def touch_memory(gib):
+    """Uses memory once and gives it back. In a virtual machine the first use of a page is many times slower than the
+    second, and that would be measured instead of the servers."""
+    with mmap.mmap(-1, gib << 30) as memory:
+        for at in range(0, gib << 30, mmap.PAGESIZE):
+            memory[at] = 1
 
 
 def machine(base_dir):
