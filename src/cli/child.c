@@ -51,7 +51,7 @@ static void free_environment(char **environment, char *const *ours)
 
 /* The environment with the job's variables; the last VARIABLES strings are on the heap and also
  * stand in `ours`. */
-static char **make_environment(const struct body_job *job, const char *url, char *ours[VARIABLES])
+static char **make_environment(const struct child_job *job, const char *url, char *ours[VARIABLES])
 {
     static const char *const names[VARIABLES] = {"TARRY_TOPIC",        "TARRY_ID",
                                                  "TARRY_ATTEMPT",      "TARRY_LEASE",
@@ -102,7 +102,7 @@ static int spawn(pid_t *pid, char **argv, char **environment, int input)
     return -error;
 }
 
-int child_start(struct child *child, char **argv, const struct body_job *job, const char *url)
+int child_start(struct child *child, char **argv, const struct child_job *job, const char *url)
 {
     char *ours[VARIABLES];
     pid_t pid;

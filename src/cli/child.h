@@ -6,10 +6,14 @@
 #ifndef TARRY_CLI_CHILD_H
 #define TARRY_CLI_CHILD_H
 
-#include "cli/body.h"
+#include "base/slice.h"
 
 #include <stdint.h>
 #include <sys/types.h>
+
+struct child_job {
+    struct slice topic, id, attempt, lease, content_type, body;
+};
 
 struct child {
     pid_t pid;  /* 0: none */
@@ -19,7 +23,7 @@ struct child {
 
 /* Starts `argv` for the job: TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE, TARRY_CONTENT_TYPE
  * and TARRY_URL are set. 0 or negative errno. */
-int child_start(struct child *child, char **argv, const struct body_job *job, const char *url);
+int child_start(struct child *child, char **argv, const struct child_job *job, const char *url);
 
 /* True once it has ended; status is set and the child's resources are gone. */
 bool child_reap(struct child *child);

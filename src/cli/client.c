@@ -38,6 +38,7 @@ struct buffer *client_begin(struct client *client)
 {
     curl_slist_free_all(client->headers);
     client->headers = NULL;
+    client->wants_raw = false;
     buffer_clear(&client->target);
     buffer_append_text(&client->target, "/v1");
     return &client->target;
@@ -50,6 +51,20 @@ void client_add_header(struct client *client, const char *header)
         client->headers = longer;
     else
         client->target.failed = true;
+}
+
+void client_want_raw(struct client *client)
+{
+    client_add_header(client, "Accept: application/octet-stream");
+    client->wants_raw = true;
+}
+
+struct slice client_header(const struct client *client, const char *name)
+{
+    struct curl_header *header;
+    if (curl_easy_header(client->curl, name, 0, CURLH_HEADER, -1, &header) != CURLHE_OK)
+        return (struct slice){0};
+    return slice_of(header->value);
 }
 
 static void make_url(struct client *client)
@@ -124,6 +139,8 @@ int client_finish(struct client *client, CURLcode code)
         return CLI_UNREACHABLE;
     }
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &client->status);
+    if (client->wants_raw && client->status < 300)
+        return client->status == 204 ? CLI_NOTHING : CLI_OK;
     client->json = json_loadb(client->answer.at ? client->answer.at : "", client->answer.len,
                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (client->status >= 400)

@@ -22,6 +22,7 @@ struct client {
     struct curl_slist *headers;
     json_t *json; /* the answer, where it is JSON */
     long status;
+    bool wants_raw;
     char error[CURL_ERROR_SIZE];
 };
 
@@ -33,6 +34,12 @@ void client_close(struct client *client);
 struct buffer *client_begin(struct client *client);
 /* "Name: value" */
 void client_add_header(struct client *client, const char *header);
+
+/* The answer is to be a job's body as it is, with the rest in headers; status 204 is CLI_NOTHING
+ * then, without a word. */
+void client_want_raw(struct client *client);
+/* A header of the answer; empty where there is none. Good until the next call. */
+struct slice client_header(const struct client *client, const char *name);
 
 /* Makes the call. `body` NULL: none; else it must live until the end of the call. `wait_ms`: how
  * long the server may take on top of the usual. CLI_OK, or an exit code, explained. */

@@ -78,11 +78,11 @@ static int act(const struct cli_args *args, const char *verb, const char *done,
     for (; parameters && (*parameters)[0]; parameters++)
         url_add_query(target, (*parameters)[0], (*parameters)[1]);
     int exit_code = client_call(&client, "POST", NULL, 0);
-    const json_t *affected = json_object_get(client.json, "affected");
+    const json_t *jobs = json_object_get(client.json, "jobs");
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
-    else if (exit_code == CLI_OK && affected)
-        printf("%s %lld\n", done, (long long)json_integer_value(affected));
+    else if (exit_code == CLI_OK && jobs)
+        printf("%s %lld\n", done, (long long)json_integer_value(jobs));
     else if (exit_code == CLI_OK)
         printf("%s %s\n", done, args->list.at[0]);
     client_close(&client);

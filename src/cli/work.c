@@ -90,8 +90,7 @@ static bool ask(struct work *work, struct slot *slot, const char *verb, const ch
     const json_t *result = json_array_get(json_object_get(client->json, "results"), 0);
     const char *status = json_string_value(json_object_get(result, "result"));
     if (exit_code != CLI_OK || !status || strcmp(status, "ok") != 0)
-        cli_error("'%s': %s was refused (%s), the job will be delivered again", slot->name, verb,
-                  status ? status : "unexpected answer");
+        cli_error("'%s' was not %sed, it will be delivered again", slot->name, verb);
     else if (strcmp(verb, "extend") == 0)
         slot->lease_end_ms = now_ms() + work->lease_ms;
     return true;
@@ -140,22 +139,27 @@ static void tend(struct work *work)
 
 /* ---- takes ---- */
 
-static void start_job(void *ctx, const struct body_job *job)
+static void start_job(struct work *work)
 {
-    struct work *work = ctx;
+    const struct client *client = &work->taker;
+    const struct child_job job = {
+        .topic = client_header(client, "Tarry-Topic"),
+        .id = client_header(client, "Tarry-Id"),
+        .attempt = client_header(client, "Tarry-Attempt"),
+        .lease = client_header(client, "Tarry-Lease"),
+        .content_type = client_header(client, "Content-Type"),
+        .body = buffer_slice(&client->answer),
+    };
     struct slot *slot = work->slots;
     while (slot->state != SLOT_FREE)
-        if (++slot == work->slots + work->slot_count) {
-            cli_error("more jobs came than were asked for, they will be delivered again");
-            return;
-        }
+        slot++; /* there is one, else nothing would have been taken */
     *slot = (struct slot){.state = SLOT_RUNNING};
-    snprintf(slot->name, sizeof(slot->name), "%.*s/%.*s", (int)job->topic.len, job->topic.at,
-             (int)job->id.len, job->id.at);
-    snprintf(slot->lease, sizeof(slot->lease), "%.*s", (int)job->lease.len, job->lease.at);
+    snprintf(slot->name, sizeof(slot->name), "%.*s/%.*s", (int)job.topic.len, job.topic.at,
+             (int)job.id.len, job.id.at);
+    snprintf(slot->lease, sizeof(slot->lease), "%.*s", (int)job.lease.len, job.lease.at);
     slot->lease_end_ms = now_ms() + work->lease_ms;
     slot->next_ms = now_ms() + work->lease_ms / 2;
-    int error = child_start(&slot->child, work->command, job, work->url);
+    int error = child_start(&slot->child, work->command, &job, work->url);
     if (error == 0)
         return;
     cli_error("cannot run '%s', %s", work->command[0], strerror(-error));
@@ -170,9 +174,9 @@ static void begin_take(struct work *work)
     url_add_segment(target, "topics");
     url_add_segment(target, work->topic);
     url_add_segment(target, "take");
-    url_add_query_number(target, "max", count_slots(work, SLOT_FREE));
     url_add_query_number(target, "wait", WAIT_MS);
     url_add_query(target, "lease_for", work->lease_for);
+    client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */
     if (!client_prepare(&work->taker, "POST", NULL, WAIT_MS)) {
         stop(work, CLI_USAGE);
         return;
@@ -187,9 +191,12 @@ static void end_take(struct work *work, CURLcode code)
     int exit_code = client_finish(client, code);
     curl_multi_remove_handle(work->multi, client->curl);
     work->taking = false;
-    if (exit_code == CLI_OK) {
-        if (!body_each_job(buffer_slice(&client->answer), start_job, work))
-            stop(work, cli_error("unexpected answer to a take, is it a tarry server"));
+    if (exit_code == CLI_OK && client_header(client, "Tarry-Lease").len > 0) {
+        start_job(work);
+    } else if (exit_code == CLI_OK) {
+        stop(work, cli_error("unexpected answer to a take, is it a tarry server"));
+    } else if (client->status == 204) {
+        return;
     } else if (exit_code == CLI_UNREACHABLE || client->status >= 500 || client->status == 429) {
         work->take_again_ms = now_ms() + RETRY_MS;
     } else {

@@ -135,44 +135,6 @@ static void guesses_what_a_body_is(void **state)
     assert_string_equal(body_guess_type(slice_make("\xff\x00", 2)), "application/octet-stream");
 }
 
-struct seen {
-    size_t count;
-    char text[4][64];
-};
-
-static void see(void *ctx, const struct body_job *job)
-{
-    struct seen *seen = ctx;
-    snprintf(seen->text[seen->count++], sizeof(seen->text[0]), "%.*s %.*s %.*s [%.*s]",
-             (int)job->id.len, job->id.at, (int)job->lease.len, job->lease.at,
-             (int)job->attempt.len, job->attempt.at, (int)job->body.len, job->body.at);
-}
-
-static void bodies_come_out_byte_for_byte(void **state)
-{
-    struct seen seen = {0};
-    (void)state;
-    assert_true(body_each_job(
-        slice_of("{\"jobs\":["
-                 "{\"id\":\"a\",\"lease\":\"l\",\"attempt\":1,\"content_type\":\"application/"
-                 "json\",\"body\":{ \"x\" :1.50}},"
-                 "{\"id\":\"b\",\"body\":\"t\\u00e9\\n\",\"lease\":\"l\",\"attempt\":2,\"content_"
-                 "type\":\"text/plain\"},"
-                 "{\"body\":\"quoted\",\"content_type\":\"application/json; "
-                 "charset=utf-8\",\"id\":\"c\",\"lease\":\"l\","
-                 "\"attempt\":3},"
-                 "{\"id\":\"d\\\"\",\"lease\":\"l\",\"attempt\":4,\"body_base64\":\"aGk=\"}]}"),
-        see, &seen));
-    assert_int_equal(seen.count, 4);
-    assert_string_equal(seen.text[0], "a l 1 [{ \"x\" :1.50}]");
-    assert_string_equal(seen.text[1], "b l 2 [t\xc3\xa9\n]");
-    assert_string_equal(seen.text[2], "c l 3 [\"quoted\"]");
-    assert_string_equal(seen.text[3], "d\" l 4 [hi]");
-    assert_false(body_each_job(slice_of("{\"jobs\":[{}]}"), see, &seen));
-    assert_false(body_each_job(slice_of("{}"), see, &seen));
-    assert_false(body_each_job(slice_of("<html>"), see, &seen));
-}
-
 /* ---- show ---- */
 
 static void shows_no_control_bytes(void **state)
@@ -220,7 +182,6 @@ int main(void)
         cmocka_unit_test(leaves_what_follows_two_dashes_alone),
         cmocka_unit_test(refuses_wrong_command_lines),
         cmocka_unit_test(guesses_what_a_body_is),
-        cmocka_unit_test(bodies_come_out_byte_for_byte),
         cmocka_unit_test(shows_no_control_bytes),
         cmocka_unit_test(shows_times_where_the_user_lives),
         cmocka_unit_test(cuts_long_bodies_between_characters),
