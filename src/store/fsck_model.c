@@ -1,0 +1,327 @@
+#include "store/fsck_model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A job, or what is known of one whose record went with an older file. */
+struct known {
+    struct hash128 key;
+    uint32_t topic; /* index + 1; 0: not known, or gone */
+    uint8_t state;  /* enum job_state; 0: gone; STRAY */
+    bool is_used;
+    struct record_place place; /* of the record that says so last */
+};
+
+/* A state changed of a job that is not there: a job carried forward or an end must follow. */
+enum { STRAY = 100 };
+
+struct topic {
+    struct hash128 key;
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    bool exists, is_known; /* its totals are whole */
+    struct topic_totals totals;
+    uint64_t jobs;
+};
+
+struct fsck_model {
+    uint64_t hash_seed;
+    bool is_whole;
+    void (*complain)(void *ctx, struct record_place place, const char *text);
+    void *ctx;
+    struct known *table; /* open addressing */
+    size_t mask, used;
+    struct topic *topics;
+    uint32_t topic_count, topic_cap, last_topic;
+    uint32_t *topic_table; /* index + 1, open addressing */
+    uint32_t topic_mask;
+};
+
+/* ---- tables ---- */
+
+static struct known *slot_of(const struct fsck_model *model, struct hash128 key)
+{
+    size_t at = key.low & model->mask;
+
+    while (model->table[at].is_used &&
+           (model->table[at].key.low != key.low || model->table[at].key.high != key.high))
+        at = (at + 1) & model->mask;
+    return &model->table[at];
+}
+
+static bool grow(struct fsck_model *model)
+{
+    struct known *old = model->table;
+    size_t count = model->table ? model->mask + 1 : 0;
+
+    model->table = calloc(count ? count * 2 : 1024, sizeof *model->table);
+    if (!model->table) {
+        model->table = old;
+        return false;
+    }
+    model->mask = (count ? count * 2 : 1024) - 1;
+    for (size_t i = 0; i < count; i++)
+        if (old[i].is_used && old[i].state)
+            *slot_of(model, old[i].key) = old[i];
+        else if (old[i].is_used)
+            model->used--;
+    free(old);
+    return true;
+}
+
+/* Made where missing; NULL: out of memory. */
+static struct known *known_of(struct fsck_model *model, struct hash128 key)
+{
+    struct known *known;
+
+    if ((!model->table || 2 * (model->used + 1) > model->mask) && !grow(model))
+        return NULL;
+    known = slot_of(model, key);
+    if (!known->is_used) {
+        *known = (struct known){.key = key, .is_used = true};
+        model->used++;
+    }
+    return known;
+}
+
+static uint32_t *topic_slot(const struct fsck_model *model, struct hash128 key)
+{
+    uint32_t at = (uint32_t)key.low & model->topic_mask;
+
+    while (model->topic_table[at] && model->topics[model->topic_table[at] - 1].key.low != key.low)
+        at = (at + 1) & model->topic_mask;
+    return &model->topic_table[at];
+}
+
+static bool grow_topics(struct fsck_model *model)
+{
+    uint32_t cap = model->topic_cap ? model->topic_cap * 2 : 64;
+    struct topic *topics = realloc(model->topics, cap * sizeof *topics);
+    uint32_t *table;
+
+    if (!topics)
+        return false;
+    model->topics = topics;
+    table = calloc(cap * 2, sizeof *table);
+    if (!table)
+        return false;
+    free(model->topic_table);
+    model->topic_table = table;
+    model->topic_mask = cap * 2 - 1;
+    model->topic_cap = cap;
+    for (uint32_t i = 0; i < model->topic_count; i++)
+        *topic_slot(model, topics[i].key) = i + 1;
+    return true;
+}
+
+/* Index + 1; 0: out of memory. */
+static uint32_t topic_of(struct fsck_model *model, struct slice name)
+{
+    struct hash128 key = hash_pair(name, (struct slice){0}, 0);
+    uint32_t *slot;
+
+    if (model->last_topic && model->topics[model->last_topic - 1].key.low == key.low)
+        return model->last_topic;
+    if (model->topic_count == model->topic_cap && !grow_topics(model))
+        return 0;
+    slot = topic_slot(model, key);
+    if (!*slot) {
+        struct topic *topic = &model->topics[model->topic_count++];
+
+        *topic = (struct topic){.key = key, .exists = true, .is_known = model->is_whole};
+        memcpy(topic->name, name.at,
+               name.len < sizeof topic->name ? name.len : sizeof topic->name - 1);
+        *slot = model->topic_count;
+    }
+    return model->last_topic = *slot;
+}
+
+/* ---- records ---- */
+
+static bool is_job(const struct known *known)
+{
+    return known->state && known->state != STRAY;
+}
+
+static void set_job(struct fsck_model *model, struct known *known, uint32_t topic, unsigned state)
+{
+    if (is_job(known))
+        model->topics[known->topic - 1].jobs--;
+    known->topic = topic;
+    known->state = (uint8_t)state;
+    if (is_job(known))
+        model->topics[topic - 1].jobs++;
+}
+
+static bool apply_job(struct fsck_model *model, const struct record *record,
+                      struct record_place place)
+{
+    const struct job *job = &record->job;
+    struct known *known = known_of(model, hash_pair(job->topic, job->id, model->hash_seed));
+    uint32_t topic = topic_of(model, job->topic);
+    bool was_there;
+
+    if (!known || !topic)
+        return false;
+    was_there = is_job(known);
+    if (job->state == JOB_READY || job->state == JOB_FINISHED)
+        model->complain(model->ctx, place, "a job is stored in a state that is never stored");
+    if (record->origin == RECORD_PUSHED && was_there)
+        model->complain(model->ctx, place, "a job is pushed as new that is there already");
+    if (record->origin != RECORD_PUSHED && !was_there && model->is_whole)
+        model->complain(model->ctx, place,
+                        "a job is replaced or carried forward that is not there");
+    if (record->origin == RECORD_PUSHED)
+        model->topics[topic - 1].totals.pushed++;
+    model->topics[topic - 1].exists = true;
+    set_job(model, known, topic, job->state);
+    known->place = place;
+    return true;
+}
+
+static bool apply_state(struct fsck_model *model, const struct record_state *state,
+                        struct record_place place)
+{
+    struct known *known = known_of(model, state->key);
+
+    if (!known)
+        return false;
+    if (state->state == JOB_READY || state->state == JOB_FINISHED)
+        model->complain(model->ctx, place, "a job is stored in a state that is never stored");
+    if (is_job(known)) {
+        set_job(model, known, known->topic, state->state);
+    } else {
+        if (model->is_whole)
+            model->complain(model->ctx, place, "the state of a job changes that is not there");
+        known->state = STRAY;
+    }
+    known->place = place;
+    return true;
+}
+
+static bool apply_done(struct fsck_model *model, const struct record_done *done,
+                       struct record_place place)
+{
+    struct known *known = known_of(model, done->key);
+    uint32_t topic = done->topic.len ? topic_of(model, done->topic) : 0;
+
+    if (!known || (done->topic.len && !topic))
+        return false;
+    if (topic == 0)
+        topic = known->topic;
+    if (!done->carried && !is_job(known) && model->is_whole)
+        model->complain(model->ctx, place, "a job ends that is not there");
+    if (topic && !done->carried) {
+        struct topic_totals *totals = &model->topics[topic - 1].totals;
+
+        totals->acked += done->reason == RECORD_ACKED;
+        totals->expired += done->reason == RECORD_EXPIRED;
+        totals->cancelled += done->reason == RECORD_CANCELLED || done->reason == RECORD_PURGED;
+    }
+    set_job(model, known, 0, 0);
+    known->place = place;
+    return true;
+}
+
+static bool never_fell(const struct topic_totals *before, const struct topic_totals *after)
+{
+    return after->pushed >= before->pushed && after->acked >= before->acked &&
+           after->cancelled >= before->cancelled && after->expired >= before->expired;
+}
+
+static bool apply_topic(struct fsck_model *model, const struct record_topic *record,
+                        struct record_place place)
+{
+    uint32_t index = topic_of(model, record->topic);
+    struct topic *topic;
+
+    if (!index)
+        return false;
+    topic = &model->topics[index - 1];
+    if (!record->exists) {
+        if (topic->jobs)
+            model->complain(model->ctx, place, "a topic is removed that has jobs");
+        topic->totals = (struct topic_totals){0};
+    } else {
+        if (topic->is_known && !never_fell(&topic->totals, &record->totals))
+            model->complain(model->ctx, place, "a topic's totals fall");
+        topic->totals = record->totals;
+    }
+    topic->exists = record->exists;
+    topic->is_known = true;
+    return true;
+}
+
+bool fsck_model_apply(struct fsck_model *model, const struct record *record,
+                      struct record_place place)
+{
+    switch (record->kind) {
+    case RECORD_JOB:
+        return apply_job(model, record, place);
+    case RECORD_STATE:
+        return apply_state(model, &record->state, place);
+    case RECORD_DONE:
+        return apply_done(model, &record->done, place);
+    case RECORD_TOPIC:
+        return apply_topic(model, &record->topic, place);
+    }
+    return true;
+}
+
+/* ---- the end ---- */
+
+static void check_topic(struct fsck_model *model, const struct topic *topic)
+{
+    const struct topic_totals *totals = &topic->totals;
+    uint64_t gone = totals->acked + totals->cancelled + totals->expired;
+    char text[FSCK_TEXT_BYTES];
+
+    if (!topic->is_known || totals->pushed - gone == topic->jobs)
+        return;
+    snprintf(text, sizeof text,
+             "the totals of topic '%s' do not add up: %" PRIu64 " pushed, %" PRIu64
+             " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
+             topic->name, totals->pushed, totals->acked, totals->cancelled, totals->expired,
+             topic->jobs);
+    model->complain(model->ctx, (struct record_place){0}, text);
+}
+
+void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
+{
+    for (size_t i = 0; model->table && i <= model->mask; i++) {
+        const struct known *known = &model->table[i];
+
+        out->delayed += known->state == JOB_DELAYED;
+        out->leased += known->state == JOB_LEASED;
+        out->dead += known->state == JOB_DEAD;
+        if (known->state == STRAY)
+            model->complain(model->ctx, known->place, "the state of a job changes that is nowhere");
+    }
+    for (uint32_t i = 0; i < model->topic_count; i++) {
+        out->topics += model->topics[i].exists;
+        check_topic(model, &model->topics[i]);
+    }
+}
+
+struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole,
+                                  void (*complain)(void *ctx, struct record_place place,
+                                                   const char *text),
+                                  void *ctx)
+{
+    struct fsck_model *model = calloc(1, sizeof *model);
+
+    if (model)
+        *model = (struct fsck_model){
+            .hash_seed = hash_seed, .is_whole = is_whole, .complain = complain, .ctx = ctx};
+    return model;
+}
+
+void fsck_model_free(struct fsck_model *model)
+{
+    if (!model)
+        return;
+    free(model->table);
+    free(model->topics);
+    free(model->topic_table);
+    free(model);
+}
