@@ -15,7 +15,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
         outcome  ok not_found leased dead refused unknown
     {"kind":"topic","verb":"purge"|"redrive"|"delete","begin","end","topic","outcome","affected"}
     {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
-    {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}
+    {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}     at: when the process was certainly gone; "begin": when it was shot at
     {"kind":"counts","begin","end","topics":{NAME:{"pushed","delayed",…}}}      nothing was under way
     {"kind":"listing","begin","end","topic","jobs":[{"id","state","attempt","body"}]}     all that is left, after the drain
     {"kind":"recovered","first":{NAME:{…}},"second":{NAME:{…}},"settled":bool}   counts after one start and after the next
@@ -119,6 +119,7 @@ class History:
     def __init__(self):
         self.topics, self.keys, self.leases = {}, {}, {}
         self.kills, self.stops, self.readies, self.failed_starts = [], [], [], []
+        self.deaths = []  # (begin, at) of each kill
         self.counts, self.recovered, self.fscks, self.waits = [], [], [], []
         self.phantom_leases = []  # answers OK to leases nobody was given
         self.repeated_leases = []
@@ -243,6 +244,8 @@ class History:
         self.key(record["topic"], record["id"]).looks.append(look)
 
     def _read_fault(self, record):
+        if record["what"] == "kill":
+            self.deaths.append((record.get("begin", record["at"]), record["at"]))
         {"kill": self.kills, "stop": self.stops, "ready": self.readies,
          "start_failed": self.failed_starts}[record["what"]].append(record["at"])
 

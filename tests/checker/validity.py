@@ -5,6 +5,7 @@ import bisect
 from .rules_counts import acked_pushes
 
 DEFAULTS = {"pushes": 1000, "kills": 3, "redeliveries": 10}
+LOOK_BACK = 2000  # calls that may be under way at once
 STATES = ("delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 
 
@@ -18,7 +19,7 @@ def lacks(history, least):
         out.append(f"only {len(history.kills)} kills, {least['kills']} wanted")
     if len(history.readies) < len(history.kills) and not history.failed_starts:
         out.append("a kill that no start followed")
-    idle = sum(1 for kill in history.kills if not _in_flight(history, kill))
+    idle = _idle_kills(history)
     if idle * 2 > len(history.kills):
         out.append(f"{idle} of {len(history.kills)} kills hit a server with nothing under way")
     unlisted = sorted(topic.name for topic in history.topics.values() if not topic.listed)
@@ -37,12 +38,15 @@ def lacks(history, least):
     return out
 
 
-def _in_flight(history, kill):
-    """A call whose reply was lost by this kill."""
-    if not hasattr(history, "_lost"):
-        history._lost = sorted(history.in_flight)
-    at = bisect.bisect_right(history._lost, (kill, 1 << 62))
-    return any(begin <= kill <= end for begin, end in history._lost[max(0, at - 2000):at])
+def _idle_kills(history):
+    """Kills during which no reply was lost."""
+    lost = sorted(history.in_flight)
+    begins = [begin for begin, _ in lost]
+    idle = 0
+    for begin, at in history.deaths:
+        before = lost[max(0, bisect.bisect_right(begins, at) - LOOK_BACK):bisect.bisect_right(begins, at)]
+        idle += not any(end >= begin for _, end in before)
+    return idle
 
 
 def _visited(history):

@@ -9,7 +9,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from server import BINARY, Server  # noqa: E402
 
-FLAGS = ("--sync", "always", "--shards", "1")
+FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 
 
 def pytest_configure(config):

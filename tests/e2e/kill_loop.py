@@ -21,7 +21,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 from checker.report import EXIT, judge, render  # noqa: E402
-from client import Lost  # noqa: E402
+from client import Lost, job_path, request_bytes  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
 from server import Server, StartFailed, free_port  # noqa: E402
 
@@ -39,6 +39,7 @@ class Loop:
         self.server = Server(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
         self.lines = []
         self.kills = 0
+        self.began = time.monotonic()
         self.pushed = 0
 
     def write(self, kind, **fields):
@@ -104,16 +105,19 @@ class Loop:
         crashed = [worker.name for worker in workers if worker.exitcode != 0]
         if crashed:
             raise SystemExit(f"clients that failed: {', '.join(crashed)}")
+        self.say("draining")
         self.settle()
+        self.say("drained")
         self.write("end", at=now())
         return self.history()
 
     def hire(self):
         stop, workers = multiprocessing.Event(), []
+        rate = 1.4 * self.chosen.pushes / self.chosen.seconds / 2
         for role, count in ROLES:
             for number in range(count):
                 name = f"{role.__name__.lower()}{number}"
-                worker = role(name, self.chosen.seed, self.port, self.directory / f"{name}.ndjson", stop)
+                worker = role(name, self.chosen.seed, self.port, self.directory / f"{name}.ndjson", stop, rate)
                 workers.append(multiprocessing.Process(target=worker.main, name=name))
         for worker in workers:
             worker.start()
@@ -136,11 +140,11 @@ class Loop:
             self.pushed = sum(figures(topic)["pushed"] for topic in counts)
             if time.monotonic() - begin > self.chosen.seconds * 4:
                 return  # too slow a machine: the checker will say INVALID
-            self.say(f"{self.kills} kills, {self.pushed} pushed, {time.monotonic() - begin:.0f} s")
+            self.say(f"{self.kills} kills, {self.pushed} pushed")
 
     def say(self, text):
         if not self.chosen.quiet:
-            print(text, flush=True)
+            print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
     # ---- the end ----
 
@@ -149,8 +153,7 @@ class Loop:
         writer = Consumer("drain", 0, self.server.port, self.directory / "drain.ndjson", NeverStop())
         client = self.server.client(timeout=60)
         with open(writer.path, "w", encoding="utf-8") as writer.file:
-            for job in pages(client, "far", "delayed"):
-                self.cancel(client, "far", job["id"])
+            self.cancel_far(writer, [job["id"] for job in pages(client, "far", "delayed")])
             limit = time.monotonic() + 60
             while time.monotonic() < limit:
                 jobs = writer.take_from([name for name in TOPICS if name != "ttl"], 1000, 200)
@@ -171,10 +174,13 @@ class Loop:
         self.server.terminate()
         self.fsck()
 
-    def cancel(self, client, topic, ident):
-        begin = now()
-        reply = client.call("DELETE", f"/v1/topics/{topic}/jobs/{ident}")
-        self.write("change", verb="cancel", begin=begin, end=now(), topic=topic, id=ident, outcome="ok" if reply.ok else reply.code)
+    @staticmethod
+    def cancel_far(writer, idents):
+        for at in range(0, len(idents), 200):
+            some = idents[at:at + 200]
+            for ident, (reply, begin, end) in zip(some, writer.pipeline([request_bytes("DELETE", job_path("far", ident)) for ident in some])):
+                outcome = "unknown" if reply is None else "ok" if reply.ok else reply.code
+                writer.write("change", verb="cancel", begin=begin, end=end, topic="far", id=ident, outcome=outcome)
 
     def list_all(self, client):
         for name in TOPICS:

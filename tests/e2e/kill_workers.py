@@ -64,12 +64,14 @@ def delivery_number(job):
 
 
 class Worker:
-    def __init__(self, name, seed, port, path, stop):
+    def __init__(self, name, seed, port, path, stop, rate=0):
         self.name, self.port, self.stop = name, port, stop
+        self.rate, self.began = rate, time.monotonic()  # pushes a second that are enough
         self.random = random.Random(f"{seed}/{name}")
         self.path = path
         self.connection = None
         self.made = 0
+        self.wall_end = 0
 
     def main(self):
         with open(self.path, "w", encoding="utf-8") as self.file:
@@ -106,7 +108,7 @@ class Worker:
             reply = connection.call(method, target, body, headers)
         except Lost:
             reply = None
-        end = now()
+        end, self.wall_end = now(), time.time_ns()
         if reply is None or reply.closes:
             self.drop()
         return reply, begin, end
@@ -149,6 +151,10 @@ class Pusher(Worker):
         self.recent = []  # (topic, id) to cancel or move
 
     def step(self):
+        if self.made > self.rate * (time.monotonic() - self.began) + 500:
+            time.sleep(0.01)
+            self.push_pipelined([self.job()])
+            return
         choice = self.random.random()
         if self.again and choice < 0.5:
             self.push_pipelined([self.again.pop() for _ in range(min(20, len(self.again)))])
@@ -162,7 +168,7 @@ class Pusher(Worker):
             self.change_some()
 
     def job(self):
-        topic = self.random.choices(("plain", "short", "ttl", "dedup", "clash", "far"), (50, 12, 8, 18, 5, 7))[0]
+        topic = self.random.choices(("plain", "short", "ttl", "dedup", "clash", "far"), (53, 12, 8, 18, 5, 4))[0]
         content_type, body = self.body()
         job = {"topic": topic, "id": f"{self.name}-{self.made}", "content_type": content_type, "bytes": body, "on_conflict": "keep"}
         if topic == "clash":
@@ -229,7 +235,9 @@ class Pusher(Worker):
     def push_nameless(self):
         job = self.job()
         job["topic"] = "plain"
-        options = {"delay": job.get("delay_ms"), "at": job.get("at_ms"), "max_attempts": job.get("max_attempts")}
+        job["delay_ms"] = self.random.randrange(0, 1000)
+        job.pop("at_ms", None)
+        options = {"delay": job["delay_ms"], "max_attempts": job.get("max_attempts")}
         called = self.call("POST", "/v1/topics/plain/jobs" + query(options), job["bytes"], {"Content-Type": job["content_type"]})
         # Lost: its id is unknown too, so the job may turn up under any name. The history can say so only by its body.
         if called and called[0] is None:
@@ -340,9 +348,8 @@ class Consumer(Worker):
         return self.note_take(topics, lease_ms, *called)
 
     def note_take(self, topics, lease_ms, reply, begin, end):
-        wall_end = time.time_ns() - (now() - end)
         if reply is None:
-            self.write("take", begin=begin, end=end, wall_end=wall_end, topics=topics, outcome="unknown", jobs=[])
+            self.write("take", begin=begin, end=end, wall_end=self.wall_end, topics=topics, outcome="unknown", jobs=[])
             return None
         if not reply.ok:
             return None
@@ -350,7 +357,7 @@ class Consumer(Worker):
         items = [{"topic": job["topic"], "id": job["id"], "lease": job["lease"], "attempt": job["attempt"], "delivery": delivery_number(job),
                   "body": fingerprint_of_job(job), "lease_ms": lease_ms} for job in jobs]
         if items:
-            self.write("take", begin=begin, end=end, wall_end=wall_end, topics=topics, outcome="ok", jobs=items)
+            self.write("take", begin=begin, end=end, wall_end=self.wall_end, topics=topics, outcome="ok", jobs=items)
         return jobs
 
     def answer(self, verb, leases, **options):
@@ -409,7 +416,8 @@ class Punctual(Pusher, Consumer):
             reply = waiting.read()
         except Lost:
             self.drop()
-        jobs = self.note_take(["punctual"], None, reply, begin, now())
+        end, self.wall_end = now(), time.time_ns()
+        jobs = self.note_take(["punctual"], None, reply, begin, end)
         self.answer("ack", [job["lease"] for job in jobs or ()])
 
     def push_on_the_other(self, job):

@@ -148,8 +148,8 @@ def test_escapes_in_paths_and_queries(server):
     ident = "order/1?a=b&c%d+e"
     client.push("h", ident, delay="1h")
     assert client.get("h", ident)["id"] == ident
-    reply = client.call("PUT", "/v1/topics/h/jobs/plus?at=2040-01-01T08:00:00+08:00")
-    assert reply.json()["due_at"] == "2040-01-01T00:00:00.000Z", "a plus is a plus"
+    reply = client.call("PUT", "/v1/topics/h/jobs/plus?at=2034-01-01T08:00:00+08:00")
+    assert reply.json()["due_at"] == "2034-01-01T00:00:00.000Z", "a plus is a plus"
     assert client.call("GET", reply.headers["location"]).json()["id"] == "plus"
     assert client.call("PUT", "/v1/topics/%68/jobs/%61").json()["id"] == "a"
 
