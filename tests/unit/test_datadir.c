@@ -1,0 +1,259 @@
+#include "store/datadir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char root[64];
+static char dir[128];
+static char error[512];
+static struct datadir_manifest manifest;
+
+static int make_root(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/tarry-datadir-XXXXXX");
+    snprintf(dir, sizeof dir, "%s/data", mkdtemp(root) ? root : "");
+    *error = '\0';
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    char command[256];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static struct datadir *open_well(uint32_t shards)
+{
+    struct datadir *datadir = NULL;
+    int result = datadir_open(dir, shards, &datadir, &manifest, error, sizeof error);
+
+    if (result < 0)
+        print_error("%s\n", error);
+    assert_int_equal(result, 0);
+    return datadir;
+}
+
+static int open_badly(uint32_t shards)
+{
+    struct datadir *datadir = NULL;
+    int result = datadir_open(dir, shards, &datadir, &manifest, error, sizeof error);
+
+    assert_true(result < 0);
+    assert_null(datadir);
+    assert_true(*error);
+    return result;
+}
+
+static void write_manifest(const char *text)
+{
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/MANIFEST", dir);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void made_for_its_owner_alone(void **state)
+{
+    struct datadir *datadir = open_well(4);
+    struct stat about;
+    char path[256];
+
+    (void)state;
+    assert_int_equal(stat(dir, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0700);
+    assert_true(manifest.is_new);
+    assert_int_equal(manifest.shards, 4);
+    assert_true(manifest.hash_seed != 0);
+    datadir_shard_path(datadir, 3, path, sizeof path);
+    assert_string_equal(path + strlen(dir), "/shard-03");
+    datadir_close(datadir);
+}
+
+static void keeps_what_was_fixed_and_what_was_written(void **state)
+{
+    struct datadir *datadir = open_well(0);
+    uint64_t hash_seed = manifest.hash_seed;
+
+    (void)state;
+    assert_int_equal(manifest.shards, 1);
+    snprintf(manifest.boot_id, sizeof manifest.boot_id, "0123-4567");
+    manifest.boot_offset_ms = -1234567890123;
+    assert_int_equal(datadir_write(datadir, &manifest), 0);
+    datadir_close(datadir);
+    datadir = open_well(1);
+    assert_false(manifest.is_new);
+    assert_true(manifest.hash_seed == hash_seed);
+    assert_string_equal(manifest.boot_id, "0123-4567");
+    assert_true(manifest.boot_offset_ms == -1234567890123);
+    datadir_close(datadir);
+}
+
+static void second_opening_is_refused_with_the_pid_of_the_first(void **state)
+{
+    struct datadir *datadir = open_well(1), *other;
+    char pid[32];
+
+    (void)state;
+    snprintf(pid, sizeof pid, "process %d;", (int)getpid());
+    assert_int_equal(open_badly(1), -EBUSY);
+    assert_non_null(strstr(error, pid));
+    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), -EBUSY);
+    assert_non_null(strstr(error, pid));
+    datadir_close(datadir);
+    datadir_close(open_well(1));
+}
+
+static void another_number_of_shards_is_refused(void **state)
+{
+    (void)state;
+    datadir_close(open_well(2));
+    assert_int_equal(open_badly(3), -EINVAL);
+    assert_non_null(strstr(error, "made with 2 shards, not 3"));
+    assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
+    datadir_close(open_well(0));
+    assert_int_equal(manifest.shards, 2);
+}
+
+static void manifest_that_is_none_is_refused_and_left_alone(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "nonsense\n",
+        "shards=1\nhash_seed=0x1\n",
+        "format=1\nshards=0\nhash_seed=0x1\n",
+        "format=1\nshards=65\nhash_seed=0x1\n",
+        "format=1\nshards=1\n",
+        "format=1\nhash_seed=1\n",
+        "format=0\nshards=1\nhash_seed=1\n",
+        "format=1x\nshards=1\nhash_seed=1\n",
+        "format=1\nshards=1\nhash_seed=99999999999999999999\n",
+        "format=1\nshards=1\nhash_seed=1\nboot_offset_ms=1z\n",
+        "format=1\nshards=1\nhash_seed=1\nboot_id=01234567890123456789012345678901234567890\n",
+    };
+
+    (void)state;
+    datadir_close(open_well(1));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char path[256], text[256] = "";
+        FILE *file;
+
+        write_manifest(bad[i]);
+        assert_int_equal(open_badly(1), -EBADMSG);
+        snprintf(path, sizeof path, "%s/MANIFEST", dir);
+        file = fopen(path, "r");
+        assert_non_null(file);
+        assert_int_equal(fread(text, 1, sizeof text - 1, file), strlen(bad[i]));
+        fclose(file);
+        assert_string_equal(text, bad[i]);
+    }
+    write_manifest("format=1\nshards=1\nhash_seed=0x10\n");
+    datadir_close(open_well(1));
+    assert_int_equal(manifest.hash_seed, 16);
+}
+
+static void newer_format_is_refused_as_such(void **state)
+{
+    (void)state;
+    datadir_close(open_well(1));
+    write_manifest("format=2\nfuture=yes\n");
+    assert_int_equal(open_badly(1), -EPROTONOSUPPORT);
+    assert_non_null(strstr(error, "format 2"));
+}
+
+static void shards_without_manifest_are_not_begun_anew(void **state)
+{
+    char path[256];
+
+    (void)state;
+    datadir_close(open_well(1));
+    snprintf(path, sizeof path, "%s/shard-00", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/MANIFEST", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(open_badly(1), -EBADMSG);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void half_written_manifest_of_a_crash_does_not_matter(void **state)
+{
+    char path[256];
+    FILE *file;
+
+    (void)state;
+    datadir_close(open_well(1));
+    snprintf(path, sizeof path, "%s/MANIFEST.tmp", dir);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("form", file);
+    fclose(file);
+    datadir_close(open_well(1));
+    assert_false(manifest.is_new);
+}
+
+static void opening_for_reading_makes_nothing(void **state)
+{
+    struct datadir *datadir;
+
+    (void)state;
+    assert_int_equal(datadir_open_existing(dir, &datadir, &manifest, error, sizeof error), -ENOENT);
+    assert_int_equal(access(dir, F_OK), -1);
+    datadir_close(open_well(1));
+    assert_int_equal(datadir_open_existing(dir, &datadir, &manifest, error, sizeof error), 0);
+    /* Two may read at once, none may write meanwhile. */
+    struct datadir *second;
+    assert_int_equal(datadir_open_existing(dir, &second, &manifest, error, sizeof error), 0);
+    assert_int_equal(open_badly(1), -EBUSY);
+    datadir_close(second);
+    datadir_close(datadir);
+}
+
+static void path_that_is_no_directory_is_refused(void **state)
+{
+    FILE *file = fopen(dir, "w");
+
+    (void)state;
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(open_badly(1), -ENOTDIR);
+    assert_non_null(strstr(error, dir));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_root, remove_root)
+        ROW(made_for_its_owner_alone),
+        ROW(keeps_what_was_fixed_and_what_was_written),
+        ROW(second_opening_is_refused_with_the_pid_of_the_first),
+        ROW(another_number_of_shards_is_refused),
+        ROW(manifest_that_is_none_is_refused_and_left_alone),
+        ROW(newer_format_is_refused_as_such),
+        ROW(shards_without_manifest_are_not_begun_anew),
+        ROW(half_written_manifest_of_a_crash_does_not_matter),
+        ROW(opening_for_reading_makes_nothing),
+        ROW(path_that_is_no_directory_is_refused),
+#undef ROW
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
