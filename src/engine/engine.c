@@ -391,8 +391,12 @@ static void extend(struct engine *engine, uint32_t id, int64_t lease_ms, struct 
                    struct queue_result *result)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    if (!lease_ms)
+        lease_ms = extra->lease_ms;
+    if (!lease_ms) /* taken before a restart */
+        lease_ms = entry_policy(engine, entry_at(engine, id)).lease_ms;
     entry_unhang(engine, id);
-    extra->lease_until_ms = now.inner_ms + 1 + (lease_ms ? lease_ms : extra->lease_ms);
+    extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
     result->lease_until_ms = extra->lease_until_ms + now.skew_ms;

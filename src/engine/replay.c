@@ -75,7 +75,7 @@ static bool replay_job(struct engine *engine, const struct record *record,
         extra->first_due_ms = job->first_due_ms;
         extra->delivery = job->delivery;
         extra->lease_until_ms = job->lease_until_ms;
-        extra->lease_ms = entry_policy(engine, entry).lease_ms;
+        extra->lease_ms = 0; /* not recorded */
         entry_set_error(engine, entry, job->error);
     }
     if (record->origin == RECORD_PUSHED)
@@ -111,7 +111,7 @@ static bool replay_state(struct engine *engine, const struct record_state *state
         extra->first_due_ms = state->first_due_ms;
         extra->delivery = state->delivery;
         extra->lease_until_ms = state->lease_until_ms;
-        extra->lease_ms = entry_policy(engine, entry).lease_ms;
+        extra->lease_ms = 0;
         entry_set_error(engine, entry, state->error);
     }
     return hang_replayed(engine, id, state->state);

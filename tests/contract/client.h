@@ -1,4 +1,5 @@
-/* client: calls a queue, runs it until it has answered, and keeps the answer. Watches over rule 2: one reply for each call, never inside it. */
+/* client: calls a queue, runs it until it has answered, and keeps the answer. Watches over rule 2:
+ * one reply for each call, never inside it. */
 #ifndef TARRY_TESTS_CONTRACT_CLIENT_H
 #define TARRY_TESTS_CONTRACT_CLIENT_H
 
@@ -32,7 +33,8 @@ bool client_open(struct client *client, const struct driver *driver,
 bool client_reopen(struct client *client);
 void client_close(struct client *client); /* and removes the directory */
 
-/* Several calls at once: begin; then for each client_add, the call, client_sent; then client_wait; then read calls[] in that order. */
+/* Several calls at once: begin; then for each client_add, the call, client_sent; then client_wait;
+ * then read calls[] in that order. */
 void client_begin(struct client *client);
 struct queue_reply_to client_add(struct client *client);
 void client_sent(struct client *client);

@@ -1,7 +1,8 @@
 /*
  * commands: random ones, over few topics and ids so that they collide.
  *
- * A command is a kind and a seed from which all its details are drawn when it is carried out; so a sequence stays meaningful when some are left out.
+ * A command is a kind and a seed from which all its details are drawn when it is carried out; so a
+ * sequence stays meaningful when some are left out.
  */
 #ifndef TARRY_TESTS_CONTRACT_COMMANDS_H
 #define TARRY_TESTS_CONTRACT_COMMANDS_H

@@ -1,7 +1,8 @@
 /*
  * driver: what an implementation of queue.h gives to the suite.
  *
- * Everything is called on one thread. Time is base/clock.h's fake clock, started by the suite before `open`.
+ * Everything is called on one thread. Time is base/clock.h's fake clock, started by the suite
+ * before `open`.
  */
 #ifndef TARRY_TESTS_CONTRACT_DRIVER_H
 #define TARRY_TESTS_CONTRACT_DRIVER_H
@@ -16,7 +17,8 @@ struct driver_options {
 
 struct driver {
     const char *name;
-    uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a shard only */
+    uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
+                        shard only */
 
     /* NULL with a message on standard error when it cannot. */
     void *(*open)(const struct driver_options *options);

@@ -1,9 +1,11 @@
 /*
- * model: what a delay queue does, said as plainly as possible: an array and linear search, no cleverness.
+ * model: what a delay queue does, said as plainly as possible: an array and linear search, no
+ * cleverness.
  *
- * It is the judge of every implementation, and behind driver_naive.c an implementation itself. Where the promise leaves room (a relative time is rounded
- * up to the next millisecond, a backoff jitters) the model holds a span; whoever sees what was chosen pins it.
- * One clock: inner and wall time are the same here.
+ * It is the judge of every implementation, and behind driver_naive.c an implementation itself.
+ * Where the promise leaves room (a relative time is rounded up to the next millisecond, a backoff
+ * jitters) the model holds a span; whoever sees what was chosen pins it. One clock: inner and wall
+ * time are the same here.
  */
 #ifndef TARRY_TESTS_CONTRACT_MODEL_H
 #define TARRY_TESTS_CONTRACT_MODEL_H
@@ -75,7 +77,8 @@ void model_fini(struct model *model);
 /* Time goes on to `now_ms`, and what is due happens. */
 void model_advance(struct model *model, int64_t now_ms);
 
-/* `push->id` is not empty. `seems_known`: where the dedup_window ends this very millisecond, whether the id counts as known. */
+/* `push->id` is not empty. `seems_known`: where the dedup_window ends this very millisecond,
+ * whether the id counts as known. */
 void model_push(struct model *model, const struct queue_push *push, bool seems_known,
                 struct model_result *out);
 void model_change(struct model *model, const struct queue_change *change, struct model_result *out);

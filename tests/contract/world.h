@@ -1,6 +1,7 @@
 /*
- * world: a queue and the model side by side. Every call is made to both and the answers are compared; afterwards everything that can be looked up is looked up
- * and compared: each id ever used, each topic's counts, totals and settings.
+ * world: a queue and the model side by side. Every call is made to both and the answers are
+ * compared; afterwards everything that can be looked up is looked up and compared: each id ever
+ * used, each topic's counts, totals and settings.
  *
  * The first difference is kept in `fault`; from then on calls do nothing.
  */
@@ -26,7 +27,7 @@ struct world {
     FILE *trace;      /* what is done, in words; NULL: say nothing */
     char leases[WORLD_LEASES_MAX][QUEUE_LEASE_TEXT_BYTES_MAX + 1]; /* the last ones given */
     size_t lease_count;
-    uint64_t delivery_max; /* not promised to rise over shards; for the trace */
+    uint64_t delivery_max;                    /* not promised to rise over shards; for the trace */
     struct world_name names[WORLD_NAMES_MAX]; /* ids ever used */
     size_t name_count;
     bool quick; /* compare the answers only */
