@@ -1,5 +1,7 @@
 #include "base/slab.h"
 
+#include "base/pages.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +14,15 @@ void slab_init(struct slab *slab, size_t item_bytes)
     *slab = (struct slab){.item_bytes = (uint32_t)((item_bytes + 7) & ~(size_t)7)};
 }
 
+static size_t chunk_bytes(const struct slab *slab)
+{
+    return (size_t)SLAB_CHUNK_ITEMS * slab->item_bytes;
+}
+
 void slab_fini(struct slab *slab)
 {
     for (uint32_t i = 0; i < slab->chunk_count; i++)
-        free(slab->chunks[i]);
+        pages_give(slab->chunks[i], chunk_bytes(slab), i > 0);
     free(slab->chunks);
     *slab = (struct slab){.item_bytes = slab->item_bytes};
 }
@@ -30,7 +37,8 @@ static bool slab_add_chunk(struct slab *slab)
         slab->chunks = chunks;
         slab->chunk_cap = cap;
     }
-    char *chunk = calloc(SLAB_CHUNK_ITEMS, slab->item_bytes);
+    /* A small slab touches as little as it needs; one that has grown is worth large pages. */
+    char *chunk = pages_take(chunk_bytes(slab), slab->chunk_count > 0);
     if (!chunk)
         return false;
     slab->chunks[slab->chunk_count++] = chunk;

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SLAB_CHUNK_BITS = 12, SLAB_CHUNK_ITEMS = 1 << SLAB_CHUNK_BITS };
+/* 2^17: items of 80 bytes then fill whole pages of 2 MiB. */
+enum { SLAB_CHUNK_BITS = 17, SLAB_CHUNK_ITEMS = 1 << SLAB_CHUNK_BITS };
 
 struct slab {
     char **chunks;

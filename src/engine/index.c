@@ -1,9 +1,12 @@
 #include "engine/private.h"
 
+#include "base/pages.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
-enum { SEGMENT_BUCKETS = 1 << INDEX_SEGMENT_BITS };
+enum { SEGMENT_BUCKETS = 1 << INDEX_SEGMENT_BITS, BUCKETS_FIRST = 1 << 12 };
+#define SEGMENT_BYTES (SEGMENT_BUCKETS * sizeof(uint32_t))
 
 static uint32_t *bucket_at(const struct index *index, uint32_t bucket)
 {
@@ -35,20 +38,20 @@ static bool add_segment(struct index *index, uint32_t number)
         index->segment_cap = cap;
     }
     if (!index->segments[number])
-        index->segments[number] = calloc(SEGMENT_BUCKETS, sizeof(uint32_t));
+        index->segments[number] = pages_take(SEGMENT_BYTES, number > 0);
     return index->segments[number] != NULL;
 }
 
 bool engine_index_init(struct index *index)
 {
-    *index = (struct index){.bucket_count = SEGMENT_BUCKETS};
+    *index = (struct index){.bucket_count = BUCKETS_FIRST};
     return add_segment(index, 0);
 }
 
 void engine_index_fini(struct index *index)
 {
     for (uint32_t i = 0; i < index->segment_cap; i++)
-        free(index->segments[i]);
+        pages_give(index->segments[i], SEGMENT_BYTES, i > 0);
     free(index->segments);
     *index = (struct index){0};
 }

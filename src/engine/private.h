@@ -44,7 +44,7 @@ struct extra {
 
 /* The key index: linear hashing (Litwin 1980), so that it grows by one bucket at a time and never
  * stops to rehash. */
-enum { INDEX_SEGMENT_BITS = 14 };
+enum { INDEX_SEGMENT_BITS = 19 };
 struct index {
     uint32_t **segments;
     uint32_t segment_cap;

@@ -26,16 +26,22 @@ static int out_of_memory(struct shard *shard, struct queue_reply_to reply_to)
 static int ask_room(struct shard *shard, size_t bytes, enum wal_need need,
                     enum queue_status *status)
 {
-    int room = wal_has_room(shard->wal, bytes, need);
-    *status = QUEUE_OK;
-    if (room == -EAGAIN) {
-        if (!wal_open_is_empty(shard->wal) || wal_is_committing(shard->wal))
-            return -EAGAIN;
+    switch (wal_has_room(shard->wal, bytes, need)) {
+    case 0:
+        *status = QUEUE_OK;
+        return 0;
+    case -EAGAIN: /* the commit or the next file under way will make room */
+        return -EAGAIN;
+    case -EMSGSIZE:
         *status = QUEUE_BODY_TOO_BIG; /* even an empty batch cannot take it */
-    } else if (room) {
+        return 0;
+    case -ENOSPC:
         *status = QUEUE_NO_SPACE;
+        return 0;
+    default:
+        *status = QUEUE_UNAVAILABLE;
+        return 0;
     }
-    return 0;
 }
 
 static int run_push(struct shard *shard, const struct command *command,

@@ -1,0 +1,42 @@
+#include "base/pages.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static size_t round_up(size_t bytes, bool huge)
+{
+    size_t unit = huge ? HUGE_BYTES : 4096;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static void *map(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void *pages_take(size_t bytes, bool huge)
+{
+    bytes = round_up(bytes, huge);
+    if (!huge)
+        return map(bytes);
+    /* Too much, of which what does not lie on the border is given back. */
+    char *at = map(bytes + HUGE_BYTES);
+    if (!at)
+        return NULL;
+    size_t before = (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES) % HUGE_BYTES;
+    if (before)
+        munmap(at, before);
+    if (before < HUGE_BYTES)
+        munmap(at + before + bytes, HUGE_BYTES - before);
+    madvise(at + before, bytes, MADV_HUGEPAGE); /* a wish: small pages serve as well */
+    return at + before;
+}
+
+void pages_give(void *pages, size_t bytes, bool huge)
+{
+    if (pages)
+        munmap(pages, round_up(bytes, huge));
+}
