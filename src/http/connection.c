@@ -138,6 +138,7 @@ void http_connection_cut(struct http_connection *connection)
     http_input_drop(connection);
     http_output_drop(connection);
     front->connection_count--;
+    front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
     uv_close((uv_handle_t *)&connection->tcp, on_closed);
@@ -174,13 +175,16 @@ void http_connection_accept(struct http_front *front, uv_stream_t *listener)
     }
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
+    bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
     if (uv_accept(listener, (uv_stream_t *)&connection->tcp) != 0 || front->is_draining ||
-        front->connection_count > front->options.connections_max + CROWD_MAX) {
+        (is_crowd && front->crowd_count >= CROWD_MAX)) {
         http_connection_cut(connection);
         return;
     }
     (void)uv_tcp_nodelay(&connection->tcp, 1);
-    if (front->connection_count > front->options.connections_max) {
+    if (is_crowd) {
+        connection->is_crowd = true;
+        front->crowd_count++;
         http_count(&front->counters.refused, 1);
         (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS, front->options.connections_max,
                              "there are %u connections already, and no more are let in",

@@ -88,6 +88,7 @@ struct http_connection {
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
+    bool is_crowd; /* beyond the limit: here only to be told so */
     uint32_t exchange_count;
     struct http_exchange *first, *last;
     char *in; /* what came and is not a whole request yet; NULL: nothing */
@@ -114,10 +115,10 @@ struct http_front {
     uv_tcp_t listener;
     uint16_t port;
     struct list connections, dirty, timed[HTTP_PHASE_COUNT];
-    uint32_t connection_count;
-    uint32_t open_handles;   /* connections and the listener */
-    struct deadline *alarm;  /* connections that take too long */
-    struct deadline *expiry; /* takes that waited long enough */
+    uint32_t connection_count, crowd_count; /* the crowd is counted in both */
+    uint32_t open_handles;                  /* connections and the listener */
+    struct deadline *alarm;                 /* connections that take too long */
+    struct deadline *expiry;                /* takes that waited long enough */
     int64_t alarm_ms, expiry_ms;
     struct slab exchanges;
     uint32_t serial;
