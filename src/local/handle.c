@@ -148,7 +148,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         out->durability = "an answered change survives a crash of the server and a power cut";
         break;
     case WAL_SYNC_INTERVAL:
-        out->sync = "interval";
+        out->sync = local->sync_interval;
         out->durability = "an answered change survives a crash of the server; a power cut may take "
                           "what the last sync interval brought";
         break;

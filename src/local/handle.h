@@ -28,6 +28,7 @@ struct local {
     struct datadir *datadir;
     struct datadir_manifest manifest;
     uint32_t shard_count;
+    char sync_interval[32]; /* as people write it: "50ms" */
     struct shard *shards[DATADIR_SHARDS_MAX];
     struct handle *handles[DATADIR_SHARDS_MAX];
     atomic_uint stopping_left; /* shards that have not stopped yet */

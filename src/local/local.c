@@ -1,6 +1,7 @@
 #include "local/local.h"
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "local/handle.h"
@@ -31,6 +32,16 @@ static int remember_clock(struct local *local)
     return datadir_write(local->datadir, &local->manifest);
 }
 
+static void name_sync_interval(struct local *local)
+{
+    struct buffer text;
+    buffer_init(&text, sizeof local->sync_interval - 1);
+    duration_emit(&text, local->options.sync_interval_ms);
+    if (!text.failed)
+        memcpy(local->sync_interval, text.at, text.len);
+    buffer_fini(&text);
+}
+
 int local_open(const struct local_options *options, struct local **out, uint32_t *shards,
                char *error, size_t error_bytes)
 {
@@ -48,6 +59,7 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
     }
     local->shard_count = local->manifest.shards;
     start_clock(&local->manifest);
+    name_sync_interval(local);
     *shards = local->shard_count;
     *out = local;
     return 0;
