@@ -261,6 +261,19 @@ static void the_last_lease_that_ends_is_death(void **state)
     assert_int_equal(state_of("a"), JOB_DEAD);
 }
 
+static void an_answer_after_the_end_is_too_late_though_nobody_noticed_the_end(void **state)
+{
+    struct queue_answer late = {.verb = QUEUE_ACK};
+
+    (void)state;
+    push(a_push("a"));
+    late.lease = take_for("a", 1000);
+    clock_fake_advance(1001);
+    assert_int_equal(client_answer(&w->client, &late, 1)->results[0].status, QUEUE_LEASE_ENDED);
+    pass(0);
+    assert_int_equal(state_of("a"), JOB_DELAYED);
+}
+
 static void a_late_consumer_is_fenced_by_the_delivery_number(void **state)
 {
     struct slice first, second;
@@ -469,6 +482,7 @@ const struct CMUnitTest directed_deliver[] = {
     CLAIM(sixteen_attempts_are_made_when_nothing_is_said),
     CLAIM(a_lease_that_ends_is_a_failed_attempt),
     CLAIM(the_last_lease_that_ends_is_death),
+    CLAIM(an_answer_after_the_end_is_too_late_though_nobody_noticed_the_end),
     CLAIM(a_late_consumer_is_fenced_by_the_delivery_number),
     CLAIM(delivery_numbers_rise_over_a_restart),
     CLAIM(the_lease_lasts_as_long_as_take_job_topic_or_default_say),
