@@ -184,6 +184,9 @@ void http_take(struct http_call *call)
         return;
     }
     int64_t wait_ms = call->query->fields.wait_ms;
+    if (wait_ms > 0)
+        wait_ms++; /* the millisecond that has begun does not count: never answered empty too soon
+                    */
     int64_t now_ms = http_front_now_ms(front);
     exchange->waits = wait_ms > 0;
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
