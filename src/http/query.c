@@ -33,7 +33,7 @@ static const struct option {
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
     [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
                       "a duration up to 10 years, such as 1500ms, 30s or 2h30m"},
-    [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, INT64_MAX,
+    [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
                    "an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
     [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), 0, JOB_PRIORITY_MAX,
                          "a number from 0 (first) to 65535"},
@@ -149,7 +149,10 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         *(int64_t *)into = number;
         return true;
     case KIND_TIME:
-        return timestamp_parse(value, into);
+        if (!timestamp_parse(value, &number) || number > option->max)
+            return false;
+        *(int64_t *)into = number;
+        return true;
     case KIND_NUMBER:
         return parse_number(value, option, into);
     case KIND_ATTEMPTS:

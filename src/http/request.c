@@ -28,7 +28,7 @@ bool http_begins(struct slice text, const char *lower)
 
 bool http_is(struct slice text, const char *lower)
 {
-    return http_begins(text, lower) && lower[text.len] == 0;
+    return strlen(lower) == text.len && http_begins(text, lower);
 }
 
 static struct slice trimmed(struct slice text)

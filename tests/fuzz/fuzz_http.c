@@ -1,0 +1,50 @@
+/* Messages of HTTP/1: cut anywhere they read the same; nothing is read beyond what is there. The
+ * first byte seeds the cuts, the rest is what comes in. */
+#include "claim.h"
+#include "support/http_transcript.h"
+
+#include "base/random.h"
+
+enum { BODY_BYTES_MAX = 2000 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
+
+static void check_request(const struct transcript *transcript)
+{
+    const struct http_request *request = &transcript->request;
+    if (transcript->refused)
+        return;
+    CLAIM("headers have a limit", request->header_count <= HTTP_HEADERS_MAX);
+    CLAIM("one length only", !(request->chunked && request->has_length));
+    CLAIM("bodies have a limit", request->body.len <= BODY_BYTES_MAX);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct transcript whole, cut;
+    if (len == 0)
+        return 0;
+    struct random random = {.state = bytes[0]};
+    struct slice text = slice_make(bytes + 1, len - 1);
+
+    transcript_init(&whole, BODY_BYTES_MAX);
+    transcript_feed(&whole, text);
+    check_request(&whole);
+    CLAIM("what waits has a limit",
+          whole.in.len <= HTTP_HEAD_BYTES_MAX + BODY_BYTES_MAX || whole.refused);
+
+    transcript_init(&cut, BODY_BYTES_MAX);
+    for (size_t at = 0; at < text.len;) {
+        size_t piece = 1 + (size_t)random_below(&random, 1 + random_below(&random, 64));
+        piece = piece < text.len - at ? piece : text.len - at;
+        transcript_feed(&cut, slice_make(text.at + at, piece));
+        at += piece;
+    }
+    CLAIM("cuts do not matter", slice_equals(buffer_slice(&whole.text), buffer_slice(&cut.text)));
+    CLAIM("nor for what is refused", whole.refused == cut.refused);
+    CLAIM("nor for what waits",
+          whole.refused || slice_equals(buffer_slice(&whole.in), buffer_slice(&cut.in)));
+    transcript_fini(&whole);
+    transcript_fini(&cut);
+    return 0;
+}
