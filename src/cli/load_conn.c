@@ -20,11 +20,11 @@ static uint32_t ring_size(const struct load_plan *plan)
     return size;
 }
 
-bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, bool consumer,
+bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, enum load_role role,
                     char problem[LOAD_TEXT_BYTES_MAX])
 {
     uint32_t size = ring_size(plan);
-    *conn = (struct load_conn){.fd = -1, .consumer = consumer, .expected_mask = size - 1};
+    *conn = (struct load_conn){.fd = -1, .role = role, .expected_mask = size - 1};
     buffer_init(&conn->out, BUFFER_BYTES_MAX);
     buffer_init(&conn->in, BUFFER_BYTES_MAX);
     conn->expected = calloc(size, sizeof *conn->expected);

@@ -15,10 +15,13 @@ struct load_expected {
     uint32_t kind;  /* enum load_kind */
 };
 
+enum load_role { LOAD_PUSHER = 1, LOAD_CONSUMER, LOAD_ACKER };
+
 struct load_conn {
     int fd;
-    bool consumer;
-    bool blocked; /* the socket takes no more: waiting for EPOLLOUT */
+    enum load_role role;
+    struct load_conn *acker; /* of a consumer: where its acks go, maybe itself */
+    bool blocked;            /* the socket takes no more: waiting for EPOLLOUT */
     struct buffer out;
     size_t out_sent;
     struct buffer in;
@@ -30,7 +33,7 @@ struct load_conn {
     int64_t take_at_us;             /* not before; 0: at once */
 };
 
-bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, bool consumer,
+bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, enum load_role role,
                     char problem[LOAD_TEXT_BYTES_MAX]);
 void load_conn_close(struct load_conn *conn);
 

@@ -21,7 +21,7 @@ struct load_engine {
     struct load_tally tally;
     struct random random;
     int epoll;
-    struct load_conn *conns; /* pushers first, then consumers */
+    struct load_conn *conns; /* pushers first, then consumers, then ackers */
     unsigned conn_count;
     unsigned turn;        /* open loop: whose turn it is */
     uint64_t issued;      /* jobs sent or about to be */
@@ -117,7 +117,7 @@ static int64_t feed_by_clock(struct load_engine *engine, int64_t now_us)
 
 static void take(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
-    if (!engine->consuming || !conn->consumer || conn->waiting[LOAD_TAKE] ||
+    if (!engine->consuming || conn->role != LOAD_CONSUMER || conn->waiting[LOAD_TAKE] ||
         conn->take_at_us > now_us)
         return;
     unsigned answers = engine->protocol->take(engine->speech, &conn->out, conn->got);
@@ -136,8 +136,9 @@ static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t
             answer->items[ours++] = answer->items[i];
     conn->got += answer->item_count;
     if (ours > 0) {
-        unsigned answers = engine->protocol->ack(engine->speech, &conn->out, answer->items, ours);
-        load_conn_expect(conn, LOAD_ACK, answers, ours, now_us);
+        unsigned answers =
+            engine->protocol->ack(engine->speech, &conn->acker->out, answer->items, ours);
+        load_conn_expect(conn->acker, LOAD_ACK, answers, ours, now_us);
         engine->answers_due += answers;
         engine->event_us = now_us;
     }
@@ -226,12 +227,12 @@ static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_
         now_us = clock_boot_us();
         if (!read_answers(engine, conn, now_us))
             return false;
-        if (conn->consumer)
+        if (conn->role == LOAD_CONSUMER)
             take(engine, conn, now_us);
-        else
+        else if (conn->role == LOAD_PUSHER)
             feed(engine, conn, now_us);
     }
-    return flush(engine, conn);
+    return flush(engine, conn) && (!conn->acker || flush(engine, conn->acker));
 }
 
 static bool is_over(struct load_engine *engine, int64_t now_us)
@@ -316,28 +317,40 @@ static bool run(struct load_engine *engine)
     return true;
 }
 
+static enum load_role role_of(const struct load_plan *plan, unsigned index)
+{
+    if (index < plan->connections)
+        return LOAD_PUSHER;
+    return index < plan->connections + plan->consumers ? LOAD_CONSUMER : LOAD_ACKER;
+}
+
+static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum load_role role)
+{
+    if (!load_conn_open(conn, engine->plan, role, engine->result->problem))
+        return false;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
+        return false;
+    if (engine->protocol->greet)
+        load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out), 0,
+                         0);
+    return true;
+}
+
 static bool open_conns(struct load_engine *engine)
 {
     const struct load_plan *plan = engine->plan;
-    unsigned count = plan->connections + plan->consumers;
-    engine->conns = calloc(count ? count : 1, sizeof *engine->conns);
+    unsigned ackers = engine->protocol->acks_apart ? plan->consumers : 0;
+    unsigned count = plan->connections + plan->consumers + ackers;
+    engine->conns = calloc(count, sizeof *engine->conns);
     if (!engine->conns)
         return false;
-    for (; engine->conn_count < count; engine->conn_count++) {
+    while (engine->conn_count < count) {
         struct load_conn *conn = &engine->conns[engine->conn_count];
-        bool consumer = engine->conn_count >= plan->connections;
-        if (!load_conn_open(conn, plan, consumer, engine->result->problem)) {
-            load_conn_close(conn);
+        if (!open_conn(engine, conn, role_of(plan, engine->conn_count++)))
             return false;
-        }
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-        if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
-            load_conn_close(conn);
-            return false;
-        }
-        if (engine->protocol->greet)
-            load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out),
-                             0, 0);
+        if (conn->role == LOAD_CONSUMER)
+            conn->acker = ackers ? conn + plan->consumers : conn;
     }
     return true;
 }

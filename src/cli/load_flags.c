@@ -39,7 +39,7 @@ void load_flags_table(struct load_flags *flags)
         {"rate", CLI_COUNT, &flags->rate, "N",
          "jobs a second, whatever the answers do; else as fast as it goes"},
         {"consumers", CLI_COUNT, &flags->consumers, "N",
-         "connections that take and ack; 4; 0: nobody does"},
+         "who take jobs and ack them; 4; 0: nobody does"},
         {"take", CLI_COUNT, &flags->take, "N", "jobs a consumer takes at once, at most; 100"},
         {"take-after", CLI_SWITCH, &flags->take_after, NULL, "consumers begin when all is pushed"},
         {"own-ids", CLI_SWITCH, &flags->own_ids, NULL,

@@ -249,6 +249,7 @@ const struct load_protocol load_http = {
     .port = "8279",
     .delay_unit_ms = 1,
     .batch_max = LOAD_BATCH_MAX,
+    .acks_apart = true,
     .open = http_open,
     .close = http_close,
     .push = http_push,
