@@ -192,8 +192,9 @@ static bool seal(struct wal *wal, bool sync_now)
                  wal_sync_due_ms(wal) <= now_ms;
     if (!has_batch && !wants_sync)
         return false;
-    wal->flight =
-        (struct wal_flight){.is_under_way = true, .wants_sync = wants_sync, .sealed_ms = now_ms};
+    wal->flight.is_under_way = true; /* its batch is set under the lock: the helper may look */
+    wal->flight.wants_sync = wants_sync;
+    wal->flight.result = 0;
     if (has_batch)
         seal_batch(wal, now_ms);
     wal->flight.sequence = wal->next_sequence - 1;

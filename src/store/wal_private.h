@@ -209,7 +209,6 @@ struct wal_flight {
     int fd;
     uint32_t sync_first, sync_last; /* files */
     uint64_t sequence;
-    int64_t sealed_ms;
     int result;
 };
 
@@ -288,6 +287,8 @@ static inline bool wal_next_is_ready(const struct wal *wal)
 void wal_keep(struct wal *wal, struct record_place place);
 /* Which files are not needed any more? After a sync, or when a file lost its last kept record. */
 void wal_review(struct wal *wal);
+/* wal_tidy: removes files that do not count any more, but one to be used again. */
+int wal_tidy(struct wal *wal);
 void wal_break(struct wal *wal, int result, const char *what);
 
 #endif
