@@ -28,9 +28,10 @@ struct fake {
     struct reactor *reactor;
     struct held held[HELD_MAX];
     int held_count;
-    int holds; /* answer once so many are here, the last one first; 0: at the end of the turn */
+    atomic_int
+        holds; /* answer once so many are here, the last one first; 0: at the end of the turn */
     atomic_int pushed, most_held, returned;
-    int ready; /* jobs the next take gets */
+    atomic_int ready; /* jobs the next take gets */
 };
 
 static void fake_push(struct queue *queue, const struct queue_push *pushes, size_t count,
