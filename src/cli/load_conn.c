@@ -73,6 +73,11 @@ void load_conn_settle(struct load_conn *conn)
     conn->expected_head++;
 }
 
+bool load_conn_is_idle(const struct load_conn *conn)
+{
+    return !load_conn_next(conn) && conn->out.len == 0 && conn->in.len == 0;
+}
+
 bool load_conn_send(struct load_conn *conn, char problem[LOAD_TEXT_BYTES_MAX])
 {
     if (conn->out.failed) {

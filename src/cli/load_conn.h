@@ -45,6 +45,9 @@ void load_conn_expect(struct load_conn *conn, enum load_kind kind, unsigned answ
 const struct load_expected *load_conn_next(const struct load_conn *conn);
 void load_conn_settle(struct load_conn *conn);
 
+/* Nothing is to be sent or to come. */
+bool load_conn_is_idle(const struct load_conn *conn);
+
 /* Sends and receives what goes without waiting. False with `problem` when the connection is lost.
  */
 bool load_conn_send(struct load_conn *conn, char problem[LOAD_TEXT_BYTES_MAX]);

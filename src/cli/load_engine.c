@@ -218,12 +218,43 @@ static bool flush(struct load_engine *engine, struct load_conn *conn)
     return true;
 }
 
+static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum load_role role)
+{
+    if (!load_conn_open(conn, engine->plan, role, engine->result->problem))
+        return false;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
+        return false;
+    if (engine->protocol->greet)
+        load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out), 0,
+                         0);
+    return true;
+}
+
+/* Servers close connections that are silent for long, as between the last push and a far due time.
+ */
+static bool reopen(struct load_engine *engine, struct load_conn *conn)
+{
+    enum load_role role = conn->role;
+    struct load_conn *acker = conn->acker;
+    load_conn_close(conn);
+    if (!open_conn(engine, conn, role))
+        return false;
+    conn->acker = acker;
+    return flush(engine, conn);
+}
+
 static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_t events)
 {
+    char problem[LOAD_TEXT_BYTES_MAX];
     int64_t now_us = 0;
     if (events & ~(uint32_t)EPOLLOUT) {
-        if (!load_conn_receive(conn, engine->result->problem))
+        if (!load_conn_receive(conn, problem)) {
+            if (load_conn_is_idle(conn))
+                return reopen(engine, conn);
+            load_tally_problem(&engine->tally, slice_of(problem));
             return false;
+        }
         now_us = clock_boot_us();
         if (!read_answers(engine, conn, now_us))
             return false;
@@ -322,19 +353,6 @@ static enum load_role role_of(const struct load_plan *plan, unsigned index)
     if (index < plan->connections)
         return LOAD_PUSHER;
     return index < plan->connections + plan->consumers ? LOAD_CONSUMER : LOAD_ACKER;
-}
-
-static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum load_role role)
-{
-    if (!load_conn_open(conn, engine->plan, role, engine->result->problem))
-        return false;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
-        return false;
-    if (engine->protocol->greet)
-        load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out), 0,
-                         0);
-    return true;
 }
 
 static bool open_conns(struct load_engine *engine)
