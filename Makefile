@@ -22,9 +22,9 @@ test: ## every test, under sanitizers; some minutes
 	@scripts/setup build test
 	@scripts/test
 
-bench: build ## throughput and lateness on this machine
+bench: ## throughput and lateness on this machine
 	@scripts/setup bench
-	@scripts/bench
+	@bench/run $(FLAGS)
 
 lint: ## formatting, direction of includes, syntax of scripts
 	@scripts/setup lint
@@ -45,11 +45,14 @@ torture: build ## kill -9 over and over, and an independent judge
 install: build ## to PREFIX=/usr/local, under DESTDIR where given
 	@cmake --install build --prefix "$(PREFIX)"
 
-package: build ## a Debian package and a tar archive in build/
-	@cd build && cpack -G "DEB;TGZ"
+package: ## a Debian package and a tar archive in build-package/
+	@scripts/setup build
+	@cmake -S . -B build-package -G Ninja -DCMAKE_BUILD_TYPE=Release -DTARRY_TESTS=OFF -DTARRY_SYSTEM_FILES=ON >/dev/null
+	@$(CMAKE_BUILD) build-package --target tarry
+	@cd build-package && cpack -G "DEB;TGZ"
 
 clean: ## removes what was built
-	@rm -rf build build-asan build-tsan build-dev build-fuzz
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

@@ -22,4 +22,6 @@ if(TARRY_SYSTEM_FILES)
 else()
     install(FILES packaging/tarry.service packaging/tarry.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/tarry)
 endif()
+# Packing builds what is missing, but only the program.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 include(CPack)
