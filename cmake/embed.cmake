@@ -3,9 +3,8 @@
 # The same file is the script that does it while building (-P), so nothing but cmake is needed.
 if(CMAKE_SCRIPT_MODE_FILE)
     file(READ ${INPUT} HEX_BYTES HEX)
-    string(REGEX REPLACE "(..)" "0x\\1," HEX_BYTES "${HEX_BYTES}")
-    string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n"
-           HEX_BYTES "${HEX_BYTES}")
+    string(REGEX REPLACE "(..)" "'\\\\x\\1'," HEX_BYTES "${HEX_BYTES}")
+    string(REGEX REPLACE "('.x0a',)" "\\1\n" HEX_BYTES "${HEX_BYTES}")
     file(WRITE ${OUTPUT} "#include \"${HEADER}\"\n\n"
          "const char ${SYMBOL}_text[] = {\n${HEX_BYTES}\n};\n"
          "const size_t ${SYMBOL}_bytes = sizeof ${SYMBOL}_text;\n")
