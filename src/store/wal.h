@@ -160,7 +160,8 @@ int wal_upkeep(struct wal *wal);
 void wal_upkept(struct wal *wal);
 
 /* True once after a new file was begun, and after every opening of a log that held anything: the
- * owner then appends its carried RECORD_TOPICs, so that the oldest file never holds the only copy.
+ * owner then appends its carried RECORD_TOPICs before anything else, into the open batch or, where
+ * they do not fit, the next. Older files go only after that, and once that batch is synced.
  */
 bool wal_began_file(struct wal *wal);
 

@@ -130,12 +130,16 @@ bool wal_is_committing(const struct wal *wal)
     return wal->flight.is_under_way;
 }
 
+/* The owner answers with its topics at once: into the open batch, or into the next where that one
+ * has no room. */
 bool wal_began_file(struct wal *wal)
 {
-    bool began = wal->began_file;
-
+    if (!wal->began_file)
+        return false;
     wal->began_file = false;
-    return began;
+    wal->topics_file = wal->current;
+    wal->topics_sequence = wal->next_sequence + !is_empty(wal);
+    return true;
 }
 
 /* ---- committing ---- */

@@ -292,7 +292,8 @@ static int begin_epoch(struct opening *opening)
     wal->tail_at = reader->at;
     wal->next_sequence = reader->expected;
     wal->committed = wal->synced = reader->expected - 1;
-    wal->began_file = reader->last.bytes != 0;
+    wal->began_file =
+        reader->last.bytes != 0; /* the topics may not have got into the newest file */
     opening->found->epoch = wal->epoch;
     return 0;
 }

@@ -234,6 +234,9 @@ struct wal {
     uint32_t tail_at; /* where it starts there */
     uint64_t epoch, next_sequence, committed, synced;
     bool began_file;
+    uint32_t
+        topics_file; /* the file in which the owner was last asked to write its topics again, and */
+    uint64_t topics_sequence; /* the batch by which it did; files before it need not hold them */
 
     struct wal_batch *open;
     size_t first_room; /* what was asked of wal_has_room when it was empty, with the head */

@@ -38,9 +38,9 @@ void wal_release(struct wal *wal, struct record_place place)
 
 /*
  * A file may go when it and all older ones keep nothing, and what made it so (the DONE, the job
- * carried forward) is synced: release_sequence. The file being written and the one before it stay:
- * topics are written again at the start of every file, and the file after the one that goes must
- * have all of that synced.
+ * carried forward) is synced: release_sequence. Topics are not counted: they are written again when
+ * a newer file is begun, which must be synced too. The file being written and the one before it
+ * stay in any case.
  */
 void wal_review(struct wal *wal)
 {
@@ -50,9 +50,10 @@ void wal_review(struct wal *wal)
     for (; needed + 2 <= wal->current; needed++) {
         file = wal_files_find(&wal->files, needed);
         next = wal_files_find(&wal->files, needed + 1);
-        if (file->kept_records)
+        if (file->kept_records || needed >= wal->topics_file)
             break;
-        if (wal->synced < file->release_sequence || wal->synced < next->last_sequence) {
+        if (wal->synced < file->release_sequence || wal->synced < wal->topics_sequence ||
+            wal->synced < next->last_sequence) {
             /* Where every commit syncs, the next one will do; else one has to be asked for. */
             wal->drop_wants_sync = wal->options.sync != WAL_SYNC_ALWAYS && wal->dirty_first;
             break;
