@@ -1,6 +1,7 @@
 #include "http/problem.h"
 
 #include "base/json_write.h"
+#include "http/query.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -160,6 +161,12 @@ void http_fault_members_write(struct buffer *out, const struct http_fault *fault
 void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
                                 enum job_state state, uint64_t limit)
 {
+    char text[200];
+    const char *says = status == QUEUE_BAD_OPTION && detail ? http_option_says(detail) : NULL;
+    if (says) {
+        (void)snprintf(text, sizeof text, "'%s' is out of its range: it must be %s", detail, says);
+        detail = text;
+    }
     write_members(out, detail ? detail : queue_status_sentence(status), state, limit);
 }
 

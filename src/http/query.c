@@ -34,7 +34,8 @@ static const struct option {
     [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
                       "a duration up to 10 years, such as 1500ms, 30s or 2h30m"},
     [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
-                   "an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
+                   "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since 1970, up "
+                   "to 10 years ahead"},
     [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), 0, JOB_PRIORITY_MAX,
                          "a number from 0 (first) to 65535"},
     [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), 1, POLICY_DELAY_MS_MAX,
@@ -71,22 +72,18 @@ static const struct option {
 #undef NAME
 };
 
-const char *http_option_name(uint32_t index)
-{
-    return index < OPTION_COUNT ? options[index].name : NULL;
-}
-
-const char *http_option_says(uint32_t index)
-{
-    return index < OPTION_COUNT ? options[index].says : NULL;
-}
-
 static const struct option *find_option(struct slice name)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (options[i].name_len == name.len && memcmp(options[i].name, name.at, name.len) == 0)
             return &options[i];
     return NULL;
+}
+
+const char *http_option_says(const char *name)
+{
+    const struct option *option = find_option(slice_of(name));
+    return option ? option->says : NULL;
 }
 
 static bool refuse_unknown(uint32_t allowed, struct slice name, struct http_fault *fault)

@@ -100,8 +100,7 @@ struct queue_when http_fields_when(const struct http_fields *fields, enum queue_
 void http_fields_push(const struct http_fields *fields, struct queue_push *push);
 void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings);
 
-/* For the reference: one line per option. NULL past the end. */
-const char *http_option_name(uint32_t index);
-const char *http_option_says(uint32_t index);
+/* What a right value of the option is; NULL where there is no such option. */
+const char *http_option_says(const char *name);
 
 #endif
