@@ -39,7 +39,8 @@ def medians(results, pieces):
     for name, row in results.items():
         yield f"{name}: {pieces[name].__doc__}"
         for server, figure in row.items():
-            yield f"    {server:18}{figure['median']:>14,}"
+            median = figure["median"]
+            yield f"    {server:18}{median:>14,.0f}" if median >= 1000 else f"    {server:18}{median:>14.4g}"
 
 
 def aims(results):
