@@ -245,8 +245,10 @@ static bool hear(struct client *client, int wait_ms)
 
 static int count_of(const char *text, const char *what)
 {
+    const char *end = text + strlen(text);
+    size_t len = strlen(what);
     int count = 0;
-    for (const char *at = text; (at = strstr(at, what)); at++)
+    for (const char *at = text; (at = memmem(at, (size_t)(end - at), what, len)); at += len)
         count++;
     return count;
 }
