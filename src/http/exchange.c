@@ -66,6 +66,9 @@ void http_exchange_orphan(struct http_exchange *exchange)
 
 static const char *date_of(struct http_front *front)
 {
+    if (front->has_date)
+        return front->date;
+    front->has_date = true;
     int64_t now_s = clock_wall_ms() / 1000;
     if (now_s != front->date_s) {
         struct tm parts;

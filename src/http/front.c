@@ -105,6 +105,7 @@ static bool on_turn_end(void *ctx)
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
     front->now_ms = front->now_us = 0;
+    front->has_date = false;
     tell_drained(front);
     return again;
 }

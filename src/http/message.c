@@ -3,11 +3,17 @@
 
 /* ---- lines of the head ---- */
 
+/* RFC 9110, 5.6.2. */
+static const bool token_bytes[256] = {
+    ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['!'] = true,  ['#'] = true,
+    ['$'] = true,         ['%'] = true,         ['&'] = true,         ['\''] = true, ['*'] = true,
+    ['+'] = true,         ['-'] = true,         ['.'] = true,         ['^'] = true,  ['_'] = true,
+    ['`'] = true,         ['|'] = true,         ['~'] = true,
+};
+
 static bool is_token(char c)
 {
-    static const char others[] = "!#$%&'*+-.^_`|~";
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c && strchr(others, c));
+    return token_bytes[(unsigned char)c];
 }
 
 static bool refuse(struct http_fault *fault, const char *what)

@@ -124,6 +124,7 @@ struct http_front {
     uint32_t serial;
     int64_t now_ms, now_us; /* of this turn; 0: not looked at yet */
     int64_t date_s;
+    bool has_date; /* in this turn */
     char date[32];
     bool is_draining, is_listening;
     bool is_stalled; /* a connection could not be let in for want of memory: try again */
