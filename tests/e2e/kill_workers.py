@@ -148,6 +148,7 @@ class Pusher(Worker):
     def __init__(self, *args):
         super().__init__(*args)
         self.again = []  # pushes whose reply was lost, to be repeated
+        self.finished = []  # (when, push): by then most likely acked, and to be repeated where the topic remembers ids
         self.recent = []  # (topic, id) to cancel or move
 
     def step(self):
@@ -156,7 +157,9 @@ class Pusher(Worker):
             self.push_pipelined([self.job()])
             return
         choice = self.random.random()
-        if self.again and choice < 0.5:
+        if self.finished and self.finished[0][0] < time.monotonic():
+            self.push_pipelined([self.finished.pop(0)[1]])
+        elif self.again and choice < 0.5:
             self.push_pipelined([self.again.pop() for _ in range(min(20, len(self.again)))])
         elif choice < 0.62:
             self.push_batch([self.job() for _ in range(self.random.choice((1, 20, 150, 250)))])
@@ -189,6 +192,8 @@ class Pusher(Worker):
         item.update({name: job[name] for name in ("delay_ms", "at_ms", "max_attempts", "on_conflict") if name in job})
         if outcome == "unknown" and self.random.random() < 0.8:
             self.again.append(job)
+        if outcome == "created" and job["topic"] == "dedup" and self.random.random() < 0.03:
+            self.finished.append((time.monotonic() + 5, job))
         if outcome == "created" and (job["topic"] == "far" or self.random.random() < 0.03):
             self.recent.append((job["topic"], job["id"]))
         return item
@@ -298,6 +303,7 @@ class Consumer(Worker):
     def __init__(self, *args):
         super().__init__(*args)
         self.held = []  # extended leases to be acked later
+        self.late = []  # (when, lease): left to end, then answered all the same
         self.lost_acks = []
 
     def step(self):
@@ -316,6 +322,9 @@ class Consumer(Worker):
                 plain_nack.append(job["lease"])
             elif chance < 0.98:
                 extend.append(job["lease"])
+            else:
+                self.late.append((time.monotonic() + self.random.uniform(1, 4), job["lease"]))
+        self.answer_late()
         if self.random.random() < 0.05:
             time.sleep(self.random.random() * 0.3)
         self.answer("nack", nack, delay_ms=self.random.randrange(0, 500))
@@ -328,6 +337,13 @@ class Consumer(Worker):
         if self.lost_acks and self.random.random() < 0.5:
             ready, self.lost_acks = ready + self.lost_acks[:500], self.lost_acks[500:]
         self.answer("ack", (ack + ready)[:1000])
+
+    def answer_late(self):
+        """By now somebody else may hold the job: nothing of this may count."""
+        due = [lease for when, lease in self.late if when < time.monotonic()]
+        if due:
+            self.late = [(when, lease) for when, lease in self.late if lease not in due]
+            self.answer(self.random.choice(("ack", "nack", "extend")), due[:1000])
 
     def take(self):
         topics = self.random.choice((["plain"], ["plain"], ["short", "ttl"], ["dedup", "plain"], ["clash"], ["far", "dedup", "short", "clash"]))
@@ -395,7 +411,7 @@ class Punctual(Pusher, Consumer):
 
     def __init__(self, *args):
         Pusher.__init__(self, *args)
-        self.held, self.lost_acks, self.other = [], [], None
+        self.held, self.lost_acks, self.late, self.other = [], [], [], None
 
     def step(self):
         content_type, body = self.body()
@@ -430,4 +446,4 @@ class Punctual(Pusher, Consumer):
             self.other.close()
             self.other = None
         self.write("push", begin=begin, end=now(), items=[self.note(job, outcome)])
-        self.again, self.recent = [], []
+        self.again, self.recent, self.finished = [], [], []

@@ -1,5 +1,6 @@
 """A restart, clean or not, changes nothing that a client was told."""
 
+import datetime
 import os
 import stat
 import threading
@@ -14,14 +15,27 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 
 def state_of(client):
-    """All topics with figures, and all their jobs."""
+    """All topics with figures, and all their jobs. Dues are rounded: what a relative delay shows on the wall clock may differ by a millisecond."""
     out = {}
     for topic in client.topics():
         name = topic["topic"]
         figures = client.topic(name)
         jobs = client.list(name, limit=1000)["jobs"]
-        out[name] = (counts_of(figures), [(job["id"], job["state"], job["due_at"], job["attempt"], job["priority"]) for job in jobs])
+        out[name] = (counts_of(figures), [(job["id"], job["state"], Nearly(job["due_at"]), job["attempt"], job["priority"]) for job in jobs])
     return out
+
+
+class Nearly:
+    """A time that equals those up to 5 ms away."""
+
+    def __init__(self, text):
+        self.at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+    def __eq__(self, other):
+        return abs((self.at - other.at).total_seconds()) <= 0.005
+
+    def __repr__(self):
+        return self.at.isoformat()
 
 
 def counts_of(topic):
