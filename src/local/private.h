@@ -58,6 +58,7 @@ struct shard {
 
     struct work commit_work, upkeep_work;
     bool committing, keeping_up;
+    uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
     struct carry *carry;

@@ -11,6 +11,7 @@
 enum {
     ADVANCE_AT_ONCE = 512, /* timers a turn */
     UPKEEP_RETRY_MS = 1000,
+    HOLDS_MAX = 4,     /* turns a commit waits for more to come */
     ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
     SKEW_NOISE_MS = 2, /* both clocks are cut to milliseconds */
     SKEW_WORTH_TELLING_MS = 100
@@ -143,6 +144,20 @@ static void commit_start(struct shard *shard)
     worker_give(shard->committer, &shard->commit_work);
 }
 
+/* A commit begins once a look at the sockets brought nothing new: what waits there already may as
+ * well come along. */
+static bool hold_commit(struct shard *shard)
+{
+    bool brought = shard->submitted != shard->submitted_before;
+    shard->submitted_before = shard->submitted;
+    if (shard->committing || !brought || shard->holds == HOLDS_MAX) {
+        shard->holds = 0;
+        return false;
+    }
+    shard->holds++;
+    return true;
+}
+
 static void perform_upkeep(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, upkeep_work);
@@ -203,6 +218,7 @@ static void park(struct shard *shard, const struct command *command, struct queu
 void shard_submit(struct shard *shard, const struct command *command,
                   struct queue_reply_to reply_to)
 {
+    shard->submitted++;
     if (shard->broken)
         completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
     else if (shard->stopping)
@@ -301,7 +317,9 @@ static bool turn(void *ctx)
     for (int round = 0; round < ROUNDS_MAX; round++)
         if (!(run_ready_topics(shard) | completions_run(shard)))
             break;
-    commit_start(shard);
+    bool holds = hold_commit(shard);
+    if (!holds)
+        commit_start(shard);
     upkeep_start(shard, now.inner_ms);
     publish_figures(shard);
     stop_if_quiet(shard);
@@ -316,7 +334,7 @@ static bool turn(void *ctx)
         shard->upkeep_retry_ms < next_ms)
         next_ms = shard->upkeep_retry_ms;
     deadline_set(shard->deadline, next_ms);
-    return busy || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
+    return busy || holds || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
            ((!list_is_empty(&shard->walkings) || carry_has_work(shard)) && !shard->committing);
 }
 

@@ -67,8 +67,10 @@ void worker_give(struct worker *worker, struct work *work)
     pthread_mutex_lock(&worker->lock);
     *worker->last = work;
     worker->last = &work->next;
-    pthread_cond_signal(&worker->given);
     pthread_mutex_unlock(&worker->lock);
+    /* Only now: woken while we hold the lock, the thread would run into it and be put to sleep
+     * again. */
+    pthread_cond_signal(&worker->given);
 }
 
 void worker_free(struct worker *worker)
