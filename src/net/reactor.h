@@ -1,8 +1,9 @@
 /*
  * reactor: one thread with an event loop, a mailbox, and hooks at the end of a turn.
  *
- * A turn: the loop polls, runs what became ready (sockets, timers, mail), then the end-of-turn hooks in the order they were added, then sleeps until the next
- * event or deadline. An idle reactor makes no wake-ups. Everything of a reactor runs on its thread but reactor_post and reactor_stop.
+ * A turn: the loop polls, runs what became ready (sockets, timers, mail), then the end-of-turn
+ * hooks in the order they were added, then sleeps until the next event or deadline. An idle reactor
+ * makes no wake-ups. Everything of a reactor runs on its thread but reactor_post and reactor_stop.
  */
 #ifndef TARRY_NET_REACTOR_H
 #define TARRY_NET_REACTOR_H
@@ -13,14 +14,15 @@
 
 struct reactor;
 
-/* A letter to a reactor: embed it as the first member; `run` gets it on the reactor's thread and owns it from then on. */
+/* A letter to a reactor: embed it as the first member; `run` gets it on the reactor's thread and
+ * owns it from then on. */
 struct letter {
     struct letter *next;
     void (*run)(struct letter *letter);
 };
 
-/* NULL when out of descriptors or memory. The first one makes the process ignore SIGPIPE: a peer that
- * is gone shows as an error of the write. */
+/* NULL when out of descriptors or memory. The first one makes the process ignore SIGPIPE: a peer
+ * that is gone shows as an error of the write. */
 struct reactor *reactor_new(uint32_t index);
 /* After its run has returned, and after everything that put handles on its loop has asked for them
  * to be closed. Letters still in the mailbox are dropped. */
@@ -29,10 +31,12 @@ void reactor_free(struct reactor *reactor);
 uv_loop_t *reactor_loop(struct reactor *reactor);
 uint32_t reactor_index(const struct reactor *reactor);
 
-/* Any thread. Letters of one sender arrive in order. Costs one wake-up however many letters wait. */
+/* Any thread. Letters of one sender arrive in order. Costs one wake-up however many letters wait.
+ */
 void reactor_post(struct reactor *reactor, struct letter *letter);
 
-/* `hook` is called at the end of every turn. At most 8. A hook that wants another turn at once returns true. */
+/* `hook` is called at the end of every turn. At most 8. A hook that wants another turn at once
+ * returns true. */
 void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
 /* Takes a hook away, for an owner that goes. Not from within a hook. */
 void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
@@ -40,7 +44,8 @@ void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx)
  * for a hook which had its call in this turn already. */
 void reactor_turn_again(struct reactor *reactor);
 
-/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never before. Setting it again moves it; INT64_MAX: never. */
+/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never
+ * before. Setting it again moves it; INT64_MAX: never. */
 struct deadline;
 struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), void *ctx);
 void deadline_set(struct deadline *deadline, int64_t at_ms);

@@ -1,4 +1,5 @@
-/* status: each queue_status with its stable code (as it stands in answers) and a sentence that says what to do. Pure. */
+/* status: each queue_status with its stable code (as it stands in answers) and a sentence that says
+ * what to do. Pure. */
 #ifndef TARRY_QUEUE_STATUS_H
 #define TARRY_QUEUE_STATUS_H
 
