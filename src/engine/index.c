@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { SEGMENT_BUCKETS = 1 << INDEX_SEGMENT_BITS, BUCKETS_FIRST = 1 << 12 };
+enum { SEGMENT_BUCKETS = 1 << INDEX_SEGMENT_BITS, BUCKETS_FIRST = 1 << 12, BUCKETS_PER_JOB = 2 };
 #define SEGMENT_BYTES (SEGMENT_BUCKETS * sizeof(uint32_t))
 
 static uint32_t *bucket_at(const struct index *index, uint32_t bucket)
@@ -88,8 +88,9 @@ bool engine_index_add(struct engine *engine, uint32_t id)
 {
     struct index *index = &engine->index;
     /* Out of memory for another bucket is no reason to fail: chains only get longer. */
-    if (index->count >= index->bucket_count)
-        split_next(engine);
+    for (int i = 0; i < BUCKETS_PER_JOB; i++)
+        if (index->count >= index->bucket_count / BUCKETS_PER_JOB && !split_next(engine))
+            break;
     struct entry *entry = entry_at(engine, id);
     uint32_t *head = bucket_at(index, bucket_of(index, entry->key.low));
     entry->index_next = *head;

@@ -76,6 +76,7 @@ enum { QUEUE_PRIORITY_UNSET = -1 };
 struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
+    bool id_is_made; /* the queue's own mark on an id it has just made: nobody can have it yet */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
@@ -92,8 +93,8 @@ struct queue_answer {
     struct slice lease;
     int64_t delay_ms;   /* nack: wait this long; -1: by backoff */
     struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
-    int64_t lease_ms;   /* extend: from now; 0: what it was taken with (after a restart: what the job
-                           or its topic says) */
+    int64_t lease_ms; /* extend: from now; 0: what it was taken with (after a restart: what the job
+                         or its topic says) */
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static const char *const types[] = {"application/json", "application/x-ndjson", "",
                                         "text/plain"};
     static struct queue_push pushes[QUEUE_BATCH_MAX];
-    static unsigned sum;
+    static __attribute__((unused)) unsigned sum;
     struct buffer faults, arena, meta;
     struct http_fault fault = {0};
     if (len == 0)
