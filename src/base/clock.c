@@ -37,12 +37,25 @@ static int64_t offset_us(void)
     return offset;
 }
 
+/* Whole milliseconds: so the next start can be told the offset without losing or gaining a part of
+ * one. */
+static int64_t offset_for(int64_t inner_ms)
+{
+    return (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000;
+}
+
 void clock_start(int64_t inner_ms)
 {
     assert(inner_ms >= 0);
-    /* Whole milliseconds: so the next start can be told the offset without losing or gaining a part
-     * of one. */
-    atomic_store(&inner_offset_us, (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000);
+    atomic_store(&inner_offset_us, offset_for(inner_ms));
+}
+
+void clock_raise(int64_t inner_ms)
+{
+    int64_t offset = offset_us();
+    int64_t wanted = offset_for(inner_ms);
+    while (offset < wanted && !atomic_compare_exchange_weak(&inner_offset_us, &offset, wanted))
+        ;
 }
 
 int64_t clock_inner_us(void)

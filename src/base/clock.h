@@ -17,6 +17,8 @@
 /* Fixes the inner clock so that it shows `inner_ms` now. Before it, inner starts out equal to wall.
  */
 void clock_start(int64_t inner_ms);
+/* From now on inner shows at least `inner_ms`. Any thread. */
+void clock_raise(int64_t inner_ms);
 
 int64_t clock_inner_ms(void);
 int64_t clock_inner_us(void); /* the same in microseconds, for setting timers */

@@ -121,6 +121,11 @@ static int parse_line(struct datadir_manifest *manifest, const char *key, const 
 
         manifest->boot_offset_ms = strtoll(value, &end, 10);
         bad = *value == '\0' || *end != '\0';
+    } else if (strcmp(key, "skew_ms") == 0) {
+        char *end;
+
+        manifest->skew_ms = strtoll(value, &end, 10);
+        bad = *value == '\0' || *end != '\0';
     }
     return bad ? -EBADMSG : 0;
 }
@@ -198,9 +203,9 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
     int len = snprintf(text, sizeof text,
                        "# written by tarry; do not edit\n"
                        "format=%d\nshards=%u\nhash_seed=0x%016" PRIx64 "\nboot_id=%s\n"
-                       "boot_offset_ms=%" PRId64 "\n",
+                       "boot_offset_ms=%" PRId64 "\nskew_ms=%" PRId64 "\n",
                        DATADIR_FORMAT, manifest->shards, manifest->hash_seed, manifest->boot_id,
-                       manifest->boot_offset_ms);
+                       manifest->boot_offset_ms, manifest->skew_ms);
 
     path_of(datadir, "MANIFEST", path);
     path_of(datadir, "MANIFEST.tmp", fresh);

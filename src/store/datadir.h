@@ -3,8 +3,8 @@
  *
  *   DIR/LOCK        held exclusively (flock) while a server runs
  *   DIR/MANIFEST    text, key=value a line: format version, shards, hash seed, boot id and clock
- * offset of the last start. Replaced whole (temporary file, fsync, rename, directory fsync), never
- * edited DIR/shard-00/   one per shard
+ * offset of the last start, how far the clocks were apart. Replaced whole (temporary file, fsync,
+ * rename, directory fsync), never edited DIR/shard-00/   one per shard
  */
 #ifndef TARRY_STORE_DATADIR_H
 #define TARRY_STORE_DATADIR_H
@@ -19,7 +19,8 @@ struct datadir_manifest {
     uint64_t hash_seed;
     char boot_id[37];       /* of the last start */
     int64_t boot_offset_ms; /* inner clock minus boot time at the last start */
-    bool is_new;            /* just made */
+    int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
+    bool is_new;     /* just made */
 };
 
 enum { DATADIR_FORMAT = 1, DATADIR_SHARDS_MAX = 64 };

@@ -98,6 +98,7 @@ static void keeps_what_was_fixed_and_what_was_written(void **state)
     assert_int_equal(manifest.shards, 1);
     snprintf(manifest.boot_id, sizeof manifest.boot_id, "0123-4567");
     manifest.boot_offset_ms = -1234567890123;
+    manifest.skew_ms = -987654321;
     assert_int_equal(datadir_write(datadir, &manifest), 0);
     datadir_close(datadir);
     datadir = open_well(1);
@@ -105,6 +106,7 @@ static void keeps_what_was_fixed_and_what_was_written(void **state)
     assert_true(manifest.hash_seed == hash_seed);
     assert_string_equal(manifest.boot_id, "0123-4567");
     assert_true(manifest.boot_offset_ms == -1234567890123);
+    assert_true(manifest.skew_ms == -987654321);
     datadir_close(datadir);
 }
 
@@ -148,6 +150,7 @@ static void manifest_that_is_none_is_refused_and_left_alone(void **state)
         "format=1x\nshards=1\nhash_seed=1\n",
         "format=1\nshards=1\nhash_seed=99999999999999999999\n",
         "format=1\nshards=1\nhash_seed=1\nboot_offset_ms=1z\n",
+        "format=1\nshards=1\nhash_seed=1\nskew_ms=\n",
         "format=1\nshards=1\nhash_seed=1\nboot_id=01234567890123456789012345678901234567890\n",
     };
 
