@@ -132,10 +132,10 @@ bool engine_topic_has_ready(struct engine *engine, struct slice topic);
  * topic. */
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
                        struct queue_topic *out);
-/* Appends every topic's record again: after the log began a new file. At most
- * ENGINE_TOPIC_BYTES_MAX each. */
+/* Appends every topic's record again, at most `max` in one call: after the log began a new file.
+ * Start with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
 enum { ENGINE_TOPIC_BYTES_MAX = 512 };
-void engine_carry_topics(struct engine *engine);
+bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
 
 /* ---- time ---- */

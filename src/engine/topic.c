@@ -152,11 +152,17 @@ static void append_topic(struct engine *engine, const struct topic *topic, bool 
     engine->sink.append(engine->sink.ctx, &record);
 }
 
-void engine_carry_topics(struct engine *engine)
+/* What becomes of topics between two calls has records of its own. */
+bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
-    for (uint32_t id = 1; id <= engine->topic_top; id++)
-        if (engine->topics[id])
-            append_topic(engine, engine->topics[id], true);
+    while (*at < engine->topic_top && max) {
+        const struct topic *topic = engine->topics[++*at];
+        if (!topic)
+            continue;
+        append_topic(engine, topic, true);
+        max--;
+    }
+    return *at == engine->topic_top;
 }
 
 /* ---- commands ---- */

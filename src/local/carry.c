@@ -1,15 +1,17 @@
 /*
  * Carrying live records out of the oldest log file, so that a few long-lived jobs do not keep all
  * later files: the librarian reads the file slice by slice; the shard appends again, as they stand
- * now, those that still count.
+ * now, those that still count. The topics' records are few and known: they are written again
+ * whenever a new file was begun.
  */
 #include "base/log.h"
 #include "local/private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
-/* Records looked at in one turn. */
-enum { CARRY_AT_ONCE = 512 };
+/* In one turn. */
+enum { CARRY_AT_ONCE = 512 /* records looked at */, TOPICS_AT_ONCE = 256 };
 
 struct carry {
     struct work work;
@@ -80,12 +82,12 @@ static void start(struct shard *shard, uint32_t file)
     shard->carry = carry;
 }
 
-/* Appends what of the batch still counts, a bounded number of it. True: through with it. */
+/* Appends what of the batch still counts, a bounded number of it. False: there is no room. */
 static bool carry_some(struct shard *shard, struct carry *carry)
 {
-    for (int left = CARRY_AT_ONCE; carry->carried < carry->found_count; left--) {
+    for (int left = CARRY_AT_ONCE; left && carry->carried < carry->found_count; left--) {
         const struct found *found = &carry->found[carry->carried];
-        if (!left || wal_has_room(shard->wal, engine_room_carry(&found->record), WAL_FOR_ANSWER))
+        if (wal_has_room(shard->wal, engine_room_carry(&found->record), WAL_FOR_ANSWER))
             return false;
         engine_carry(shard->engine, &found->record, found->place);
         carry->carried++;
@@ -93,33 +95,8 @@ static bool carry_some(struct shard *shard, struct carry *carry)
     return true;
 }
 
-bool carry_has_work(const struct shard *shard)
+static void finish(struct shard *shard, struct carry *carry)
 {
-    const struct carry *carry = shard->carry;
-    return carry && !carry->scanning && carry->carried < carry->found_count;
-}
-
-void carry_step(struct shard *shard)
-{
-    struct carry *carry = shard->carry;
-    if (!carry) {
-        uint32_t file = shard->stopping ? 0 : wal_oldest_to_carry(shard->wal);
-        if (!file || file == shard->carry_failed)
-            return;
-        start(shard, file);
-        carry = shard->carry;
-        if (!carry)
-            return;
-    }
-    if (carry->scanning || !carry_some(shard, carry))
-        return;
-    if (carry->result == 1 && !shard->stopping) {
-        carry->scanning = true;
-        carry->work.perform = on_librarian;
-        carry->work.done = on_back;
-        worker_give(shard->librarian, &carry->work);
-        return;
-    }
     if (carry->result < 0) {
         shard->carry_failed = carry->file; /* once is enough: it stays where it is */
         log_event(LOG_ERROR, "log file cannot be carried forward",
@@ -130,9 +107,73 @@ void carry_step(struct shard *shard)
     shard->carry = NULL;
 }
 
+static bool carry_file(struct shard *shard)
+{
+    struct carry *carry = shard->carry;
+    if (!carry) {
+        uint32_t file = shard->stopping ? 0 : wal_oldest_to_carry(shard->wal);
+        if (!file || file == shard->carry_failed)
+            return false;
+        start(shard, file);
+        carry = shard->carry;
+        if (!carry)
+            return false;
+    }
+    if (carry->scanning)
+        return false;
+    if (shard->stopping) { /* what is left stays where it is */
+        finish(shard, carry);
+        return false;
+    }
+    bool has_room = carry_some(shard, carry);
+    if (carry->carried < carry->found_count)
+        return has_room;
+    if (carry->result != 1) {
+        finish(shard, carry);
+        return false;
+    }
+    carry->scanning = true;
+    carry->work.perform = on_librarian;
+    carry->work.done = on_back;
+    worker_give(shard->librarian, &carry->work);
+    return false;
+}
+
+void carry_begin_topics(struct shard *shard)
+{
+    shard->carrying_topics = true;
+    shard->topics_at = 0;
+}
+
+static bool carry_topics(struct shard *shard)
+{
+    if (!shard->carrying_topics && wal_began_file(shard->wal))
+        carry_begin_topics(shard);
+    if (!shard->carrying_topics)
+        return false;
+    int failed =
+        wal_has_room(shard->wal, (size_t)TOPICS_AT_ONCE * ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
+    if (failed) {
+        if (failed != -EAGAIN && shard->stopping) /* they are where they were */
+            shard->carrying_topics = false;
+        return false;
+    }
+    if (!engine_carry_topics(shard->engine, &shard->topics_at, TOPICS_AT_ONCE))
+        return true;
+    shard->carrying_topics = false;
+    wal_topics_carried(shard->wal);
+    return false;
+}
+
+bool carry_step(struct shard *shard)
+{
+    bool more = carry_file(shard);
+    return carry_topics(shard) || more;
+}
+
 bool carry_is_busy(const struct shard *shard)
 {
-    return shard->carry != NULL;
+    return shard->carry != NULL || shard->carrying_topics;
 }
 
 void carry_fini(struct shard *shard)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    TAKE_BYTES_MAX = 16 << 20, /* of records in one reply */
+    TAKE_BYTES_MAX = 16 << 20, /* of records in one reply, give or take a job */
     LIST_BYTES_MAX = 8 << 20,
     WALK_STEPS = 16384, /* jobs looked at in a turn, about a millisecond */
     WALK_CHANGES = 512
@@ -157,10 +157,14 @@ static int run_take(struct shard *shard, const struct command *command,
         return 0;
     }
     struct engine_now now = shard_now(shard);
-    size_t count = 0;
-    for (size_t i = 0; i < take->topic_count && count < take->max; i++)
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < take->topic_count && count < take->max && bytes < TAKE_BYTES_MAX; i++) {
+        size_t before = count;
         count += engine_take(shard->engine, take->topics[i], take->max - (uint32_t)count,
-                             TAKE_BYTES_MAX, take->lease_ms, now, views + count);
+                             TAKE_BYTES_MAX - bytes, take->lease_ms, now, views + count);
+        for (size_t at = before; at < count; at++)
+            bytes += views[at].place.bytes;
+    }
     reading_start(shard, views, count,
                   (struct reading_options){.with_lease = true, .with_body = true},
                   (struct slice){0}, reply_to);
@@ -207,6 +211,7 @@ static void walk_start(struct shard *shard, const struct walk *walk, bool with_b
         return;
     }
     list_add_last(&shard->walkings, &walking->list);
+    reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
 }
 
 static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_state state)
@@ -290,32 +295,50 @@ static void walking_free(struct walking *walking)
     free(walking);
 }
 
-void walkings_step(struct shard *shard)
+static void refuse_walk(struct shard *shard, struct walking *walking, enum queue_status status)
+{
+    completion_status_soon(shard, status, walking->reply_to);
+    walking_free(walking);
+}
+
+/* What a walk leaves behind must be writable even on a full disk: purging is how space comes back.
+ * -EAGAIN: not yet. Else 0, and *status as of ask_room. */
+static int ask_room_to_walk(struct shard *shard, const struct walking *walking,
+                            enum queue_status *status)
+{
+    *status = QUEUE_OK;
+    if (walking->walk.kind == WALK_LIST)
+        return 0;
+    return ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
+                    status);
+}
+
+bool walkings_step(struct shard *shard)
 {
     size_t steps = WALK_STEPS;
-    while (shard->broken && !list_is_empty(&shard->walkings)) {
-        struct walking *walking = list_entry(shard->walkings.next, struct walking, list);
-        completion_status_soon(shard, QUEUE_UNAVAILABLE, walking->reply_to);
-        walking_free(walking);
-    }
-    for (struct list *at = shard->walkings.next, *next; at != &shard->walkings && steps;
-         at = next) {
+    bool more = false;
+    for (struct list *at = shard->walkings.next, *next; at != &shard->walkings; at = next) {
         struct walking *walking = list_entry(at, struct walking, list);
+        enum queue_status status = QUEUE_UNAVAILABLE;
         next = at->next;
-        /* What a walk leaves behind must be writable even on a full disk: purging is how space
-         * comes back. */
-        if (walking->walk.kind != WALK_LIST &&
-            wal_has_room(shard->wal, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
-                         WAL_FOR_ANSWER))
-            continue;
-        if (walk_step(&walking->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES) &&
-            finish_walk(shard, walking)) {
-            walking_free(walking);
+        if (!shard->broken) {
+            if (steps < 16)
+                return true;
+            if (ask_room_to_walk(shard, walking, &status) == -EAGAIN)
+                continue;
         }
+        if (status != QUEUE_OK) {
+            refuse_walk(shard, walking, status);
+            continue;
+        }
+        if (walk_step(&walking->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES) &&
+            finish_walk(shard, walking))
+            walking_free(walking);
+        else
+            more = true;
         steps -= steps / 2; /* many walks share the turn */
-        if (steps < 16)
-            break;
     }
+    return more;
 }
 
 /* ---- topics ---- */
@@ -465,6 +488,6 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         run_topics(shard, reply_to);
         return 0;
     }
-    assert(!"a command");
+    assert(false); /* not a command */
     return 0;
 }

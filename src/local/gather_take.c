@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+enum { ENOUGH_BYTES = 16 << 20 }; /* of bodies: then no further shard is asked */
+
 struct gather_take {
     struct handle *handle;
     struct queue_reply_to reply_to;
@@ -14,6 +16,7 @@ struct gather_take {
     size_t topic;              /* the one being asked for */
     uint32_t first, asked;     /* shards: where it began, how many were asked for this topic */
     uint32_t left;             /* jobs still wanted */
+    size_t bytes;              /* of those that came */
     enum queue_status refusal; /* of a shard; told where no other had jobs */
     struct queue_reply **replies;
     size_t reply_count;
@@ -55,6 +58,8 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
         struct queue_reply *copy = copy_reply(reply);
         if (copy) {
             take->replies[take->reply_count++] = copy;
+            for (size_t i = 0; i < copy->job_count; i++)
+                take->bytes += copy->jobs[i].job.body.len + copy->jobs[i].job.meta.len;
             take->left -= reply->job_count < take->left ? (uint32_t)reply->job_count : take->left;
         }
     }
@@ -68,7 +73,8 @@ static void ask_next(struct gather_take *take)
         take->asked = 0;
         take->topic++;
     }
-    if (!take->left || take->topic == take->command->take.topic_count) {
+    if (!take->left || take->bytes >= ENOUGH_BYTES ||
+        take->topic == take->command->take.topic_count) {
         finish(take);
         return;
     }

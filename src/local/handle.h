@@ -31,6 +31,7 @@ struct local {
     char sync_interval[32]; /* as people write it: "50ms" */
     struct shard *shards[DATADIR_SHARDS_MAX];
     struct handle *handles[DATADIR_SHARDS_MAX];
+    atomic_uint attached;      /* shards that have recovered */
     atomic_uint stopping_left; /* shards that have not stopped yet */
     atomic_bool failed;
     void (*stopped)(void *ctx);

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The inner clock goes on where it was: by boot time within the same boot, else from the wall
- * clock. */
+/* The inner clock goes on where it was: by boot time within the same boot, else by the wall clock,
+ * which may have been set while the inner one went on: the two are as far apart as they were. */
 static void start_clock(const struct datadir_manifest *manifest)
 {
     char boot_id[37];
     clock_boot_id(boot_id);
-    int64_t inner_ms = clock_wall_ms();
+    int64_t inner_ms = clock_wall_ms() - manifest->skew_ms;
     if (!manifest->is_new && boot_id[0] && !strcmp(boot_id, manifest->boot_id))
         inner_ms = clock_boot_us() / 1000 + manifest->boot_offset_ms;
     clock_start(inner_ms > 0 ? inner_ms : 0);
@@ -29,6 +29,8 @@ static int remember_clock(struct local *local)
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
     int64_t inner_ms = clock_inner_ms();
     local->manifest.boot_offset_ms = inner_ms - clock_boot_us() / 1000;
+    /* For the same reason one more: both clocks are cut to milliseconds. */
+    local->manifest.skew_ms = clock_skew_ms() + 1;
     return datadir_write(local->datadir, &local->manifest);
 }
 
@@ -69,6 +71,15 @@ static void on_shard_ready(void *ctx, struct slice topic, uint64_t reactors)
 {
     struct handle *handle = ctx;
     route_ready(handle->local, handle->index, topic, reactors);
+}
+
+/* On a helper thread. What could not be written now is at the next step or start. */
+static void on_clock_stepped(void *ctx)
+{
+    struct handle *handle = ctx;
+    int failed = remember_clock(handle->local);
+    if (failed)
+        log_event(LOG_WARN, "clock step not written down", LOG_TEXT("error", strerror(-failed)));
 }
 
 static void on_shard_failed(void *ctx)
@@ -126,11 +137,14 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .hash_seed = local->manifest.hash_seed,
                                     .ready = on_shard_ready,
                                     .failed = on_shard_failed,
+                                    .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .ctx = handle};
     local->handles[index] = handle;
     int failed =
         shard_open(&options, reactor, &local->shards[index], &recovered, error, error_bytes);
-    if (!failed && index + 1 == local->shard_count && (failed = remember_clock(local)))
+    /* The last one: any of them may have raised the clock. */
+    if (!failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count &&
+        (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
     if (failed)

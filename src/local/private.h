@@ -56,15 +56,17 @@ struct shard {
     struct watch_table *watches;
     struct list ready_topics; /* told at the end of the turn */
 
-    struct work commit_work, upkeep_work;
-    bool committing, keeping_up;
+    struct work commit_work, upkeep_work, step_work;
+    bool committing, keeping_up, telling_step;
+    bool stepped;                                /* the wall clock; not told yet */
     uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
     struct carry *carry;
     uint32_t carry_failed; /* a file that could not be read */
-    bool topics_to_carry;  /* a new log file lacks the topics' records */
-    bool totals_kept;      /* the last records before a stop are written */
+    bool carrying_topics;  /* the topics' records are being written again, */
+    uint32_t topics_at;    /* and have come so far */
+    bool totals_kept;      /* the last records before a stop have been begun */
 
     bool broken, stopping;
     void (*stopped)(void *ctx);
@@ -98,7 +100,8 @@ void completions_fini(struct shard *shard);
 /* ---- command.c ---- */
 /* -EAGAIN: no room just now. 0: carried out (or refused), and will be answered. */
 int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
-void walkings_step(struct shard *shard);
+/* Whether there is more to do that nothing stands in the way of. */
+bool walkings_step(struct shard *shard);
 
 /* ---- reading.c: replies with jobs, whose records must be read first ---- */
 struct reading_options {
@@ -111,10 +114,11 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
                    struct queue_reply_to reply_to);
 
 /* ---- carry.c: old log files ---- */
-void carry_step(struct shard *shard);
+/* A bounded piece of it. Whether there is more to do that nothing stands in the way of. */
+bool carry_step(struct shard *shard);
 bool carry_is_busy(const struct shard *shard);
-/* Whether it could go on at once, given room. */
-bool carry_has_work(const struct shard *shard);
+/* Writes the topics' records again, also without a new file. */
+void carry_begin_topics(struct shard *shard);
 void carry_fini(struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look

@@ -35,6 +35,7 @@ struct engine_now shard_now(struct shard *shard)
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
         shard->skew_ms += step_ms;
+        shard->stepped = shard->options.stepped != NULL;
     }
     now.skew_ms = shard->skew_ms;
     return now;
@@ -129,11 +130,9 @@ static void commit_done(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
     shard->committing = false;
-    if (shard->commit_error) {
-        fail(shard, "commit");
-        return;
-    }
     shard->durable = wal_committed(shard->wal);
+    if (shard->commit_error)
+        fail(shard, "commit");
 }
 
 static void commit_start(struct shard *shard)
@@ -169,7 +168,11 @@ static void upkeep_done(struct work *work)
     struct shard *shard = list_entry(work, struct shard, upkeep_work);
     shard->keeping_up = false;
     wal_upkept(shard->wal);
-    if (shard->upkeep_error) {
+    struct wal_stats stats;
+    wal_stats(shard->wal, &stats);
+    if (stats.broken) {
+        fail(shard, "upkeep");
+    } else if (shard->upkeep_error) {
         shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
         log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-shard->upkeep_error)));
@@ -185,18 +188,24 @@ static void upkeep_start(struct shard *shard, int64_t now_ms)
     worker_give(shard->librarian, &shard->upkeep_work);
 }
 
-/* A new file's first task is to hold every topic's record, so that it never needs the files before
- * it for them. */
-static void carry_topics(struct shard *shard)
+static void perform_step(struct work *work)
 {
-    if (wal_began_file(shard->wal))
-        shard->topics_to_carry = true;
-    if (!shard->topics_to_carry ||
-        wal_has_room(shard->wal, (size_t)engine_topic_count(shard->engine) * ENGINE_TOPIC_BYTES_MAX,
-                     WAL_FOR_ANSWER))
+    struct shard *shard = list_entry(work, struct shard, step_work);
+    shard->options.stepped(shard->options.ctx);
+}
+
+static void step_done(struct work *work)
+{
+    list_entry(work, struct shard, step_work)->telling_step = false;
+}
+
+static void tell_step(struct shard *shard)
+{
+    if (!shard->stepped || shard->telling_step)
         return;
-    engine_carry_topics(shard->engine);
-    shard->topics_to_carry = false;
+    shard->stepped = false;
+    shard->telling_step = true;
+    worker_give(shard->librarian, &shard->step_work);
 }
 
 /* ---- commands ---- */
@@ -261,7 +270,7 @@ static bool is_quiet(const struct shard *shard)
     return list_is_empty(&shard->waiting) && list_is_empty(&shard->soon) &&
            list_is_empty(&shard->parked) && list_is_empty(&shard->walkings) &&
            list_is_empty(&shard->ready_topics) && !shard->readings && !shard->committing &&
-           !shard->keeping_up && !carry_is_busy(shard) &&
+           !shard->keeping_up && !shard->stepped && !shard->telling_step && !carry_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
@@ -284,12 +293,10 @@ static void publish_figures(struct shard *shard)
 static void keep_totals(struct shard *shard)
 {
     shard->totals_kept = true;
-    if (shard->broken ||
-        wal_has_room(shard->wal, (size_t)engine_topic_count(shard->engine) * ENGINE_TOPIC_BYTES_MAX,
-                     WAL_FOR_ANSWER))
+    if (shard->broken)
         return;
-    engine_carry_topics(shard->engine);
-    commit_start(shard);
+    carry_begin_topics(shard);
+    reactor_turn_again(shard->reactor);
 }
 
 static void stop_if_quiet(struct shard *shard)
@@ -308,19 +315,20 @@ static bool turn(void *ctx)
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
     bool busy = advance(shard, now);
-    walkings_step(shard);
-    if (!shard->broken) {
-        carry_step(shard);
-        carry_topics(shard);
-    }
+    bool more = walkings_step(shard);
+    if (!shard->broken && carry_step(shard))
+        more = true;
     unpark(shard);
-    for (int round = 0; round < ROUNDS_MAX; round++)
-        if (!(run_ready_topics(shard) | completions_run(shard)))
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        bool told = run_ready_topics(shard);
+        if (!completions_run(shard) && !told)
             break;
+    }
     bool holds = hold_commit(shard);
     if (!holds)
         commit_start(shard);
     upkeep_start(shard, now.inner_ms);
+    tell_step(shard);
     publish_figures(shard);
     stop_if_quiet(shard);
 
@@ -335,7 +343,7 @@ static bool turn(void *ctx)
         next_ms = shard->upkeep_retry_ms;
     deadline_set(shard->deadline, next_ms);
     return busy || holds || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
-           ((!list_is_empty(&shard->walkings) || carry_has_work(shard)) && !shard->committing);
+           (more && !shard->committing);
 }
 
 /* The turn that follows is all that is wanted. */
@@ -367,6 +375,8 @@ static void init(struct shard *shard, const struct shard_options *options, struc
     shard->commit_work.done = commit_done;
     shard->upkeep_work.perform = perform_upkeep;
     shard->upkeep_work.done = upkeep_done;
+    shard->step_work.perform = perform_step;
+    shard->step_work.done = step_done;
     atomic_store(&shard->healthy, true);
     atomic_store(&shard->accepting, true);
 }
@@ -417,8 +427,7 @@ static int recover(struct shard *shard, struct shard_recovered *recovered, char 
         return failed;
     /* After a reboot the wall clock may stand before the last moment we know of: time does not go
      * back. */
-    if (found.last_inner_ms > clock_inner_ms())
-        clock_start(found.last_inner_ms);
+    clock_raise(found.last_inner_ms);
     engine_start(shard->engine, found.epoch);
     struct engine_stats stats;
     engine_stats(shard->engine, &stats);

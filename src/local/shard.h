@@ -28,6 +28,8 @@ struct shard_options {
      * the end of a turn. */
     void (*ready)(void *ctx, struct slice topic, uint64_t reactors);
     void (*failed)(void *ctx);
+    /* NULL, or called on a helper thread after each step of the wall clock. */
+    void (*stepped)(void *ctx);
     void *ctx;
 };
 

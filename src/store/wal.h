@@ -159,11 +159,15 @@ int wal_upkeep(struct wal *wal);
 /* Back on the owner's thread after wal_upkeep: its results count from now on. */
 void wal_upkept(struct wal *wal);
 
-/* True once after a new file was begun, and after every opening of a log that held anything: the
- * owner then appends its carried RECORD_TOPICs before anything else, into the open batch or, where
- * they do not fit, the next. Older files go only after that, and once that batch is synced.
+/*
+ * True once after a new file was begun, and after every opening of a log that held anything: the
+ * owner then appends its carried RECORD_TOPICs again, in as many batches as it likes, and says
+ * wal_topics_carried after the last one. Files older than the one that was written when it began go
+ * only after that, and once its last batch is synced. Where the topics take up much of a file, the
+ * next time comes only after several times as much log.
  */
 bool wal_began_file(struct wal *wal);
+void wal_topics_carried(struct wal *wal);
 
 struct wal_stats {
     uint64_t bytes_on_disk, bytes_kept, bytes_written, commits, syncs;

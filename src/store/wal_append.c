@@ -130,16 +130,32 @@ bool wal_is_committing(const struct wal *wal)
     return wal->flight.is_under_way;
 }
 
-/* The owner answers with its topics at once: into the open batch, or into the next where that one
- * has no room. */
+/* A measure for how far the log has gone on. */
+static uint64_t log_at(const struct wal *wal)
+{
+    return (uint64_t)wal->current * wal->options.file_bytes + used_of_file(wal);
+}
+
+/* Topics that fill more than a file would else begin the next one by being written, and be asked
+ * for again, without end. */
 bool wal_began_file(struct wal *wal)
 {
-    if (!wal->began_file)
+    enum { TIMES_AS_MUCH = 4 };
+
+    if (!wal->began_file || log_at(wal) - wal->topics.begun_at < TIMES_AS_MUCH * wal->topics.bytes)
         return false;
     wal->began_file = false;
-    wal->topics_file = wal->current;
-    wal->topics_sequence = wal->next_sequence + !is_empty(wal);
+    wal->topics.begun = wal->current;
+    wal->topics.begun_at = log_at(wal);
     return true;
+}
+
+void wal_topics_carried(struct wal *wal)
+{
+    wal->topics.file = wal->topics.begun;
+    wal->topics.sequence = wal->next_sequence - is_empty(wal);
+    wal->topics.bytes = log_at(wal) - wal->topics.begun_at;
+    wal_review(wal);
 }
 
 /* ---- committing ---- */

@@ -329,7 +329,9 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         (void)fs->ops->unlink(fs->ctx, from); /* its pages are not to be trusted */
     if (result == 0) {
         result = fs->ops->fsync_dir(fs->ctx, disk->dir);
-        *is_fatal = result < 0;
+        /* Where there is no descriptor for it, no sync was tried: the next attempt makes the name
+         * again. */
+        *is_fatal = result < 0 && result != -EMFILE && result != -ENFILE;
     }
     if (result < 0) {
         if (fd >= 0)

@@ -234,9 +234,13 @@ struct wal {
     uint32_t tail_at; /* where it starts there */
     uint64_t epoch, next_sequence, committed, synced;
     bool began_file;
-    uint32_t
-        topics_file; /* the file in which the owner was last asked to write its topics again, and */
-    uint64_t topics_sequence; /* the batch by which it did; files before it need not hold them */
+    struct {
+        uint32_t file;     /* files before it need not hold the owner's topics any more */
+        uint64_t sequence; /* once this batch is synced */
+        uint32_t begun;    /* the file in which the owner last began to write them again */
+        uint64_t begun_at; /* where in the log, */
+        uint64_t bytes;    /* and how far the log had gone on when it was through */
+    } topics;
 
     struct wal_batch *open;
     size_t first_room; /* what was asked of wal_has_room when it was empty, with the head */

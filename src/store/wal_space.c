@@ -50,9 +50,9 @@ void wal_review(struct wal *wal)
     for (; needed + 2 <= wal->current; needed++) {
         file = wal_files_find(&wal->files, needed);
         next = wal_files_find(&wal->files, needed + 1);
-        if (file->kept_records || needed >= wal->topics_file)
+        if (file->kept_records || needed >= wal->topics.file)
             break;
-        if (wal->synced < file->release_sequence || wal->synced < wal->topics_sequence ||
+        if (wal->synced < file->release_sequence || wal->synced < wal->topics.sequence ||
             wal->synced < next->last_sequence) {
             /* Where every commit syncs, the next one will do; else one has to be asked for. */
             wal->drop_wants_sync = wal->options.sync != WAL_SYNC_ALWAYS && wal->dirty_first;

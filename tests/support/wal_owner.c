@@ -156,6 +156,7 @@ int wal_owner_open(struct wal_owner *owner, uint64_t least)
 
     memset(owner->places, 0, OWNER_JOBS_MAX * sizeof *owner->places);
     owner->topic_value = 0;
+    owner->topic_is_due = false;
     owner->live = 0;
     owner->syncs = 0;
     result = wal_open(&owner->options, replay, owner, &owner->wal, &owner->found, owner->error,
@@ -218,12 +219,21 @@ bool wal_owner_finish(struct wal_owner *owner, uint32_t id)
     return true;
 }
 
-static void append_topic(struct wal_owner *owner)
+/* Some time after a new file was begun. */
+static void carry_topic(struct wal_owner *owner)
 {
     struct record record = topic_record(owner->topic_value);
 
-    if (has_room(owner, &record, WAL_FOR_ANSWER))
+    owner->topic_is_due |= wal_began_file(owner->wal);
+    if (!owner->topic_is_due || random_below(&owner->random, 4) == 0)
+        return;
+    if (owner->topic_value) {
+        if (wal_has_room(owner->wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
+            return;
         wal_append(owner->wal, &record);
+    }
+    owner->topic_is_due = false;
+    wal_topics_carried(owner->wal);
 }
 
 void wal_owner_set_topic(struct wal_owner *owner, uint32_t value)
@@ -252,8 +262,8 @@ int wal_owner_commit(struct wal_owner *owner)
         assert(owner->options.sync != WAL_SYNC_ALWAYS || owner->synced_acked == owner->acked);
         owner->syncs = stats.syncs;
     }
-    if (result == 0 && wal_began_file(owner->wal) && owner->topic_value)
-        append_topic(owner);
+    if (result == 0)
+        carry_topic(owner);
     return result;
 }
 

@@ -31,6 +31,7 @@ struct wal_owner {
     struct record_place *places; /* of live jobs, by id */
     uint32_t jobs;               /* ids 1..jobs were given */
     uint32_t topic_value;
+    bool topic_is_due;     /* it is to be written again */
     uint64_t acked;        /* batches up to it were committed: they must stay */
     uint64_t synced_acked; /* those that a sync came after */
     uint32_t live;
