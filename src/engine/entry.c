@@ -96,7 +96,7 @@ static uint64_t *count_of(struct topic *topic, const struct entry *entry)
     case JOB_FINISHED:
         return &topic->remembered;
     }
-    assert(!"a state");
+    assert(false); /* not a state */
     return NULL;
 }
 
