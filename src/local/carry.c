@@ -36,7 +36,7 @@ static void on_record(void *ctx, const struct record *record, struct record_plac
         size_t cap = carry->found_cap ? carry->found_cap * 2 : 1024;
         struct found *found = realloc(carry->found, cap * sizeof *found);
         if (!found) {
-            carry->result = -1;
+            carry->result = -ENOMEM;
             return;
         }
         carry->found = found;
@@ -97,7 +97,7 @@ static bool carry_some(struct shard *shard, struct carry *carry)
 
 static void finish(struct shard *shard, struct carry *carry)
 {
-    if (carry->result < 0) {
+    if (carry->result < 0 && carry->result != -ENOMEM) {
         shard->carry_failed = carry->file; /* once is enough: it stays where it is */
         log_event(LOG_ERROR, "log file cannot be carried forward",
                   LOG_NUMBER("shard", shard->options.index), LOG_NUMBER("file", carry->file),

@@ -151,10 +151,12 @@ int wal_scan(struct wal *wal, uint32_t file, uint32_t *at, size_t bytes_max, str
              void *ctx);
 
 /* File upkeep: makes the next file ready ahead of need, drops old files nothing is kept in.
- * [helper]; call when wal_wants_upkeep, then wal_upkept before it is called again. May run beside
- * wal_commit on another thread. On a full disk it fails with -ENOSPC and wal_wants_upkeep stays
+ * [helper]; call when wal_wants_upkeep, then wal_upkept before either is called again. Only what
+ * nobody needed when wal_wants_upkeep was asked goes: on a helper that does one thing after the
+ * other, a read that is given to it later finds its file. May run beside wal_commit on another
+ * thread. On a full disk it fails with -ENOSPC and wal_wants_upkeep stays
  * true: try again in a second. */
-bool wal_wants_upkeep(const struct wal *wal);
+bool wal_wants_upkeep(struct wal *wal);
 int wal_upkeep(struct wal *wal);
 /* Back on the owner's thread after wal_upkeep: its results count from now on. */
 void wal_upkept(struct wal *wal);

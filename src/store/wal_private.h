@@ -216,7 +216,8 @@ struct wal_flight {
 struct wal_chore {
     int manifest_fd;
     struct wal_manifest manifest;
-    uint32_t spare; /* a file older than the manifest's first, to be used again; 0: none */
+    uint32_t first_needed; /* when wal_wants_upkeep was asked */
+    uint32_t spare;        /* a file older than the manifest's first, to be used again; 0: none */
     struct wal_file *made;
     uint32_t dropped_before;
     int result;

@@ -81,8 +81,9 @@ uint32_t wal_oldest_to_carry(const struct wal *wal)
 
 /* ---- upkeep ---- */
 
-bool wal_wants_upkeep(const struct wal *wal)
+bool wal_wants_upkeep(struct wal *wal)
 {
+    wal->chore.first_needed = wal->shared.first_needed;
     return !wal->is_broken &&
            (!wal_next_is_ready(wal) || wal->shared.first_needed > wal->files.at[0]->number);
 }
@@ -98,7 +99,7 @@ static void plan(struct wal *wal, uint32_t *first, uint32_t *newest, bool *next_
     *first = wal->files.at[0]->number;
     *newest = wal->files.at[wal->files.count - 1]->number;
     *next_is_ready = *newest > wal->current;
-    needed = wal->shared.first_needed;
+    needed = chore->first_needed;
     for (uint32_t number = *first; number < needed; number++) {
         struct wal_file *file = wal_files_find(&wal->files, number);
 

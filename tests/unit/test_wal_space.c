@@ -168,6 +168,49 @@ static void kept_bytes_are_the_same_after_reopening(void **state)
     end(scene);
 }
 
+static int read_at(struct scene *scene, struct record_place place)
+{
+    struct buffer scratch;
+    struct slice record;
+    int result;
+
+    buffer_init(&scratch, 1 << 20);
+    result = wal_read(scene->owner.wal, place, true, &scratch, &record);
+    buffer_fini(&scratch);
+    return result;
+}
+
+/* A taker learns the place of a job; then the job is carried to a newer file. Where an upkeep waits
+ * already, the read waits behind it. */
+static void an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+    struct record_place place;
+
+    (void)state;
+    wal_owner_push(owner, 500);
+    for (int i = 0; i < 300; i++) {
+        wal_owner_push(owner, 600);
+        wal_owner_finish(owner, owner->jobs);
+        turn(scene);
+    }
+    place = owner->places[1];
+    (void)wal_wants_upkeep(owner->wal);
+    wal_owner_finish(owner, 1);
+    for (int i = 0; i < 20; i++) { /* until the topics are through */
+        wal_owner_push(owner, 1);
+        assert_int_equal(wal_owner_commit(owner), 0);
+    }
+    assert_int_equal(wal_upkeep(owner->wal), 0);
+    wal_upkept(owner->wal);
+    assert_int_equal(read_at(scene, place), 0);
+    assert_int_equal(wal_owner_upkeep(owner), 0);
+    assert_int_equal(read_at(scene, place), -ENOENT);
+    wal_owner_close(owner);
+    end(scene);
+}
+
 static void idle_log_wants_no_upkeep(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
@@ -288,6 +331,7 @@ int main(void)
         cmocka_unit_test(one_job_reserved_and_released_for_ever_does_not_grow_the_log),
         cmocka_unit_test(log_follows_what_is_kept_up_and_down),
         cmocka_unit_test(kept_bytes_are_the_same_after_reopening),
+        cmocka_unit_test(an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for),
         cmocka_unit_test(idle_log_wants_no_upkeep),
         cmocka_unit_test(full_disk_refuses_pushes_and_takes_answers),
         cmocka_unit_test(service_returns_by_itself_when_space_does),
