@@ -42,7 +42,7 @@ static const struct option options[] = {
     {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
-    {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 1 * MIB, 1024 * MIB,
+    {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 4 * MIB, 1024 * MIB,
      "size of one file of the log"},
 };
 
@@ -267,6 +267,11 @@ static bool check(const struct config *config, char *error)
     }
     if (!config->data[0]) {
         snprintf(error, CONFIG_ERROR_BYTES, "no data directory, give --data DIR");
+        return false;
+    }
+    if (config->wal_file_bytes < 4 * config->max_body_bytes) { /* a job must fit half a file */
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "--wal-file is too small for --max-body, give at least four times as much");
         return false;
     }
     return true;

@@ -115,6 +115,9 @@ static void refuses_flags_and_says_why(void **state)
         {{"--max-body", "17MiB"},
          "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
          "a body beyond the limit"},
+        {{"--max-body=8MiB", "--wal-file=31MiB"},
+         "--wal-file is too small for --max-body, give at least four times as much",
+         "a log whose files cannot hold a job"},
         {{"--idle-timeout", "10ms"},
          "bad value '10ms' for '--idle-timeout', give a time from 1s to 86400s, such as 90s or 2m",
          "an impatient server"},
@@ -183,7 +186,7 @@ static void names_the_variable_of_a_fault(void **state)
     (void)state;
     variables = (const char *const[]){"TARRY_WAL_FILE", "tiny", NULL};
     assert_false(load(&config, ARGS(NULL), error));
-    assert_string_equal(error, "bad value 'tiny' for 'TARRY_WAL_FILE', give a size from 1MiB to "
+    assert_string_equal(error, "bad value 'tiny' for 'TARRY_WAL_FILE', give a size from 4MiB to "
                                "1024MiB, such as 64KiB");
 }
 
