@@ -196,7 +196,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         return;
 
     struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
-    uint32_t id = push->id_is_made ? 0 : engine_index_find(engine, key), extra = 0;
+    uint32_t id = engine_index_find(engine, key), extra = 0;
     bool is_new = !id, has_policy = policy_is_set(&push->policy);
     result->status = QUEUE_CREATED;
     if (id) {

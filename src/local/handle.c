@@ -35,7 +35,6 @@ static const struct queue_push *with_ids(struct handle *handle, const struct que
             continue;
         ulid_write(&handle->ulid, wall_ms, handle->ids[i]);
         handle->pushes[i].id = slice_make(handle->ids[i], ULID_BYTES);
-        handle->pushes[i].id_is_made = true;
     }
     return handle->pushes;
 }

@@ -76,7 +76,6 @@ enum { QUEUE_PRIORITY_UNSET = -1 };
 struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
-    bool id_is_made; /* the queue's own mark on an id it has just made: nobody can have it yet */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
