@@ -4,7 +4,7 @@
  *
  * It knows every job of the shard by key, state, due and place in the log, but not its body or id:
  * those are in the log, and whoever wants them reads them there (struct engine_view says where).
- * About 84 bytes of RAM a job that was pushed without options and not yet tried; 90 more otherwise.
+ * About 88 bytes of RAM a job that was pushed without options and not yet tried; 90 more otherwise.
  *
  * Rules
  *   - Each change appends its record first and then happens; what is appended is enough to make the
