@@ -73,6 +73,13 @@ struct queue_when {
 
 enum { QUEUE_PRIORITY_UNSET = -1 };
 
+/* What a job went through before it was brought here (import). */
+struct queue_past {
+    uint32_t attempt;   /* deliveries so far; the next one is attempt + 1 */
+    bool dead;          /* it gave up: it is kept as dead, its due is only shown */
+    struct slice error; /* last error; at most JOB_ERROR_BYTES_MAX */
+};
+
 struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
@@ -81,6 +88,7 @@ struct queue_push {
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
     enum record_conflict on_conflict; /* 0: the topic's */
     struct policy policy;
+    struct queue_past past; /* of a job that comes from another queue; zero: none */
 };
 
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };

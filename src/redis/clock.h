@@ -1,0 +1,34 @@
+/*
+ * clock: does a shard's clock run as ours does? Pure.
+ *
+ * A shard's clock is its master's TIME plus an adjustment kept in Redis. A server knows, from the
+ * answers, how that clock stands to its own elapsed time (the inner clock of base/clock.h; its wall
+ * clock plays no part). When an answer's time is off by more than REDIS_CLOCK_APART_MS from what it
+ * should be, a replica with another clock was promoted, or the host's clock was set: the server
+ * counts it, and has the adjustment changed so that the shard's clock goes on as it ran. Until that
+ * is done it neither moves nor takes jobs there, so nothing comes early.
+ */
+#ifndef TARRY_REDIS_CLOCK_H
+#define TARRY_REDIS_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { REDIS_CLOCK_APART_MS = 500 };
+
+struct redis_clock {
+    bool known;
+    int64_t offset_ms; /* shard - inner */
+};
+
+/*
+ * A reply says the shard's clock showed `shard_ms` some time between `sent_ms` and `came_ms`
+ * (inner). True: it agrees (or is the first), and is taken in; small differences are followed.
+ * False: *apart_ms is how far the shard's clock is ahead (negative: behind); nothing changes.
+ */
+bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms,
+                      int64_t came_ms, int64_t *apart_ms);
+/* Shard time to inner time: rounded so that waking then is never before. */
+int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
+
+#endif

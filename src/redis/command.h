@@ -1,0 +1,15 @@
+/* command: Redis' protocol, written. Pure. `argc` counts the command's own name; exactly so many
+ * arguments must follow. */
+#ifndef TARRY_REDIS_COMMAND_H
+#define TARRY_REDIS_COMMAND_H
+
+#include "base/buffer.h"
+
+void redis_command_begin(struct buffer *out, size_t argc);
+void redis_command_arg(struct buffer *out, struct slice arg);
+void redis_command_text(struct buffer *out, const char *arg);
+void redis_command_number(struct buffer *out, int64_t arg); /* decimal */
+/* A whole command of NUL-terminated words, NULL behind the last. */
+void redis_command_words(struct buffer *out, const char *word, ...) __attribute__((sentinel));
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * connection: one pipelined conversation with one Redis server.
+ *
+ * The socket is libuv's, replies are read by hiredis. Commands go out in the order they were
+ * appended, many per write: what a turn appends is written at its end. Replies come back in that
+ * order; whoever owns the connection keeps track of what they answer.
+ *
+ * One thread, the reactor's. No callback comes inside a call. After `down` nothing more comes and
+ * the owner frees it; replies that had not come will not come.
+ */
+#ifndef TARRY_REDIS_CONNECTION_H
+#define TARRY_REDIS_CONNECTION_H
+
+#include "base/buffer.h"
+#include "net/reactor.h"
+#include "redis/url.h"
+
+#include <hiredis/hiredis.h>
+
+struct redis_connection;
+
+struct redis_connection_events {
+    void (*up)(void *ctx);
+    /* Could not be made, or ended. `why` is for people. */
+    void (*down)(void *ctx, const char *why);
+    /* One reply (or pushed message). Valid during the callback. */
+    void (*reply)(void *ctx, const redisReply *reply);
+};
+
+/* Resolves, connects. NULL: out of memory. `connect_ms`: how long that may take. */
+struct redis_connection *redis_connection_new(struct reactor *reactor,
+                                              const struct redis_endpoint *endpoint,
+                                              int64_t connect_ms,
+                                              const struct redis_connection_events *events,
+                                              void *ctx);
+/* At any time, also from its callbacks; no callback comes after it. */
+void redis_connection_free(struct redis_connection *connection);
+
+/* Where the next command is put (see command.h), in Redis' protocol. It is sent at the end of the
+ * turn; before `up`, once up. A failed buffer (out of memory) ends the connection. */
+struct buffer *redis_connection_out(struct redis_connection *connection);
+/* Bytes appended and not yet taken by the socket: for back-pressure. */
+size_t redis_connection_unsent(const struct redis_connection *connection);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * link: one shard's way to its master: finds it, connects, says hello, carries calls, and settles
+ * what became of those that were under way when a connection ended.
+ *
+ * States: SEEKING (asks where) -> CONNECTING -> GREETING (AUTH, SELECT, scripts loaded, role and
+ * run id read, the hello script, clocks compared) -> UP -> back to SEEKING when the connection ends
+ * or says MOVED, READONLY, LOADING, CLUSTERDOWN, MASTERDOWN, TRYAGAIN or that the slot is moving
+ * (with a pause that grows from 10 ms to 1 s). A second connection, to the same server, is
+ * subscribed to the shard's news.
+ *
+ * Calls. Each ends in exactly one `done`, never inside the call. A call that changes something
+ * carries a ticket; at most REDIS_LINK_SLOTS of those are under way, the rest wait here in order.
+ * After a reconnect whatever has no reply is sent again with the same ticket: the script tells
+ * whether it had been carried out and gives the answer it gave then. NOSCRIPT: the scripts are
+ * loaded again and the call is repeated. A call that found no way within `patience_ms` ends as
+ * REDIS_CALL_UNAVAILABLE.
+ *
+ * With wait_replicas, a WAIT follows each call that changes something, and its answer is held until
+ * that many replicas have it; too few in time: REDIS_CALL_UNAVAILABLE.
+ *
+ * One thread, the reactor's.
+ */
+#ifndef TARRY_REDIS_LINK_H
+#define TARRY_REDIS_LINK_H
+
+#include "base/list.h"
+#include "redis/clock.h"
+#include "redis/connection.h"
+#include "redis/redis.h"
+#include "redis/script.h"
+#include "redis/slot.h"
+#include "redis/where.h"
+
+enum { REDIS_LINK_SLOTS = 4, REDIS_HEAD_BYTES = 18 };
+
+struct redis_link;
+
+enum redis_call_end {
+    REDIS_CALL_OK = 1,      /* `reply` is the script's array; its head has been checked */
+    REDIS_CALL_NO_SPACE,    /* Redis refuses to grow: maxmemory, or its disk is full */
+    REDIS_CALL_UNAVAILABLE, /* out of reach for too long, or refused for good (said in the log) */
+    REDIS_CALL_STOPPING
+};
+
+/* Head of an answer, unpacked. `rest` is what follows it. */
+struct redis_head {
+    int64_t now_ms, next_ms, adjust_ms; /* next: INT64_MAX when there is none */
+    struct slice rest;
+};
+
+/* Embed it. From link_submit until `done` it belongs to the link. */
+struct redis_call {
+    struct list list; /* the link's */
+    enum redis_script script;
+    bool changes;        /* it has a ticket as its first argument, put there by the link */
+    size_t argc;         /* arguments after KEYS[1] (and after the ticket) */
+    struct buffer args;  /* in Redis' protocol; freed by the owner after `done` */
+    void (*done)(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
+                 const redisReply *reply);
+    /* the link's own */
+    int64_t give_up_ms, sent_ms;
+    uint64_t ticket;
+    uint32_t slot;
+    bool waiting_replicas;
+    void *kept;
+};
+
+struct redis_link_options {
+    struct reactor *reactor;
+    struct redis_where *where;
+    const struct redis_url *url;
+    char tag[REDIS_TAG_BYTES];
+    char server[9]; /* 8 hex digits drawn at the start, names this server in tickets and news */
+    uint32_t shards;
+    uint32_t wait_replicas;
+    int64_t patience_ms;
+    struct redis_figures *figures; /* counted up */
+    /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
+    void (*due)(void *ctx, int64_t at_ms); /* shard clock */
+    void (*ready)(void *ctx, struct slice topic);
+    /* True each time it comes up (news may have been missed), false when it goes down. */
+    void (*turned)(void *ctx, bool up);
+    void *ctx;
+};
+
+struct redis_link *redis_link_new(const struct redis_link_options *options); /* NULL: no memory */
+/* What has not ended yet ends as REDIS_CALL_STOPPING, inside this call. */
+void redis_link_free(struct redis_link *link);
+
+void redis_link_submit(struct redis_link *link, struct redis_call *call);
+
+bool redis_link_is_up(const struct redis_link *link);
+/* Calls that have not ended; and those of them that are with Redis. */
+size_t redis_link_calls(const struct redis_link *link);
+size_t redis_link_under_way(const struct redis_link *link);
+const struct redis_clock *redis_link_clock(const struct redis_link *link);
+
+#endif

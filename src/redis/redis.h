@@ -1,0 +1,73 @@
+/*
+ * redis: the delay queue on Redis: several servers, one queue. The public face of this room.
+ *
+ * All state is in Redis and every change is one script there, so servers are stateless: any takes
+ * any request, any may die at any moment. Jobs are spread over shards by hash of topic and id; a
+ * shard's keys share a hash tag, so a cluster keeps them on one node.
+ *
+ * Life
+ *   1. redis_open: blocking, before the reactors run: reads the URL, reaches every master, reads
+ *      what durability is in force, fixes the number of shards.
+ *   2. redis_attach on a reactor: the handle that fronts use. Connections are made in the loop's
+ *      turns; calls made before wait for them.
+ *   3. redis_stop: new calls are answered QUEUE_STOPPING, what is under way is finished or, after
+ *      `patience_ms`, answered QUEUE_UNAVAILABLE; then `stopped`.
+ *   4. redis_free after the reactor has stopped.
+ *
+ * One reactor per struct redis. Everything but redis_open on its thread.
+ */
+#ifndef TARRY_REDIS_REDIS_H
+#define TARRY_REDIS_REDIS_H
+
+#include "net/reactor.h"
+#include "queue/queue.h"
+
+struct redis;
+
+enum { REDIS_SHARDS = 8, REDIS_SHARDS_MAX = 64, REDIS_URL_BYTES_MAX = 1024 };
+
+/* From weak to strong, as far as it can be learned; of several masters the weakest counts. */
+enum redis_durability {
+    REDIS_DURABILITY_UNKNOWN = 1, /* the server does not let its configuration be read */
+    REDIS_DURABILITY_MEMORY,      /* no append-only file: a restart of Redis loses jobs */
+    REDIS_DURABILITY_NO,          /* appendfsync no */
+    REDIS_DURABILITY_EVERYSEC,
+    REDIS_DURABILITY_ALWAYS
+};
+/* "unknown", "memory", "no", "everysec", "always"; parse: 0 when it is none of them. */
+const char *redis_durability_name(enum redis_durability durability);
+enum redis_durability redis_durability_parse(struct slice name);
+
+struct redis_options {
+    const char *url;          /* see url.h */
+    uint32_t shards;          /* 0: those there are, REDIS_SHARDS where there are none yet */
+    uint64_t body_bytes_max;
+    uint32_t topics_max;
+    uint32_t wait_replicas;   /* an answered change has reached so many replicas */
+    enum redis_durability require_durability; /* refuse to start on less; 0: on anything */
+    int64_t patience_ms;      /* how long a call waits for a shard out of reach; 0: 10 s */
+};
+
+/* 0 or negative errno with `error`: what, where, what to do. */
+int redis_open(const struct redis_options *options, struct redis **out, char *error,
+               size_t error_bytes);
+int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
+                 size_t error_bytes);
+void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx);
+void redis_free(struct redis *redis);
+
+/* Counters since the start, for /metrics. On the reactor's thread. */
+struct redis_figures {
+    uint64_t calls, jobs;       /* scripts sent, items in them */
+    uint64_t resent;            /* calls whose fate had to be settled by asking again */
+    uint64_t reconnects, redirects, failovers;
+    uint64_t clock_disagreements;
+    uint64_t news_lost;         /* looks that found what no message had told */
+    uint32_t shards_up, shards;
+};
+void redis_figures(const struct redis *redis, struct redis_figures *out);
+
+/* No call under way and nothing due: for tests that move the clock. */
+bool redis_is_quiet(const struct redis *redis);
+
+#endif

@@ -1,0 +1,39 @@
+/* script: the scripts (scripts/README.md), built into the program, with their hashes. Any thread
+ * after redis_scripts_init. */
+#ifndef TARRY_REDIS_SCRIPT_H
+#define TARRY_REDIS_SCRIPT_H
+
+#include "base/slice.h"
+
+enum redis_script {
+    REDIS_HELLO = 1,
+    REDIS_ADJUST,
+    REDIS_PUSH,
+    REDIS_TAKE,
+    REDIS_ANSWER,
+    REDIS_CHANGE,
+    REDIS_ADVANCE,
+    REDIS_GET,
+    REDIS_LIST,
+    REDIS_TOPIC,
+    REDIS_TOPICS,
+    REDIS_PURGE,
+    REDIS_REDRIVE,
+    REDIS_LOOK,
+    REDIS_CHECK,
+    REDIS_SCRIPTS = REDIS_CHECK
+};
+
+enum { REDIS_SHA_BYTES = 40 };
+
+struct redis_script_text {
+    const char *name;
+    struct slice text; /* common.lua and its own, as SCRIPT LOAD wants it */
+    char sha[REDIS_SHA_BYTES + 1];
+};
+
+/* Once, before threads start; false: out of memory. More calls do nothing. */
+bool redis_scripts_init(void);
+const struct redis_script_text *redis_script(enum redis_script script);
+
+#endif

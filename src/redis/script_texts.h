@@ -1,0 +1,30 @@
+/* script_texts: the files under scripts/, put into the program by cmake/embed.cmake. */
+#ifndef TARRY_REDIS_SCRIPT_TEXTS_H
+#define TARRY_REDIS_SCRIPT_TEXTS_H
+
+#include <stddef.h>
+
+#define REDIS_LUA(name)                                                                            \
+    extern const char redis_lua_##name##_text[];                                                   \
+    extern const size_t redis_lua_##name##_bytes
+
+REDIS_LUA(common);
+REDIS_LUA(hello);
+REDIS_LUA(adjust);
+REDIS_LUA(push);
+REDIS_LUA(take);
+REDIS_LUA(answer);
+REDIS_LUA(change);
+REDIS_LUA(advance);
+REDIS_LUA(get);
+REDIS_LUA(list);
+REDIS_LUA(topic);
+REDIS_LUA(topics);
+REDIS_LUA(purge);
+REDIS_LUA(redrive);
+REDIS_LUA(look);
+REDIS_LUA(check);
+
+#undef REDIS_LUA
+
+#endif

@@ -1,0 +1,2 @@
+#!lua
+return redis.error_reply("ERR not written yet")

@@ -1,0 +1,23 @@
+/* slot: which of a cluster's 16,384 slots a key is in, and hash tags that spread shards evenly over
+ * them (redis.io/docs/reference/cluster-spec). Pure. */
+#ifndef TARRY_REDIS_SLOT_H
+#define TARRY_REDIS_SLOT_H
+
+#include "base/slice.h"
+
+#include <stdint.h>
+
+enum { REDIS_SLOTS = 16384, REDIS_TAG_BYTES = 64 };
+
+/* CRC16 (XMODEM) of the key, or of what stands between the first { and the next }. */
+uint16_t redis_slot_of(struct slice key);
+
+/*
+ * "{prefix:shard}" or "{prefix:shard:k}", NUL-terminated: the first such tag whose slot lies in the
+ * shard's even part of all slots, so that N shards over any even division of the slots weigh alike.
+ * Depends on nothing but its arguments.
+ */
+void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards,
+                    char out[REDIS_TAG_BYTES]);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * url: where Redis is, as the user writes it. Pure.
+ *
+ *   redis://[[user]:password@]host[:6379][/db][?options]
+ *   redis-sentinel://[[user]:password@]host[:26379][,host…]/master[/db][?options]
+ *   redis-cluster://[[user]:password@]host[:6379][,host…][?options]
+ *   redis+unix://[[user]:password@]/path/of/socket[?db=0&…]   also  unix:///path
+ *   rediss://… is understood and refused: the hiredis of this build has no TLS
+ *
+ * User and password are percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the
+ * name of every key), sentinel-user, sentinel-password, db. IPv6 addresses stand in brackets.
+ */
+#ifndef TARRY_REDIS_URL_H
+#define TARRY_REDIS_URL_H
+
+#include "base/slice.h"
+
+#include <stdint.h>
+
+enum redis_kind { REDIS_SINGLE = 1, REDIS_SENTINEL, REDIS_CLUSTER };
+
+enum {
+    REDIS_HOSTS_MAX = 16,
+    REDIS_HOST_BYTES = 256,
+    REDIS_SECRET_BYTES = 256,
+    REDIS_PREFIX_BYTES = 33,
+    REDIS_MASTER_BYTES = 128
+};
+
+/* Where to connect. With a path: a unix socket. */
+struct redis_endpoint {
+    char host[REDIS_HOST_BYTES]; /* name, address, or path of a socket when port is 0 */
+    uint16_t port;
+};
+
+struct redis_url {
+    enum redis_kind kind;
+    struct redis_endpoint hosts[REDIS_HOSTS_MAX];
+    uint32_t host_count;
+    char user[REDIS_SECRET_BYTES], password[REDIS_SECRET_BYTES]; /* empty: none */
+    char sentinel_user[REDIS_SECRET_BYTES], sentinel_password[REDIS_SECRET_BYTES];
+    char master[REDIS_MASTER_BYTES]; /* sentinel */
+    uint32_t db;
+    char prefix[REDIS_PREFIX_BYTES];
+};
+
+/* False: `error` says what is wrong with it; never shows a password. */
+bool redis_url_parse(const char *text, struct redis_url *out, char *error, size_t error_bytes);
+/* The URL without user and password, for logs. */
+void redis_url_emit(const struct redis_url *url, char *out, size_t out_bytes);
+
+#endif
