@@ -26,8 +26,8 @@ struct redis_clock {
  * (inner). True: it agrees (or is the first), and is taken in; small differences are followed.
  * False: *apart_ms is how far the shard's clock is ahead (negative: behind); nothing changes.
  */
-bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms,
-                      int64_t came_ms, int64_t *apart_ms);
+bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms, int64_t came_ms,
+                      int64_t *apart_ms);
 /* Shard time to inner time: rounded so that waking then is never before. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 

@@ -39,13 +39,13 @@ const char *redis_durability_name(enum redis_durability durability);
 enum redis_durability redis_durability_parse(struct slice name);
 
 struct redis_options {
-    const char *url;          /* see url.h */
-    uint32_t shards;          /* 0: those there are, REDIS_SHARDS where there are none yet */
+    const char *url; /* see url.h */
+    uint32_t shards; /* 0: those there are, REDIS_SHARDS where there are none yet */
     uint64_t body_bytes_max;
     uint32_t topics_max;
-    uint32_t wait_replicas;   /* an answered change has reached so many replicas */
+    uint32_t wait_replicas;                   /* an answered change has reached so many replicas */
     enum redis_durability require_durability; /* refuse to start on less; 0: on anything */
-    int64_t patience_ms;      /* how long a call waits for a shard out of reach; 0: 10 s */
+    int64_t patience_ms; /* how long a call waits for a shard out of reach; 0: 10 s */
 };
 
 /* 0 or negative errno with `error`: what, where, what to do. */
@@ -58,11 +58,11 @@ void redis_free(struct redis *redis);
 
 /* Counters since the start, for /metrics. On the reactor's thread. */
 struct redis_figures {
-    uint64_t calls, jobs;       /* scripts sent, items in them */
-    uint64_t resent;            /* calls whose fate had to be settled by asking again */
+    uint64_t calls, jobs; /* scripts sent, items in them */
+    uint64_t resent;      /* calls whose fate had to be settled by asking again */
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
-    uint64_t news_lost;         /* looks that found what no message had told */
+    uint64_t news_lost; /* looks that found what no message had told */
     uint32_t shards_up, shards;
 };
 void redis_figures(const struct redis *redis, struct redis_figures *out);

@@ -5,18 +5,21 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#define SOURCE(name) {#name, redis_lua_##name##_text, &redis_lua_##name##_bytes}
+#define SOURCE(name)                                                                               \
+    {                                                                                              \
+#name, redis_lua_##name##_text, &redis_lua_##name##_bytes                                  \
+    }
 
 static const struct source {
     const char *name, *text;
     const size_t *bytes;
 } sources[REDIS_SCRIPTS + 1] = {
-    [REDIS_HELLO] = SOURCE(hello),   [REDIS_ADJUST] = SOURCE(adjust),
-    [REDIS_PUSH] = SOURCE(push),     [REDIS_TAKE] = SOURCE(take),
-    [REDIS_ANSWER] = SOURCE(answer), [REDIS_CHANGE] = SOURCE(change),
+    [REDIS_HELLO] = SOURCE(hello),     [REDIS_ADJUST] = SOURCE(adjust),
+    [REDIS_PUSH] = SOURCE(push),       [REDIS_TAKE] = SOURCE(take),
+    [REDIS_ANSWER] = SOURCE(answer),   [REDIS_CHANGE] = SOURCE(change),
     [REDIS_ADVANCE] = SOURCE(advance), [REDIS_GET] = SOURCE(get),
-    [REDIS_LIST] = SOURCE(list),     [REDIS_TOPIC] = SOURCE(topic),
-    [REDIS_TOPICS] = SOURCE(topics), [REDIS_PURGE] = SOURCE(purge),
+    [REDIS_LIST] = SOURCE(list),       [REDIS_TOPIC] = SOURCE(topic),
+    [REDIS_TOPICS] = SOURCE(topics),   [REDIS_PURGE] = SOURCE(purge),
     [REDIS_REDRIVE] = SOURCE(redrive), [REDIS_LOOK] = SOURCE(look),
     [REDIS_CHECK] = SOURCE(check),
 };

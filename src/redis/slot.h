@@ -17,7 +17,6 @@ uint16_t redis_slot_of(struct slice key);
  * shard's even part of all slots, so that N shards over any even division of the slots weigh alike.
  * Depends on nothing but its arguments.
  */
-void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards,
-                    char out[REDIS_TAG_BYTES]);
+void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards, char out[REDIS_TAG_BYTES]);
 
 #endif

@@ -24,8 +24,8 @@ void redis_where_free(struct redis_where *where);
  * the call. Valid during the callback. */
 typedef void redis_where_found(void *ctx, const struct redis_endpoint *endpoint, const char *why);
 /* `fresh`: what is known was found wrong; ask again. */
-void redis_where_ask(struct redis_where *where, uint16_t slot, bool fresh,
-                     redis_where_found *found, void *ctx);
+void redis_where_ask(struct redis_where *where, uint16_t slot, bool fresh, redis_where_found *found,
+                     void *ctx);
 /* The asker is gone. */
 void redis_where_forget(struct redis_where *where, void *ctx);
 /* A MOVED: the slot's master is there. */
