@@ -1,0 +1,20 @@
+#include "redis/redis.h"
+
+static const char *const names[] = {
+    [REDIS_DURABILITY_UNKNOWN] = "unknown", [REDIS_DURABILITY_MEMORY] = "memory",
+    [REDIS_DURABILITY_NO] = "no",           [REDIS_DURABILITY_EVERYSEC] = "everysec",
+    [REDIS_DURABILITY_ALWAYS] = "always",
+};
+
+const char *redis_durability_name(enum redis_durability durability)
+{
+    return names[durability];
+}
+
+enum redis_durability redis_durability_parse(struct slice name)
+{
+    for (int i = REDIS_DURABILITY_UNKNOWN; i <= REDIS_DURABILITY_ALWAYS; i++)
+        if (slice_is(name, names[i]))
+            return (enum redis_durability)i;
+    return 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * inspect: what there is, before the first job is trusted to it. Blocking; before the reactors run.
+ *
+ * Reaches the master (of a cluster: every one), logs in, and reads what is in force: the version,
+ * the eviction policy, what a restart of Redis can lose, how many replicas there are. Fixes the
+ * number of shards. Refuses what could lose jobs behind the user's back, and says how to change it;
+ * what only weakens the promise is logged as a warning.
+ *
+ * Servers that do not let their CONFIG be read (hosted ones) are believed what INFO says.
+ */
+#ifndef TARRY_REDIS_INSPECT_H
+#define TARRY_REDIS_INSPECT_H
+
+#include "redis/redis.h"
+#include "redis/url.h"
+
+enum { REDIS_INSPECT_MS = 5000 /* to connect, and for each answer */ };
+
+/* Of several masters the weakest counts. */
+struct redis_inspection {
+    enum redis_durability durability;
+    bool snapshots;    /* without an append-only file: RDB snapshots are at least taken */
+    uint32_t masters;  /* 1 but for a cluster */
+    uint32_t replicas; /* connected */
+    uint32_t shards;
+    char version[32];          /* the oldest */
+    const char *sync;          /* appendfsync, "none" without an append-only file, "unknown" */
+    char durability_says[320]; /* one sentence: what an answered push survives */
+};
+
+/*
+ * 0, or negative errno with `error`: what, where, what to do; never a password. *out is written on
+ * success only. -EACCES: not let in. -EHOSTUNREACH: nobody there, or nobody who is master.
+ * -EINVAL: it is not what the URL says, or not as it must be.
+ */
+int redis_inspect(const struct redis_url *url, const struct redis_options *options,
+                  struct redis_inspection *out, char *error, size_t error_bytes);
+
+#endif
