@@ -203,21 +203,17 @@ static void write_queue(struct buffer *out, struct queue *queue)
     struct queue_info info = {0};
     queue->ops->info(queue, &info);
     write_one(out, "tarry_store_bytes", PROMETHEUS_GAUGE, "Bytes on disk.", info.bytes_on_disk);
-    write_one(out, "tarry_store_healthy", PROMETHEUS_GAUGE, "0 where the store has failed.",
-              info.healthy);
+    write_one(out, "tarry_store_healthy", PROMETHEUS_GAUGE,
+              "0 where the store has failed or cannot be reached.", info.healthy);
     write_one(out, "tarry_store_accepting", PROMETHEUS_GAUGE,
               "0 where pushes are refused for want of space.", info.accepting);
 }
 
-static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void write_page(struct http_front *front, struct http_exchange *exchange,
+                       const struct queue_topic *list, size_t count)
 {
-    struct http_front *front = owner;
-    struct http_exchange *exchange = http_exchange_find(front, tag);
-    if (!exchange)
-        return;
     struct buffer *body = http_answer_start(exchange);
-    /* A store that cannot be reached must not hide the rest. */
-    write_topics(body, reply->topics, reply->status == QUEUE_OK ? reply->topic_count : 0);
+    write_topics(body, list, count);
     write_queue(body, front->queue);
     write_front_metrics(body, front->shared);
     if (front->shared->emit)
@@ -225,7 +221,24 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end(exchange, 200, PROMETHEUS_CONTENT_TYPE);
 }
 
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_front *front = owner;
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    /* A store that cannot be reached must not hide the rest. */
+    if (exchange)
+        write_page(front, exchange, reply->topics,
+                   reply->status == QUEUE_OK ? reply->topic_count : 0);
+}
+
+/* A store out of reach is not waited for: the page is wanted just then. */
 void http_metrics(struct http_call *call)
 {
-    call->front->queue->ops->topics(call->front->queue, http_reply_to(call, on_topics));
+    struct http_front *front = call->front;
+    struct queue_info info = {0};
+    front->queue->ops->info(front->queue, &info);
+    if (info.healthy)
+        front->queue->ops->topics(front->queue, http_reply_to(call, on_topics));
+    else
+        write_page(front, call->exchange, NULL, 0);
 }

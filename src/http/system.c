@@ -78,6 +78,10 @@ void http_info(struct http_call *call)
     json_write_string(body, slice_of(info.sync ? info.sync : ""));
     buffer_append_text(body, ",\"durability\":");
     json_write_string(body, slice_of(info.durability ? info.durability : ""));
+    buffer_append_text(body, ",\"durability_class\":");
+    json_write_string(body, slice_of(info.durability_class ? info.durability_class : ""));
+    buffer_append_text(body, ",\"wait_replicas\":");
+    buffer_append_u64(body, info.wait_replicas);
     buffer_append_text(body, ",\"shards\":");
     buffer_append_u64(body, info.shards);
     buffer_append_text(body, ",\"bytes_on_disk\":");
@@ -109,9 +113,10 @@ void http_readyz(struct http_call *call)
         return;
     }
     (void)http_fault_set(&fault, PROBLEM_NOT_READY, 0, "%s",
-                         !is_up          ? "the server is starting or stopping"
-                         : !info.healthy ? "the store has failed; see the server's log"
-                                         : "the disk is full, so pushes are refused");
+                         !is_up ? "the server is starting or stopping"
+                         : !info.healthy
+                             ? "the store cannot be reached or has failed; see the server's log"
+                             : "the disk is full, so pushes are refused");
     http_answer_fault(call->exchange, &fault);
 }
 

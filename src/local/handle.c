@@ -144,16 +144,17 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .accepting = true};
     switch (local->options.sync) {
     case WAL_SYNC_ALWAYS:
-        out->sync = "always";
+        out->sync = out->durability_class = "always";
         out->durability = "an answered change survives a crash of the server and a power cut";
         break;
     case WAL_SYNC_INTERVAL:
         out->sync = local->sync_interval;
+        out->durability_class = "interval";
         out->durability = "an answered change survives a crash of the server; a power cut may take "
                           "what the last sync interval brought";
         break;
     case WAL_SYNC_NEVER:
-        out->sync = "never";
+        out->sync = out->durability_class = "never";
         out->durability = "an answered change survives a crash of the server; what a power cut "
                           "takes is up to the operating system";
         break;

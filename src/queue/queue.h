@@ -216,7 +216,11 @@ struct queue_reply_to {
 struct queue_info {
     const char *store;      /* "embedded", "redis" */
     const char *durability; /* one sentence: what an answered push survives */
-    const char *sync;       /* "always", "50ms", "never" */
+    /* The same as one word: embedded "always", "interval", "never"; redis "always", "everysec",
+     * "no", "memory", "unknown". NULL: the implementation has none. */
+    const char *durability_class;
+    const char *sync;       /* "always", "50ms", "never"; redis: appendfsync */
+    uint32_t wait_replicas; /* an answered change has reached so many replicas */
     uint32_t shards;
     uint64_t body_bytes_max;
     uint64_t bytes_on_disk; /* sums over the shards, as of a moment ago */
