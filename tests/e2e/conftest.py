@@ -1,5 +1,7 @@
 """Fixtures: a server of one's own for each test that asks for one."""
 
+import contextlib
+import functools
 import pathlib
 import sys
 
@@ -7,6 +9,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
+from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
@@ -70,3 +73,15 @@ def server(start_server):
 @pytest.fixture
 def client(server):
     return server.client()
+
+
+@pytest.fixture
+def start_redis():
+    """start_redis(*flags, aof=…, …): a real Redis of the test's own. start_redis.sentinel(…) and start_redis.cluster(…) likewise."""
+    with contextlib.ExitStack() as running:
+        def start(*flags, kind=RedisServer, **options):
+            return running.enter_context(kind(*flags, **options))
+
+        start.sentinel = functools.partial(start, kind=Sentinel)
+        start.cluster = functools.partial(start, kind=Cluster)
+        yield start

@@ -1,0 +1,481 @@
+"""
+Real Redis servers for tests: one alone, a master with Sentinels, a cluster. Each is a context manager that owns a temporary directory and stops
+what it started, also when the test fails or the program ends early.
+
+    with RedisServer(aof="always") as redis:      redis.url, redis.client()
+    with Sentinel() as group:                     group.url, group.master, group.kill_master()
+    with Cluster(replicas=1) as cluster:          cluster.url, cluster.fail_over(slot), cluster.move_slot(slot)
+"""
+
+import atexit
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+
+import redis
+from server import free_port
+
+START_SECONDS = 30.0
+FAULTS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
+SLOTS = 16384
+_running = set()
+
+
+class NotStarted(Exception):
+    pass
+
+
+@atexit.register
+def _stop_all():
+    for server in list(_running):
+        server.kill()
+
+
+def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
+    """Waits until `check()` gives something true, and returns it; a server that cannot be asked has not given it."""
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            found = check()
+        except redis.exceptions.RedisError:
+            found = None
+        if found:
+            return found
+        if time.monotonic() > limit:
+            raise NotStarted(f"not within {seconds} s: {what}")
+        time.sleep(pause)
+
+
+class RedisServer:
+    """
+    `aof`: None (memory only), "always", "everysec", "no". `flags`: more arguments of redis-server. `preload`: a library for LD_PRELOAD.
+    `unix`: also listens on a socket. The port stays the same over restarts.
+    """
+
+    def __init__(self, *flags, aof=None, preload=None, env=None, unix=False, directory=None, port=None, program="redis-server"):
+        self.own = directory is None
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="redis-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = port or free_port()
+        self.socket = self.directory / "socket" if unix else None
+        self.program, self.flags, self.aof = program, [str(flag) for flag in flags], aof
+        self.env = {**(env or {}), **({"LD_PRELOAD": str(preload)} if preload else {})}
+        self.proc = None
+        self._client = None
+
+    # ---- life ----
+
+    def command(self):
+        out = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "", "--daemonize", "no",
+               "--enable-debug-command", "yes", "--logfile", str(self.directory / "redis.log"), "--repl-diskless-sync-delay", "0"]
+        out += ["--appendonly", "yes", "--appendfsync", self.aof] if self.aof else ["--appendonly", "no"]
+        if self.socket:
+            out += ["--unixsocket", str(self.socket), "--unixsocketperm", "700"]
+        return out + self.flags
+
+    def launch(self):
+        """Starts the process; does not wait."""
+        with open(self.directory / "output.log", "ab") as log:
+            self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env})
+        _running.add(self)
+        return self
+
+    def start(self):
+        return self.launch().wait_ready()
+
+    def wait_ready(self):
+        def answers():
+            if self.proc.poll() is not None:
+                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-2000:]}")
+            return self.client().ping()
+
+        wait_for(answers, "a PONG of " + self.program)
+        return self
+
+    def kill(self):
+        """kill -9, and wait for the end."""
+        self._forget()
+        if self.proc:
+            self.proc.kill()
+            self.proc.wait()
+
+    def terminate(self, timeout=20):
+        self._forget()
+        if self.proc and self.proc.poll() is None:
+            self.proc.terminate()
+            self.proc.wait(timeout)
+
+    def restart(self, how="terminate"):
+        """Stops (or kills) it, and starts it again on the same data and port."""
+        getattr(self, how)()
+        return self.start()
+
+    def _forget(self):
+        _running.discard(self)
+        if self._client:
+            self._client.close()
+        self._client = None
+
+    def stop(self):
+        self.kill()
+        if self.own:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    @property
+    def alive(self):
+        return self.proc is not None and self.proc.poll() is None
+
+    # ---- talking ----
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def unix_url(self):
+        return f"redis+unix://{self.socket}"
+
+    def client(self, **options):
+        """One connection pool kept for this server; with options a new one. Replies are bytes."""
+        if options:
+            return redis.Redis("127.0.0.1", self.port, **options)
+        if self._client is None:
+            self._client = redis.Redis("127.0.0.1", self.port, socket_timeout=30)
+        return self._client
+
+    def call(self, *words):
+        return self.client().execute_command(*words)
+
+    def config(self, name, value):
+        self.client().config_set(name, value)
+
+    def info(self, section):
+        return self.client().info(section)
+
+    def log(self):
+        return "".join(path.read_text(errors="replace") for path in (self.directory / "output.log", self.directory / "redis.log") if path.exists())
+
+    # ---- faults ----
+
+    def pause(self, milliseconds, what="ALL"):
+        """Commands of clients wait so long (replication goes on)."""
+        self.call("CLIENT", "PAUSE", int(milliseconds), what)
+
+    def sleep(self, seconds, wait=True):
+        """The whole server stands still so long."""
+        if wait:
+            self.call("DEBUG", "SLEEP", seconds)
+            return
+        thread = threading.Thread(target=lambda: self.client(socket_timeout=60, single_connection_client=True).execute_command("DEBUG", "SLEEP", seconds))
+        thread.start()
+
+    def script_flush(self):
+        self.call("SCRIPT", "FLUSH")
+
+    def cut_connections(self, kinds=("normal", "pubsub")):
+        """How many clients were thrown out."""
+        return sum(self.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes") for kind in kinds)
+
+
+class _SentinelProcess(RedisServer):
+    """Keeps its configuration in a file that it rewrites itself."""
+
+    def __init__(self, name, lines, **options):
+        super().__init__(program="redis-sentinel", **options)
+        self.file = self.directory / "sentinel.conf"
+        head = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.directory}", f"logfile {self.directory / 'redis.log'}"]
+        self.file.write_text("\n".join(head + [line.replace("NAME", name) for line in lines]) + "\n", encoding="ascii")
+
+    def command(self):
+        return [self.program, str(self.file)]
+
+
+class Sentinel:
+    """A master, replicas, and three sentinels that agree within about a second that it is gone."""
+
+    def __init__(self, *flags, replicas=2, aof=None, name="tarry", down_after_ms=500, failover_ms=2000):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="redis-sentinel-"))
+        self.name, self.flags, self.aof = name, flags, aof
+        self.servers = [self._server(number) for number in range(replicas + 1)]
+        first = self.servers[0].port
+        lines = [f"sentinel monitor NAME 127.0.0.1 {first} 2", f"sentinel down-after-milliseconds NAME {down_after_ms}",
+                 f"sentinel failover-timeout NAME {failover_ms}", "sentinel parallel-syncs NAME 2"]
+        self.sentinels = [_SentinelProcess(name, lines, directory=self.directory / f"sentinel{number}") for number in range(3)]
+
+    def _server(self, number):
+        return RedisServer("--min-replicas-to-write", 0, *self.flags, aof=self.aof, directory=self.directory / f"server{number}")
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        first, *others = self.servers
+        first.start()
+        for server in others:
+            server.flags += ["--replicaof", "127.0.0.1", str(first.port)]
+            server.start()
+        for sentinel in self.sentinels:
+            sentinel.launch()
+        for sentinel in self.sentinels:
+            sentinel.wait_ready()
+        self.wait_whole()
+        return self
+
+    def wait_whole(self):
+        """All sentinels know each other and all replicas, and the replicas are in step."""
+        def knows(sentinel):
+            state = _pairs(sentinel.call("SENTINEL", "MASTER", self.name))
+            return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) >= len(self.servers) - 1 and state["flags"] == "master"
+
+        for sentinel in self.sentinels:
+            wait_for(lambda sentinel=sentinel: knows(sentinel), "the sentinels know all")
+        wait_for(lambda: self._online() == len(self.servers) - 1, "the replicas are in step")
+
+    def _online(self):
+        info = self.master.info("replication")
+        return sum(1 for number in range(info["connected_slaves"]) if info[f"slave{number}"]["state"] == "online")
+
+    def stop(self):
+        for server in self.sentinels + self.servers:
+            server.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def url(self):
+        return "redis-sentinel://" + ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels) + "/" + self.name
+
+    def client(self):
+        return self.master.client()
+
+    @property
+    def master(self):
+        """By the word of the first sentinel that answers."""
+        for sentinel in self.sentinels:
+            try:
+                port = int(sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
+                return next(server for server in self.servers if server.port == port)
+            except FAULTS:
+                continue
+        raise NotStarted("no sentinel answers")
+
+    def wait_master(self, other_than):
+        """The server that is master and says so itself."""
+        def found():
+            server = self.master
+            return server if server is not other_than and server.alive and server.client().role()[0] == b"master" else None
+
+        return wait_for(found, "a new master", 60)
+
+    def kill_master(self):
+        """kill -9; returns (the dead, the new master) once a replica took over. What the replica had not yet is lost."""
+        old = self.master
+        old.kill()
+        return old, self.wait_master(old)
+
+    def revive(self, old):
+        """Starts a dead one as replica of the present master (by themselves the sentinels see to that within some 12 s), and waits until it is in step."""
+        master = self.master
+        at = old.flags.index("--replicaof") if "--replicaof" in old.flags else len(old.flags)
+        old.flags[at:at + 3] = ["--replicaof", "127.0.0.1", str(master.port)]
+        old.start()
+        wait_for(lambda: old.info("replication").get("master_link_status") == "up", "the revived is in step")
+
+    def fail_over(self):
+        """By command: the sentinels promote a replica without agreement; the old master is made a replica."""
+        old = self.master
+        wait_for(lambda: self.sentinels[0].call("SENTINEL", "FAILOVER", self.name), "a failover begun")
+        return old, self.wait_master(old)
+
+
+class Cluster:
+    """Masters with even parts of the slots, each with `replicas`."""
+
+    def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="redis-cluster-"))
+        self.masters, self.replicas = masters, replicas
+        self.servers = []
+        for number in range(masters * (replicas + 1)):
+            more = ["--cluster-enabled", "yes", "--cluster-node-timeout", timeout_ms, "--cluster-port", free_port(),
+                    "--cluster-replica-validity-factor", 0, *flags]
+            self.servers.append(RedisServer(*more, aof=aof, directory=self.directory / f"node{number}"))
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_ready()
+        nodes = [f"127.0.0.1:{server.port}" for server in self.servers]
+        done = subprocess.run(["redis-cli", "--cluster", "create", *nodes, "--cluster-replicas", str(self.replicas), "--cluster-yes"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode != 0:
+            raise NotStarted("redis-cli --cluster create: " + done.stdout[-2000:] + done.stderr[-1000:])
+        self.wait_whole()
+        return self
+
+    def wait_whole(self):
+        """Every living node sees the same cluster, whole; replicas are in step."""
+        for server in self.servers:
+            if server.alive:
+                wait_for(lambda server=server: self._sees_all(server), "the cluster is whole")
+
+    def _sees_all(self, server):
+        state = dict(line.split(":", 1) for line in _text(server.call("CLUSTER", "INFO")).split() if ":" in line)
+        if state["cluster_state"] != "ok" or int(state["cluster_known_nodes"]) != len(self.servers) or int(state["cluster_slots_ok"]) != SLOTS:
+            return False
+        info = server.info("replication")
+        return info["role"] == "master" or info["master_link_status"] == "up"
+
+    def stop(self):
+        for server in self.servers:
+            server.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def url(self):
+        return "redis-cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:3])
+
+    # ---- who is who ----
+
+    def living(self):
+        return next(server for server in self.servers if server.alive)
+
+    def by_port(self, port):
+        return next(server for server in self.servers if server.port == port)
+
+    def nodes(self, asked=None):
+        """[(id, server, flags, master's id or None)] as one living node sees it."""
+        out = []
+        for line in _text((asked or self.living()).call("CLUSTER", "NODES")).splitlines():
+            ident, address, flags, master = line.split()[:4]
+            if address.startswith(":"):
+                continue
+            out.append((ident, self.by_port(int(address.split("@")[0].rsplit(":", 1)[1])), flags.split(","), None if master == "-" else master))
+        return out
+
+    def id_of(self, server):
+        return _text(server.call("CLUSTER", "MYID"))
+
+    def owner(self, slot):
+        """By the word of all that live, once they agree and the owner itself does; waits for that."""
+        def agreed():
+            said = {self._owner_seen_by(server, slot) for server in self.servers if server.alive}
+            return said.pop() if len(said) == 1 else None
+
+        return self.by_port(wait_for(agreed, "all agree who has the slot"))
+
+    @staticmethod
+    def _owner_seen_by(server, slot):
+        """A port; None: nobody."""
+        return next((nodes[0][1] for first, last, *nodes in server.call("CLUSTER", "SLOTS") if first <= slot <= last), None)
+
+    def slot_of(self, key):
+        return self.living().call("CLUSTER", "KEYSLOT", key)
+
+    def master_list(self):
+        return [server for _, server, flags, _ in self.nodes() if "master" in flags and "fail" not in flags and server.alive]
+
+    def replica_of(self, server):
+        """One that lives and is in step."""
+        ident = self.id_of(server)
+
+        def found():
+            those = [other for _, other, _, master in self.nodes(server) if master == ident and other.alive]
+            return next((other for other in those if other.info("replication").get("master_link_status") == "up"), None)
+
+        return wait_for(found, "a replica in step")
+
+    # ---- faults ----
+
+    def fail_over(self, slot):
+        """By command, nothing lost: the owner's replica takes over. (old, new)"""
+        old = self.owner(slot)
+        new = self.replica_of(old)
+        new.call("CLUSTER", "FAILOVER")
+        wait_for(lambda: self.owner(slot) is new, "the replica took over")
+        return old, new
+
+    def kill_owner(self, slot):
+        """kill -9 of the slot's master; returns (the dead, the new owner) once its replica took over."""
+        old = self.owner(slot)
+        new = self.replica_of(old)
+        old.kill()
+        wait_for(lambda: self.owner(slot) is new, "the replica took over")
+        return old, new
+
+    def begin_move(self, slot, to=None):
+        """The slot is migrating from now on, its keys still where they were. (from, to)"""
+        source = self.owner(slot)
+        to = to or next(server for server in self.master_list() if server is not source)
+        to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to))
+        return source, to
+
+    @staticmethod
+    def move_keys(slot, source, to, most=1 << 30):
+        """Moves up to so many keys; how many."""
+        moved = 0
+        while moved < most:
+            keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, min(100, most - moved))
+            if not keys:
+                break
+            source.call("MIGRATE", "127.0.0.1", to.port, "", 0, 30_000, "KEYS", *keys)
+            moved += len(keys)
+        return moved
+
+    def end_move(self, slot, to):
+        """Everybody is told; first the new owner, so that the slot is never nobody's."""
+        ident = self.id_of(to)
+        for server in [to] + [server for server in self.master_list() if server is not to]:
+            server.call("CLUSTER", "SETSLOT", slot, "NODE", ident)
+
+    def move_slot(self, slot, to=None, hold_seconds=0.0, pause_seconds=0.0):
+        """A whole reshard of one slot under load: it stays migrating for `hold_seconds`, and keys go one by one with a pause between them."""
+        source, to = self.begin_move(slot, to)
+        time.sleep(hold_seconds / 2)
+        while self.move_keys(slot, source, to, 1 if pause_seconds else 1 << 30):
+            time.sleep(pause_seconds)
+        time.sleep(hold_seconds / 2)
+        self.end_move(slot, to)
+        return source, to
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _pairs(reply):
+    """A flat list of names and values, or what the client library made of it."""
+    if isinstance(reply, dict):
+        return {_text(name): _text(value) for name, value in reply.items()}
+    return {_text(reply[at]): _text(reply[at + 1]) for at in range(0, len(reply), 2)}
