@@ -146,6 +146,8 @@ struct queue_topic_call {
     enum job_state state;           /* purge */
     struct slice id;                /* redrive: only this one; empty: all */
     uint64_t max;                   /* redrive: at most so many; 0: all */
+    bool makes; /* pause: also where the topic is not known yet. For queues that hold a part of the
+                   jobs only: they must know of the pause before the first one comes */
 };
 
 enum {

@@ -1,0 +1,52 @@
+/*
+ * spread: one queue over several parts, each a queue that holds a share of the jobs.
+ *
+ * A spread is itself a `struct queue`. It splits a batch by part and joins the results in the order
+ * of the items, joins the pages of a list, sums topics and figures, takes from one part after the
+ * other, and carries a pause to parts that do not know the topic yet. What concerns one part alone
+ * is passed straight on.
+ *
+ * What it asks of a part, beyond queue.h
+ *   1. Pushes come with an id.
+ *   2. Leases are the part's own tokens; the owner can tell from one which part gave it.
+ *   3. list: cursors are those of queue/cursor.h, and the part goes on behind one that another part
+ * gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
+ *   4. topic: `makes` is honoured.
+ *   5. watch: on and off alternate for each topic; the spread counts.
+ *   6. Its `on_ready` belongs to the spread.
+ *
+ * One thread, that of the parts. The parts are the owner's and outlive the spread; all replies must
+ * have come before it is freed.
+ */
+#ifndef TARRY_QUEUE_SPREAD_H
+#define TARRY_QUEUE_SPREAD_H
+
+#include "queue/queue.h"
+
+enum { SPREAD_PARTS_MAX = 64 };
+
+struct spread;
+
+struct spread_options {
+    struct queue *const *parts; /* copied */
+    uint32_t part_count;        /* 1..SPREAD_PARTS_MAX */
+    uint32_t home;              /* the part that is asked where any will do, and first for jobs */
+    uint64_t seed;              /* of the ids made here, from a good source */
+    int64_t (*wall_ms)(void);   /* time in these ids */
+
+    /* Which part holds (or would hold) this job. Any text may come, valid or not. */
+    uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);
+    /* Which part gave this lease. False: it is nobody's; `home` refuses it. */
+    bool (*part_of_lease)(void *ctx, struct slice lease, uint32_t *part);
+    /* A reply that no part gives (out of memory, a refusal): later, not inside this call. */
+    void (*refuse)(void *ctx, enum queue_status status, struct queue_reply_to reply_to);
+    void *ctx;
+};
+
+/* NULL: out of memory. */
+struct spread *spread_new(const struct spread_options *options);
+void spread_free(struct spread *spread);
+
+struct queue *spread_queue(struct spread *spread);
+
+#endif
