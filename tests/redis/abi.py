@@ -1,0 +1,325 @@
+"""The scripts as the server calls them: src/redis/scripts/README.md, in Python."""
+
+import itertools
+import pathlib
+
+import redis
+from invariants import scan
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "src" / "redis" / "scripts"
+NONE = 2**48 - 1
+
+OK, CREATED, REPLACED, EXISTED, CANCELLED = range(5)
+NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = range(5, 10)
+BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE = 12, 14, 16
+DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
+DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
+ACK, NACK, EXTEND, RETURN = range(1, 5)
+CANCEL, RESCHEDULE, RUN = range(1, 4)
+TOPIC_GET, TOPIC_PUT, TOPIC_DELETE, TOPIC_PAUSE, TOPIC_RESUME, TOPIC_PURGE, TOPIC_REDRIVE = range(1, 8)
+REPLACE, KEEP, REJECT = range(1, 4)
+FIXED, EXPONENTIAL = 1, 2
+AT_MAX_MS = 3653 * 24 * 3600 * 1000
+
+TOTALS = ("pushed", "acked", "cancelled", "expired", "replaced", "delivered", "nacked", "lease_ended", "died", "redriven")
+COUNTS = ("delayed", "retrying", "ready", "leased", "dead")
+
+
+def sizes(layout):
+    """">BI2i6" as [(bytes, signed)]."""
+    assert layout[0] == ">"
+    out, at = [], 1
+    while at < len(layout):
+        letter, digits = layout[at], ""
+        at += 1
+        while at < len(layout) and layout[at].isdigit():
+            digits, at = digits + layout[at], at + 1
+        out.append((1 if letter == "B" else int(digits), letter == "i"))
+    return out
+
+
+def pack(layout, *numbers):
+    wanted = sizes(layout)
+    assert len(wanted) == len(numbers), layout
+    return b"".join(number.to_bytes(size, "big", signed=signed) for number, (size, signed) in zip(numbers, wanted))
+
+
+def unpack(layout, data):
+    """The numbers, and what is left of `data`."""
+    out = []
+    for size, signed in sizes(layout):
+        assert len(data) >= size, f"{layout} wants more than is there"
+        out.append(int.from_bytes(data[:size], "big", signed=signed))
+        data = data[size:]
+    return (*out, data)
+
+
+def raw(value):
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def source(name):
+    """common.lua after the first line of the script's own file."""
+    first, rest = (SCRIPTS / f"{name}.lua").read_bytes().split(b"\n", 1)
+    return first + b"\n" + (SCRIPTS / "common.lua").read_bytes() + rest
+
+
+def policy(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0):
+    return pack(">I6I6BI6I6I4", lease, ttl, backoff, first, most, attempts)
+
+
+def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0):
+    return policy(lease, ttl, backoff, first, most, attempts) + pack(">BBI2BI6", on_conflict, priority is not None, priority or 0,
+                                                                     dead_letter_expired, dedup)
+
+
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None):
+    """The three arguments of one push. past: (dead, attempts, error)."""
+    flags, tail = 0, b""
+    if past:
+        flags, tail = 16, pack(">BI4I2", past[0], past[1], len(past[2])) + past[2]
+    if own is not None:
+        flags, tail = flags | 1, tail + policy(**own)
+    if content_type is not None:
+        flags, tail = flags | 2, tail + pack(">B", len(content_type)) + content_type
+    if meta is not None:
+        flags, tail = flags | 4, tail + pack(">I2", len(meta)) + meta
+    when = DUE_DELAY if delay is not None else DUE_AT if at is not None else DUE_NOW
+    ms = delay if delay is not None else at if at is not None else 0
+    choice = on_conflict | (4 if priority is not None else 0)
+    return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms), tail + raw(body)]
+
+
+class Job:
+    """As take, get and list give it: id, record, try."""
+
+    def __init__(self, ident, record, attempt, state=None):
+        self.id, self.record, self.state = ident, record, state
+        self.flags, self.priority, self.sequence, self.due, rest = unpack(">BI2I6I6", record)
+        self.first_due, self.attempt, self.lease_until, self.delivery, self.lease, self.error = self.due, 0, 0, 0, 0, b""
+        if attempt:
+            (self.try_state, self.priority, self.attempt, self.due, self.first_due, self.lease_until, self.delivery, self.lease,
+             self.error) = unpack(">BI2I4I6I6I6I6I6", attempt)
+        self.policy = self.content_type = self.meta = None
+        if self.flags & 1:
+            *self.policy, rest = unpack(">I6I6BI6I6I4", rest)
+        if self.flags & 2:
+            size, rest = unpack(">B", rest)
+            self.content_type, rest = rest[:size], rest[size:]
+        if self.flags & 4:
+            size, rest = unpack(">I2", rest)
+            self.meta, rest = rest[:size], rest[size:]
+        self.body = rest
+
+
+class Answer:
+    def __init__(self, elements):
+        self.elements = elements
+        self.now, self.next, self.adjust, self.rest = unpack(">I6I6i6", elements[0])
+        self.more = elements[1:]
+
+    def items(self, layout):
+        out, data = [], self.rest
+        while data:
+            *numbers, data = unpack(layout, data)
+            out.append(tuple(numbers))
+        return out
+
+
+class Topic:
+    def __init__(self, packed):
+        self.paused, *numbers, settings_packed = unpack(">B" + "I6" * 16, packed)
+        for name, number in zip(COUNTS + TOTALS, numbers):
+            setattr(self, name, number)
+        self.oldest_due, self.settings = numbers[15], settings_packed
+
+
+class Shard:
+    """One server's view of one shard. `check`: look for broken invariants after every call that changes something."""
+
+    def __init__(self, client, tag="{tarry:0}", server="0000000a", check=True):
+        self.client, self.tag, self.server, self.check = client, tag, server, check
+        self.core = tag + ":core"
+        self.hashes = {}
+        self.tickets = itertools.count(1)
+        self.jumped_ms = 0
+
+    def ticket(self, slot=0, number=None):
+        return f"{self.server}{slot:x}{next(self.tickets) if number is None else number:012x}"
+
+    def call(self, name, *arguments):
+        """Loads on NOSCRIPT, as servers do."""
+        for _ in range(3):
+            if name not in self.hashes:
+                self.hashes[name] = self.client.script_load(source(name))
+            try:
+                return Answer(self.client.execute_command("EVALSHA", self.hashes[name], 1, self.core, *[raw(argument) for argument in arguments]))
+            except redis.exceptions.NoScriptError:
+                del self.hashes[name]
+        raise AssertionError("the script does not stay loaded")
+
+    def change_call(self, name, *arguments, ticket=None, check=True):
+        answer = self.call(name, self.ticket() if ticket is None else ticket, *arguments)
+        if self.check and check:
+            self.must_be_sound()
+        return answer
+
+    def must_be_sound(self):
+        faults = scan(self.client, self.tag)
+        assert not faults, "\n".join(faults)
+
+    # ---- the scripts ----
+
+    def hello(self, run="run", shards=8):
+        answer = self.call("hello", run, shards)
+        answer.shards, answer.sequence, rest = unpack(">I4I6", answer.rest)
+        assert not rest
+        return answer
+
+    def jump(self, ms):
+        """The shard's clock goes on by so much, as far as the scripts can tell."""
+        self.jumped_ms += ms
+        return self.change_call("adjust", self.jumped_ms - ms, self.jumped_ms)
+
+    def push(self, topic, *jobs, ticket=None, topics_max=1000):
+        """[(status, state, due)]"""
+        return self.push_call(topic, *jobs, ticket=ticket, topics_max=topics_max).items(">BBI6")
+
+    def push_call(self, topic, *jobs, ticket=None, topics_max=1000):
+        return self.change_call("push", topic, topics_max, *[argument for some in jobs for argument in some], ticket=ticket)
+
+    def take(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
+        """[Job]"""
+        return jobs_taken(self.take_call(topic, most, bytes_max, lease, ticket))
+
+    def take_call(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
+        return self.change_call("take", topic, most, bytes_max, lease, ticket=ticket)
+
+    def answer(self, *answers, ticket=None, chance=12345):
+        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)]"""
+        return self.answer_call(*answers, ticket=ticket, chance=chance).items(">BBI6I6")
+
+    def answer_call(self, *answers, ticket=None, chance=12345):
+        words = []
+        for verb, delivery, *rest in answers:
+            ms = rest[0] if rest else NONE if verb == NACK else 0
+            words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
+        return self.change_call("answer", chance, *words, ticket=ticket)
+
+    def change(self, topic, *changes, ticket=None):
+        """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
+        return self.change_jobs_call(topic, *changes, ticket=ticket).items(">BBI6")
+
+    def change_jobs_call(self, topic, *changes, ticket=None):
+        words = []
+        for verb, ident, *rest in changes:
+            options = rest[0] if rest else {}
+            when = DUE_DELAY if "delay" in options else DUE_AT if "at" in options else options.get("when", DUE_UNCHANGED)
+            ms = options.get("delay", options.get("at", 0))
+            priority = options.get("priority")
+            words += [raw(ident), pack(">BBBI2I6", verb, when, priority is not None, priority or 0, ms)]
+        return self.change_call("change", topic, *words, ticket=ticket)
+
+    def advance(self, most=1000, chance=777):
+        """(answer, whether there is more, topics that have something ready now)"""
+        answer = self.call("advance", b"", self.server, chance, most)
+        if self.check:
+            self.must_be_sound()
+        more, rest = unpack(">B", answer.rest)
+        assert not rest
+        return answer, bool(more), answer.more
+
+    def advance_all(self, most=1000):
+        for _ in range(10_000):
+            if not self.advance(most)[1]:
+                return
+        raise AssertionError("there is always more to do")
+
+    def get(self, topic, ident):
+        """None where there is none."""
+        answer = self.call("get", topic, ident)
+        status, state, rest = unpack(">BB", answer.rest)
+        assert not rest
+        if status == NOT_FOUND:
+            return None
+        assert status == OK, status
+        record, attempt = answer.more
+        return Job(raw(ident), record, attempt, state)
+
+    def list(self, topic, state=0, limit=1000, cursor=(-1, 0), body=True):
+        """(status, more, [Job])"""
+        answer = self.call("list", topic, state, limit, *cursor, int(body))
+        status, more, rest = unpack(">BB", answer.rest)
+        assert not rest and len(answer.more) % 4 == 0
+        jobs = [Job(answer.more[at], answer.more[at + 2], answer.more[at + 3], answer.more[at + 1][0]) for at in range(0, len(answer.more), 4)]
+        return status, bool(more), jobs
+
+    def list_all(self, topic, state=0, limit=100):
+        out, cursor = [], (-1, 0)
+        while True:
+            _, more, jobs = self.list(topic, state, limit, cursor)
+            out += jobs
+            if not more:
+                return out
+            cursor = (jobs[-1].due, jobs[-1].sequence)
+
+    def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None):
+        """(status, Topic or None)"""
+        answer = self.topic_call(verb, name, packed, makes, topics_max, ticket)
+        status, rest = unpack(">B", answer.rest)
+        assert not rest
+        return status, Topic(answer.more[0]) if answer.more and answer.more[0] else None
+
+    def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None):
+        return self.change_call("topic", verb, name, topics_max, makes, packed, ticket=ticket)
+
+    def stats(self, name):
+        return self.topic(TOPIC_GET, name, ticket=b"")[1]
+
+    def topics(self, after=b"", limit=1000):
+        """(more, {name: Topic})"""
+        answer = self.call("topics", after, limit)
+        more, rest = unpack(">B", answer.rest)
+        assert not rest
+        return bool(more), {answer.more[at]: Topic(answer.more[at + 1]) for at in range(0, len(answer.more), 2)}
+
+    def purge(self, name, state=0, verb=TOPIC_PURGE, up_to=0, most=1000, ticket=None):
+        """(status, more, affected, sequence up to which)"""
+        answer = self.change_call("purge", verb, name, state, up_to, most, ticket=ticket)
+        *found, rest = unpack(">BBI6I6", answer.rest)
+        assert not rest
+        return tuple(found)
+
+    def redrive(self, name, ident=b"", most=1000, left=-1, ticket=None):
+        """(status, more, affected, left)"""
+        answer = self.change_call("redrive", name, ident, most, left, ticket=ticket)
+        *found, rest = unpack(">BBI6I6", answer.rest)
+        assert not rest
+        return tuple(found)
+
+    def look(self, *names):
+        return self.call("look", *names).more
+
+    # ---- the keys, for tests ----
+
+    def dump(self):
+        """All that is stored, but for tickets: to see that nothing changed."""
+        out = {}
+        for key in self.client.scan_iter(self.tag + ":*", count=1000):
+            if key != (self.tag + ":tickets").encode():
+                out[key] = content(self.client, key)
+        return out
+
+
+def content(client, key):
+    kind = client.type(key)
+    if kind == b"hash":
+        return client.hgetall(key)
+    if kind == b"zset":
+        return dict(client.zrange(key, 0, -1, withscores=True))
+    return client.dump(key)
+
+
+def jobs_taken(answer):
+    assert not answer.rest and len(answer.more) % 3 == 0
+    return [Job(*answer.more[at:at + 3], state=LEASED) for at in range(0, len(answer.more), 3)]

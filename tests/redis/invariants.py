@@ -1,0 +1,271 @@
+"""
+What must be true of a shard between any two calls, recomputed from its keys: every job hangs in exactly one place, where its state and due want
+it; counts are what a scan finds; no key is left over. `scan` gives a sentence for each fault. Numbers by README.md of src/redis/scripts.
+"""
+
+import struct
+
+LEAF_MAX = 128  # entries a leaf may hold, unless all are due at once
+LISTPACK_MAX = 128  # Redis' own limit of the compact form
+DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
+LIVE = ("delayed", "retrying", "ready", "leased", "dead")
+GONE = ("acked", "cancelled", "expired")
+PER_TOPIC = {"topic": "hash", "job": "hash", "try": "hash", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
+             "dead": "zset", "finished": "zset"}
+PER_PART = {"leaf", "ready"}  # zsets, one per number
+OF_SHARD = {"core": "hash", "topics": "zset", "leases": "zset", "leased": "hash", "tickets": "hash"}
+INFINITE = float("inf")
+POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
+
+
+def scan(client, tag):
+    shard = _Keys(client, tag)
+    for name in sorted(shard.topics):
+        _Topic(shard, name).judge()
+    shard.judge()
+    return shard.faults
+
+
+class _Keys:
+    """All keys of a shard, read at once."""
+
+    def __init__(self, client, tag):
+        self.client, self.tag, self.faults = client, tag, []
+        self.core, self.leases, self.leased, self.events = {}, {}, {}, {}
+        self.topics = {}  # name: {kind: {} or {part: {}}}
+        self.encodings = {}
+        self.deliveries = {}  # of leased jobs: (lease_until, place)
+        keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
+        pipe = client.pipeline(transaction=False)
+        for key in keys:
+            pipe.type(key)
+        kinds = pipe.execute()
+        for key, kind in zip(keys, kinds):
+            pipe.hgetall(key) if kind == b"hash" else pipe.zrange(key, 0, -1, withscores=True) if kind == b"zset" else pipe.exists(key)
+            pipe.object("encoding", key)
+        values = pipe.execute()
+        for at, (key, kind) in enumerate(zip(keys, kinds)):
+            self._file(key[len(tag) + 1:], kind.decode(), values[2 * at], values[2 * at + 1])
+
+    def blame(self, sentence):
+        self.faults.append(f"{self.tag}: {sentence}")
+
+    def _file(self, rest, kind, value, encoding):
+        family, _, name = rest.partition(b":")
+        family = family.decode()
+        part = None
+        if family in PER_PART:
+            name, _, part = name.rpartition(b":")
+        wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
+        if wanted is None or (family in OF_SHARD) != (not name):
+            return self.blame(f"a key nobody knows: {rest!r}")
+        if kind != wanted:
+            return self.blame(f"{rest!r} is a {kind}, not a {wanted}")
+        value = dict(value)
+        if family in OF_SHARD:
+            setattr(self, {"topics": "events"}.get(family, family), value)
+            return None
+        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}})
+        if part is not None:
+            kinds[family][part] = value
+            self.encodings[family, name, part] = encoding
+        else:
+            kinds[family] = value
+        return None
+
+    def judge(self):
+        core = {name.decode(): int(value) if name != b"run" else value for name, value in self.core.items()}
+        for field in ("version", "shards", "sequence", "leaf", "adjust"):
+            if field not in core:
+                self.blame(f"core has no {field}")
+        if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
+            self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
+        found = {str(number).encode(): until for number, (until, _) in self.deliveries.items()}
+        if {number: int(until) for number, until in self.leases.items()} != found:
+            self.blame(f"leases say {_differ(self.leases, found)}")
+        places = {str(number).encode(): place for number, (_, place) in self.deliveries.items()}
+        if self.leased != places:
+            self.blame(f"leased says {_differ(self.leased, places)}")
+
+
+class _Job:
+    def __init__(self, ident, record, tried):
+        self.id = ident
+        if len(record) < 15:
+            raise ValueError("a record cut short")
+        self.flags, self.priority = struct.unpack(">BH", record[:3])
+        self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
+        self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
+        self.own_ttl = 0
+        if self.flags & ~15:
+            raise ValueError(f"flags {self.flags}")
+        if self.flags & 1:
+            if len(record) < 15 + POLICY_BYTES:
+                raise ValueError("a policy cut short")
+            self.own_ttl = _number(record[21:27])
+        if tried is not None:
+            if len(tried) < 37:
+                raise ValueError("a try cut short")
+            self.state, self.priority, self.attempt = struct.unpack(">BHI", tried[:7])
+            self.due, self.first, self.until, self.delivery, self.lease = (_number(tried[at:at + 6]) for at in range(7, 37, 6))
+        self.member = record[3:9] + ident
+
+
+class _Topic:
+    def __init__(self, shard, name):
+        self.shard, self.name = shard, name
+        self.kinds = shard.topics[name]
+        self.hash = self.kinds.get("topic")
+        self.jobs = {}
+
+    def blame(self, sentence):
+        self.shard.blame(f"topic {self.name.decode()}: {sentence}")
+
+    def get(self, kind):
+        return self.kinds.get(kind) or {}
+
+    def judge(self):
+        if self.hash is None:
+            return self.blame(f"keys without a topic: {sorted(kind for kind, value in self.kinds.items() if value)}")
+        for ident, record in self.get("job").items():
+            try:
+                self.jobs[ident] = _Job(ident, record, self.get("try").get(ident))
+            except ValueError as fault:
+                self.blame(f"job {ident!r}: {fault}")
+        for ident in set(self.get("try")) - set(self.get("job")):
+            self.blame(f"a try without a job: {ident!r}")
+        self.ttl = _number(self.hash[b"settings"][6:12]) if self.hash.get(b"settings") else 0
+        self.places = {}
+        self.judge_leaves()
+        self.judge_ready()
+        self.judge_set("held", lambda job: job.state == LEASED)
+        self.judge_set("dead", lambda job: job.state == DEAD)
+        self.judge_expiry()
+        self.judge_jobs()
+        self.judge_counts()
+        self.judge_event()
+        return None
+
+    def hangs(self, member, where, score):
+        """The job of a member; notes where it hangs."""
+        job = self.jobs.get(member[6:])
+        if job is None or job.member != member:
+            self.blame(f"{where} holds {member!r}, which is no job's")
+            return None
+        if member in self.places:
+            self.blame(f"{job.id!r} hangs in {self.places[member]} and in {where}")
+        self.places[member] = where
+        if score != job.due:
+            self.blame(f"{job.id!r}: due {job.due}, in {where} by {score:.0f}")
+        return job
+
+    def judge_leaves(self):
+        index, leaves = self.get("index"), self.kinds["leaf"]
+        if set(index) != set(leaves):
+            self.blame(f"index of leaves {sorted(index)}, leaves {sorted(leaves)}")
+        ordered = sorted(leaves, key=lambda leaf: index.get(leaf, INFINITE))
+        lows = [index.get(leaf, INFINITE) for leaf in ordered]
+        if len(set(lows)) != len(lows):
+            self.blame(f"two leaves begin at the same due: {lows}")
+        for at, leaf in enumerate(ordered):
+            members = leaves[leaf]
+            above = lows[at + 1] if at + 1 < len(lows) else INFINITE
+            for member, score in members.items():
+                if not lows[at] <= score < above:
+                    self.blame(f"leaf {leaf.decode()} spans {lows[at]:.0f} to {above:.0f} and holds {score:.0f}")
+                job = self.hangs(member, f"leaf {leaf.decode()}", score)
+                if job and job.state not in (DELAYED, READY):
+                    self.blame(f"{job.id!r}: in a leaf, but its state is {job.state}")
+            if len(set(members.values())) > 1:
+                if len(members) > LEAF_MAX:
+                    self.blame(f"leaf {leaf.decode()} has {len(members)} entries and {len(set(members.values()))} dues")
+                if len(members) <= LISTPACK_MAX and self.shard.encodings["leaf", self.name, leaf] != b"listpack" and not _was_greater(members):
+                    self.blame(f"leaf {leaf.decode()} of {len(members)} is stored as {self.shard.encodings['leaf', self.name, leaf]}")
+
+    def judge_ready(self):
+        for part, members in self.kinds["ready"].items():
+            for member, score in members.items():
+                job = self.hangs(member, f"ready {part.decode()}", score)
+                if job and (job.state not in (DELAYED, READY) or job.priority != int(part)):
+                    self.blame(f"{job.id!r}: state {job.state}, priority {job.priority}, ready under {part.decode()}")
+        found = {part: float(part) for part in self.kinds["ready"]}
+        if self.get("priorities") != found:
+            self.blame(f"priorities {self.get('priorities')}, ready sets {sorted(found)}")
+
+    def judge_set(self, kind, fits):
+        for member, score in self.get(kind).items():
+            job = self.hangs(member, kind, score)
+            if job and not fits(job):
+                self.blame(f"{job.id!r}: in {kind}, but its state is {job.state}")
+
+    def judge_expiry(self):
+        """Who entered under another ttl of the topic keeps what it had; so only a ttl of the job's own tells the very instant."""
+        expiry = self.get("expiry")
+        for member, score in expiry.items():
+            job = self.jobs.get(member[6:])
+            if job is None or job.member != member:
+                self.blame(f"expiry holds {member!r}, which is no job's")
+            elif not self.places.get(member, "").startswith("ready"):
+                self.blame(f"{job.id!r} is to expire, but hangs in {self.places.get(member)}")
+            elif job.own_ttl and score != job.first + job.own_ttl:
+                self.blame(f"{job.id!r}: first due {job.first}, ttl {job.own_ttl}, expires at {score:.0f}")
+        for member, where in self.places.items():
+            if where.startswith("ready") and self.jobs[member[6:]].own_ttl and member not in expiry:
+                self.blame(f"{member[6:]!r} has a ttl of its own, is ready and will not expire")
+
+    def judge_jobs(self):
+        sequences = set()
+        for job in self.jobs.values():
+            if job.member not in self.places:
+                self.blame(f"{job.id!r}: state {job.state}, and hangs nowhere")
+            if job.state == LEASED:
+                place = job.member[:6] + self.name + b"\0" + job.id
+                if job.delivery in self.shard.deliveries:
+                    self.blame(f"delivery {job.delivery} was given twice")
+                self.shard.deliveries[job.delivery] = (job.until, place)
+                if job.attempt < 1:
+                    self.blame(f"{job.id!r}: leased at attempt {job.attempt}")
+            elif job.until:
+                self.blame(f"{job.id!r}: not leased, but until {job.until}")
+            if job.state not in (DELAYED, READY, LEASED, DEAD):
+                self.blame(f"{job.id!r}: state {job.state}")
+            if (job.own_ttl or job.flags & 1 or job.priority != 100) and self.hash.get(b"special") != b"1":
+                self.blame(f"{job.id!r} has a policy or priority of its own, and the topic does not know of such")
+            if job.sequence in sequences:
+                self.blame(f"push number {job.sequence} twice")
+            sequences.add(job.sequence)
+            if max(job.sequence, job.delivery) > int(self.shard.core.get(b"sequence", 0)):
+                self.blame(f"{job.id!r}: push {job.sequence}, delivery {job.delivery}, above the shard's sequence")
+
+    def judge_counts(self):
+        found = dict.fromkeys(LIVE, 0)
+        for member, where in self.places.items():
+            if where.startswith("leaf"):
+                found["retrying" if self.jobs[member[6:]].attempt else "delayed"] += 1
+            else:
+                found[{"held": "leased", "dead": "dead"}.get(where, "ready")] += 1
+        kept = {field: int(self.hash.get(field.encode(), 0)) for field in LIVE + GONE + ("pushed",)}
+        for field in LIVE:
+            if kept[field] != found[field]:
+                self.blame(f"counts {kept[field]} {field}, a scan finds {found[field]}")
+        if kept["pushed"] != sum(kept[field] for field in LIVE + GONE):
+            self.blame(f"pushed {kept['pushed']}, accounted for {({field: kept[field] for field in LIVE + GONE})}")
+
+    def judge_event(self):
+        dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
+        dues += list(self.get("expiry").values()) + list(self.get("finished").values())
+        if dues and self.shard.events.get(self.name, -INFINITE) > min(dues):
+            self.blame(f"its next event is at {min(dues):.0f}, the shard looks at {self.shard.events[self.name]:.0f}")
+
+
+def _was_greater(members):
+    """Redis never goes back to the compact form; a leaf of one due may outgrow it, then be split or emptied. Long members do the same."""
+    return any(len(member) > 64 for member in members)
+
+
+def _number(data):
+    return int.from_bytes(data, "big")
+
+
+def _differ(said, found):
+    return {key: (said.get(key), found.get(key)) for key in set(said) | set(found) if said.get(key) != found.get(key)}
