@@ -23,6 +23,7 @@ struct reactor {
     _Atomic(struct letter *) mailbox; /* newest first */
     atomic_bool stopping;
     struct hook hooks[HOOKS_MAX];
+    struct list calls; /* at the end of this turn */
     uint32_t hook_count;
     uint32_t index;
     bool in_hooks, wants_turn;
@@ -83,6 +84,24 @@ void reactor_turn_again(struct reactor *reactor)
         (void)uv_idle_start(&reactor->again, on_again);
 }
 
+/* Those there are now: what they ask for is for the next turn. */
+static void run_calls(struct reactor *reactor)
+{
+    struct list now;
+    if (list_is_empty(&reactor->calls))
+        return;
+    now = reactor->calls;
+    now.next->prev = now.prev->next = &now;
+    list_init(&reactor->calls);
+    while (!list_is_empty(&now)) {
+        struct turn_end_call *call = list_entry(now.next, struct turn_end_call, list);
+        list_remove(&call->list);
+        call->run(call);
+    }
+    if (!list_is_empty(&reactor->calls))
+        reactor->wants_turn = true;
+}
+
 static void run_hooks(struct reactor *reactor)
 {
     reactor->in_hooks = true;
@@ -90,6 +109,7 @@ static void run_hooks(struct reactor *reactor)
     for (uint32_t i = 0; i < reactor->hook_count; i++)
         if (reactor->hooks[i].run(reactor->hooks[i].ctx))
             reactor->wants_turn = true;
+    run_calls(reactor);
     reactor->in_hooks = false;
     if (reactor->wants_turn)
         (void)uv_idle_start(&reactor->again, on_again);
@@ -118,6 +138,17 @@ void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx)
     reactor->hook_count = kept;
 }
 
+void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call)
+{
+    if (list_is_empty(&call->list))
+        list_add_last(&reactor->calls, &call->list);
+}
+
+void reactor_cancel_at_turn_end(struct turn_end_call *call)
+{
+    list_remove(&call->list);
+}
+
 /* ---- life ---- */
 
 struct reactor *reactor_new(uint32_t index)
@@ -134,6 +165,7 @@ struct reactor *reactor_new(uint32_t index)
         free(reactor);
         return NULL;
     }
+    list_init(&reactor->calls);
     (void)uv_prepare_init(&reactor->loop, &reactor->turn_end);
     (void)uv_idle_init(&reactor->loop, &reactor->again);
     reactor->mail.data = reactor->turn_end.data = reactor->again.data = reactor;
@@ -148,6 +180,7 @@ void reactor_free(struct reactor *reactor)
     if (!reactor)
         return;
     reactor->hook_count = 0;
+    assert(list_is_empty(&reactor->calls));
     uv_close((uv_handle_t *)&reactor->mail, NULL);
     uv_close((uv_handle_t *)&reactor->turn_end, NULL);
     uv_close((uv_handle_t *)&reactor->again, NULL);

@@ -8,6 +8,8 @@
 #ifndef TARRY_NET_REACTOR_H
 #define TARRY_NET_REACTOR_H
 
+#include "base/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -43,6 +45,19 @@ void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx)
 /* The next turn polls without sleeping, so the hooks are called again soon: for work that was left
  * for a hook which had its call in this turn already. */
 void reactor_turn_again(struct reactor *reactor);
+
+/*
+ * Once, after the hooks of this turn: for the many that now and then have something to finish
+ * there, such as what they gathered to send. Embed it, list_init its list. Asking twice is asking
+ * once; asking while such calls are made means the next turn, which then comes at once. It may go
+ * after reactor_cancel_at_turn_end, and from within its `run`.
+ */
+struct turn_end_call {
+    struct list list; /* the reactor's */
+    void (*run)(struct turn_end_call *call);
+};
+void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call);
+void reactor_cancel_at_turn_end(struct turn_end_call *call);
 
 /* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never
  * before. Setting it again moves it; INT64_MAX: never. */

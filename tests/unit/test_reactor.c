@@ -137,6 +137,48 @@ static void another_turn_can_be_asked_for(void **state)
     reactor_free(turns.reactor);
 }
 
+struct once {
+    struct turn_end_call call;
+    struct turns *turns;
+    struct once *cancels, *asks;
+    char name;
+};
+
+static void run_once(struct turn_end_call *call)
+{
+    struct once *once = list_entry(call, struct once, call);
+    struct turns *turns = once->turns;
+    turns->order[turns->len++] = once->name;
+    if (once->cancels)
+        reactor_cancel_at_turn_end(&once->cancels->call);
+    if (once->asks)
+        reactor_once_at_turn_end(turns->reactor, &once->asks->call);
+    once->asks = NULL;
+}
+
+static void a_call_at_turn_end_is_made_once_and_after_the_hooks(void **state)
+{
+    struct turns turns = {.reactor = reactor_new(0)};
+    struct once c = {.turns = &turns, .name = 'c'}, d = {.turns = &turns, .name = 'd'},
+                e = {.turns = &turns, .name = 'e', .cancels = &d};
+    (void)state;
+    struct once *all[] = {&e, &c, &d};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        all[i]->call.run = run_once;
+        list_init(&all[i]->call.list);
+        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
+        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
+    }
+    c.asks = &e;
+    reactor_at_turn_end(turns.reactor, first_hook, &turns);
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE);
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(turns.len, 6);
+    assert_memory_equal(turns.order, "aecaea", 6);
+    reactor_free(turns.reactor);
+}
+
 /* ---- deadlines ---- */
 
 struct wake {
@@ -278,6 +320,7 @@ int main(void)
         cmocka_unit_test(letters_of_one_sender_arrive_in_order),
         cmocka_unit_test(hooks_run_in_order_and_again_when_they_ask),
         cmocka_unit_test(another_turn_can_be_asked_for),
+        cmocka_unit_test(a_call_at_turn_end_is_made_once_and_after_the_hooks),
         cmocka_unit_test(never_fires_early),
         cmocka_unit_test(moves_earlier_later_and_away),
         cmocka_unit_test(work_comes_home_in_order),
