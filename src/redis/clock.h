@@ -16,19 +16,24 @@
 
 enum { REDIS_CLOCK_APART_MS = 500 };
 
+/* Shard minus inner, somewhere in here: each reply's journey leaves a range, and all so far met. */
 struct redis_clock {
     bool known;
-    int64_t offset_ms; /* shard - inner */
+    int64_t offset_min_ms, offset_max_ms;
 };
 
 /*
  * A reply says the shard's clock showed `shard_ms` some time between `sent_ms` and `came_ms`
  * (inner). True: it agrees (or is the first), and is taken in; small differences are followed.
- * False: *apart_ms is how far the shard's clock is ahead (negative: behind); nothing changes.
+ * False: *apart_ms is how far the shard's clock is ahead (negative: behind); nothing changes. Set
+ * back by that much it is never ahead of how it ran, and behind by no more than the two journeys
+ * took; so correct by a reply that came fast. A reply that took long disagrees only where no moment
+ * of its journey would fit.
  */
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms, int64_t came_ms,
                       int64_t *apart_ms);
-/* Shard time to inner time: rounded so that waking then is never before. */
+/* Shard time to inner time, rounded so that waking then is never before; INT64_MAX stays what it
+ * is. Only where the clock is known. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 
 #endif

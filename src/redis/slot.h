@@ -14,8 +14,10 @@ uint16_t redis_slot_of(struct slice key);
 
 /*
  * "{prefix:shard}" or "{prefix:shard:k}", NUL-terminated: the first such tag whose slot lies in the
- * shard's even part of all slots, so that N shards over any even division of the slots weigh alike.
- * Depends on nothing but its arguments.
+ * middle of the shard's even part of all slots. So of N shards two masters never carry more than
+ * one more or less, over any even division of the slots among up to N masters; anywhere in the part
+ * would not do, as 8 shards on 3 masters could then be 2, 4 and 2. Depends on nothing but its
+ * arguments. At most 64 shards and 32 bytes of prefix.
  */
 void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards, char out[REDIS_TAG_BYTES]);
 
