@@ -20,6 +20,11 @@ static void take_weaker(struct redis_inspection *sum, const struct redis_master 
     }
     if (first || master->replicas < sum->replicas)
         sum->replicas = master->replicas;
+    if (master->min_replicas > sum->min_replicas)
+        sum->min_replicas = master->min_replicas;
+    if (!sum->maxmemory_bytes ||
+        (master->maxmemory_bytes && master->maxmemory_bytes < sum->maxmemory_bytes))
+        sum->maxmemory_bytes = master->maxmemory_bytes;
     if (first || strverscmp(master->version, sum->version) < 0)
         snprintf(sum->version, sizeof(sum->version), "%s", master->version);
 }
@@ -135,10 +140,21 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
         warn(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
                                                           : "appendfsync is no",
              "CONFIG SET appendfsync always");
-    if (wait_replicas > sum->replicas)
+    if (wait_replicas > sum->replicas || sum->min_replicas > sum->replicas)
         log_event(LOG_WARN, "too few replicas", LOG_NUMBER("wait_replicas", wait_replicas),
+                  LOG_NUMBER("min_replicas_to_write", sum->min_replicas),
                   LOG_NUMBER("connected", sum->replicas),
                   LOG_TEXT("advice", "changes are refused until there are enough"));
+}
+
+static void say_what_there_is(const struct redis_inspection *sum)
+{
+    const char *version = sum->version, *durability = redis_durability_name(sum->durability);
+    log_event(LOG_INFO, "redis", LOG_TEXT("version", version), LOG_NUMBER("masters", sum->masters),
+              LOG_NUMBER("replicas", sum->replicas), LOG_TEXT("durability", durability),
+              LOG_TEXT("appendfsync", sum->sync), LOG_NUMBER("maxmemory", sum->maxmemory_bytes),
+              LOG_NUMBER("min_replicas_to_write", sum->min_replicas),
+              LOG_NUMBER("shards", sum->shards));
 }
 
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
@@ -154,6 +170,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         result = redis_shards_fix(url, map, options->shards, &sum.shards, &report);
     if (result == 0) {
         say_promise(&sum, options->wait_replicas);
+        say_what_there_is(&sum);
         warn_of_weakness(&sum, options->wait_replicas);
         *out = sum;
     }

@@ -96,6 +96,7 @@ static void read_config(const redisReply *config, struct redis_master *out)
     out->snapshots = config_value(config, "save")[0] != '\0';
     if (policy[0])
         snprintf(out->policy, sizeof(out->policy), "%.31s", policy);
+    out->min_replicas = (uint32_t)atoi(config_value(config, "min-replicas-to-write"));
     if (strcmp(config_value(config, "appendonly"), "yes") != 0)
         return;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]); i++)
@@ -112,6 +113,8 @@ static void read_info(const char *info, struct redis_master *out)
     snprintf(out->policy, sizeof(out->policy), "%.31s", field);
     info_field(info, "connected_slaves", field);
     out->replicas = (uint32_t)strtoul(field, NULL, 10);
+    info_field(info, "maxmemory", field);
+    out->maxmemory_bytes = strtoull(field, NULL, 10);
     out->durability = REDIS_DURABILITY_UNKNOWN;
     out->sync = "unknown";
     if (info_is(info, "aof_enabled", "0")) {
@@ -124,7 +127,7 @@ static void read_info(const char *info, struct redis_master *out)
 static int read_force(struct redis_talk *talk, const char *info, struct redis_master *out)
 {
     redisReply *config = REDIS_TALK_ASK(talk, "CONFIG", "GET", "appendonly", "appendfsync", "save",
-                                        "maxmemory-policy");
+                                        "maxmemory-policy", "min-replicas-to-write");
     if (!config)
         return -EHOSTUNREACH;
     read_info(info, out);

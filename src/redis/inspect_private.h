@@ -62,6 +62,8 @@ struct redis_master {
     const char *sync;
     bool snapshots;
     uint32_t replicas;
+    uint32_t min_replicas;    /* min-replicas-to-write: with fewer it refuses changes */
+    uint64_t maxmemory_bytes; /* 0: no limit, or unknown */
 };
 
 /* Refuses what is no master, too old, or would evict jobs. */
