@@ -1,2 +1,88 @@
-#!lua
-return redis.error_reply("ERR not written yet")
+#!lua flags=allow-oom
+-- What consumers say of their leases: ack, nack, extend, return.
+local ticket, ACK, NACK, EXTEND, RETURN = ARGV[1], 1, 2, 3, 4
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+chance_seed(ARGV[2])
+
+local deliveries, verbs, waits = {}, {}, {}
+for i = 1, (#ARGV - 2) / 2 do
+    local delivery
+    delivery, verbs[i], waits[i] = unpack_from('>I6BI6', ARGV[2 * i + 1])
+    deliveries[i] = text_of(delivery)
+end
+local places, ends = ask_many('HMGET', LEASED, deliveries), ask_many('ZMSCORE', LEASES, deliveries)
+local answers, names, gone = {}, {}, {}
+local acked = {} -- by topic: what is to be taken away
+
+local function ack(t, place, id, delivery)
+    local a = acked[t] or {jobs = {}, held = {}}
+    acked[t] = a
+    a.jobs[#a.jobs + 1] = id
+    a.held[#a.held + 1] = sub(place, 1, 6) .. id
+    a[#a + 1] = delivery
+    return 0
+end
+
+local function extend(t, id, ms)
+    local j = job_find(t, id)
+    if ms == NONE or ms == 0 then ms = j.lease end
+    j.lease_until = now + 1 + ms
+    call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
+    soonest = math.min(soonest, j.lease_until)
+    try_write(t, j)
+    return pack('>BBI6I6', OK, LEASED_STATE, j.due, j.lease_until)
+end
+
+local function give_back(t, j)
+    j.attempt, j.state, j.lease_until = j.attempt - 1, DELAYED, 0
+    hang(t, j)
+    try_write(t, j)
+end
+
+local function answer(i)
+    local verb, place, delivery = verbs[i], places[i], deliveries[i]
+    if not place or gone[delivery] or tonumber(ends[i] or 0) <= now then return pack('>BBI6I6', LEASE_ENDED, 0, 0, 0), '' end
+    local split = string.find(place, '\0', 7, true)
+    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    if verb == EXTEND then return extend(t, id, waits[i]), sub(place, 7) end
+    gone[delivery] = true
+    if verb == ACK then
+        ack(t, place, id, delivery)
+        return pack('>BBI6I6', OK, FINISHED, 0, 0), sub(place, 7)
+    end
+    local j = job_find(t, id)
+    unhang(t, j)
+    if verb == NACK then
+        count(t, 'nacked', 1)
+        fail(t, j, waits[i], ARGV[2 * i + 2])
+    else
+        give_back(t, j)
+    end
+    return pack('>BBI6I6', OK, shown_state(j), j.due, 0), sub(place, 7)
+end
+
+for i = 1, #deliveries do
+    answers[i], names[i] = answer(i)
+end
+
+for t, a in pairs(acked) do
+    call_many('ZREM', LEASES, a)
+    call_many('HDEL', LEASED, a)
+    call_many('ZREM', t.held, a.held)
+    call_many('HDEL', t.jobs, a.jobs)
+    call_many('HDEL', t.tries, a.jobs)
+    count(t, 'leased', -#a)
+    count(t, 'acked', #a)
+    local window = settings_of(t).dedup
+    if window > 0 then
+        local words = {}
+        for i = 1, #a.jobs do
+            words[2 * i - 1], words[2 * i] = now + 1 + window, a.jobs[i]
+        end
+        call_many('ZADD', t.finished, words)
+        event_at(t, now + 1 + window)
+    end
+end
+return changed(ticket, table.concat(answers), names)

@@ -1,2 +1,60 @@
-#!lua
-return redis.error_reply("ERR not written yet")
+#!lua flags=allow-oom
+-- Cancels, reschedules and runs jobs of one topic by id.
+local ticket, name, CANCEL, RESCHEDULE, RUN, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+local t = topic_find(name)
+
+local function said(status, j)
+    return pack('>BBI6', status, shown_state(j), j.due)
+end
+
+-- nil: further away than ten years.
+local function due_of(when, ms)
+    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
+    if when == WHEN_AT and ms > wall then
+        if ms - wall > DELAY_MAX then return nil end
+        return ms + adjust
+    end
+    return now
+end
+
+local function move(j, verb, when, ms, priority)
+    local due = verb == RUN and now or due_of(when, ms)
+    if not due then return pack('>BBI6', BAD_OPTION, shown_state(j), j.due) end
+    unhang(t, j)
+    if verb == RUN or when ~= UNCHANGED then j.due, j.first = due, due end
+    if priority then
+        j.priority = priority
+        if priority ~= 100 and not t.special then
+            t.special = true
+            call('HSET', t.key, 'special', '1')
+        end
+    end
+    j.state = DELAYED
+    hang(t, j)
+    try_write(t, j)
+    return said(OK, j)
+end
+
+local function change(id, verb, when, has_priority, priority, ms)
+    local j = t and job_find(t, id)
+    if not j then return pack('>BBI6', NOT_FOUND, 0, 0) end
+    if j.state == LEASED_STATE then return said(IS_LEASED, j) end
+    if verb == CANCEL then
+        local answer = said(CANCELLED, j)
+        unhang(t, j)
+        finish(t, j, 'cancelled')
+        return answer
+    end
+    if j.state == DEAD then return said(IS_DEAD, j) end
+    if verb == RUN and shown_state(j) == READY then return said(OK, j) end
+    return move(j, verb, when, ms, verb == RESCHEDULE and has_priority == 1 and priority)
+end
+
+local answers = {}
+for i = 3, #ARGV, 2 do
+    answers[#answers + 1] = change(ARGV[i], unpack_from('>BBBI2I6', ARGV[i + 1]))
+end
+return changed(ticket, table.concat(answers))

@@ -1,2 +1,95 @@
-#!lua
-return redis.error_reply("ERR not written yet")
+#!lua flags=no-writes
+-- A page of a topic's jobs in the order of due, then push order, after a cursor.
+local name, state, limit, after_due, after_sequence, with_body =
+    ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local BYTES_MAX = 16777216
+
+local t = topic_find(name)
+if not t then return shown(pack('>BB', NOT_FOUND, 0)) end
+
+local function sequence_of(member)
+    return (unpack_from('>I6', member))
+end
+
+-- The rank of the first member of a sorted set that comes after the cursor. Of those due at the same time there may be
+-- very many: halving finds the place.
+local function rank_after(key)
+    local low, high = call('ZCOUNT', key, '-inf', '(' .. text_of(after_due)), call('ZCOUNT', key, '-inf', text_of(after_due))
+    while low < high do
+        local middle = floor((low + high) / 2)
+        if sequence_of(call('ZRANGE', key, middle, middle)[1]) <= after_sequence then low = middle + 1 else high = middle end
+    end
+    return low
+end
+
+local found = {} -- {due, sequence, id, state}
+
+-- Adds up to limit + 1 of a set's members; returns how many.
+local function add_from(key, rank, room, state_is)
+    local some = call('ZRANGE', key, rank, rank + room - 1, 'WITHSCORES')
+    for i = 1, #some, 2 do
+        local due = tonumber(some[i + 1])
+        local is = state_is or due <= now and READY or DELAYED
+        if state == 0 or state == is then
+            found[#found + 1] = {due, sequence_of(some[i]), sub(some[i], 7), is}
+        end
+    end
+    return #some / 2
+end
+
+local function add_leaves()
+    local first = after_due >= 0 and leaf_of(t, after_due)
+    local rank = first and call('ZRANK', t.index, first) or 0
+    -- Those that are due but not moved yet stand in front.
+    if state == DELAYED and after_due <= now then
+        after_due, after_sequence = now, NONE
+        first = leaf_of(t, now)
+        rank = first and call('ZRANK', t.index, first) or 0
+    end
+    local left = limit + 1
+    while left > 0 do
+        local leaf = call('ZRANGE', t.index, rank, rank)[1]
+        if not leaf then return end
+        local key = t.leaf .. leaf
+        left = left - add_from(key, leaf == first and rank_after(key) or 0, left)
+        rank = rank + 1
+    end
+end
+
+if state == 0 or state == LEASED_STATE then add_from(t.held, rank_after(t.held), limit + 1, LEASED_STATE) end
+if state == 0 or state == DEAD then add_from(t.dead, rank_after(t.dead), limit + 1, DEAD) end
+if state == 0 or state == READY then
+    for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
+        local key = t.ready_of .. priority
+        add_from(key, rank_after(key), limit + 1, READY)
+    end
+end
+if state == 0 or state == READY or state == DELAYED then add_leaves() end
+
+table.sort(found, function(a, b)
+    if a[1] ~= b[1] then return a[1] < b[1] end
+    return a[2] < b[2]
+end)
+
+local function without_body(record)
+    local flags, at = unpack_from('>B', record), 16
+    if flags % 2 == 1 then at = at + 29 end
+    if flags % 4 >= 2 then at = at + 1 + unpack_from('>B', record, at) end
+    if flags % 8 >= 4 then at = at + 2 + unpack_from('>I2', record, at) end
+    return sub(record, 1, at - 1)
+end
+
+local more, bytes, listed = {}, 0, 0
+for i = 1, math.min(limit, #found) do
+    local f = found[i]
+    local record = call('HGET', t.jobs, f[3])
+    if record then
+        if not with_body then record = without_body(record) end
+        bytes = bytes + #record
+        if bytes > BYTES_MAX and listed > 0 then break end
+        local at = #more
+        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = f[3], pack('>B', f[4]), record, call('HGET', t.tries, f[3]) or ''
+    end
+    listed = i
+end
+return shown(pack('>BB', OK, #found > listed and 1 or 0), more)

@@ -1,2 +1,113 @@
-#!lua
-return redis.error_reply("ERR not written yet")
+#!lua flags=allow-oom
+-- Drops a topic's jobs in one state or all but the leased; or, step by step, the whole topic. Spares jobs pushed after it
+-- began.
+local ticket, is_delete, name = ARGV[1], ARGV[2] == 'delete', ARGV[3]
+local state, until_sequence, max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+local t = topic_find(name)
+if not t then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
+if until_sequence == 0 then until_sequence = tonumber(call('HGET', CORE, 'sequence')) end
+if is_delete then until_sequence = NONE end
+
+local affected = 0
+
+-- Members of a sorted set that may go, up to what is left of `max`; taken out of it.
+local function take_out(key)
+    local out, rank = {}, 0
+    while affected + #out < max do
+        local some = call('ZRANGE', key, rank, rank + MANY - 1)
+        for i = 1, #some do
+            if affected + #out < max and unpack_from('>I6', some[i]) <= until_sequence then out[#out + 1] = some[i] end
+        end
+        if #some < MANY then break end
+        rank = rank + MANY
+    end
+    call_many('ZREM', key, out)
+    affected = affected + #out
+    return out
+end
+
+local function ids_of(members)
+    local ids = {}
+    for i = 1, #members do ids[i] = sub(members[i], 7) end
+    return ids
+end
+
+local function forget(members)
+    local ids = ids_of(members)
+    call_many('HDEL', t.jobs, ids)
+    call_many('HDEL', t.tries, ids)
+    count(t, 'cancelled', #ids)
+end
+
+local function purge_delayed()
+    local rank = 0
+    while affected < max do
+        local leaf = call('ZRANGE', t.index, rank, rank)[1]
+        if not leaf then return end
+        local members, retrying = take_out(t.leaf .. leaf), 0
+        for _, try in ipairs(ask_many('HMGET', t.tries, ids_of(members))) do
+            if try then
+                local _, _, attempt = unpack_from(TRY, try)
+                if attempt > 0 then retrying = retrying + 1 end
+            end
+        end
+        count(t, 'retrying', -retrying)
+        count(t, 'delayed', retrying - #members)
+        forget(members)
+        if call('EXISTS', t.leaf .. leaf) == 0 then call('ZREM', t.index, leaf) else rank = rank + 1 end
+    end
+end
+
+local function purge_ready()
+    for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
+        local members = take_out(t.ready_of .. priority)
+        call_many('ZREM', t.expiry, members)
+        count(t, 'ready', -#members)
+        forget(members)
+        ready_is_empty(t, priority)
+    end
+end
+
+local function purge_dead()
+    local members = take_out(t.dead)
+    count(t, 'dead', -#members)
+    forget(members)
+end
+
+local function purge_leased()
+    local members, deliveries = take_out(t.held), {}
+    for i, try in ipairs(ask_many('HMGET', t.tries, ids_of(members))) do
+        local _, _, _, _, _, _, delivery = unpack_from(TRY, try)
+        deliveries[i] = text_of(delivery)
+    end
+    call_many('ZREM', LEASES, deliveries)
+    call_many('HDEL', LEASED, deliveries)
+    count(t, 'leased', -#members)
+    forget(members)
+end
+
+-- Asking for the ready ones means all that are due.
+if state == READY or state == DELAYED or state == 0 then
+    advance_topic(t, max)
+    topic_refresh(t)
+end
+if is_delete or state == 0 or state == DELAYED then purge_delayed() end
+if is_delete or state == 0 or state == READY then purge_ready() end
+if is_delete or state == 0 or state == DEAD then purge_dead() end
+if is_delete then purge_leased() end
+
+local more = affected >= max and 1 or 0
+if is_delete and more == 0 then
+    call('ZREMRANGEBYRANK', t.finished, 0, 9999)
+    if call('EXISTS', t.finished) == 1 then
+        more = 1
+    else
+        call('DEL', t.key, t.expiry)
+        call('ZREM', TOPICS, name)
+        t.deleted = true
+    end
+end
+return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence))

@@ -1,2 +1,119 @@
 #!lua
-return redis.error_reply("ERR not written yet")
+-- Jobs of one topic. Room for them is made sure of by Redis before the script begins (no allow-oom).
+local ticket, name, topics_max = ARGV[1], ARGV[2], ARGV[3]
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+
+local t = topic_make(name, topics_max)
+local answers = {}
+local later, ready = {}, {} -- new jobs not yet hung: {{due, member}, …}; by priority {due, member, …}
+
+local function hang_new()
+    delayed_add(t, later)
+    count(t, 'delayed', #later)
+    for priority, words in pairs(ready) do ready_add(t, priority, words) end
+    later, ready = {}, {}
+end
+
+-- nil: further away than ten years.
+local function due_of(when, ms)
+    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
+    if when == WHEN_AT and ms > wall then
+        if ms - wall > DELAY_MAX then return nil end
+        return ms + adjust, true
+    end
+    return now
+end
+
+local remembers = t and (settings_of(t).dedup > 0 or call('EXISTS', t.finished) == 1)
+
+local function is_remembered(id)
+    local until_ms = remembers and call('ZSCORE', t.finished, id)
+    if not until_ms then return false end
+    if tonumber(until_ms) > now then return true end
+    call('ZREM', t.finished, id)
+    return false
+end
+
+-- The id has a job. The answer that keeps the new one from being stored; nil: the old one is out of the way.
+local function meet(id, on_conflict)
+    hang_new()
+    local j = job_find(t, id)
+    if on_conflict == 2 then return pack('>BBI6', EXISTED, shown_state(j), j.due) end
+    if on_conflict == 3 then return pack('>BBI6', CONFLICT, shown_state(j), j.due) end
+    if j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
+    unhang(t, j)
+    if j.tried then call('HDEL', t.tries, id) end
+    return nil
+end
+
+-- Hangs a stored job; those that need no look are hung together at the end.
+local function hang_later(id, sequence, flags, priority, due, record)
+    if due > now then
+        later[#later + 1] = {due, pack('>I6', sequence) .. id}
+    elseif flags % 2 == 1 or settings_of(t).ttl > 0 then
+        hang_new()
+        hang(t, job_make(t, id, record))
+    else
+        local words = ready[priority] or {}
+        words[#words + 1], words[#words + 2] = due, pack('>I6', sequence) .. id
+        ready[priority] = words
+    end
+    return due <= now and READY or DELAYED
+end
+
+-- A job that comes from elsewhere: it was tried before, or has given up.
+local function hang_with_past(id, record, dead, attempt, error)
+    local j = job_make(t, id, record)
+    j.attempt, j.error = attempt, error
+    if dead == 1 then j.state = DEAD end
+    hang_new()
+    try_write(t, j)
+    hang(t, j)
+    return shown_state(j)
+end
+
+local function push(id, spec, tail, sequence)
+    local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
+    local due, is_wall = due_of(when, ms)
+    if not due then return BAD_OPTION, 0, 0 end
+    if is_remembered(id) then return EXISTED, FINISHED, 0 end
+
+    local dead, attempt, length, at
+    if flags >= 16 then
+        dead, attempt, length, at = unpack_from('>BI4I2', tail)
+        tail, at = sub(tail, at + length), sub(tail, at, at + length - 1)
+    end
+    if choice < 4 then priority = settings_of(t).priority end
+    flags = flags % 8 + (is_wall and 8 or 0)
+    local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
+    local status = CREATED
+    if call('HSETNX', t.jobs, id, record) == 0 then
+        local on_conflict = choice % 4 > 0 and choice % 4 or settings_of(t).on_conflict
+        local answer = meet(id, on_conflict)
+        if answer then return answer end
+        call('HSET', t.jobs, id, record)
+        status = REPLACED
+    end
+    count(t, status == REPLACED and 'replaced' or 'pushed', 1)
+    if not t.special and (priority ~= 100 or flags % 2 == 1) then
+        t.special = true
+        call('HSET', t.key, 'special', '1')
+    end
+    if dead then return status, hang_with_past(id, record, dead, attempt, at), due end
+    return status, hang_later(id, sequence, flags, priority, due, record), due
+end
+
+local jobs = (#ARGV - 3) / 3
+local sequence = call('HINCRBY', CORE, 'sequence', jobs) - jobs
+for i = 1, jobs do
+    if t then
+        local status, state, due = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i)
+        answers[i] = state and pack('>BBI6', status, state, due) or status
+    else
+        answers[i] = pack('>BBI6', TOO_MANY_TOPICS, 0, 0)
+    end
+end
+if t then hang_new() end
+return changed(ticket, table.concat(answers))

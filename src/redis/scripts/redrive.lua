@@ -1,2 +1,33 @@
-#!lua
-return redis.error_reply("ERR not written yet")
+#!lua flags=allow-oom
+-- Dead jobs go round again from the first attempt: one by its id, or up to `max`.
+local ticket, name, id, max, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local kept = answered_before(ticket)
+if kept then return repeated(kept) end
+local t = topic_find(name)
+if not t then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
+
+local function redrive(j)
+    unhang(t, j)
+    j.state, j.attempt, j.due, j.first = DELAYED, 0, now, now
+    count(t, 'redriven', 1)
+    hang(t, j)
+    try_write(t, j)
+end
+
+if id ~= '' then
+    local j = job_find(t, id)
+    if not j or j.state ~= DEAD then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
+    redrive(j)
+    return changed(ticket, pack('>BBI6I6', OK, 0, 1, 0))
+end
+
+-- Those that die while the redrive goes on wait for the next one: else it might never end.
+if left < 0 then left = call('ZCARD', t.dead) end
+local members = call('ZRANGE', t.dead, 0, math.min(max, left) - 1)
+for i = 1, #members do
+    local j = job_find(t, sub(members[i], 7))
+    if j then redrive(j) else call('ZREM', t.dead, members[i]) end
+end
+left = left - #members
+return changed(ticket, pack('>BBI6I6', OK, left > 0 and #members > 0 and 1 or 0, #members, left))
