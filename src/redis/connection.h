@@ -5,8 +5,10 @@
  * appended, many per write: what a turn appends is written at its end. Replies come back in that
  * order; whoever owns the connection keeps track of what they answer.
  *
- * One thread, the reactor's. No callback comes inside a call. After `down` nothing more comes and
- * the owner frees it; replies that had not come will not come.
+ * One thread, the reactor's. No callback comes inside a call; `down` comes at the end of a turn,
+ * once. After it nothing more comes and the owner frees the connection; replies that had not come
+ * will not come. A server that is silent is not noticed here but where the network loses it (some
+ * 25 s): who waits for an answer keeps the time.
  */
 #ifndef TARRY_REDIS_CONNECTION_H
 #define TARRY_REDIS_CONNECTION_H
@@ -36,8 +38,11 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
 /* At any time, also from its callbacks; no callback comes after it. */
 void redis_connection_free(struct redis_connection *connection);
 
-/* Where the next command is put (see command.h), in Redis' protocol. It is sent at the end of the
- * turn; before `up`, once up. A failed buffer (out of memory) ends the connection. */
+/*
+ * Where the next command is put (see command.h), in Redis' protocol. It is sent at the end of the
+ * turn; before `up`, once up. Ask for it again in each turn. A failed buffer (3 GiB unsent, or out
+ * of memory) ends the connection; after the end what is appended goes nowhere, and costs nothing.
+ */
 struct buffer *redis_connection_out(struct redis_connection *connection);
 /* Bytes appended and not yet taken by the socket: for back-pressure. */
 size_t redis_connection_unsent(const struct redis_connection *connection);
