@@ -2,7 +2,9 @@
  * peers: drives tarry, beanstalkd or a delay queue on Redis with one and the same load engine and
  * prints one JSON object.
  *
- *   peers http|beanstalk|redis HOST PORT [flags as of `tarry bench`]
+ *   peers http|beanstalk|redis HOST PORT[,PORT] [flags as of `tarry bench`]
+ *
+ * With two ports every second connection goes to the second: two servers that share one queue.
  */
 #include "cli/load_beanstalk.h"
 #include "cli/load_flags.h"
@@ -29,7 +31,8 @@ int main(int argc, char **argv)
     static struct load_plan plan;
     static struct load_result result;
     load_flags_table(&flags);
-    const struct cli_syntax syntax = {.usage = "peers http|beanstalk|redis HOST PORT [OPTIONS]",
+    const struct cli_syntax syntax = {.usage =
+                                          "peers http|beanstalk|redis HOST PORT[,PORT] [OPTIONS]",
                                       .about = "Drives a server and prints what it saw, as JSON.",
                                       .flags = flags.rows,
                                       .least = 3,
@@ -46,7 +49,10 @@ int main(int argc, char **argv)
     if (plan.batch > plan.protocol->batch_max)
         return cli_usage("protocol '%s' has no batches, leave --batch out", plan.protocol->name);
     snprintf(plan.host, sizeof plan.host, "%s", args.list.at[1]);
-    snprintf(plan.port, sizeof plan.port, "%s", args.list.at[2]);
+    const char *second = strchr(args.list.at[2], ',');
+    int first_len = second ? (int)(second - args.list.at[2]) : (int)strlen(args.list.at[2]);
+    snprintf(plan.port, sizeof plan.port, "%.*s", first_len, args.list.at[2]);
+    snprintf(plan.second_port, sizeof plan.second_port, "%s", second ? second + 1 : "");
     plan.progress = isatty(STDERR_FILENO);
     if (!load_run(&plan, &result))
         return cli_error("the run broke off: %s", result.problem);

@@ -32,6 +32,8 @@ struct load_plan {
     const struct load_protocol *protocol;
     char host[LOAD_TEXT_BYTES_MAX];
     char port[8];
+    char second_port[8]; /* of another server of the same queue: every second connection goes there;
+                            empty: all go to `port` */
     char topic[LOAD_TEXT_BYTES_MAX];
     uint64_t jobs;        /* pushed in all; 0: as many as fit into duration_ms */
     int64_t duration_ms;  /* pushing stops after it; 0: after `jobs` */
@@ -46,7 +48,7 @@ struct load_plan {
     int64_t delay_min_ms, delay_max_ms; /* evenly spread */
     int64_t patience_ms; /* give up when nothing has come for the longest delay and so long */
     bool take_after;     /* consumers begin when all is pushed */
-    bool own_ids;        /* the generator names the jobs */
+    bool own_ids;        /* the generator names the jobs, LOAD_ID_BYTES each */
     bool progress;       /* a line on standard error twice a second */
 };
 

@@ -21,7 +21,7 @@ static uint32_t ring_size(const struct load_plan *plan)
 }
 
 bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, enum load_role role,
-                    char problem[LOAD_TEXT_BYTES_MAX])
+                    bool to_second, char problem[LOAD_TEXT_BYTES_MAX])
 {
     uint32_t size = ring_size(plan);
     *conn = (struct load_conn){.fd = -1, .role = role, .expected_mask = size - 1};
@@ -32,7 +32,7 @@ bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, enum l
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "out of memory");
         return false;
     }
-    conn->fd = load_socket_open(plan->host, plan->port, problem);
+    conn->fd = load_socket_open(plan->host, to_second ? plan->second_port : plan->port, problem);
     return conn->fd >= 0 && load_socket_unblock(conn->fd);
 }
 

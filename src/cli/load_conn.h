@@ -33,8 +33,9 @@ struct load_conn {
     int64_t take_at_us;             /* not before; 0: at once */
 };
 
+/* `to_second`: to the plan's second server. */
 bool load_conn_open(struct load_conn *conn, const struct load_plan *plan, enum load_role role,
-                    char problem[LOAD_TEXT_BYTES_MAX]);
+                    bool to_second, char problem[LOAD_TEXT_BYTES_MAX]);
 void load_conn_close(struct load_conn *conn);
 
 /* Notes that `answers` answers will come, which share `count` jobs evenly. */

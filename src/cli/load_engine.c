@@ -220,7 +220,8 @@ static bool flush(struct load_engine *engine, struct load_conn *conn)
 
 static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum load_role role)
 {
-    if (!load_conn_open(conn, engine->plan, role, engine->result->problem))
+    bool to_second = *engine->plan->second_port && (conn - engine->conns) % 2 == 1;
+    if (!load_conn_open(conn, engine->plan, role, to_second, engine->result->problem))
         return false;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
     if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)

@@ -94,7 +94,11 @@ static void append_body(struct load_speech *speech, struct buffer *out,
 static void append_id(struct load_speech *speech, struct buffer *out,
                       const struct load_stamp *stamp)
 {
-    buffer_append_format(out, "%08x-%llu", speech->run, (unsigned long long)stamp->index);
+    char *at = buffer_reserve(out, LOAD_ID_BYTES);
+    if (!at)
+        return;
+    load_stamp_id(at, speech->run, stamp->index);
+    out->len += LOAD_ID_BYTES;
 }
 
 /* A length that is known only afterwards: leaves room for its digits, and fills them in. Zeros in

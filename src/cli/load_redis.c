@@ -31,6 +31,7 @@ static const char ack_script[] = /* KEYS bodies, leased; ARGV ids */
     "return redis.call('HDEL', KEYS[1], unpack(ARGV))";
 
 struct load_speech {
+    bool own_ids;
     uint32_t run;
     unsigned take_max;
     struct buffer push, take,
@@ -136,6 +137,7 @@ static struct load_speech *redis_open(const struct load_plan *plan, uint32_t run
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "out of memory");
         return NULL;
     }
+    speech->own_ids = plan->own_ids;
     speech->run = run;
     speech->take_max = plan->take_max;
     speech->body_bytes = plan->body_bytes;
@@ -158,6 +160,22 @@ static struct load_speech *redis_open(const struct load_plan *plan, uint32_t run
 /* How many words each prepared part is: EVALSHA, the hash, the number of keys, the keys. */
 enum { PUSH_WORDS = 5, TAKE_WORDS = 6, ACK_WORDS = 5 };
 
+/* Short, as there is nobody to name the jobs but the one who pushes; or as long as others' ids. */
+static void append_id(struct load_speech *speech, struct buffer *out, uint64_t index)
+{
+    char id[32];
+    if (speech->own_ids) {
+        load_stamp_id(id, speech->run, index);
+        append_word(out, id, LOAD_ID_BYTES);
+        return;
+    }
+    struct buffer text = {.at = id, .cap = sizeof id, .bytes_max = sizeof id};
+    buffer_append_u64(&text, speech->run);
+    buffer_append_byte(&text, '-');
+    buffer_append_u64(&text, index);
+    append_word(out, text.at, text.len);
+}
+
 static void redis_push(struct load_speech *speech, struct buffer *out,
                        const struct load_stamp *stamps, unsigned count)
 {
@@ -166,12 +184,7 @@ static void redis_push(struct load_speech *speech, struct buffer *out,
     append_count(out, PUSH_WORDS + 3 * (uint64_t)count);
     buffer_append_slice(out, buffer_slice(&speech->push));
     for (unsigned i = 0; i < count; i++) {
-        char id[32];
-        struct buffer text = {.at = id, .cap = sizeof id, .bytes_max = sizeof id};
-        buffer_append_u64(&text, speech->run);
-        buffer_append_byte(&text, '-');
-        buffer_append_u64(&text, stamps[i].index);
-        append_word(out, text.at, text.len);
+        append_id(speech, out, stamps[i].index);
         append_number(out, now_ms + (uint64_t)stamps[i].delay_ms);
         buffer_append_byte(out, '$');
         buffer_append_u64(out, speech->body_bytes);

@@ -59,3 +59,9 @@ bool load_stamp_read(struct slice body, struct load_stamp *stamp)
         .run = (uint32_t)run, .index = index, .sent_us = (int64_t)sent, .delay_ms = (int64_t)delay};
     return true;
 }
+
+void load_stamp_id(char out[LOAD_ID_BYTES], uint32_t run, uint64_t index)
+{
+    enum { REST_DIGITS = LOAD_ID_BYTES - 2 - RUN_DIGITS };
+    write_field(write_field(out, 'r', run, RUN_DIGITS), 'i', index, REST_DIGITS);
+}

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum { LOAD_STAMP_BYTES = 44 };
+enum { LOAD_STAMP_BYTES = 44, LOAD_ID_BYTES = 26 };
 
 struct load_stamp {
     uint32_t run;     /* told apart from other runs on the same topic */
@@ -25,5 +25,8 @@ void load_stamp_write(char out[LOAD_STAMP_BYTES], const struct load_stamp *stamp
 
 /* False, *stamp untouched, where `body` does not begin with a stamp. */
 bool load_stamp_read(struct slice body, struct load_stamp *stamp);
+
+/* What a job is called where the generator names it: as long as an id made by the server. */
+void load_stamp_id(char out[LOAD_ID_BYTES], uint32_t run, uint64_t index);
 
 #endif

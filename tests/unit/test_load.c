@@ -186,6 +186,33 @@ static void check_request(struct slice request, const char *start, struct slice 
     assert_int_equal(strtoul(length + sizeof mark - 1, NULL, 10), body->len);
 }
 
+static void own_ids_differ_and_are_as_long_as_a_servers(void **state)
+{
+    (void)state;
+    char ids[3][LOAD_ID_BYTES];
+    load_stamp_id(ids[0], 7, 1);
+    load_stamp_id(ids[1], 7, UINT64_C(1) << 39);
+    load_stamp_id(ids[2], 8, 1);
+    assert_memory_equal(ids[0], "r00000007i0000000000000001", LOAD_ID_BYTES);
+    assert_memory_not_equal(ids[0], ids[1], LOAD_ID_BYTES);
+    assert_memory_not_equal(ids[0], ids[2], LOAD_ID_BYTES);
+
+    struct load_plan plan = plan_of(&load_http);
+    plan.own_ids = true;
+    char problem[LOAD_TEXT_BYTES_MAX];
+    struct load_speech *speech = load_http.open(&plan, 7, problem);
+    struct buffer out;
+    struct slice body;
+    assert_non_null(speech);
+    buffer_init(&out, 65536);
+    load_http.push(speech, &out, &(struct load_stamp){.run = 7, .index = 1}, 1);
+    check_request(buffer_slice(&out),
+                  "PUT /v1/topics/orders/jobs/r00000007i0000000000000001?delay=0 HTTP/1.1\r\n",
+                  &body);
+    buffer_fini(&out);
+    load_http.close(speech);
+}
+
 static void http_requests_have_the_length_they_say(void **state)
 {
     (void)state;
@@ -328,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_an_answer_split_at_any_byte),
         cmocka_unit_test(does_not_look_into_the_next_answer),
+        cmocka_unit_test(own_ids_differ_and_are_as_long_as_a_servers),
         cmocka_unit_test(http_requests_have_the_length_they_say),
         cmocka_unit_test(beanstalk_reserves_as_many_as_there_may_be),
         cmocka_unit_test(reads_urls),
