@@ -61,8 +61,9 @@ struct redis_call {
     int64_t give_up_ms, sent_ms;
     uint64_t ticket;
     uint32_t slot;
-    bool waiting_replicas;
-    void *kept;
+    bool is_flying; /* was sent at least once */
+    bool is_sent;   /* on the present connection */
+    void *kept;     /* its answer, until enough replicas have it */
 };
 
 struct redis_link_options {
@@ -74,17 +75,20 @@ struct redis_link_options {
     uint32_t shards;
     uint32_t wait_replicas;
     int64_t patience_ms;
-    struct redis_figures *figures; /* counted up */
+    struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
+                                    * process is master), clock_disagreements are counted up */
     /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
     void (*due)(void *ctx, int64_t at_ms); /* shard clock */
     void (*ready)(void *ctx, struct slice topic);
-    /* True each time it comes up (news may have been missed), false when it goes down. */
+    /* True each time it comes up and each time news may have been missed while it was up; false
+     * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);
     void *ctx;
 };
 
 struct redis_link *redis_link_new(const struct redis_link_options *options); /* NULL: no memory */
-/* What has not ended yet ends as REDIS_CALL_STOPPING, inside this call. */
+/* What has not ended yet ends as REDIS_CALL_STOPPING, inside this call. Not from a callback of the
+ * link; nothing may be submitted from then on. */
 void redis_link_free(struct redis_link *link);
 
 void redis_link_submit(struct redis_link *link, struct redis_call *call);

@@ -1,0 +1,195 @@
+/*
+ * The greeting: who we are, what is loaded, who it is, how its clock stands. Nothing else is sent
+ * before it has gone well.
+ *
+ *   AUTH, SELECT, CLIENT SETNAME, SCRIPT EXISTS, INFO, ROLE   in one pipeline
+ *   SCRIPT LOAD of what is missing, hello                     in another
+ *   adjust, hello                                             while the clocks are apart
+ */
+#include "redis/link_private.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+enum { ADJUSTS_MAX = 3, HELLO_REST_BYTES = 10 };
+
+/* ---- first: who is who ---- */
+
+static void introduce(struct redis_link *link)
+{
+    const struct redis_url *url = link->options.url;
+    char name[32], db[16];
+    struct buffer *out;
+    if (*url->password) {
+        out = link_command(link, LINK_EXPECTS_AUTH, NULL);
+        if (*url->user)
+            redis_command_words(out, "AUTH", url->user, url->password, NULL);
+        else
+            redis_command_words(out, "AUTH", url->password, NULL);
+    }
+    if (url->db && url->kind != REDIS_CLUSTER) {
+        snprintf(db, sizeof db, "%u", (unsigned)url->db);
+        out = link_command(link, LINK_EXPECTS_SELECT, NULL);
+        redis_command_words(out, "SELECT", db, NULL);
+    }
+    snprintf(name, sizeof name, "tarry-%s", link->options.server);
+    out = link_command(link, LINK_EXPECTS_NAME, NULL);
+    redis_command_words(out, "CLIENT", "SETNAME", name, NULL);
+}
+
+void link_greet(struct redis_link *link, enum link_greeting_kind kind)
+{
+    struct buffer *out;
+    link->state = LINK_GREETING;
+    link->adjusted = 0;
+    if (kind == LINK_GREET_NEW)
+        introduce(link);
+    out = link_command(link, LINK_EXPECTS_SCRIPTS, NULL);
+    redis_command_begin(out, 2 + REDIS_SCRIPTS);
+    redis_command_text(out, "SCRIPT");
+    redis_command_text(out, "EXISTS");
+    for (int i = 1; i <= REDIS_SCRIPTS; i++)
+        redis_command_arg(out, slice_make(redis_script(i)->sha, REDIS_SHA_BYTES));
+    out = link_command(link, LINK_EXPECTS_INFO, NULL);
+    redis_command_words(out, "INFO", "server", NULL);
+    out = link_command(link, LINK_EXPECTS_ROLE, NULL);
+    redis_command_words(out, "ROLE", NULL);
+    link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
+}
+
+static bool read_scripts(struct redis_link *link, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != REDIS_SCRIPTS)
+        return false;
+    for (int i = 1; i <= REDIS_SCRIPTS; i++)
+        link->missing[i] = reply->element[i - 1]->integer == 0;
+    return true;
+}
+
+static bool read_run_id(struct redis_link *link, const redisReply *reply)
+{
+    static const char field[] = "\nrun_id:";
+    const char *at = reply->type == REDIS_REPLY_STRING ? strstr(reply->str, field) : NULL;
+    if (!at || strcspn(at += sizeof field - 1, "\r\n") != LINK_RUN_ID_BYTES - 1)
+        return false;
+    memcpy(link->found_run_id, at, LINK_RUN_ID_BYTES - 1);
+    return true;
+}
+
+static bool is_master(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "master") == 0;
+}
+
+/* ---- then: scripts, hello ---- */
+
+static void say_hello(struct redis_link *link)
+{
+    struct buffer *out = link_command(link, LINK_EXPECTS_HELLO, NULL);
+    link_script(link, out, REDIS_HELLO, 2);
+    redis_command_text(out, link->found_run_id);
+    redis_command_number(out, link->options.shards);
+    link->asked_ms = clock_inner_ms();
+}
+
+static void load_scripts(struct redis_link *link)
+{
+    for (int i = 1; i <= REDIS_SCRIPTS; i++) {
+        if (!link->missing[i])
+            continue;
+        struct buffer *out = link_command(link, LINK_EXPECTS_LOAD, NULL);
+        redis_command_begin(out, 3);
+        redis_command_text(out, "SCRIPT");
+        redis_command_text(out, "LOAD");
+        redis_command_arg(out, redis_script(i)->text);
+    }
+}
+
+/* The shard's clock shall go on as it ran. Another server may be quicker: then `expected` does not
+ * fit, nothing is changed, and the next hello shows that all is well. */
+static void set_clock(struct redis_link *link, int64_t expected_ms, int64_t apart_ms)
+{
+    if (link->adjusted++ == 0) {
+        link->options.figures->clock_disagreements++;
+        log_event(LOG_WARN, "redis clock jumped", LOG_TEXT("shard", link->options.tag),
+                  LOG_TEXT("at", link->endpoint.host), LOG_NUMBER("port", link->endpoint.port),
+                  LOG_NUMBER("ahead_ms", apart_ms));
+    }
+    if (link->adjusted > ADJUSTS_MAX) {
+        link_lost(link, "its clock does not agree with ours", true);
+        return;
+    }
+    struct buffer *out = link_command(link, LINK_EXPECTS_ADJUST, NULL);
+    link_script(link, out, REDIS_ADJUST, 3);
+    redis_command_text(out, "");
+    redis_command_number(out, expected_ms);
+    redis_command_number(out, expected_ms - apart_ms);
+    say_hello(link);
+}
+
+static void hello_reply(struct redis_link *link, const redisReply *reply)
+{
+    struct redis_head head;
+    int64_t apart_ms = 0;
+    if (!link_read_head(reply, &head) || head.rest.len < HELLO_REST_BYTES) {
+        link_refused(link, "its hello makes no sense");
+        return;
+    }
+    const unsigned char *at = (const void *)head.rest.at;
+    uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    if (shards != link->options.shards)
+        link_refused(link, "its queue has another number of shards, restart this server");
+    else if (redis_clock_hear(&link->clock, head.now_ms, link->asked_ms, clock_inner_ms(),
+                              &apart_ms))
+        link_up(link);
+    else
+        set_clock(link, head.adjust_ms, apart_ms);
+}
+
+/* ---- replies ---- */
+
+static void error_reply(struct redis_link *link, const redisReply *reply)
+{
+    switch (link_judge(reply->str)) {
+    case LINK_VERDICT_MOVED:
+        link_moved(link, reply->str);
+        break;
+    case LINK_VERDICT_LOAD:
+    case LINK_VERDICT_AGAIN:
+        link_lost(link, reply->str, false);
+        break;
+    case LINK_VERDICT_ELSEWHERE:
+        link_lost(link, reply->str, true);
+        break;
+    case LINK_VERDICT_NO_SPACE:
+        link_refused(link, reply->str);
+        link_calls_end_all(link, REDIS_CALL_NO_SPACE);
+        break;
+    case LINK_VERDICT_REFUSED:
+        link_refused(link, reply->str);
+        break;
+    }
+}
+
+void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR && what != LINK_EXPECTS_NAME) {
+        error_reply(link, reply);
+        return;
+    }
+    if (what == LINK_EXPECTS_SCRIPTS && !read_scripts(link, reply))
+        link_refused(link, "it does not tell which scripts it has");
+    if (what == LINK_EXPECTS_INFO && !read_run_id(link, reply))
+        link_refused(link, "it does not tell its run id");
+    if (what == LINK_EXPECTS_ROLE && !is_master(reply)) {
+        link_lost(link, "it is not a master", true);
+    } else if (what == LINK_EXPECTS_ROLE) {
+        load_scripts(link);
+        say_hello(link);
+    }
+    if (what == LINK_EXPECTS_HELLO)
+        hello_reply(link, reply);
+}

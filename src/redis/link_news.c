@@ -1,0 +1,136 @@
+#include "redis/link_news.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "redis/link_private.h"
+
+#include <stdio.h>
+
+enum { AGAIN_MS = 1000, REFUSED_AGAIN_MS = 30000, SERVER_BYTES = 8 };
+
+static void complain(struct link_news *news, const char *why)
+{
+    if (strncmp(news->said, why, sizeof news->said - 1) == 0)
+        return;
+    snprintf(news->said, sizeof news->said, "%s", why);
+    log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", news->link->options.tag),
+              LOG_TEXT("why", why));
+}
+
+static void again(struct link_news *news, int64_t pause_ms)
+{
+    link_news_stop(news);
+    deadline_set(news->deadline, clock_inner_ms() + pause_ms);
+}
+
+/* ---- messages ---- */
+
+static void hear(struct link_news *news, struct slice message)
+{
+    const struct redis_link_options *options = &news->link->options;
+    uint64_t at_ms;
+    if (message.len == 0)
+        return;
+    struct slice rest = slice_make(message.at + 1, message.len - 1);
+    if (message.at[0] == 'd' && text_parse_u64(rest, INT64_MAX, &at_ms)) {
+        options->due(options->ctx, (int64_t)at_ms);
+    } else if (message.at[0] == 'r' && rest.len > SERVER_BYTES &&
+               memcmp(rest.at, options->server, SERVER_BYTES) != 0) {
+        options->ready(options->ctx, slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES));
+    }
+}
+
+static bool is_word(const redisReply *reply, const char *word)
+{
+    return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, word) == 0;
+}
+
+static void on_array(struct link_news *news, const redisReply *reply)
+{
+    const redisReply *kind = reply->element[0];
+    if (is_word(kind, "smessage") && reply->elements == 3 &&
+        reply->element[2]->type == REDIS_REPLY_STRING) {
+        hear(news, slice_make(reply->element[2]->str, (size_t)reply->element[2]->len));
+    } else if (is_word(kind, "ssubscribe")) {
+        news->subscribed = true;
+        news->said[0] = 0;
+        link_news_subscribed(news->link);
+    } else if (is_word(kind, "sunsubscribe")) {
+        again(news, AGAIN_MS); /* the slot is served elsewhere now */
+    }
+}
+
+static void on_reply(void *ctx, const redisReply *reply)
+{
+    struct link_news *news = ctx;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0) {
+        on_array(news, reply);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        bool passes = link_judge(reply->str) != LINK_VERDICT_REFUSED;
+        if (!passes)
+            complain(news, reply->str);
+        again(news, passes ? AGAIN_MS : REFUSED_AGAIN_MS);
+    }
+}
+
+/* ---- connection ---- */
+
+static void on_up(void *ctx)
+{
+    struct link_news *news = ctx;
+    const struct redis_url *url = news->link->options.url;
+    struct buffer *out = redis_connection_out(news->connection);
+    char channel[REDIS_TAG_BYTES + sizeof ":news"];
+    if (*url->password && *url->user)
+        redis_command_words(out, "AUTH", url->user, url->password, NULL);
+    else if (*url->password)
+        redis_command_words(out, "AUTH", url->password, NULL);
+    snprintf(channel, sizeof channel, "%s:news", news->link->options.tag);
+    redis_command_words(out, "SSUBSCRIBE", channel, NULL);
+}
+
+static void on_down(void *ctx, const char *why)
+{
+    (void)why; /* the link's own connection says it */
+    again(ctx, AGAIN_MS);
+}
+
+static void on_deadline(void *ctx)
+{
+    link_news_start(ctx);
+}
+
+void link_news_start(struct link_news *news)
+{
+    static const struct redis_connection_events events = {
+        .up = on_up, .down = on_down, .reply = on_reply};
+    link_news_stop(news);
+    news->connection = redis_connection_new(news->link->options.reactor, &news->link->endpoint,
+                                            LINK_CONNECT_MS, &events, news);
+    if (!news->connection)
+        again(news, AGAIN_MS);
+}
+
+void link_news_stop(struct link_news *news)
+{
+    redis_connection_free(news->connection);
+    news->connection = NULL;
+    news->subscribed = false;
+    deadline_set(news->deadline, INT64_MAX);
+}
+
+/* ---- life ---- */
+
+bool link_news_init(struct link_news *news, struct redis_link *link)
+{
+    *news = (struct link_news){.link = link};
+    news->deadline = deadline_new(link->options.reactor, on_deadline, news);
+    return news->deadline != NULL;
+}
+
+void link_news_fini(struct link_news *news)
+{
+    link_news_stop(news);
+    deadline_free(news->deadline);
+    news->deadline = NULL;
+}
