@@ -62,14 +62,14 @@ static void sift_up(struct engine_view *heap, size_t at)
 
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
-    const struct walk_cursor *after = &walk->after;
+    const struct queue_cursor *after = &walk->after;
     if (!walk->has_cursor)
         return true;
     if (due_ms != after->due_ms)
         return due_ms > after->due_ms;
     if (sequence != after->sequence)
         return sequence > after->sequence;
-    return walk->shard > after->shard;
+    return walk->shard > after->part;
 }
 
 static void list_one(struct walk *walk, const struct engine *engine, uint32_t id,

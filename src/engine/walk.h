@@ -9,13 +9,7 @@
 #define TARRY_ENGINE_WALK_H
 
 #include "engine/engine.h"
-
-/* The place in a list: after this job. Zeroed: the start. */
-struct walk_cursor {
-    int64_t due_ms;
-    uint64_t sequence;
-    uint32_t shard;
-};
+#include "queue/cursor.h"
 
 enum walk_kind { WALK_LIST = 1, WALK_PURGE, WALK_REDRIVE, WALK_DELETE };
 
@@ -26,9 +20,9 @@ struct walk {
     enum job_state state; /* list, purge; 0: all (purge: all but leased) */
     uint64_t max;         /* redrive: at most so many; 0: all */
     bool has_cursor;
-    struct walk_cursor after; /* list */
-    uint32_t shard;           /* list: this shard's number, for the order among shards */
-    uint32_t limit;           /* list */
+    struct queue_cursor after; /* list */
+    uint32_t shard;            /* list: this shard's number, for the order among shards */
+    uint32_t limit;            /* list */
     /* its own */
     uint32_t at;
     uint64_t until_sequence;

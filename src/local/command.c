@@ -233,7 +233,7 @@ static void run_list(struct shard *shard, const struct command *command,
         walk.limit = list->limit;
         walk.shard = shard->options.index;
         walk.has_cursor = list->cursor.len > 0;
-        if (walk.has_cursor && !cursor_parse(list->cursor, &walk.after))
+        if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
             status = QUEUE_BAD_CURSOR;
     }
     if (status != QUEUE_OK)
@@ -246,7 +246,7 @@ static void run_list(struct shard *shard, const struct command *command,
 static void finish_list(struct shard *shard, struct walking *walking)
 {
     struct walk *walk = &walking->walk;
-    char text[CURSOR_TEXT_BYTES_MAX];
+    char text[QUEUE_CURSOR_BYTES_MAX];
     struct slice cursor = {0};
     size_t count = 0, bytes = 0;
     while (count < walk->found_count &&
@@ -254,9 +254,9 @@ static void finish_list(struct shard *shard, struct walking *walking)
         bytes += walk->found[count++].place.bytes;
     if (count && (walk->more || count < walk->found_count)) {
         const struct engine_view *last = &walk->found[count - 1];
-        struct walk_cursor at = {
-            .due_ms = last->due_ms, .sequence = last->sequence, .shard = walk->shard};
-        cursor = slice_make(text, cursor_write(text, &at));
+        struct queue_cursor at = {
+            .due_ms = last->due_ms, .sequence = last->sequence, .part = walk->shard};
+        cursor = slice_make(text, queue_cursor_write(text, &at));
     }
     struct engine_view *views = walk->found;
     walk->found = NULL;
@@ -411,7 +411,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
-        if (command->makes_topic && !knows_topic(shard, call->topic))
+        if (call->makes && !knows_topic(shard, call->topic))
             status = engine_topic_put(shard->engine, call->topic, &(struct topic_settings){0});
         if (status == QUEUE_CREATED)
             status = QUEUE_OK;

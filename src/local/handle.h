@@ -1,26 +1,29 @@
 /*
  * handle: one reactor's way to all shards: what fronts get as struct queue. This room only.
  *
- * handle.c fills in the table; route.c finds the shard of each item and carries commands and
- * replies between threads; gather_….c join the parts.
+ * Each shard is dressed as a queue of its own (part.c), reached by a call or by letters (route.c);
+ * a spread (queue/spread.h) makes one queue of them.
  */
 #ifndef TARRY_LOCAL_HANDLE_H
 #define TARRY_LOCAL_HANDLE_H
 
-#include "job/ulid.h"
 #include "local/private.h"
+#include "queue/spread.h"
 #include "store/datadir.h"
 
-struct handle {
+/* The way from a reactor to one shard. */
+struct part {
     struct queue queue; /* first: handed out as such */
+    struct handle *handle;
+    uint32_t shard;
+};
+
+struct handle {
     struct local *local;
     struct reactor *reactor;
     uint32_t index; /* of the reactor and of the shard at home here */
-    struct ulid ulid;
-    struct watch_table *watched; /* how often each topic is watched through this handle */
-    uint32_t take_from; /* the shard a take asks first; moves on, and to where jobs became ready */
-    struct queue_push *pushes; /* scratch for a batch whose ids are made here, QUEUE_BATCH_MAX */
-    char (*ids)[ULID_BYTES];
+    struct part parts[DATADIR_SHARDS_MAX];
+    struct spread *spread;
 };
 
 struct local {
@@ -38,10 +41,14 @@ struct local {
     void *stopped_ctx;
 };
 
-extern const struct queue_ops handle_ops;
+/* ---- handle.c ---- */
+struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor);
+void handle_free(struct handle *handle);
+
+/* ---- part.c ---- */
+extern const struct queue_ops part_ops;
 
 /* ---- route.c ---- */
-uint32_t route_of_job(const struct handle *handle, struct slice topic, struct slice id);
 /* Sends a command to a shard, here or elsewhere; the reply comes on the handle's thread, never
  * inside the call. */
 void route_send(struct handle *handle, uint32_t shard, const struct command *command,
@@ -52,24 +59,5 @@ void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool
 void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors);
 /* A reply without a shard: at the end of this turn. */
 void route_refuse(struct handle *handle, enum queue_status status, struct queue_reply_to reply_to);
-
-/* ---- gather.c ---- */
-/* Splits a push, answer or change by shard and joins the results in the order of the items. */
-void gather_items(struct handle *handle, const struct command *command,
-                  struct queue_reply_to reply_to);
-/* Asks every shard and joins: list, topic, topics. */
-void gather_all(struct handle *handle, const struct command *command,
-                struct queue_reply_to reply_to);
-
-/* ---- gather_topic.c ---- */
-void gather_pause(struct handle *handle, const struct command *command,
-                  struct queue_reply_to reply_to);
-/* Of all the dead, at most `max`. */
-void gather_redrive(struct handle *handle, const struct command *command,
-                    struct queue_reply_to reply_to);
-
-/* ---- gather_take.c ---- */
-void gather_take(struct handle *handle, const struct command *command,
-                 struct queue_reply_to reply_to);
 
 #endif

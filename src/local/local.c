@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "local/handle.h"
 #include "store/datadir.h"
 
@@ -90,36 +89,6 @@ static void on_shard_failed(void *ctx)
         handle->local->options.failed(handle->local->options.failed_ctx);
 }
 
-static void handle_free(struct handle *handle)
-{
-    if (!handle)
-        return;
-    watch_table_free(handle->watched);
-    free(handle->pushes);
-    free(handle->ids);
-    free(handle);
-}
-
-static struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor)
-{
-    struct handle *handle = calloc(1, sizeof *handle);
-    if (!handle)
-        return NULL;
-    handle->queue.ops = &handle_ops;
-    handle->local = local;
-    handle->reactor = reactor;
-    handle->index = handle->take_from = index;
-    handle->watched = watch_table_new();
-    handle->pushes = malloc(QUEUE_BATCH_MAX * sizeof *handle->pushes);
-    handle->ids = malloc(QUEUE_BATCH_MAX * sizeof *handle->ids);
-    ulid_init(&handle->ulid, random_u64());
-    if (!handle->watched || !handle->pushes || !handle->ids) {
-        handle_free(handle);
-        return NULL;
-    }
-    return handle;
-}
-
 int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out,
                  char *error, size_t error_bytes)
 {
@@ -156,7 +125,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
               LOG_NUMBER("records", recovered.records),
               LOG_NUMBER("torn_bytes", recovered.torn_bytes),
               LOG_NUMBER("took_ms", recovered.took_ms));
-    *out = &handle->queue;
+    *out = spread_queue(handle->spread);
     return 0;
 }
 

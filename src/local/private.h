@@ -6,6 +6,8 @@
 #include "engine/walk.h"
 #include "local/shard.h"
 #include "net/worker.h"
+#include "queue/cursor.h"
+#include "queue/watch.h"
 
 #include <stdatomic.h>
 
@@ -75,7 +77,13 @@ struct shard {
     atomic_bool healthy, accepting;
 };
 
+/* ---- shard.c ---- */
 struct engine_now shard_now(struct shard *shard);
+/* What the helper threads do for it. */
+void shard_init_works(struct shard *shard);
+/* For the engine and the reactor; `ctx` is the shard. */
+void shard_on_engine_ready(void *ctx, struct slice topic);
+bool shard_turn(void *ctx);
 
 /* ---- completion.c ---- */
 /* A completion with room for `count` results whose topics and ids take `text_bytes`. NULL: out of
@@ -128,20 +136,5 @@ struct clock_watch *clock_watch_new(
     struct reactor
         *reactor); /* NULL: the system cannot tell; a step is then noticed at the next turn */
 void clock_watch_free(struct clock_watch *watch);
-
-/* ---- watch.c ---- */
-struct watch_table *watch_table_new(void);
-void watch_table_free(struct watch_table *table);
-/* Sets or clears a reactor's bit; false: out of memory. */
-bool watch_set(struct watch_table *table, struct slice topic, uint32_t reactor, bool on);
-uint64_t watch_find(const struct watch_table *table, struct slice topic);
-/* Another use of the same table: how often a topic was asked for. Adds `step` (1 or -1); returns
- * the sum, or -1 when out of memory. */
-int64_t watch_count(struct watch_table *table, struct slice topic, int step);
-
-/* ---- cursor.c ---- */
-enum { CURSOR_TEXT_BYTES_MAX = 64 };
-size_t cursor_write(char out[CURSOR_TEXT_BYTES_MAX], const struct walk_cursor *cursor);
-bool cursor_parse(struct slice text, struct walk_cursor *cursor);
 
 #endif

@@ -19,7 +19,7 @@ struct reading {
     struct buffer bytes;
     struct buffer scratch;
     struct reading_options options;
-    char cursor[CURSOR_TEXT_BYTES_MAX];
+    char cursor[QUEUE_CURSOR_BYTES_MAX];
     size_t cursor_bytes;
     struct queue_reply_to reply_to;
 };

@@ -1,19 +1,9 @@
 /* From any reactor to any shard: by a call where the shard is at home, else by letter. */
-#include "base/hash.h"
 #include "local/handle.h"
+#include "queue/copy.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-uint32_t route_of_job(const struct handle *handle, struct slice topic, struct slice id)
-{
-    const struct local *local = handle->local;
-    if (local->shard_count == 1)
-        return 0;
-    /* The high half: the low one finds the bucket within the shard. */
-    struct hash128 key = hash_pair(topic, id, local->manifest.hash_seed);
-    return (uint32_t)(((key.high >> 32) * local->shard_count) >> 32);
-}
 
 /* ---- commands ---- */
 
@@ -127,10 +117,8 @@ void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool
 
 static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, struct slice topic)
 {
-    struct handle *handle = local->handles[reactor];
-    handle->take_from = shard;
-    if (handle->queue.on_ready)
-        handle->queue.on_ready(handle->queue.on_ready_owner, topic);
+    struct queue *part = &local->handles[reactor]->parts[shard].queue;
+    part->on_ready(part->on_ready_owner, topic);
 }
 
 static void ready_there(struct letter *letter)

@@ -14,8 +14,8 @@
 #ifndef TARRY_LOCAL_SHARD_H
 #define TARRY_LOCAL_SHARD_H
 
-#include "local/copy.h"
 #include "local/local.h"
+#include "queue/command.h"
 
 struct shard;
 

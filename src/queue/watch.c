@@ -1,6 +1,6 @@
-/* Which reactors want to hear of which topics: a chained hash table. Topics need not exist. */
+/* A chained hash table. */
+#include "queue/watch.h"
 #include "base/hash.h"
-#include "local/private.h"
 
 #include <stdlib.h>
 

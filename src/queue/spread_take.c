@@ -1,30 +1,31 @@
 /*
- * A take over several shards: one after the other, so that nobody leases more than was asked for;
+ * A take over several parts: one after the other, so that nobody leases more than was asked for;
  * the first named topic on all of them before the second. Begins where jobs were last heard to be
- * ready and moves on from take to take, so that no shard is favoured.
+ * ready and moves on from take to take, so that no part is favoured.
  */
-#include "local/handle.h"
+#include "queue/copy.h"
+#include "queue/spread_private.h"
 
 #include <stdlib.h>
 
-enum { ENOUGH_BYTES = 16 << 20 }; /* of bodies: then no further shard is asked */
+enum { ENOUGH_BYTES = 16 << 20 }; /* of bodies: then no further part is asked */
 
-struct gather_take {
-    struct handle *handle;
+struct spread_taking {
+    struct spread *spread;
     struct queue_reply_to reply_to;
     struct command *command;   /* a copy of the whole */
     size_t topic;              /* the one being asked for */
-    uint32_t first, asked;     /* shards: where it began, how many were asked for this topic */
+    uint32_t first, asked;     /* parts: where it began, how many were asked for this topic */
     uint32_t left;             /* jobs still wanted */
     size_t bytes;              /* of those that came */
-    enum queue_status refusal; /* of a shard; told where no other had jobs */
+    enum queue_status refusal; /* of a part; told where no other had jobs */
     struct queue_reply **replies;
     size_t reply_count;
 };
 
-static void ask_next(struct gather_take *take);
+static void ask_next(struct spread_taking *take);
 
-static void finish(struct gather_take *take)
+static void finish(struct spread_taking *take)
 {
     size_t count = 0;
     struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal};
@@ -50,7 +51,7 @@ static void finish(struct gather_take *take)
 
 static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct gather_take *take = owner;
+    struct spread_taking *take = owner;
     (void)tag;
     if (reply->status != QUEUE_OK)
         take->refusal = reply->status;
@@ -66,10 +67,10 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
     ask_next(take);
 }
 
-static void ask_next(struct gather_take *take)
+static void ask_next(struct spread_taking *take)
 {
-    uint32_t shards = take->handle->local->shard_count;
-    if (take->asked == shards) {
+    uint32_t parts = take->spread->part_count;
+    if (take->asked == parts) {
         take->asked = 0;
         take->topic++;
     }
@@ -83,32 +84,31 @@ static void ask_next(struct gather_take *take)
                                     .topic_count = 1,
                                     .max = take->left,
                                     .lease_ms = take->command->take.lease_ms}};
-    uint32_t shard = (take->first + take->asked++) % shards;
-    route_send(take->handle, shard, &part,
-               (struct queue_reply_to){.done = part_done, .owner = take});
+    uint32_t at = (take->first + take->asked++) % parts;
+    spread_send(take->spread, at, &part, (struct queue_reply_to){.done = part_done, .owner = take});
 }
 
-void gather_take(struct handle *handle, const struct command *command,
+void spread_take(struct spread *spread, const struct command *command,
                  struct queue_reply_to reply_to)
 {
-    uint32_t shards = handle->local->shard_count;
-    struct gather_take *take = calloc(1, sizeof *take);
+    uint32_t parts = spread->part_count;
+    struct spread_taking *take = calloc(1, sizeof *take);
     struct command *copy = copy_command(command);
     struct queue_reply **replies =
-        malloc(shards * command->take.topic_count * sizeof(struct queue_reply *));
+        malloc(parts * command->take.topic_count * sizeof(struct queue_reply *));
     if (!take || !copy || !replies) {
         free(take);
         free(copy);
         free(replies);
-        route_refuse(handle, QUEUE_NO_MEMORY, reply_to);
+        spread_refuse(spread, QUEUE_NO_MEMORY, reply_to);
         return;
     }
-    *take = (struct gather_take){.handle = handle,
-                                 .reply_to = reply_to,
-                                 .command = copy,
-                                 .first = handle->take_from,
-                                 .left = command->take.max,
-                                 .replies = replies};
-    handle->take_from = (handle->take_from + 1) % shards;
+    *take = (struct spread_taking){.spread = spread,
+                                   .reply_to = reply_to,
+                                   .command = copy,
+                                   .first = spread->take_from,
+                                   .left = command->take.max,
+                                   .replies = replies};
+    spread->take_from = (spread->take_from + 1) % parts;
     ask_next(take);
 }

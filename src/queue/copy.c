@@ -1,6 +1,6 @@
 /* Both kinds of copy go the same way twice: first with no memory to learn the size, then for real.
  */
-#include "local/copy.h"
+#include "queue/copy.h"
 
 #include <stdlib.h>
 
@@ -48,6 +48,7 @@ static void place_pushes(struct space *space, struct command *into, const struct
         PLACE_SLICE(space, copy, push, content_type);
         PLACE_SLICE(space, copy, push, meta);
         PLACE_SLICE(space, copy, push, body);
+        PLACE_SLICE(space, copy, push, past.error);
     }
     if (into)
         into->pushes = copies;

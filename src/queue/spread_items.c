@@ -1,0 +1,107 @@
+/* Push, answer, change: split by part, the results joined in the order of the items. */
+#include "queue/spread_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static void join_items(struct spread_gather *gather)
+{
+    size_t next[SPREAD_PARTS_MAX] = {0};
+    struct queue_result *results = calloc(gather->count, sizeof *results);
+    if (!results) {
+        spread_gather_refuse(gather, QUEUE_NO_MEMORY);
+        return;
+    }
+    for (size_t i = 0; i < gather->count; i++) {
+        uint8_t at = gather->part_of[i];
+        const struct queue_reply *part = gather->replies[at];
+        if (part && part->result_count > next[at])
+            results[i] = part->results[next[at]++];
+        else /* the part as a whole was refused */
+            results[i].status = part && part->status != QUEUE_OK ? part->status : QUEUE_NO_MEMORY;
+    }
+    struct queue_reply reply = {.results = results, .result_count = gather->count};
+    spread_gather_finish(gather, &reply);
+    free(results);
+}
+
+static uint32_t part_of_item(const struct spread *spread, const struct command *command, size_t i)
+{
+    const struct spread_options *options = &spread->options;
+    uint32_t part;
+    switch (command->kind) {
+    case COMMAND_PUSH:
+        part = options->part_of_job(options->ctx, command->pushes[i].topic, command->pushes[i].id);
+        break;
+    case COMMAND_CHANGE:
+        part =
+            options->part_of_job(options->ctx, command->changes[i].topic, command->changes[i].id);
+        break;
+    default:
+        assert(command->kind == COMMAND_ANSWER);
+        /* A token that is nobody's is refused as well by one part as by another. */
+        if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
+            part = options->home;
+    }
+    assert(part < spread->part_count);
+    return part;
+}
+
+static size_t item_bytes(enum command_kind kind)
+{
+    return kind == COMMAND_PUSH     ? sizeof(struct queue_push)
+           : kind == COMMAND_CHANGE ? sizeof(struct queue_change)
+                                    : sizeof(struct queue_answer);
+}
+
+/* Each part's items, in their order, one after the other in `items`. */
+static void send_parts(struct spread_gather *gather, const struct command *command, char *items)
+{
+    size_t bytes = item_bytes(command->kind);
+    uint32_t part_count = gather->spread->part_count;
+    for (uint32_t at = 0; at < part_count; at++) {
+        struct command part = {.kind = command->kind,
+                               .pushes = (const struct queue_push *)(void *)items};
+        for (size_t i = 0; i < command->count; i++)
+            if (gather->part_of[i] == at)
+                memcpy(items + part.count++ * bytes, (const char *)command->pushes + i * bytes,
+                       bytes);
+        if (part.count)
+            spread_gather_ask(gather, at, &part);
+    }
+}
+
+static void split(struct spread_gather *gather, const struct command *command)
+{
+    bool asked[SPREAD_PARTS_MAX] = {false};
+    gather->count = command->count;
+    for (size_t i = 0; i < command->count; i++) {
+        uint32_t part = part_of_item(gather->spread, command, i);
+        gather->part_of[i] = (uint8_t)part;
+        gather->left += !asked[part];
+        asked[part] = true;
+    }
+}
+
+void spread_items(struct spread *spread, const struct command *command,
+                  struct queue_reply_to reply_to)
+{
+    if (command->count <= 1) {
+        uint32_t part = command->count ? part_of_item(spread, command, 0) : spread->options.home;
+        spread_send(spread, part, command, reply_to);
+        return;
+    }
+    struct spread_gather *gather = spread_gather_new(spread, join_items, reply_to);
+    if (!gather)
+        return;
+    char *items = malloc(command->count * item_bytes(command->kind));
+    gather->part_of = malloc(command->count);
+    if (items && gather->part_of) {
+        split(gather, command);
+        send_parts(gather, command, items);
+    } else {
+        spread_refuse(spread, QUEUE_NO_MEMORY, reply_to);
+        spread_gather_free(gather);
+    }
+    free(items);
+}

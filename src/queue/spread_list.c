@@ -1,0 +1,95 @@
+/* A page of a list: every part's page, joined by due, then push order. */
+#include "queue/cursor.h"
+#include "queue/spread_private.h"
+
+#include <stdlib.h>
+
+static bool job_before(const struct spread_gather *gather, const size_t *next, uint32_t a,
+                       uint32_t b)
+{
+    const struct job *x = &gather->replies[a]->jobs[next[a]].job,
+                     *y = &gather->replies[b]->jobs[next[b]].job;
+    if (x->due_ms != y->due_ms)
+        return x->due_ms < y->due_ms;
+    return x->sequence != y->sequence ? x->sequence < y->sequence : a < b;
+}
+
+/* The part whose next job comes first; part_count: there is none. */
+static uint32_t first_of(const struct spread_gather *gather, const size_t *next)
+{
+    uint32_t count = gather->spread->part_count, best = count;
+    for (uint32_t i = 0; i < count; i++)
+        if (next[i] < gather->replies[i]->job_count &&
+            (best == count || job_before(gather, next, i, best)))
+            best = i;
+    return best;
+}
+
+/* Returns how many; `last` is the place of the last one. */
+static size_t merge(const struct spread_gather *gather, struct queue_job *jobs,
+                    struct queue_cursor *last)
+{
+    size_t next[SPREAD_PARTS_MAX] = {0}, found = 0;
+    while (found < gather->limit) {
+        uint32_t best = first_of(gather, next);
+        if (best == gather->spread->part_count)
+            break;
+        const struct queue_reply *part = gather->replies[best];
+        jobs[found] = part->jobs[next[best]++];
+        *last = (struct queue_cursor){
+            .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .part = best};
+        found++;
+        /* A part that left some out says nothing of what follows its last. */
+        if (next[best] == part->job_count && part->cursor.len)
+            break;
+    }
+    return found;
+}
+
+/* What was found in all: QUEUE_OK where any part knows the topic. */
+static enum queue_status look_over(const struct spread_gather *gather, size_t *total, bool *more)
+{
+    enum queue_status status = QUEUE_NOT_FOUND;
+    for (uint32_t i = 0; i < gather->spread->part_count; i++) {
+        const struct queue_reply *part = gather->replies[i];
+        if (!part)
+            return QUEUE_NO_MEMORY;
+        if (part->status != QUEUE_OK && part->status != QUEUE_NOT_FOUND)
+            return part->status;
+        if (part->status == QUEUE_OK)
+            status = QUEUE_OK;
+        *more |= part->cursor.len > 0;
+        *total += part->job_count;
+    }
+    return status;
+}
+
+static void join_list(struct spread_gather *gather)
+{
+    size_t total = 0;
+    bool more = false;
+    enum queue_status status = look_over(gather, &total, &more);
+    struct queue_job *jobs = status == QUEUE_OK ? calloc(gather->limit, sizeof *jobs) : NULL;
+    if (!jobs) {
+        spread_gather_refuse(gather, status == QUEUE_OK ? QUEUE_NO_MEMORY : status);
+        return;
+    }
+    struct queue_cursor last = {0};
+    char text[QUEUE_CURSOR_BYTES_MAX];
+    size_t found = merge(gather, jobs, &last);
+    struct queue_reply reply = {.jobs = jobs, .job_count = found};
+    if (found && (more || found < total))
+        reply.cursor = slice_make(text, queue_cursor_write(text, &last));
+    spread_gather_finish(gather, &reply);
+    free(jobs);
+}
+
+void spread_list(struct spread *spread, const struct command *command,
+                 struct queue_reply_to reply_to)
+{
+    struct spread_gather *gather = spread_gather_new(spread, join_list, reply_to);
+    if (!gather)
+        return;
+    gather->limit = command->list.limit;
+    spread_gather_ask_all(gather, command);
+}

@@ -1,0 +1,95 @@
+/* Topics, summed up over the parts. */
+#include "queue/spread_private.h"
+
+#include <stdlib.h>
+
+static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
+{
+    sum->counts.delayed += part->counts.delayed;
+    sum->counts.retrying += part->counts.retrying;
+    sum->counts.ready += part->counts.ready;
+    sum->counts.leased += part->counts.leased;
+    sum->counts.dead += part->counts.dead;
+    sum->totals.pushed += part->totals.pushed;
+    sum->totals.acked += part->totals.acked;
+    sum->totals.cancelled += part->totals.cancelled;
+    sum->totals.expired += part->totals.expired;
+    sum->totals.replaced += part->totals.replaced;
+    sum->totals.delivered += part->totals.delivered;
+    sum->totals.nacked += part->totals.nacked;
+    sum->totals.lease_ended += part->totals.lease_ended;
+    sum->totals.died += part->totals.died;
+    sum->totals.redriven += part->totals.redriven;
+    if (part->oldest_ready_due_ms &&
+        (!sum->oldest_ready_due_ms || part->oldest_ready_due_ms < sum->oldest_ready_due_ms))
+        sum->oldest_ready_due_ms = part->oldest_ready_due_ms;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    struct slice x = ((const struct queue_topic *)a)->name,
+                 y = ((const struct queue_topic *)b)->name;
+    int order = memcmp(x.at, y.at, x.len < y.len ? x.len : y.len);
+    return order ? order : (x.len > y.len) - (x.len < y.len);
+}
+
+/* Sorted by name, then equal names are summed up. Returns how many are left. */
+static size_t add_up(struct queue_topic *topics, size_t total)
+{
+    size_t found = 0;
+    if (total)
+        qsort(topics, total, sizeof *topics, by_name);
+    for (size_t i = 0; i < total; i++) {
+        if (found && slice_equals(topics[found - 1].name, topics[i].name))
+            add_topic(&topics[found - 1], &topics[i]);
+        else
+            topics[found++] = topics[i];
+    }
+    return found;
+}
+
+/* A refusal by any part is the whole's; else OK, then CREATED, then NOT_FOUND. */
+static void join_status(struct queue_reply *whole, const struct queue_reply *part)
+{
+    enum queue_status status = part ? part->status : QUEUE_NO_MEMORY;
+    bool is_refusal = status != QUEUE_OK && status != QUEUE_CREATED && status != QUEUE_NOT_FOUND;
+    bool was_refused = whole->status != QUEUE_OK && whole->status != QUEUE_CREATED &&
+                       whole->status != QUEUE_NOT_FOUND;
+    if (is_refusal || (!was_refused && status == QUEUE_OK) ||
+        (whole->status == QUEUE_NOT_FOUND && status == QUEUE_CREATED))
+        whole->status = status;
+}
+
+static void join_topics(struct spread_gather *gather)
+{
+    size_t total = 0;
+    struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
+    for (uint32_t i = 0; i < gather->spread->part_count; i++) {
+        const struct queue_reply *part = gather->replies[i];
+        join_status(&reply, part);
+        total += part ? part->topic_count : 0;
+        reply.affected += part ? part->affected : 0;
+    }
+    struct queue_topic *topics = malloc((total + 1) * sizeof *topics);
+    if (!topics || (reply.status != QUEUE_OK && reply.status != QUEUE_CREATED)) {
+        spread_gather_refuse(gather, topics ? reply.status : QUEUE_NO_MEMORY);
+        free(topics);
+        return;
+    }
+    size_t at = 0;
+    for (uint32_t i = 0; i < gather->spread->part_count; i++)
+        for (size_t j = 0; j < gather->replies[i]->topic_count; j++)
+            topics[at++] = gather->replies[i]->topics[j];
+    reply.topics = topics;
+    reply.topic_count = add_up(topics, total);
+    spread_gather_finish(gather, &reply);
+    free(topics);
+}
+
+void spread_sum(struct spread *spread, const struct command *command,
+                struct queue_reply_to reply_to)
+{
+    struct spread_gather *gather = spread_gather_new(spread, join_topics, reply_to);
+    if (gather)
+        spread_gather_ask_all(gather, command);
+}
