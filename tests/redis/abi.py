@@ -283,12 +283,22 @@ class Shard:
         assert not rest
         return bool(more), {answer.more[at]: Topic(answer.more[at + 1]) for at in range(0, len(answer.more), 2)}
 
-    def purge(self, name, state=0, verb=TOPIC_PURGE, up_to=0, most=1000, ticket=None):
-        """(status, more, affected, sequence up to which)"""
+    def purge(self, name, state=0, verb="purge", up_to=0, most=1000, ticket=None):
+        """One step: (status, more, affected, sequence up to which)"""
         answer = self.change_call("purge", verb, name, state, up_to, most, ticket=ticket)
         *found, rest = unpack(">BBI6I6", answer.rest)
         assert not rest
         return tuple(found)
+
+    def purge_all(self, name, state=0, verb="purge", most=1000):
+        """All steps, as a server takes them: how many jobs went."""
+        total, up_to = 0, 0
+        for _ in range(100_000):
+            _, more, affected, up_to = self.purge(name, state, verb, up_to, most)
+            total += affected
+            if not more:
+                return total
+        raise AssertionError("there is always more to purge")
 
     def redrive(self, name, ident=b"", most=1000, left=-1, ticket=None):
         """(status, more, affected, left)"""

@@ -1,0 +1,153 @@
+"""take.lua: order, limits, leases."""
+
+import pytest
+from abi import ACK, DELAYED, LEASED, NACK, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings
+
+
+def ids(jobs):
+    return [found.id.decode() for found in jobs]
+
+
+def test_jobs_come_by_priority_then_due_then_push_order(shard):
+    shard.push("t", job("low", priority=200), job("late", delay=20, priority=100), job("soon", delay=10), job("same", delay=10), job("high", priority=5))
+    shard.jump(100)
+    assert ids(shard.take("t")) == ["high", "soon", "same", "late", "low"]
+
+
+def test_a_lease_shows_the_job_its_attempt_and_a_number_of_its_own(shard):
+    shard.push("t", job("a", b"body"), job("b"))
+    call = shard.take_call("t")
+    first, second = shard.list("t")[2]
+    assert {first.state, second.state} == {LEASED} and first.attempt == second.attempt == 1
+    assert first.delivery != second.delivery and min(first.delivery, second.delivery) > 0
+    assert first.lease_until == call.now + 60_001 and first.lease == 60_000 and call.next == call.now + 60_001
+
+
+@pytest.mark.parametrize("asked, own, topic, until", [(700, 0, 0, 700), (0, 800, 900, 800), (0, 0, 900, 900), (0, 0, 0, 60_000)])
+def test_the_lease_lasts_as_the_call_the_job_or_the_topic_says(shard, asked, own, topic, until):
+    shard.topic(TOPIC_PUT, "t", settings(lease=topic), 1)
+    shard.push("t", job("a", own={"lease": own} if own else None))
+    call = shard.take_call("t", lease=asked)
+    assert shard.get("t", "a").lease_until == call.now + 1 + until
+
+
+def test_at_most_so_many(shard):
+    shard.push("t", *[job(f"j{n:03}") for n in range(300)])
+    assert ids(shard.take("t", 1)) == ["j000"]
+    assert ids(shard.take("t", 250)) == [f"j{n:03}" for n in range(1, 251)]
+    assert len(shard.take("t")) == 49
+    assert shard.take("t") == []
+
+
+@pytest.mark.parametrize("fits", range(1, 21))
+def test_at_most_so_many_bytes_but_always_one(shard, fits):
+    shard.push("t", *[job(f"j{n:02}", b"x" * 1000) for n in range(20)])
+    size = len(shard.get("t", "j00").record)
+    assert ids(shard.take("t", bytes_max=size * fits + 1)) == [f"j{n:02}" for n in range(fits)]
+    assert len(shard.take("t", bytes_max=1)) == (1 if fits < 20 else 0)
+    assert shard.stats("t").ready == max(0, 20 - fits - 1)
+
+
+def test_a_big_job_behind_small_ones_waits_for_its_turn(shard):
+    shard.push("t", *[job(f"a{n}") for n in range(8)], job("big", b"x" * 5000), *[job(f"b{n}") for n in range(8)])
+    assert ids(shard.take("t", bytes_max=1000)) == [f"a{n}" for n in range(8)]
+    assert ids(shard.take("t", bytes_max=1000)) == ["big"]
+    assert len(shard.take("t", bytes_max=1000)) == 8
+
+
+def test_the_bytes_hold_over_priorities(shard):
+    shard.push("t", *[job(f"p{n:02}", b"x" * 500, priority=n) for n in range(10)])
+    assert ids(shard.take("t", bytes_max=1200)) == ["p00", "p01"]
+    assert len(shard.take("t")) == 8
+
+
+def test_an_unknown_or_paused_topic_has_none(shard):
+    assert shard.take("nobody") == []
+    shard.push("t", job("a"))
+    shard.topic(TOPIC_PAUSE, "t")
+    assert shard.take("t") == []
+    shard.topic(TOPIC_RESUME, "t")
+    assert ids(shard.take("t")) == ["a"]
+
+
+def test_what_fell_due_is_found_without_an_advance(shard):
+    shard.push("t", job("a", delay=1000))
+    assert shard.take("t") == []
+    shard.jump(1002)
+    assert ids(shard.take("t")) == ["a"]
+
+
+def test_a_job_comes_not_one_millisecond_early(shard):
+    [(_, _, due)] = shard.push("t", job("a", delay=3_600_000))
+    shard.jump(due - shard.hello().now - 30)
+    while True:
+        call = shard.take_call("t")
+        if call.more:
+            assert call.now >= due
+            return
+        assert call.now < due, "late: it was due and was not given"
+
+
+def test_an_expired_job_is_not_given(shard):
+    shard.push("t", job("a", own={"ttl": 1000}), job("b"))
+    shard.jump(1002)
+    assert ids(shard.take("t")) == ["b"]
+    assert shard.stats("t").expired == 1
+
+
+def test_the_same_ticket_shows_the_same_leases_and_takes_no_more(shard):
+    shard.push("t", *[job(f"j{n:02}", b"x" * n) for n in range(40)])
+    ticket = shard.ticket()
+    first = shard.take_call("t", 30, ticket=ticket)
+    before = shard.dump()
+    again = shard.take_call("t", 30, ticket=ticket)
+    assert again.more == first.more and len(first.more) == 90
+    assert shard.dump() == before
+
+
+def test_asked_again_a_take_shows_only_what_still_stands(shard):
+    shard.push("t", job("a"), job("b"), job("c"))
+    ticket = shard.ticket()
+    first, second, _ = shard.take("t", ticket=ticket)
+    shard.answer((ACK, first.delivery), (NACK, second.delivery, 0), ticket=shard.ticket(slot=1))
+    again = shard.take_call("t", ticket=ticket)
+    assert again.more[::3] == [b"c"]
+
+
+def test_an_empty_take_asked_again_takes_at_most_once(shard):
+    """It left no trace the first time, so it may as well be carried out now; then its ticket counts."""
+    ticket = shard.ticket()
+    assert shard.take("t", ticket=ticket) == []
+    shard.push("t", job("a"), job("b"), ticket=shard.ticket(slot=1))
+    assert ids(shard.take("t", 1, ticket=ticket)) == ["a"]
+    assert ids(shard.take("t", 1, ticket=ticket)) == ["a"]
+    assert shard.stats("t").leased == 1
+
+
+def test_news_of_a_lease_that_ends_before_anything_else(shard):
+    news = shard.client.pubsub()
+    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.parse_response()
+    shard.push("t", job("a"), job("b"))
+    assert news.parse_response()[2] == b"r" + shard.server.encode() + b"t"
+    call = shard.take_call("t", 1, lease=5000)
+    assert news.parse_response()[2] == b"d%d" % (call.now + 5001)
+    shard.take_call("t", 1, lease=9000)
+    assert news.parse_response(block=False, timeout=0.05) is None, "a later end is no news"
+    news.close()
+
+
+def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_too(shard):
+    news = shard.client.pubsub()
+    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.parse_response()
+    for name, call in (("t", lambda: shard.take("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
+        shard.push(name, job("a", delay=100), job("b", delay=100))
+        shard.jump(102)
+        call()
+        told = []
+        while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+            told.append(message[2])
+        assert b"r--------" + name.encode() in told
+        shard.advance_all()
+    news.close()
