@@ -32,8 +32,9 @@ struct redis_clock {
  */
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms, int64_t came_ms,
                       int64_t *apart_ms);
-/* Shard time to inner time, rounded so that waking then is never before; INT64_MAX stays what it
- * is. Only where the clock is known. */
+/* Shard time to inner time, rounded so that waking then is never before, while both clocks run
+ * alike; where one drifts it may be 2 ms before, and who wakes so early just looks again. INT64_MAX
+ * stays what it is. Only where the clock is known. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 
 #endif

@@ -24,8 +24,8 @@ struct redis_connection {
     redisReader *reader;
     struct buffer out;
     struct turn_end_call turn_end;
-    bool is_sending; /* the socket has bytes it could not take at once */
-    bool is_deaf;    /* writing failed, reading will come to its end */
+    bool is_sending;   /* the socket has bytes it could not take at once */
+    bool cannot_write; /* writing failed, reading will come to its end */
     bool has_ended, told_down;
     bool in_callback, is_freed;
     char why[REDIS_NAME_BYTES + 256];
@@ -138,7 +138,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
 static void fail_write(struct redis_connection *connection, int error)
 {
     if (error == UV_EPIPE || error == UV_ECONNRESET)
-        connection->is_deaf = true;
+        connection->cannot_write = true;
     else
         end(connection, "connection lost to", uv_strerror(error));
 }
@@ -177,7 +177,7 @@ static void write_out(struct redis_connection *connection)
         end(connection, "no memory for what is to be sent to", NULL);
         return;
     }
-    if (!connection->socket || connection->is_sending || connection->is_deaf || !out->len)
+    if (!connection->socket || connection->is_sending || connection->cannot_write || !out->len)
         return;
     uv_buf_t all = {.base = out->at, .len = out->len};
     int done = uv_try_write(&connection->socket->stream, &all, 1);
