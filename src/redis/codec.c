@@ -1,0 +1,366 @@
+#include "redis/codec.h"
+#include "redis/command.h"
+#include "redis/id.h"
+
+#include <assert.h>
+
+#define NONE ((1ull << 48) - 1)
+
+enum {
+    HAS_POLICY = 1,
+    HAS_CONTENT_TYPE = 2,
+    HAS_META = 4,
+    DUE_IS_WALL = 8,
+    HAS_PAST = 16,
+    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
+};
+
+enum { PRIORITY_GIVEN = 4 };
+
+enum {
+    POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
+    SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
+    FIXED_BYTES = 64 /* more than any text of fixed length above */
+};
+
+/* ---- writing ---- */
+
+struct packed {
+    char at[FIXED_BYTES];
+    size_t len;
+};
+
+static void put(struct packed *packed, uint64_t value, size_t bytes)
+{
+    assert(packed->len + bytes <= sizeof packed->at && (bytes == 8 || !(value >> (8 * bytes))));
+    for (size_t i = bytes; i--; value >>= 8)
+        packed->at[packed->len + i] = (char)(value & 255);
+    packed->len += bytes;
+}
+
+static struct slice packed_slice(const struct packed *packed)
+{
+    return slice_make(packed->at, packed->len);
+}
+
+static void put_policy(struct packed *packed, const struct policy *policy)
+{
+    put(packed, (uint64_t)policy->lease_ms, 6);
+    put(packed, (uint64_t)policy->ttl_ms, 6);
+    put(packed, policy->backoff.kind, 1);
+    put(packed, policy->backoff.kind ? (uint64_t)policy->backoff.first_ms : 0, 6);
+    put(packed, policy->backoff.kind ? (uint64_t)policy->backoff.max_ms : 0, 6);
+    put(packed, policy->max_attempts, 4);
+}
+
+static bool policy_is_set(const struct policy *policy)
+{
+    return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+}
+
+/* A reschedule may leave the time as it is; then `ms` says nothing. */
+static uint64_t ms_of(const struct queue_when *when)
+{
+    return when->due == QUEUE_DUE_DELAY || when->due == QUEUE_DUE_AT ? (uint64_t)when->ms : 0;
+}
+
+static void put_id(struct buffer *args, struct slice id)
+{
+    char room[REDIS_ID_PACKED_BYTES];
+    redis_command_arg(args, redis_id_store(id, room));
+}
+
+static bool has_past(const struct queue_past *past)
+{
+    return past->attempt || past->dead || past->error.len;
+}
+
+static unsigned flags_of(const struct queue_push *push)
+{
+    return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
+           (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
+           (has_past(&push->past) ? HAS_PAST : 0u);
+}
+
+static size_t tail_bytes(const struct queue_push *push, unsigned flags)
+{
+    return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
+           (flags & HAS_POLICY ? POLICY_BYTES : 0) +
+           (flags & HAS_CONTENT_TYPE ? 1 + push->content_type.len : 0) +
+           (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
+}
+
+/* In pieces, so that a body is copied once. */
+static void put_tail(struct buffer *args, const struct queue_push *push, unsigned flags)
+{
+    struct packed head = {.len = 0};
+    buffer_append_byte(args, '$');
+    buffer_append_u64(args, tail_bytes(push, flags));
+    buffer_append(args, "\r\n", 2);
+    if (flags & HAS_PAST) {
+        put(&head, push->past.dead, 1);
+        put(&head, push->past.attempt, 4);
+        put(&head, push->past.error.len, 2);
+        buffer_append_slice(args, packed_slice(&head));
+        buffer_append_slice(args, push->past.error);
+        head.len = 0;
+    }
+    if (flags & HAS_POLICY)
+        put_policy(&head, &push->policy);
+    if (flags & HAS_CONTENT_TYPE)
+        put(&head, push->content_type.len, 1);
+    buffer_append_slice(args, packed_slice(&head));
+    buffer_append_slice(args, push->content_type);
+    head.len = 0;
+    if (flags & HAS_META)
+        put(&head, push->meta.len, 2);
+    buffer_append_slice(args, packed_slice(&head));
+    buffer_append_slice(args, push->meta);
+    buffer_append_slice(args, push->body);
+    buffer_append(args, "\r\n", 2);
+}
+
+void redis_pack_push(struct buffer *args, const struct queue_push *push)
+{
+    unsigned flags = flags_of(push);
+    bool has_priority = push->priority != QUEUE_PRIORITY_UNSET;
+    struct packed packed = {.len = 0};
+    put_id(args, push->id);
+    put(&packed, (unsigned)push->on_conflict | (has_priority ? PRIORITY_GIVEN : 0u), 1);
+    put(&packed, push->when.due, 1);
+    put(&packed, flags, 1);
+    put(&packed, has_priority ? (uint64_t)push->priority : 0, 2);
+    put(&packed, ms_of(&push->when), 6);
+    redis_command_arg(args, packed_slice(&packed));
+    put_tail(args, push, flags);
+}
+
+static uint64_t ms_of_answer(const struct queue_answer *answer)
+{
+    if (answer->verb == QUEUE_NACK)
+        return answer->delay_ms < 0 ? NONE : (uint64_t)answer->delay_ms;
+    return answer->verb == QUEUE_EXTEND ? (uint64_t)answer->lease_ms : 0;
+}
+
+void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery)
+{
+    struct packed packed = {.len = 0};
+    struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
+    put(&packed, delivery, 6);
+    put(&packed, answer->verb, 1);
+    put(&packed, ms_of_answer(answer), 6);
+    redis_command_arg(args, packed_slice(&packed));
+    if (error.len > JOB_ERROR_BYTES_MAX)
+        error.len = JOB_ERROR_BYTES_MAX;
+    redis_command_arg(args, error);
+}
+
+void redis_pack_change(struct buffer *args, const struct queue_change *change)
+{
+    bool is_reschedule = change->verb == QUEUE_RESCHEDULE;
+    bool has_priority = is_reschedule && change->priority != QUEUE_PRIORITY_UNSET;
+    struct packed packed = {.len = 0};
+    put_id(args, change->id);
+    put(&packed, change->verb, 1);
+    put(&packed, is_reschedule ? change->when.due : 0u, 1);
+    put(&packed, has_priority, 1);
+    put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
+    put(&packed, is_reschedule ? ms_of(&change->when) : 0, 6);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
+void redis_pack_settings(struct buffer *args, const struct topic_settings *settings)
+{
+    struct packed packed = {.len = 0};
+    put_policy(&packed, &settings->policy);
+    put(&packed, settings->on_conflict, 1);
+    put(&packed, settings->has_priority, 1);
+    put(&packed, settings->has_priority ? (uint64_t)settings->priority : 0, 2);
+    put(&packed, settings->dead_letter_expired, 1);
+    put(&packed, (uint64_t)settings->dedup_window_ms, 6);
+    assert(packed.len == SETTINGS_BYTES);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
+/* ---- reading ---- */
+
+/* What is left of a text, and whether it was all there. */
+struct reading {
+    struct slice rest;
+    bool failed;
+};
+
+static struct slice get_text(struct reading *in, size_t bytes)
+{
+    struct slice text = {0};
+    if (in->failed || in->rest.len < bytes) {
+        in->failed = true;
+        return text;
+    }
+    text = slice_make(in->rest.at, bytes);
+    in->rest = slice_make(in->rest.at + bytes, in->rest.len - bytes);
+    return text;
+}
+
+static uint64_t get(struct reading *in, size_t bytes)
+{
+    struct slice text = get_text(in, bytes);
+    uint64_t value = 0;
+    for (size_t i = 0; i < text.len; i++)
+        value = value << 8 | (unsigned char)text.at[i];
+    return value;
+}
+
+static int64_t get_ms(struct reading *in)
+{
+    return (int64_t)get(in, 6);
+}
+
+/* A time, on the wall clock; 0 stands for none. */
+static int64_t get_wall_ms(struct reading *in, int64_t adjust_ms)
+{
+    int64_t ms = get_ms(in);
+    return ms ? ms - adjust_ms : 0;
+}
+
+static unsigned get_up_to(struct reading *in, size_t bytes, unsigned most)
+{
+    uint64_t value = get(in, bytes);
+    in->failed |= value > most;
+    return (unsigned)value;
+}
+
+static void get_policy(struct reading *in, struct policy *out)
+{
+    out->lease_ms = get_ms(in);
+    out->ttl_ms = get_ms(in);
+    out->backoff.kind = (enum backoff_kind)get_up_to(in, 1, BACKOFF_EXPONENTIAL);
+    out->backoff.first_ms = get_ms(in);
+    out->backoff.max_ms = get_ms(in);
+    out->max_attempts = (uint32_t)get(in, 4);
+}
+
+static void get_status(struct reading *in, struct queue_result *out)
+{
+    out->status = (enum queue_status)get_up_to(in, 1, QUEUE_UNAVAILABLE);
+    out->state = (enum job_state)get_up_to(in, 1, JOB_FINISHED);
+    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
+}
+
+bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out)
+{
+    struct reading in = {.rest = *rest};
+    get_status(&in, out);
+    out->due_ms = get_wall_ms(&in, adjust_ms);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out)
+{
+    if (!redis_unpack_result(rest, adjust_ms, out))
+        return false;
+    struct reading in = {.rest = *rest};
+    out->lease_until_ms = get_wall_ms(&in, adjust_ms);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_u8(struct slice *rest, uint8_t *out)
+{
+    struct reading in = {.rest = *rest};
+    *out = (uint8_t)get(&in, 1);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_u48(struct slice *rest, uint64_t *out)
+{
+    struct reading in = {.rest = *rest};
+    *out = get(&in, 6);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+static void get_record(struct reading *in, int64_t adjust_ms, struct job *out)
+{
+    unsigned flags = get_up_to(in, 1, FLAGS);
+    out->priority = (uint16_t)get(in, 2);
+    out->sequence = get(in, 6);
+    out->due_ms = out->first_due_ms = get_ms(in) - adjust_ms;
+    out->due_is_wall = flags & DUE_IS_WALL;
+    if (flags & HAS_POLICY)
+        get_policy(in, &out->policy);
+    if (flags & HAS_CONTENT_TYPE)
+        out->content_type = get_text(in, get_up_to(in, 1, JOB_CONTENT_TYPE_BYTES_MAX));
+    if (flags & HAS_META)
+        out->meta = get_text(in, get_up_to(in, 2, JOB_META_BYTES_MAX));
+    out->body = in->rest;
+}
+
+static void get_try(struct reading *in, int64_t adjust_ms, struct job *out)
+{
+    out->state = (enum job_state)get_up_to(in, 1, JOB_DEAD);
+    out->priority = (uint16_t)get(in, 2);
+    out->attempt = (uint32_t)get(in, 4);
+    out->due_ms = get_ms(in) - adjust_ms;
+    out->first_due_ms = get_ms(in) - adjust_ms;
+    out->lease_until_ms = get_wall_ms(in, adjust_ms);
+    out->delivery = get(in, 6);
+    (void)get_ms(in); /* what it was taken with, for an extension that names no time */
+    out->error = in->rest;
+    in->failed |= !out->state || out->error.len > JOB_ERROR_BYTES_MAX;
+}
+
+bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
+                      int64_t adjust_ms, struct job *out)
+{
+    struct reading in = {.rest = record};
+    *out = (struct job){0};
+    get_record(&in, adjust_ms, out);
+    if (attempt.len && !in.failed) {
+        in.rest = attempt;
+        get_try(&in, adjust_ms, out);
+    }
+    if (state)
+        out->state = state;
+    if (out->state != JOB_LEASED)
+        out->lease_until_ms = 0;
+    return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
+}
+
+static void get_settings(struct reading *in, struct topic_settings *out)
+{
+    get_policy(in, &out->policy);
+    out->on_conflict = (enum record_conflict)get_up_to(in, 1, CONFLICT_REJECT);
+    out->has_priority = get_up_to(in, 1, 1);
+    out->priority = (int32_t)get(in, 2);
+    out->dead_letter_expired = get_up_to(in, 1, 1);
+    out->dedup_window_ms = get_ms(in);
+    in->failed |= in->rest.len > 0;
+}
+
+static void get_totals(struct reading *in, struct topic_totals *out)
+{
+    uint64_t *const fields[] = {&out->pushed,   &out->acked,     &out->cancelled, &out->expired,
+                                &out->replaced, &out->delivered, &out->nacked,    &out->lease_ended,
+                                &out->died,     &out->redriven};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        *fields[i] = get(in, 6);
+}
+
+bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out)
+{
+    struct reading in = {.rest = text};
+    *out = (struct queue_topic){.paused = get_up_to(&in, 1, 1)};
+    out->counts.delayed = get(&in, 6);
+    out->counts.retrying = get(&in, 6);
+    out->counts.ready = get(&in, 6);
+    out->counts.leased = get(&in, 6);
+    out->counts.dead = get(&in, 6);
+    get_totals(&in, &out->totals);
+    out->oldest_ready_due_ms = get_wall_ms(&in, adjust_ms);
+    if (in.rest.len && !in.failed)
+        get_settings(&in, &out->settings);
+    return !in.failed;
+}

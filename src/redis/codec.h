@@ -1,0 +1,38 @@
+/*
+ * codec: what travels to the scripts and back (scripts/README.md): pushes, answers, changes and
+ * settings packed as arguments; records, tries, results and topics unpacked. Pure.
+ *
+ * Packing appends whole arguments in Redis' protocol; a buffer that fails says so once at the end.
+ * Items have been checked (queue/check.h). Unpacking trusts nothing: false where a text is not of
+ * the form it should have, *out then unspecified. Times come on the shard's clock and are shown on
+ * the wall clock: `adjust_ms` is what the one is ahead of the other. Slices of *out point into what
+ * was unpacked.
+ */
+#ifndef TARRY_REDIS_CODEC_H
+#define TARRY_REDIS_CODEC_H
+
+#include "queue/queue.h"
+
+/* Each appends so many arguments. */
+enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2 };
+
+void redis_pack_push(struct buffer *args, const struct queue_push *push);
+/* `delivery`: of the lease, below 2^48. */
+void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery);
+void redis_pack_change(struct buffer *args, const struct queue_change *change);
+void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
+
+/* The next one off the front of `rest`. Of push and change; of answer. */
+bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
+bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
+bool redis_unpack_u8(struct slice *rest, uint8_t *out);
+bool redis_unpack_u48(struct slice *rest, uint64_t *out);
+
+/* All but topic and id. `attempt` is the try's text, empty where there is none; then `state` says
+ * in which it is. */
+bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
+                      int64_t adjust_ms, struct job *out);
+/* All but the name. */
+bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);
+
+#endif

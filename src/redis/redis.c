@@ -1,0 +1,242 @@
+/* One queue over the shards: opens, assembles, and turns them. */
+#include "redis/redis.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "queue/spread.h"
+#include "redis/lease.h"
+#include "redis/script.h"
+#include "redis/shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* all servers must agree */ };
+
+struct redis {
+    struct redis_options options;
+    struct redis_url url;
+    struct redis_inspection inspection;
+    char server[9];
+    struct reactor *reactor;
+    struct redis_where *where;
+    struct redis_shard *shards[REDIS_SHARDS_MAX];
+    uint32_t shard_count;
+    struct spread *spread;
+    struct deadline *deadline;
+    int64_t look_ms; /* the next regular look */
+    struct redis_figures figures;
+    bool stopping;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+/* ---- open ---- */
+
+int redis_open(const struct redis_options *options, struct redis **out, char *error,
+               size_t error_bytes)
+{
+    struct redis *redis = calloc(1, sizeof *redis);
+    if (!redis || !redis_scripts_init()) {
+        free(redis);
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    redis->options = *options;
+    redis->options.url = NULL; /* it need not live longer than this call */
+    if (!redis->options.patience_ms)
+        redis->options.patience_ms = PATIENCE_MS;
+    int failed = -EINVAL;
+    if (redis_url_parse(options->url, &redis->url, error, error_bytes))
+        failed = redis_inspect(&redis->url, options, &redis->inspection, error, error_bytes);
+    if (failed) {
+        free(redis);
+        return failed;
+    }
+    snprintf(redis->server, sizeof redis->server, "%08" PRIx32, (uint32_t)random_u64());
+    redis->shard_count = redis->inspection.shards;
+    redis->figures.shards = redis->shard_count;
+    *out = redis;
+    return 0;
+}
+
+/* ---- where a job is ---- */
+
+/* The high half, as in the embedded store. */
+static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
+{
+    const struct redis *redis = ctx;
+    struct hash128 key = hash_pair(topic, id, HASH_SEED);
+    return (uint32_t)(((key.high >> 32) * redis->shard_count) >> 32);
+}
+
+static bool part_of_lease(void *ctx, struct slice lease, uint32_t *part)
+{
+    const struct redis *redis = ctx;
+    uint64_t delivery;
+    return redis_lease_parse(lease, part, &delivery) && *part < redis->shard_count;
+}
+
+static void refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
+{
+    struct redis *redis = ctx;
+    redis_shard_refuse(redis->shards[0], status, reply_to);
+}
+
+/* ---- the turn ---- */
+
+static void look(struct redis *redis, int64_t now_ms)
+{
+    if (now_ms < redis->look_ms)
+        return;
+    redis->look_ms = now_ms + LOOK_MS;
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        redis_shard_look(redis->shards[i]);
+}
+
+static void stop_if_done(struct redis *redis)
+{
+    if (!redis->stopping || !redis->stopped)
+        return;
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        if (!redis_shard_is_done(redis->shards[i]))
+            return;
+    void (*stopped)(void *ctx) = redis->stopped;
+    redis->stopped = NULL;
+    stopped(redis->stopped_ctx);
+}
+
+/* A millisecond that passes while the shards have their turns is noticed by the next one. */
+static bool turn(void *ctx)
+{
+    struct redis *redis = ctx;
+    int64_t now_ms = clock_inner_ms();
+    look(redis, now_ms);
+    int64_t next_ms = redis->look_ms;
+    for (uint32_t i = 0; i < redis->shard_count; i++) {
+        int64_t at_ms = redis_shard_turn(redis->shards[i], now_ms);
+        if (at_ms < next_ms)
+            next_ms = at_ms;
+    }
+    stop_if_done(redis);
+    if (next_ms <= now_ms)
+        return true;
+    deadline_set(redis->deadline, next_ms);
+    return false;
+}
+
+/* The turn that follows is all that is wanted. */
+static void on_deadline(void *ctx)
+{
+    (void)ctx;
+}
+
+/* ---- attach ---- */
+
+static bool shards_new(struct redis *redis)
+{
+    for (uint32_t i = 0; i < redis->shard_count; i++) {
+        struct redis_shard_options options = {.reactor = redis->reactor,
+                                              .where = redis->where,
+                                              .url = &redis->url,
+                                              .server = redis->server,
+                                              .inspection = &redis->inspection,
+                                              .index = i,
+                                              .shards = redis->shard_count,
+                                              .topics_max = redis->options.topics_max,
+                                              .wait_replicas = redis->options.wait_replicas,
+                                              .body_bytes_max = redis->options.body_bytes_max,
+                                              .patience_ms = redis->options.patience_ms,
+                                              .figures = &redis->figures};
+        if (!(redis->shards[i] = redis_shard_new(&options)))
+            return false;
+    }
+    return true;
+}
+
+static bool spread(struct redis *redis)
+{
+    struct queue *parts[REDIS_SHARDS_MAX];
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        parts[i] = redis_shard_queue(redis->shards[i]);
+    struct spread_options options = {
+        .parts = parts,
+        .part_count = redis->shard_count,
+        /* Where takes begin: servers that start alike should not all ask the same one first. */
+        .home = (uint32_t)(random_u64() % redis->shard_count),
+        .seed = random_u64(),
+        .wall_ms = clock_wall_ms,
+        .part_of_job = part_of_job,
+        .part_of_lease = part_of_lease,
+        .refuse = refuse,
+        .ctx = redis};
+    return (redis->spread = spread_new(&options)) != NULL;
+}
+
+int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
+                 size_t error_bytes)
+{
+    redis->reactor = reactor;
+    redis->where = redis_where_new(reactor, &redis->url);
+    redis->deadline = deadline_new(reactor, on_deadline, redis);
+    if (!redis->where || !redis->deadline || !shards_new(redis) || !spread(redis)) {
+        snprintf(error, error_bytes,
+                 "cannot begin with Redis: out of memory or of file descriptors");
+        return -ENOMEM; /* redis_free gives back what there is */
+    }
+    reactor_at_turn_end(reactor, turn, redis);
+    *out = spread_queue(redis->spread);
+    return 0;
+}
+
+/* ---- stop ---- */
+
+void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx)
+{
+    redis->stopping = true;
+    redis->stopped = stopped;
+    redis->stopped_ctx = ctx;
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        redis_shard_stop(redis->shards[i]);
+    reactor_turn_again(redis->reactor);
+}
+
+void redis_free(struct redis *redis)
+{
+    if (!redis)
+        return;
+    if (redis->reactor)
+        reactor_remove_at_turn_end(redis->reactor, turn, redis);
+    spread_free(redis->spread);
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        redis_shard_free(redis->shards[i]);
+    if (redis->where)
+        redis_where_free(redis->where);
+    if (redis->deadline)
+        deadline_free(redis->deadline);
+    explicit_bzero(&redis->url, sizeof redis->url);
+    free(redis);
+}
+
+/* ---- how it stands ---- */
+
+void redis_figures(const struct redis *redis, struct redis_figures *out)
+{
+    *out = redis->figures;
+    out->shards_up = 0;
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        out->shards_up += redis->shards[i] && redis_shard_is_up(redis->shards[i]);
+}
+
+bool redis_is_quiet(const struct redis *redis)
+{
+    int64_t now_ms = clock_inner_ms();
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        if (!redis_shard_is_quiet(redis->shards[i], now_ms))
+            return false;
+    return now_ms < redis->look_ms;
+}

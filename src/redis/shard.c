@@ -1,0 +1,284 @@
+#include "redis/shard.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis/private.h"
+#include "redis/slot.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answered at once */ };
+
+/* ---- replies ---- */
+
+void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
+                       const struct queue_reply *reply)
+{
+    assert(shard->calls);
+    shard->calls--;
+    if (!shard->freeing)
+        reply_to.done(reply_to.owner, reply_to.tag, reply);
+}
+
+void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
+                              enum queue_status status)
+{
+    struct queue_reply reply = {.status = status};
+    redis_shard_reply(shard, reply_to, &reply);
+}
+
+void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
+                        struct queue_reply_to reply_to)
+{
+    struct redis_request *request = redis_request_new(shard, 0, 0, reply_to);
+    assert(request); /* without memory even for a refusal there is no honest way on */
+    request->status = status;
+    redis_request_begun(request);
+}
+
+enum queue_status redis_shard_accepts(const struct redis_shard *shard)
+{
+    if (shard->stopping)
+        return QUEUE_STOPPING;
+    return shard->waiting_bytes > REDIS_WAITING_BYTES_MAX ? QUEUE_UNAVAILABLE : QUEUE_OK;
+}
+
+enum queue_status redis_shard_status(enum redis_call_end end)
+{
+    switch (end) {
+    case REDIS_CALL_OK:
+        return QUEUE_OK;
+    case REDIS_CALL_NO_SPACE:
+        return QUEUE_NO_SPACE;
+    case REDIS_CALL_UNAVAILABLE:
+        return QUEUE_UNAVAILABLE;
+    case REDIS_CALL_STOPPING:
+        return QUEUE_STOPPING;
+    }
+    return QUEUE_UNAVAILABLE;
+}
+
+/* ---- calls of scripts ---- */
+
+void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
+                           void (*done)(struct redis_call *call, enum redis_call_end end,
+                                        const struct redis_head *head, const redisReply *reply))
+{
+    *call = (struct redis_call){.script = script, .changes = changes, .done = done};
+    buffer_init(&call->args, SIZE_MAX / 2);
+}
+
+bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t argc)
+{
+    if (call->args.failed)
+        return false;
+    call->argc = argc;
+    redis_link_submit(shard->link, call);
+    return true;
+}
+
+bool redis_element(const redisReply *reply, size_t at, struct slice *out)
+{
+    *out = (struct slice){0};
+    if (at >= reply->elements)
+        return false;
+    const redisReply *element = reply->element[at];
+    if (element->type == REDIS_REPLY_STRING)
+        *out = slice_make(element->str, element->len);
+    return element->type == REDIS_REPLY_STRING || element->type == REDIS_REPLY_NIL;
+}
+
+void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script)
+{
+    log_event(LOG_ERROR, "answer of a script cannot be read",
+              LOG_TEXT("script", redis_script(script)->name),
+              LOG_NUMBER("shard", shard->options.index));
+}
+
+/* ---- what the link tells ---- */
+
+void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
+{
+    shard->next_ms = head->next_ms;
+    shard->adjust_ms = head->adjust_ms;
+    shard->known = true;
+}
+
+static void on_due(void *ctx, int64_t at_ms)
+{
+    struct redis_shard *shard = ctx;
+    if (at_ms < shard->news_ms)
+        shard->news_ms = at_ms;
+}
+
+static void on_ready(void *ctx, struct slice topic)
+{
+    redis_watch_tell(ctx, topic);
+}
+
+/* News may have been missed while it was down. */
+static void on_turned(void *ctx, bool up)
+{
+    struct redis_shard *shard = ctx;
+    shard->up = up;
+    shard->known = false;
+    if (up)
+        redis_watches_look(shard, true);
+}
+
+/* ---- the turn ---- */
+
+int64_t redis_shard_next_event(const struct redis_shard *shard)
+{
+    int64_t at_ms = shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms;
+    return at_ms == INT64_MAX ? at_ms : redis_clock_to_inner(redis_link_clock(shard->link), at_ms);
+}
+
+static bool may_advance(const struct redis_shard *shard)
+{
+    return shard->up && shard->known && !shard->advancing && !shard->stopping;
+}
+
+static void advance(struct redis_shard *shard, int64_t now_ms)
+{
+    if (may_advance(shard) && now_ms >= shard->pause_until_ms &&
+        redis_shard_next_event(shard) <= now_ms)
+        redis_advance(shard, now_ms);
+}
+
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
+{
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        if (list_is_empty(&shard->ready) && list_is_empty(&shard->soon))
+            break;
+        redis_watches_tell(shard);
+        redis_requests_run(shard);
+    }
+    advance(shard, now_ms);
+    redis_watches_look(shard, false);
+    redis_batches_send(shard);
+    if (!list_is_empty(&shard->soon) || !list_is_empty(&shard->ready))
+        return now_ms;
+    if (!may_advance(shard))
+        return INT64_MAX;
+    int64_t at_ms = redis_shard_next_event(shard);
+    return at_ms < shard->pause_until_ms ? shard->pause_until_ms : at_ms;
+}
+
+void redis_shard_look(struct redis_shard *shard)
+{
+    if (shard->up && !shard->looking && !shard->stopping)
+        redis_watches_look(shard, true);
+}
+
+/* ---- what it is ---- */
+
+static void on_info(struct queue *queue, struct queue_info *out)
+{
+    struct redis_shard *shard = redis_shard_of(queue);
+    const struct redis_inspection *inspection = shard->options.inspection;
+    *out = (struct queue_info){.store = "redis",
+                               .durability = inspection->durability_says,
+                               .durability_class = redis_durability_name(inspection->durability),
+                               .sync = inspection->sync,
+                               .shards = 1,
+                               .body_bytes_max = shard->options.body_bytes_max,
+                               .wait_replicas = shard->options.wait_replicas,
+                               .healthy = shard->up,
+                               .accepting = shard->has_space};
+}
+
+struct queue *redis_shard_queue(struct redis_shard *shard)
+{
+    return &shard->queue;
+}
+
+bool redis_shard_is_up(const struct redis_shard *shard)
+{
+    return shard->up;
+}
+
+bool redis_shard_is_done(const struct redis_shard *shard)
+{
+    return shard->calls == 0;
+}
+
+bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
+{
+    return shard->calls == 0 && list_is_empty(&shard->ready) && list_is_empty(&shard->fresh) &&
+           redis_link_calls(shard->link) == 0 && shard->up && shard->known &&
+           redis_shard_next_event(shard) > now_ms;
+}
+
+/* ---- life ---- */
+
+static const struct queue_ops ops = {.push = redis_push,
+                                     .take = redis_take,
+                                     .answer = redis_answer,
+                                     .change = redis_change,
+                                     .get = redis_get,
+                                     .list = redis_list,
+                                     .topic = redis_topic,
+                                     .topics = redis_topics,
+                                     .watch = redis_watch_set,
+                                     .info = on_info};
+
+static struct redis_link *link_new(struct redis_shard *shard)
+{
+    const struct redis_shard_options *options = &shard->options;
+    struct redis_link_options link = {.reactor = options->reactor,
+                                      .where = options->where,
+                                      .url = options->url,
+                                      .shards = options->shards,
+                                      .wait_replicas = options->wait_replicas,
+                                      .patience_ms = options->patience_ms,
+                                      .figures = options->figures,
+                                      .due = on_due,
+                                      .ready = on_ready,
+                                      .turned = on_turned,
+                                      .ctx = shard};
+    redis_slot_tag(options->url->prefix, options->index, options->shards, link.tag);
+    memcpy(link.server, options->server, sizeof link.server);
+    return redis_link_new(&link);
+}
+
+struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
+{
+    struct redis_shard *shard = calloc(1, sizeof *shard);
+    if (!shard)
+        return NULL;
+    shard->queue.ops = &ops;
+    shard->options = *options;
+    shard->random.state = random_u64();
+    ulid_init(&shard->ulid, random_u64());
+    shard->next_ms = shard->news_ms = INT64_MAX;
+    shard->has_space = true;
+    list_init(&shard->open);
+    list_init(&shard->soon);
+    for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
+        list_init(&shard->buckets[i]);
+    if (redis_watches_init(shard) && (shard->link = link_new(shard)))
+        return shard;
+    redis_shard_free(shard);
+    return NULL;
+}
+
+void redis_shard_stop(struct redis_shard *shard)
+{
+    shard->stopping = true;
+}
+
+void redis_shard_free(struct redis_shard *shard)
+{
+    if (!shard)
+        return;
+    shard->freeing = true;
+    if (shard->link)
+        redis_link_free(shard->link);
+    shard->link = NULL;
+    redis_batches_free(shard);
+    redis_requests_run(shard);
+    redis_watches_fini(shard);
+    free(shard);
+}

@@ -1,0 +1,60 @@
+/*
+ * shard: one shard of the queue on Redis, as a queue of its own (queue/queue.h).
+ *
+ * What is asked in a turn travels together: pushes of a topic in one call of the script, changes
+ * likewise, takes that differ only in how many they want, answers of all topics. While
+ * REDIS_LINK_SLOTS of these are with Redis the next batches fill, as a group commit does; nothing
+ * waits for a timer.
+ *
+ * Time. Every answer says when the shard's next event is, the news say when one comes earlier. At
+ * that moment each server moves what is due, in bounded steps; that two do it at once does no harm.
+ * A look each second makes good what no message told.
+ *
+ * All on the reactor's thread. Owner: redis.c, which calls the turns.
+ */
+#ifndef TARRY_REDIS_SHARD_H
+#define TARRY_REDIS_SHARD_H
+
+#include "redis/inspect.h"
+#include "redis/where.h"
+
+struct redis_shard;
+
+struct redis_shard_options {
+    struct reactor *reactor;
+    struct redis_where *where;
+    const struct redis_url *url;
+    const char *server; /* 8 hex digits and NUL: names this server */
+    const struct redis_inspection *inspection;
+    uint32_t index, shards, topics_max, wait_replicas;
+    uint64_t body_bytes_max;
+    int64_t patience_ms;
+    struct redis_figures *figures;
+};
+
+struct redis_shard *redis_shard_new(
+    const struct redis_shard_options *options); /* NULL: no memory */
+/* Not from one of its callbacks. What has no reply yet gets none. */
+void redis_shard_free(struct redis_shard *shard);
+
+struct queue *redis_shard_queue(struct redis_shard *shard);
+
+/* At the end of each turn: tells, answers, sends. Returns the inner time of the turn it wants next;
+ * INT64_MAX: none. */
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms);
+/* Asks whether there is anything that no message told. */
+void redis_shard_look(struct redis_shard *shard);
+
+/* Answers a call with this status at the end of the turn. */
+void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
+                        struct queue_reply_to reply_to);
+
+/* From now on calls are answered QUEUE_STOPPING. */
+void redis_shard_stop(struct redis_shard *shard);
+/* Every call has its reply. */
+bool redis_shard_is_done(const struct redis_shard *shard);
+/* Nothing under way, nothing due. */
+bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms);
+bool redis_shard_is_up(const struct redis_shard *shard);
+
+#endif

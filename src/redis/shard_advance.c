@@ -1,0 +1,62 @@
+/* Letting what is due happen, when it is due. */
+#include "redis/private.h"
+
+#include "base/clock.h"
+#include "redis/command.h"
+
+#include <stdlib.h>
+
+enum { STEP = 500 };
+
+struct advancing {
+    struct redis_call call;
+    struct redis_shard *shard;
+};
+
+static void on_advanced(struct redis_call *call, enum redis_call_end end,
+                        const struct redis_head *head, const redisReply *reply)
+{
+    struct advancing *advancing = list_entry(call, struct advancing, call);
+    struct redis_shard *shard = advancing->shard;
+    int64_t now_ms = clock_inner_ms();
+    uint8_t more = 0;
+    shard->advancing = false;
+    if (end == REDIS_CALL_OK) {
+        struct slice rest = head->rest, topic;
+        redis_shard_hear(shard, head);
+        if (!redis_unpack_u8(&rest, &more))
+            redis_shard_say_malformed(shard, REDIS_ADVANCE);
+        for (size_t i = 1; i < reply->elements; i++)
+            if (redis_element(reply, i, &topic))
+                redis_watch_tell(shard, topic);
+    }
+    /* Its clock is not quite where we believe: it is not asked again at once. */
+    bool in_vain = !more && redis_shard_next_event(shard) <= now_ms;
+    shard->pause_until_ms = in_vain ? now_ms + 1 : 0;
+    buffer_fini(&call->args);
+    free(advancing);
+}
+
+void redis_advance(struct redis_shard *shard, int64_t now_ms)
+{
+    struct advancing *advancing = calloc(1, sizeof *advancing);
+    if (!advancing) {
+        shard->pause_until_ms = now_ms + 1;
+        return;
+    }
+    advancing->shard = shard;
+    redis_shard_call_init(&advancing->call, REDIS_ADVANCE, false, on_advanced);
+    struct buffer *args = &advancing->call.args;
+    redis_command_text(args, "");
+    redis_command_text(args, shard->options.server);
+    redis_command_number(args, (int64_t)random_below(&shard->random, 1ull << 48));
+    redis_command_number(args, STEP);
+    shard->news_ms = INT64_MAX;
+    if (redis_shard_send(shard, &advancing->call, 4)) {
+        shard->advancing = true;
+        return;
+    }
+    buffer_fini(args);
+    free(advancing);
+    shard->pause_until_ms = now_ms + 1;
+}

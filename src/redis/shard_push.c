@@ -1,0 +1,91 @@
+/* Pushes: those of a turn for the same topic travel together. */
+#include "base/clock.h"
+#include "queue/check.h"
+#include "redis/private.h"
+
+static size_t text_bytes_of(const struct queue_push *pushes, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += pushes[i].topic.len + (pushes[i].id.len ? pushes[i].id.len : ULID_BYTES);
+    return bytes;
+}
+
+static enum queue_status add(struct redis_shard *shard, const struct queue_push *push,
+                             struct redis_request *request, uint32_t index)
+{
+    struct redis_batch *batch = redis_batch_need(shard, REDIS_BATCH_PUSH, push->topic, 0);
+    if (!batch)
+        return QUEUE_NO_MEMORY;
+    redis_pack_push(&batch->call.args, push);
+    redis_batch_add(batch, request, index);
+    return QUEUE_OK;
+}
+
+static void begin_item(struct redis_shard *shard, const struct queue_push *push,
+                       struct redis_request *request, size_t index, size_t *used)
+{
+    struct queue_result *result = &request->results[index];
+    struct queue_push named = *push;
+    char made[ULID_BYTES];
+    result->status = queue_check_push(push, shard->options.body_bytes_max, &result->detail);
+    if (!named.id.len) {
+        ulid_write(&shard->ulid, clock_wall_ms(), made);
+        named.id = slice_make(made, sizeof made);
+    }
+    result->topic = redis_request_text(request, used, named.topic);
+    result->id = redis_request_text(request, used, named.id);
+    if (result->status == QUEUE_OK)
+        result->status = add(shard, &named, request, (uint32_t)index);
+    if (result->status != QUEUE_OK)
+        redis_request_item_done(request);
+}
+
+void redis_push(struct queue *queue, const struct queue_push *pushes, size_t count,
+                struct queue_reply_to reply_to)
+{
+    struct redis_shard *shard = redis_shard_of(queue);
+    enum queue_status status = redis_shard_accepts(shard);
+    struct redis_request *request = NULL;
+    size_t used = 0;
+    if (status == QUEUE_OK &&
+        !(request = redis_request_new(shard, count, text_bytes_of(pushes, count), reply_to)))
+        status = QUEUE_NO_MEMORY;
+    if (!request) {
+        redis_shard_refuse(shard, status, reply_to);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        begin_item(shard, &pushes[i], request, i, &used);
+    redis_request_begun(request);
+}
+
+void redis_push_done(struct redis_batch *batch, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply)
+{
+    struct redis_shard *shard = batch->shard;
+    bool any_ready = false, malformed = false;
+    (void)reply;
+    if (end == REDIS_CALL_OK || end == REDIS_CALL_NO_SPACE)
+        shard->has_space = end == REDIS_CALL_OK;
+    if (end != REDIS_CALL_OK) {
+        redis_batch_fail(batch, redis_shard_status(end));
+        return;
+    }
+    struct slice rest = head->rest;
+    int64_t adjust_ms = head->adjust_ms;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct redis_request *request = batch->items[i].owner;
+        struct queue_result *result = &request->results[batch->items[i].index];
+        if (malformed || !redis_unpack_result(&rest, adjust_ms, result)) {
+            malformed = true;
+            result->status = QUEUE_UNAVAILABLE;
+        }
+        any_ready |= result->state == JOB_READY;
+        redis_request_item_done(request);
+    }
+    if (malformed)
+        redis_shard_say_malformed(shard, batch->call.script);
+    if (any_ready)
+        redis_watch_tell(shard, slice_make(batch->topic, batch->topic_bytes));
+}
