@@ -16,7 +16,7 @@ local DELAYED, READY, LEASED_STATE, DEAD, FINISHED = 1, 2, 3, 4, 5
 local WHEN_NOW, WHEN_DELAY, WHEN_AT = 1, 2, 3
 
 local DELAY_MAX = 3653 * 24 * 3600 * 1000
-local LEAF_MAX = 120 -- below Redis' own limit of the compact form (zset-max-listpack-entries 128)
+local LEAF_MAX = 48 -- well below Redis' own limit of the compact form (zset-max-listpack-entries 128)
 local MANY = 500     -- arguments of one command, so that Lua's stack is never short
 
 -- ---- time ----
@@ -29,7 +29,7 @@ local now = wall + adjust
 local soonest = NEVER -- the earliest event this call brought about
 
 local function text_of(number)
-    return format('%.0f', number)
+    return format('%d', number)
 end
 
 -- ---- sending many arguments ----
@@ -137,7 +137,7 @@ end
 -- ---- delayed jobs: leaves, each a small sorted set that holds a span of due times ----
 
 local function leaf_of(t, due)
-    return call('ZRANGE', t.index, due, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
+    return call('ZREVRANGEBYSCORE', t.index, due, '-inf', 'LIMIT', '0', '1')[1]
 end
 
 local function leaf_new(t, lowest)
@@ -167,13 +167,23 @@ local function leaf_split(t, leaf, size, due)
     return true
 end
 
--- `items`: {due, member} each. Sorted by due, neighbours go into their leaf together.
-local function delayed_add(t, items)
+-- One job. Its leaf's size is looked at one time in four: LEAF_MAX leaves room for those that come in between. Which time, no pattern
+-- of pushes decides.
+local looks = time[2] % 4
+local function delayed_add_one(t, due, member)
+    local score = text_of(due)
+    local leaf = leaf_of(t, score) or leaf_new(t, 0)
+    call('ZADD', t.leaf .. leaf, score, member)
+    looks = looks + 1
+    if looks % 4 == 0 then
+        local size = call('ZCARD', t.leaf .. leaf)
+        if size > LEAF_MAX then leaf_split(t, leaf, size, due) end
+    end
+end
+
+-- Neighbours of one leaf, sorted by due: as many at once as there is room for.
+local function delayed_add_together(t, items)
     local total, at = #items, 1
-    if total == 0 then return end
-    if total > 1 then table.sort(items, function(a, b) return a[1] < b[1] end) end
-    event_at(t, items[1][1])
-    local together = total > 1 and leaf_of(t, items[1][1]) == leaf_of(t, items[total][1])
     while at <= total do
         local due = items[at][1]
         local leaf = leaf_of(t, due) or leaf_new(t, 0)
@@ -181,7 +191,7 @@ local function delayed_add(t, items)
         local last = at
         if size >= LEAF_MAX and leaf_split(t, leaf, size, due) then
             last = at - 1 -- look again
-        elseif together and size < LEAF_MAX then
+        elseif size < LEAF_MAX then
             last = math.min(at + LEAF_MAX - size - 1, total)
             if leaf_of(t, items[last][1]) ~= leaf then last = at end
         end
@@ -193,6 +203,19 @@ local function delayed_add(t, items)
             call('ZADD', t.leaf .. leaf, unpack(words))
             at = last + 1
         end
+    end
+end
+
+-- `items`: {due, member} each.
+local function delayed_add(t, items)
+    local total = #items
+    if total == 0 then return end
+    if total > 1 then table.sort(items, function(a, b) return a[1] < b[1] end) end
+    event_at(t, items[1][1])
+    if total > 1 and leaf_of(t, items[1][1]) == leaf_of(t, items[total][1]) then
+        delayed_add_together(t, items)
+    else
+        for i = 1, total do delayed_add_one(t, items[i][1], items[i][2]) end
     end
 end
 
@@ -310,6 +333,12 @@ local function ttl_of(t, j)
     return (j.flags % 2 == 1 or t.packed ~= '') and policy_of(t, j).ttl or 0
 end
 
+-- Whatever its ttl is now: it may have become ready under another setting of the topic.
+local function expiry_remove(t, member)
+    if t.expires == nil then t.expires = call('EXISTS', t.expiry) == 1 end
+    if t.expires then call('ZREM', t.expiry, member) end
+end
+
 -- Takes a job out of where its state keeps it.
 local function unhang(t, j)
     if j.state == LEASED_STATE then
@@ -322,7 +351,7 @@ local function unhang(t, j)
         count(t, 'dead', -1)
     elseif j.due <= now and ready_remove(t, j.priority, j.member) then
         count(t, 'ready', -1)
-        if ttl_of(t, j) > 0 then call('ZREM', t.expiry, j.member) end
+        expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
     end
@@ -332,6 +361,7 @@ local function expire_later(t, j)
     local ttl = ttl_of(t, j)
     if ttl == 0 then return end
     call('ZADD', t.expiry, j.first + ttl, j.member)
+    t.expires = true
     event_at(t, j.first + ttl)
 end
 
@@ -530,8 +560,10 @@ end
 
 -- ---- tickets: no call is carried out twice ----
 
+local NOBODY = '--------'
+
 local function server_of(ticket)
-    return ticket ~= '' and sub(ticket, 1, 8) or '--------'
+    return ticket ~= '' and sub(ticket, 1, 8) or NOBODY
 end
 
 -- What this very call was answered when it was carried out before: rest and more; nil: it was not.
@@ -550,9 +582,9 @@ local function ticket_keep(ticket, what)
     call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10) .. pack('>I6', now) .. cmsgpack.pack(what))
 end
 
--- The answer of a call that changed something.
-local function changed(ticket, rest, more)
-    local _, following = settle(server_of(ticket))
+-- The answer of a call that changed something. `server`: who knows already what became ready, where it is not the caller.
+local function changed(ticket, rest, more, server)
+    local _, following = settle(server or server_of(ticket))
     ticket_keep(ticket, {rest or '', more or {}})
     local answer = more or {}
     table.insert(answer, 1, head(following, rest))

@@ -89,17 +89,19 @@ local function purge_leased()
     forget(members)
 end
 
--- Asking for the ready ones means all that are due.
-if state == READY or state == DELAYED or state == 0 then
+-- What is due counts as ready, also before it was moved: where more is due than one call may move, the rest is for the next.
+local is_due = false
+if not is_delete and state ~= DEAD then
     advance_topic(t, max)
     topic_refresh(t)
+    is_due = state ~= 0 and delayed_first(t) <= now
 end
-if is_delete or state == 0 or state == DELAYED then purge_delayed() end
+if is_delete or state == 0 or state == DELAYED and not is_due then purge_delayed() end
 if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
 
-local more = affected >= max and 1 or 0
+local more = (affected >= max or is_due) and 1 or 0
 if is_delete and more == 0 then
     call('ZREMRANGEBYRANK', t.finished, 0, 9999)
     if call('EXISTS', t.finished) == 1 then
@@ -110,4 +112,4 @@ if is_delete and more == 0 then
         t.deleted = true
     end
 end
-return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence))
+return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence), nil, NOBODY)

@@ -74,46 +74,69 @@ local function hang_with_past(id, record, dead, attempt, error)
     return shown_state(j)
 end
 
-local function push(id, spec, tail, sequence)
+-- Records of new jobs, to be stored together: {id, record, id, record, …}; and where to look for them meanwhile.
+local stored, is_stored = {}, {}
+
+local function store_new()
+    call_many('HSET', t.jobs, stored)
+    stored = {}
+end
+
+local function push(id, spec, tail, sequence, exists)
     local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
     local due, is_wall = due_of(when, ms)
     if not due then return BAD_OPTION, 0, 0 end
     if is_remembered(id) then return EXISTED, FINISHED, 0 end
 
-    local dead, attempt, length, at
+    local dead, attempt, length, at, error
     if flags >= 16 then
         dead, attempt, length, at = unpack_from('>BI4I2', tail)
-        tail, at = sub(tail, at + length), sub(tail, at, at + length - 1)
+        tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
     if choice < 4 then priority = settings_of(t).priority end
     flags = flags % 8 + (is_wall and 8 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     local status = CREATED
-    if call('HSETNX', t.jobs, id, record) == 0 then
-        local on_conflict = choice % 4 > 0 and choice % 4 or settings_of(t).on_conflict
-        local answer = meet(id, on_conflict)
+    if exists or is_stored[id] then
+        store_new()
+        local answer = meet(id, choice % 4 > 0 and choice % 4 or settings_of(t).on_conflict)
         if answer then return answer end
         call('HSET', t.jobs, id, record)
         status = REPLACED
+    else
+        local count_stored = #stored
+        stored[count_stored + 1], stored[count_stored + 2], is_stored[id] = id, record, true
     end
     count(t, status == REPLACED and 'replaced' or 'pushed', 1)
     if not t.special and (priority ~= 100 or flags % 2 == 1) then
         t.special = true
         call('HSET', t.key, 'special', '1')
     end
-    if dead then return status, hang_with_past(id, record, dead, attempt, at), due end
+    if dead then return status, hang_with_past(id, record, dead, attempt, error), due end
     return status, hang_later(id, sequence, flags, priority, due, record), due
+end
+
+-- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies.
+local function existing(from, to)
+    local ids = {}
+    for i = from, to do ids[#ids + 1] = ARGV[3 * i + 1] end
+    return call('HMGET', t.jobs, unpack(ids))
 end
 
 local jobs = (#ARGV - 3) / 3
 local sequence = call('HINCRBY', CORE, 'sequence', jobs) - jobs
-for i = 1, jobs do
-    if t then
-        local status, state, due = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i)
+for from = 1, t and jobs or 0, 32 do
+    local to = math.min(from + 31, jobs)
+    local known = existing(from, to)
+    for i = from, to do
+        local status, state, due = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i - from + 1])
         answers[i] = state and pack('>BBI6', status, state, due) or status
-    else
-        answers[i] = pack('>BBI6', TOO_MANY_TOPICS, 0, 0)
     end
+    store_new() -- before the next are asked for
 end
-if t then hang_new() end
+if t then
+    hang_new()
+else
+    for i = 1, jobs do answers[i] = pack('>BBI6', TOO_MANY_TOPICS, 0, 0) end
+end
 return changed(ticket, table.concat(answers))

@@ -24,7 +24,8 @@ end
 
 -- Those that die while the redrive goes on wait for the next one: else it might never end.
 if left < 0 then left = call('ZCARD', t.dead) end
-local members = call('ZRANGE', t.dead, 0, math.min(max, left) - 1)
+local some = math.min(max, left)
+local members = some > 0 and call('ZRANGE', t.dead, 0, some - 1) or {} -- a range that ends at -1 would be all of them
 for i = 1, #members do
     local j = job_find(t, sub(members[i], 7))
     if j then redrive(j) else call('ZREM', t.dead, members[i]) end

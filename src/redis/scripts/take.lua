@@ -46,7 +46,7 @@ local function lease(members, priority)
     for i = 1, #wanted do
         local j = wanted[i]
         if j then
-            if ttl_of(t, j) > 0 then call('ZREM', t.expiry, j.member) end
+            expiry_remove(t, j.member)
             j.state, j.attempt, j.delivery = LEASED_STATE, j.attempt + 1, delivery + i
             j.lease = lease_ms > 0 and lease_ms or policy_of(t, j).lease
             j.lease_until = now + 1 + j.lease
@@ -96,7 +96,7 @@ if soonest < before then
     if following == soonest then call('SPUBLISH', T .. ':news', 'd' .. text_of(soonest)) end
 end
 
-local _, following = settle(server_of(ticket))
+local _, following = settle(NOBODY) -- what fell due and was not taken is news to the caller, too
 if taken > 0 and ticket ~= '' then
     call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10) .. pack('>I6', now) .. cmsgpack.pack({first, last}))
 end
