@@ -3,6 +3,8 @@
 #include "base/duration.h"
 #include "base/text.h"
 #include "job/job.h"
+#include "redis/redis.h"
+#include "redis/url.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -14,16 +16,19 @@
 
 static const struct option options[] = {
     {"data", OPTION_TEXT, "DIR", FIELD(data), "./tarry-data", 0, 0,
-     "where the jobs are kept; made where missing"},
+     "where the embedded store keeps the jobs; made where missing"},
     {"listen", OPTION_ADDRESS, "ADDRESS:PORT", FIELD(listen), "127.0.0.1:8279", 0, 0,
      "where to serve HTTP; port 0 is any free one"},
-    {"store", OPTION_CHOICE, "embedded", FIELD(store), "embedded", 0, 0, "what keeps the jobs"},
+    {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
+     "what keeps the jobs: this program, or a Redis that several servers share: "
+     "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
+     "redis-cluster://host:6379,host, redis+unix:///path/of/socket"},
     {"sync", OPTION_SYNC, "always|never|TIME", FIELD(sync), "always", 1, 60 * 1000,
      "when a push is answered: after it is on the disk; or at once, with the disk synced every "
      "TIME or never"},
     {"shards", OPTION_COUNT, "N", FIELD(shards), "0", 0, 64,
-     "how many threads share the jobs; fixed when the directory is made; 0 is as it was made, 1 if "
-     "it is new"},
+     "how many slices share the jobs: threads, or in Redis groups of keys; fixed when the store is "
+     "made; 0 is as it was made, and for a new one 1, in Redis 8"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},
@@ -43,12 +48,24 @@ static const struct option options[] = {
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
     {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 4 * MIB, 1024 * MIB,
-     "size of one file of the log"},
+     "size of one file of the embedded store's log"},
+    {"require-durability", OPTION_CHOICE, "any|memory|no|everysec|always",
+     FIELD(require_durability), "any", 0, 0,
+     "refuse to start on a Redis that promises less (see docs/redis.md)"},
+    {"wait-replicas", OPTION_COUNT, "N", FIELD(wait_replicas), "0", 0, 16,
+     "answer a change once it has reached so many replicas of Redis"},
+    {"redis-patience", OPTION_DURATION, "TIME", FIELD(redis_patience_ms), "10s", 1000, 60 * 1000,
+     "how long a call waits for a Redis out of reach before it is answered 503"},
+    {"redis-password-file", OPTION_TEXT, "FILE", FIELD(redis_password_file), "", 0, 0,
+     "the password of Redis, one line; so that it need not stand in --store"},
 };
 
 enum { OPTIONS = sizeof(options) / sizeof(options[0]), FILE_LINE_BYTES_MAX = 4096 };
 
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
+_Static_assert(OPTIONS <= 64, "`given` has a bit for each");
+_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
+               "the choices of require-durability");
 
 /* ---- names ---- */
 
@@ -86,9 +103,12 @@ static bool set_or_explain(struct config *config, const struct option *option, c
                            const char *text, char *error)
 {
     char right[160];
+    config->given |= UINT64_C(1) << (option - options);
     if (option_set(option, config, text))
         return true;
     option_describe(option, right, sizeof(right));
+    if (option->offset == FIELD(store))
+        text = "…"; /* a password may be in it */
     snprintf(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place, right);
     return false;
 }
@@ -254,15 +274,29 @@ static bool read_file(struct config *config, const char *path, char *error)
 
 /* ---- as a whole ---- */
 
-static bool check(const struct config *config, char *error)
+bool config_is_redis(const struct config *config)
 {
-    char text[ADDRESS_TEXT_BYTES];
-    if (!address_is_loopback(&config->listen) && !config->insecure) {
-        address_emit(&config->listen, text);
+    return strcmp(config->store, "embedded") != 0;
+}
+
+/* The first of the named options that was said somewhere; NULL: none. */
+static const char *find_given(const struct config *config, const char *const *names)
+{
+    for (; *names; names++)
+        if (config->given & (UINT64_C(1) << (find_option(*names) - options)))
+            return *names;
+    return NULL;
+}
+
+static bool check_embedded(const struct config *config, char *error)
+{
+    static const char *const foreign[] = {"require-durability", "wait-replicas", "redis-patience",
+                                          "redis-password-file", NULL};
+    const char *given = find_given(config, foreign);
+    if (given) {
         snprintf(error, CONFIG_ERROR_BYTES,
-                 "refusing to listen on '%s', which other machines reach without TLS and tokens, "
-                 "give --insecure if that is meant",
-                 text);
+                 "'%s' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
+                 given);
         return false;
     }
     if (!config->data[0]) {
@@ -275,6 +309,48 @@ static bool check(const struct config *config, char *error)
         return false;
     }
     return true;
+}
+
+static bool check_redis(const struct config *config, char *error)
+{
+    static const char *const foreign[] = {"sync", "wal-file", NULL};
+    const char *given = find_given(config, foreign);
+    struct redis_url url;
+    char why[CONFIG_ERROR_BYTES - 16];
+    if (!strstr(config->store, "://")) {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
+                 "redis-sentinel://, redis-cluster:// or redis+unix://",
+                 strchr(config->store, '@') ? "…" : config->store);
+        return false;
+    }
+    if (!redis_url_parse(config->store, &url, why, sizeof(why))) {
+        snprintf(error, CONFIG_ERROR_BYTES, "bad --store, %s", why);
+        return false;
+    }
+    explicit_bzero(&url, sizeof(url));
+    if (given) {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "'%s' is for the embedded store, leave it out; what Redis keeps is set there "
+                 "(appendonly, appendfsync), --require-durability makes sure of it",
+                 given);
+        return false;
+    }
+    return true;
+}
+
+static bool check(const struct config *config, char *error)
+{
+    char text[ADDRESS_TEXT_BYTES];
+    if (!address_is_loopback(&config->listen) && !config->insecure) {
+        address_emit(&config->listen, text);
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "refusing to listen on '%s', which other machines reach without TLS and tokens, "
+                 "give --insecure if that is meant",
+                 text);
+        return false;
+    }
+    return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);
 }
 
 bool config_load(struct config *out, int arg_count, char *const *args,

@@ -22,20 +22,28 @@ enum { CONFIG_ERROR_BYTES = 512 };
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
+/* The rest of the choices are enum redis_durability's. */
+enum { CONFIG_DURABILITY_ANY = 1 };
+
 struct config {
     char data[OPTION_TEXT_BYTES];
     char config[OPTION_TEXT_BYTES]; /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];    /* empty: standard error */
     struct address listen;
     struct option_sync sync;
-    uint32_t store; /* a choice's number, from 1 */
+    char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */
+    char redis_password_file[OPTION_TEXT_BYTES];
+    uint32_t require_durability; /* CONFIG_DURABILITY_ANY or enum redis_durability */
+    uint32_t wait_replicas;
+    int64_t redis_patience_ms;
     uint32_t log_level;
     uint32_t log_format; /* enum config_log_format */
-    uint32_t shards;     /* 0: what the directory has */
+    uint32_t shards;     /* 0: what the store has */
     uint32_t max_connections, max_waiting, max_topics;
     int64_t max_body_bytes, wal_file_bytes;
     int64_t idle_timeout_ms;
     bool insecure;
+    uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
 
 /* getenv's shape, so that tests need no real environment. */
@@ -45,6 +53,8 @@ typedef char *config_environment(const char *name);
  * unspecified. */
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES]);
+
+bool config_is_redis(const struct config *config);
 
 /* Every option: flag, default, what it does. */
 void config_print_help(FILE *out);

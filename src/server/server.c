@@ -3,10 +3,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/front.h"
-#include "local/local.h"
 #include "net/thread.h"
+#include "server/backend.h"
 #include "server/process.h"
-#include "store/datadir.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,9 +18,9 @@
 
 enum {
     DRAIN_MS = 5000,    /* for requests under way, then connections are cut */
-    STOP_MS = 20000,    /* for the store to commit, counted from the signal */
     FILES_BESIDE = 200, /* descriptors that are no connections */
-    ERROR_BYTES = 512
+    PARTS_MAX = 64,
+    ERROR_BYTES = BACKEND_ERROR_BYTES
 };
 
 enum phase { STARTING = 1, SERVING, DRAINING, STOPPING, STOPPED };
@@ -44,7 +43,7 @@ struct server {
     const struct config *config;
     struct address address;
     enum phase phase;
-    struct local *local;
+    struct backend backend;
     struct http_shared *http;
     struct part *parts;
     uint32_t part_count, draining;
@@ -80,8 +79,8 @@ static void stop_queue(struct server *server)
     if (server->phase != DRAINING)
         return;
     server->phase = STOPPING;
-    deadline_set(server->patience, clock_inner_ms() + STOP_MS - DRAIN_MS);
-    local_stop(server->local, on_stopped, server);
+    deadline_set(server->patience, clock_inner_ms() + server->backend.stop_ms);
+    backend_stop(&server->backend, on_stopped, server);
 }
 
 static void on_patience_over(void *ctx)
@@ -92,8 +91,8 @@ static void on_patience_over(void *ctx)
         stop_queue(server);
         return;
     }
-    log_event(LOG_ERROR, "stop failed", LOG_TEXT("error", "the store did not commit in time"),
-              LOG_NUMBER("after_ms", STOP_MS));
+    log_event(LOG_ERROR, "stop failed", LOG_TEXT("error", "the store did not finish in time"),
+              LOG_NUMBER("after_ms", server->backend.stop_ms));
     _exit(1);
 }
 
@@ -198,21 +197,11 @@ static bool check_address(const struct config *config)
 
 static bool open_queue(struct server *server)
 {
-    const struct config *config = server->config;
     char error[ERROR_BYTES] = "";
-    const struct local_options options = {
-        .data_dir = config->data,
-        .shards = config->shards,
-        .sync = config->sync.kind,
-        .sync_interval_ms = config->sync.interval_ms,
-        .wal_file_bytes = (uint32_t)config->wal_file_bytes,
-        .body_bytes_max = (uint64_t)config->max_body_bytes,
-        .topics_max = config->max_topics,
-        .failed = on_broken,
-        .failed_ctx = server,
-    };
-    if (local_open(&options, &server->local, &server->part_count, error, sizeof(error)) != 0)
+    if (backend_open(&server->backend, server->config, on_broken, server, error) != 0)
         return fail(error);
+    server->part_count = server->backend.parts;
+    assert(server->part_count <= PARTS_MAX);
     server->parts = calloc(server->part_count, sizeof(*server->parts));
     if (!server->parts)
         return fail("out of memory");
@@ -230,16 +219,15 @@ static bool open_queue(struct server *server)
 static void attach(void *ctx)
 {
     struct part *part = ctx;
-    part->attached = local_attach(part->server->local, part->index, part->reactor, &part->queue,
-                                  part->error, sizeof(part->error));
+    part->attached = backend_attach(&part->server->backend, part->index, part->reactor,
+                                    &part->queue, part->error);
 }
 
 /* Recovers all shards, each on a thread. */
 static bool recover(struct server *server)
 {
-    pthread_t threads[DATADIR_SHARDS_MAX];
-    bool started[DATADIR_SHARDS_MAX] = {false};
-    assert(server->part_count <= DATADIR_SHARDS_MAX);
+    pthread_t threads[PARTS_MAX];
+    bool started[PARTS_MAX] = {false};
     for (uint32_t i = 1; i < server->part_count; i++)
         started[i] = thread_start(&threads[i], "recover", attach, &server->parts[i]) == 0;
     for (uint32_t i = 0; i < server->part_count; i++) {
@@ -280,12 +268,19 @@ static bool open_front(struct server *server, struct part *part)
     return true;
 }
 
+static void emit_metrics(void *ctx, struct buffer *out)
+{
+    struct server *server = ctx;
+    backend_emit_metrics(&server->backend, out);
+    process_emit_metrics(NULL, out);
+}
+
 static bool open_fronts(struct server *server)
 {
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
         return fail("out of memory");
-    http_shared_add_metrics(server->http, process_emit_metrics, NULL);
+    http_shared_add_metrics(server->http, emit_metrics, server);
     for (uint32_t i = 0; i < server->part_count; i++)
         if (!open_front(server, &server->parts[i]))
             return false;
@@ -311,24 +306,34 @@ static bool watch_signals(struct server *server)
     return true;
 }
 
+static void log_listening(struct server *server, size_t topics, uint64_t jobs)
+{
+    char address_text[ADDRESS_TEXT_BYTES];
+    const char *address = address_text, *place = server->backend.place;
+    const char *kind = config_is_redis(server->config) ? "redis" : "data";
+    struct queue *queue = server->parts[0].queue;
+    struct queue_info info = {0};
+    address_emit(&server->address, address_text);
+    queue->ops->info(queue, &info);
+    log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
+              LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
+              LOG_TEXT("durability", info.durability_class),
+              LOG_NUMBER("wait_replicas", info.wait_replicas), LOG_NUMBER("topics", topics),
+              LOG_NUMBER("jobs", jobs), LOG_NUMBER("recovered_ms", server->recovered_ms),
+              LOG_TEXT("version", TARRY_VERSION));
+}
+
 /* Called with all topics, once the loop runs: now it is known what was recovered. */
 static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct server *server = owner;
-    char address_text[ADDRESS_TEXT_BYTES], sync_text[32];
-    const char *address = address_text, *sync = sync_text, *data = server->config->data;
     uint64_t jobs = 0;
     (void)tag;
     for (size_t i = 0; i < reply->topic_count; i++) {
         const struct queue_counts *counts = &reply->topics[i].counts;
         jobs += counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
     }
-    address_emit(&server->address, address_text);
-    config_sync_emit(&server->config->sync, sync_text, sizeof(sync_text));
-    log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("data", data),
-              LOG_NUMBER("shards", server->part_count), LOG_TEXT("sync", sync),
-              LOG_NUMBER("topics", reply->topic_count), LOG_NUMBER("jobs", jobs),
-              LOG_NUMBER("recovered_ms", server->recovered_ms), LOG_TEXT("version", TARRY_VERSION));
+    log_listening(server, reply->topic_count, jobs);
     http_shared_set_ready(server->http, true);
     process_notify("READY=1");
 }
@@ -380,7 +385,7 @@ static void fini(struct server *server)
             waiters_free(part->waiters);
     }
     http_shared_free(server->http);
-    local_free(server->local);
+    backend_free(&server->backend);
     for (uint32_t i = 0; server->parts && i < server->part_count; i++)
         if (server->parts[i].reactor)
             reactor_free(server->parts[i].reactor);

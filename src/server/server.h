@@ -1,12 +1,12 @@
 /*
- * server: the whole of it, from a configuration to an exit: data directory, reactors, queue,
- * waiters, fronts.
+ * server: the whole of it, from a configuration to an exit: backend, reactors, queue, waiters,
+ * fronts.
  *
- * Reactor 0 runs on the calling thread, which is the one that takes signals; each further shard has
- * a thread. SIGTERM, SIGINT   no new connections; waiting takes are answered empty, requests under
- * way are answered, the store commits and syncs; then it ends. After DRAIN_MS at the latest
- * connections are cut. A second signal ends the process at once with 1 SIGHUP            the log
- * file is opened again
+ * Reactor 0 runs on the calling thread, which is the one that takes signals; each further part of
+ * the backend has a thread. SIGTERM, SIGINT   no new connections; waiting takes are answered empty,
+ * requests under way are answered, the store commits and syncs; then it ends. After DRAIN_MS at the
+ * latest connections are cut. A second signal ends the process at once with 1 SIGHUP            the
+ * log file is opened again
  */
 #ifndef TARRY_SERVER_SERVER_H
 #define TARRY_SERVER_SERVER_H

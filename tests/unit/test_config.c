@@ -1,6 +1,7 @@
 #include "server/config.h"
 
 #include "cases.h"
+#include "redis/redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,39 @@ static void a_flag_beats_the_environment_which_beats_the_file(void **state)
     unlink(file_path);
 }
 
+static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = (const char *const[]){"TARRY_STORE", "redis://me:secret@host:6380/2", NULL};
+    assert_true(
+        load(&config, ARGS("--data=", "--shards=16", "--require-durability=always"), error));
+    assert_true(config_is_redis(&config));
+    assert_string_equal(config.store, "redis://me:secret@host:6380/2");
+    assert_int_equal(config.shards, 16);
+    assert_int_equal(config.require_durability, REDIS_DURABILITY_ALWAYS);
+    assert_int_equal(config.redis_patience_ms, 10000);
+    variables = NULL;
+    assert_true(load(&config, ARGS(NULL), error));
+    assert_false(config_is_redis(&config));
+    assert_int_equal(config.require_durability, CONFIG_DURABILITY_ANY);
+}
+
+static void a_store_that_is_too_long_is_refused_without_showing_it(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES], store[OPTION_TEXT_BYTES + 16];
+    (void)state;
+    memset(store, 'x', sizeof(store));
+    memcpy(store, "redis://:secret@", 16);
+    store[sizeof(store) - 1] = '\0';
+    variables = NULL;
+    assert_false(load(&config, ARGS("--store", store), error));
+    assert_null(strstr(error, "secret"));
+    assert_non_null(strstr(error, "--store"));
+}
+
 static void the_file_may_be_named_by_the_environment(void **state)
 {
     struct config config;
@@ -127,7 +161,28 @@ static void refuses_flags_and_says_why(void **state)
         {{"--log-level", "debug|info"},
          "bad value 'debug|info' for '--log-level', give one of debug|info|warn|error",
          "two levels"},
-        {{"--store", "floppy"}, "bad value 'floppy' for '--store', give embedded", "no such store"},
+        {{"--store", "floppy"},
+         "bad value 'floppy' for 'store', give embedded or a URL that begins with redis://, "
+         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "no such store"},
+        {{"--store=me:secret@host"},
+         "bad value '…' for 'store', give embedded or a URL that begins with redis://, "
+         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "no scheme, and maybe a password that must not be shown"},
+        {{"--store=redis://host", "--sync=50ms"},
+         "'sync' is for the embedded store, leave it out; what Redis keeps is set there "
+         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "a sync for Redis"},
+        {{"--store=redis://host", "--wal-file=64MiB"},
+         "'wal-file' is for the embedded store, leave it out; what Redis keeps is set there "
+         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "a log's size for Redis"},
+        {{"--wait-replicas=1"},
+         "'wait-replicas' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
+         "replicas of a directory"},
+        {{"--require-durability", "some"},
+         "bad value 'some' for '--require-durability', give one of any|memory|no|everysec|always",
+         "an unknown durability"},
         {{"--insecure=maybe"}, "bad value 'maybe' for '--insecure', give true or false", "a maybe"},
         {{"--listen", "example.org:80"},
          "bad value 'example.org:80' for '--listen', give an address and a port, such as "
@@ -258,6 +313,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_manual),
         cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
+        cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
+        cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),
         cmocka_unit_test(refuses_flags_and_says_why),
         cmocka_unit_test(names_file_and_line_of_a_fault),

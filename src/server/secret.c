@@ -1,0 +1,74 @@
+#include "server/secret.h"
+
+#include "base/buffer.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int secret_read(const char *path, char *out, size_t out_bytes, char *error, size_t error_bytes)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        int code = -errno;
+        snprintf(error, error_bytes, "cannot read the password in '%.200s', %s", path,
+                 strerror(-code));
+        return code;
+    }
+    char *line = fgets(out, (int)out_bytes, file);
+    bool too_long = line && strlen(line) == out_bytes - 1 && line[out_bytes - 2] != '\n';
+    fclose(file);
+    if (line)
+        line[strcspn(line, "\r\n")] = '\0';
+    if (line && line[0] && !too_long)
+        return 0;
+    snprintf(error, error_bytes, "no password in '%.200s', write one line of at most %zu bytes",
+             path, out_bytes - 2);
+    return -EINVAL;
+}
+
+static void append_encoded(struct buffer *out, const char *secret)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (const char *at = secret; *at; at++) {
+        unsigned char byte = (unsigned char)*at;
+        if (isalnum(byte)) {
+            buffer_append_byte(out, *at);
+        } else {
+            buffer_append_byte(out, '%');
+            buffer_append_byte(out, digits[byte >> 4]);
+            buffer_append_byte(out, digits[byte & 15]);
+        }
+    }
+}
+
+int secret_into_url(const char *url, const char *secret, char *out, size_t out_bytes, char *error,
+                    size_t error_bytes)
+{
+    const char *host = strstr(url, "://");
+    host = host ? host + 3 : url;
+    size_t authority = strcspn(host, "/?");
+    const char *at = memrchr(host, '@', authority);
+    const char *user_end = at ? memchr(host, ':', (size_t)(at - host)) : host;
+    if (at && (!user_end || user_end + 1 != at)) {
+        snprintf(error, error_bytes,
+                 user_end ? "a password in --store and another in --redis-password-file, remove one"
+                          : "a ':' is missing before the '@' of --store, write user:@host");
+        return -EINVAL;
+    }
+    struct buffer text;
+    buffer_init(&text, out_bytes - 1);
+    buffer_append_slice(&text, slice_make(url, (size_t)(user_end - url)));
+    buffer_append_byte(&text, ':');
+    append_encoded(&text, secret);
+    buffer_append_byte(&text, '@');
+    buffer_append_text(&text, at ? at + 1 : host);
+    bool fits = !text.failed;
+    if (fits)
+        snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
+    else
+        snprintf(error, error_bytes, "--store and its password are too long together");
+    buffer_fini(&text);
+    return fits ? 0 : -EINVAL;
+}
