@@ -140,7 +140,7 @@ int64_t engine_next_ms(const struct engine *engine)
 size_t engine_room_push(const struct queue_push *push)
 {
     return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
-           push->body.len + ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX;
+           push->body.len + push->past.error.len + ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX;
 }
 
 /* Relative times start from the next whole millisecond: rounded up, never early. */
@@ -163,6 +163,11 @@ static bool when_to_due(const struct queue_when *when, struct engine_now now, in
 static bool policy_is_set(const struct policy *policy)
 {
     return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+}
+
+static bool past_is_set(const struct queue_past *past)
+{
+    return past->attempt || past->dead || past->error.len;
 }
 
 static void set_due(struct entry *entry, int64_t due_ms, bool is_wall)
@@ -197,7 +202,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
 
     struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
     uint32_t id = engine_index_find(engine, key), extra = 0;
-    bool is_new = !id, has_policy = policy_is_set(&push->policy);
+    bool is_new = !id;
+    bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
     result->status = QUEUE_CREATED;
     if (id) {
         enum record_conflict on_conflict =
@@ -209,7 +215,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         if (result->status != QUEUE_REPLACED)
             return;
     }
-    if ((has_policy && !(extra = slab_add(&engine->extras))) ||
+    if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (is_new && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
@@ -220,20 +226,22 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     struct entry *entry = entry_at(engine, id);
     if (!is_new) {
         entry_unhang(engine, id);
-        entry->attempt = 0;
         entry_drop_extra(engine, entry);
     }
     set_due(entry, due_ms, is_wall);
+    entry->attempt = push->past.attempt;
     int32_t priority = push->priority;
     if (priority == QUEUE_PRIORITY_UNSET)
         priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
     entry->priority = (uint64_t)priority & 0xffff;
     entry->sequence = ++engine->sequence & 0xffffffffffffffu;
-    if (has_policy) {
+    if (!is_plain) {
         entry->extra = extra;
         *entry_extra(engine, entry) =
             (struct extra){.policy = push->policy, .first_due_ms = due_ms};
+        entry_set_error(engine, entry, push->past.error);
     }
+    enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
 
     struct record record = {.kind = RECORD_JOB,
                             .origin = is_new ? RECORD_PUSHED : RECORD_PUSHED_REPLACING,
@@ -242,7 +250,9 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
                                     .content_type = push->content_type,
                                     .meta = push->meta,
                                     .body = push->body,
-                                    .state = JOB_DELAYED,
+                                    .error = push->past.error,
+                                    .state = state,
+                                    .attempt = push->past.attempt,
                                     .due_is_wall = is_wall,
                                     .priority = (uint16_t)priority,
                                     .due_ms = due_ms,
@@ -257,7 +267,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         topic->totals.pushed++;
     else
         topic->totals.replaced++;
-    entry_hang(engine, id, JOB_DELAYED, now);
+    entry_hang(engine, id, state, now);
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }

@@ -73,6 +73,10 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = bad_policy(&push->policy);
     if (!bad && push->on_conflict > CONFLICT_REJECT)
         bad = "on_conflict";
+    if (!bad && push->past.attempt > POLICY_ATTEMPTS_MAX)
+        bad = "attempt";
+    if (!bad && push->past.error.len > JOB_ERROR_BYTES_MAX)
+        bad = "error";
     return refuse(bad, detail);
 }
 

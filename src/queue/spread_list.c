@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+enum { PAGE_BYTES_MAX = 8 << 20 }; /* of bodies in one page, give or take a job */
+
 static bool job_before(const struct spread_gather *gather, const size_t *next, uint32_t a,
                        uint32_t b)
 {
@@ -29,8 +31,8 @@ static uint32_t first_of(const struct spread_gather *gather, const size_t *next)
 static size_t merge(const struct spread_gather *gather, struct queue_job *jobs,
                     struct queue_cursor *last)
 {
-    size_t next[SPREAD_PARTS_MAX] = {0}, found = 0;
-    while (found < gather->limit) {
+    size_t next[SPREAD_PARTS_MAX] = {0}, found = 0, bytes = 0;
+    while (found < gather->limit && bytes < PAGE_BYTES_MAX) {
         uint32_t best = first_of(gather, next);
         if (best == gather->spread->part_count)
             break;
@@ -38,7 +40,7 @@ static size_t merge(const struct spread_gather *gather, struct queue_job *jobs,
         jobs[found] = part->jobs[next[best]++];
         *last = (struct queue_cursor){
             .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .part = best};
-        found++;
+        bytes += jobs[found++].job.body.len;
         /* A part that left some out says nothing of what follows its last. */
         if (next[best] == part->job_count && part->cursor.len)
             break;

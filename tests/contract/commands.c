@@ -94,7 +94,7 @@ static struct policy any_policy(struct random *random)
 
 static void make_bad(struct random *random, struct queue_push *push)
 {
-    switch (random_below(random, 5)) {
+    switch (random_below(random, 7)) {
     case 0:
         push->topic = slice_of(".hidden");
         break;
@@ -107,10 +107,28 @@ static void make_bad(struct random *random, struct queue_push *push)
     case 3:
         push->priority = JOB_PRIORITY_MAX + 1;
         break;
+    case 4:
+        push->past.attempt = POLICY_ATTEMPTS_MAX + 1;
+        break;
+    case 5:
+        push->past.error = slice_make(push->body.at, JOB_ERROR_BYTES_MAX + 1);
+        break;
     default:
         push->when = (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = POLICY_DELAY_MS_MAX + 1};
         break;
     }
+}
+
+/* Of a job that comes from elsewhere. */
+static struct queue_past any_past(struct random *random)
+{
+    static char error[JOB_ERROR_BYTES_MAX];
+
+    memset(error, 'p', sizeof error);
+    return (struct queue_past){
+        .attempt = (uint32_t)ONE_OF(random, 0, 1, 1, 2, 3, POLICY_ATTEMPTS_MAX),
+        .dead = chance(random, 40),
+        .error = slice_make(error, (size_t)ONE_OF(random, 0, 0, 7, sizeof error))};
 }
 
 static struct queue_push any_push(struct world *world, struct random *random, struct buffer *meta,
@@ -123,6 +141,8 @@ static struct queue_push any_push(struct world *world, struct random *random, st
                               .on_conflict = (enum record_conflict)random_below(random, 4),
                               .policy = any_policy(random)};
 
+    if (chance(random, 12))
+        push.past = any_past(random);
     if (chance(random, 5))
         push.id = slice_of("");
     if (chance(random, 30))

@@ -329,6 +329,96 @@ static void without_a_window_a_finished_id_is_free_again(void **state)
     assert_int_equal(push(a_push("a")), QUEUE_CREATED);
 }
 
+/* ---- jobs that come from another queue ---- */
+
+static struct queue_push with_past(struct queue_push push, uint32_t attempt, bool dead,
+                                   const char *error)
+{
+    push.past = (struct queue_past){.attempt = attempt, .dead = dead, .error = slice_of(error)};
+    return push;
+}
+
+static void a_job_with_attempts_waits_for_its_retry_and_counts_on(void **state)
+{
+    (void)state;
+    assert_int_equal(push(with_past(a_push_in("a", 5000), 3, false, "boom")), QUEUE_CREATED);
+    assert_int_equal(figures().counts.retrying, 1);
+    assert_int_equal(figures().totals.pushed, 1);
+    assert_int_equal(figures().totals.delivered, 0);
+    assert_int_equal(job_of("a").attempt, 3);
+    assert_true(slice_is(job_of("a").error, "boom"));
+    restart();
+    pass(5001);
+    take("a");
+    assert_int_equal(job_of("a").attempt, 4);
+}
+
+static void attempts_made_elsewhere_count_towards_the_last(void **state)
+{
+    struct queue_push job = with_past(a_push("a"), 4, false, "");
+
+    (void)state;
+    job.policy.max_attempts = 5;
+    push(job);
+    nack(take("a"), 0, "once more");
+    assert_int_equal(state_of("a"), JOB_DEAD);
+    assert_int_equal(figures().totals.died, 1);
+}
+
+static void a_job_that_died_elsewhere_is_dead_here_until_it_is_redriven(void **state)
+{
+    (void)state;
+    assert_int_equal(push(with_past(a_push("a"), 16, true, "boom")), QUEUE_CREATED);
+    assert_int_equal(state_of("a"), JOB_DEAD);
+    assert_int_equal(figures().counts.dead, 1);
+    assert_int_equal(figures().totals.pushed, 1);
+    assert_int_equal(figures().totals.died, 0);
+    take("");
+    restart();
+    assert_int_equal(run("a"), QUEUE_DEAD_STATE);
+    assert_true(slice_is(job_of("a").error, "boom"));
+    assert_int_equal(topic_call(QUEUE_TOPIC_REDRIVE), QUEUE_OK);
+    take("a");
+    assert_int_equal(job_of("a").attempt, 1);
+}
+
+static void a_dead_job_of_the_future_stays_dead_when_its_time_comes(void **state)
+{
+    (void)state;
+    push(with_past(a_push_in("a", 5000), 0, true, "expired"));
+    pass(5001);
+    assert_int_equal(state_of("a"), JOB_DEAD);
+    take("");
+    assert_int_equal(cancel("a"), QUEUE_CANCELLED);
+}
+
+static void a_push_that_replaces_brings_its_own_past_and_drops_the_other(void **state)
+{
+    (void)state;
+    push(a_push("a"));
+    assert_int_equal(push(with_past(a_push("a"), 7, true, "boom")), QUEUE_REPLACED);
+    assert_int_equal(state_of("a"), JOB_DEAD);
+    assert_int_equal(push(a_push("a")), QUEUE_REPLACED);
+    assert_int_equal(job_of("a").attempt, 0);
+    assert_int_equal(job_of("a").error.len, 0);
+    take("a");
+}
+
+static void a_past_out_of_range_is_refused_by_its_name(void **state)
+{
+    static char error[JOB_ERROR_BYTES_MAX + 1];
+    struct queue_push job = with_past(a_push("a"), POLICY_ATTEMPTS_MAX + 1, false, "");
+
+    (void)state;
+    memset(error, 'e', sizeof error);
+    assert_string_equal(push_result(job)->detail, "attempt");
+    job.past.attempt = 1;
+    job.past.error = slice_make(error, sizeof error);
+    assert_string_equal(push_result(job)->detail, "error");
+    job.past.error.len--;
+    assert_int_equal(push(job), QUEUE_CREATED);
+}
+
 const struct CMUnitTest directed_push[] = {
     CLAIM(a_job_without_a_delay_is_ready_at_once),
     CLAIM(a_delayed_job_waits_and_never_comes_early),
@@ -355,5 +445,11 @@ const struct CMUnitTest directed_push[] = {
     CLAIM(a_thousand_at_once_are_all_kept),
     CLAIM(a_finished_id_is_remembered_within_the_window_and_not_beyond),
     CLAIM(without_a_window_a_finished_id_is_free_again),
+    CLAIM(a_job_with_attempts_waits_for_its_retry_and_counts_on),
+    CLAIM(attempts_made_elsewhere_count_towards_the_last),
+    CLAIM(a_job_that_died_elsewhere_is_dead_here_until_it_is_redriven),
+    CLAIM(a_dead_job_of_the_future_stays_dead_when_its_time_comes),
+    CLAIM(a_push_that_replaces_brings_its_own_past_and_drops_the_other),
+    CLAIM(a_past_out_of_range_is_refused_by_its_name),
 };
 const size_t directed_push_count = sizeof directed_push / sizeof directed_push[0];

@@ -336,14 +336,16 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
     if (!job)
         job = add_job(model, push->topic, push->id);
     set_bytes(job, push);
-    job->error_bytes = 0;
-    job->attempt = 0;
+    set_error(job, push->past.error);
+    job->attempt = push->past.attempt;
     job->delivery = 0;
     job->priority = (uint16_t)priority_of(push, &topic->settings);
     job->policy = push->policy;
     job->sequence = ++model->sequence;
     job->due_is_first = true;
     set_due(model, job, when_to_due(model, &push->when));
+    if (push->past.dead)
+        job->state = JOB_DEAD;
     show(job, out->status, out);
 }
 

@@ -76,10 +76,11 @@ void trace_push(struct world *world, const struct queue_push *push,
 {
     char topic[64], id[64], when[64], policy[160], text[128];
 
-    trace_line(world, "push %s/%s %s priority=%d%s%s body=%zu -> %s",
+    trace_line(world, "push %s/%s %s priority=%d%s%s body=%zu attempt=%u%s error=%zu -> %s",
                slice_text(topic, push->topic), slice_text(id, push->id),
                when_text(world, when, &push->when), push->priority,
                conflict_text(push->on_conflict), policy_text(policy, &push->policy), push->body.len,
+               push->past.attempt, push->past.dead ? " dead" : "", push->past.error.len,
                result_text(world, text, result));
 }
 
