@@ -49,7 +49,7 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
     redis_command_begin(out, 2 + REDIS_SCRIPTS);
     redis_command_text(out, "SCRIPT");
     redis_command_text(out, "EXISTS");
-    for (int i = 1; i <= REDIS_SCRIPTS; i++)
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++)
         redis_command_arg(out, slice_make(redis_script(i)->sha, REDIS_SHA_BYTES));
     out = link_command(link, LINK_EXPECTS_INFO, NULL);
     redis_command_words(out, "INFO", "server", NULL);
@@ -62,7 +62,7 @@ static bool read_scripts(struct redis_link *link, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != REDIS_SCRIPTS)
         return false;
-    for (int i = 1; i <= REDIS_SCRIPTS; i++)
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++)
         link->missing[i] = reply->element[i - 1]->integer == 0;
     return true;
 }
@@ -97,7 +97,7 @@ static void say_hello(struct redis_link *link)
 
 static void load_scripts(struct redis_link *link)
 {
-    for (int i = 1; i <= REDIS_SCRIPTS; i++) {
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++) {
         if (!link->missing[i])
             continue;
         struct buffer *out = link_command(link, LINK_EXPECTS_LOAD, NULL);

@@ -8,9 +8,10 @@
 
 enum { AGAIN_MS = 1000, REFUSED_AGAIN_MS = 30000, SERVER_BYTES = 8 };
 
+/* While the link is not up it has its own to say. */
 static void complain(struct link_news *news, const char *why)
 {
-    if (strncmp(news->said, why, sizeof news->said - 1) == 0)
+    if (!redis_link_is_up(news->link) || strncmp(news->said, why, sizeof news->said - 1) == 0)
         return;
     snprintf(news->said, sizeof news->said, "%s", why);
     log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", news->link->options.tag),
