@@ -1,0 +1,204 @@
+/*
+ * The queue on Redis: on a real redis-server with one shard and with three, and on a cluster.
+ *
+ * The suite's clock is a fake one, so Redis' must be the same: support/fake_time.c is preloaded
+ * into it, and told the time before every turn. One server for the whole program; a world that is
+ * new finds it empty.
+ */
+#include "driver.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis/redis.h"
+#include "support/redis_server.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PATIENCE_US = 20 * 1000 * 1000 };
+
+struct redis_driver {
+    struct redis *redis;
+    struct reactor *reactor;
+    struct queue *queue;
+    bool stopped;
+};
+
+/* ---- the servers, and their time ---- */
+
+static _Atomic int64_t *servers_us;
+static struct redis_server *single;
+
+static void share_time(void)
+{
+    char path[] = "/tmp/tarry-time-XXXXXX";
+    int fd = mkstemp(path);
+
+    if (fd < 0 || ftruncate(fd, sizeof *servers_us) != 0 || setenv("TARRY_FAKE_TIME", path, 1) != 0)
+        abort();
+    servers_us = mmap(NULL, sizeof *servers_us, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert(servers_us != MAP_FAILED);
+    close(fd);
+}
+
+static void forget_time(void)
+{
+    (void)unlink(getenv("TARRY_FAKE_TIME"));
+}
+
+static void tell_time(void)
+{
+    atomic_store(servers_us, clock_wall_ms() * 1000);
+}
+
+static void end_single(void)
+{
+    redis_server_free(single);
+}
+
+static void begin_single(void)
+{
+    static const struct redis_server_options options = {.preload = TARRY_FAKE_TIME_LIBRARY};
+
+    single = redis_server_new(&options);
+    atexit(end_single);
+}
+
+/* ---- open ---- */
+
+/* The same directory again is a restart of ours, which Redis does not notice. */
+static bool is_new(const char *dir)
+{
+    static char last[4096];
+    bool same = strcmp(last, dir) == 0;
+
+    snprintf(last, sizeof last, "%s", dir);
+    return !same;
+}
+
+static void *open_at(const struct driver_options *options, const char *url, uint32_t shards)
+{
+    struct redis_driver *self = calloc(1, sizeof *self);
+    struct redis_options redis = {.url = url,
+                                  .shards = shards,
+                                  .body_bytes_max = options->body_bytes_max,
+                                  .topics_max = options->topics_max};
+    char error[512] = "";
+
+    assert(self);
+    self->reactor = reactor_new(0);
+    if (self->reactor && redis_open(&redis, &self->redis, error, sizeof error) == 0 &&
+        redis_attach(self->redis, self->reactor, &self->queue, error, sizeof error) == 0)
+        return self;
+    fprintf(stderr, "redis: %s\n", error);
+    return NULL;
+}
+
+static void *open_single(const struct driver_options *options, uint32_t shards)
+{
+    char url[256];
+
+    log_open(NULL, LOG_ERROR, false);
+    if (!servers_us) {
+        share_time();
+        atexit(forget_time);
+    }
+    tell_time();
+    if (!single)
+        begin_single();
+    if (is_new(options->dir))
+        redis_server_do(single, "FLUSHALL");
+    snprintf(url, sizeof url, "unix://%s", single->path);
+    return open_at(options, url, shards);
+}
+
+static void *open_1(const struct driver_options *options)
+{
+    return open_single(options, 1);
+}
+
+static void *open_3(const struct driver_options *options)
+{
+    return open_single(options, 3);
+}
+
+/* ---- turns ---- */
+
+static struct queue *queue_of(void *ctx)
+{
+    struct redis_driver *self = ctx;
+
+    return self->queue;
+}
+
+static void pump(void *ctx)
+{
+    struct redis_driver *self = ctx;
+
+    tell_time();
+    uv_run(reactor_loop(self->reactor), UV_RUN_NOWAIT);
+}
+
+static void moved(void *ctx)
+{
+    struct redis_driver *self = ctx;
+    int64_t until_us = clock_boot_us() + PATIENCE_US;
+
+    do {
+        pump(self);
+        if (redis_is_quiet(self->redis))
+            return;
+        sched_yield();
+    } while (clock_boot_us() < until_us);
+    fprintf(stderr, "redis: something stays due, or under way, for ever\n");
+    abort();
+}
+
+static void stopped(void *ctx)
+{
+    struct redis_driver *self = ctx;
+
+    self->stopped = true;
+}
+
+static void close_redis(void *ctx)
+{
+    struct redis_driver *self = ctx;
+
+    redis_stop(self->redis, stopped, self);
+    while (!self->stopped) {
+        pump(self);
+        sched_yield();
+    }
+    redis_free(self->redis);
+    reactor_free(self->reactor);
+    free(self);
+}
+
+extern const struct driver driver_redis_1, driver_redis_3;
+
+const struct driver driver_redis_1 = {
+    .name = "redis_1",
+    .shards = 1,
+    .open = open_1,
+    .queue = queue_of,
+    .pump = pump,
+    .moved = moved,
+    .close = close_redis,
+};
+
+const struct driver driver_redis_3 = {
+    .name = "redis_3",
+    .shards = 3,
+    .open = open_3,
+    .queue = queue_of,
+    .pump = pump,
+    .moved = moved,
+    .close = close_redis,
+};
