@@ -129,10 +129,14 @@ static void on_turned(void *ctx, bool up)
 
 /* ---- the turn ---- */
 
+/* As likely a little early as a little late: too early costs a call in vain. */
 int64_t redis_shard_next_event(const struct redis_shard *shard)
 {
+    const struct redis_clock *clock = redis_link_clock(shard->link);
     int64_t at_ms = shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms;
-    return at_ms == INT64_MAX ? at_ms : redis_clock_to_inner(redis_link_clock(shard->link), at_ms);
+    if (at_ms == INT64_MAX || !clock->known)
+        return INT64_MAX;
+    return at_ms - clock->offset_min_ms - (clock->offset_max_ms - clock->offset_min_ms) / 2;
 }
 
 static bool may_advance(const struct redis_shard *shard)
