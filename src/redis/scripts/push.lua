@@ -5,8 +5,8 @@ local ticket, name, topics_max = ARGV[1], ARGV[2], ARGV[3]
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
 
-local t = topic_make(name, topics_max)
-local answers = {}
+local t = topic_find(name)
+local jobs, answers = (#ARGV - 3) / 3, {}
 local later, ready = {}, {} -- new jobs not yet hung: {{due, member}, …}; by priority {due, member, …}
 
 local function hang_new()
@@ -24,6 +24,19 @@ local function due_of(when, ms)
         return ms + adjust, true
     end
     return now
+end
+
+local function is_too_far(spec)
+    local _, when, _, _, ms = unpack_from('>BBBI2I6', spec)
+    return not due_of(when, ms)
+end
+
+-- A topic is not made for jobs that are refused.
+for i = 1, t and 0 or jobs do
+    if not is_too_far(ARGV[3 * i + 2]) then
+        t = topic_make(name, topics_max)
+        break
+    end
 end
 
 local remembers = t and (settings_of(t).dedup > 0 or call('EXISTS', t.finished) == 1)
@@ -123,7 +136,6 @@ local function existing(from, to)
     return call('HMGET', t.jobs, unpack(ids))
 end
 
-local jobs = (#ARGV - 3) / 3
 local sequence = call('HINCRBY', CORE, 'sequence', jobs) - jobs
 for from = 1, t and jobs or 0, 32 do
     local to = math.min(from + 31, jobs)
@@ -137,6 +149,8 @@ end
 if t then
     hang_new()
 else
-    for i = 1, jobs do answers[i] = pack('>BBI6', TOO_MANY_TOPICS, 0, 0) end
+    for i = 1, jobs do
+        answers[i] = pack('>BBI6', is_too_far(ARGV[3 * i + 2]) and BAD_OPTION or TOO_MANY_TOPICS, 0, 0)
+    end
 end
 return changed(ticket, table.concat(answers))
