@@ -3,10 +3,10 @@ What must be true of a shard between any two calls, recomputed from its keys: ev
 it; counts are what a scan finds; no key is left over. `scan` gives a sentence for each fault. Numbers by README.md of src/redis/scripts.
 """
 
+import collections
 import struct
 
-LEAF_MAX = 128  # entries a leaf may hold, unless all are due at once
-LISTPACK_MAX = 128  # Redis' own limit of the compact form
+LEAF_MAX = 160  # entries a leaf may hold, besides those of one due. Its size is looked at one time in four: hardly ever above Redis' limit of 128
 DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
@@ -33,7 +33,6 @@ class _Keys:
         self.client, self.tag, self.faults = client, tag, []
         self.core, self.leases, self.leased, self.events = {}, {}, {}, {}
         self.topics = {}  # name: {kind: {} or {part: {}}}
-        self.encodings = {}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
         pipe = client.pipeline(transaction=False)
@@ -42,15 +41,14 @@ class _Keys:
         kinds = pipe.execute()
         for key, kind in zip(keys, kinds):
             pipe.hgetall(key) if kind == b"hash" else pipe.zrange(key, 0, -1, withscores=True) if kind == b"zset" else pipe.exists(key)
-            pipe.object("encoding", key)
         values = pipe.execute()
         for at, (key, kind) in enumerate(zip(keys, kinds)):
-            self._file(key[len(tag) + 1:], kind.decode(), values[2 * at], values[2 * at + 1])
+            self._file(key[len(tag) + 1:], kind.decode(), values[at])
 
     def blame(self, sentence):
         self.faults.append(f"{self.tag}: {sentence}")
 
-    def _file(self, rest, kind, value, encoding):
+    def _file(self, rest, kind, value):
         family, _, name = rest.partition(b":")
         family = family.decode()
         part = None
@@ -68,7 +66,6 @@ class _Keys:
         kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}})
         if part is not None:
             kinds[family][part] = value
-            self.encodings[family, name, part] = encoding
         else:
             kinds[family] = value
         return None
@@ -176,11 +173,10 @@ class _Topic:
                 job = self.hangs(member, f"leaf {leaf.decode()}", score)
                 if job and job.state not in (DELAYED, READY):
                     self.blame(f"{job.id!r}: in a leaf, but its state is {job.state}")
-            if len(set(members.values())) > 1:
-                if len(members) > LEAF_MAX:
-                    self.blame(f"leaf {leaf.decode()} has {len(members)} entries and {len(set(members.values()))} dues")
-                if len(members) <= LISTPACK_MAX and self.shard.encodings["leaf", self.name, leaf] != b"listpack" and not _was_greater(members):
-                    self.blame(f"leaf {leaf.decode()} of {len(members)} is stored as {self.shard.encodings['leaf', self.name, leaf]}")
+            if len(members) > LEAF_MAX:
+                most = collections.Counter(members.values()).most_common(1)[0][1]
+                if len(members) - most > LEAF_MAX:
+                    self.blame(f"leaf {leaf.decode()} has {len(members)} entries, {most} of them at one due")
 
     def judge_ready(self):
         for part, members in self.kinds["ready"].items():
@@ -256,11 +252,6 @@ class _Topic:
         dues += list(self.get("expiry").values()) + list(self.get("finished").values())
         if dues and self.shard.events.get(self.name, -INFINITE) > min(dues):
             self.blame(f"its next event is at {min(dues):.0f}, the shard looks at {self.shard.events[self.name]:.0f}")
-
-
-def _was_greater(members):
-    """Redis never goes back to the compact form; a leaf of one due may outgrow it, then be split or emptied. Long members do the same."""
-    return any(len(member) > 64 for member in members)
 
 
 def _number(data):

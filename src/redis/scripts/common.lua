@@ -499,7 +499,10 @@ local function advance_topic(t, max)
     local done = #due / 2
     if done < max then done = done + expire_some(t, max - done) end
     if done < max then
-        done = done + call('ZREMRANGEBYSCORE', t.finished, '-inf', now)
+        local old = call('ZCOUNT', t.finished, '-inf', now)
+        if old > max - done then old = max - done end
+        if old > 0 then call('ZREMRANGEBYRANK', t.finished, 0, old - 1) end
+        done = done + old
     end
     return done
 end

@@ -1,0 +1,192 @@
+"""hello.lua, adjust.lua, advance.lua: the shard as a whole, its clock, what falls due."""
+
+import concurrent.futures
+import random
+
+import pytest
+import redis
+from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, Shard, job, settings
+from redis_servers import RedisServer
+
+
+def test_the_first_hello_makes_the_shard_and_later_ones_tell_what_it_was_made_as(redis_server):
+    redis_server.call("FLUSHALL")
+    shard = Shard(redis_server.client())
+    assert shard.hello("run", 4).shards == 4
+    again = shard.hello("run", 8)
+    assert (again.shards, again.adjust) == (4, 0)
+
+
+def test_after_another_run_of_the_master_no_number_comes_again(shard):
+    shard.push("t", job("a"))
+    shard.take("t")
+    before = shard.hello("run").sequence
+    assert shard.hello("run").sequence == before
+    assert shard.hello("another run").sequence >= before + 1_000_000
+    assert shard.hello("another run").sequence < before + 2_000_000
+
+
+def test_a_shard_of_a_newer_version_is_refused(shard):
+    shard.client.hset(shard.core, "version", 2)
+    with pytest.raises(redis.exceptions.ResponseError, match="VERSION"):
+        shard.hello()
+    shard.client.hset(shard.core, "version", 1)
+
+
+def test_old_tickets_are_forgotten_and_young_ones_not(shard):
+    for server in range(20):
+        for slot in range(4):
+            shard.client.hset(shard.tag + ":tickets", f"{server:08x}{slot}", b"000000000001" + (1000).to_bytes(6, "big") + b"\x92\xa0\x90")
+    shard.push("t", job("a"), ticket=f"{0xaaaaaaaa:08x}0{1:012x}")
+    shard.hello()
+    assert list(shard.client.hgetall(shard.tag + ":tickets")) == [b"aaaaaaaa0"]
+
+
+def test_time_goes_as_redis_and_the_adjustment_say(shard):
+    shard.jump(5000)
+    seconds, micros = shard.client.time()
+    assert 0 <= shard.hello().now - 5000 - (seconds * 1000 + micros // 1000) < 1000
+    assert shard.hello().adjust == 5000
+
+
+def test_of_two_servers_that_set_the_clock_right_one_does(shard):
+    one = shard.change_call("adjust", 0, -3000)
+    other = shard.change_call("adjust", 0, -3001)
+    assert (one.adjust, other.adjust) == (-3000, -3000)
+
+
+def test_a_lease_that_ends_is_a_failed_attempt(shard):
+    shard.topic(TOPIC_PUT, "t", settings(backoff=FIXED, first=1000, most=1000, attempts=2), 1)
+    shard.push("t", job("a"))
+    shard.take("t", lease=500)
+    shard.jump(502)
+    answer, more, woken = shard.advance()
+    found = shard.get("t", "a")
+    assert (found.state, found.attempt, found.error, more, woken) == (DELAYED, 1, b"lease ended", False, [])
+    assert answer.now + 800 < answer.next <= answer.now + 1202
+    shard.jump(1300)
+    assert shard.advance()[2] == [b"t"]
+    shard.take("t", lease=500)
+    shard.jump(502)
+    shard.advance()
+    assert shard.get("t", "a").state == DEAD
+    topic = shard.stats("t")
+    assert (topic.lease_ended, topic.died, topic.nacked) == (2, 1, 0)
+
+
+def test_an_advance_tells_which_topics_have_something_ready_and_had_nothing(shard):
+    shard.push("had", job("a"), job("b", delay=10))
+    shard.push("had-not", job("a", delay=10))
+    shard.push("paused", job("a", delay=10))
+    shard.topic(TOPIC_PAUSE, "paused")
+    shard.push("later", job("a", delay=5000))
+    shard.jump(20)
+    answer, more, woken = shard.advance()
+    assert (more, woken) == (False, [b"had-not"])
+    assert answer.next == shard.get("later", "a").due
+    assert shard.stats("paused").ready == 1
+
+
+def test_steps_are_bounded_and_the_last_one_says_so(shard):
+    shard.push("t", *[job(f"j{n}", delay=n % 50 + 1) for n in range(500)])
+    shard.push("u", *[job(f"j{n}", own={"ttl": 10}) for n in range(50)])
+    shard.jump(100)
+    sizes, more = [], True
+    while more:
+        ready = shard.stats("t").ready
+        _, more, _ = shard.advance(100)
+        sizes.append(shard.stats("t").ready - ready)
+    assert max(sizes) <= 100 and sum(sizes) == 500 and shard.stats("u").expired == 50
+
+
+def test_many_remembered_ids_are_forgotten_in_bounded_steps(shard):
+    shard.check = False
+    shard.topic(TOPIC_PUT, "t", settings(dedup=1000), 1)
+    shard.push("t", *[job(f"j{n}") for n in range(1000)])
+    shard.answer(*[(ACK, found.delivery) for found in shard.take("t")])
+    assert shard.push("t", job("j5"))[0][0] == EXISTED
+    shard.jump(1010)
+    _, more, _ = shard.advance(100)
+    assert more and shard.client.zcard(shard.tag + ":finished:t") == 900
+    shard.advance_all(100)
+    assert shard.client.zcard(shard.tag + ":finished:t") == 0
+
+
+def test_expired_jobs_go_or_die_as_the_topic_says(shard):
+    shard.topic(TOPIC_PUT, "dies", settings(ttl=1000, dead_letter_expired=True), 1)
+    shard.topic(TOPIC_PUT, "goes", settings(ttl=1000), 1)
+    for name in ("dies", "goes"):
+        shard.push(name, job("a"), job("b", delay=500))
+    shard.jump(1002)
+    shard.advance_all()
+    assert [shard.get(name, "a") is None for name in ("dies", "goes")] == [False, True]
+    assert shard.get("dies", "b").state == READY
+    shard.jump(1000)
+    shard.advance_all()
+    assert (shard.stats("dies").dead, shard.stats("goes").expired) == (2, 2)
+
+
+def test_news_tell_of_an_earlier_event_and_of_nothing_else(shard):
+    news = shard.client.pubsub()
+    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.parse_response()
+    first = shard.push("t", job("a", delay=60_000))[0][2]
+    shard.push("t", job("b", delay=70_000))
+    shard.push("u", job("c", delay=65_000))
+    second = shard.push("u", job("d", delay=50_000))[0][2]
+    told = []
+    while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+        told.append(message[2])
+    assert told == [b"d%d" % first, b"d%d" % second]
+    news.close()
+
+
+def test_a_script_redis_forgot_is_loaded_again(shard):
+    shard.push("t", job("a"))
+    shard.client.script_flush()
+    assert len(shard.take("t")) == 1
+
+
+def test_any_server_may_advance_take_and_answer_at_once(shard):
+    """Eight servers on one shard: every job is given and acked exactly once, and the shard is sound."""
+    count, servers = 2000, 8
+    shard.check = False
+    shard.push("t", *[job(f"j{n}", delay=n % 300 + 1) for n in range(1000)])
+    shard.push("t", *[job(f"k{n}", delay=n % 300 + 1) for n in range(1000)])
+
+    def serve(number):
+        mine = Shard(redis.Redis("127.0.0.1", shard.client.connection_pool.connection_kwargs["port"]), shard.tag, f"{number + 16:08x}", check=False)
+        draw, got, idle = random.Random(number), [], 0
+        while idle < 30:
+            mine.advance(draw.choice((10, 100)))
+            jobs = mine.take("t", draw.choice((1, 20, 100)))
+            idle = 0 if jobs else idle + 1
+            if jobs:
+                answers = mine.answer(*[(ACK if draw.random() < 0.8 else NACK, found.delivery, 0) for found in jobs])
+                assert {answer[0] for answer in answers} == {OK}
+                got += [found.delivery for found in jobs]
+                assert mine.answer((ACK, jobs[0].delivery))[0][0] == LEASE_ENDED
+            elif mine.stats("t").acked < count:
+                idle = 0
+        return got
+
+    with concurrent.futures.ThreadPoolExecutor(servers) as pool:
+        deliveries = sum(pool.map(serve, range(servers)), [])
+    topic = shard.stats("t")
+    assert (topic.acked, topic.pushed, topic.delivered) == (count, count, len(deliveries))
+    assert len(set(deliveries)) == len(deliveries)
+
+
+@pytest.mark.parametrize("aof", ["always", "everysec"])
+def test_what_the_scripts_did_is_the_same_after_a_restart(aof):
+    with RedisServer(aof=aof) as server:
+        shard = Shard(server.client())
+        shard.hello()
+        shard.push("t", *[job(f"j{n}", delay=n % 3 * 1000 or None) for n in range(300)])
+        leases = shard.take("t", 20)
+        shard.answer((ACK, leases[0].delivery), (NACK, leases[1].delivery))
+        before = shard.dump()
+        server.restart("kill" if aof == "always" else "terminate")
+        shard = Shard(server.client())
+        assert shard.dump() == before
+        shard.must_be_sound()
