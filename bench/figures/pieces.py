@@ -26,10 +26,12 @@ class Bench:
     def wanted(self, names):
         return [name for name in names if not self.only or name in self.only]
 
-    def load(self, server, **flags):
-        """One run of the generator against the server; what it printed, and how busy both were."""
-        command = ["taskset", "-c", GENERATOR_CORE, self.generator, server.kind.protocol, "127.0.0.1",
-                   str(server.port)]
+    def load(self, server, second=None, core=GENERATOR_CORE, **flags):
+        """One run of the generator against the server (and a second one of the same queue); what it printed, and how
+        busy both were."""
+        pinned = ["taskset", "-c", core] if core else []
+        ports = f"{server.port},{second.port}" if second else str(server.port)
+        command = [*pinned, self.generator, server.kind.protocol, "127.0.0.1", ports]
         for name, value in flags.items():
             command.append("--" + name.replace("_", "-"))
             if value is not True:

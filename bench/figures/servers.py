@@ -1,6 +1,6 @@
 """The servers that are compared: how each is started, found ready, watched and stopped.
 
-Each runs in a directory of its own, with all its threads on one core.
+Each runs in a directory of its own, with all its threads on one core (or where the system wants them).
 """
 
 import os
@@ -19,7 +19,7 @@ START_SECONDS_MAX = 600
 
 @dataclass(frozen=True)
 class Kind:
-    """A server with its settings. `command` holds {dir}, {port} and {tarry}."""
+    """A server with its settings. `command` holds {dir}, {port}, {tarry}, and what Server is given besides."""
 
     name: str
     protocol: str
@@ -69,9 +69,10 @@ def answers(port, protocol):
 class Server:
     """A server running. Use as a context manager: leaving it stops the server and removes its directory."""
 
-    def __init__(self, kind, tarry, base_dir):
+    def __init__(self, kind, tarry, base_dir, core=SERVER_CORE, **words):
         self.kind = kind
-        self.tarry = tarry
+        self.pinned = ["taskset", "-c", core] if core else []
+        self.words = {"tarry": tarry, **words}
         self.dir = tempfile.mkdtemp(prefix=f"tarry-bench-{kind.name}-", dir=base_dir)
         self.port = free_port()
         self.process = None
@@ -87,11 +88,10 @@ class Server:
     def start(self):
         """Starts it and waits until it answers. Returns how many seconds that took."""
         words = [word.strip("'") for word in self.kind.command.split()]
-        command = [word.format(dir=self.dir, port=self.port, tarry=self.tarry) for word in words]
+        command = [word.format(dir=self.dir, port=self.port, **self.words) for word in words]
         begun = time.monotonic()
         with open(os.path.join(self.dir, "server.log"), "ab") as log:
-            self.process = subprocess.Popen(["taskset", "-c", SERVER_CORE, *command], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen([*self.pinned, *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         while not answers(self.port, self.kind.protocol):
             if self.process.poll() is not None:
                 raise RuntimeError(f"'{self.kind.name}' did not start: {self.last_words()}")

@@ -12,6 +12,30 @@ def value(results, piece, name="tarry"):
     return results.get(piece, {}).get(name, {}).get("median")
 
 
+def best_script(results):
+    """How quick the bare script is, driven at the better of both depths."""
+    row = results.get("redis_push", {})
+    return max((row[name]["median"] for name in ("script-16", "script-64") if name in row), default=None)
+
+
+def against_script(results, name):
+    script, found = best_script(results), value(results, "redis_push", name)
+    return found / script if script and found else None
+
+
+def early(results, piece):
+    row = results.get(piece, {})
+    runs = [run for name, found in row.items() if name.startswith("tarry") for run in found["runs"]]
+    return sum(run["early"] for run in runs) if runs else None
+
+
+def lives_of_two_masters(results):
+    row = results.get("redis_masters", {})
+    if not {"tarry-1", "tarry-2"} <= row.keys() or not row["tarry-1"]["apart"]:
+        return None
+    return row["tarry-2"]["lives_per_s"] / row["tarry-1"]["lives_per_s"]
+
+
 # piece, what, target in words, how to get the figure, how to judge it, how to write it
 AIMS = (
     ("push", "push, 8 connections 64 deep", "≥ 2.5 × beanstalkd without log",
@@ -31,6 +55,25 @@ AIMS = (
     ("ram", "memory, 10 M pending", "≤ 100 bytes a job", lambda r: value(r, "ram"), lambda x: x <= 100,
      "{:.1f} bytes"),
     ("idle", "idle server, 10 s", "no wake-ups", lambda r: value(r, "idle"), lambda x: x == 0, "{} switches"),
+    ("redis_push", "on Redis: push, 8 × 64 deep", "≥ 0.8 × the bare script", lambda r: against_script(r, "tarry"),
+     lambda x: x >= 0.8, "{:.2f} ×"),
+    ("redis_push", "on Redis: push in batches of 100", "≥ 0.8 × the bare script", lambda r: against_script(r, "tarry-batch"),
+     lambda x: x >= 0.8, "{:.2f} ×"),
+    ("redis_life", "on Redis: whole life, due at once", "≥ 5 × BullMQ", lambda r: ratio(r, "redis_life", "tarry", "bullmq"),
+     lambda x: x >= 5, "{:.2f} ×"),
+    ("redis_life", "on Redis: whole life, due after 1 s", "≥ 5 × BullMQ", lambda r: ratio(r, "redis_life", "tarry-1s", "bullmq-1s"),
+     lambda x: x >= 5, "{:.2f} ×"),
+    ("redis_late", "on Redis: lateness p99, 5,000/s", "≤ 5 ms", lambda r: value(r, "redis_late"), lambda x: x <= 5, "{:.2f} ms"),
+    ("redis_late", "the same with 1 M pending", "≤ 5 ms", lambda r: value(r, "redis_late", "tarry-full"), lambda x: x <= 5,
+     "{:.2f} ms"),
+    ("redis_late", "", "never early", lambda r: early(r, "redis_late"), lambda x: x == 0, "{} early"),
+    ("redis_masters", "on Redis: two masters instead of one", "≥ 1.6 × by the busiest master's time",
+     lambda r: ratio(r, "redis_masters", "tarry-1", "tarry-2"), lambda x: x >= 1.6, "{:.2f} ×"),
+    ("redis_masters", "", "≥ 1.6 × whole lives", lives_of_two_masters, lambda x: x >= 1.6, "{:.2f} ×"),
+    ("redis_ram", "on Redis: memory, ids by the server", "≤ 340 bytes a job", lambda r: value(r, "redis_ram"), lambda x: x <= 340,
+     "{:.1f} bytes"),
+    ("redis_ram", "on Redis: memory, ids of 26 characters", "≤ 340 bytes a job", lambda r: value(r, "redis_ram", "tarry-own-ids"),
+     lambda x: x <= 340, "{:.1f} bytes"),
 )
 
 
