@@ -1,9 +1,9 @@
 /*
  * fake_time: the wall clock of a program that knows nothing of it. Preloaded (LD_PRELOAD).
  *
- * The file that TARRY_FAKE_TIME names holds one number of 8 bytes: microseconds since 1970; while
- * it is 0 the clock is the real one. Only the wall clock: what measures time that passes goes on as
- * it does.
+ * The file that TARRY_FAKE_TIME names holds one or two numbers of 8 bytes. The first: microseconds
+ * since 1970; while it is 0 the clock runs. The second: by how many microseconds it is then ahead
+ * of the real one. Only the wall clock: what measures time that passes goes on as it does.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -15,7 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-static const _Atomic int64_t *shared;
+struct fake {
+    _Atomic int64_t fixed_us, ahead_us; /* a file of 8 bytes reads as 0 behind its end */
+};
+
+static const struct fake *shared;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -31,7 +35,21 @@ __attribute__((constructor)) static void begin(void)
 /* 0: the real one. */
 static int64_t fake_us(void)
 {
-    return shared ? atomic_load(shared) : 0;
+    return shared ? atomic_load(&shared->fixed_us) : 0;
+}
+
+/* The real one, and what is added to it. */
+static int running_clock(clockid_t clock, struct timespec *now)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && shared && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000;
+        int64_t ns = now->tv_nsec % 1000;
+        us += atomic_load(&shared->ahead_us);
+        now->tv_sec = us / 1000000;
+        now->tv_nsec = us % 1000000 * 1000 + ns;
+    }
+    return result;
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone)
@@ -40,7 +58,7 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
     struct timespec real;
     (void)zone;
     if (!us) {
-        syscall(SYS_clock_gettime, CLOCK_REALTIME, &real);
+        running_clock(CLOCK_REALTIME, &real);
         us = (int64_t)real.tv_sec * 1000000 + real.tv_nsec / 1000;
     }
     now->tv_sec = us / 1000000;
@@ -52,7 +70,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int64_t us = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? fake_us() : 0;
     if (!us)
-        return (int)syscall(SYS_clock_gettime, clock, now);
+        return running_clock(clock, now);
     now->tv_sec = us / 1000000;
     now->tv_nsec = us % 1000000 * 1000;
     return 0;

@@ -87,6 +87,7 @@ static void run(const struct redis_server *server, pid_t parent)
     char port[8];
     snprintf(port, sizeof port, "%u", (unsigned)server->port);
     const char *words[REDIS_SERVER_WORDS_MAX + 1] = {"redis-server",
+                                                     server->options.config,
                                                      "--port",
                                                      port,
                                                      "--bind",
@@ -105,7 +106,7 @@ static void run(const struct redis_server *server, pid_t parent)
                                                      "yes",
                                                      "--daemonize",
                                                      "no"};
-    size_t count = 0;
+    size_t count = 2; /* the first two are set, to nothing where there is no configuration */
     while (words[count])
         count++;
     for (const char *const *more = server->options.words; more && *more; more++) {
@@ -118,6 +119,8 @@ static void run(const struct redis_server *server, pid_t parent)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
         chdir(server->directory) != 0)
         _exit(127);
+    if (!server->options.config)
+        memmove(&words[1], &words[2], sizeof words - 2 * sizeof words[0]);
     execvp(words[0], (char **)(void *)words);
     _exit(127);
 }

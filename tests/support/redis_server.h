@@ -19,6 +19,7 @@ struct redis_server_options {
      * come after ours (no snapshots, DEBUG allowed) and win. Must outlive the server. */
     const char *const *words;
     const char *preload; /* LD_PRELOAD for it, or NULL */
+    const char *config;  /* its configuration file, or NULL: Sentinel wants one */
 };
 
 struct redis_server {
