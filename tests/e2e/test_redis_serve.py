@@ -314,7 +314,7 @@ def test_the_store_may_stand_in_the_environment_and_is_logged_without_its_passwo
         started = start_server("--max-topics", "100", env={"TARRY_STORE": f"redis://:opensesami@127.0.0.1:{server.port}/3"})
         works(started)
         assert "opensesami" not in started.log() and f"127.0.0.1:{server.port}" in started.log()
-        assert server.client(db=3).dbsize() > 0 and server.client(db=0).dbsize() == 0
+        assert server.client(db=3, password="opensesami").dbsize() > 0 and server.client(db=0, password="opensesami").dbsize() == 0
 
 
 def test_a_unix_socket_will_do(start_server):
@@ -359,6 +359,23 @@ def test_the_acl_rule_of_the_documents_is_enough_and_nothing_it_asks_for_is_deni
             life_of_everything(started, "again")
             started.terminate()
             assert server.client(password="others").acl_log() == []
+
+
+def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_path):
+    file = tmp_path / "password"
+    file.write_text("PASSWORD\n", encoding="ascii")
+    with Cluster(masters=3) as servers:
+        for server in servers.servers:
+            server.call(*acl_lines()[0].split())
+            server.call("ACL", "LOG", "RESET")
+        url = servers.url.replace("://", "://tarry:@")
+        started = start_server("--store", url, "--redis-password-file", str(file))
+        life_of_everything(started, "ruled")
+        servers.move_slot(servers.slot_of(next(key for key in servers.servers[0].client().scan_iter("*core"))))
+        eventually(lambda: ready(started) == 200 and metric(started, "tarry_redis_shards_up") == 8, 20)
+        life_of_everything(started, "again")
+        for server in servers.servers:
+            assert server.client().acl_log() == []
 
 
 def test_the_acl_rule_of_the_documents_is_narrow(tmp_path):

@@ -1,0 +1,121 @@
+"""The pages of docs/operations.md about Redis, copied and pasted: each section runs in one shell, in an empty directory, on ports of its own."""
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+from server import BINARY, REPO, free_port
+from test_docs import matches
+
+PAGE = "docs/operations.md"
+SECTIONS = ("redis", "sentinel", "cluster")
+PORT = re.compile(r"\b(6379|640\d|26379|700\d|8279|8280)\b")
+COMMAND_SECONDS = 90
+
+
+def section(name):
+    """[(line number, command, expected lines)] from `<!-- run: name -->` to the next heading."""
+    steps, inside, block = [], False, False
+    for number, line in enumerate((REPO / PAGE).read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("## "):
+            inside = False
+        elif line.strip() == f"<!-- run: {name} -->":
+            inside = True
+        elif inside and line.startswith("```"):
+            block = line.strip() == "```console"
+        elif inside and block and line.startswith("$ "):
+            steps.append((number, line[2:], []))
+        elif inside and block:
+            steps[-1][2].append(line)
+    return steps
+
+
+class Shell:
+    """One bash that runs line after line, as a person's does. What it leaves running is killed in the end."""
+
+    def __init__(self, directory):
+        self.directory, self.marks = directory, 0
+        environment = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+        for name in ("TARRY_STORE", "TARRY_CONFIG"):
+            environment.pop(name, None)
+        self.proc = subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=directory, env=environment,
+                                     start_new_session=True)
+
+    def run(self, command):
+        self.marks += 1
+        mark = f"---- {self.marks} ----"
+        self.proc.stdin.write(f"{command}\necho '{mark}'\n".encode())
+        self.proc.stdin.flush()
+        out, limit = b"", time.monotonic() + COMMAND_SECONDS
+        while not out.endswith(mark.encode() + b"\n"):
+            readable, _, _ = select.select([self.proc.stdout], [], [], max(0.0, limit - time.monotonic()))
+            got = os.read(self.proc.stdout.fileno(), 65536) if readable else b""
+            if not got:
+                raise AssertionError(f"$ {command}\ndid not end within {COMMAND_SECONDS} s:\n{out.decode()}")
+            out += got
+        text = re.sub(r"\x1b\[[0-9;]*m", "", out.decode()[:-len(mark) - 1])  # redis-cli paints
+        # What bash says of a job that was killed; a terminal shows it too, at some time.
+        return re.sub(r"bash: line \d+: +\d+ Killed[^\n]*\n", "", text)
+
+    def close(self):
+        """Everything that was started works in this directory, daemons too."""
+        self.proc.kill()
+        self.proc.wait()
+        self.proc.stdin.close()
+        self.proc.stdout.close()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                where = os.readlink(f"/proc/{pid}/cwd")
+            except OSError:
+                continue
+            if where.startswith(str(self.directory) + "/") or where == str(self.directory):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def shell():
+    directory = tempfile.mkdtemp(prefix="tarry-docs-")
+    shell = Shell(directory)
+    yield shell
+    shell.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def logs(shell):
+    out = []
+    for root, _, names in os.walk(shell.directory):
+        for name in sorted(names):
+            if name.endswith(".log"):
+                with open(os.path.join(root, name), encoding="utf-8", errors="replace") as log:
+                    out.append(f"---- {os.path.join(root, name)} ----\n{log.read()[-3000:]}")
+    return "\n".join(out)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_page_does_what_it_says(name, shell):
+    ports, steps = {}, section(name)
+    assert len(steps) >= 8, steps
+    for number, command, expected in steps:
+        text = PORT.sub(lambda found: str(ports.setdefault(found.group(), free_port())), command)
+        said = shell.run(text)
+        for there, here in ports.items():
+            said = said.replace(str(here), there)
+        assert matches(expected, said), f"{PAGE}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{said}\n{logs(shell)}"
+
+
+def test_every_section_that_is_marked_is_run():
+    marked = re.findall(r"<!-- run: (\w+) -->", (REPO / PAGE).read_text(encoding="utf-8"))
+    assert sorted(marked) == sorted(SECTIONS)
+
+
+def test_the_demo_starts_a_redis_of_its_own_and_leaves_nothing(tmp_path):
+    done = subprocess.run([str(REPO / "scripts/demo")], capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, "STORE": "redis", "TARRY_BIN": str(BINARY), "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0 and "every order came once, none early" in done.stdout, done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
