@@ -167,55 +167,66 @@ local function leaf_split(t, leaf, size, due)
     return true
 end
 
--- One job. Its leaf's size is looked at one time in four: LEAF_MAX leaves room for those that come in between. Which time, no pattern
--- of pushes decides.
-local looks = time[2] % 4
-local function delayed_add_one(t, due, member)
+-- One job. `looks`: whether the leaf may have to be split.
+local function delayed_add_one(t, due, member, looks)
     local score = text_of(due)
     local leaf = leaf_of(t, score) or leaf_new(t, 0)
-    call('ZADD', t.leaf .. leaf, score, member)
-    looks = looks + 1
-    if looks % 4 == 0 then
-        local size = call('ZCARD', t.leaf .. leaf)
+    local key = t.leaf .. leaf
+    call('ZADD', key, score, member)
+    if looks then
+        local size = call('ZCARD', key)
         if size > LEAF_MAX then leaf_split(t, leaf, size, due) end
     end
 end
 
--- Neighbours of one leaf, sorted by due: as many at once as there is room for.
-local function delayed_add_together(t, items)
-    local total, at = #items, 1
-    while at <= total do
-        local due = items[at][1]
-        local leaf = leaf_of(t, due) or leaf_new(t, 0)
-        local size = call('ZCARD', t.leaf .. leaf)
-        local last = at
-        if size >= LEAF_MAX and leaf_split(t, leaf, size, due) then
-            last = at - 1 -- look again
-        elseif size < LEAF_MAX then
-            last = math.min(at + LEAF_MAX - size - 1, total)
-            if leaf_of(t, items[last][1]) ~= leaf then last = at end
+-- Of the jobs at..: the last one that goes into the same leaf as the first and finds room there; at - 1: look again.
+local function last_together(t, leaf, items, at)
+    local size, due, last = call('ZCARD', t.leaf .. leaf), items[at][1], at
+    if size < LEAF_MAX then
+        last = math.min(at + LEAF_MAX - size - 1, #items)
+        if leaf_of(t, items[last][1]) == leaf then return last end
+        last = at
+    elseif leaf_split(t, leaf, size, due) then
+        return at - 1
+    end
+    while last < #items and last - at < MANY / 2 - 1 and items[last + 1][1] == due do last = last + 1 end
+    return last
+end
+
+-- Neighbours: as many at once as there is room for in their leaf.
+local function delayed_add_together(t, dues, members)
+    local items, at = {}, 1
+    for i = 1, #dues do items[i] = {dues[i], members[i]} end
+    table.sort(items, function(a, b) return a[1] < b[1] end)
+    while at <= #items do
+        local leaf = leaf_of(t, items[at][1]) or leaf_new(t, 0)
+        local last, words = last_together(t, leaf, items, at), {}
+        for i = at, last do
+            words[#words + 1], words[#words + 2] = items[i][1], items[i][2]
         end
-        if last >= at then
-            local words = {}
-            for i = at, last do
-                words[#words + 1], words[#words + 2] = items[i][1], items[i][2]
-            end
-            call('ZADD', t.leaf .. leaf, unpack(words))
-            at = last + 1
-        end
+        if last >= at then call('ZADD', t.leaf .. leaf, unpack(words)) end
+        at = last + 1
     end
 end
 
--- `items`: {due, member} each.
-local function delayed_add(t, items)
-    local total = #items
+local function delayed_add(t, dues, members)
+    local total = #dues
     if total == 0 then return end
-    if total > 1 then table.sort(items, function(a, b) return a[1] < b[1] end) end
-    event_at(t, items[1][1])
-    if total > 1 and leaf_of(t, items[1][1]) == leaf_of(t, items[total][1]) then
-        delayed_add_together(t, items)
+    local first, last = dues[1], dues[1]
+    for i = 2, total do
+        local due = dues[i]
+        if due < first then first = due elseif due > last then last = due end
+    end
+    event_at(t, first)
+    if total > 1 and (first == last or leaf_of(t, first) == leaf_of(t, last)) then
+        delayed_add_together(t, dues, members)
     else
-        for i = 1, total do delayed_add_one(t, items[i][1], items[i][2]) end
+        -- Of many that go to different leaves, one in four looks, by lot: LEAF_MAX leaves room for those in between.
+        local lot = time[2] % 2147483646 + 1
+        for i = 1, total do
+            lot = lot * 16807 % 2147483647
+            delayed_add_one(t, dues[i], members[i], total < 16 or lot % 4 == 0)
+        end
     end
 end
 
@@ -374,7 +385,7 @@ local function hang(t, j)
         ready_add(t, j.priority, {j.due, j.member})
         expire_later(t, j)
     else
-        delayed_add(t, {{j.due, j.member}})
+        delayed_add(t, {j.due}, {j.member})
         count(t, j.attempt > 0 and 'retrying' or 'delayed', 1)
     end
 end

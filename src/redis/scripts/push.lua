@@ -7,13 +7,14 @@ if kept then return repeated(kept) end
 
 local t = topic_find(name)
 local jobs, answers = (#ARGV - 3) / 3, {}
-local later, ready = {}, {} -- new jobs not yet hung: {{due, member}, …}; by priority {due, member, …}
+-- New jobs not yet hung: dues and members of the delayed; by priority {due, member, …} of the ready.
+local later_dues, later_members, ready = {}, {}, {}
 
 local function hang_new()
-    delayed_add(t, later)
-    count(t, 'delayed', #later)
+    delayed_add(t, later_dues, later_members)
+    count(t, 'delayed', #later_dues)
     for priority, words in pairs(ready) do ready_add(t, priority, words) end
-    later, ready = {}, {}
+    later_dues, later_members, ready = {}, {}, {}
 end
 
 -- nil: further away than ten years.
@@ -42,7 +43,7 @@ end
 local remembers = t and (settings_of(t).dedup > 0 or call('EXISTS', t.finished) == 1)
 
 local function is_remembered(id)
-    local until_ms = remembers and call('ZSCORE', t.finished, id)
+    local until_ms = call('ZSCORE', t.finished, id)
     if not until_ms then return false end
     if tonumber(until_ms) > now then return true end
     call('ZREM', t.finished, id)
@@ -61,19 +62,22 @@ local function meet(id, on_conflict)
     return nil
 end
 
--- Hangs a stored job; those that need no look are hung together at the end.
-local function hang_later(id, sequence, flags, priority, due, record)
+-- Hangs a stored job; those that need no look are hung together at the end. The member is the record's sequence and the id.
+local function hang_later(id, flags, priority, due, record)
     if due > now then
-        later[#later + 1] = {due, pack('>I6', sequence) .. id}
-    elseif flags % 2 == 1 or settings_of(t).ttl > 0 then
+        local at = #later_dues + 1
+        later_dues[at], later_members[at] = due, sub(record, 4, 9) .. id
+        return DELAYED
+    end
+    if flags % 2 == 1 or settings_of(t).ttl > 0 then
         hang_new()
         hang(t, job_make(t, id, record))
     else
         local words = ready[priority] or {}
-        words[#words + 1], words[#words + 2] = due, pack('>I6', sequence) .. id
+        words[#words + 1], words[#words + 2] = due, sub(record, 4, 9) .. id
         ready[priority] = words
     end
-    return due <= now and READY or DELAYED
+    return READY
 end
 
 -- A job that comes from elsewhere: it was tried before, or has given up.
@@ -95,24 +99,27 @@ local function store_new()
     stored = {}
 end
 
+local NEW = {[DELAYED] = pack('>BB', CREATED, DELAYED), [READY] = pack('>BB', CREATED, READY)}
+local pushed, default = 0, t and settings_of(t)
+
 local function push(id, spec, tail, sequence, exists)
     local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
     local due, is_wall = due_of(when, ms)
-    if not due then return BAD_OPTION, 0, 0 end
-    if is_remembered(id) then return EXISTED, FINISHED, 0 end
+    if not due then return pack('>BBI6', BAD_OPTION, 0, 0) end
+    if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
 
     local dead, attempt, length, at, error
     if flags >= 16 then
         dead, attempt, length, at = unpack_from('>BI4I2', tail)
         tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
-    if choice < 4 then priority = settings_of(t).priority end
+    if choice < 4 then priority = default.priority end
     flags = flags % 8 + (is_wall and 8 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     local status = CREATED
     if exists or is_stored[id] then
         store_new()
-        local answer = meet(id, choice % 4 > 0 and choice % 4 or settings_of(t).on_conflict)
+        local answer = meet(id, choice % 4 > 0 and choice % 4 or default.on_conflict)
         if answer then return answer end
         call('HSET', t.jobs, id, record)
         status = REPLACED
@@ -120,13 +127,23 @@ local function push(id, spec, tail, sequence, exists)
         local count_stored = #stored
         stored[count_stored + 1], stored[count_stored + 2], is_stored[id] = id, record, true
     end
-    count(t, status == REPLACED and 'replaced' or 'pushed', 1)
     if not t.special and (priority ~= 100 or flags % 2 == 1) then
         t.special = true
         call('HSET', t.key, 'special', '1')
     end
-    if dead then return status, hang_with_past(id, record, dead, attempt, error), due end
-    return status, hang_later(id, sequence, flags, priority, due, record), due
+    local state
+    if dead then
+        state = hang_with_past(id, record, dead, attempt, error)
+    else
+        state = hang_later(id, flags, priority, due, record)
+    end
+    if status == CREATED then
+        pushed = pushed + 1
+        if NEW[state] then return NEW[state] .. sub(record, 10, 15) end
+    else
+        count(t, 'replaced', 1)
+    end
+    return pack('>BBI6', status, state, due)
 end
 
 -- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies.
@@ -141,13 +158,13 @@ for from = 1, t and jobs or 0, 32 do
     local to = math.min(from + 31, jobs)
     local known = existing(from, to)
     for i = from, to do
-        local status, state, due = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i - from + 1])
-        answers[i] = state and pack('>BBI6', status, state, due) or status
+        answers[i] = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i - from + 1])
     end
     store_new() -- before the next are asked for
 end
 if t then
     hang_new()
+    count(t, 'pushed', pushed)
 else
     for i = 1, jobs do
         answers[i] = pack('>BBI6', is_too_far(ARGV[3 * i + 2]) and BAD_OPTION or TOO_MANY_TOPICS, 0, 0)
