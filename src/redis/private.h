@@ -108,8 +108,8 @@ static inline struct redis_shard *redis_shard_of(struct queue *queue)
 /* ---- shard.c ---- */
 /* Time and adjustment that came with any answer. */
 void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head);
-/* On the inner clock; INT64_MAX: none. */
-int64_t redis_shard_next_event(const struct redis_shard *shard);
+/* A time of the shard's on the inner clock; INT64_MAX stays what it is. */
+int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms);
 enum queue_status redis_shard_status(enum redis_call_end end);
 /* Every reply goes out here. `reply_to` may be gone afterwards. */
 void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,

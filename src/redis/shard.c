@@ -130,13 +130,19 @@ static void on_turned(void *ctx, bool up)
 /* ---- the turn ---- */
 
 /* As likely a little early as a little late: too early costs a call in vain. */
-int64_t redis_shard_next_event(const struct redis_shard *shard)
+int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms)
 {
     const struct redis_clock *clock = redis_link_clock(shard->link);
-    int64_t at_ms = shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms;
     if (at_ms == INT64_MAX || !clock->known)
         return INT64_MAX;
     return at_ms - clock->offset_min_ms - (clock->offset_max_ms - clock->offset_min_ms) / 2;
+}
+
+/* The earlier of what the last answer and the news say; INT64_MAX: none. */
+static int64_t next_event(const struct redis_shard *shard)
+{
+    return redis_shard_to_inner(shard,
+                                shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms);
 }
 
 static bool may_advance(const struct redis_shard *shard)
@@ -146,8 +152,7 @@ static bool may_advance(const struct redis_shard *shard)
 
 static void advance(struct redis_shard *shard, int64_t now_ms)
 {
-    if (may_advance(shard) && now_ms >= shard->pause_until_ms &&
-        redis_shard_next_event(shard) <= now_ms)
+    if (may_advance(shard) && now_ms >= shard->pause_until_ms && next_event(shard) <= now_ms)
         redis_advance(shard, now_ms);
 }
 
@@ -166,7 +171,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
         return now_ms;
     if (!may_advance(shard))
         return INT64_MAX;
-    int64_t at_ms = redis_shard_next_event(shard);
+    int64_t at_ms = next_event(shard);
     return at_ms < shard->pause_until_ms ? shard->pause_until_ms : at_ms;
 }
 
@@ -212,7 +217,7 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 {
     return shard->calls == 0 && list_is_empty(&shard->ready) && list_is_empty(&shard->fresh) &&
            redis_link_calls(shard->link) == 0 && shard->up && shard->known &&
-           redis_shard_next_event(shard) > now_ms;
+           next_event(shard) > now_ms;
 }
 
 /* ---- life ---- */

@@ -30,8 +30,9 @@ static void on_advanced(struct redis_call *call, enum redis_call_end end,
             if (redis_element(reply, i, &topic))
                 redis_watch_tell(shard, topic);
     }
-    /* Its clock is not quite where we believe: it is not asked again at once. */
-    bool in_vain = !more && redis_shard_next_event(shard) <= now_ms;
+    /* Its clock is not quite where we believe, so it is not asked again at once. News that came
+     * meanwhile is another matter. */
+    bool in_vain = !more && redis_shard_to_inner(shard, shard->next_ms) <= now_ms;
     shard->pause_until_ms = in_vain ? now_ms + 1 : 0;
     buffer_fini(&call->args);
     free(advancing);
