@@ -80,6 +80,8 @@ static void end(struct redis_connection *connection, const char *what, const cha
 static void tell_down(struct redis_connection *connection)
 {
     connection->told_down = true;
+    /* Hooks that would act on it have had their call in this turn. */
+    reactor_turn_again(connection->reactor);
     enter(connection);
     connection->events.down(connection->ctx, connection->why);
     (void)leave(connection);

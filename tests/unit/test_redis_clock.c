@@ -3,8 +3,6 @@
 #include "cases.h"
 #include "seed.h"
 
-#include <math.h>
-
 static void the_first_answer_is_believed(void **state)
 {
     struct redis_clock clock = {0};
@@ -40,11 +38,10 @@ static void waking_is_never_before_and_soon_after(void **state)
             int64_t apart_ms;
             if (i >= 40)
                 out /= 20;
-            assert_true(redis_clock_hear(&clock, (int64_t)floor(sent + out + offset),
-                                         (int64_t)floor(sent), (int64_t)floor(sent + out + back),
-                                         &apart_ms));
+            assert_true(redis_clock_hear(&clock, (int64_t)(sent + out + offset), (int64_t)(sent),
+                                         (int64_t)(sent + out + back), &apart_ms));
             /* The shard shows `due` from due - offset of ours on. */
-            double due = floor(sent + offset) + 1000;
+            double due = (double)(int64_t)(sent + offset) + 1000;
             double late = (double)redis_clock_to_inner(&clock, (int64_t)due) - (due - offset);
             if (late < 0)
                 fail_msg("%g ms early", -late);

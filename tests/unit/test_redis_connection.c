@@ -46,7 +46,6 @@ static void on_down(void *ctx, const char *why)
     talk->wrong += talk->is_down;
     talk->is_down = true;
     talk->downs++;
-    reactor_turn_again(talk->reactor); /* it comes before the poll, the test looks after it */
     snprintf(talk->why, sizeof talk->why, "%s", why);
     if (talk->on_down)
         talk->on_down(talk);
@@ -459,6 +458,32 @@ static void what_a_server_says_last_is_heard(void **state)
     redis_server_do(server, "CONFIG SET maxclients 100");
 }
 
+static void accept_peer(struct talk *talk)
+{
+    talk->peer = accept(talk->peer, NULL, NULL);
+}
+
+/* It closes over a command that it has not read, so the next one fails to be written before we have
+ * read a thing. */
+static void what_a_peer_says_last_is_heard_though_writing_fails(void **state)
+{
+    struct talk talk = {.on_up = accept_peer};
+    uint16_t port;
+    (void)state;
+    int fd = talk.peer = listen_on(5, &port);
+    connect_to(&talk, "127.0.0.1", port, PATIENCE_MS);
+    RUN_UNTIL(&talk, talk.ups)
+    append_echo(&talk, 1);
+    (void)uv_run(reactor_loop(talk.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(write(talk.peer, "-ERR go away\r\n", 14), 14);
+    close(talk.peer);
+    append_echo(&talk, 2);
+    expect_down(&talk, "connection ", "'127.0.0.1:");
+    assert_int_equal(talk.replies, 1);
+    assert_string_equal(talk.last, "ERR go away");
+    close(fd);
+}
+
 static void answer_as_http(struct talk *talk)
 {
     int fd = accept(talk->peer, NULL, NULL);
@@ -585,6 +610,7 @@ int main(void)
         cmocka_unit_test(a_server_that_dies_is_told_once),
         cmocka_unit_test(a_connection_that_the_server_cuts_is_told_once),
         cmocka_unit_test(what_a_server_says_last_is_heard),
+        cmocka_unit_test(what_a_peer_says_last_is_heard_though_writing_fails),
         cmocka_unit_test(what_is_no_redis_is_told),
         cmocka_unit_test(what_is_appended_after_the_end_costs_nothing),
         cmocka_unit_test(may_go_in_its_callbacks),
