@@ -439,6 +439,24 @@ def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
         assert started.terminate() == 0 and time.monotonic() - began < 10
 
 
+def test_a_full_redis_refuses_pushes_and_lets_acks_and_cancels_through(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url)
+        client = started.client()
+        client.push("full", "held", body=b"x")
+        lease = client.take("full", wait="5s")[0]["lease"]
+        for number in range(20):
+            client.push("full", f"waits-{number}", body=b"x" * 5000, delay="1h")
+        server.config("maxmemory", "1mb")
+        answer = push_answer(started, "full", "one-more")
+        assert (answer.status, answer.code) == (507, "no_space")
+        assert ready(started) == 503
+        assert [one["result"] for one in client.ack(lease)] == ["ok"] and client.cancel("full", "waits-3")["result"] == "cancelled"
+        server.config("maxmemory", "0")
+        eventually(lambda: push_answer(started, "full", "one-more").status == 201)
+        eventually(lambda: ready(started) == 200)
+
+
 # ---- sentinel, cluster, replicas ----
 
 def test_sentinel_leads_to_the_master_and_to_the_next_one(sentinel, start_server):
@@ -483,6 +501,20 @@ def test_a_cluster_carries_the_queue_and_the_weakest_master_counts(cluster, star
         assert f"'127.0.0.1:{weak.port}'" in said
     finally:
         weak.config("appendonly", "yes")
+
+
+def test_starts_while_the_slot_that_holds_the_number_of_shards_moves(cluster, start_server):
+    start_server("--store", cluster.url).terminate()
+    slot = cluster.slot_of("{tarry}:shards")
+    source, to = cluster.begin_move(slot)
+    try:
+        works(start_server("--store", cluster.url), "moving")
+        assert cluster.move_keys(slot, source, to) >= 1
+        works(start_server("--store", cluster.url), "moved")
+        assert "8 shards" in refused("--store", cluster.url, "--shards", "5")
+    finally:
+        cluster.move_keys(slot, source, to)
+        cluster.end_move(slot, to)
 
 
 def test_a_node_of_the_cluster_that_is_gone_does_not_stop_a_start(cluster, start_server):
