@@ -148,6 +148,9 @@ void link_moved(struct redis_link *link, const char *error)
     link->options.figures->redirects++;
     if (known)
         redis_where_moved(link->options.where, link->slot, &there);
+    if (known && !link->was_moved)
+        link->pause_ms = LINK_PAUSE_FIRST_MS; /* but two that name each other are no haste */
+    link->was_moved = true;
     link_lost(link, error, !known);
 }
 
@@ -175,6 +178,7 @@ void link_up(struct redis_link *link)
     link->state = LINK_UP;
     link->up_ms = clock_inner_ms();
     link->was_up = true;
+    link->was_moved = false;
     if (link->said[0])
         say(link, LOG_INFO, "redis in reach again", "");
     link_calls_send(link);

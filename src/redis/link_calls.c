@@ -283,6 +283,7 @@ void link_call_reply(struct redis_link *link, struct redis_call *call, const red
         refuse(link, call, REDIS_CALL_UNAVAILABLE, "its answer makes no sense");
         return;
     }
+    link->pause_ms = LINK_PAUSE_FIRST_MS;
     hear_clock(link, call, &head);
     if (!call->changes || !link->options.wait_replicas)
         finish(link, call, REDIS_CALL_OK, &head, reply);

@@ -22,7 +22,7 @@ enum {
     LINK_SILENCE_MS = 6000,
     LINK_PAUSE_FIRST_MS = 10,
     LINK_PAUSE_MAX_MS = 1000,
-    LINK_STEADY_MS = 1000,   /* up for so long: the pauses begin small again */
+    LINK_STEADY_MS = 1000,   /* up for so long, or with a call answered: pauses begin small again */
     LINK_READS_MAX = 64,     /* calls that change nothing and are with Redis */
     LINK_EXPECTED_MAX = 256, /* replies that Redis owes */
     LINK_TICKET_BYTES = 21,
@@ -92,6 +92,7 @@ struct redis_link {
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];
 
     bool was_up;
+    bool was_moved;                 /* by a MOVED, since it was up */
     char said[LINK_WHY_BYTES];      /* the last complaint in the log */
     char said_call[LINK_WHY_BYTES]; /* the last complaint about a call, and when */
     int64_t said_call_ms;

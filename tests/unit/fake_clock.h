@@ -2,11 +2,13 @@
 #ifndef TARRY_TESTS_FAKE_CLOCK_H
 #define TARRY_TESTS_FAKE_CLOCK_H
 
+
 #include "cases.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,0 +1,170 @@
+/* A link that is told by Sentinel where its master is. */
+#include "support/redis_server.h"
+
+#include "link_rig.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+struct trio {
+    char config[2][32];
+    struct redis_server *master, *replica;
+    struct redis_server *ignorant, *sentinel; /* only the second has heard of the master */
+};
+
+static bool field_is(struct redis_server *server, const char *section, const char *line)
+{
+    redisReply *reply = redis_server_ask(server, "INFO %s", section);
+    if (!reply) /* a change of roles had cut its connection */
+        reply = redis_server_ask(server, "INFO %s", section);
+    bool is = reply && reply->str && strstr(reply->str, line);
+    if (reply)
+        freeReplyObject(reply);
+    return is;
+}
+
+static bool has_job(struct redis_server *server, const char *id)
+{
+    redisReply *reply = redis_server_ask(server, "HEXISTS {tarry:0}:job:t %s", id);
+    if (!reply)
+        reply = redis_server_ask(server, "HEXISTS {tarry:0}:job:t %s", id);
+    bool has = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    if (reply)
+        freeReplyObject(reply);
+    return has;
+}
+
+static struct redis_server *sentinel_new(char config[32])
+{
+    static const char *const words[] = {"--requirepass", "sesame", "--sentinel", NULL};
+    strcpy(config, "/tmp/tarry-sentinel-XXXXXX");
+    close(mkstemp(config));
+    struct redis_server *server =
+        redis_server_new(&(struct redis_server_options){.words = words, .config = config});
+    redis_server_do(server, "AUTH sesame");
+    return server;
+}
+
+static void trio_start(struct trio *trio)
+{
+    static const char *const words[] = {"--repl-diskless-sync-delay", "0", NULL};
+    struct redis_server_options options = {.words = words};
+    trio->master = redis_server_new(&options);
+    trio->replica = redis_server_new(&options);
+    redis_server_do(trio->replica, "REPLICAOF 127.0.0.1 %d", (int)trio->master->port);
+    while (!field_is(trio->replica, "replication", "link_status:up"))
+        usleep(10000);
+    trio->ignorant = sentinel_new(trio->config[0]);
+    trio->sentinel = sentinel_new(trio->config[1]);
+    redis_server_do(trio->sentinel, "SENTINEL MONITOR jobs 127.0.0.1 %d 1",
+                    (int)trio->master->port);
+    redis_server_do(trio->sentinel, "SENTINEL SET jobs down-after-milliseconds 500 "
+                                    "failover-timeout 1000");
+}
+
+static void trio_stop(struct trio *trio)
+{
+    redis_server_free(trio->sentinel);
+    redis_server_free(trio->ignorant);
+    redis_server_free(trio->replica);
+    redis_server_free(trio->master);
+    unlink(trio->config[0]);
+    unlink(trio->config[1]);
+}
+
+/* The first sentinel named is not there, the second does not know the master. */
+static void start(struct rig *rig, const struct trio *trio)
+{
+    char url[200];
+    snprintf(url, sizeof url,
+             "redis-sentinel://127.0.0.1:1,127.0.0.1:%u,127.0.0.1:%u/"
+             "jobs?sentinel-password=sesame",
+             (unsigned)trio->ignorant->port, (unsigned)trio->sentinel->port);
+    rig_start(rig, url);
+    assert_true(RIG_UNTIL(rig, 10, redis_link_is_up(rig->link)));
+}
+
+/* As soon as it has found the replica fit. */
+static void order_failover(struct rig *rig, struct redis_server *sentinel)
+{
+    bool taken = false;
+    for (int i = 0; i < 1000 && !taken; i++) {
+        redisReply *reply = redis_server_ask(sentinel, "SENTINEL FAILOVER jobs");
+        taken = reply && reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        rig_run_ms(rig, 20);
+    }
+    assert_true(taken);
+}
+
+/* Pushes one after the other until the link has followed a failover; all must end well. */
+static int push_through_failover(struct rig *rig)
+{
+    uint64_t failovers = rig->figures.failovers;
+    int64_t end_us = clock_boot_us() + 15000000;
+    int count = 0;
+    while (rig->figures.failovers == failovers && clock_boot_us() < end_us) {
+        assert_int_equal(rig_end_of(rig, rig_push(rig, "t", "same", 60000), 15), REDIS_CALL_OK);
+        rig_run_ms(rig, 2);
+        count++;
+    }
+    assert_int_equal(rig->figures.failovers, failovers + 1);
+    return count;
+}
+
+static void it_follows_the_masters_that_sentinel_names(void **state)
+{
+    struct trio trio;
+    struct rig rig = {.patience_ms = 14000};
+    (void)state;
+    trio_start(&trio);
+    start(&rig, &trio);
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "first", 60000), 5), REDIS_CALL_OK);
+    order_failover(&rig, trio.sentinel);
+    (void)push_through_failover(&rig);
+    assert_true(field_is(trio.replica, "replication", "role:master"));
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "second", 60000), 5), REDIS_CALL_OK);
+    assert_true(has_job(trio.replica, "first"));
+    assert_true(has_job(trio.replica, "second"));
+
+    for (int i = 0; i < 1000 && !(field_is(trio.master, "replication", "link_status:up") &&
+                                  has_job(trio.master, "second"));
+         i++)
+        rig_run_ms(&rig, 20);
+    redis_server_stop(trio.replica, SIGKILL);
+    (void)push_through_failover(&rig);
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "third", 60000), 5), REDIS_CALL_OK);
+    assert_true(has_job(trio.master, "second"));
+    assert_true(has_job(trio.master, "third"));
+    rig_stop(&rig);
+    trio_stop(&trio);
+}
+
+static void sentinels_that_do_not_know_the_master_leave_it_out_of_reach(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 500};
+    char config[32], url[200];
+    (void)state;
+    struct redis_server *ignorant = sentinel_new(config);
+    snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%u/jobs?sentinel-password=sesame",
+             (unsigned)ignorant->port);
+    rig_start(&rig, url);
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 0), 5), REDIS_CALL_UNAVAILABLE);
+    redis_server_do(ignorant, "SENTINEL MONITOR jobs 127.0.0.1 %d 1", (int)server->port);
+    assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 0), 5), REDIS_CALL_OK);
+    rig_stop(&rig);
+    redis_server_free(ignorant);
+    redis_server_free(server);
+    unlink(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sentinels_that_do_not_know_the_master_leave_it_out_of_reach),
+        cmocka_unit_test(it_follows_the_masters_that_sentinel_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
