@@ -39,6 +39,8 @@ def lease_end(delivery):
 
 def crash_may_have_undone(history, delivery, end):
     """A kill before `end` that may have undone the take: it was not yet on disk, and no later answered change of the lease proves that it was."""
+    if history.undoing(delivery):
+        return True
     kill = history.killed_between(delivery.begin, end)
     if kill is None:
         return False
@@ -52,6 +54,8 @@ def held_until(history, delivery):
     for answer in delivery.answers:
         if answer.verb != "extend" and answer.may_have_happened:
             until = min(until, answer.begin)
+    if history.undoing(delivery):
+        return delivery.begin
     if crash_may_have_undone(history, delivery, until):
         until = min(until, history.killed_between(delivery.begin, until))
     for verb, span, _ in delivery.key.topic.calls:

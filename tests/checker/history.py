@@ -16,6 +16,8 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
     {"kind":"topic","verb":"purge"|"redrive"|"delete","begin","end","topic","outcome","affected"}
     {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
     {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}     at: when the process was certainly gone; "begin": when it was shot at
+    {"kind":"fault","what":"disturb","name","begin","at"}     something broke that loses nothing that was answered; at: when it was whole again
+    {"kind":"fault","what":"failover","begin","at"}     a replica took over, which may lack the last that was answered; at: when it had
     {"kind":"counts","begin","end","topics":{NAME:{"pushed","delayed",…}}}      nothing was under way
     {"kind":"listing","begin","end","topic","jobs":[{"id","state","attempt","body"}]}     all that is left, after the drain
     {"kind":"recovered","first":{NAME:{…}},"second":{NAME:{…}},"settled":bool}   counts after one start and after the next
@@ -23,12 +25,16 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
     {"kind":"end","at"}
 
 `unknown` means that the reply was lost: the call may have happened, or not, at some time between begin and end.
+
+What was answered just before a failover, or during it, counts as unknown too: replication is behind. How much of it was lost is reported, not judged.
 """
 
 import bisect
 import json
 
 MS = 1_000_000
+FAILOVER_LAG = 1000 * MS  # no replica is further behind than that
+RECOVERY = 1500 * MS  # after a disturbance clients connect again, at the latest after a pause of 1 s
 FOREVER = 1 << 62
 
 APPLIED = ("created", "replaced")
@@ -59,7 +65,7 @@ class Span:
 
 
 class Push(Span):
-    __slots__ = ("body", "delay_ms", "at_ms", "own")
+    __slots__ = ("body", "delay_ms", "at_ms", "own", "doubted")
 
     @property
     def applied(self):
@@ -120,6 +126,8 @@ class History:
         self.topics, self.keys, self.leases = {}, {}, {}
         self.kills, self.stops, self.readies, self.failed_starts = [], [], [], []
         self.deaths = []  # (begin, at) of each kill
+        self.disturbances = []  # (begin, at, name)
+        self.failovers = []  # (begin, at): what was answered in between may have been undone
         self.counts, self.recovered, self.fscks, self.waits = [], [], [], []
         self.phantom_leases = []  # answers OK to leases nobody was given
         self.repeated_leases = []
@@ -146,6 +154,13 @@ class History:
         """The first kill at or after `begin`, or None where it is after `end`."""
         at = bisect.bisect_left(self.kills, begin)
         return self.kills[at] if at < len(self.kills) and self.kills[at] <= end else None
+
+    def undoing(self, span):
+        """The failover that may have undone what was answered then, or None."""
+        return next((window for window in self.failovers if span.end >= window[0] and span.begin <= window[1]), None)
+
+    def disturbed_between(self, begin, end):
+        return any(start <= end and begin <= at + RECOVERY for start, at in self._broken)
 
     # ---- reading ----
 
@@ -244,6 +259,12 @@ class History:
         self.key(record["topic"], record["id"]).looks.append(look)
 
     def _read_fault(self, record):
+        if record["what"] == "disturb":
+            self.disturbances.append((record["begin"], record["at"], record["name"]))
+            return
+        if record["what"] == "failover":
+            self.failovers.append((record["begin"] - FAILOVER_LAG, record["at"]))
+            return
         if record["what"] == "kill":
             self.deaths.append((record.get("begin", record["at"]), record["at"]))
         {"kill": self.kills, "stop": self.stops, "ready": self.readies,
@@ -283,8 +304,10 @@ class History:
             elif answer.outcome == "ok":
                 self.phantom_leases.append((lease, answer))
         self.pending_answers = []
+        self._broken = [(begin, at) for begin, at, _ in self.disturbances] + self.failovers
         for key in self.keys.values():
             self._name(key)
+            self._doubt(key)
             for delivery in key.deliveries:
                 delivery.answers.sort(key=lambda answer: answer.begin)
                 dues = [due_of(push, delivery) for push in key.by_body.get(delivery.body, ())]
@@ -295,6 +318,15 @@ class History:
             numbers = [delivery.number for delivery in key.deliveries]
             if None not in numbers and not out_of_order(key.deliveries):
                 key.deliveries.sort(key=lambda delivery: delivery.number)
+
+    def _doubt(self, key):
+        """Answers that a failover may have undone count as unknown."""
+        for push in key.pushes:
+            if push.applied and self.undoing(push):
+                push.doubted, push.outcome = push.outcome, "unknown"
+        for call in key.changes + [answer for delivery in key.deliveries for answer in delivery.answers]:
+            if call.outcome == "ok" and self.undoing(call):
+                call.outcome = "unknown"
 
     def _name(self, key):
         """A job seen under a name nobody chose is the nameless push with its body: once."""
@@ -308,6 +340,7 @@ class History:
 def make_push(record, item):
     push = Push(record["begin"], record["end"], item["outcome"])
     push.body, push.delay_ms, push.at_ms, push.own = item["body"], item.get("delay_ms", 0), item.get("at_ms"), item
+    push.doubted = None
     return push
 
 

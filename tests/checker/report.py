@@ -29,6 +29,7 @@ def judge(lines, least=None):
     failed = any(rule["violations"] for rule in rules.values())
     return {"verdict": "FAIL" if failed else "INVALID" if missing else "PASS", "lacks": missing, "rules": rules,
             "size": {"calls": history.calls, "pushes": acked_pushes(history), "kills": len(history.kills),
+                     "disturbances": len(history.disturbances), "failovers": len(history.failovers),
                      "deliveries": sum(len(key.deliveries) for key in history.keys.values()),
                      "lost_replies": len(history.in_flight)}}
 

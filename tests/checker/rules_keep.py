@@ -9,9 +9,13 @@ def no_loss(history):
     verdict = Verdict("L")
     for key in history.keys.values():
         applied = [push for push in key.pushes if push.applied]
-        if not applied:
+        doubted = [push for push in key.pushes if push.doubted]
+        if not applied and not doubted:
             continue
         ends = endings(key, history)
+        for push in doubted:
+            verdict.note("answered around a failover")
+            verdict.note("of these lost", 0 if _fate(history, key, push, ends) else 1)
         for push in applied:
             verdict.trials += 1
             fate = _fate(history, key, push, ends)

@@ -30,7 +30,7 @@ def _judge_stale(history, earlier, rest, verdict):
         if answer.outcome != "ok":
             continue
         for later in rest:
-            if later.end < answer.begin and history.killed_between(later.begin, answer.end) is None:
+            if later.end < answer.begin and history.killed_between(later.begin, answer.end) is None and not history.undoing(later):
                 verdict.blame(f"{earlier.name()}: its {answer.verb} was answered ok though attempt {later.attempt} had been handed out")
                 return
 
@@ -88,6 +88,9 @@ def _attempt_fault(history, key, previous, delivery, verdict):
         return None
     if previous and delivery.attempt == previous.attempt and crash_may_have_undone(history, previous, delivery.end):
         verdict.note("repeated after a crash")
+        return None
+    if previous and delivery.attempt <= previous.attempt and history.undoing(previous):
+        verdict.note("several attempts undone by a failover")
         return None
     base = 1 if anew else expected
     unseen = delivery.attempt - base

@@ -64,6 +64,14 @@ class Story:
         self.lines.append({"kind": "fault", "what": what, "at": at * MS})
         return self
 
+    def disturb(self, begin, at, name="cut"):
+        self.lines.append({"kind": "fault", "what": "disturb", "name": name, "begin": begin * MS, "at": at * MS})
+        return self
+
+    def failover(self, begin, at):
+        self.lines.append({"kind": "fault", "what": "failover", "begin": begin * MS, "at": at * MS})
+        return self
+
     def counts(self, at, topic="t", **figures):
         return self.add("counts", at, topics={topic: totals(**figures)})
 

@@ -191,6 +191,30 @@ good("due between two starts", Story().push(0).take(10).ack(20)
      .recovered({"pushed": 2, "acked": 1, "delayed": 1}, {"pushed": 2, "acked": 1, "ready": 1}, settled=False))
 
 
+# ---- faults of a store that servers share: what a disturbance may not excuse, and what a failover may ----
+bad("lost by a disturbance", "L", Story().push(1000).disturb(1005, 1500).listing(9000))
+bad("acked, then delivered after a disturbance", "AD", Story().push(0).take(10).ack(20).disturb(25, 40).take(50, attempt=2).ack(60, "a-2", outcome="lease_ended"))
+bad("a take undone by a disturbance", "XND", Story().push(0).take(10).disturb(20, 30).take(50, number=2).ack(60, "a-2"))
+bad("early after a disturbance", "E", Story().push(0, delay_ms=1000).disturb(10, 20).take(500).ack(510))
+bad("lost long before a failover", "L", Story().push(0).failover(5000, 6000).listing(9000))
+bad("lost after a failover", "L", Story().push(6500).failover(5000, 6000).listing(9000))
+bad("acked long before a failover, and again", "AD", Story().push(0).take(10).ack(20).failover(5000, 6000).take(6500, attempt=2)
+    .ack(6510, "a-2", outcome="lease_ended"))
+bad("a lease handed out long before a failover, and again", "XD", Story().push(0).take(10, lease_ms=60_000).failover(5000, 6000).take(6500, attempt=2).ack(6510, "a-2"))
+bad("early in a failover", "E", Story().push(5000, delay_ms=1000).failover(5010, 5900).take(5500).ack(5600))
+bad("a number comes again after a failover", "F", Story().push(0).take(4500).failover(5000, 6000).take(6500, lease="l2", number=1).ack(6510, "l2"))
+bad("other bytes after a failover", "P", Story().push(4500).failover(5000, 6000).take(6500, body="garbage").ack(6510))
+bad("more than was pushed around a failover", "C", Story().push(4500).failover(5000, 6000).take(6500).ack(6510).counts(7000, pushed=2, acked=2))
+good("lost by a failover", Story().push(4500).failover(5000, 6000).listing(9000).counts(9100))
+good("made anew after a failover", Story().push(4500).failover(5000, 6000).push(6500).take(6600).ack(6700).counts(7000, pushed=1, acked=1))
+good("a take undone by a failover", Story().push(0).take(4500).failover(5000, 6000).take(6500, number=2).ack(6510, "a-2"))
+good("two takes undone by a failover", Story().push(0).take(4500).nack(4510).take(4600, attempt=2).failover(5000, 6000).take(6500, number=3).ack(6510, "a-3"))
+good("an ack undone by a failover", Story(backoff_ms=[1, 1]).push(0).take(1000).ack(4500).failover(5000, 6000).take(6500, attempt=2).ack(6510, "a-2")
+     .counts(7000, pushed=1, acked=1))
+good("a cancel undone by a failover", Story().push(0, delay_ms=7000).change("cancel", 4500).failover(5000, 6000).take(7500).ack(7510))
+good("a reschedule undone by a failover", Story().push(0, delay_ms=7000).change("reschedule", 4500, delay_ms=60_000).failover(5000, 6000).take(7500).ack(7510))
+
+
 @pytest.mark.parametrize("rules, story", BAD)
 def test_flags_exactly_the_rules_that_are_broken(rules, story):
     assert set(broken(story)) == rules, broken(story)
@@ -218,6 +242,19 @@ def test_lateness_leaves_faults_out():
     assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
 
 
+def test_lateness_leaves_disturbances_and_the_time_to_connect_again_out():
+    story = Story().push(0, delay_ms=1500).take(1000, took=2000).disturb(20, 30).ack(3100)
+    assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
+    story = Story().push(0, delay_ms=4000).take(3000, took=1100).disturb(20, 30).ack(4200)
+    assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 1
+
+
+def test_what_a_failover_lost_is_counted():
+    story = Story().push(4500).push(4600, "b").take(4700, "b", lease="b").ack(4800, "b").failover(5000, 6000).listing(9000)
+    notes = judge(story.text(), NOTHING_WANTED)["rules"]["L"]["notes"]
+    assert notes["answered around a failover"] == 2 and notes["of these lost"] == 1
+
+
 def test_causes_are_counted_by_name():
     story = Story().push(0).take(10).kill(20).take(50, number=2).ack(60, "a-2")
     rules = judge(story.text(), NOTHING_WANTED)["rules"]
@@ -231,6 +268,7 @@ THIN = [
     ("never drained", Story().push(0).take(10).ack(20), {}, "no final listing"),
     ("never counted", Story().push(0).take(10).ack(20).listing(30), {}, "no counts"),
     ("no fsck", Story().push(0).take(10).ack(20).kill(30), {}, "fsck"),
+    ("too few disturbances", Story().push(0).disturb(5, 6).failover(7, 8).listing(30), {"disturbances": 3}, "only 2 disturbances"),
     ("no dead job", Story().push(0).take(10).ack(20), {}, "ever dead"),
     ("no redelivery", Story().push(0).take(10).ack(20), {"redeliveries": 1}, "redeliveries"),
 ]

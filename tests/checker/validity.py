@@ -4,7 +4,7 @@ import bisect
 
 from .rules_counts import acked_pushes
 
-DEFAULTS = {"pushes": 1000, "kills": 3, "redeliveries": 10}
+DEFAULTS = {"pushes": 1000, "kills": 3, "redeliveries": 10, "disturbances": 0}
 LOOK_BACK = 2000  # calls that may be under way at once
 STATES = ("delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 
@@ -17,6 +17,9 @@ def lacks(history, least):
         out.append(f"only {pushes} pushes were answered ok, {least['pushes']} wanted")
     if len(history.kills) < least["kills"]:
         out.append(f"only {len(history.kills)} kills, {least['kills']} wanted")
+    broken = len(history.disturbances) + len(history.failovers)
+    if broken < least["disturbances"]:
+        out.append(f"only {broken} disturbances, {least['disturbances']} wanted")
     if len(history.readies) < len(history.kills) and not history.failed_starts:
         out.append("a kill that no start followed")
     idle = _idle_kills(history)
@@ -27,9 +30,9 @@ def lacks(history, least):
         out.append("no final listing of " + ", ".join(unlisted[:5]))
     if not history.counts:
         out.append("no counts at a quiet point")
-    if history.kills and not history.fscks:
+    if (history.kills or broken) and not history.fscks:
         out.append("fsck was never run")
-    if history.kills and not history.recovered:
+    if (history.kills or broken) and not history.recovered:
         out.append("it was never recovered twice")
     again = sum(max(0, len(key.deliveries) - 1) for key in history.keys.values())
     if again < least["redeliveries"]:
