@@ -1,0 +1,489 @@
+/* What travels to the scripts and back: what goes in comes out, and nothing else gets in. The
+ * scripts' part, putting a record together, is played here. */
+#include "redis/codec.h"
+#include "redis/id.h"
+
+#include "mutate.h"
+#include "seed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "random_record.h"
+
+enum { ROUNDS = 5000, BROKEN_ROUNDS = 200 };
+
+static const int64_t adjust_ms = -7;
+
+/* ---- arguments ---- */
+
+/* The next of Redis' protocol's "$length\r\ntext\r\n". */
+static struct slice next_arg(struct slice *rest)
+{
+    char *end;
+    size_t bytes;
+    struct slice arg;
+
+    assert_true(rest->len > 5 && rest->at[0] == '$');
+    bytes = strtoul(rest->at + 1, &end, 10);
+    assert_memory_equal(end, "\r\n", 2);
+    arg = slice_make(end + 2, bytes);
+    assert_memory_equal(arg.at + bytes, "\r\n", 2);
+    rest->len -= (size_t)(arg.at + bytes + 2 - rest->at);
+    rest->at = arg.at + bytes + 2;
+    return arg;
+}
+
+static uint64_t number_at(struct slice text, size_t at, size_t bytes)
+{
+    uint64_t value = 0;
+
+    assert_true(at + bytes <= text.len);
+    for (size_t i = 0; i < bytes; i++)
+        value = value << 8 | (unsigned char)text.at[at + i];
+    return value;
+}
+
+static void put(struct buffer *out, uint64_t value, size_t bytes)
+{
+    while (bytes--)
+        buffer_append_byte(out, (char)(value >> (8 * bytes)));
+}
+
+static uint64_t below_48_bits(struct random *random)
+{
+    return random_number(random, 47);
+}
+
+/* ---- jobs ---- */
+
+static struct policy a_policy(struct random *random)
+{
+    struct policy policy = {.lease_ms = (int64_t)below_48_bits(random),
+                            .ttl_ms = (int64_t)below_48_bits(random),
+                            .max_attempts = (uint32_t)random_number(random, 14)};
+
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 3);
+    if (policy.backoff.kind) {
+        policy.backoff.first_ms = (int64_t)below_48_bits(random);
+        policy.backoff.max_ms = (int64_t)below_48_bits(random);
+    }
+    return policy;
+}
+
+static struct queue_push a_push(struct random *random)
+{
+    struct queue_push push = {
+        .topic = random_text(random, 0, 1, JOB_TOPIC_BYTES_MAX),
+        .id = random_text(random, 1, 1, JOB_ID_BYTES_MAX),
+        .body = random_text(random, 2, 0, 4000),
+        .content_type = random_text(random, 3, 0, random_below(random, 2) ? 128 : 0),
+        .meta = random_below(random, 2) ? random_meta(random, 4) : slice_of(""),
+        .when = {.due = (enum queue_due)(QUEUE_DUE_NOW + random_below(random, 3))},
+        .priority = (int32_t)random_below(random, JOB_PRIORITY_MAX + 2) - 1,
+        .on_conflict = (enum record_conflict)random_below(random, 4)};
+
+    if (push.when.due != QUEUE_DUE_NOW)
+        push.when.ms = (int64_t)below_48_bits(random);
+    if (random_below(random, 2))
+        push.policy = a_policy(random);
+    if (random_below(random, 3) == 0)
+        push.past = (struct queue_past){.attempt = (uint32_t)random_number(random, 14),
+                                        .dead = random_below(random, 2),
+                                        .error = random_text(random, 5, 0, JOB_ERROR_BYTES_MAX)};
+    return push;
+}
+
+struct packed_push {
+    struct slice id, spec, tail;
+    unsigned flags;
+};
+
+static struct packed_push packed_push(struct buffer *args, const struct queue_push *push)
+{
+    struct packed_push packed;
+    struct slice rest;
+
+    buffer_clear(args);
+    redis_pack_push(args, push);
+    rest = buffer_slice(args);
+    packed.id = next_arg(&rest);
+    packed.spec = next_arg(&rest);
+    packed.tail = next_arg(&rest);
+    assert_int_equal(rest.len, 0);
+    assert_int_equal(packed.spec.len, 11);
+    packed.flags = (unsigned)number_at(packed.spec, 2, 1);
+    return packed;
+}
+
+/* As push.lua makes it of the arguments. */
+static void make_record(struct buffer *record, const struct packed_push *packed, unsigned priority,
+                        uint64_t sequence, int64_t due_ms)
+{
+    struct slice tail = packed->tail;
+
+    if (packed->flags & 16) {
+        size_t past = 7 + (size_t)number_at(tail, 5, 2);
+
+        tail = slice_make(tail.at + past, tail.len - past);
+    }
+    buffer_clear(record);
+    put(record, (packed->flags & 7) | (number_at(packed->spec, 1, 1) == QUEUE_DUE_AT ? 8 : 0), 1);
+    put(record, priority, 2);
+    put(record, sequence, 6);
+    put(record, (uint64_t)due_ms, 6);
+    buffer_append_slice(record, tail);
+}
+
+static void what_is_pushed_is_shown(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct buffer args, record;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&record, SIZE_MAX / 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct queue_push push = a_push(&random);
+        struct packed_push packed = packed_push(&args, &push);
+        unsigned priority = push.priority < 0 ? JOB_PRIORITY : (unsigned)push.priority;
+        int64_t due_ms = (int64_t)below_48_bits(&random);
+        struct job job;
+
+        assert_true(slice_equals(packed.id, push.id));
+        assert_int_equal(number_at(packed.spec, 0, 1),
+                         (unsigned)push.on_conflict | (push.priority >= 0 ? 4 : 0));
+        assert_int_equal(number_at(packed.spec, 1, 1), push.when.due);
+        assert_int_equal(number_at(packed.spec, 3, 2), push.priority < 0 ? 0 : push.priority);
+        assert_int_equal(number_at(packed.spec, 5, 6), push.when.ms);
+        make_record(&record, &packed, priority, (uint64_t)round, due_ms);
+        assert_true(
+            redis_unpack_job(buffer_slice(&record), slice_of(""), JOB_DELAYED, adjust_ms, &job));
+        assert_true(slice_equals(job.body, push.body));
+        assert_true(slice_equals(job.content_type, push.content_type));
+        assert_true(slice_equals(job.meta, push.meta));
+        same_policy(&job.policy, &push.policy);
+        assert_int_equal(job.priority, priority);
+        assert_int_equal(job.sequence, round);
+        assert_int_equal(job.due_ms, due_ms - adjust_ms);
+        assert_int_equal(job.first_due_ms, job.due_ms);
+        assert_int_equal(job.due_is_wall, push.when.due == QUEUE_DUE_AT);
+        assert_int_equal(job.state, JOB_DELAYED);
+        assert_int_equal(job.attempt, 0);
+    }
+    buffer_fini(&args);
+    buffer_fini(&record);
+}
+
+static void a_past_travels_before_the_rest(void **state)
+{
+    struct queue_push push = {.topic = slice_of("t"),
+                              .id = slice_of("a"),
+                              .body = slice_of("body"),
+                              .when.due = QUEUE_DUE_NOW,
+                              .priority = QUEUE_PRIORITY_UNSET,
+                              .past = {.attempt = 258, .dead = true, .error = slice_of("why")}};
+    struct packed_push packed;
+    struct buffer args;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    packed = packed_push(&args, &push);
+    assert_int_equal(packed.flags, 16);
+    assert_true(slice_equals(packed.tail, slice_make("\x01\0\0\x01\x02\0\x03whybody", 14)));
+    buffer_fini(&args);
+}
+
+static void a_try_says_more_than_the_record(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct queue_push push = {.topic = slice_of("t"),
+                              .id = slice_of("a"),
+                              .body = slice_of("b"),
+                              .when.due = QUEUE_DUE_NOW,
+                              .priority = 3};
+    struct buffer args, record, attempt;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&record, SIZE_MAX / 2);
+    buffer_init(&attempt, SIZE_MAX / 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct packed_push packed = packed_push(&args, &push);
+        enum job_state is = (enum job_state)(JOB_DELAYED + random_below(&random, 4));
+        unsigned priority = (unsigned)random_below(&random, 65536);
+        uint64_t number = random_number(&random, 14), due = 1 + below_48_bits(&random),
+                 first = 1 + below_48_bits(&random), until = 1 + below_48_bits(&random),
+                 delivery = below_48_bits(&random);
+        struct slice error = random_text(&random, 5, 0, JOB_ERROR_BYTES_MAX);
+        struct job job;
+
+        make_record(&record, &packed, 3, 1, 1000);
+        buffer_clear(&attempt);
+        put(&attempt, is, 1);
+        put(&attempt, priority, 2);
+        put(&attempt, number, 4);
+        put(&attempt, due, 6);
+        put(&attempt, first, 6);
+        put(&attempt, until, 6);
+        put(&attempt, delivery, 6);
+        put(&attempt, 60000, 6);
+        buffer_append_slice(&attempt, error);
+        assert_true(
+            redis_unpack_job(buffer_slice(&record), buffer_slice(&attempt), 0, adjust_ms, &job));
+        assert_int_equal(job.state, is);
+        assert_int_equal(job.priority, priority);
+        assert_int_equal(job.attempt, number);
+        assert_int_equal(job.due_ms, (int64_t)due - adjust_ms);
+        assert_int_equal(job.first_due_ms, (int64_t)first - adjust_ms);
+        assert_int_equal(job.lease_until_ms, is == JOB_LEASED ? (int64_t)until - adjust_ms : 0);
+        assert_int_equal(job.delivery, delivery);
+        assert_true(slice_equals(job.error, error));
+        assert_true(slice_is(job.body, "b"));
+    }
+    buffer_fini(&args);
+    buffer_fini(&record);
+    buffer_fini(&attempt);
+}
+
+/* In memory that ends where the text does, so that the sanitizer sees a byte too far. */
+static bool unpack_copy(struct slice record, struct slice attempt, struct job *out)
+{
+    char *a = malloc(record.len + 1), *b = malloc(attempt.len + 1);
+    bool good;
+
+    assert_true(a && b);
+    a = realloc(a, record.len ? record.len : 1);
+    b = realloc(b, attempt.len ? attempt.len : 1);
+    if (record.len)
+        memcpy(a, record.at, record.len);
+    if (attempt.len)
+        memcpy(b, attempt.at, attempt.len);
+    good = redis_unpack_job(slice_make(a, record.len), slice_make(b, attempt.len), 0, 0, out);
+    free(a);
+    free(b);
+    return good;
+}
+
+static void what_is_cut_short_or_damaged_is_never_read_past_its_end(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct buffer args, record, attempt;
+    struct job job;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&record, 1 << 20);
+    buffer_init(&attempt, 1 << 20);
+    for (int round = 0; round < BROKEN_ROUNDS; round++) {
+        struct queue_push push = a_push(&random);
+        struct packed_push packed = packed_push(&args, &push);
+        size_t fixed;
+
+        make_record(&record, &packed, 100, 1, 1000);
+        buffer_clear(&attempt);
+        for (int i = 0; i < 37; i++)
+            put(&attempt, i ? random_next(&random) & 255 : JOB_LEASED, 1);
+        assert_true(unpack_copy(buffer_slice(&record), buffer_slice(&attempt), &job));
+        fixed = record.len - push.body.len;
+        for (size_t len = 0; len < fixed; len++)
+            assert_false(unpack_copy(slice_make(record.at, len), buffer_slice(&attempt), &job));
+        for (size_t len = 1; len < attempt.len; len++)
+            assert_false(unpack_copy(buffer_slice(&record), slice_make(attempt.at, len), &job));
+        mutate(&record, &random, slice_of(""));
+        mutate(&attempt, &random, slice_of(""));
+        (void)unpack_copy(buffer_slice(&record), buffer_slice(&attempt), &job);
+    }
+    buffer_fini(&args);
+    buffer_fini(&record);
+    buffer_fini(&attempt);
+}
+
+static void a_job_must_be_in_a_state(void **state)
+{
+    struct job job;
+    char record[16] = {0};
+
+    (void)state;
+    assert_true(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
+    assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), 0, 0, &job));
+    assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_FINISHED, 0, &job));
+    assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), 9, 0, &job));
+    record[0] = 16; /* a past is not stored */
+    assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
+}
+
+/* ---- answers, changes ---- */
+
+static void a_nack_without_a_time_goes_by_backoff(void **state)
+{
+    struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of("no")};
+    struct buffer args;
+    struct slice rest, packed;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_answer(&args, &answer, 0x010203040506);
+    rest = buffer_slice(&args);
+    packed = next_arg(&rest);
+    assert_true(slice_equals(packed, slice_make("\1\2\3\4\5\6\2\xff\xff\xff\xff\xff\xff", 13)));
+    assert_true(slice_is(next_arg(&rest), "no"));
+    assert_int_equal(rest.len, 0);
+    buffer_fini(&args);
+}
+
+static void a_long_error_is_cut(void **state)
+{
+    char long_error[1000];
+    struct queue_answer answer = {.verb = QUEUE_NACK, .error = {long_error, sizeof long_error}};
+    struct buffer args;
+    struct slice rest;
+
+    (void)state;
+    memset(long_error, 'e', sizeof long_error);
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_answer(&args, &answer, 1);
+    rest = buffer_slice(&args);
+    (void)next_arg(&rest);
+    assert_int_equal(next_arg(&rest).len, JOB_ERROR_BYTES_MAX);
+    buffer_fini(&args);
+}
+
+static void a_change_carries_what_it_changes_and_no_more(void **state)
+{
+    struct queue_change change = {.verb = QUEUE_RESCHEDULE,
+                                  .id = slice_of("a"),
+                                  .priority = 513,
+                                  .when = {QUEUE_DUE_DELAY, 0x0102}};
+    struct buffer args;
+    struct slice rest;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_change(&args, &change);
+    change.verb = QUEUE_CANCEL;
+    redis_pack_change(&args, &change);
+    rest = buffer_slice(&args);
+    assert_true(slice_is(next_arg(&rest), "a"));
+    assert_true(slice_equals(next_arg(&rest), slice_make("\2\2\1\2\1\0\0\0\0\1\2", 11)));
+    assert_true(slice_is(next_arg(&rest), "a"));
+    assert_true(slice_equals(next_arg(&rest), slice_make("\1\0\0\0\0\0\0\0\0\0\0", 11)));
+    buffer_fini(&args);
+}
+
+static void results_are_read_one_after_the_other(void **state)
+{
+    static const char text[] = "\1\2\0\0\0\0\1\0"
+                               "\14\0\0\0\0\0\0\0"
+                               "\0\3\0\0\0\0\0\5\0\0\0\0\0\6";
+    struct slice rest = slice_make(text, sizeof text - 1);
+    struct queue_result result = {0};
+
+    (void)state;
+    assert_true(redis_unpack_result(&rest, 56, &result));
+    assert_int_equal(result.status, QUEUE_CREATED);
+    assert_int_equal(result.state, JOB_READY);
+    assert_int_equal(result.due_ms, 200);
+    assert_null(result.detail);
+    assert_true(redis_unpack_result(&rest, 56, &result));
+    assert_int_equal(result.status, QUEUE_BAD_OPTION);
+    assert_int_equal(result.due_ms, 0); /* none */
+    assert_string_equal(result.detail, "at");
+    assert_true(redis_unpack_answered(&rest, 1, &result));
+    assert_int_equal(result.state, JOB_LEASED);
+    assert_int_equal(result.due_ms, 4);
+    assert_int_equal(result.lease_until_ms, 5);
+    assert_false(redis_unpack_result(&rest, 0, &result));
+}
+
+static void an_unknown_status_or_state_is_refused(void **state)
+{
+    struct slice status = slice_make("\x7f\0\0\0\0\0\0\0", 8),
+                 is = slice_make("\0\x7f\0\0\0\0\0\0", 8);
+    struct queue_result result = {0};
+
+    (void)state;
+    assert_false(redis_unpack_result(&status, 0, &result));
+    assert_false(redis_unpack_result(&is, 0, &result));
+}
+
+/* ---- topics ---- */
+
+static struct topic_settings some_settings(struct random *random)
+{
+    struct topic_settings settings = {.policy = a_policy(random),
+                                      .on_conflict = (enum record_conflict)random_below(random, 4),
+                                      .has_priority = random_below(random, 2),
+                                      .dead_letter_expired = random_below(random, 2),
+                                      .dedup_window_ms = (int64_t)below_48_bits(random)};
+
+    if (settings.has_priority)
+        settings.priority = (int32_t)random_below(random, JOB_PRIORITY_MAX + 1);
+    return settings;
+}
+
+static void settings_come_back_with_the_topic(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct buffer args, text;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&text, SIZE_MAX / 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct topic_settings settings = some_settings(&random);
+        struct queue_topic topic;
+        struct slice rest, packed;
+
+        buffer_clear(&args);
+        redis_pack_settings(&args, &settings);
+        rest = buffer_slice(&args);
+        packed = next_arg(&rest);
+        buffer_clear(&text);
+        put(&text, 1, 1);
+        for (uint64_t i = 1; i <= 16; i++)
+            put(&text, i * 1000, 6);
+        buffer_append_slice(&text, packed);
+        assert_true(redis_unpack_topic(buffer_slice(&text), adjust_ms, &topic));
+        assert_true(topic.paused);
+        assert_int_equal(topic.counts.delayed, 1000);
+        assert_int_equal(topic.counts.dead, 5000);
+        assert_int_equal(topic.totals.pushed, 6000);
+        assert_int_equal(topic.totals.redriven, 15000);
+        assert_int_equal(topic.oldest_ready_due_ms, 16000 - adjust_ms);
+        same_policy(&topic.settings.policy, &settings.policy);
+        assert_int_equal(topic.settings.on_conflict, settings.on_conflict);
+        assert_int_equal(topic.settings.has_priority, settings.has_priority);
+        assert_int_equal(topic.settings.priority, settings.priority);
+        assert_int_equal(topic.settings.dead_letter_expired, settings.dead_letter_expired);
+        assert_int_equal(topic.settings.dedup_window_ms, settings.dedup_window_ms);
+        for (size_t len = 0; len < text.len; len++)
+            if (len != 97) /* where there are no settings */
+                assert_false(redis_unpack_topic(slice_make(text.at, len), 0, &topic));
+        buffer_append_byte(&text, 0);
+        assert_false(redis_unpack_topic(buffer_slice(&text), 0, &topic));
+    }
+    buffer_fini(&args);
+    buffer_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_pushed_is_shown),
+        cmocka_unit_test(a_past_travels_before_the_rest),
+        cmocka_unit_test(a_try_says_more_than_the_record),
+        cmocka_unit_test(what_is_cut_short_or_damaged_is_never_read_past_its_end),
+        cmocka_unit_test(a_job_must_be_in_a_state),
+        cmocka_unit_test(a_nack_without_a_time_goes_by_backoff),
+        cmocka_unit_test(a_long_error_is_cut),
+        cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
+        cmocka_unit_test(results_are_read_one_after_the_other),
+        cmocka_unit_test(an_unknown_status_or_state_is_refused),
+        cmocka_unit_test(settings_come_back_with_the_topic),
+    };
+
+    return cmocka_run_group_tests_name("the scripts' arguments and answers", tests, NULL, NULL);
+}
