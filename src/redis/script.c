@@ -1,9 +1,14 @@
 #include "redis/script.h"
 
+#include "base/buffer.h"
 #include "redis/script_texts.h"
 
+#include <assert.h>
 #include <openssl/evp.h>
-#include <stdlib.h>
+
+#define PARTS "-- parts:"
+
+enum { SCRIPT_BYTES_MAX = 1 << 20 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -24,28 +29,75 @@ static const struct source {
     [REDIS_CHECK] = SOURCE(check),
 };
 
+#define PART(name)                                                                                 \
+    {                                                                                              \
+#name, redis_lua_common_##name##_text, &redis_lua_common_##name##_bytes                    \
+    }
+
+static const struct source parts[] = {PART(base), PART(topics), PART(leaves),
+                                      PART(jobs), PART(due),    PART(ending)};
+
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 
-/* The shebang line of the script's own file must be the first line of the whole. */
+static const struct source *find_part(struct slice name)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (slice_is(name, parts[i].name))
+            return &parts[i];
+    return NULL;
+}
+
+/* Up to and with the end of the line. */
+static struct slice take_line(struct slice *text)
+{
+    const char *end = memchr(text->at, '\n', text->len);
+    struct slice line = slice_make(text->at, (size_t)(end + 1 - text->at));
+
+    *text = slice_make(end + 1, text->len - line.len);
+    return line;
+}
+
+static bool take_word(struct slice *line, struct slice *word)
+{
+    while (line->len && (*line->at == ' ' || *line->at == '\n'))
+        *line = slice_make(line->at + 1, line->len - 1);
+    *word = slice_make(line->at, 0);
+    while (word->len < line->len && word->at[word->len] != ' ' && word->at[word->len] != '\n')
+        word->len++;
+    *line = slice_make(line->at + word->len, line->len - word->len);
+    return word->len > 0;
+}
+
+/* The first line must stay the first; the second names the parts that come next. */
+static void append_whole(struct buffer *out, const struct source *source)
+{
+    struct slice text = slice_make(source->text, *source->bytes), line, word;
+
+    buffer_append_slice(out, take_line(&text));
+    line = take_line(&text);
+    assert(line.len > sizeof PARTS && memcmp(line.at, PARTS, sizeof PARTS - 1) == 0);
+    line = slice_make(line.at + sizeof PARTS - 1, line.len - (sizeof PARTS - 1));
+    while (take_word(&line, &word)) {
+        const struct source *part = find_part(word);
+
+        assert(part);
+        buffer_append(out, part->text, *part->bytes);
+    }
+    buffer_append_slice(out, text);
+}
+
 static bool assemble(const struct source *source, struct redis_script_text *out)
 {
     static const char digits[] = "0123456789abcdef";
-    const char *line_end = memchr(source->text, '\n', *source->bytes);
-    size_t first = (size_t)(line_end + 1 - source->text), at = 0;
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned hash_bytes = 0;
-    char *text = malloc(*source->bytes + redis_lua_common_bytes);
+    struct buffer whole; /* lives as long as the process */
 
-    if (!text)
-        return false;
-    memcpy(text, source->text, first);
-    memcpy(text + first, redis_lua_common_text, redis_lua_common_bytes);
-    at = first + redis_lua_common_bytes;
-    memcpy(text + at, source->text + first, *source->bytes - first);
-    at += *source->bytes - first;
-    if (!EVP_Digest(text, at, hash, &hash_bytes, EVP_sha1(), NULL) ||
+    buffer_init(&whole, SCRIPT_BYTES_MAX);
+    append_whole(&whole, source);
+    if (whole.failed || !EVP_Digest(whole.at, whole.len, hash, &hash_bytes, EVP_sha1(), NULL) ||
         hash_bytes * 2 != REDIS_SHA_BYTES) {
-        free(text);
+        buffer_fini(&whole);
         return false;
     }
     for (unsigned i = 0; i < hash_bytes; i++) {
@@ -53,7 +105,7 @@ static bool assemble(const struct source *source, struct redis_script_text *out)
         out->sha[2 * i + 1] = digits[hash[i] & 15];
     }
     out->name = source->name;
-    out->text = slice_make(text, at); /* lives as long as the process */
+    out->text = buffer_slice(&whole);
     return true;
 }
 

@@ -28,7 +28,7 @@ enum { REDIS_SHA_BYTES = 40 };
 
 struct redis_script_text {
     const char *name;
-    struct slice text; /* common.lua and its own, as SCRIPT LOAD wants it */
+    struct slice text; /* with the parts it stands on, as SCRIPT LOAD wants it */
     char sha[REDIS_SHA_BYTES + 1];
 };
 

@@ -8,7 +8,12 @@
     extern const char redis_lua_##name##_text[];                                                   \
     extern const size_t redis_lua_##name##_bytes
 
-REDIS_LUA(common);
+REDIS_LUA(common_base);
+REDIS_LUA(common_topics);
+REDIS_LUA(common_leaves);
+REDIS_LUA(common_jobs);
+REDIS_LUA(common_due);
+REDIS_LUA(common_ending);
 REDIS_LUA(hello);
 REDIS_LUA(adjust);
 REDIS_LUA(push);

@@ -59,9 +59,10 @@ def raw(value):
 
 
 def source(name):
-    """common.lua after the first line of the script's own file."""
-    first, rest = (SCRIPTS / f"{name}.lua").read_bytes().split(b"\n", 1)
-    return first + b"\n" + (SCRIPTS / "common.lua").read_bytes() + rest
+    """The parts that the script's second line names come between its first line and the rest."""
+    first, parts, rest = (SCRIPTS / f"{name}.lua").read_bytes().split(b"\n", 2)
+    common = [(SCRIPTS / "common" / f"{part}.lua").read_bytes() for part in parts.decode().removeprefix("-- parts:").split()]
+    return b"\n".join([first, b"".join(common) + rest])
 
 
 def policy(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0):

@@ -7,7 +7,7 @@ import pytest
 from abi import CANCEL, DELAYED, SCRIPTS, Shard, job
 
 COMPACT = 128  # zset-max-listpack-entries
-LEAF_MAX = int(re.search(r"^local LEAF_MAX = (\d+)", (SCRIPTS / "common.lua").read_text(encoding="utf-8"), re.M).group(1))
+LEAF_MAX = int(re.search(r"^local LEAF_MAX = (\d+)", (SCRIPTS / "common" / "base.lua").read_text(encoding="utf-8"), re.M).group(1))
 
 
 @pytest.fixture

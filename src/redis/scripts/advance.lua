@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- parts: base topics leaves jobs due ending
 -- Lets what is due happen, at most `max` of it: leases end, delayed jobs become ready, ready ones expire, finished ids are
 -- forgotten. Any server may call it at any time.
 local server, max, done = ARGV[2], tonumber(ARGV[4]), 0

@@ -1,0 +1,59 @@
+-- What all scripts stand on, first of six parts that stand in front of each script. README.md one folder up says what the keys hold.
+
+local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
+local floor, sub, format = math.floor, string.sub, string.format
+local T = sub(KEYS[1], 1, -6) -- without ':core'
+local CORE, TOPICS, LEASES, LEASED, TICKETS = KEYS[1], T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets'
+local NONE, NEVER = 2 ^ 48 - 1, 1 / 0
+
+-- Refused by a cluster exactly while the shard's slot is moving (README.md, "A slot that moves").
+call('EXISTS', T .. ':never:1', T .. ':never:2')
+
+local OK, CREATED, REPLACED, EXISTED, CANCELLED = 0, 1, 2, 3, 4
+local NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = 5, 6, 7, 8, 9
+local BAD_OPTION, TOO_MANY_TOPICS = 12, 14
+local DELAYED, READY, LEASED_STATE, DEAD, FINISHED = 1, 2, 3, 4, 5
+local WHEN_NOW, WHEN_DELAY, WHEN_AT = 1, 2, 3
+
+local DELAY_MAX = 3653 * 24 * 3600 * 1000
+local LEAF_MAX = 48 -- well below Redis' own limit of the compact form (zset-max-listpack-entries 128)
+local MANY = 500     -- arguments of one command, so that Lua's stack is never short
+
+-- ---- time ----
+
+local time = call('TIME')
+local wall = time[1] * 1000 + floor(time[2] / 1000)
+local adjust = tonumber(call('HGET', CORE, 'adjust') or 0)
+local now = wall + adjust
+
+local soonest = NEVER -- the earliest event this call brought about
+
+local function text_of(number)
+    return format('%d', number)
+end
+
+-- ---- sending many arguments ----
+
+-- `words` in groups of up to `MANY`, each with the same command and key.
+local function call_many(command, key, words)
+    local count = #words
+    if count == 0 then return end
+    if count <= MANY then return call(command, key, unpack(words)) end
+    for from = 1, count, MANY do
+        call(command, key, unpack(words, from, math.min(from + MANY - 1, count)))
+    end
+end
+
+-- The same for a command that answers one thing per word.
+local function ask_many(command, key, words)
+    local count = #words
+    if count == 0 then return {} end
+    if count <= MANY then return call(command, key, unpack(words)) end
+    local all = {}
+    for from = 1, count, MANY do
+        local some = call(command, key, unpack(words, from, math.min(from + MANY - 1, count)))
+        for i = 1, #some do all[from + i - 1] = some[i] end
+    end
+    return all
+end
+

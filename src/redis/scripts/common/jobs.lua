@@ -1,0 +1,165 @@
+-- A job: read, hung where it belongs, failed, finished.
+local TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish,
+    chance_seed, fail = (function()
+
+-- ---- jobs ----
+
+local TRY = '>BI2I4I6I6I6I6I6'
+
+-- From a record and, where there is one, a try.
+local function job_make(t, id, record, try)
+    local flags, priority, sequence, due = unpack_from('>BI2I6I6', record)
+    local j = {id = id, record = record, flags = flags, sequence = sequence, member = pack('>I6', sequence) .. id,
+               priority = priority, due = due, first = due, state = DELAYED, attempt = 0, lease_until = 0, delivery = 0,
+               lease = 0, error = '', tried = try and true or false}
+    if try then
+        local at
+        j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
+        j.error = sub(try, at)
+    end
+    return j
+end
+
+local function job_find(t, id)
+    local record = call('HGET', t.jobs, id)
+    return record and job_make(t, id, record, call('HGET', t.tries, id))
+end
+
+local function try_of(j)
+    return pack(TRY, j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. j.error
+end
+
+local function try_write(t, j)
+    call('HSET', t.tries, j.id, try_of(j))
+    j.tried = true
+end
+
+-- Own, else the topic's, else the default (job/policy.h).
+local function policy_of(t, j)
+    local s = settings_of(t)
+    local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts}
+    if j.flags % 2 == 1 then
+        local lease, ttl, backoff, first, max, attempts = unpack_from('>I6I6BI6I6I4', j.record, 16)
+        if lease > 0 then p.lease = lease end
+        if ttl > 0 then p.ttl = ttl end
+        if backoff > 0 then p.backoff, p.first, p.max = backoff, first, max end
+        if attempts > 0 then p.attempts = attempts end
+    end
+    if p.lease == 0 then p.lease = 60000 end
+    if p.backoff == 0 then p.backoff, p.first, p.max = 2, 1000, 600000 end
+    if p.attempts == 0 then p.attempts = 16 end
+    return p
+end
+
+-- What people see: a job whose due has passed is ready, also before it was moved.
+local function shown_state(j)
+    return j.state == DELAYED and j.due <= now and READY or j.state
+end
+
+local function ttl_of(t, j)
+    return (j.flags % 2 == 1 or t.packed ~= '') and policy_of(t, j).ttl or 0
+end
+
+-- Whatever its ttl is now: it may have become ready under another setting of the topic.
+local function expiry_remove(t, member)
+    if t.expires == nil then t.expires = call('EXISTS', t.expiry) == 1 end
+    if t.expires then call('ZREM', t.expiry, member) end
+end
+
+-- Takes a job out of where its state keeps it.
+local function unhang(t, j)
+    if j.state == LEASED_STATE then
+        call('ZREM', t.held, j.member)
+        call('ZREM', LEASES, text_of(j.delivery))
+        call('HDEL', LEASED, text_of(j.delivery))
+        count(t, 'leased', -1)
+    elseif j.state == DEAD then
+        call('ZREM', t.dead, j.member)
+        count(t, 'dead', -1)
+    elseif j.due <= now and ready_remove(t, j.priority, j.member) then
+        count(t, 'ready', -1)
+        expiry_remove(t, j.member)
+    elseif delayed_remove(t, j.due, j.member) then
+        count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+    end
+end
+
+local function expire_later(t, j)
+    local ttl = ttl_of(t, j)
+    if ttl == 0 then return end
+    call('ZADD', t.expiry, j.first + ttl, j.member)
+    t.expires = true
+    event_at(t, j.first + ttl)
+end
+
+-- Hangs a job that is neither leased nor finished where its state and due want it.
+local function hang(t, j)
+    if j.state == DEAD then
+        call('ZADD', t.dead, j.due, j.member)
+        count(t, 'dead', 1)
+    elseif j.due <= now then
+        ready_add(t, j.priority, {j.due, j.member})
+        expire_later(t, j)
+    else
+        delayed_add(t, {j.due}, {j.member})
+        count(t, j.attempt > 0 and 'retrying' or 'delayed', 1)
+    end
+end
+
+-- The job is gone (and was unhung). `total`: acked, cancelled, expired. Only a purge forgets it at once.
+local function finish(t, j, total, is_purge)
+    call('HDEL', t.jobs, j.id)
+    if j.tried then call('HDEL', t.tries, j.id) end
+    count(t, total, 1)
+    local window = settings_of(t).dedup
+    if window > 0 and not is_purge then
+        call('ZADD', t.finished, now + 1 + window, j.id)
+        event_at(t, now + 1 + window)
+    end
+end
+
+-- ---- failing ----
+
+local chances = {state = 1}
+
+-- From what the server drew (`chance` below 2^48), a new number below 1 each time.
+local function chance_seed(text)
+    chances.state = (tonumber(text) or 1) % 2147483647
+end
+
+local function chance_next()
+    chances.state = (chances.state * 48271 + 1) % 2147483647
+    return chances.state / 2147483647
+end
+
+-- As policy_backoff_ms in job/policy.c.
+local function backoff_ms(p, attempt)
+    local wait = p.first
+    if p.backoff == 2 then
+        wait = attempt > 60 and p.max or math.min(p.first * 2 ^ (attempt - 1), p.max)
+    end
+    wait = math.min(wait, DELAY_MAX)
+    local spread = floor(wait * 20 / 100)
+    return wait - spread + floor(chance_next() * (2 * spread + 1))
+end
+
+-- The attempt failed and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
+local function fail(t, j, delay, error)
+    local p = policy_of(t, j)
+    j.error, j.state, j.lease_until = error, DELAYED, 0
+    if j.attempt >= p.attempts then
+        j.state = DEAD
+        count(t, 'died', 1)
+    else
+        if delay == NONE then delay = backoff_ms(p, j.attempt) end
+        j.due = now + (delay > 0 and delay + 1 or 0)
+    end
+    hang(t, j)
+    try_write(t, j)
+end
+
+return TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
+    finish, chance_seed, fail
+
+end)()
+
