@@ -32,72 +32,87 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 
 class Loop:
+    """Traffic, faults, a drain, and the history of it all. What is served and what is broken, those who inherit say."""
+
+    topics = TOPICS
+
     def __init__(self, chosen, directory):
         self.chosen, self.directory = chosen, pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.random = random.Random(chosen.seed)
-        self.port = free_port()
-        self.server = Server(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
         self.lines = []
-        self.kills = 0
+        self.faults = 0
         self.began = time.monotonic()
         self.pushed = 0
+
+    # ---- what those who inherit say ----
+
+    def start(self):
+        """Everything up, where the clients look for it."""
+        raise NotImplementedError
+
+    def stop(self):
+        """Nothing is left running, whatever happened."""
+        raise NotImplementedError
+
+    def ports(self):
+        raise NotImplementedError
+
+    def client(self, timeout=30):
+        """Of a server that is up."""
+        raise NotImplementedError
+
+    def fault(self):
+        """Breaks something, mends it, and writes down what."""
+        raise NotImplementedError
+
+    def check_again(self, before):
+        """After the drain: judges what is stored, and that it is the same after one more start."""
+        raise NotImplementedError
+
+    # ---- the history ----
 
     def write(self, kind, **fields):
         self.lines.append(json.dumps({"kind": kind, **fields}))
 
-    # ---- life and death ----
-
-    def start(self, port):
-        try:
-            self.server.start(port)
-        except StartFailed as fault:
-            self.write("fault", what="start_failed", at=now())
-            raise SystemExit(f"the server does not come back: {fault}") from fault
-        self.write("fault", what="ready", at=now())
-
-    def kill(self):
-        begin = now()
-        self.server.kill()
-        self.kills += 1
-        self.write("fault", what="kill", begin=begin, at=now())
-
-    def kill_while_starting(self):
-        """Dies at some moment of its recovery."""
-        self.server.launch(self.port)
-        time.sleep(self.random.random() ** 2 * 0.06)
-        self.kill()
-
-    def look_in_peace(self):
-        """No client can reach it: fsck, then two starts that must find the same."""
-        self.fsck()
-        seen = []
-        for how in (self.server.terminate, self.server.kill):
-            self.start(0)  # a port the clients do not know
-            seen.append(self.counts(self.server.client()))
-            how()
-            self.write("fault", what="stop", at=now())
-        self.write("recovered", first=seen[0], second=seen[1], settled=False)
-
-    def fsck(self):
-        checked = self.server.fsck()
-        self.write("fsck", at=now(), exit=checked.returncode, text=checked.stdout + checked.stderr)
-
     def counts(self, client):
         begin = now()
-        found = {name: figures(client.topic(name)) for name in TOPICS}
+        found = {name: figures(client.topic(name)) for name in self.topics}
         self.write("counts", begin=begin, end=now(), topics=found)
         return found
+
+    def list_all(self, client):
+        for name in self.topics:
+            begin = now()
+            jobs = [{"id": job["id"], "state": job["state"], "attempt": job["attempt"]} for job in pages(client, name)]
+            for job in jobs[:200]:
+                job["body"] = fingerprint_of_job(client.get(name, job["id"]))
+            self.write("listing", begin=begin, end=now(), topic=name, jobs=jobs)
+
+    def history(self):
+        path = self.directory / "history.ndjson"
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": KNOWN}) + "\n")
+            for part in sorted(self.directory.glob("*.ndjson")):
+                if part != path:
+                    out.write(part.read_text(encoding="utf-8"))
+            out.write("\n".join(self.lines) + "\n")
+        return path
+
+    def say(self, text):
+        if not self.chosen.quiet:
+            print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
     # ---- the run ----
 
     def run(self):
-        self.start(self.port)
-        client = self.server.client()
-        for name, settings in TOPICS.items():
+        self.start()
+        client = self.client()
+        for name, settings in self.topics.items():
             client.put_topic(name, **settings)
         workers, stop = self.hire()
         try:
-            self.kill_again_and_again(workers)
+            self.break_again_and_again(workers)
         finally:
             stop.set()
             for worker in workers:
@@ -117,62 +132,48 @@ class Loop:
         for role, count in ROLES:
             for number in range(count):
                 name = f"{role.__name__.lower()}{number}"
-                worker = role(name, self.chosen.seed, self.port, self.directory / f"{name}.ndjson", stop, rate)
+                worker = role(name, self.chosen.seed, self.ports(), self.directory / f"{name}.ndjson", stop, rate)
                 workers.append(multiprocessing.Process(target=worker.main, name=name))
         for worker in workers:
             worker.start()
         return workers, stop
 
-    def kill_again_and_again(self, workers):
+    def break_again_and_again(self, workers):
         begin = time.monotonic()
-        pace = self.chosen.seconds / self.chosen.kills
-        while self.kills < self.chosen.kills or self.pushed < self.chosen.pushes:
+        pace = self.chosen.seconds / self.wanted_faults()
+        while self.faults < self.wanted_faults() or self.pushed < self.chosen.pushes:
             time.sleep(pace * (0.2 + 1.6 * self.random.random()))
             if any(worker.exitcode is not None for worker in workers):
                 return
-            self.kill()
-            if self.random.random() < START_KILLS:
-                self.kill_while_starting()
-            if self.kills % PEACE_EVERY == 0:
-                self.look_in_peace()
-            self.start(self.port)
-            counts = [self.server.client().topic(name) for name in TOPICS]
+            self.fault()
+            counts = [self.client().topic(name) for name in self.topics]
             self.pushed = sum(figures(topic)["pushed"] for topic in counts)
             if time.monotonic() - begin > self.chosen.seconds * 4:
                 return  # too slow a machine: the checker will say INVALID
-            self.say(f"{self.kills} kills, {self.pushed} pushed")
+            self.say(f"{self.faults} faults, {self.pushed} pushed")
 
-    def say(self, text):
-        if not self.chosen.quiet:
-            print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
+    def wanted_faults(self):
+        raise NotImplementedError
 
     # ---- the end ----
 
     def settle(self):
         """Takes all that is left; then lists it, and compares two starts once more."""
-        writer = Consumer("drain", 0, self.server.port, self.directory / "drain.ndjson", NeverStop())
-        client = self.server.client(timeout=60)
+        writer = Consumer("drain", 0, self.ports(), self.directory / "drain.ndjson", NeverStop())
+        client = self.client(timeout=60)
         with open(writer.path, "w", encoding="utf-8") as writer.file:
             self.cancel_far(writer, [job["id"] for job in pages(client, "far", "delayed")])
             limit = time.monotonic() + 60
             while time.monotonic() < limit:
-                jobs = writer.take_from([name for name in TOPICS if name != "ttl"], 1000, 200)
+                jobs = writer.take_from([name for name in self.topics if name != "ttl"], 1000, 200)
                 jobs = (jobs or []) + (writer.take_from(["ttl"], 1000, 0) or [])
                 writer.answer("ack", [job["lease"] for job in jobs][:1000])
                 writer.answer("ack", [job["lease"] for job in jobs][1000:])
-                if not jobs and not any(left(client.topic(name)) for name in TOPICS):
+                if not jobs and not any(left(client.topic(name)) for name in self.topics):
                     break
         before = self.counts(client)
         self.list_all(client)
-        self.server.terminate()
-        self.write("fault", what="stop", at=now())
-        self.fsck()
-        self.start(0)
-        after = self.counts(self.server.client())
-        self.write("recovered", first=before, second=after, settled=True)
-        self.list_all(self.server.client())
-        self.server.terminate()
-        self.fsck()
+        self.check_again(before)
 
     @staticmethod
     def cancel_far(writer, idents):
@@ -182,23 +183,84 @@ class Loop:
                 outcome = "unknown" if reply is None else "ok" if reply.ok else reply.code
                 writer.write("change", verb="cancel", begin=begin, end=end, topic="far", id=ident, outcome=outcome)
 
-    def list_all(self, client):
-        for name in TOPICS:
-            begin = now()
-            jobs = [{"id": job["id"], "state": job["state"], "attempt": job["attempt"]} for job in pages(client, name)]
-            for job in jobs[:200]:
-                job["body"] = fingerprint_of_job(client.get(name, job["id"]))
-            self.write("listing", begin=begin, end=now(), topic=name, jobs=jobs)
 
-    def history(self):
-        path = self.directory / "history.ndjson"
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": KNOWN}) + "\n")
-            for part in sorted(self.directory.glob("*.ndjson")):
-                if part != path:
-                    out.write(part.read_text(encoding="utf-8"))
-            out.write("\n".join(self.lines) + "\n")
-        return path
+class KillLoop(Loop):
+    """One server with the store built in, killed at random moments, sometimes while it starts."""
+
+    def __init__(self, chosen, directory):
+        super().__init__(chosen, directory)
+        self.port = free_port()
+        self.server = Server(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
+
+    def wanted_faults(self):
+        return self.chosen.kills
+
+    def ports(self):
+        return [self.server.port]
+
+    def client(self, timeout=30):
+        return self.server.client(timeout)
+
+    def start(self):
+        self.start_on(self.port)
+
+    def stop(self):
+        if self.server.proc and self.server.alive:
+            self.server.kill()
+
+    def start_on(self, port):
+        try:
+            self.server.start(port)
+        except StartFailed as fault:
+            self.write("fault", what="start_failed", at=now())
+            raise SystemExit(f"the server does not come back: {fault}") from fault
+        self.write("fault", what="ready", at=now())
+
+    def fault(self):
+        self.kill()
+        if self.random.random() < START_KILLS:
+            self.kill_while_starting()
+        if self.faults % PEACE_EVERY == 0:
+            self.look_in_peace()
+        self.start()
+
+    def kill(self):
+        begin = now()
+        self.server.kill()
+        self.faults += 1
+        self.write("fault", what="kill", begin=begin, at=now())
+
+    def kill_while_starting(self):
+        """Dies at some moment of its recovery."""
+        self.server.launch(self.port)
+        time.sleep(self.random.random() ** 2 * 0.06)
+        self.kill()
+
+    def look_in_peace(self):
+        """No client can reach it: fsck, then two starts that must find the same."""
+        self.fsck()
+        seen = []
+        for how in (self.server.terminate, self.server.kill):
+            self.start_on(0)  # a port the clients do not know
+            seen.append(self.counts(self.server.client()))
+            how()
+            self.write("fault", what="stop", at=now())
+        self.write("recovered", first=seen[0], second=seen[1], settled=False)
+
+    def fsck(self):
+        checked = self.server.fsck()
+        self.write("fsck", at=now(), exit=checked.returncode, text=checked.stdout + checked.stderr)
+
+    def check_again(self, before):
+        self.server.terminate()
+        self.write("fault", what="stop", at=now())
+        self.fsck()
+        self.start_on(0)
+        after = self.counts(self.server.client())
+        self.write("recovered", first=before, second=after, settled=True)
+        self.list_all(self.server.client())
+        self.server.terminate()
+        self.fsck()
 
 
 class NeverStop:
@@ -228,9 +290,8 @@ def pages(client, topic, state=None):
             return
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=40)
+def arguments_of_all(description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pushes", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=60, help="how long the traffic should last")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
@@ -238,26 +299,37 @@ def main(arguments=None):
     parser.add_argument("--directory", help="default: a temporary one, removed after a PASS")
     parser.add_argument("--flag", action="append", default=[], help="one more argument for the server")
     parser.add_argument("--quiet", action="store_true")
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def run_and_judge(make, chosen, least):
+    """Runs make(chosen, directory) and judges its history. (exit code, report or None)"""
     directory = chosen.directory or tempfile.mkdtemp(prefix="kill-loop-")
     print(f"seed {chosen.seed}, {chosen.shards} shards, {directory}", flush=True)
-    loop = Loop(chosen, directory)
+    loop = make(chosen, directory)
     try:
         path = loop.run()
     except (Lost, OSError) as fault:
-        print(f"{type(fault).__name__}: {fault}\n{loop.server.log()[-3000:]}")
-        return EXIT["FAIL"]
+        logs = [f"---- {log} ----\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(pathlib.Path(directory).rglob("server.log"))]
+        print(f"{type(fault).__name__}: {fault}", *logs, sep="\n")
+        return EXIT["FAIL"], None
     finally:
-        if loop.server.proc and loop.server.alive:
-            loop.server.kill()
+        loop.stop()
     began = time.monotonic()
     with open(path, encoding="utf-8") as lines:
-        report = judge(lines, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})
+        report = judge(lines, least)
     print(render(report))
     print(f"judged in {time.monotonic() - began:.1f} s")
     if report["verdict"] == "PASS" and not chosen.directory:
         shutil.rmtree(directory)
-    return EXIT[report["verdict"]]
+    return EXIT[report["verdict"]], report
+
+
+def main(arguments=None):
+    parser = arguments_of_all(__doc__)
+    parser.add_argument("--kills", type=int, default=40)
+    chosen = parser.parse_args(arguments)
+    return run_and_judge(KillLoop, chosen, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})[0]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """
 The clients of the kill loop: processes that push, take and answer as fast as they can, and write down every call and reply.
 
-Each has one connection, a seed and a file of its own. A call whose reply is lost is written down as unknown; the worker connects again and goes on.
+Each has one connection, a seed and a file of its own. A call whose reply is lost is written down as unknown, and so is one that the server answers
+"unavailable": its store may have carried it out or not. The worker connects again, where there are several servers to any of them, and goes on.
 Form of the file: tests/checker/history.py.
 """
 
@@ -64,8 +65,8 @@ def delivery_number(job):
 
 
 class Worker:
-    def __init__(self, name, seed, port, path, stop, rate=0):
-        self.name, self.port, self.stop = name, port, stop
+    def __init__(self, name, seed, ports, path, stop, rate=0):
+        self.name, self.ports, self.stop = name, list(ports), stop
         self.rate, self.began = rate, time.monotonic()  # pushes a second that are enough
         self.random = random.Random(f"{seed}/{name}")
         self.path = path
@@ -89,7 +90,7 @@ class Worker:
         """None where the run is over before the server is back."""
         while self.connection is None and not self.stop.is_set():
             try:
-                self.connection = Connection(self.port, timeout=60)
+                self.connection = Connection(self.random.choice(self.ports), timeout=60)
             except (ConnectionError, socket.timeout):
                 time.sleep(RETRY_SECONDS)
         return self.connection
@@ -111,7 +112,7 @@ class Worker:
         end, self.wall_end = now(), time.time_ns()
         if reply is None or reply.closes:
             self.drop()
-        return reply, begin, end
+        return None if is_unknown(reply) else reply, begin, end
 
     def pipeline(self, requests):
         """Sends all at once, reads the replies. [(reply or None, begin, end)]"""
@@ -122,7 +123,8 @@ class Worker:
         try:
             connection.send(b"".join(requests))
             for _ in requests:
-                out.append((connection.read(), begin, now()))
+                reply = connection.read()
+                out.append((None if is_unknown(reply) else reply, begin, now()))
         except Lost:
             out += [(None, begin, now())] * (len(requests) - len(out))
             self.drop()
@@ -140,6 +142,14 @@ class Worker:
         if kind < 0.75:
             return "application/json", json.dumps({"n": mark, "list": [1, None, "ä"]}, separators=(",", ":"), ensure_ascii=False).encode()
         return "application/octet-stream", mark.encode() + b"\0\xff\xfe" + self.random.randbytes(self.random.randrange(0, 200))
+
+
+# What says that nothing is known to have changed: it may have, all the same.
+UNKNOWN = ("unavailable", "stopping")
+
+
+def is_unknown(reply):
+    return reply is None or (reply.status == 503 and reply.code in UNKNOWN)
 
 
 class Pusher(Worker):
@@ -294,6 +304,8 @@ class Pusher(Worker):
 def outcome_of(result):
     """Of a push: the item of a batch's answer, or the answer to one push."""
     found = result.get("result") or result.get("code")
+    if found in UNKNOWN:
+        return "unknown"
     return found if found in ("created", "replaced", "existed", "conflict", "leased") else "refused"
 
 
@@ -403,6 +415,8 @@ class Consumer(Worker):
 
 def answer_outcome(result):
     found = result.get("result") or result.get("code")
+    if found in UNKNOWN:
+        return "unknown"
     return found if found in ("ok", "lease_ended") else "refused"
 
 
@@ -421,7 +435,7 @@ class Punctual(Pusher, Consumer):
         if waiting is None:
             return
         try:
-            self.other = self.other or Connection(self.port, timeout=60)
+            self.other = self.other or Connection(self.random.choice(self.ports), timeout=60)
         except OSError:
             time.sleep(RETRY_SECONDS)
             return
@@ -430,6 +444,7 @@ class Punctual(Pusher, Consumer):
             waiting.send(request_bytes("POST", "/v1/topics/punctual/take?max=1&wait=2s"))
             self.push_on_the_other(job)
             reply = waiting.read()
+            reply = None if is_unknown(reply) else reply
         except Lost:
             self.drop()
         end, self.wall_end = now(), time.time_ns()
@@ -440,8 +455,7 @@ class Punctual(Pusher, Consumer):
         begin, outcome = now(), "unknown"
         try:
             self.other.send(self.put_bytes(job))
-            reply = self.other.read()
-            outcome = outcome_of(reply.json())
+            outcome = outcome_of(self.other.read().json())
         except Lost:
             self.other.close()
             self.other = None
