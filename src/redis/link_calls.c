@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { WAIT_MS_MAX = 2000, GREETING_REPLIES_MAX = 32, SAME_COMPLAINT_MS = 10000 };
+enum { WAIT_MS_MAX = 1000, GREETING_REPLIES_MAX = 32, SAME_COMPLAINT_MS = 10000 };
 
 /* ---- sending ---- */
 
