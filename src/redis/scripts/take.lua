@@ -26,39 +26,65 @@ if not t or t.paused then return shown('') end
 local more, bytes, taken = {}, 0, 0
 local first, last = NONE, 0
 
+local place_end = name .. '\0'
+local until_texts = {} -- by length of the lease: jobs of a topic mostly share one
+
+-- When the lease ends, as number and text.
+local function until_of(lease_length)
+    local ms = now + 1 + lease_length
+    local text = until_texts[lease_length]
+    if not text then
+        text = text_of(ms)
+        until_texts[lease_length] = text
+        soonest = math.min(soonest, ms)
+    end
+    return ms, text
+end
+
+-- How long it is leased, and the try that says so. Without a table for each job: this is done for every one.
+local function try_leased(record, try, delivery)
+    local flags, priority, _, due = unpack_from('>BI2I6I6', record)
+    local attempt, first_due, error, length = 0, due, '', lease_ms
+    if try then
+        local at, _
+        _, priority, attempt, due, first_due, _, _, _, at = unpack_from(TRY, try)
+        error = sub(try, at)
+    end
+    if length == 0 then length = policy_of(t, {flags = flags, record = record}).lease end
+    local ms, text = until_of(length)
+    return pack(TRY, LEASED_STATE, priority, attempt + 1, due, first_due, ms, delivery, length) .. error, text
+end
+
 -- The first of `members` (with scores), as many as the bytes allow. False: no more are wanted.
 local function lease(members, priority)
-    local ids, wanted = {}, {}
+    local ids, wanted = {}, 0
     for i = 1, #members, 2 do ids[#ids + 1] = sub(members[i], 7) end
     local records, tries = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
     for i = 1, #ids do
         local size = records[i] and #records[i] or 0
-        if taken + #wanted > 0 and bytes + size > bytes_max then break end
-        bytes = bytes + size
-        wanted[i] = records[i] and job_make(t, ids[i], records[i], tries[i]) or false
+        if taken + wanted > 0 and bytes + size > bytes_max then break end
+        bytes, wanted = bytes + size, i
     end
-    if #wanted == 0 then return false end -- a range that ends at -1 would be all of them
-    call('ZREMRANGEBYRANK', t.ready_of .. priority, 0, #wanted - 1)
-    count(t, 'ready', -#wanted)
+    if wanted == 0 then return false end -- a range that ends at -1 would be all of them
+    call('ZREMRANGEBYRANK', t.ready_of .. priority, 0, wanted - 1)
+    count(t, 'ready', -wanted)
 
-    local delivery = call('HINCRBY', CORE, 'sequence', #wanted) - #wanted
-    first, last = math.min(first, delivery + 1), delivery + #wanted
+    local delivery = call('HINCRBY', CORE, 'sequence', wanted) - wanted
+    first, last = math.min(first, delivery + 1), delivery + wanted
     local new_tries, leased, leases, held = {}, {}, {}, {}
-    for i = 1, #wanted do
-        local j = wanted[i]
-        if j then
-            expiry_remove(t, j.member)
-            j.state, j.attempt, j.delivery = LEASED_STATE, j.attempt + 1, delivery + i
-            j.lease = lease_ms > 0 and lease_ms or policy_of(t, j).lease
-            j.lease_until = now + 1 + j.lease
-            soonest = math.min(soonest, j.lease_until)
-            local at, number, try = #leased, text_of(j.delivery), try_of(j)
-            new_tries[at + 1], new_tries[at + 2] = j.id, try
-            leased[at + 1], leased[at + 2] = number, pack('>I6', j.sequence) .. name .. '\0' .. j.id
-            leases[at + 1], leases[at + 2] = j.lease_until, number
-            held[at + 1], held[at + 2] = j.due, j.member
-            more[#more + 1], more[#more + 2], more[#more + 3] = j.id, j.record, try
-            taken = taken + 1
+    local at, shown_at = 0, #more
+    for i = 1, wanted do
+        local id, record, member = ids[i], records[i], members[2 * i - 1]
+        if record then
+            expiry_remove(t, member)
+            local number = text_of(delivery + i)
+            local try, until_text = try_leased(record, tries[i], delivery + i)
+            new_tries[at + 1], new_tries[at + 2] = id, try
+            leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
+            leases[at + 1], leases[at + 2] = until_text, number
+            held[at + 1], held[at + 2] = members[2 * i], member -- its score is its due, and already a text
+            more[shown_at + 1], more[shown_at + 2], more[shown_at + 3] = id, record, try
+            at, shown_at, taken = at + 2, shown_at + 3, taken + 1
         end
     end
     call_many('HSET', t.tries, new_tries)
@@ -67,7 +93,7 @@ local function lease(members, priority)
     call_many('ZADD', t.held, held)
     count(t, 'leased', #leased / 2)
     count(t, 'delivered', #leased / 2)
-    return #wanted == #ids
+    return wanted == #ids
 end
 
 -- How many to look at next: few at first, then as many as the bytes still allow.

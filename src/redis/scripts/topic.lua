@@ -15,7 +15,7 @@ end
 if not t then return shown(pack('>B', NOT_FOUND)) end
 
 if verb == PUT then
-    t.packed, t.settings = settings, nil
+    t.packed, t.settings, t.policy = settings, nil, nil
     call('HSET', t.key, 'settings', settings)
 elseif verb == PAUSE or verb == RESUME then
     t.paused = verb == PAUSE

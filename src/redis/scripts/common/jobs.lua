@@ -36,9 +36,11 @@ end
 
 -- Own, else the topic's, else the default (job/policy.h).
 local function policy_of(t, j)
+    local own = j.flags % 2 == 1
+    if not own and t.policy then return t.policy end
     local s = settings_of(t)
     local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts}
-    if j.flags % 2 == 1 then
+    if own then
         local lease, ttl, backoff, first, max, attempts = unpack_from('>I6I6BI6I6I4', j.record, 16)
         if lease > 0 then p.lease = lease end
         if ttl > 0 then p.ttl = ttl end
@@ -48,6 +50,7 @@ local function policy_of(t, j)
     if p.lease == 0 then p.lease = 60000 end
     if p.backoff == 0 then p.backoff, p.first, p.max = 2, 1000, 600000 end
     if p.attempts == 0 then p.attempts = 16 end
+    if not own then t.policy = p end
     return p
 end
 
@@ -101,7 +104,7 @@ local function hang(t, j)
         ready_add(t, j.priority, {j.due, j.member})
         expire_later(t, j)
     else
-        delayed_add(t, {j.due}, {j.member})
+        delayed_add(t, {j.due, j.member}, j.due, j.due)
         count(t, j.attempt > 0 and 'retrying' or 'delayed', 1)
     end
 end
