@@ -2,7 +2,6 @@
 #ifndef TARRY_TESTS_FAKE_CLOCK_H
 #define TARRY_TESTS_FAKE_CLOCK_H
 
-
 #include "cases.h"
 
 #include <fcntl.h>
