@@ -95,6 +95,7 @@ struct redis_shard {
     int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
     int64_t adjust_ms;        /* the shard's clock - its wall clock */
     int64_t pause_until_ms;   /* inner: an advance that had nothing to do is not repeated at once */
+    int64_t turned_ms;        /* inner: since when it is up, or is not */
     bool up, known;           /* known: an answer came since it is up */
     bool advancing, looking;
     bool stopping, freeing, has_space;

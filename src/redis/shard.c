@@ -8,7 +8,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answered at once */ };
+enum {
+    ROUNDS_MAX = 8,  /* of replies in one turn: what they ask for may be answered at once */
+    MISSED_MS = 1000 /* out of reach for so long: not healthy any more */
+};
 
 /* ---- replies ---- */
 
@@ -123,6 +126,7 @@ static void on_turned(void *ctx, bool up)
     struct redis_shard *shard = ctx;
     shard->up = up;
     shard->known = false;
+    shard->turned_ms = clock_inner_ms();
     if (up)
         redis_watches_look(shard, true);
 }
@@ -187,15 +191,16 @@ static void on_info(struct queue *queue, struct queue_info *out)
 {
     struct redis_shard *shard = redis_shard_of(queue);
     const struct redis_inspection *inspection = shard->options.inspection;
-    *out = (struct queue_info){.store = "redis",
-                               .durability = inspection->durability_says,
-                               .durability_class = redis_durability_name(inspection->durability),
-                               .sync = inspection->sync,
-                               .shards = 1,
-                               .body_bytes_max = shard->options.body_bytes_max,
-                               .wait_replicas = shard->options.wait_replicas,
-                               .healthy = shard->up,
-                               .accepting = shard->has_space};
+    *out =
+        (struct queue_info){.store = "redis",
+                            .durability = inspection->durability_says,
+                            .durability_class = redis_durability_name(inspection->durability),
+                            .sync = inspection->sync,
+                            .shards = 1,
+                            .body_bytes_max = shard->options.body_bytes_max,
+                            .wait_replicas = shard->options.wait_replicas,
+                            .healthy = shard->up || clock_inner_ms() - shard->turned_ms < MISSED_MS,
+                            .accepting = shard->has_space};
 }
 
 struct queue *redis_shard_queue(struct redis_shard *shard)
@@ -262,6 +267,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     shard->random.state = random_u64();
     ulid_init(&shard->ulid, random_u64());
     shard->next_ms = shard->news_ms = INT64_MAX;
+    shard->turned_ms = clock_inner_ms();
     shard->has_space = true;
     list_init(&shard->open);
     list_init(&shard->soon);
