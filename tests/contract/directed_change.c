@@ -199,7 +199,7 @@ static void an_absolute_time_follows_the_wall_clock(void **state)
     struct queue_push job = a_push("a");
 
     (void)state;
-    if (w->client.driver == &driver_naive)
+    if (w->client.driver == &driver_naive || w->client.driver->clock_is_elsewhere)
         skip();
     job.when = (struct queue_when){.due = QUEUE_DUE_AT, .ms = now_ms() + 3600000};
     push(job);
@@ -229,7 +229,7 @@ static void a_wall_clock_put_back_keeps_an_absolute_time_late_rather_than_early(
     struct queue_push job = a_push("a");
 
     (void)state;
-    if (w->client.driver == &driver_naive)
+    if (w->client.driver == &driver_naive || w->client.driver->clock_is_elsewhere)
         skip();
     job.when = (struct queue_when){.due = QUEUE_DUE_AT, .ms = now_ms() + 10000};
     push(job);

@@ -19,6 +19,8 @@ struct driver {
     const char *name;
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
+    bool clock_is_elsewhere; /* `at` is measured on the wall clock of another machine, which does
+                                not step when ours does */
 
     /* NULL with a message on standard error when it cannot. */
     void *(*open)(const struct driver_options *options);

@@ -2,15 +2,16 @@
  * The queue on Redis: on a real redis-server with one shard and with three, and on a cluster.
  *
  * The suite's clock is a fake one, so Redis' must be the same: support/fake_time.c is preloaded
- * into it, and told the time before every turn. One server for the whole program; a world that is
- * new finds it empty.
+ * into it, and told the time before every turn. But where the suite steps the wall clock of the
+ * machine it is on, Redis' goes on as before: it is another machine's. One server for the whole
+ * program; a world that is new finds it empty.
  */
 #include "driver.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "redis/redis.h"
-#include "support/redis_server.h"
+#include "support/redis_cluster.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000 };
+enum { PATIENCE_US = 20 * 1000 * 1000, MASTERS = 3, YIELDS = 100 };
 
 struct redis_driver {
     struct redis *redis;
@@ -34,6 +35,7 @@ struct redis_driver {
 
 static _Atomic int64_t *servers_us;
 static struct redis_server *single;
+static struct redis_cluster *cluster;
 
 static void share_time(void)
 {
@@ -54,7 +56,7 @@ static void forget_time(void)
 
 static void tell_time(void)
 {
-    atomic_store(servers_us, clock_wall_ms() * 1000);
+    atomic_store(servers_us, clock_inner_ms() * 1000);
 }
 
 static void end_single(void)
@@ -68,6 +70,25 @@ static void begin_single(void)
 
     single = redis_server_new(&options);
     atexit(end_single);
+}
+
+static void end_cluster(void)
+{
+    redis_cluster_free(cluster);
+}
+
+/* Its nodes are brought together by the real clock; then no jump shall make them doubt each other.
+ */
+static void begin_cluster(void)
+{
+    atomic_store(servers_us, 0);
+    if (setenv("LD_PRELOAD", TARRY_FAKE_TIME_LIBRARY, 1) != 0)
+        abort();
+    cluster = redis_cluster_new(MASTERS, 0, NULL);
+    (void)unsetenv("LD_PRELOAD");
+    for (uint32_t i = 0; i < MASTERS; i++)
+        redis_server_do(cluster->nodes[i], "CONFIG SET cluster-node-timeout 1000000000000000");
+    atexit(end_cluster);
 }
 
 /* ---- open ---- */
@@ -100,16 +121,21 @@ static void *open_at(const struct driver_options *options, const char *url, uint
     return NULL;
 }
 
-static void *open_single(const struct driver_options *options, uint32_t shards)
+static void begin_time(void)
 {
-    char url[256];
-
     log_open(NULL, LOG_ERROR, false);
     if (!servers_us) {
         share_time();
         atexit(forget_time);
     }
     tell_time();
+}
+
+static void *open_single(const struct driver_options *options, uint32_t shards)
+{
+    char url[256];
+
+    begin_time();
     if (!single)
         begin_single();
     if (is_new(options->dir))
@@ -128,6 +154,22 @@ static void *open_3(const struct driver_options *options)
     return open_single(options, 3);
 }
 
+/* One shard on each master. */
+static void *open_cluster(const struct driver_options *options)
+{
+    char url[256];
+
+    begin_time();
+    if (!cluster)
+        begin_cluster();
+    tell_time();
+    if (is_new(options->dir))
+        for (uint32_t i = 0; i < MASTERS; i++)
+            redis_server_do(cluster->nodes[i], "FLUSHALL");
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%u", (unsigned)cluster->nodes[0]->port);
+    return open_at(options, url, MASTERS);
+}
+
 /* ---- turns ---- */
 
 static struct queue *queue_of(void *ctx)
@@ -137,12 +179,15 @@ static struct queue *queue_of(void *ctx)
     return self->queue;
 }
 
+/* A turn waits for nothing, and Redis is another process: it is let run as well. */
 static void pump(void *ctx)
 {
     struct redis_driver *self = ctx;
 
     tell_time();
     uv_run(reactor_loop(self->reactor), UV_RUN_NOWAIT);
+    for (int i = 0; i < YIELDS && !redis_is_quiet(self->redis); i++)
+        sched_yield();
 }
 
 static void moved(void *ctx)
@@ -181,11 +226,12 @@ static void close_redis(void *ctx)
     free(self);
 }
 
-extern const struct driver driver_redis_1, driver_redis_3;
+extern const struct driver driver_redis_1, driver_redis_3, driver_redis_cluster;
 
 const struct driver driver_redis_1 = {
     .name = "redis_1",
     .shards = 1,
+    .clock_is_elsewhere = true,
     .open = open_1,
     .queue = queue_of,
     .pump = pump,
@@ -196,7 +242,19 @@ const struct driver driver_redis_1 = {
 const struct driver driver_redis_3 = {
     .name = "redis_3",
     .shards = 3,
+    .clock_is_elsewhere = true,
     .open = open_3,
+    .queue = queue_of,
+    .pump = pump,
+    .moved = moved,
+    .close = close_redis,
+};
+
+const struct driver driver_redis_cluster = {
+    .name = "redis_cluster",
+    .shards = 3,
+    .clock_is_elsewhere = true,
+    .open = open_cluster,
     .queue = queue_of,
     .pump = pump,
     .moved = moved,
