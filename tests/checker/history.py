@@ -17,6 +17,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
     {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
     {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}     at: when the process was certainly gone; "begin": when it was shot at
     {"kind":"fault","what":"disturb","name","begin","at"}     something broke that loses nothing that was answered; at: when it was whole again
+        name  "kill server…" is one of several servers; others are told apart by people only
     {"kind":"fault","what":"failover","begin","at"}     a replica took over, which may lack the last that was answered; at: when it had
     {"kind":"counts","begin","end","topics":{NAME:{"pushed","delayed",…}}}      nothing was under way
     {"kind":"listing","begin","end","topic","jobs":[{"id","state","attempt","body"}]}     all that is left, after the drain
@@ -125,7 +126,7 @@ class History:
     def __init__(self):
         self.topics, self.keys, self.leases = {}, {}, {}
         self.kills, self.stops, self.readies, self.failed_starts = [], [], [], []
-        self.deaths = []  # (begin, at) of each kill
+        self.deaths = []  # (begin, at) of each kill of a server
         self.disturbances = []  # (begin, at, name)
         self.failovers = []  # (begin, at): what was answered in between may have been undone
         self.counts, self.recovered, self.fscks, self.waits = [], [], [], []
@@ -159,8 +160,8 @@ class History:
         """The failover that may have undone what was answered then, or None."""
         return next((window for window in self.failovers if span.end >= window[0] and span.begin <= window[1]), None)
 
-    def disturbed_between(self, begin, end):
-        return any(start <= end and begin <= at + RECOVERY for start, at in self._broken)
+    def disturbances_between(self, begin, end):
+        return sum(1 for start, at in self._broken if start <= end and begin <= at + RECOVERY)
 
     # ---- reading ----
 
@@ -261,6 +262,8 @@ class History:
     def _read_fault(self, record):
         if record["what"] == "disturb":
             self.disturbances.append((record["begin"], record["at"], record["name"]))
+            if record["name"].startswith("kill server"):
+                self.deaths.append((record["begin"], record["at"]))
             return
         if record["what"] == "failover":
             self.failovers.append((record["begin"] - FAILOVER_LAG, record["at"]))

@@ -55,7 +55,8 @@ def named_causes(history):
 
 def attempts_count(history):
     """N. Attempts rise by exactly one; dead after max_attempts, once, never before. After a crash that may have undone the last take, the
-    number may come once more; takes whose reply was lost count as deliveries nobody saw. Both are told apart."""
+    number may come once more; takes whose reply was lost count as deliveries nobody saw, and so may one in each disturbance (the lease ended before
+    the server could ask its store again). All are told apart."""
     verdict = Verdict("N")
     for key in history.keys.values():
         before = {}
@@ -94,8 +95,12 @@ def _attempt_fault(history, key, previous, delivery, verdict):
         return None
     base = 1 if anew else expected
     unseen = delivery.attempt - base
-    if 0 < unseen <= lost_takes(key, since, delivery.end):
+    lost = lost_takes(key, since, delivery.end)
+    if 0 < unseen <= lost:
         verdict.note("passed over with a lost reply")
+        return None
+    if 0 < unseen <= lost + history.disturbances_between(since, delivery.end):
+        verdict.note("passed over in a disturbance")
         return None
     return f"expected {expected}" + (f" after attempt {previous.attempt}" if previous else " first")
 

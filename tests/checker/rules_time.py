@@ -89,7 +89,7 @@ def lateness(history):
             due = due_of(push, delivery)
             if delivery.attempt != 1 or not delivery.waited or delivery.body != push.body:
                 continue
-            undisturbed = history.killed_between(delivery.begin, delivery.end) is None and not history.disturbed_between(delivery.begin, delivery.end)
+            undisturbed = history.killed_between(delivery.begin, delivery.end) is None and not history.disturbances_between(delivery.begin, delivery.end)
             if delivery.begin < due and push.end <= due and undisturbed:
                 late.append((delivery.end - due) / MS)
     late.sort()

@@ -23,8 +23,8 @@ def lacks(history, least):
     if len(history.readies) < len(history.kills) and not history.failed_starts:
         out.append("a kill that no start followed")
     idle = _idle_kills(history)
-    if idle * 2 > len(history.kills):
-        out.append(f"{idle} of {len(history.kills)} kills hit a server with nothing under way")
+    if idle * 2 > len(history.deaths):
+        out.append(f"{idle} of {len(history.deaths)} kills hit a server with nothing under way")
     unlisted = sorted(topic.name for topic in history.topics.values() if not topic.listed)
     if unlisted:
         out.append("no final listing of " + ", ".join(unlisted[:5]))

@@ -87,7 +87,9 @@ class Worker:
     # ---- calling ----
 
     def connect(self):
-        """None where the run is over before the server is back."""
+        """None where the run is over before the server is back. Of several servers each has its share of the clients, also one that came back."""
+        if self.connection and len(self.ports) > 1 and self.random.random() < 0.05:
+            self.drop()
         while self.connection is None and not self.stop.is_set():
             try:
                 self.connection = Connection(self.random.choice(self.ports), timeout=60)

@@ -17,6 +17,8 @@ import threading
 import time
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from server import free_port
 
 START_SECONDS = 30.0
@@ -150,11 +152,12 @@ class RedisServer:
         return f"redis+unix://{self.socket}"
 
     def client(self, **options):
-        """One connection pool kept for this server; with options a new one. Replies are bytes."""
+        """One connection pool kept for this server, which gets over having been cut off; with options a new one. Replies are bytes."""
         if options:
             return redis.Redis("127.0.0.1", self.port, **options)
         if self._client is None:
-            self._client = redis.Redis("127.0.0.1", self.port, socket_timeout=30)
+            self._client = redis.Redis("127.0.0.1", self.port, socket_timeout=30, retry=Retry(NoBackoff(), 1),
+                                       retry_on_error=[redis.exceptions.ConnectionError])
         return self._client
 
     def call(self, *words):
@@ -294,12 +297,15 @@ class Sentinel:
         return old, self.wait_master(old)
 
     def revive(self, old):
-        """Starts a dead one as replica of the present master (by themselves the sentinels see to that within some 12 s), and waits until it is in step."""
+        """
+        Starts a dead one as replica of the present master (by themselves the sentinels see to that within some 12 s), and waits until all replicas
+        are in step: else the next failover may promote one that never heard of this master.
+        """
         master = self.master
         at = old.flags.index("--replicaof") if "--replicaof" in old.flags else len(old.flags)
         old.flags[at:at + 3] = ["--replicaof", "127.0.0.1", str(master.port)]
         old.start()
-        wait_for(lambda: old.info("replication").get("master_link_status") == "up", "the revived is in step")
+        wait_for(lambda: self._online() == len(self.servers) - 1, "all replicas are in step")
 
     def fail_over(self):
         """By command: the sentinels promote a replica without agreement; the old master is made a replica."""

@@ -1,0 +1,289 @@
+"""
+Three servers on one Redis, clients spread over them, and everything broken that can break; the judge is tests/checker.
+
+    python3 tests/e2e/redis_kill_loop.py --kind single   --faults 300 --pushes 200000 --seconds 300
+    python3 tests/e2e/redis_kill_loop.py --kind sentinel --faults 40  --flag=--wait-replicas=1
+    python3 tests/e2e/redis_kill_loop.py --kind cluster  --faults 40
+
+single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, SCRIPT
+FLUSH: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
+counted and published, all else is judged. Exit code: the checker's.
+"""
+
+import itertools
+import pathlib
+import sys
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+
+from invariants import scan  # noqa: E402
+from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa: E402
+from kill_workers import now  # noqa: E402
+from redis_servers import Cluster, RedisServer, Sentinel, wait_for  # noqa: E402
+from server import Server, StartFailed, eventually, free_port  # noqa: E402
+
+SERVERS = 3
+PEACE_EVERY = 15  # faults between two looks in peace
+PATIENCE = "5s"
+
+
+class RedisLoop(Loop):
+    """`kinds`: {name of a fault: (how often among others, what does it)}."""
+
+    def __init__(self, chosen, directory):
+        super().__init__(chosen, directory)
+        self.store = self.make_store()
+        self.servers = [Server(self.directory / f"server{number}") for number in range(SERVERS)]
+        self.probe = Server(self.directory / "probe")
+        self.kinds = {"kill server": (4, self.kill_server), "kill servers": (1, self.kill_all_servers), "cut": (2, self.cut),
+                      "script flush": (1, self.script_flush), **self.store_kinds()}
+        if chosen.only:
+            self.kinds = {name: self.kinds[name] for name in chosen.only.split(",")}
+        self.plan = self.plan_faults()
+
+    def make_store(self):
+        raise NotImplementedError
+
+    def store_kinds(self):
+        raise NotImplementedError
+
+    def masters(self):
+        """The Redis servers that hold jobs now."""
+        raise NotImplementedError
+
+    def restart_store(self):
+        """All of it, with nothing lost."""
+        raise NotImplementedError
+
+    # ---- up and down ----
+
+    def start(self):
+        self.store.__enter__()
+        for server in [*self.servers, self.probe]:
+            server.flags = ["--store", self.store.url, "--redis-patience", PATIENCE, *self.chosen.flag]
+            if self.chosen.shards > 1:
+                server.flags += ["--shards", str(self.chosen.shards)]
+            server.own_port = free_port()
+        for server in self.servers:
+            self.start_server(server)
+
+    def stop(self):
+        for server in [*self.servers, self.probe]:
+            if server.proc and server.alive:
+                server.kill()
+        self.store.stop()
+
+    def start_server(self, server):
+        try:
+            server.start(server.own_port)
+        except StartFailed as fault:
+            self.write("fault", what="start_failed", at=now())
+            raise SystemExit(f"a server does not come back: {fault}") from fault
+
+    def ports(self):
+        return [server.port for server in self.servers]
+
+    def client(self, timeout=30):
+        return self.servers[0].client(timeout)
+
+    # ---- faults ----
+
+    def wanted_faults(self):
+        return self.chosen.faults
+
+    def plan_faults(self):
+        """Each kind once, as early as may be, then by weight."""
+        names = list(self.kinds)
+        self.random.shuffle(names)
+        yield from names
+        while True:
+            yield self.random.choices(list(self.kinds), [weight for weight, _ in self.kinds.values()])[0]
+
+    def fault(self):
+        name = next(self.plan)
+        begin = now()
+        what = self.kinds[name][1]() or "disturb"
+        self.faults += 1
+        self.write("fault", what=what, begin=begin, at=now(), name=name)
+        self.say(name)
+        if self.faults % PEACE_EVERY == 0:
+            self.look_in_peace()
+
+    def kill_server(self):
+        server = self.random.choice(self.servers)
+        server.kill()
+        if self.random.random() < START_KILLS:
+            server.launch(server.own_port)
+            time.sleep(self.random.random() ** 2 * 0.06)
+            server.kill()
+        self.start_server(server)
+
+    def kill_all_servers(self):
+        for server in self.servers:
+            server.kill()
+        for server in self.servers:
+            self.start_server(server)
+
+    def cut(self):
+        for master in self.masters():
+            master.cut_connections()
+
+    def script_flush(self):
+        for master in self.masters():
+            master.script_flush()
+
+    def pause(self):
+        milliseconds = self.random.randrange(50, 900)
+        self.random.choice(self.masters()).pause(milliseconds)
+        time.sleep(milliseconds / 1000)
+
+    def sleep(self):
+        self.random.choice(self.masters()).sleep(self.random.uniform(0.05, 0.7))
+
+    # ---- looking ----
+
+    def look_in_peace(self):
+        """No server runs: the invariants; then what one server counts, before and after a restart of Redis."""
+        begin = now()
+        for server in self.servers:
+            server.kill()
+        self.fsck()
+        self.probe.start()
+        first = self.counts(self.probe.client())
+        self.restart_store()
+        second = self.counts_when_back()
+        self.probe.kill()
+        self.write("recovered", first=first, second=second, settled=False)
+        for server in self.servers:
+            self.start_server(server)
+        self.write("fault", what="disturb", begin=begin, at=now(), name="peace")
+        self.say("looked in peace")
+
+    def counts_when_back(self):
+        client = self.probe.client()
+        eventually(lambda: client.call("GET", "/readyz").status == 200, 30)
+        return self.counts(client)
+
+    def fsck(self):
+        """Each shard's keys by the tests' own reckoning, and by the product's."""
+        faults = []
+        for master in self.masters():
+            for core in master.client().scan_iter("*:core", count=1000):
+                faults += scan(master.client(), core.decode()[:-len(":core")])
+        self.write("fsck", at=now(), exit=1 if faults else 0, text="\n".join(faults))
+
+    def check_again(self, before):
+        for server in self.servers:
+            server.terminate()
+        self.fsck()
+        self.restart_store()
+        self.probe.start()
+        client = self.probe.client()
+        self.write("recovered", first=before, second=self.counts(client), settled=True)
+        self.list_all(client)
+        self.probe.terminate()
+        self.fsck()
+
+
+class SingleLoop(RedisLoop):
+    def make_store(self):
+        return RedisServer(aof="always", directory=self.directory / "redis")
+
+    def store_kinds(self):
+        return {"kill Redis": (3, lambda: self.restart("kill")), "restart Redis": (1, lambda: self.restart("terminate")), "pause": (2, self.pause),
+                "sleep": (2, self.sleep)}
+
+    def masters(self):
+        return [self.store]
+
+    def restart(self, how):
+        getattr(self.store, how)()
+        time.sleep(self.random.random() ** 2 * 0.5)
+        self.store.start()
+
+    def restart_store(self):
+        self.store.restart("kill")
+
+
+class SentinelLoop(RedisLoop):
+    def make_store(self):
+        return Sentinel(aof="everysec")
+
+    def store_kinds(self):
+        return {"kill master": (2, self.kill_master), "failover": (1, self.fail_over)}
+
+    def masters(self):
+        return [self.store.master]
+
+    def kill_master(self):
+        old, _ = self.store.kill_master()
+        self.store.revive(old)
+        return "failover"
+
+    def fail_over(self):
+        """By command, which does not stop the old master: what it answers until the sentinels make it a replica, some 10 s later, may be lost."""
+        old, _ = self.store.fail_over()
+        wait_for(lambda: old.client().role()[0] == b"slave", "the old master is a replica")
+        return "failover"
+
+    def restart_store(self):
+        """A restart of the master would be a failover: its clients lose their connections instead."""
+        self.cut()
+
+
+class ClusterLoop(RedisLoop):
+    def make_store(self):
+        return Cluster(masters=3, replicas=1, aof="everysec")
+
+    def store_kinds(self):
+        return {"kill master": (1, self.kill_master), "cluster failover": (2, self.fail_over), "reshard": (3, self.reshard), "sleep": (1, self.sleep)}
+
+    def masters(self):
+        return self.store.master_list()
+
+    def slot(self):
+        """One that has jobs."""
+        cores = itertools.chain.from_iterable(master.client().scan_iter("*:core", count=1000) for master in self.masters())
+        return self.store.slot_of(self.random.choice(sorted(cores)))
+
+    def kill_master(self):
+        old, _ = self.store.kill_owner(self.slot())
+        old.start()
+        self.store.wait_whole()
+        return "failover"
+
+    def fail_over(self):
+        """By command: the replica catches up first, so nothing may be lost."""
+        self.store.fail_over(self.slot())
+        self.store.wait_whole()
+
+    def reshard(self):
+        self.store.move_slot(self.slot(), hold_seconds=self.random.uniform(0, 1), pause_seconds=self.random.choice((0, 0.01)))
+        self.store.wait_whole()
+
+    def restart_store(self):
+        self.cut()
+
+
+KINDS = {"single": SingleLoop, "sentinel": SentinelLoop, "cluster": ClusterLoop}
+
+
+def main(arguments=None):
+    parser = arguments_of_all(__doc__)
+    parser.add_argument("--kind", choices=KINDS, default="single")
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,cut'")
+    chosen = parser.parse_args(arguments)
+    least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}  # those around a failover do not count
+    code, report = run_and_judge(KINDS[chosen.kind], chosen, least)
+    if report and report["rules"]:
+        notes = report["rules"]["L"]["notes"]
+        if "answered around a failover" in notes:
+            total = report["size"]["pushes"] + notes["answered around a failover"]
+            print(f"lost in {report['size']['failovers']} failovers: {notes['of these lost']} of {total} pushes that were answered")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
