@@ -97,7 +97,10 @@ struct redis_shard {
     int64_t pause_until_ms;   /* inner: an advance that had nothing to do is not repeated at once */
     int64_t turned_ms;        /* inner: since when it is up, or is not */
     bool up, known;           /* known: an answer came since it is up */
-    bool advancing, looking;
+    int64_t busy_ms;          /* inner: the last turn that saw a batch */
+    uint64_t unpacked;        /* far jobs pushed through here and not packed yet, about */
+    bool advancing, looking, packing;
+    bool may_pack; /* there may be far jobs among the fresh */
     bool stopping, freeing, has_space;
 };
 
@@ -174,6 +177,12 @@ void redis_watches_look(struct redis_shard *shard, bool all);
 /* ---- shard_advance.c ---- */
 /* Moves what is due. */
 void redis_advance(struct redis_shard *shard, int64_t now_ms);
+
+/* ---- shard_pack.c ---- */
+/* A job was pushed. Both times on the same clock. */
+void redis_pack_note(struct redis_shard *shard, int64_t due_ms, int64_t now_ms);
+/* In each turn, after the batches were sent. Returns the inner time of the turn it wants. */
+int64_t redis_pack_turn(struct redis_shard *shard, int64_t now_ms);
 
 /* ---- the calls of the queue ---- */
 void redis_push(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);

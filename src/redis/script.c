@@ -26,7 +26,7 @@ static const struct source {
     [REDIS_LIST] = SOURCE(list),       [REDIS_TOPIC] = SOURCE(topic),
     [REDIS_TOPICS] = SOURCE(topics),   [REDIS_PURGE] = SOURCE(purge),
     [REDIS_REDRIVE] = SOURCE(redrive), [REDIS_LOOK] = SOURCE(look),
-    [REDIS_CHECK] = SOURCE(check),
+    [REDIS_PACK] = SOURCE(pack),       [REDIS_CHECK] = SOURCE(check),
 };
 
 #define PART(name)                                                                                 \

@@ -20,6 +20,7 @@ enum redis_script {
     REDIS_PURGE,
     REDIS_REDRIVE,
     REDIS_LOOK,
+    REDIS_PACK,
     REDIS_CHECK,
     REDIS_SCRIPTS = REDIS_CHECK
 };

@@ -28,6 +28,7 @@ REDIS_LUA(topics);
 REDIS_LUA(purge);
 REDIS_LUA(redrive);
 REDIS_LUA(look);
+REDIS_LUA(pack);
 REDIS_LUA(check);
 
 #undef REDIS_LUA

@@ -127,6 +127,7 @@ static void on_turned(void *ctx, bool up)
     shard->up = up;
     shard->known = false;
     shard->turned_ms = clock_inner_ms();
+    shard->may_pack |= up; /* what another server left */
     if (up)
         redis_watches_look(shard, true);
 }
@@ -171,12 +172,15 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
     advance(shard, now_ms);
     redis_watches_look(shard, false);
     redis_batches_send(shard);
+    int64_t pack_ms = redis_pack_turn(shard, now_ms);
     if (!list_is_empty(&shard->soon) || !list_is_empty(&shard->ready))
         return now_ms;
     if (!may_advance(shard))
-        return INT64_MAX;
+        return pack_ms;
     int64_t at_ms = next_event(shard);
-    return at_ms < shard->pause_until_ms ? shard->pause_until_ms : at_ms;
+    if (at_ms < shard->pause_until_ms)
+        at_ms = shard->pause_until_ms;
+    return at_ms < pack_ms ? at_ms : pack_ms;
 }
 
 void redis_shard_look(struct redis_shard *shard)

@@ -82,6 +82,8 @@ void redis_push_done(struct redis_batch *batch, enum redis_call_end end,
             result->status = QUEUE_UNAVAILABLE;
         }
         any_ready |= result->state == JOB_READY;
+        if (!malformed)
+            redis_pack_note(shard, result->due_ms, head->now_ms - adjust_ms);
         redis_request_item_done(request);
     }
     if (malformed)

@@ -236,6 +236,19 @@ class Shard:
                 return
         raise AssertionError("there is always more to do")
 
+    def pack(self, most=1000):
+        """(whether there is more, how many were moved)"""
+        answer = self.call("pack", most)
+        if self.check:
+            self.must_be_sound()
+        more, moved, rest = unpack(">BI4", answer.rest)
+        assert not rest
+        return bool(more), moved
+
+    def pack_all(self, most=1000):
+        while self.pack(most)[0]:
+            pass
+
     def get(self, topic, ident):
         """None where there is none."""
         answer = self.call("get", topic, ident)

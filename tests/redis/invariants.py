@@ -6,14 +6,14 @@ it; counts are what a scan finds; no key is left over. `scan` gives a sentence f
 import collections
 import struct
 
-LEAF_MAX = 160  # entries a leaf may hold, besides those of one due. Its size is looked at one time in four: hardly ever above Redis' limit of 128
+LEAF_MAX = 128  # entries a leaf may hold, besides those of one due: Redis' limit of the compact form
 DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
-PER_TOPIC = {"topic": "hash", "job": "hash", "try": "hash", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
+PER_TOPIC = {"topic": "hash", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
              "dead": "zset", "finished": "zset"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
-OF_SHARD = {"core": "hash", "topics": "zset", "leases": "zset", "leased": "hash", "tickets": "hash"}
+OF_SHARD = {"core": "hash", "topics": "zset", "leases": "zset", "leased": "hash", "tickets": "hash", "unpacked": "set"}
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
 
@@ -40,7 +40,12 @@ class _Keys:
             pipe.type(key)
         kinds = pipe.execute()
         for key, kind in zip(keys, kinds):
-            pipe.hgetall(key) if kind == b"hash" else pipe.zrange(key, 0, -1, withscores=True) if kind == b"zset" else pipe.exists(key)
+            if kind == b"hash":
+                pipe.hgetall(key)
+            elif kind == b"zset":
+                pipe.zrange(key, 0, -1, withscores=True)
+            else:
+                pipe.exists(key)
         values = pipe.execute()
         for at, (key, kind) in enumerate(zip(keys, kinds)):
             self._file(key[len(tag) + 1:], kind.decode(), values[at])
@@ -54,11 +59,15 @@ class _Keys:
         part = None
         if family in PER_PART:
             name, _, part = name.rpartition(b":")
+        if family == "broken":
+            return None  # records that could not be read, set aside by a check
         wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
         if wanted is None or (family in OF_SHARD) != (not name):
             return self.blame(f"a key nobody knows: {rest!r}")
         if kind != wanted:
             return self.blame(f"{rest!r} is a {kind}, not a {wanted}")
+        if kind == "set":
+            return None
         value = dict(value)
         if family in OF_SHARD:
             setattr(self, {"topics": "events"}.get(family, family), value)
@@ -157,6 +166,10 @@ class _Topic:
         return job
 
     def judge_leaves(self):
+        for member, score in self.get("fresh").items():
+            job = self.hangs(member, "fresh", score)
+            if job and job.state not in (DELAYED, READY):
+                self.blame(f"{job.id!r}: among the fresh, but its state is {job.state}")
         index, leaves = self.get("index"), self.kinds["leaf"]
         if set(index) != set(leaves):
             self.blame(f"index of leaves {sorted(index)}, leaves {sorted(leaves)}")
@@ -236,7 +249,7 @@ class _Topic:
     def judge_counts(self):
         found = dict.fromkeys(LIVE, 0)
         for member, where in self.places.items():
-            if where.startswith("leaf"):
+            if where == "fresh" or where.startswith("leaf"):
                 found["retrying" if self.jobs[member[6:]].attempt else "delayed"] += 1
             else:
                 found[{"held": "leased", "dead": "dead"}.get(where, "ready")] += 1
@@ -249,7 +262,7 @@ class _Topic:
 
     def judge_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
-        dues += list(self.get("expiry").values()) + list(self.get("finished").values())
+        dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
         if dues and self.shard.events.get(self.name, -INFINITE) > min(dues):
             self.blame(f"its next event is at {min(dues):.0f}, the shard looks at {self.shard.events[self.name]:.0f}")
 

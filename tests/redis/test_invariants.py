@@ -15,6 +15,7 @@ DAMAGES = {
     "a ready job of another due": ("ZINCRBY", "ready:t:100", 1, None),
     "a priority forgotten": ("ZREM", "priorities:t", "100"),
     "a priority too many": ("ZADD", "priorities:t", 5, "5"),
+    "a fresh job forgotten": ("ZREMRANGEBYRANK", "fresh:t", 0, 0),
     "a leaf forgotten": ("ZREMRANGEBYRANK", "index:t", 0, 0),
     "a leaf too many": ("ZADD", "index:t", 7, "4711"),
     "a leaf that begins too late": ("ZADD", "index:t", "XX", 2**47, "1"),
@@ -41,8 +42,10 @@ def test_damage_is_found(redis_server, shard, damage):
     shard.topic(TOPIC_PUT, "t", settings(dedup=5000), 1)
     shard.push("t", job("leased"))
     shard.take("t")
-    shard.push("t", job("ready"), job("expires", own={"ttl": 60_000}), job("delayed", delay=60_000), job("retrying", delay=60_000, past=(0, 1, b"")),
+    shard.push("t", job("ready"), job("expires", own={"ttl": 60_000}), job("delayed", delay=70_000), job("retrying", delay=70_000, past=(0, 1, b"")),
                job("dead", past=(1, 1, b"")))
+    shard.pack_all()
+    shard.push("t", job("fresh", delay=1000))
     assert scan(shard.client, shard.tag) == []
     command, key, *words = DAMAGES[damage]
     key = f"{shard.tag}:{key}"

@@ -24,9 +24,13 @@ def leaves(shard, topic="t"):
 
 
 def push_all(shard, dues, batch):
-    """At instants of the wall clock; in calls of `batch`."""
+    """At instants of the wall clock; in calls of `batch`, and packed now and then and at the end."""
+    draw = random.Random(batch)
     for at in range(0, len(dues), batch):
         shard.push("t", *[job(f"j{at + n}", at=due) for n, due in enumerate(dues[at:at + batch])])
+        if draw.random() < 0.2:
+            shard.pack(draw.choice((1, 50, 1000)))
+    shard.pack_all()
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
@@ -103,15 +107,17 @@ def test_no_order_of_pushes_cancels_and_advances_breaks_the_index(shard, seed):
             spread = draw.choice((1, 3, 50, 100_000))
             start = draw.randrange(200_000)
             count = draw.choice((1, 5, 130, 400))
-            shard.push("t", *[job(f"j{made + n}", at=base + 5000 + start + draw.randrange(spread)) for n in range(count)])
+            shard.push("t", *[job(f"j{made + n}", at=base + 65_000 + start + draw.randrange(spread)) for n in range(count)])
             known += [f"j{made + n}" for n in range(count)]
             made += count
         elif kind < 0.85:
             some = [known.pop(draw.randrange(len(known))) for _ in range(min(len(known), draw.choice((1, 50, 300))))]
             if some:
                 shard.change("t", *[(CANCEL, name) for name in some])
+        elif kind < 0.95:
+            shard.pack(draw.choice((1, 100, 1000)))
         else:
-            shard.jump(draw.randrange(8000))
+            shard.jump(draw.randrange(40_000))
             shard.advance(draw.choice((1, 100, 1000)))
         shard.must_be_sound()
 

@@ -22,16 +22,17 @@ def test_pages_show_every_job_once_by_due_then_push_order(shard, state, limit):
     shard.push("t", *[job(f"l{n}", delay=draw.randrange(0, 3), priority=draw.randrange(2)) for n in range(20)])
     shard.jump(10)
     shard.take("t", 10)
-    shard.push("t", *[job(f"j{n}", at=wall + draw.choice((5000, 5000, 6000, 7000 + n)), priority=draw.randrange(3), past=past.get(draw.randrange(8)))
+    shard.push("t", *[job(f"j{n}", at=wall + draw.choice((65_000, 65_000, 66_000, 67_000 + n)), priority=draw.randrange(3), past=past.get(draw.randrange(8)))
                       for n in range(150)])
-    shard.push("t", *[job(f"same{n}", at=wall + 5000) for n in range(200)])
+    shard.push("t", *[job(f"same{n}", at=wall + 65_000) for n in range(200)])
+    shard.pack(100)
     for _ in range(2):
         whole = sorted((found for found in (shard.get("t", job_id) for job_id in list(shard.client.hgetall(shard.tag + ":job:t"))) if state in (0, found.state)),
                        key=lambda found: (found.due, found.sequence))
         seen = shard.list_all("t", state, limit)
         assert [found.id for found in seen] == [found.id for found in whole]
         assert [found.state for found in seen] == [found.state for found in whole]
-        shard.jump(6500)  # due now, and not moved yet
+        shard.jump(66_500)  # due now, and not moved yet
 
 
 def test_bodies_only_where_they_are_wanted(shard):

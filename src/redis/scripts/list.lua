@@ -65,7 +65,10 @@ if state == 0 or state == READY then
         add_from(key, rank_after(key), limit + 1, READY)
     end
 end
-if state == 0 or state == READY or state == DELAYED then add_leaves() end
+if state == 0 or state == READY or state == DELAYED then
+    add_leaves()
+    add_from(t.fresh, rank_after(t.fresh), limit + 1)
+end
 
 table.sort(found, function(a, b)
     if a[1] ~= b[1] then return a[1] < b[1] end

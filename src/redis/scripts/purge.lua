@@ -43,21 +43,26 @@ local function forget(members)
     count(t, 'cancelled', #ids)
 end
 
+local function purge_waiting(key)
+    local members, retrying = take_out(key), 0
+    for _, try in ipairs(ask_many('HMGET', t.tries, ids_of(members))) do
+        if try then
+            local _, _, attempt = unpack_from(TRY, try)
+            if attempt > 0 then retrying = retrying + 1 end
+        end
+    end
+    count(t, 'retrying', -retrying)
+    count(t, 'delayed', retrying - #members)
+    forget(members)
+end
+
 local function purge_delayed()
     local rank = 0
+    purge_waiting(t.fresh)
     while affected < max do
         local leaf = call('ZRANGE', t.index, rank, rank)[1]
         if not leaf then return end
-        local members, retrying = take_out(t.leaf .. leaf), 0
-        for _, try in ipairs(ask_many('HMGET', t.tries, ids_of(members))) do
-            if try then
-                local _, _, attempt = unpack_from(TRY, try)
-                if attempt > 0 then retrying = retrying + 1 end
-            end
-        end
-        count(t, 'retrying', -retrying)
-        count(t, 'delayed', retrying - #members)
-        forget(members)
+        purge_waiting(t.leaf .. leaf)
         if call('EXISTS', t.leaf .. leaf) == 0 then call('ZREM', t.index, leaf) else rank = rank + 1 end
     end
 end
@@ -110,6 +115,7 @@ if is_delete and more == 0 then
     else
         call('DEL', t.key, t.expiry)
         call('ZREM', TOPICS, name)
+        call('SREM', UNPACKED, name)
         t.deleted = true
     end
 end

@@ -8,14 +8,14 @@ if kept then return repeated(kept) end
 
 local t = topic_find(name)
 local jobs, answers = (#ARGV - 3) / 3, {}
--- New jobs not yet hung: dues and members of the delayed; by priority {due, member, …} of the ready.
-local later_dues, later_members, ready = {}, {}, {}
+-- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority.
+local later, first, last, ready = {}, NEVER, 0, {}
 
 local function hang_new()
-    delayed_add(t, later_dues, later_members)
-    count(t, 'delayed', #later_dues)
+    delayed_add(t, later, first, last)
+    count(t, 'delayed', #later / 2)
     for priority, words in pairs(ready) do ready_add(t, priority, words) end
-    later_dues, later_members, ready = {}, {}, {}
+    later, first, last, ready = {}, NEVER, 0, {}
 end
 
 -- nil: further away than ten years.
@@ -66,8 +66,10 @@ end
 -- Hangs a stored job; those that need no look are hung together at the end. The member is the record's sequence and the id.
 local function hang_later(id, flags, priority, due, record)
     if due > now then
-        local at = #later_dues + 1
-        later_dues[at], later_members[at] = due, sub(record, 4, 9) .. id
+        local at = #later
+        later[at + 1], later[at + 2] = due, sub(record, 4, 9) .. id
+        if due < first then first = due end
+        if due > last then last = due end
         return DELAYED
     end
     if flags % 2 == 1 or settings_of(t).ttl > 0 then

@@ -4,6 +4,7 @@ local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 local floor, sub, format = math.floor, string.sub, string.format
 local T = sub(KEYS[1], 1, -6) -- without ':core'
 local CORE, TOPICS, LEASES, LEASED, TICKETS = KEYS[1], T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets'
+local UNPACKED = T .. ':unpacked'
 local NONE, NEVER = 2 ^ 48 - 1, 1 / 0
 
 -- Refused by a cluster exactly while the shard's slot is moving (README.md, "A slot that moves").
@@ -16,7 +17,8 @@ local DELAYED, READY, LEASED_STATE, DEAD, FINISHED = 1, 2, 3, 4, 5
 local WHEN_NOW, WHEN_DELAY, WHEN_AT = 1, 2, 3
 
 local DELAY_MAX = 3653 * 24 * 3600 * 1000
-local LEAF_MAX = 48 -- well below Redis' own limit of the compact form (zset-max-listpack-entries 128)
+local LEAF_MAX = 100 -- below Redis' own limit of the compact form (zset-max-listpack-entries 128)
+local FAR_MS = 60000  -- what is due later than this from now is worth packing
 local MANY = 500     -- arguments of one command, so that Lua's stack is never short
 
 -- ---- time ----

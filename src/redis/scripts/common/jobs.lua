@@ -104,7 +104,7 @@ local function hang(t, j)
         ready_add(t, j.priority, {j.due, j.member})
         expire_later(t, j)
     else
-        delayed_add(t, {j.due}, {j.member})
+        delayed_add(t, {j.due, j.member}, j.due, j.due)
         count(t, j.attempt > 0 and 'retrying' or 'delayed', 1)
     end
 end

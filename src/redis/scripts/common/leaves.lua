@@ -1,8 +1,8 @@
--- Where delayed and ready jobs hang: leaves, each a small sorted set that holds a span of due times; ready jobs by priority.
-local leaf_of, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty,
+-- Where delayed and ready jobs hang.
+local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty,
     ready_remove = (function()
 
--- ---- delayed jobs: leaves, each a small sorted set that holds a span of due times ----
+-- ---- leaves: small sorted sets in Redis' compact form, each with a span of due times ----
 
 local function leaf_of(t, due)
     return call('ZREVRANGEBYSCORE', t.index, due, '-inf', 'LIMIT', '0', '1')[1]
@@ -35,40 +35,27 @@ local function leaf_split(t, leaf, size, due)
     return true
 end
 
--- One job. `looks`: whether the leaf may have to be split.
-local function delayed_add_one(t, due, member, looks)
-    local score = text_of(due)
-    local leaf = leaf_of(t, score) or leaf_new(t, 0)
-    local key = t.leaf .. leaf
-    call('ZADD', key, score, member)
-    if looks then
-        local size = call('ZCARD', key)
-        if size > LEAF_MAX then leaf_split(t, leaf, size, due) end
+-- Of the items at..: the last one that belongs to the leaf and finds room; at - 1: the leaf was split, look again.
+local function last_in_leaf(t, leaf, items, at)
+    local size, due = call('ZCARD', t.leaf .. leaf), items[at][1]
+    if size >= LEAF_MAX and leaf_split(t, leaf, size, due) then return at - 1 end
+    local above = call('ZRANGE', t.index, '(' .. text_of(due), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+    above = above and tonumber(above) or NEVER
+    local last = at
+    while last < #items and last - at < MANY / 2 - 1 do
+        local following = items[last + 1][1]
+        if following ~= due and (following >= above or size + last - at + 1 >= LEAF_MAX) then break end
+        last = last + 1
     end
-end
-
--- Of the jobs at..: the last one that goes into the same leaf as the first and finds room there; at - 1: look again.
-local function last_together(t, leaf, items, at)
-    local size, due, last = call('ZCARD', t.leaf .. leaf), items[at][1], at
-    if size < LEAF_MAX then
-        last = math.min(at + LEAF_MAX - size - 1, #items)
-        if leaf_of(t, items[last][1]) == leaf then return last end
-        last = at
-    elseif leaf_split(t, leaf, size, due) then
-        return at - 1
-    end
-    while last < #items and last - at < MANY / 2 - 1 and items[last + 1][1] == due do last = last + 1 end
     return last
 end
 
--- Neighbours: as many at once as there is room for in their leaf.
-local function delayed_add_together(t, dues, members)
-    local items, at = {}, 1
-    for i = 1, #dues do items[i] = {dues[i], members[i]} end
-    table.sort(items, function(a, b) return a[1] < b[1] end)
+-- `items`: {due, member} each, sorted by due. Neighbours go into their leaf together.
+local function leaves_add(t, items)
+    local at = 1
     while at <= #items do
         local leaf = leaf_of(t, items[at][1]) or leaf_new(t, 0)
-        local last, words = last_together(t, leaf, items, at), {}
+        local last, words = last_in_leaf(t, leaf, items, at), {}
         for i = at, last do
             words[#words + 1], words[#words + 2] = items[i][1], items[i][2]
         end
@@ -77,29 +64,7 @@ local function delayed_add_together(t, dues, members)
     end
 end
 
-local function delayed_add(t, dues, members)
-    local total = #dues
-    if total == 0 then return end
-    local first, last = dues[1], dues[1]
-    for i = 2, total do
-        local due = dues[i]
-        if due < first then first = due elseif due > last then last = due end
-    end
-    event_at(t, first)
-    if total > 1 and (first == last or leaf_of(t, first) == leaf_of(t, last)) then
-        delayed_add_together(t, dues, members)
-    else
-        -- Of many that go to different leaves, one in four looks, by lot: LEAF_MAX leaves room for those in between.
-        local lot = time[2] % 2147483646 + 1
-        for i = 1, total do
-            lot = lot * 16807 % 2147483647
-            delayed_add_one(t, dues[i], members[i], total < 16 or lot % 4 == 0)
-        end
-    end
-end
-
--- False where it is not there.
-local function delayed_remove(t, due, member)
+local function leaf_remove(t, due, member)
     local leaf = leaf_of(t, due)
     if not leaf then return false end
     local key = t.leaf .. leaf
@@ -108,9 +73,28 @@ local function delayed_remove(t, due, member)
     return true
 end
 
+-- ---- delayed jobs: fresh ones as they came; those far away are packed into leaves when there is time (pack.lua) ----
+
+-- `words`: {due, member, due, member, …}; the earliest and the latest due of them.
+local function delayed_add(t, words, first, last)
+    if #words == 0 then return end
+    call_many('ZADD', t.fresh, words)
+    event_at(t, first)
+    if last > now + FAR_MS and not t.unpacked then
+        call('SADD', UNPACKED, t.name)
+        t.unpacked = true
+    end
+end
+
+-- False where it is not there.
+local function delayed_remove(t, due, member)
+    return call('ZREM', t.fresh, member) == 1 or leaf_remove(t, due, member)
+end
+
 -- Up to `max` that are due, taken out: {member, due, member, due, …}.
 local function delayed_take_due(t, max)
-    local all = {}
+    local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', 0, max, 'WITHSCORES')
+    if #all > 0 then call('ZREMRANGEBYRANK', t.fresh, 0, #all / 2 - 1) end
     while #all < 2 * max do
         local leaf = call('ZRANGE', t.index, 0, 0)[1]
         if not leaf then break end
@@ -125,9 +109,10 @@ local function delayed_take_due(t, max)
 end
 
 local function delayed_first(t)
+    local fresh = call('ZRANGE', t.fresh, 0, 0, 'WITHSCORES')[2]
     local leaf = call('ZRANGE', t.index, 0, 0)[1]
-    local first = leaf and call('ZRANGE', t.leaf .. leaf, 0, 0, 'WITHSCORES')
-    return first and first[2] and tonumber(first[2]) or NEVER
+    local packed = leaf and call('ZRANGE', t.leaf .. leaf, 0, 0, 'WITHSCORES')[2]
+    return math.min(fresh and tonumber(fresh) or NEVER, packed and tonumber(packed) or NEVER)
 end
 
 -- ---- ready jobs ----
@@ -154,7 +139,8 @@ local function ready_remove(t, priority, member)
     return true
 end
 
-return leaf_of, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty, ready_remove
+return leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty,
+    ready_remove
 
 end)()
 

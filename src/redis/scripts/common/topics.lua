@@ -1,5 +1,5 @@
 -- Topics: found, made, counted, shown.
-local known_topics, topic_find, topic_make, settings_of, topic_packed, count, event_at = (function()
+local known_topics, topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at = (function()
 
 -- ---- topics ----
 
@@ -8,7 +8,7 @@ local known_topics = {}
 local function topic_keys(name)
     return {
         name = name, key = T .. ':topic:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
-        index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':', ready_of = T .. ':ready:' .. name .. ':',
+        fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':', ready_of = T .. ':ready:' .. name .. ':',
         priorities = T .. ':priorities:' .. name, expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name,
         dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
         soonest = NEVER, change = {}, has_priority = {},
@@ -78,7 +78,7 @@ local function event_at(t, ms)
     if ms < t.soonest then t.soonest = ms end
 end
 
-return known_topics, topic_find, topic_make, settings_of, topic_packed, count, event_at
+return known_topics, topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at
 
 end)()
 
