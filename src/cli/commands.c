@@ -27,6 +27,8 @@ const struct cli_command cli_commands[] = {
     {"resume", cli_resume, "start delivery from a topic again"},
     {"redrive", cli_redrive, "send dead jobs round again"},
     {"purge", cli_purge, "drop all jobs of a topic, or those in one state"},
+    {"export", cli_export, "write topics and jobs to a file"},
+    {"import", cli_import, "push what an export wrote"},
     {"bench", cli_bench, "measure a server"},
     {"fsck", cli_fsck, "check a data directory"},
     {"version", cli_version, "print the version"},

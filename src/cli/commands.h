@@ -7,6 +7,9 @@ int cli_serve(int argc, char **argv); /* serve.c */
 int cli_fsck(int argc, char **argv);  /* fsck.c */
 int cli_work(int argc, char **argv);  /* work.c */
 
+int cli_export(int argc, char **argv); /* export.c */
+int cli_import(int argc, char **argv); /* import.c */
+
 int cli_push(int argc, char **argv); /* push.c */
 
 int cli_take(int argc, char **argv); /* lease.c */

@@ -10,6 +10,16 @@ struct queue_when http_fields_when(const struct http_fields *fields, enum queue_
     return (struct queue_when){.due = otherwise};
 }
 
+/* Not within a character. */
+static struct slice cut(struct slice text, size_t bytes_max)
+{
+    if (text.len <= bytes_max)
+        return text;
+    while (bytes_max && ((unsigned char)text.at[bytes_max] & 0xc0) == 0x80)
+        bytes_max--;
+    return slice_make(text.at, bytes_max);
+}
+
 void http_fields_push(const struct http_fields *fields, struct queue_push *push)
 {
     push->when = http_fields_when(fields, QUEUE_DUE_NOW);
@@ -17,6 +27,9 @@ void http_fields_push(const struct http_fields *fields, struct queue_push *push)
                                                                : QUEUE_PRIORITY_UNSET;
     push->on_conflict = fields->on_conflict;
     push->policy = fields->policy;
+    push->past = (struct queue_past){.attempt = fields->attempt,
+                                     .dead = fields->state == JOB_DEAD,
+                                     .error = cut(fields->error, JOB_ERROR_BYTES_MAX)};
 }
 
 void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings)

@@ -201,6 +201,13 @@ static void stop_listening(struct http_front *front)
 
 /* ---- life ---- */
 
+/* The largest job goes into a batch too, in base64 and with all it brings. */
+static uint64_t batch_bytes_max(uint64_t job_bytes)
+{
+    uint64_t bytes = job_bytes + job_bytes / 2 + 64 * 1024;
+    return bytes > BATCH_BYTES_MAX ? bytes : BATCH_BYTES_MAX;
+}
+
 static void set_options(struct http_front *front, const struct http_options *given)
 {
     struct http_options *options = &front->options;
@@ -208,7 +215,7 @@ static void set_options(struct http_front *front, const struct http_options *giv
     if (!options->body_bytes_max)
         options->body_bytes_max = BODY_BYTES_MAX;
     if (!options->batch_bytes_max)
-        options->batch_bytes_max = BATCH_BYTES_MAX;
+        options->batch_bytes_max = batch_bytes_max(options->body_bytes_max);
     if (!options->connections_max)
         options->connections_max = CONNECTIONS_MAX;
     if (!options->waiting_max)

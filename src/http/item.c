@@ -116,7 +116,7 @@ static bool read_member(struct item *item, struct slice key, struct json_value v
         item->body = value;
         return true;
     default:
-        return http_option_set_member(&item->fields, OPTIONS_PUSH, key, value, item->arena,
+        return http_option_set_member(&item->fields, OPTIONS_ITEM, key, value, item->arena,
                                       item->fault);
     }
 }
@@ -159,7 +159,7 @@ bool http_item_parse(struct json_value value, struct queue_push *out, struct buf
             return false;
     if (!(item.seen & MEMBER_TOPIC))
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "\"topic\" is missing");
-    if (!http_fields_check(&item.fields, fault) || !read_body(&item))
+    if (!http_fields_check_item(&item.fields, fault) || !read_body(&item))
         return false;
     http_fields_push(&item.fields, out);
     return true;

@@ -25,6 +25,13 @@ void http_job_get(struct http_call *call)
                                  http_reply_to(call, on_got));
 }
 
+static enum http_view view_of(enum http_bodies bodies)
+{
+    return bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
+           : bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
+                                          : HTTP_VIEW_LISTED;
+}
+
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -39,7 +46,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     for (size_t i = 0; i < reply->job_count; i++) {
         if (i)
             buffer_append_byte(body, ',');
-        http_job_write(body, &reply->jobs[i], HTTP_VIEW_LISTED);
+        http_job_write(body, &reply->jobs[i], view_of(exchange->bodies));
     }
     buffer_append_text(body, "],\"cursor\":");
     if (reply->cursor.len)
@@ -59,7 +66,9 @@ void http_list(struct http_call *call)
         .state = fields->state,
         .limit = http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT,
         .cursor = fields->cursor,
+        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
     };
+    call->exchange->bodies = fields->bodies;
     call->front->queue->ops->list(call->front->queue, &list, http_reply_to(call, on_listed));
 }
 

@@ -123,8 +123,12 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
     PUT(out, ",\"content_type\":");
     json_write_string(out, type.len ? type : slice_of("application/octet-stream"));
     write_meta(out, job->job.meta);
-    if (view != HTTP_VIEW_LISTED)
+    if (view == HTTP_VIEW_EXACT) {
+        PUT(out, ",\"body_base64\":");
+        json_write_base64(out, job->job.body);
+    } else if (view != HTTP_VIEW_LISTED) {
         write_body(out, &job->job);
+    }
     buffer_append_byte(out, '}');
 }
 

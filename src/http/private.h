@@ -72,7 +72,8 @@ struct http_exchange {
     bool answered;   /* `reply` waits for its turn */
     bool is_head, is_http_1_0;
     bool waits, wants_raw, wants_lines;
-    bool is_single; /* answers: one lease, named in the query */
+    enum http_bodies bodies; /* of a list */
+    bool is_single;          /* answers: one lease, named in the query */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };

@@ -16,6 +16,7 @@ enum kind {
     KIND_CONFLICT,
     KIND_STATE,
     KIND_FLAG,
+    KIND_BODIES,
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
@@ -68,6 +69,9 @@ static const struct option {
                              POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
     [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
                                     INTO(dead_letter_expired), 0, 0, "true or false"},
+    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, POLICY_ATTEMPTS_MAX,
+                        "a number from 0 to 10000"},
+    [OPTION_BODY] = {NAME("body"), KIND_BODIES, INTO(bodies), 0, 0, "true, base64 or false"},
 #undef INTO
 #undef NAME
 };
@@ -127,6 +131,19 @@ static bool parse_conflict(struct slice value, enum record_conflict *out)
     return true;
 }
 
+static bool parse_bodies(struct slice value, enum http_bodies *out)
+{
+    if (slice_is(value, "true"))
+        *out = HTTP_BODIES_SHOWN;
+    else if (slice_is(value, "base64"))
+        *out = HTTP_BODIES_BASE64;
+    else if (slice_is(value, "false"))
+        *out = HTTP_BODIES_NONE;
+    else
+        return false;
+    return true;
+}
+
 static bool parse_number(struct slice value, const struct option *option, int64_t *out)
 {
     uint64_t number;
@@ -161,6 +178,8 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         return policy_parse_backoff(value, into);
     case KIND_CONFLICT:
         return parse_conflict(value, into);
+    case KIND_BODIES:
+        return parse_bodies(value, into);
     case KIND_STATE: {
         enum job_state state = job_state_parse(value);
         *(enum job_state *)into = state;
@@ -236,6 +255,15 @@ bool http_fields_check(const struct http_fields *fields, struct http_fault *faul
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
                               "'delay' and 'at' are both given: only one can say when it is due");
     return true;
+}
+
+bool http_fields_check_item(const struct http_fields *fields, struct http_fault *fault)
+{
+    if (http_fields_have(fields, OPTION_STATE) && fields->state != JOB_DEAD)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'state' is '%s' but can only be dead: the due time tells the others",
+                              job_state_name(fields->state));
+    return http_fields_check(fields, fault);
 }
 
 /* ---- a whole request ---- */

@@ -36,6 +36,8 @@ enum http_option_id {
     OPTION_ID,
     OPTION_DEDUP_WINDOW,
     OPTION_DEAD_LETTER_EXPIRED,
+    OPTION_ATTEMPT,
+    OPTION_BODY,
     OPTION_COUNT
 };
 
@@ -45,10 +47,21 @@ enum http_option_id {
      OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
      OPTION_BIT(OPTION_ON_CONFLICT))
 #define OPTIONS_PUSH (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT))
+/* An item of a batch may bring what the job went through elsewhere. */
+#define OPTIONS_ITEM                                                                               \
+    (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
+     OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED))
 
 #define HTTP_WAIT_MS_MAX (10LL * 60 * 1000)
+
+/* Bodies in a list. */
+enum http_bodies {
+    HTTP_BODIES_NONE = 1,
+    HTTP_BODIES_SHOWN, /* as a get shows them */
+    HTTP_BODIES_BASE64 /* byte for byte */
+};
 
 /* What was given; zeroed where it was not, and `set` tells. */
 struct http_fields {
@@ -59,6 +72,8 @@ struct http_fields {
     int64_t max, limit;
     enum record_conflict on_conflict;
     enum job_state state;
+    enum http_bodies bodies;
+    uint32_t attempt;
     bool dead_letter_expired;
     struct slice error, cursor, id;
 };
@@ -89,6 +104,8 @@ bool http_query_parse(const struct http_request *request, uint32_t allowed, stru
 
 /* The rules between options. */
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault);
+/* And those of an item of a batch. */
+bool http_fields_check_item(const struct http_fields *fields, struct http_fault *fault);
 
 static inline bool http_fields_have(const struct http_fields *fields, enum http_option_id id)
 {

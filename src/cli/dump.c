@@ -1,0 +1,281 @@
+#include "cli/dump.h"
+
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "base/text.h"
+#include "base/timestamp.h"
+
+#include <strings.h>
+
+/* The member of an object; kind JSON_NONE where it has none. */
+static struct json_value member(struct json_value object, const char *name)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
+        if (json_string_is(key, name))
+            return value;
+    return (struct json_value){0};
+}
+
+/* Topics and cursors are printable ASCII: a string with an escape is neither. */
+static bool read_word(struct json_value value, char *into, size_t room)
+{
+    if (value.kind != JSON_STRING || value.raw.len - 2 >= room ||
+        memchr(value.raw.at, '\\', value.raw.len))
+        return false;
+    memcpy(into, value.raw.at + 1, value.raw.len - 2);
+    into[value.raw.len - 2] = '\0';
+    return true;
+}
+
+/* ---- reading ---- */
+
+struct members {
+    struct json_value head, end, topic, id, settings, paused, cursor, topics, at, on_conflict;
+};
+
+static void read_members(struct json_value object, struct members *out)
+{
+    out->head = member(object, "tarry_export");
+    out->end = member(object, "tarry_export_end");
+    out->topic = member(object, "topic");
+    out->id = member(object, "id");
+    out->settings = member(object, "settings");
+    out->paused = member(object, "paused");
+    out->cursor = member(object, "cursor");
+    out->topics = member(object, "topics");
+    out->at = member(object, "at");
+    out->on_conflict = member(object, "on_conflict");
+}
+
+static enum dump_kind kind_of(const struct members *of, struct dump_line *out)
+{
+    if (of->head.kind == JSON_NUMBER && json_number_i64(of->head.raw, &out->version))
+        return DUMP_HEAD;
+    if (of->end.kind != JSON_NONE)
+        return DUMP_END;
+    if (of->settings.kind == JSON_OBJECT)
+        return read_word(of->topic, out->topic, sizeof out->topic) ? DUMP_TOPIC : DUMP_MALFORMED;
+    if (of->cursor.kind == JSON_STRING && of->id.kind == JSON_NONE &&
+        read_word(of->topic, out->topic, sizeof out->topic) &&
+        read_word(of->cursor, out->cursor, sizeof out->cursor))
+        return DUMP_CURSOR;
+    return DUMP_JOB;
+}
+
+void dump_read(struct slice text, struct dump_line *out)
+{
+    struct json_value object;
+    struct members members;
+    *out = (struct dump_line){.kind = DUMP_MALFORMED};
+    if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT)
+        return;
+    read_members(object, &members);
+    out->kind = kind_of(&members, out);
+    out->topics = members.topics.kind == JSON_ARRAY ? members.topics.raw : (struct slice){0};
+    out->settings = members.settings.raw;
+    out->paused = members.paused.kind == JSON_TRUE;
+    if (members.at.kind == JSON_NUMBER && !json_number_i64(members.at.raw, &out->at_ms))
+        out->at_ms = 0;
+    out->has_on_conflict = members.on_conflict.kind != JSON_NONE;
+}
+
+bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BYTES_MAX + 1])
+{
+    struct json_value array = {.kind = JSON_ARRAY, .raw = topics}, item;
+    struct json_cursor cursor = {.at = *at};
+    if (!topics.len || !json_next_item(array, &cursor, &item))
+        return false;
+    *at = cursor.at;
+    return read_word(item, name, JOB_TOPIC_BYTES_MAX + 1);
+}
+
+/* ---- writing ---- */
+
+void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count)
+{
+    buffer_append_text(out, "{\"tarry_export\":1,\"at\":");
+    json_write_time(out, now_ms);
+    buffer_append_text(out, ",\"topics\":[");
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        json_write_string(out, slice_of(topics[i]));
+    }
+    buffer_append_text(out, "]}\n");
+}
+
+void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs)
+{
+    buffer_append_format(out, "{\"tarry_export_end\":1,\"topics\":%zu,\"jobs\":%llu}\n", topics,
+                         (unsigned long long)jobs);
+}
+
+bool dump_write_topic(struct buffer *out, struct slice answer)
+{
+    struct json_value topic, name, settings;
+    if (!json_check(answer, &topic, NULL))
+        return false;
+    name = member(topic, "topic");
+    settings = member(topic, "settings");
+    if (name.kind != JSON_STRING || settings.kind != JSON_OBJECT)
+        return false;
+    buffer_append_text(out, "{\"topic\":");
+    buffer_append_slice(out, name.raw);
+    buffer_append_text(out, ",\"settings\":");
+    buffer_append_slice(out, settings.raw);
+    buffer_append_text(out, member(topic, "paused").kind == JSON_TRUE ? ",\"paused\":true}\n"
+                                                                      : ",\"paused\":false}\n");
+    return true;
+}
+
+/* ---- a job ---- */
+
+/* What an item of a batch is understood as, whatever its type: JSON that is no string stays the
+ * bytes it is. */
+static bool is_plain_json(struct slice body)
+{
+    struct json_value value;
+    return body.len && !memchr(body.at, '\n', body.len) && !memchr(body.at, '\r', body.len) &&
+           json_check(body, &value, NULL) && value.kind != JSON_STRING && value.raw.len == body.len;
+}
+
+/* And a string is its text, unless the type is JSON. */
+static bool is_plain_text(struct slice body, struct slice raw_type)
+{
+    static const size_t least = sizeof "\"text/" - 1;
+    if (raw_type.len <= least || memcmp(raw_type.at, "\"text/", least) != 0 ||
+        !json_utf8_is_valid(body))
+        return false;
+    for (size_t i = least; i + 4 <= raw_type.len; i++)
+        if (strncasecmp(raw_type.at + i, "json", 4) == 0)
+            return false;
+    return true;
+}
+
+static void write_base64(struct buffer *out, struct slice raw)
+{
+    buffer_append_text(out, ",\"body_base64\":");
+    buffer_append_slice(out, raw);
+}
+
+static bool write_body(struct buffer *out, struct json_value job, struct buffer *scratch)
+{
+    struct slice type = member(job, "content_type").raw, text, body;
+    struct json_value base64 = member(job, "body_base64");
+    buffer_clear(scratch);
+    if (base64.kind != JSON_STRING || !json_string_bytes(base64.raw, scratch, &text))
+        return false;
+    size_t start = scratch->len;
+    if (!buffer_reserve(scratch, text.len + 1) || !text_base64_decode(text, scratch))
+        return false;
+    body = slice_make(scratch->at + start, scratch->len - start);
+    if (is_plain_json(body)) {
+        buffer_append_text(out, ",\"body\":");
+        buffer_append_slice(out, body);
+    } else if (is_plain_text(body, type)) {
+        buffer_append_text(out, ",\"body\":");
+        json_write_string(out, body);
+    } else {
+        write_base64(out, base64.raw);
+    }
+    return true;
+}
+
+static void copy_member(struct buffer *out, struct json_value job, const char *from, const char *to)
+{
+    struct json_value value = member(job, from);
+    if (value.kind == JSON_NONE)
+        return;
+    buffer_append_byte(out, ',');
+    json_write_key(out, to);
+    buffer_append_slice(out, value.raw);
+}
+
+/* When it falls due next: a leased job, when its lease ends. */
+static bool write_at(struct buffer *out, struct json_value job)
+{
+    struct json_value at = member(job, "lease_until");
+    int64_t ms;
+    if (at.kind == JSON_NONE)
+        at = member(job, "due_at");
+    if (at.kind != JSON_STRING || at.raw.len < 2 ||
+        !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
+        return false;
+    buffer_append_text(out, ",\"at\":");
+    buffer_append_i64(out, ms);
+    return true;
+}
+
+static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
+                      bool as_base64)
+{
+    static const char *const alike[] = {"priority", "lease_for", "ttl",         "max_attempts",
+                                        "backoff",  "meta",      "content_type"};
+    struct json_value topic = member(job, "topic"), id = member(job, "id"),
+                      attempt = member(job, "attempt"), state = member(job, "state");
+    if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
+        return false;
+    buffer_append_text(out, "{\"topic\":");
+    buffer_append_slice(out, topic.raw);
+    buffer_append_text(out, ",\"id\":");
+    buffer_append_slice(out, id.raw);
+    if (!write_at(out, job))
+        return false;
+    if (attempt.kind == JSON_NUMBER && !slice_is(attempt.raw, "0"))
+        copy_member(out, job, "attempt", "attempt");
+    if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
+        buffer_append_text(out, ",\"state\":\"dead\"");
+    copy_member(out, job, "last_error", "error");
+    for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
+        copy_member(out, job, alike[i], alike[i]);
+    if (as_base64)
+        write_base64(out, member(job, "body_base64").raw);
+    else if (!write_body(out, job, scratch))
+        return false;
+    buffer_append_text(out, "}\n");
+    return true;
+}
+
+static bool write_line(struct buffer *out, struct json_value job, struct buffer *scratch)
+{
+    struct json_value line;
+    size_t start = out->len;
+    if (!write_job(out, job, scratch, false))
+        return false;
+    /* A body nested as deep as JSON may be is too deep within a line. */
+    if (!out->failed && !json_check(slice_make(out->at + start, out->len - start), &line, NULL)) {
+        out->len = start;
+        return write_job(out, job, scratch, true);
+    }
+    return true;
+}
+
+bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
+                     uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX])
+{
+    struct json_value page, list, job, next, topic = {0};
+    struct json_cursor at = {0};
+    cursor[0] = '\0';
+    if (!json_check(answer, &page, NULL) || (list = member(page, "jobs")).kind != JSON_ARRAY)
+        return false;
+    while (json_next_item(list, &at, &job)) {
+        if (!write_line(out, job, scratch))
+            return false;
+        topic = member(job, "topic");
+        ++*jobs;
+    }
+    next = member(page, "cursor");
+    if (next.kind == JSON_NULL)
+        return true;
+    if (!read_word(next, cursor, DUMP_CURSOR_BYTES_MAX) || topic.kind != JSON_STRING)
+        return false;
+    buffer_append_text(out, "{\"topic\":");
+    buffer_append_slice(out, topic.raw);
+    buffer_append_text(out, ",\"cursor\":");
+    buffer_append_slice(out, next.raw);
+    buffer_append_text(out, "}\n");
+    return true;
+}

@@ -1,0 +1,287 @@
+/* import: the lines of an export (dump.h), or any batch items, a line each, into a server. */
+#include "cli/commands.h"
+#include "cli/dump.h"
+#include "cli/import_batch.h"
+#include "cli/lines.h"
+#include "cli/progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct import {
+    struct import_batches batches;
+    struct client client;
+    const char *path; /* "-": standard input */
+    struct lines in;
+    uint64_t skip, lines, topics;
+    uint64_t bytes, bytes_total; /* total 0: not known */
+    bool has_head, has_end;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* ---- topics ---- */
+
+/* One that is there already gets these settings too; it is paused where the other was, and resumed
+ * by hand. */
+static int put_topic(struct import *import, const struct dump_line *line)
+{
+    struct client *client = &import->client;
+    struct buffer *target = client_begin(client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, line->topic);
+    client_add_header(client, "Content-Type: application/json");
+    int exit_code = client_call(client, "PUT", &line->settings, 0);
+    if (exit_code != CLI_OK || !line->paused)
+        return exit_code;
+    target = client_begin(client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, line->topic);
+    url_add_segment(target, "pause");
+    return client_call(client, "POST", NULL, 0);
+}
+
+static void import_topic(struct import *import, struct slice text, const struct dump_line *line)
+{
+    struct import_batches *batches = &import->batches;
+    progress_clear();
+    int exit_code = put_topic(import, line);
+    if (exit_code == CLI_OK) {
+        import->topics++;
+    } else if (exit_code == CLI_UNREACHABLE || import->client.status >= 500) {
+        batches->exit_code = exit_code;
+        import->lines--; /* not done */
+    } else {
+        import_refuse(batches, text, import->lines, "the topic cannot be set", NULL);
+    }
+}
+
+/* ---- lines ---- */
+
+static void import_job(struct import *import, struct slice text, const struct dump_line *line)
+{
+    if (text.len + 64 > import->batches.bytes_max)
+        import_refuse(&import->batches, text, import->lines, "body_too_big",
+                      "the line is longer than a batch of this server may be");
+    else
+        import_batches_add(&import->batches, text, import->lines, line->has_on_conflict);
+}
+
+static struct slice trimmed(const char *at, size_t len)
+{
+    while (len && (at[len - 1] == '\n' || at[len - 1] == '\r' || at[len - 1] == ' '))
+        len--;
+    while (len && *at == ' ')
+        at++, len--;
+    return slice_make(at, len);
+}
+
+static void import_line(struct import *import, struct slice text)
+{
+    struct dump_line line;
+    dump_read(text, &line);
+    switch (line.kind) {
+    case DUMP_MALFORMED:
+        import_refuse(&import->batches, text, import->lines, "bad_json",
+                      "the line is not a JSON object");
+        return;
+    case DUMP_HEAD:
+        import->has_head = true;
+        if (line.version != 1)
+            import->batches.exit_code =
+                cli_error("'%s' is of a later version than this program", import->path);
+        return;
+    case DUMP_TOPIC:
+        import_topic(import, text, &line);
+        return;
+    case DUMP_JOB:
+        import_job(import, text, &line);
+        return;
+    case DUMP_END:
+        import->has_end = true;
+        return;
+    case DUMP_CURSOR:
+        return;
+    }
+}
+
+/* Lines that are skipped still tell whether the whole is there. */
+static void skip_line(struct import *import, struct slice text)
+{
+    struct dump_line line;
+    if (text.len > 512 || !memmem(text.at, text.len, "\"tarry_export", 13))
+        return;
+    dump_read(text, &line);
+    import->has_head |= line.kind == DUMP_HEAD;
+    import->has_end |= line.kind == DUMP_END;
+}
+
+static void show_progress(const struct import *import)
+{
+    const struct import_counts *counts = &import->batches.counts;
+    unsigned long long jobs = counts->created + counts->replaced + counts->existed;
+    if (import->bytes_total)
+        progress_print("imported %llu jobs, %llu refused, %d %% of the file", jobs,
+                       (unsigned long long)counts->refused,
+                       (int)(import->bytes * 100 / import->bytes_total));
+    else
+        progress_print("imported %llu jobs, %llu refused", jobs,
+                       (unsigned long long)counts->refused);
+}
+
+static void read_lines(struct import *import)
+{
+    struct import_batches *batches = &import->batches;
+    enum lines_next next = LINES_ONE;
+    struct slice line;
+    size_t bytes;
+    while (batches->exit_code == CLI_OK && !interrupted &&
+           (next = lines_next(&import->in, &line, &bytes)) <= LINES_NONE_YET) {
+        show_progress(import);
+        if (next == LINES_NONE_YET) {
+            import_batches_wait(batches, import->in.fd);
+            continue;
+        }
+        import->lines++;
+        import->bytes += bytes;
+        line = trimmed(line.at, line.len);
+        if (line.len && import->lines <= import->skip)
+            skip_line(import, line);
+        else if (line.len)
+            import_line(import, line);
+    }
+    if (next == LINES_FAILED)
+        batches->exit_code =
+            cli_error("cannot read '%s', %s", import->path, strerror(import->in.error));
+}
+
+/* ---- the whole ---- */
+
+/* What a batch may hold here; reaches the server before anything is read. */
+static int learn_limits(struct import *import)
+{
+    url_add_segment(client_begin(&import->client), "info");
+    int exit_code = client_call(&import->client, "GET", NULL, 0);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    json_int_t bytes = json_integer_value(
+        json_object_get(json_object_get(import->client.json, "limits"), "batch_bytes"));
+    if (bytes <= 0)
+        return cli_error("unexpected answer from '%s', is it a tarry server", import->client.base);
+    import->batches.bytes_max = (uint64_t)bytes;
+    return CLI_OK;
+}
+
+static int open_files(struct import *import, const char *rejects)
+{
+    struct stat stat;
+    bool is_input = strcmp(import->path, "-") == 0;
+    lines_init(&import->in, is_input ? STDIN_FILENO : open(import->path, O_RDONLY | O_CLOEXEC));
+    if (import->in.fd < 0)
+        return cli_error("cannot read '%s', %s", import->path, strerror(errno));
+    if (fstat(import->in.fd, &stat) == 0 && S_ISREG(stat.st_mode))
+        import->bytes_total = (uint64_t)stat.st_size;
+    if (rejects && !(import->batches.rejects = fopen(rejects, "ae")))
+        return cli_error("cannot write '%s', %s", rejects, strerror(errno));
+    return CLI_OK;
+}
+
+static int end_rejects(struct import *import, const char *rejects)
+{
+    bool is_kept = !import->batches.rejects_lost;
+    if (import->batches.rejects && fclose(import->batches.rejects) != 0)
+        is_kept = false;
+    import->batches.rejects = NULL;
+    return is_kept ? CLI_OK : cli_error("cannot write all refused lines to '%s'", rejects);
+}
+
+static int conclude(struct import *import)
+{
+    const struct import_counts *counts = &import->batches.counts;
+    uint64_t done = import_batches_done(&import->batches, import->lines);
+    bool is_cut = import->batches.exit_code != CLI_OK || interrupted;
+    progress_clear();
+    fprintf(stderr, "imported %llu jobs: %llu created, %llu replaced, %llu existed; %llu refused\n",
+            (unsigned long long)(counts->created + counts->replaced + counts->existed),
+            (unsigned long long)counts->created, (unsigned long long)counts->replaced,
+            (unsigned long long)counts->existed, (unsigned long long)counts->refused);
+    if (is_cut) {
+        cli_error("stopped before the end of '%s', go on with it by --skip %llu", import->path,
+                  (unsigned long long)done);
+        return import->batches.exit_code != CLI_OK ? import->batches.exit_code : CLI_REFUSED;
+    }
+    if (import->has_head && !import->has_end)
+        return cli_error("'%s' ends before the export did: complete it by 'tarry export --resume' "
+                         "and import it again",
+                         import->path);
+    return counts->refused ? CLI_REFUSED : CLI_OK;
+}
+
+static int run(struct import *import, const char *rejects)
+{
+    int exit_code = open_files(import, rejects);
+    if (exit_code == CLI_OK)
+        exit_code = learn_limits(import);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (!import_batches_open(&import->batches, import->client.base))
+        return CLI_REFUSED;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    read_lines(import);
+    import_batches_drain(&import->batches);
+    exit_code = conclude(import);
+    int lost = end_rejects(import, rejects);
+    import_batches_close(&import->batches);
+    return exit_code != CLI_OK ? exit_code : lost;
+}
+
+int cli_import(int argc, char **argv)
+{
+    static struct import import; /* large */
+    uint64_t skip = 0;
+    const char *on_conflict = "keep", *rejects = NULL;
+    const struct cli_flag flags[] = {
+        {"on-conflict", CLI_TEXT, &on_conflict, "WHAT",
+         "where the id exists: keep (else) or replace"},
+        {"skip", CLI_COUNT, &skip, "N", "the first N lines are in already"},
+        {"rejects", CLI_TEXT, &rejects, "FILE", "adds the lines that were refused to FILE"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "import [FILE] [--on-conflict keep|replace] [--skip N] [--rejects FILE]",
+        .about =
+            "Reads what 'tarry export' wrote, from FILE or standard input: sets topics and\n"
+            "pushes jobs, with their attempts. Importing the same again changes nothing as long\n"
+            "as no job was finished meanwhile: keep the topics paused until all is in.",
+        .flags = flags,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (strcmp(on_conflict, "keep") != 0 && strcmp(on_conflict, "replace") != 0)
+        return cli_usage("bad value '%s' for '--on-conflict', give keep or replace", on_conflict);
+    import = (struct import){.path = args.list.count ? args.list.at[0] : "-", .skip = skip};
+    import.batches.on_conflict = on_conflict;
+    if (!client_open(&import.client, args.url))
+        return CLI_REFUSED;
+    exit_code = run(&import, rejects);
+    lines_fini(&import.in);
+    if (import.in.fd > STDIN_FILENO)
+        close(import.in.fd);
+    client_close(&import.client);
+    return exit_code;
+}

@@ -1,0 +1,504 @@
+"""Export and import between two servers: nothing is lost, nothing is made up, and what was cut short can be gone on with."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from client import Refused
+from server import BINARY, eventually, free_port
+
+OK, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+@pytest.fixture
+def source(start_server):
+    return start_server()
+
+
+@pytest.fixture
+def target(start_server):
+    return start_server()
+
+
+def tarry(server, *arguments, code=OK, stdin=b""):
+    ended = server.cli(*arguments, input=stdin)
+    err = ended.stderr.decode()
+    assert ended.returncode == code, (arguments, ended.returncode, ended.stdout[-2000:], err[-4000:])
+    assert "Sanitizer" not in err and "runtime error" not in err, err
+    return ended.stdout, err
+
+
+def export(server, *arguments, code=OK):
+    return tarry(server, "export", *arguments, code=code)[0]
+
+
+def load(server, dump, *arguments, code=OK):
+    return tarry(server, "import", *arguments, code=code, stdin=dump)[1]
+
+
+def lines_of(dump):
+    return [json.loads(line) for line in dump.splitlines()]
+
+
+def jobs_in(dump):
+    return [line for line in lines_of(dump) if "id" in line]
+
+
+def everything(server):
+    """Each topic's settings, pause and jobs, bodies and all, without what belongs to one store alone."""
+    client, found = server.client(), {}
+    for topic in client.topics():
+        jobs, cursor = {}, None
+        while True:
+            page = client.list(topic["topic"], limit=1000, body="base64", cursor=cursor)
+            for job in page["jobs"]:
+                assert job["id"] not in jobs
+                job.pop("delivery")
+                jobs[job["id"]] = job
+            cursor = page["cursor"]
+            if not cursor:
+                break
+        found[topic["topic"]] = {"settings": topic["settings"], "paused": topic["paused"], "jobs": jobs}
+    return found
+
+
+def assert_sums_add_up(server):
+    for topic in server.client().topics():
+        counts, totals = topic["counts"], topic["totals"]
+        assert totals["pushed"] == sum(counts.values()) + totals["acked"] + totals["cancelled"] + totals["expired"], topic
+
+
+def take_by_id(client, topic, ident, **options):
+    (job,) = client.take(topic, **options)
+    assert job["id"] == ident
+    return job
+
+
+def fill(server):
+    """Every kind of job there is."""
+    client = server.client()
+    client.put_topic("orders", max_attempts=3, backoff="fixed:1h", lease_for="2h", dedup_window="1h", on_conflict="reject", priority=7,
+                     dead_letter_expired=True, ttl="1d")
+    client.push("orders", "dead", b"gives up", max_attempts=1)
+    client.nack(take_by_id(client, "orders", "dead")["lease"], error="no \u20ac left")
+    client.push("orders", "retrying", b"again", meta={"trace": "4bf92f", "empty": ""})
+    client.nack(take_by_id(client, "orders", "retrying")["lease"], error="busy")
+    client.push("orders", "leased", b"out", lease_for="3h")
+    take_by_id(client, "orders", "leased")
+    client.push("orders", "ready", b"now", ttl="2d", priority=3)
+    client.push("orders", "far", b"later", at=int(time.time() * 1000) + 9 * YEAR_MS, backoff="exp:2s..1m", max_attempts=99)
+    client.push("bodies", "bytes", bytes(range(256)), content_type="image/png", delay="1h")
+    client.push("bodies", "untyped", b"plain", content_type=None, delay="1h")
+    client.push("bodies", "empty", b"", content_type="application/json", delay="1h")
+    client.push("bodies", "json", b'{"b":1.0,"a":12345678901234567890,"b":2}', content_type="application/json", delay="1h")
+    client.push("bodies", "json-spaced", b' {\n "a": 1\n}\n', content_type="application/json; charset=utf-8", delay="1h")
+    client.push("bodies", "json-text", b'"quoted"', content_type="application/problem+json", delay="1h")
+    client.push("bodies", "json-not", b'{"a":', content_type="application/json", delay="1h")
+    client.push("bodies", "json-deep", b"[" * 64 + b"]" * 64, content_type="application/json", delay="1h")
+    client.push("bodies", "text-json", b'{"a":1}', content_type="text/plain", delay="1h")
+    client.push("bodies", "text", "line\n\u2028 \u00fc \"q\" \\ \0 end".encode(), content_type="text/plain; charset=utf-8", delay="1h")
+    client.push("bodies", "text-odd", b'"a"', content_type="text/x+json", delay="1h")
+    client.push("bodies", "id/with?odd#chars%", b"x", delay="1h")
+    client.push("paused", "due", b"waits")
+    client.topic_verb("paused", "pause")
+    client.put_topic("bare", max_attempts=5)
+
+
+# ---- all of it ----
+
+
+def test_every_kind_of_job_comes_over_as_it_was(source, target):
+    fill(source)
+    before = everything(source)
+    dump = export(source)
+    load(target, dump)
+    after = everything(target)
+    assert set(after) == {"orders", "bodies", "paused", "bare"}
+    for name, topic in before.items():
+        assert after[name]["settings"] == topic["settings"] and after[name]["paused"] == topic["paused"]
+        assert set(after[name]["jobs"]) == set(topic["jobs"])
+        for ident, old in topic["jobs"].items():
+            new = after[name]["jobs"][ident]
+            if old["state"] == "leased":
+                old.update(state="delayed", due_at=old.pop("lease_until"))
+            if old["state"] in ("ready", "dead"):  # due long since: now, over there
+                assert new.pop("due_at") >= old.pop("due_at")
+            assert new == old, ident
+    assert_sums_add_up(target)
+    assert target.client().topic("orders")["counts"] == {"delayed": 1, "retrying": 2, "ready": 1, "leased": 0, "dead": 1}
+
+
+def test_what_came_over_outlives_a_restart(source, target):
+    fill(source)
+    load(target, export(source))
+    before = everything(target)
+    target.restart("kill")
+    assert everything(target) == before
+    assert_sums_add_up(target)
+
+
+def test_there_and_back_is_where_it_began(source, target, start_server):
+    fill(source)
+    load(target, export(source))
+    third = start_server("--sync", "never", "--shards", "3")
+    dump = export(target)
+    load(third, dump)
+    now_ms = time.time() * 1000
+
+    def comparable(lines):  # what was due is due at once over there
+        return sorted(json.dumps({**job, "at": job["at"] if job["at"] > now_ms else "due"}) for job in jobs_in(lines))
+
+    assert comparable(export(third)) == comparable(dump)
+
+
+def test_attempts_go_on_counting(source, target):
+    client = source.client()
+    client.push("t", "j", max_attempts=2)
+    client.nack(client.take("t")[0]["lease"], delay="1ms")
+    load(target, export(source))
+    client = target.client()
+    job = take_by_id(client, "t", "j", wait="5s")
+    assert job["attempt"] == 2
+    (result,) = client.nack(job["lease"])
+    assert result["state"] == "dead"
+
+
+def test_a_dead_job_can_be_redriven_over_there(source, target):
+    client = source.client()
+    client.push("t", "j", max_attempts=1)
+    client.nack(client.take("t")[0]["lease"], error="boom")
+    load(target, export(source))
+    client = target.client()
+    assert client.get("t", "j")["state"] == "dead" and client.get("t", "j")["last_error"] == "boom"
+    assert client.take("t") == []
+    assert client.topic_verb("t", "redrive")["jobs"] == 1
+    assert take_by_id(client, "t", "j")["attempt"] == 1
+
+
+def test_a_job_of_the_largest_size_comes_over(source, target):
+    body = os.urandom(1 << 20)
+    client = source.client()
+    for i in range(12):
+        client.push("big", f"random-{i}", body, content_type="application/octet-stream", delay="1h", meta={"k" * 60: "v" * 1000})
+    client.push("big", "escaped", b"\1" * (1 << 20), delay="1h")
+    load(target, export(source))
+    assert everything(target) == everything(source)
+
+
+def test_the_largest_job_comes_over_where_jobs_may_be_as_large_as_a_batch(start_server):
+    flags = ("--max-body", "16MiB", "--wal-file", "128MiB", "--sync", "never", "--shards", "1")
+    source, target = start_server(*flags), start_server(*flags)
+    body = os.urandom(16 << 20)
+    source.client().push("big", "j", body, content_type="application/octet-stream", delay="1h")
+    load(target, export(source))
+    assert base64.b64decode(target.client().get("big", "j")["body_base64"]) == body
+
+
+def push_many(server, count, spread_ms=0, **options):
+    client = server.client()
+    for start in range(0, count, 1000):
+        client.push_batch([{"topic": f"t{i % 3}", "id": f"job-{i}", "delay": 3_600_000 + i % 500 + spread_ms * i, "body": f"body of {i}", **options}
+                           for i in range(start, min(count, start + 1000))])
+
+
+def test_twenty_thousand_jobs_of_several_shards_come_over(start_server):
+    source, target = start_server("--shards", "3", "--sync", "never"), start_server("--shards", "2", "--sync", "never")
+    push_many(source, 20_000)
+    dump = export(source)
+    assert len({(job["topic"], job["id"]) for job in jobs_in(dump)}) == len(jobs_in(dump)) == 20_000
+    err = load(target, dump)
+    assert "imported 20000 jobs: 20000 created, 0 replaced, 0 existed; 0 refused" in err
+    assert everything(target) == everything(source)
+    assert_sums_add_up(target)
+
+
+# ---- again, and in pieces ----
+
+
+def test_importing_twice_changes_nothing(source, target):
+    fill(source)
+    dump = export(source)
+    load(target, dump)
+    before = everything(target)
+    count = len(jobs_in(dump))
+    assert f"0 created, 0 replaced, {count} existed; 0 refused" in load(target, dump)
+    assert everything(target) == before
+    assert_sums_add_up(target)
+
+
+def test_replace_brings_the_exported_job_back(source, target):
+    source.client().push("t", "j", b"exported", delay="1h")
+    dump = export(source)
+    target.client().push("t", "j", b"other", delay="2h")
+    assert "1 existed" in load(target, dump)
+    assert target.client().get("t", "j")["body"] == "other"
+    assert "1 replaced" in load(target, dump, "--on-conflict", "replace")
+    assert target.client().get("t", "j")["body"] == "exported"
+
+
+@pytest.mark.parametrize("spread_ms", [0, 20])  # due all at once; over 100 s
+def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms):
+    push_many(source, 5000, spread_ms)
+    path = tmp_path / "dump"
+    export(source, "--output", str(path))
+    whole = path.read_bytes()
+    want = sorted((job["topic"], job["id"]) for job in jobs_in(whole))
+    assert len(want) == 5000
+    newline = whole.index(b"\n") + 1
+    for length in (newline, newline + 7, len(whole) // 3, len(whole) // 2, len(whole) - 40, len(whole)):
+        path.write_bytes(whole[:length])
+        export(source, "--output", str(path), "--resume")
+        again = path.read_bytes()
+        assert sorted((job["topic"], job["id"]) for job in jobs_in(again)) == want, length
+        assert lines_of(again)[-1] == {"tarry_export_end": 1, "topics": 3, "jobs": 5000}
+        assert [line["topic"] for line in lines_of(again) if "settings" in line] == ["t0", "t1", "t2"]
+    assert "5000 created" in load(target, path.read_bytes())
+
+
+def test_an_export_whose_server_dies_is_gone_on_with_after_its_restart(source, tmp_path):
+    push_many(source, 20_000, spread_ms=50, meta={"pad": "x" * 900})
+    path = tmp_path / "dump"
+    running = subprocess.Popen([str(BINARY), "export", "--url", source.url, "--output", str(path)], stderr=subprocess.PIPE)
+    eventually(lambda: path.exists() and path.stat().st_size > 1_000_000)
+    source.kill()
+    err = running.communicate(timeout=60)[1].decode()
+    if running.returncode != OK:  # else it was faster than the kill
+        assert running.returncode == UNREACHABLE and "go on with it by --resume" in err, err
+    source.start()
+    export(source, "--output", str(path), "--resume")
+    dump = path.read_bytes()
+    assert {job["id"] for job in jobs_in(dump)} == {f"job-{i}" for i in range(20_000)}
+    assert len(jobs_in(dump)) == lines_of(dump)[-1]["jobs"] < 21_000  # a few may be there twice, none is missing
+
+
+def test_nothing_is_written_over(source, tmp_path):
+    path = tmp_path / "precious"
+    path.write_bytes(b"mine\n")
+    assert "exists" in tarry(source, "export", "--output", str(path), code=REFUSED)[1]
+    assert "not the beginning of an export" in tarry(source, "export", "--output", str(path), "--resume", code=REFUSED)[1]
+    assert path.read_bytes() == b"mine\n"
+
+
+def test_an_incomplete_export_is_not_taken_for_a_whole_one(source, target):
+    push_many(source, 10)
+    dump = export(source)
+    cut = b"".join(dump.splitlines(keepends=True)[:-1])
+    assert "ends before the export did" in load(target, cut, code=REFUSED)
+    load(target, dump)
+
+
+class Gate:
+    """Passes connections on to a server, until it has carried so many bytes upwards; then it cuts them all."""
+
+    def __init__(self, port, bytes_max):
+        self.port, self.left = port, bytes_max
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.sockets, self.is_shut = [self.listener], False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while not self.is_shut:
+            try:
+                near = self.listener.accept()[0]
+                far = socket.create_connection(("127.0.0.1", self.port))
+            except OSError:
+                return
+            self.sockets += [near, far]
+            threading.Thread(target=self._carry, args=(near, far, True), daemon=True).start()
+            threading.Thread(target=self._carry, args=(far, near, False), daemon=True).start()
+
+    def _carry(self, a, b, counts):
+        try:
+            while data := a.recv(65536):
+                if counts:
+                    self.left -= len(data)
+                    if self.left < 0:
+                        self.shut()
+                        return
+                b.sendall(data)
+        except OSError:
+            pass
+
+    def shut(self):
+        self.is_shut = True
+        for one in self.sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+
+
+def test_an_import_cut_short_is_gone_on_with_by_skip(source, target, tmp_path):
+    push_many(source, 20_000)
+    path = tmp_path / "dump"
+    path.write_bytes(export(source))
+    gate = Gate(target.port, 900_000)
+    ended = subprocess.run([str(BINARY), "import", str(path), "--url", gate.url], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == UNREACHABLE, ended
+    skip = ended.stderr.split("--skip ")[1].split()[0]
+    assert 0 < int(skip) < 20_000
+    err = load(target, path.read_bytes(), "--skip", skip)
+    assert "0 refused" in err
+    assert everything(target) == everything(source)
+    assert_sums_add_up(target)
+
+
+def test_an_import_that_is_interrupted_says_where_to_go_on(source, target, tmp_path):
+    push_many(source, 3000)
+    lines = export(source).splitlines(keepends=True)
+    running = subprocess.Popen([str(BINARY), "import", "--url", target.url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    running.stdin.write(b"".join(lines[:2500]))
+    running.stdin.flush()
+    eventually(lambda: sum(topic["totals"]["pushed"] for topic in target.client().topics()) >= 2000)
+    running.send_signal(signal.SIGINT)
+    err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == REFUSED
+    skip = int(err.split("--skip ")[1].split()[0])
+    assert sum(topic["totals"]["pushed"] for topic in target.client().topics()) == len(jobs_in(b"".join(lines[:skip])))
+    load(target, b"".join(lines), "--skip", str(skip))
+    assert everything(target) == everything(source)
+
+
+def test_lines_from_a_pipe_go_in_as_they_come(target):
+    running = subprocess.Popen([str(BINARY), "import", "--url", target.url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    for i in range(3):
+        running.stdin.write(b'{"topic":"t","id":"%d"}\n{"topic":"t"' % i)
+        running.stdin.flush()
+        eventually(lambda: target.client().topics() and target.client().topic("t")["totals"]["pushed"] == 2 * i + 1)
+        running.stdin.write(b',"delay":"1h"}\n')
+        running.stdin.flush()
+        eventually(lambda: target.client().topic("t")["totals"]["pushed"] == 2 * i + 2)
+    assert b"6 created" in running.communicate(timeout=60)[1]
+    assert running.returncode == OK
+
+
+def test_a_server_that_restarts_meanwhile_costs_only_time(source, target, tmp_path):
+    push_many(source, 20_000)
+    path = tmp_path / "dump"
+    path.write_bytes(export(source))
+    running = subprocess.Popen([str(BINARY), "import", str(path), "--url", target.url], stderr=subprocess.PIPE)
+    time.sleep(0.05)
+    port = target.port
+    target.kill()
+    target.start(port)
+    err = running.communicate(timeout=120)[1].decode()
+    assert running.returncode == OK or "--skip" in err, err
+    if running.returncode != OK:  # it was about to set a topic
+        load(target, path.read_bytes(), "--skip", err.split("--skip ")[1].split()[0])
+    assert everything(target) == everything(source)
+    assert_sums_add_up(target)
+
+
+# ---- what does not get in ----
+
+
+def test_refused_lines_are_named_and_kept(target, tmp_path):
+    rejects = tmp_path / "rejects"
+    good = b'{"topic":"t","id":"good","delay":"1h","body":"x"}\n'
+    bad = [b"no json", b'{"topic":".t","id":"a"}', b'{"topic":"t","id":"b","attempt":-1}', b'{"topic":"t","id":"c","state":"ready"}',
+           b'{"topic":"t","id":"d","on_conflict":"sometimes"}', b"[1]"]
+    err = load(target, good + b"\n" + b"\n".join(bad) + b"\n", "--rejects", str(rejects), code=REFUSED)
+    assert "1 created" in err and "6 refused" in err
+    assert sorted(rejects.read_bytes().splitlines()) == sorted(bad)
+    for line, code in ((3, "bad_json"), (4, "bad_topic"), (5, "bad_option"), (6, "bad_option"), (7, "bad_option"), (8, "bad_json")):
+        assert f"line {line} refused: {code}" in err, err
+    assert target.client().topic("t")["totals"]["pushed"] == 1
+
+
+def test_a_body_the_target_does_not_take_is_refused_alone(source, start_server):
+    small = start_server("--max-body", "1KiB")
+    source.client().push("t", "big", b"x" * 2000, delay="1h")
+    source.client().push("t", "small", b"x", delay="1h")
+    err = load(small, export(source), code=REFUSED)
+    assert "1 created" in err and "refused: body_too_big" in err
+
+
+def test_batch_items_of_ones_own_can_be_imported(target):
+    load(target, b'{"topic":"t","id":"a","delay":"1h"}\r\n{"topic":"t","delay":"1h","on_conflict":"replace"}')
+    assert target.client().topic("t")["counts"]["delayed"] == 2
+
+
+def test_only_named_topics_are_exported(source, target):
+    fill(source)
+    dump = export(source, "--topic", "bare", "--topic", "paused")
+    assert {line["topic"] for line in lines_of(dump) if "topic" in line} == {"bare", "paused"}
+    assert "there is no topic 'nobody'" in tarry(source, "export", "--topic", "nobody", code=NOTHING)[1]
+
+
+def test_an_empty_server_exports_and_imports(source, target):
+    assert "imported 0 jobs" in load(target, export(source))
+    assert target.client().topics() == []
+
+
+def test_exit_codes(source, tmp_path):
+    away = f"http://127.0.0.1:{free_port()}"
+    tarry(source, "export", "--url", away, code=UNREACHABLE)
+    tarry(source, "import", "--url", away, code=UNREACHABLE)
+    tarry(source, "export", "--resume", code=USAGE)
+    tarry(source, "import", "--on-conflict", "reject", code=USAGE)
+    tarry(source, "import", str(tmp_path / "none"), code=REFUSED)
+
+
+# ---- the API they speak ----
+
+
+def test_a_list_shows_bodies_where_it_is_asked_to(source):
+    client = source.client()
+    client.push("t", "j", b'{"a": 1}', content_type="application/json", delay="1h")
+    assert "body" not in client.list("t")["jobs"][0] and "body" not in client.list("t", body="false")["jobs"][0]
+    assert client.list("t", body="true")["jobs"][0]["body"] == {"a": 1}
+    assert base64.b64decode(client.list("t", body="base64")["jobs"][0]["body_base64"]) == b'{"a": 1}'
+    with pytest.raises(Refused) as refused:
+        client.list("t", body="yes")
+    assert refused.value.code == "bad_option"
+
+
+def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
+    for shards in ("1", "3"):
+        server = start_server("--shards", shards, "--sync", "never")
+        client = server.client()
+        for i in range(20):
+            client.push("t", f"j{i}", b"x" * (1 << 20), delay="1h")
+        page = client.list("t", limit=1000, body="true")
+        assert 6 <= len(page["jobs"]) < 20 and page["cursor"]
+        seen, cursor = [], None
+        while True:
+            page = client.list("t", limit=1000, body="true", cursor=cursor)
+            seen += [job["id"] for job in page["jobs"]]
+            cursor = page["cursor"]
+            if not cursor:
+                break
+        assert sorted(seen) == sorted(f"j{i}" for i in range(20))
+
+
+def test_a_pushed_past_has_its_limits(source):
+    client = source.client()
+    rows = client.push_batch([
+        {"topic": "t", "id": "a", "attempt": 10000, "delay": "1h"},
+        {"topic": "t", "id": "b", "attempt": 10001},
+        {"topic": "t", "id": "c", "state": "leased"},
+        {"topic": "t", "id": "d", "state": "dead", "error": "\u20ac" * 200},
+    ])
+    assert [row["result"] for row in rows] == ["created", "bad_option", "bad_option", "created"]
+    assert rows[3]["state"] == "dead"
+    assert client.get("t", "d")["last_error"] == "\u20ac" * 85  # 256 bytes, and no half character
+    with pytest.raises(Refused) as refused:
+        client.push("t", "e", attempt=1)
+    assert refused.value.code == "unknown_option"
+    assert_sums_add_up(source)
+
+
+def test_an_export_says_what_is_to_come_and_that_nothing_is_missing(source):
+    push_many(source, 3)
+    head, *_, end = lines_of(export(source))
+    assert head["tarry_export"] == 1 and head["topics"] == ["t0", "t1", "t2"]
+    assert end == {"tarry_export_end": 1, "topics": 3, "jobs": 3}
