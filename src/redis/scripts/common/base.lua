@@ -25,7 +25,7 @@ local MANY = 500     -- arguments of one command, so that Lua's stack is never s
 
 local time = call('TIME')
 local wall = time[1] * 1000 + floor(time[2] / 1000)
-local adjust = tonumber(call('HGET', CORE, 'adjust') or 0)
+local adjust = tonumber(call('HGET', CORE, 'adjust') or 0) or 0
 local now = wall + adjust
 
 local soonest = NEVER -- the earliest event this call brought about
