@@ -46,10 +46,10 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
     if (kind == LINK_GREET_NEW)
         introduce(link);
     out = link_command(link, LINK_EXPECTS_SCRIPTS, NULL);
-    redis_command_begin(out, 2 + REDIS_SCRIPTS);
+    redis_command_begin(out, 2 + REDIS_SCRIPTS_SERVED);
     redis_command_text(out, "SCRIPT");
     redis_command_text(out, "EXISTS");
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++)
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++)
         redis_command_arg(out, slice_make(redis_script(i)->sha, REDIS_SHA_BYTES));
     out = link_command(link, LINK_EXPECTS_INFO, NULL);
     redis_command_words(out, "INFO", "server", NULL);
@@ -60,9 +60,9 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
 
 static bool read_scripts(struct redis_link *link, const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != REDIS_SCRIPTS)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != REDIS_SCRIPTS_SERVED)
         return false;
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++)
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++)
         link->missing[i] = reply->element[i - 1]->integer == 0;
     return true;
 }
@@ -97,7 +97,7 @@ static void say_hello(struct redis_link *link)
 
 static void load_scripts(struct redis_link *link)
 {
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS; i++) {
+    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++) {
         if (!link->missing[i])
             continue;
         struct buffer *out = link_command(link, LINK_EXPECTS_LOAD, NULL);

@@ -86,7 +86,7 @@ struct redis_link {
     uint64_t number; /* of the last ticket */
 
     /* Greeting */
-    bool missing[REDIS_SCRIPTS + 1];
+    bool missing[REDIS_SCRIPTS_SERVED + 1];
     int64_t asked_ms;  /* when hello was sent */
     uint32_t adjusted; /* times in this greeting */
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];

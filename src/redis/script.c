@@ -19,14 +19,25 @@ static const struct source {
     const char *name, *text;
     const size_t *bytes;
 } sources[REDIS_SCRIPTS + 1] = {
-    [REDIS_HELLO] = SOURCE(hello),     [REDIS_ADJUST] = SOURCE(adjust),
-    [REDIS_PUSH] = SOURCE(push),       [REDIS_TAKE] = SOURCE(take),
-    [REDIS_ANSWER] = SOURCE(answer),   [REDIS_CHANGE] = SOURCE(change),
-    [REDIS_ADVANCE] = SOURCE(advance), [REDIS_GET] = SOURCE(get),
-    [REDIS_LIST] = SOURCE(list),       [REDIS_TOPIC] = SOURCE(topic),
-    [REDIS_TOPICS] = SOURCE(topics),   [REDIS_PURGE] = SOURCE(purge),
-    [REDIS_REDRIVE] = SOURCE(redrive), [REDIS_LOOK] = SOURCE(look),
-    [REDIS_PACK] = SOURCE(pack),       [REDIS_CHECK] = SOURCE(check),
+    [REDIS_HELLO] = SOURCE(hello),
+    [REDIS_ADJUST] = SOURCE(adjust),
+    [REDIS_PUSH] = SOURCE(push),
+    [REDIS_TAKE] = SOURCE(take),
+    [REDIS_ANSWER] = SOURCE(answer),
+    [REDIS_CHANGE] = SOURCE(change),
+    [REDIS_ADVANCE] = SOURCE(advance),
+    [REDIS_GET] = SOURCE(get),
+    [REDIS_LIST] = SOURCE(list),
+    [REDIS_TOPIC] = SOURCE(topic),
+    [REDIS_TOPICS] = SOURCE(topics),
+    [REDIS_PURGE] = SOURCE(purge),
+    [REDIS_REDRIVE] = SOURCE(redrive),
+    [REDIS_LOOK] = SOURCE(look),
+    [REDIS_PACK] = SOURCE(pack),
+    [REDIS_CHECK] = SOURCE(check),
+    [REDIS_CHECK_SETS] = SOURCE(check_sets),
+    [REDIS_CHECK_JOBS] = SOURCE(check_jobs),
+    [REDIS_CHECK_TOPIC] = SOURCE(check_topic),
 };
 
 #define PART(name)                                                                                 \
@@ -34,8 +45,8 @@ static const struct source {
 #name, redis_lua_common_##name##_text, &redis_lua_common_##name##_bytes                    \
     }
 
-static const struct source parts[] = {PART(base), PART(topics), PART(leaves),
-                                      PART(jobs), PART(due),    PART(ending)};
+static const struct source parts[] = {PART(base), PART(topics), PART(leaves),   PART(jobs),
+                                      PART(due),  PART(ending), PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 

@@ -21,8 +21,12 @@ enum redis_script {
     REDIS_REDRIVE,
     REDIS_LOOK,
     REDIS_PACK,
-    REDIS_CHECK,
-    REDIS_SCRIPTS = REDIS_CHECK
+    REDIS_SCRIPTS_SERVED = REDIS_PACK, /* up to here: what servers load */
+    REDIS_CHECK,                       /* of fsck alone, with those that follow */
+    REDIS_CHECK_SETS,
+    REDIS_CHECK_JOBS,
+    REDIS_CHECK_TOPIC,
+    REDIS_SCRIPTS = REDIS_CHECK_TOPIC
 };
 
 enum { REDIS_SHA_BYTES = 40 };

@@ -14,6 +14,8 @@ REDIS_LUA(common_leaves);
 REDIS_LUA(common_jobs);
 REDIS_LUA(common_due);
 REDIS_LUA(common_ending);
+REDIS_LUA(common_findings);
+REDIS_LUA(common_sound);
 REDIS_LUA(hello);
 REDIS_LUA(adjust);
 REDIS_LUA(push);
@@ -30,6 +32,9 @@ REDIS_LUA(redrive);
 REDIS_LUA(look);
 REDIS_LUA(pack);
 REDIS_LUA(check);
+REDIS_LUA(check_sets);
+REDIS_LUA(check_jobs);
+REDIS_LUA(check_topic);
 
 #undef REDIS_LUA
 

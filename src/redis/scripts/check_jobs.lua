@@ -1,0 +1,86 @@
+#!lua flags=allow-oom
+-- parts: base topics leaves jobs due ending findings sound
+-- A step of a check of a topic's jobs: can each be read, and does it hang where it belongs?
+local t = topic_here()
+
+-- A delayed or ready job hangs in one of three places.
+local function waiting_is_wrong(j, in_fresh, in_expiry)
+    local leaf = leaf_of(t, text_of(j.due))
+    local in_leaf = leaf and call('ZSCORE', t.leaf .. leaf, j.member)
+    local in_ready = call('ZSCORE', t.ready_of .. j.priority, j.member)
+    if (in_fresh or in_leaf) and in_ready then return 'delayed and ready at once' end
+    if in_fresh and in_leaf then return 'fresh and packed at once' end
+    if not in_fresh and not in_leaf and not in_ready then
+        return format('%s, due %d, and hangs nowhere', shown_state(j) == READY and 'ready' or 'delayed', j.due)
+    end
+    if in_ready and own_ttl(j) > 0 and not in_expiry then return 'ready and does not expire by its ttl' end
+end
+
+local function what_is_wrong(j, place)
+    if j.state == DEAD then return not place.dead and 'dead and not among the dead' or nil end
+    if j.state ~= LEASED_STATE then return waiting_is_wrong(j, place.fresh, place.expiry) end
+    if not place.held then return 'leased and not among the held' end
+    local delivery = text_of(j.delivery)
+    if tonumber(call('ZSCORE', LEASES, delivery) or 0) ~= j.lease_until then return 'leased, and its lease has no end or another' end
+    if call('HGET', LEASED, delivery) ~= place_of(t, j) then return 'leased, and its delivery number leads elsewhere' end
+end
+
+-- What the try says beside the state.
+local function check_try(j)
+    local wrong
+    if j.state == LEASED_STATE then
+        if j.attempt < 1 then wrong, j.attempt = 'is leased at attempt 0', 1 end
+    elseif j.lease_until > 0 then
+        wrong, j.lease_until = 'is not leased and has the end of a lease', 0
+    end
+    if wrong and find(t.name, j.id, wrong, 'put right') then try_write(t, j) end
+end
+
+local function check_job(j, place)
+    must_be_below('sequence', math.max(j.sequence, j.delivery), 'number')
+    if not t.special and (j.flags % 2 == 1 or j.priority ~= 100) then
+        t.special = true
+        if find(t.name, j.id, 'has a priority or policy of its own, which the topic does not know of', 'noted') then call('HSET', t.key, 'special', '1') end
+    end
+    check_try(j)
+    local wrong = what_is_wrong(j, place)
+    if wrong and find(t.name, j.id, 'is ' .. wrong, 'hung where it belongs') then rehang(t, j) end
+end
+
+-- A record that no call could read would stop every take: it is kept aside.
+local function set_aside(id, record)
+    local broken = T .. ':broken:' .. t.name
+    if not find(t.name, id, 'has a record that cannot be read', format("kept in '%s', where nobody trips over it", broken)) then return end
+    call('HSET', broken, call('HEXISTS', broken, id) == 1 and id .. '@' .. text_of(now) or id, record)
+    call('HDEL', t.jobs, id)
+    call('HDEL', t.tries, id)
+end
+
+-- Those of a page of ids and records that can be read.
+local function jobs_of(page)
+    local ids, jobs = {}, {}
+    for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
+    local tries = ask_many('HMGET', t.tries, ids)
+    for i = 1, #ids do
+        local record = page[2 * i]
+        step.bytes, step.looked = step.bytes + #record, step.looked + 1
+        if not is_readable(record) then
+            set_aside(ids[i], record)
+        else
+            if tries[i] and not is_readable_try(tries[i]) and find(t.name, ids[i], 'has a try that cannot be read', 'dropped, it begins again at the first') then
+                call('HDEL', t.tries, ids[i])
+            end
+            jobs[#jobs + 1] = job_read(t, ids[i], record, tries[i])
+        end
+    end
+    return jobs
+end
+
+local page, following = scan(t.jobs, 'HSCAN', step.cursor)
+local jobs, members, scores = jobs_of(page), {}, {}
+for i = 1, #jobs do members[i] = jobs[i].member end
+for _, set in ipairs({'held', 'dead', 'expiry', 'fresh'}) do scores[set] = ask_many('ZMSCORE', t[set], members) end
+for i = 1, #jobs do
+    check_job(jobs[i], {held = scores.held[i], dead = scores.dead[i], expiry = scores.expiry[i], fresh = scores.fresh[i]})
+end
+return step_end(following)

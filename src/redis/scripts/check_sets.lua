@@ -1,0 +1,145 @@
+#!lua flags=allow-oom
+-- parts: base topics leaves jobs due ending findings sound
+-- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
+
+local function by_due(j, score)
+    if score ~= j.due then return format(' by %d instead of its due %d', score, j.due) end
+end
+
+local function state_fits(state)
+    return function(j, score)
+        if j.state ~= state then return '' end
+        return by_due(j, score)
+    end
+end
+
+local function waits(j, score)
+    if j.state == LEASED_STATE or j.state == DEAD then return '' end
+    return by_due(j, score)
+end
+
+local function check_one_set(key, where, fits)
+    return function(t)
+        local members, following = scan(t[key], 'ZSCAN', step.cursor)
+        check_members(t, t[key], where, members, fits)
+        return following
+    end
+end
+
+-- Whoever is to expire is ready. (By when, only a ttl of its own tells: the topic's may have been another.)
+local function check_expiry(t)
+    local members, following = scan(t.expiry, 'ZSCAN', step.cursor)
+    check_members(t, t.expiry, 'expiry', members, function(j, score)
+        if j.state == LEASED_STATE or j.state == DEAD or not call('ZSCORE', t.ready_of .. j.priority, j.member) then return '' end
+        local ttl = own_ttl(j)
+        if ttl > 0 and score ~= j.first + ttl then return format(' by %d instead of %d', score, j.first + ttl) end
+    end)
+    return following
+end
+
+-- ---- ready jobs ----
+
+-- One priority a step. The cursor: "score priority cursor", the last "-" where it is done with.
+local function check_ready(t)
+    local score, priority, inside = string.match(step.cursor, '^(%S+) (.*) (%S+)$')
+    if not inside or inside == '-' then
+        priority, score = entry_after(t.priorities, priority, score)
+        inside = '0'
+    end
+    if not priority then return '' end
+    local key = t.ready_of .. priority
+    local exists = call('EXISTS', key) == 1
+    if tonumber(priority) ~= tonumber(score) or not exists then
+        local what = format("priority '%s' is noted by %s%s", priority, score, exists and '' or ' and has no ready jobs')
+        if find(t.name, '', what, 'put right') then
+            call('ZREM', t.priorities, priority)
+            if exists and tonumber(priority) then call('ZADD', t.priorities, priority, priority) end
+            return 'again' -- from the start: they stand in another order now
+        end
+    end
+    local members, following = scan(key, 'ZSCAN', inside)
+    check_members(t, key, 'ready of priority ' .. priority, members, function(j, by)
+        if j.priority ~= tonumber(priority) then return format(', its own is %d', j.priority) end
+        return waits(j, by)
+    end)
+    if step.repairs and exists then ready_is_empty(t, priority) end
+    return score .. ' ' .. priority .. ' ' .. (following == '' and '-' or following)
+end
+
+-- ---- leaves ----
+
+-- Whether the leaf was found unsound and is to be taken apart now.
+local function leaf_is_spoiled(t, leaf, low)
+    if not string.find(leaf, '^%d+$') then
+        return find(t.name, '', 'the index names a leaf that has no number', 'its jobs hung where they belong')
+    end
+    must_be_below('leaf', tonumber(leaf), 'leaf')
+    local key = t.leaf .. leaf
+    local first, last = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2], call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+    if not first then
+        if find(t.name, '', format('the index names leaf %s, which is missing', leaf), 'dropped from the index') then
+            call('ZREM', t.index, leaf)
+        end
+        return false
+    end
+    local above = tonumber(call('ZRANGE', t.index, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2] or '+inf') or NEVER
+    local twins = call('ZCOUNT', t.index, low, low)
+    if tonumber(first) >= tonumber(low) and tonumber(last) < above and twins == 1 then return false end
+    local what = twins > 1 and format('leaf %s begins at %s, as another does', leaf, low)
+        or format('leaf %s spans %s to %s and holds %s to %s', leaf, low, above == NEVER and 'the end' or text_of(above), first, last)
+    return find(t.name, '', what, 'its jobs hung where they belong')
+end
+
+-- The cursor: "lowest leaf cursor", the last "-" where the leaf is done with, "*" where it is being taken apart.
+local function check_leaves(t)
+    local low, leaf, inside = string.match(step.cursor, '^(%S+) (.*) (%S+)$')
+    repeat
+        if inside == '*' then
+            if unravel(t, leaf) then return low .. ' ' .. leaf .. ' *' end
+            inside = '-'
+        end
+        if not inside or inside == '-' then
+            leaf, low = entry_after(t.index, leaf, low)
+            inside = '0'
+            if not leaf then return '' end
+            if leaf_is_spoiled(t, leaf, low) then
+                call('ZREM', t.index, leaf)
+                inside = '*'
+            end
+        end
+        if inside ~= '*' then
+            local members, following = scan(t.leaf .. leaf, 'ZSCAN', inside)
+            check_members(t, t.leaf .. leaf, 'leaf ' .. leaf, members, waits)
+            if step.repairs and call('EXISTS', t.leaf .. leaf) == 0 then call('ZREM', t.index, leaf) end
+            inside = following == '' and '-' or following
+        end
+    until step.looked >= step.most
+    return low .. ' ' .. leaf .. ' ' .. inside
+end
+
+-- ---- what is left of jobs ----
+
+local function check_tries(t)
+    local page, following = scan(t.tries, 'HSCAN', step.cursor)
+    for i = 1, #page, 2 do
+        step.looked = step.looked + 1
+        if call('HEXISTS', t.jobs, page[i]) == 0 and find(t.name, page[i], 'has a try and no job', 'dropped') then call('HDEL', t.tries, page[i]) end
+    end
+    return following
+end
+
+local function check_finished(t)
+    local page, following = scan(t.finished, 'ZSCAN', step.cursor)
+    for i = 1, #page, 2 do
+        step.looked = step.looked + 1
+        if call('HEXISTS', t.jobs, page[i]) == 1 and find(t.name, page[i], 'is remembered as finished and there', 'forgotten as finished') then
+            call('ZREM', t.finished, page[i])
+        end
+    end
+    return following
+end
+
+local PARTS = {fresh = check_one_set('fresh', 'fresh', waits), held = check_one_set('held', 'held', state_fits(LEASED_STATE)),
+               dead = check_one_set('dead', 'dead', state_fits(DEAD)), expiry = check_expiry, ready = check_ready, leaves = check_leaves,
+               tries = check_tries, finished = check_finished}
+return step_end(PARTS[step.part]((topic_here())))

@@ -1,0 +1,134 @@
+-- Jobs as a check reads them, which trusts nothing, and how they are put back where they belong. Part of check*.lua alone.
+local is_readable, is_readable_try, place_of, job_read, jobs_get, holder_of, own_ttl, rehang, check_members, unravel = (function()
+
+local STATES = {'delayed', 'ready', 'leased', 'dead'}
+
+-- Whether all that the flags promise is there.
+local function is_readable(record)
+    local size = #record
+    if size < 15 then return false end
+    local flags, at = unpack_from('>B', record), 15
+    if flags > 15 then return false end
+    if flags % 2 == 1 then at = at + 29 end
+    if flags % 4 >= 2 then
+        if size < at + 1 then return false end
+        at = at + 1 + unpack_from('>B', record, at + 1)
+    end
+    if flags % 8 >= 4 then
+        if size < at + 2 then return false end
+        at = at + 2 + unpack_from('>I2', record, at + 1)
+    end
+    return at <= size
+end
+
+local function is_readable_try(try)
+    if #try < 37 then return false end
+    local state = unpack_from('>B', try)
+    return state >= DELAYED and state <= DEAD
+end
+
+local function place_of(t, j)
+    return pack('>I6', j.sequence) .. t.name .. '\0' .. j.id
+end
+
+-- By record and try, where they can be read; else nil.
+local function job_read(t, id, record, try)
+    if not record or not is_readable(record) then return nil end
+    if try and not is_readable_try(try) then try = nil end
+    return job_make(t, id, record, try)
+end
+
+-- The jobs of these ids; false where there is none. Few records at a time: their bodies come with them.
+local function jobs_get(t, ids)
+    local jobs, tries = {}, ask_many('HMGET', t.tries, ids)
+    for from = 1, #ids, 16 do
+        local to = math.min(from + 15, #ids)
+        local records = call('HMGET', t.jobs, unpack(ids, from, to))
+        for i = from, to do
+            local record = records[i - from + 1]
+            step.bytes = step.bytes + (record and #record or 0)
+            jobs[i] = job_read(t, ids[i], record, tries[i]) or false
+        end
+    end
+    step.looked = step.looked + #ids
+    return jobs
+end
+
+-- The job that a delivery number belongs to, by its place; nil where it does not agree.
+local function holder_of(delivery, place)
+    local split = place and #place > 7 and string.find(place, '\0', 7, true)
+    if not split then return nil end
+    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    local j = t and job_read(t, id, call('HGET', t.jobs, id), call('HGET', t.tries, id))
+    if j and j.state == LEASED_STATE and text_of(j.delivery) == delivery and place_of(t, j) == place then return j end
+    return nil
+end
+
+-- 0: none of the job's own.
+local function own_ttl(j)
+    if j.flags % 2 == 0 then return 0 end
+    local _, ttl = unpack_from('>I6I6', j.record, 16)
+    return ttl
+end
+
+-- Out of every place a job of this priority and due could hang in; then where its state wants it.
+local function rehang(t, j)
+    call('ZREM', t.held, j.member)
+    call('ZREM', t.dead, j.member)
+    call('ZREM', t.expiry, j.member)
+    ready_remove(t, j.priority, j.member)
+    if delayed_remove(t, j.due, j.member) then delayed_remove(t, j.due, j.member) end -- fresh and in a leaf
+    step.touched = true
+    local delivery = text_of(j.delivery)
+    if j.state == LEASED_STATE then
+        local other = call('HGET', LEASED, delivery)
+        if not other or other == place_of(t, j) or not holder_of(delivery, other) then
+            call('ZADD', t.held, j.due, j.member)
+            call('ZADD', LEASES, j.lease_until, delivery)
+            call('HSET', LEASED, delivery, place_of(t, j))
+            soonest = math.min(soonest, j.lease_until)
+            return
+        end
+        j.state, j.lease_until = DELAYED, 0 -- its number is another's: it goes round again
+        try_write(t, j)
+    end
+    hang(t, j)
+end
+
+-- Does each member belong to a job that agrees? `members` with scores, of the sorted set `key`; `fits(j, score)`: nil, or what is wrong.
+local function check_members(t, key, where, members, fits)
+    local ids = {}
+    for i = 1, #members, 2 do ids[#ids + 1] = sub(members[i], 7) end
+    local jobs = jobs_get(t, ids)
+    for i = 1, #ids do
+        local member, score, j = members[2 * i - 1], tonumber(members[2 * i]), jobs[i]
+        if not j or j.member ~= member then
+            if find(t.name, ids[i], where .. ' holds an entry of no job', 'dropped') then call('ZREM', key, member) end
+        else
+            local wrong = fits(j, score)
+            if wrong and find(t.name, j.id, format('is %s and hangs in %s%s', STATES[j.state], where, wrong), 'hung where it belongs') then
+                call('ZREM', key, member)
+                rehang(t, j)
+            end
+        end
+    end
+end
+
+-- Takes a leaf that no index leads to apart, up to `most` jobs. Whether there is more of it.
+local function unravel(t, leaf)
+    local key = t.leaf .. leaf
+    local members, ids = call('ZRANGE', key, 0, step.most - 1), {}
+    for i = 1, #members do ids[i] = sub(members[i], 7) end
+    local jobs = jobs_get(t, ids)
+    call_many('ZREM', key, members)
+    for i = 1, #ids do
+        local j = jobs[i]
+        if j and j.member == members[i] then rehang(t, j) end
+    end
+    return call('EXISTS', key) == 1
+end
+
+return is_readable, is_readable_try, place_of, job_read, jobs_get, holder_of, own_ttl, rehang, check_members, unravel
+
+end)()
+

@@ -1,0 +1,518 @@
+"""The script that checks a shard: it names each kind of damage, mends it, finds nothing afterwards; and nothing in a sound shard, whatever goes on."""
+
+import os
+import random
+
+import pytest
+from abi import ACK, DEAD, LEASED, OK, READY, TOPIC_PUT, job, pack, settings, unpack
+from invariants import scan
+from test_invariants import DAMAGES
+from test_random import SEEDS, TOPICS, Actor
+
+SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries")
+OF_TOPIC = ("topic", *SETS, "jobs", "counts", "split", "event")
+SCRIPT = {**dict.fromkeys(SETS, "check_sets"), **dict.fromkeys(("topic", "counts", "split", "event"), "check_topic"), "jobs": "check_jobs"}  # else: check
+TO_MEND, MENDED, BY_HAND, NOTE = range(4)
+
+
+class Finding:
+    def __init__(self, words):
+        self.how, (self.topic, self.id, self.what, self.repair) = words[0][0], [word.decode("latin1") for word in words[1:]]
+
+    def __repr__(self):
+        return f"{self.topic or 'shard'} {self.id}: {self.what}: {self.repair}"
+
+
+class Check:
+    """All steps in the order of src/redis/fsck.c. `between`: called after each step."""
+
+    def __init__(self, shard, mode="check", most=200, shards=8, between=lambda: None):
+        self.shard, self.mode, self.most, self.between = shard, mode, most, between
+        self.findings, self.names, self.steps = [], set(), 0
+        self.part("core", "", shards)
+        self.keys()
+        self.part("topics")
+        for name in sorted(self.names):
+            for part in OF_TOPIC:
+                self.part(part, name)
+        self.part("leases")
+        self.part("leased")
+
+    def keys(self):
+        tag = self.shard.tag.encode()
+        rest = sorted({key[len(tag) + 1:] for key in self.shard.client.scan_iter(self.shard.tag + ":*", count=100)})
+        for at in range(0, len(rest), 100):
+            self.part("keys", "", *rest[at:at + 100])
+
+    def part(self, part, topic="", *more):
+        cursor = b""
+        for _ in range(100_000):
+            cursor = self.step(part, topic, cursor, *more)
+            self.between()
+            if not cursor:
+                return
+        raise AssertionError(f"{part} does not end")
+
+    def step(self, part, topic, cursor, *more):
+        answer = self.shard.call(SCRIPT.get(part, "check"), self.mode, part, topic, cursor, self.most, *more)
+        looked, _, count, rest = unpack(">I4I4I4", answer.rest)
+        assert not rest and looked <= 10 * self.most + 1100  # Redis shows a hash in the compact form at once, up to 512 entries
+        self.steps += 1
+        self.names.update(answer.more[1:1 + count])
+        words = answer.more[1 + count:]
+        self.findings += [Finding(words[at:at + 5]) for at in range(0, len(words), 5)]
+        return answer.more[0]
+
+    @property
+    def faults(self):
+        return [finding for finding in self.findings if finding.how != NOTE]
+
+
+def fill(shard):
+    """A topic with a job in every state."""
+    shard.check = False
+    shard.topic(TOPIC_PUT, "t", settings(dedup=5000), 1)
+    shard.push("t", job("leased"), job("acked"))
+    acked = next(found for found in shard.take("t") if found.id == b"acked")
+    assert shard.answer((ACK, acked.delivery))[0][0] == OK
+    shard.push("t", job("ready"), job("expires", own={"ttl": 60_000}), job("delayed", delay=70_000), job("retrying", delay=70_000, past=(0, 1, b"")),
+               job("dead", past=(1, 1, b"")))
+    shard.pack_all()
+    shard.push("t", job("fresh", delay=30_000))
+    assert scan(shard.client, shard.tag) == []
+
+
+def records(shard):
+    """Every record there is, whatever it is kept under."""
+    out = []
+    for kind in ("job", "broken"):
+        for key in shard.client.scan_iter(f"{shard.tag}:{kind}:*"):
+            out += shard.client.hvals(key)
+    return sorted(out)
+
+
+def must_be_mended(shard, how=MENDED, most=200):
+    """It is found, nothing is changed by that; it is mended, and then there is nothing to find. The findings."""
+    before, kept = shard.dump(), records(shard)
+    found = Check(shard, most=most).faults
+    assert found and all(finding.how == TO_MEND for finding in found), found
+    assert shard.dump() == before, "a check changes nothing"
+    mended = Check(shard, "repair", most=most).faults
+    assert mended and all(finding.how == how for finding in mended), mended
+    assert records(shard) == kept, "no record is dropped"
+    assert scan(shard.client, shard.tag) == []
+    assert Check(shard, most=most).faults == []
+    before = shard.dump()
+    assert Check(shard, "repair", most=most).faults == []
+    assert shard.dump() == before
+    return found
+
+
+# ---- one damage at a time ----
+
+OF_ANOTHER = {"a key nobody knows", "a key of another type"}
+
+
+@pytest.mark.parametrize("damage", sorted(set(DAMAGES) - OF_ANOTHER))
+def test_damage_is_named_and_mended_and_then_nothing_is_found(shard, damage):
+    fill(shard)
+    assert Check(shard).findings == []
+    command, key, *words = DAMAGES[damage]
+    key = f"{shard.tag}:{key}"
+    words = [shard.client.zrange(key, 0, 0)[0] if word is None else word for word in words]
+    shard.client.execute_command(command, key, *words)
+    must_be_mended(shard)
+
+
+def only(findings, *words):
+    """One of them says all of these."""
+    return [finding for finding in findings if all(word in repr(finding) for word in words)]
+
+
+def hash_of(shard, ident, kind="job"):
+    return shard.client.hget(f"{shard.tag}:{kind}:t", ident)
+
+
+def set_hash(shard, ident, value, kind="job"):
+    shard.client.hset(f"{shard.tag}:{kind}:t", ident, value)
+
+
+def test_a_job_in_two_places_keeps_the_right_one(shard):
+    fill(shard)
+    dead = shard.client.zrange(f"{shard.tag}:dead:t", 0, 0, withscores=True)
+    shard.client.zadd(f"{shard.tag}:ready:t:100", dict(dead))
+    shard.client.zadd(f"{shard.tag}:held:t", dict(dead))
+    found = must_be_mended(shard)
+    assert only(found, "dead", "is dead and hangs in ready of priority 100") and only(found, "is dead and hangs in held")
+    assert shard.get("t", "dead").try_state == DEAD
+
+
+def test_ready_and_delayed_at_once_is_ended(shard):
+    fill(shard)
+    [(member, due)] = [(member, due) for member, due in shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, -1, withscores=True) if member[6:] == b"delayed"]
+    shard.client.zadd(f"{shard.tag}:ready:t:100", {member: due})
+    assert only(must_be_mended(shard), "delayed and ready at once")
+    assert {found.id for found in shard.take("t")} == {b"expires", b"ready"}
+
+
+def test_fresh_and_packed_at_once_is_ended(shard):
+    fill(shard)
+    [(member, due)] = shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, 0, withscores=True)
+    shard.client.zadd(f"{shard.tag}:fresh:t", {member: due})
+    assert only(must_be_mended(shard), "is fresh and packed at once")
+    assert scan(shard.client, shard.tag) == [] and len(shard.list_all("t")) == 7
+
+
+def test_a_fresh_job_by_another_due_is_hung_by_its_own(shard):
+    fill(shard)
+    shard.client.zincrby(f"{shard.tag}:fresh:t", 5000, shard.client.zrange(f"{shard.tag}:fresh:t", 0, 0)[0])
+    assert only(must_be_mended(shard), "fresh", "delayed and hangs in fresh by")
+
+
+def test_far_jobs_that_nobody_would_pack_are_noted(shard):
+    fill(shard)
+    shard.push("t", job("far", delay=500_000))
+    shard.client.delete(f"{shard.tag}:unpacked")
+    assert only(must_be_mended(shard), "fresh jobs due far from now that nobody packs")
+    shard.pack_all()
+    assert shard.client.zcard(f"{shard.tag}:fresh:t") == 1
+
+
+def test_settings_are_set_as_other_shards_have_them_unless_they_changed_meanwhile(shard):
+    fill(shard)
+    wanted = b"1" + settings(lease=7000)
+    check = Check.__new__(Check)
+    check.shard, check.most, check.findings, check.names, check.steps, check.between = shard, 200, [], set(), 0, lambda: None
+    seen = b"0" + settings(dedup=5000)
+    for mode, name, here, there, says in (
+            ("check", "t", seen, wanted, "settings are not those"), ("repair", "t", b"0", wanted, None), ("repair", "t", seen, wanted, "settings are not those"),
+            ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause is not that"), ("repair", "new", b"", wanted, "missing here")):
+        check.mode, check.findings = mode, []
+        check.part("settings", name, here, there)
+        assert [says in finding.what for finding in check.findings] == ([True] if says else []), (mode, name)
+        assert all(finding.how == (MENDED if mode == "repair" else TO_MEND) for finding in check.findings)
+    assert shard.client.hmget(f"{shard.tag}:topic:t", "paused", "settings") == [b"0", wanted[1:]]
+    assert shard.client.hmget(f"{shard.tag}:topic:new", "paused", "settings") == [b"1", wanted[1:]]
+
+
+def test_a_job_under_another_priority_is_hung_under_its_own(shard):
+    fill(shard)
+    member = next(member for member in shard.client.zrange(f"{shard.tag}:ready:t:100", 0, -1) if member[6:] == b"ready")
+    due = shard.client.zscore(f"{shard.tag}:ready:t:100", member)
+    shard.client.zrem(f"{shard.tag}:ready:t:100", member)
+    shard.client.zadd(f"{shard.tag}:ready:t:5", {member: due})
+    shard.client.zadd(f"{shard.tag}:priorities:t", {"5": 5})
+    assert only(must_be_mended(shard), "hangs in ready of priority 5, its own is 100")
+
+
+def test_one_delivery_number_of_two_jobs_stays_with_the_one_it_leads_to(shard):
+    fill(shard)
+    shard.take("t", most=1)
+    tried = {name: hash_of(shard, name, "try") for name in (b"leased", b"ready", b"expires")}
+    first, second = [name for name, try_ in tried.items() if try_ and try_[0] == LEASED]
+    number = tried[first][25:31]
+    old = tried[second][25:31]
+    set_hash(shard, second, tried[second][:25] + number + tried[second][31:], "try")
+    found = must_be_mended(shard)
+    assert only(found, second.decode(), "is leased, and its")
+    assert shard.get("t", first).state == LEASED and shard.get("t", second).state == READY
+    assert shard.answer((ACK, int.from_bytes(number, "big")), (ACK, int.from_bytes(old, "big")))[1][0] != OK
+
+
+def test_numbers_are_raised_above_every_one_given_out(shard):
+    fill(shard)
+    shard.client.hset(shard.core, mapping={"sequence": 1, "leaf": 0})
+    found = must_be_mended(shard)
+    assert only(found, "above the shard's counter 'sequence'") and only(found, "above the shard's counter 'leaf'")
+    shard.push("t", job("new"))
+    assert shard.get("t", "new").sequence > 1_000_000
+
+
+def test_a_lost_core_is_made_anew_above_every_number_ever_given_out(shard):
+    fill(shard)
+    shard.client.delete(shard.core)
+    assert only(must_be_mended(shard), "the shard has no core")
+    assert shard.hello().shards == 8
+    assert int(shard.client.hget(shard.core, "sequence")) > 1_000_000_000_000
+
+
+def test_another_number_of_shards_is_put_right(shard):
+    fill(shard)
+    shard.client.hset(shard.core, "shards", 7)
+    assert only(must_be_mended(shard), "the number of shards in the core")
+
+
+def test_a_newer_version_is_left_alone(shard):
+    fill(shard)
+    shard.client.hset(shard.core, "version", 2)
+    with pytest.raises(Exception, match="newer tarry"):
+        Check(shard, "repair")
+    shard.client.hset(shard.core, "version", 1)
+
+
+def test_a_record_nobody_can_read_is_kept_aside_and_the_others_are_delivered(shard):
+    fill(shard)
+    spoiled = hash_of(shard, "ready")[:9]
+    set_hash(shard, "ready", spoiled)
+    with pytest.raises(Exception):
+        shard.take("t")
+    assert only(must_be_mended(shard), "ready", "cannot be read", "broken")
+    assert shard.client.hgetall(f"{shard.tag}:broken:t") == {b"ready": spoiled}
+    assert [found.id for found in shard.take("t")] == [b"expires"]
+    shard.push("t", job("ready"))
+    set_hash(shard, "ready", b"again")
+    must_be_mended(shard)
+    assert sorted(shard.client.hvals(f"{shard.tag}:broken:t")) == sorted([spoiled, b"again"]), "one does not overwrite the other"
+
+
+@pytest.mark.parametrize("spoiled", [b"short", b"\x09" + bytes(40), b"\0" + bytes(40)])
+def test_a_try_nobody_can_read_is_dropped_and_the_job_begins_again(shard, spoiled):
+    fill(shard)
+    set_hash(shard, "leased", spoiled, "try")
+    assert only(must_be_mended(shard), "leased", "has a try that cannot be read")
+    assert shard.get("t", "leased").state == READY and shard.get("t", "leased").attempt == 0
+
+
+def test_a_try_that_contradicts_itself_is_put_right(shard):
+    fill(shard)
+    leased, dead = hash_of(shard, "leased", "try"), hash_of(shard, "dead", "try")
+    set_hash(shard, "leased", leased[:3] + bytes(4) + leased[7:], "try")
+    set_hash(shard, "dead", dead[:19] + pack(">I6", 5) + dead[25:], "try")
+    found = must_be_mended(shard)
+    assert only(found, "leased at attempt 0") and only(found, "not leased and has the end of a lease")
+
+
+def test_a_topic_that_lost_its_hash_is_set_up_anew_with_its_jobs(shard):
+    fill(shard)
+    shard.client.delete(f"{shard.tag}:topic:t")
+    assert only(must_be_mended(shard), "no counts and settings")
+    stats = shard.stats("t")
+    assert (stats.delayed, stats.retrying, stats.ready, stats.leased, stats.dead, stats.pushed) == (2, 1, 2, 1, 1, 7)
+    assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
+
+
+def test_counts_that_are_no_numbers_and_settings_nobody_can_read_are_dropped(shard):
+    fill(shard)
+    shard.client.hset(f"{shard.tag}:topic:t", mapping={"delayed": "many", "pushed": "", "settings": "x", "paused": "perhaps"})
+    found = must_be_mended(shard)
+    assert only(found, "'delayed' is no number") and only(found, "settings cannot be read") and only(found, "neither paused nor not")
+
+
+def test_the_split_of_delayed_and_retrying_is_counted(shard):
+    fill(shard)
+    shard.client.hincrby(f"{shard.tag}:topic:t", "delayed", 1)
+    shard.client.hincrby(f"{shard.tag}:topic:t", "retrying", -1)
+    assert only(must_be_mended(shard), "counts 0 retrying, there are 1")
+
+
+def test_a_finished_id_that_is_there_is_forgotten_as_finished(shard):
+    fill(shard)
+    shard.client.zadd(f"{shard.tag}:finished:t", {"ready": 2**40})
+    assert only(must_be_mended(shard), "remembered as finished")
+
+
+def test_ready_jobs_of_a_priority_nobody_noted_are_found_by_their_key(shard):
+    fill(shard)
+    shard.client.delete(f"{shard.tag}:priorities:t")
+    found = must_be_mended(shard)
+    assert only(found, "priority 100 are not noted")
+    assert len(shard.take("t")) == 2
+
+
+def test_a_policy_the_topic_does_not_know_of_is_noted(shard):
+    fill(shard)
+    shard.client.hdel(f"{shard.tag}:topic:t", "special")
+    assert only(must_be_mended(shard), "a priority or policy of its own")
+
+
+@pytest.mark.parametrize("command", [("SET", "what:t", 1), ("SET", "core:t", 1), ("HSET", "leaf:t", 1, 1), ("ZADD", "ready:t:high", 1, 1), ("SET", "job", 1),
+                                     ("SET", "finished:t", 1), ("SADD", "job:u", 1)])
+def test_keys_of_another_kind_are_named_and_left_alone(shard, command):
+    fill(shard)
+    name, key, *words = command
+    shard.client.execute_command(name, f"{shard.tag}:{key}", *words)
+    for mode in ("check", "repair"):
+        check = Check.__new__(Check)
+        check.shard, check.mode, check.most, check.between = shard, mode, 200, lambda: None
+        check.findings, check.names, check.steps = [], set(), 0
+        check.keys()
+        assert [finding.how for finding in check.findings] == [BY_HAND]
+        assert f"{shard.tag}:{key}" in check.findings[0].what
+    assert shard.client.delete(f"{shard.tag}:{key}") == 1
+
+
+# ---- many jobs, small steps ----
+
+def fill_many(shard, jobs=3000):
+    shard.check = False
+    chance = random.Random(5)
+    for at in range(0, jobs, 500):
+        shard.push("t", *[job(f"id{n}", b"x" * 20, delay=70_000 + chance.randrange(400_000) if n % 7 else None,
+                              past=(0, 1, b"") if n % 5 == 0 else None) for n in range(at, at + 500)])
+    shard.push("t", *[job(f"same{n}", at=4_000_000_000_000) for n in range(900)])
+    shard.pack_all()
+    shard.push("t", *[job(f"fresh{n}", delay=50_000 + n % 10_000, past=(0, 1, b"") if n % 5 == 0 else None) for n in range(500)])
+    assert len(shard.take("t", 100)) == 100
+
+
+@pytest.mark.parametrize("most", [7, 200])
+def test_steps_are_bounded_and_together_see_everything(shard, most):
+    fill_many(shard)
+    check = Check(shard, most=most)
+    assert check.findings == [] and check.steps > 9000 / most / 3
+    tag, client = shard.tag, shard.client
+    members = client.zrange(f"{tag}:ready:t:100", 0, -1)
+    client.zrem(f"{tag}:ready:t:100", *members[::3])
+    leaves = client.zrange(f"{tag}:index:t", 0, -1)
+    client.zrem(f"{tag}:index:t", *leaves[::4])
+    client.delete(*[f"{tag}:leaf:t:{leaf.decode()}" for leaf in leaves[1::9]])
+    for leaf in leaves[2::9]:
+        client.zincrby(f"{tag}:index:t", 100_000, leaf)
+    for leaf in leaves[3::9]:
+        client.zadd(f"{tag}:leaf:t:{leaf.decode()}", {b"\0\0\0\0\0\1nobody": 5})
+    client.hdel(f"{tag}:job:t", *[f"id{n}" for n in range(0, 3000, 50)])
+    client.hdel(f"{tag}:try:t", *[f"id{n}" for n in range(0, 3000, 35)])
+    must_be_mended(shard, most=most)
+
+
+def test_a_walk_that_is_overtaken_again_and_again_says_so_and_raises_no_alarm(shard):
+    fill_many(shard, 4000)
+    names = iter(range(10**9))
+    check = Check.__new__(Check)
+    check.shard, check.mode, check.most, check.findings, check.names, check.steps = shard, "check", 20, [], set(), 0
+    check.between = lambda: shard.push("t", job(f"more{next(names)}", delay=100_000_000))
+    shard.client.hincrby(f"{shard.tag}:topic:t", "retrying", 3)
+    shard.client.hincrby(f"{shard.tag}:topic:t", "delayed", -3)
+    check.part("split", "t")
+    assert [finding.how for finding in check.findings] == [NOTE]
+    check.between = lambda: None
+    check.findings = []
+    check.part("split", "t")
+    assert [finding.how for finding in check.findings] == [TO_MEND]
+    must_be_mended(shard)
+
+
+# ---- beside servers at work ----
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("mode", ["check", "repair"])
+def test_nothing_is_found_while_others_work(shard, seed, mode):
+    actor = Once(shard, seed)
+    shard.check = False
+    for name in TOPICS:
+        shard.topic(TOPIC_PUT, name, actor.some_settings(name), 1)
+    for _ in range(12):
+        for _ in range(20):
+            actor.step()
+        check = Check(shard, mode, most=actor.random.choice((1, 5, 50)), between=actor.step)
+        assert check.faults == []
+
+
+class Once(Actor):
+    """Whose calls are not repeated."""
+
+    def again(self, call):
+        return call(self.shard.ticket())
+
+
+class Vandal:
+    """Random damage to whatever there is."""
+
+    def __init__(self, shard, chance):
+        self.client, self.tag, self.random = shard.client, shard.tag, chance
+
+    def strike(self):
+        keys = sorted(key for key in self.client.scan_iter(self.tag + ":*", count=1000) if not key.endswith(b":tickets"))
+        key = self.random.choice(keys)
+        is_hash = self.client.type(key) == b"hash"
+        kind = self.random.random()
+        if kind < 0.07:
+            self.client.delete(key)
+        elif is_hash:
+            self.spoil_hash(key, self.random.choice(sorted(self.client.hkeys(key))))
+        else:
+            self.spoil_set(key, self.random.choice(sorted(self.client.zrange(key, 0, -1))), keys)
+
+    def spoil_hash(self, key, field):
+        if key == self.tag.encode() + b":core" and field == b"version":
+            return
+        value = bytearray(self.client.hget(key, field))
+        what = self.random.randrange(4)
+        if what == 0:
+            self.client.hdel(key, field)
+        elif what == 1 and value.isdigit():
+            self.client.hincrby(key, field, self.random.choice((-50, -1, 1, 50)))
+        elif what == 2:
+            self.client.hset(key, field, bytes(value[:self.random.randrange(len(value) + 1)]))
+        elif value and not value.isdigit():
+            value[self.random.randrange(len(value))] ^= 1 << self.random.randrange(8)
+            self.client.hset(key, field, bytes(value))
+
+    def spoil_set(self, key, member, keys):
+        what = self.random.randrange(4)
+        if what == 0:
+            self.client.zrem(key, member)
+        elif what == 1:
+            self.client.zincrby(key, self.random.choice((-5000, -1, 1, 5000)), member)
+        elif what == 2:
+            self.client.zadd(key, {bytes(self.random.randrange(256) for _ in range(9)): self.random.randrange(2**42)})
+        else:
+            other = self.random.choice(keys)
+            if self.client.type(other) == b"zset":
+                self.client.zadd(other, {member: self.client.zscore(key, member)})
+
+
+def damaged(shard, seed):
+    """(actor, how many records are left)"""
+    actor = Once(shard, seed)
+    shard.check = False
+    for name in TOPICS:
+        shard.topic(TOPIC_PUT, name, actor.some_settings(name), 1)
+    for _ in range(150):
+        actor.step()
+    vandal = Vandal(shard, actor.random)
+    for _ in range(actor.random.choice((1, 3, 20, 60))):
+        vandal.strike()
+    return actor
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_SEEDS", 25))))
+def test_random_damage_is_mended_at_once(shard, seed):
+    actor = damaged(shard, seed)
+    kept = records(shard)
+    most = actor.random.choice((1, 7, 200))
+    mended = Check(shard, "repair", most=most).faults
+    assert records(shard) == kept, "no record is dropped"
+    again = Check(shard, "repair").faults
+    assert [finding for finding in again if finding.how != BY_HAND] == [], (most, mended)
+    for finding in again:  # what people have to decide
+        shard.client.delete(finding.what.split("'")[1].encode("latin1"))
+    assert scan(shard.client, shard.tag) == []
+    assert Check(shard).faults == []
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_repair_that_is_cut_short_does_no_harm(shard, seed):
+    actor = damaged(shard, 500 + seed)
+    kept = records(shard)
+
+    class Cut(Exception):
+        pass
+
+    for steps in (1, 5, 12, 30, 60):
+        left = iter(range(steps))
+
+        def between():
+            if next(left, None) is None:
+                raise Cut
+
+        try:
+            Check(shard, "repair", most=actor.random.choice((1, 20)), between=between)
+        except Cut:
+            pass
+        assert records(shard) == kept
+    Check(shard, "repair")
+    for finding in Check(shard).faults:
+        assert finding.how == BY_HAND
+        shard.client.delete(finding.what.split("'")[1].encode("latin1"))
+    assert scan(shard.client, shard.tag) == []
