@@ -266,7 +266,7 @@ def test_causes_are_counted_by_name():
 THIN = [
     ("too few pushes", Story().push(0).take(10).ack(20).listing(30), {"pushes": 2}, "pushes were answered"),
     ("too few kills", Story().push(0).take(10).ack(20).listing(30), {"kills": 1}, "kills, 1 wanted"),
-    ("kills with nothing under way", Story().push(0).take(10).ack(20).kill(30).kill(60).listing(90), {}, "nothing under way"),
+    ("kills with nothing under way", Story().push(0).take(10).ack(20).kill(30).kill(60).kill(90).kill(120).listing(150), {}, "nothing under way"),
     ("never drained", Story().push(0).take(10).ack(20), {}, "no final listing"),
     ("never counted", Story().push(0).take(10).ack(20).listing(30), {}, "no counts"),
     ("no fsck", Story().push(0).take(10).ack(20).kill(30), {}, "fsck"),

@@ -6,6 +6,7 @@ from .rules_counts import acked_pushes
 
 DEFAULTS = {"pushes": 1000, "kills": 3, "redeliveries": 10, "disturbances": 0}
 LOOK_BACK = 2000  # calls that may be under way at once
+FEW = 4  # kills, below which it is chance whether one hits a server that has clients
 STATES = ("delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 
 
@@ -23,7 +24,7 @@ def lacks(history, least):
     if len(history.readies) < len(history.kills) and not history.failed_starts:
         out.append("a kill that no start followed")
     idle = _idle_kills(history)
-    if idle * 2 > len(history.deaths):
+    if idle * 2 > len(history.deaths) >= FEW:
         out.append(f"{idle} of {len(history.deaths)} kills hit a server with nothing under way")
     unlisted = sorted(topic.name for topic in history.topics.values() if not topic.listed)
     if unlisted:

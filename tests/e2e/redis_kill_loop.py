@@ -19,13 +19,15 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from invariants import scan  # noqa: E402
 from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa: E402
+from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
-from redis_servers import Cluster, RedisServer, Sentinel, wait_for  # noqa: E402
+from redis_servers import Cluster, RedisServer, Sentinel, takeovers, wait_for  # noqa: E402
 from server import Server, StartFailed, eventually, free_port  # noqa: E402
 
 SERVERS = 3
 PEACE_EVERY = 15  # faults between two looks in peace
 PATIENCE = "5s"
+CHANGES_OF_MASTER = ("kill master", "failover", "cluster failover")
 
 
 class RedisLoop(Loop):
@@ -41,6 +43,7 @@ class RedisLoop(Loop):
         if chosen.only:
             self.kinds = {name: self.kinds[name] for name in chosen.only.split(",")}
         self.plan = self.plan_faults()
+        self.changes_of_master = []  # (begin, end) of those made here
 
     def make_store(self):
         raise NotImplementedError
@@ -105,6 +108,8 @@ class RedisLoop(Loop):
         begin = now()
         what = self.kinds[name][1]() or "disturb"
         self.faults += 1
+        if name in CHANGES_OF_MASTER:
+            self.changes_of_master.append((begin, now()))
         self.write("fault", what=what, begin=begin, at=now(), name=name)
         self.say(name)
         if self.faults % PEACE_EVERY == 0:
@@ -140,6 +145,29 @@ class RedisLoop(Loop):
 
     def sleep(self):
         self.random.choice(self.masters()).sleep(self.random.uniform(0.05, 0.7))
+
+    # ---- failovers nobody asked for ----
+
+    def in_order(self):
+        """Waits until there is one master for every job."""
+
+    def settle(self):
+        self.in_order()
+        super().settle()
+
+    def history(self):
+        """Where the machine is slow a master may be taken for dead, and a replica take over. The servers' logs tell."""
+        self.in_order()
+        wall_ahead = time.time_ns() - now()
+        for begin, until in self.takeovers():
+            begin, until = begin * MS - wall_ahead, (until + 1) * MS - wall_ahead
+            if not any(first <= begin and until <= last for first, last in self.changes_of_master):
+                self.write("fault", what="failover", begin=begin, at=until, name="not asked for")
+                self.say(f"a failover nobody asked for, {(until - begin) / MS / 1000:.1f} s long")
+        return super().history()
+
+    def takeovers(self):
+        return []
 
     # ---- looking ----
 
@@ -208,7 +236,7 @@ class SingleLoop(RedisLoop):
 
 class SentinelLoop(RedisLoop):
     def make_store(self):
-        return Sentinel(aof="everysec")
+        return Sentinel(aof="everysec", directory=self.directory / "redis")
 
     def store_kinds(self):
         return {"kill master": (2, self.kill_master), "failover": (1, self.fail_over)}
@@ -227,6 +255,12 @@ class SentinelLoop(RedisLoop):
         wait_for(lambda: old.client().role()[0] == b"slave", "the old master is a replica")
         return "failover"
 
+    def in_order(self):
+        self.store.wait_one_master()
+
+    def takeovers(self):
+        return takeovers(self.store.servers, 30)
+
     def restart_store(self):
         """A restart of the master would be a failover: its clients lose their connections instead."""
         self.cut()
@@ -234,7 +268,7 @@ class SentinelLoop(RedisLoop):
 
 class ClusterLoop(RedisLoop):
     def make_store(self):
-        return Cluster(masters=3, replicas=1, aof="everysec")
+        return Cluster(masters=3, replicas=1, aof="everysec", directory=self.directory / "redis")
 
     def store_kinds(self):
         return {"kill master": (1, self.kill_master), "cluster failover": (2, self.fail_over), "reshard": (3, self.reshard), "sleep": (1, self.sleep)}
@@ -261,6 +295,12 @@ class ClusterLoop(RedisLoop):
     def reshard(self):
         self.store.move_slot(self.slot(), hold_seconds=self.random.uniform(0, 1), pause_seconds=self.random.choice((0, 0.01)))
         self.store.wait_whole()
+
+    def in_order(self):
+        self.store.wait_whole()
+
+    def takeovers(self):
+        return takeovers(self.store.servers, 3)
 
     def restart_store(self):
         self.cut()

@@ -8,8 +8,11 @@ what it started, also when the test fails or the program ends early.
 """
 
 import atexit
+import datetime
+import itertools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -172,6 +175,11 @@ class RedisServer:
     def log(self):
         return "".join(path.read_text(errors="replace") for path in (self.directory / "output.log", self.directory / "redis.log") if path.exists())
 
+    def events(self):
+        """What its log says, in order: [(wall clock in ms, role: "M", "S" or "C" where it has none, text)]."""
+        return [(int(datetime.datetime.strptime(when, "%d %b %Y %H:%M:%S.%f").timestamp() * 1000), role, text)
+                for role, when, text in re.findall(r"^\d+:(\w) (\d+ \w+ \d+ [\d:.]+) . (.*)$", self.log(), re.MULTILINE)]
+
     # ---- faults ----
 
     def pause(self, milliseconds, what="ALL"):
@@ -194,6 +202,23 @@ class RedisServer:
         return sum(self.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes") for kind in kinds)
 
 
+def takeovers(servers, seconds):
+    """
+    Each time a replica was made master, by whatever, as the servers' logs tell: [(from, until)] in ms of the wall clock. Until: when a master from before
+    that lived had become a replica, where it did within `seconds` (in a cluster other masters stay what they are).
+    """
+    logs = [server.events() for server in servers]
+    promotions = [at for at, _, text in itertools.chain.from_iterable(logs) if text.startswith("Setting secondary replication ID")]
+    return [(at, max(_abdicated(events, at, seconds) for events in logs)) for at in sorted(promotions)]
+
+
+def _abdicated(events, at, seconds):
+    before = [role for when, role, _ in events if when < at and role in "MS"]
+    if before[-1:] != ["M"]:
+        return at
+    return next((when for when, role, _ in events if at < when < at + seconds * 1000 and role == "S"), at)
+
+
 class _SentinelProcess(RedisServer):
     """Keeps its configuration in a file that it rewrites itself."""
 
@@ -208,10 +233,14 @@ class _SentinelProcess(RedisServer):
 
 
 class Sentinel:
-    """A master, replicas, and three sentinels that agree within about a second that it is gone."""
+    """
+    A master, replicas, and three sentinels that agree within about three seconds that it is gone. With less they fail over for nothing: they ping once a
+    second, and after a failover may need 1.5 s to reach the new master, which they take for dead until then.
+    """
 
-    def __init__(self, *flags, replicas=2, aof=None, name="tarry", down_after_ms=500, failover_ms=2000):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="redis-sentinel-"))
+    def __init__(self, *flags, replicas=2, aof=None, name="tarry", down_after_ms=2000, failover_ms=6000, directory=None):
+        self.own = directory is None
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="redis-sentinel-"))
         self.name, self.flags, self.aof = name, flags, aof
         self.servers = [self._server(number) for number in range(replicas + 1)]
         first = self.servers[0].port
@@ -262,7 +291,8 @@ class Sentinel:
     def stop(self):
         for server in self.sentinels + self.servers:
             server.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.own:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def url(self):
@@ -313,12 +343,21 @@ class Sentinel:
         wait_for(lambda: self.sentinels[0].call("SENTINEL", "FAILOVER", self.name), "a failover begun")
         return old, self.wait_master(old)
 
+    def wait_one_master(self):
+        """All others are its replicas, in step. An old master that lives is made one some 10 s after a failover."""
+        def found():
+            roles = [server.client().role() for server in self.servers if server.alive]
+            return sum(role[0] == b"master" for role in roles) == 1 and all(role[3] == b"connected" for role in roles if role[0] != b"master")
+
+        wait_for(found, "one master, all others its replicas")
+
 
 class Cluster:
     """Masters with even parts of the slots, each with `replicas`."""
 
-    def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="redis-cluster-"))
+    def __init__(self, *flags, masters=3, replicas=0, aof=None, timeout_ms=1000, directory=None):
+        self.own = directory is None
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="redis-cluster-"))
         self.masters, self.replicas = masters, replicas
         self.servers = []
         for number in range(masters * (replicas + 1)):
@@ -365,7 +404,8 @@ class Cluster:
     def stop(self):
         for server in self.servers:
             server.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.own:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def url(self):
