@@ -131,7 +131,8 @@ def _judge_dead(key, last, verdict):
 
 
 def numbers_fence(history):
-    """F. Each delivery carries a per-job number that rises with every delivery, crashes or not; no lease is handed out twice."""
+    """F. Each delivery carries a per-job number that rises with every delivery, crashes or not; no lease is handed out twice. Until an old master
+    that lives hears of the new one, it may hand out what the new one has: with a lower number, which is what fences it off. Told apart."""
     verdict = Verdict("F")
     for key in history.keys.values():
         for delivery in key.deliveries:
@@ -140,6 +141,9 @@ def numbers_fence(history):
         verdict.trials += max(0, len(key.deliveries) - 1)
         by_time = sorted(key.deliveries, key=lambda delivery: delivery.end)
         for earlier, later in out_of_order(by_time):
+            if later.number < earlier.number and history.undoing(later):
+                verdict.note("by a master of before")
+                continue
             verdict.blame(f"{later.name()}: delivery number {later.number} after {earlier.number}")
     for delivery in history.repeated_leases:
         verdict.blame(f"{delivery.name()}: its lease had been handed out before")

@@ -204,6 +204,9 @@ bad("acked long before a failover, and again", "AD", Story().push(0).take(10).ac
 bad("a lease handed out long before a failover, and again", "XD", Story().push(0).take(10, lease_ms=60_000).failover(5000, 6000).take(6500, attempt=2).ack(6510, "a-2"))
 bad("early in a failover", "E", Story().push(5000, delay_ms=1000).failover(5010, 5900).take(5500).ack(5600))
 bad("a number comes again after a failover", "F", Story().push(0).take(4500).failover(5000, 6000).take(6500, lease="l2", number=1).ack(6510, "l2"))
+bad("the number falls after a failover", "F", Story().push(0).take(4500, number=7).nack(4510, "a-7").failover(5000, 6000).take(6500, attempt=2, number=3).ack(6510, "a-3"))
+bad("acked after one failover and before the next, and again", "AD", Story().push(0).failover(1000, 2000).take(2500).ack(2600).failover(5000, 6000)
+    .take(6500, attempt=2).ack(6510, "a-2"))
 bad("other bytes after a failover", "P", Story().push(4500).failover(5000, 6000).take(6500, body="garbage").ack(6510))
 bad("more than was pushed around a failover", "C", Story().push(4500).failover(5000, 6000).take(6500).ack(6510).counts(7000, pushed=2, acked=2))
 good("a take nobody saw in a disturbance", Story(backoff_ms=[1, 1]).push(0).disturb(10, 20).take(5000, attempt=2).ack(5010, "a-2"))
@@ -213,6 +216,7 @@ good("a take undone by a failover", Story().push(0).take(4500).failover(5000, 60
 good("two takes undone by a failover", Story().push(0).take(4500).nack(4510).take(4600, attempt=2).failover(5000, 6000).take(6500, number=3).ack(6510, "a-3"))
 good("an ack undone by a failover", Story(backoff_ms=[1, 1]).push(0).take(1000).ack(4500).failover(5000, 6000).take(6500, attempt=2).ack(6510, "a-2")
      .counts(7000, pushed=1, acked=1))
+good("a master of before hands out what the new one has", Story().push(0).failover(5000, 6000).take(5100, number=7).take(5300, number=3).ack(5400, "a-7"))
 good("a cancel undone by a failover", Story().push(0, delay_ms=7000).change("cancel", 4500).failover(5000, 6000).take(7500).ack(7510))
 good("a reschedule undone by a failover", Story().push(0, delay_ms=7000).change("reschedule", 4500, delay_ms=60_000).failover(5000, 6000).take(7500).ack(7510))
 
