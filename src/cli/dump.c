@@ -33,7 +33,7 @@ static bool read_word(struct json_value value, char *into, size_t room)
 /* ---- reading ---- */
 
 struct members {
-    struct json_value head, end, topic, id, settings, paused, cursor, topics, at, on_conflict;
+    struct json_value head, end, topic, id, settings, paused, cursor, topics, jobs, at, on_conflict;
 };
 
 static void read_members(struct json_value object, struct members *out)
@@ -46,6 +46,7 @@ static void read_members(struct json_value object, struct members *out)
     out->paused = member(object, "paused");
     out->cursor = member(object, "cursor");
     out->topics = member(object, "topics");
+    out->jobs = member(object, "jobs");
     out->at = member(object, "at");
     out->on_conflict = member(object, "on_conflict");
 }
@@ -69,12 +70,15 @@ void dump_read(struct slice text, struct dump_line *out)
 {
     struct json_value object;
     struct members members;
+    int64_t jobs;
     *out = (struct dump_line){.kind = DUMP_MALFORMED};
     if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT)
         return;
     read_members(object, &members);
     out->kind = kind_of(&members, out);
     out->topics = members.topics.kind == JSON_ARRAY ? members.topics.raw : (struct slice){0};
+    if (members.jobs.kind == JSON_NUMBER && json_number_i64(members.jobs.raw, &jobs) && jobs > 0)
+        out->jobs = (uint64_t)jobs;
     out->settings = members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
     if (members.at.kind == JSON_NUMBER && !json_number_i64(members.at.raw, &out->at_ms))
@@ -94,7 +98,8 @@ bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BY
 
 /* ---- writing ---- */
 
-void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count)
+void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count,
+                     uint64_t jobs)
 {
     buffer_append_text(out, "{\"tarry_export\":1,\"at\":");
     json_write_time(out, now_ms);
@@ -104,7 +109,7 @@ void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics
             buffer_append_byte(out, ',');
         json_write_string(out, slice_of(topics[i]));
     }
-    buffer_append_text(out, "]}\n");
+    buffer_append_format(out, "],\"jobs\":%llu}\n", (unsigned long long)jobs);
 }
 
 void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs)

@@ -1,11 +1,10 @@
 /*
  * dump: what an export holds: one JSON object a line. Pure.
  *
- *   {"tarry_export":1,"at":TIME,"topics":[NAME,…]}           first: what is to come
+ *   {"tarry_export":1,"at":TIME,"topics":[NAME,…],"jobs":N}  first: what is to come, N about
  *   {"topic":NAME,"settings":{…},"paused":BOOL}              a topic, before its jobs
  *   {"topic":NAME,"id":ID,"at":MS,…}                         a job: what an item of a batch push is
- *   {"topic":NAME,"cursor":CURSOR}                           the jobs up to here are in: for
- * --resume
+ *   {"topic":NAME,"cursor":CURSOR}                           its jobs up to here are in
  *   {"tarry_export_end":1,"topics":COUNT,"jobs":COUNT}       last: nothing is missing
  *
  * A leased job is due at the end of its lease, with this delivery among its attempts. Bodies come
@@ -32,6 +31,7 @@ struct dump_line {
     enum dump_kind kind;
     int64_t version;                     /* head */
     struct slice topics;                 /* head: see dump_next_name */
+    uint64_t jobs;                       /* head: about; 0: it does not say */
     char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, cursor */
     struct slice settings;               /* topic: a JSON object */
     bool paused;                         /* topic */
@@ -47,7 +47,8 @@ bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BY
 
 /* Each writes whole lines. */
 typedef char dump_name[JOB_TOPIC_BYTES_MAX + 1];
-void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count);
+void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count,
+                     uint64_t jobs);
 void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs);
 
 /* From the server's answers: of a topic; of a list with bodies in base64: its jobs, and a cursor

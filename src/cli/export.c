@@ -1,17 +1,23 @@
 /* export: topics with their jobs as lines (dump.h), to a file or to standard output. */
 #include "base/clock.h"
-#include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/export_file.h"
+#include "cli/interrupt.h"
+#include "cli/patience.h"
 #include "cli/progress.h"
 
 #include <string.h>
 
-enum { PAGE_JOBS = 1000, LINES_BYTES_MAX = 256 << 20 };
+enum {
+    PAGE_JOBS = 1000,
+    LINES_BYTES_MAX = 256 << 20,
+    AWAY = -1 /* no exit code: the server is, and it is worth waiting */
+};
 
 struct export
 {
     struct client client;
+    struct patience patience;
     struct export_file file;
     struct export_state state;
     struct buffer lines, scratch;
@@ -63,6 +69,7 @@ static int learn_topics(struct export *export, const struct cli_list *wanted, bo
     int exit_code = client_call(&export->client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
+    export->jobs_total = 0;
     topics = json_object_get(export->client.json, "topics");
     if (!json_is_array(topics))
         return not_ours(export);
@@ -88,11 +95,22 @@ static struct buffer *begin_topic(struct export *export, const char *name)
     return target;
 }
 
-/* The answer as it came: its lines are cut out of it. */
+/*
+ * The answer as it came: its lines are cut out of it. AWAY only where there is a file: what went to
+ * standard output cannot be taken back, and behind a cursor jobs may have moved meanwhile.
+ */
 static int fetch(struct export *export)
 {
-    export->client.wants_raw = true;
-    return client_call(&export->client, "GET", NULL, 0);
+    struct client *client = &export->client;
+    client->wants_raw = true;
+    if (!client_prepare(client, "GET", NULL, 0))
+        return CLI_USAGE;
+    CURLcode code = curl_easy_perform(client->curl);
+    if (export->file.path && patience_is_passing(client, code) &&
+        patience_wait(&export->patience, "the server"))
+        return AWAY;
+    progress_clear();
+    return client_finish(client, code);
 }
 
 static int export_topic_line(struct export *export, const char *name)
@@ -122,8 +140,8 @@ static int export_page(struct export *export, const char *name)
     if (!dump_write_page(&export->lines, buffer_slice(&export->client.answer), &export->scratch,
                          &state->jobs, state->cursor))
         return not_ours(export);
-    progress_print("exported %llu of about %llu jobs", (unsigned long long)state->jobs,
-                   (unsigned long long)export->jobs_total);
+    patience_renew(&export->patience);
+    progress_show(state->jobs, export->jobs_total, -1);
     return export_file_write(&export->file, &export->lines);
 }
 
@@ -135,8 +153,8 @@ static int export_topic(struct export *export, const char *name)
     if (!state->has_topic_line)
         exit_code = export_topic_line(export, name);
     while (exit_code == CLI_OK) {
-        exit_code = export_page(export, name);
-        if (!state->cursor[0])
+        exit_code = interrupt_came() ? cli_error("interrupted") : export_page(export, name);
+        if (exit_code == CLI_OK && !state->cursor[0])
             break;
     }
     state->has_topic_line = false;
@@ -144,7 +162,7 @@ static int export_topic(struct export *export, const char *name)
     return exit_code == CLI_NOTHING ? CLI_OK : exit_code;
 }
 
-static int export_all(struct export *export)
+static int export_topics(struct export *export)
 {
     struct export_state *state = &export->state;
     for (; state->at < state->name_count; state->at++) {
@@ -152,6 +170,36 @@ static int export_all(struct export *export)
         if (exit_code != CLI_OK)
             return exit_code;
     }
+    return CLI_OK;
+}
+
+/* Until the server answers again; then from where the file says. */
+static int go_back(struct export *export)
+{
+    struct patience rest = export->patience; /* it is a page that renews it */
+    url_add_segment(client_begin(&export->client), "topics");
+    int exit_code = patience_call(&rest, &export->client, "GET", NULL);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    exit_code = export_file_close(&export->file);
+    free(export->state.names);
+    export->state = (struct export_state){0};
+    buffer_clear(&export->lines);
+    return exit_code == CLI_OK ? export_file_resume(&export->file, &export->state) : exit_code;
+}
+
+static int export_all(struct export *export)
+{
+    struct export_state *state = &export->state;
+    progress_show(state->jobs, export->jobs_total, -1);
+    int exit_code = export_topics(export);
+    while (exit_code == AWAY) {
+        exit_code = go_back(export);
+        if (exit_code == CLI_OK)
+            exit_code = export_topics(export);
+    }
+    if (exit_code != CLI_OK)
+        return exit_code;
     dump_write_end(&export->lines, state->topics, state->jobs);
     return export_file_write(&export->file, &export->lines);
 }
@@ -166,7 +214,7 @@ static int begin(struct export *export, const struct cli_list *wanted)
     if (exit_code != CLI_OK)
         return exit_code;
     dump_write_head(&export->lines, clock_wall_ms(), (const dump_name *)export->state.names,
-                    export->state.name_count);
+                    export->state.name_count, export->jobs_total);
     return export_file_write(&export->file, &export->lines);
 }
 
@@ -178,11 +226,21 @@ static int go_on(struct export *export, const struct cli_list *wanted)
     return learn_topics(export, wanted, false);
 }
 
-static int run(struct export *export, const struct cli_list *wanted, bool resumes)
+static void say_done(const struct export_state *state, bool has_json)
+{
+    unsigned long long jobs = state->jobs;
+    fprintf(stderr, "exported %llu job%s of %zu topic%s\n", jobs, jobs == 1 ? "" : "s",
+            state->topics, state->topics == 1 ? "" : "s");
+    if (has_json)
+        printf("{\"jobs\":%llu,\"topics\":%zu}\n", jobs, state->topics);
+}
+
+static int run(struct export *export, const struct cli_list *wanted, bool resumes, bool has_json)
 {
     const struct export_state *state = &export->state;
     int exit_code = resumes ? go_on(export, wanted) : begin(export, wanted);
     bool has_begun = exit_code == CLI_OK;
+    interrupt_catch();
     if (exit_code == CLI_OK && !state->is_complete)
         exit_code = export_all(export);
     progress_clear();
@@ -190,8 +248,7 @@ static int run(struct export *export, const struct cli_list *wanted, bool resume
     if (exit_code == CLI_OK)
         exit_code = closed;
     if (exit_code == CLI_OK)
-        fprintf(stderr, "exported %llu jobs of %zu topics\n", (unsigned long long)state->jobs,
-                state->topics);
+        say_done(state, has_json);
     else if (has_begun && export->file.path)
         cli_error("'%s' is not complete, go on with it by --resume", export->file.path);
     return exit_code;
@@ -201,12 +258,16 @@ int cli_export(int argc, char **argv)
 {
     static struct cli_list topics; /* large */
     static struct export export;
-    const char *path = NULL;
-    bool resumes = false;
+    const char *path = NULL, *patience = PATIENCE_TEXT;
+    bool resumes = false, wants_progress = false;
     const struct cli_flag flags[] = {
         {"topic", CLI_LIST, &topics, "TOPIC", "this one only; repeatable"},
         {"output", CLI_TEXT, &path, "FILE", "a new file; else standard output"},
         {"resume", CLI_SWITCH, &resumes, NULL, "go on with FILE where an export was cut short"},
+        {"patience", CLI_TEXT, &patience, "TIME",
+         "with --output: how long to wait for a server that is away; else " PATIENCE_TEXT},
+        {"progress", CLI_SWITCH, &wants_progress, NULL,
+         "a line a second where there is no terminal"},
         {0},
     };
     const struct cli_syntax syntax = {
@@ -225,14 +286,19 @@ int cli_export(int argc, char **argv)
         return exit_code;
     if (resumes && !path)
         return cli_usage("'--resume' needs '--output FILE'");
+    if (args.json && !path)
+        return cli_usage("'--json' needs '--output FILE', standard output is taken");
     if (resumes && topics.count)
         return cli_usage("both '--resume' and '--topic' are given, the file says which topics");
+    if (!patience_parse(patience, &export.patience))
+        return CLI_USAGE;
     export.file.path = path;
+    progress_begin("exported", wants_progress);
     if (!client_open(&export.client, args.url))
         return CLI_REFUSED;
     buffer_init(&export.lines, LINES_BYTES_MAX);
     buffer_init(&export.scratch, LINES_BYTES_MAX);
-    exit_code = run(&export, &topics, resumes);
+    exit_code = run(&export, &topics, resumes, args.json);
     free(export.state.names);
     buffer_fini(&export.lines);
     buffer_fini(&export.scratch);

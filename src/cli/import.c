@@ -2,33 +2,29 @@
 #include "cli/commands.h"
 #include "cli/dump.h"
 #include "cli/import_batch.h"
+#include "cli/import_state.h"
+#include "cli/interrupt.h"
 #include "cli/lines.h"
 #include "cli/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct import {
     struct import_batches batches;
+    struct import_state state;
     struct client client;
+    struct patience patience;
     const char *path; /* "-": standard input */
     struct lines in;
     uint64_t skip, lines, topics;
+    uint64_t jobs_total;         /* as the head says; 0: not known */
     uint64_t bytes, bytes_total; /* total 0: not known */
     bool has_head, has_end;
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
 
 /* ---- topics ---- */
 
@@ -41,14 +37,14 @@ static int put_topic(struct import *import, const struct dump_line *line)
     url_add_segment(target, "topics");
     url_add_segment(target, line->topic);
     client_add_header(client, "Content-Type: application/json");
-    int exit_code = client_call(client, "PUT", &line->settings, 0);
+    int exit_code = patience_call(&import->patience, client, "PUT", &line->settings);
     if (exit_code != CLI_OK || !line->paused)
         return exit_code;
     target = client_begin(client);
     url_add_segment(target, "topics");
     url_add_segment(target, line->topic);
     url_add_segment(target, "pause");
-    return client_call(client, "POST", NULL, 0);
+    return patience_call(&import->patience, client, "POST", NULL);
 }
 
 static void import_topic(struct import *import, struct slice text, const struct dump_line *line)
@@ -86,6 +82,15 @@ static struct slice trimmed(const char *at, size_t len)
     return slice_make(at, len);
 }
 
+static void import_head(struct import *import, const struct dump_line *line)
+{
+    import->has_head = true;
+    import->jobs_total = line->jobs;
+    if (line->version != 1)
+        import->batches.exit_code =
+            cli_error("'%s' is of a later version than this program", import->path);
+}
+
 static void import_line(struct import *import, struct slice text)
 {
     struct dump_line line;
@@ -96,10 +101,7 @@ static void import_line(struct import *import, struct slice text)
                       "the line is not a JSON object");
         return;
     case DUMP_HEAD:
-        import->has_head = true;
-        if (line.version != 1)
-            import->batches.exit_code =
-                cli_error("'%s' is of a later version than this program", import->path);
+        import_head(import, &line);
         return;
     case DUMP_TOPIC:
         import_topic(import, text, &line);
@@ -122,21 +124,49 @@ static void skip_line(struct import *import, struct slice text)
     if (text.len > 512 || !memmem(text.at, text.len, "\"tarry_export", 13))
         return;
     dump_read(text, &line);
-    import->has_head |= line.kind == DUMP_HEAD;
+    if (line.kind == DUMP_HEAD)
+        import_head(import, &line);
     import->has_end |= line.kind == DUMP_END;
 }
 
+/* What is skipped takes no time: speed counts from behind it. */
 static void show_progress(const struct import *import)
 {
     const struct import_counts *counts = &import->batches.counts;
-    unsigned long long jobs = counts->created + counts->replaced + counts->existed;
-    if (import->bytes_total)
-        progress_print("imported %llu jobs, %llu refused, %d %% of the file", jobs,
-                       (unsigned long long)counts->refused,
-                       (int)(import->bytes * 100 / import->bytes_total));
-    else
-        progress_print("imported %llu jobs, %llu refused", jobs,
-                       (unsigned long long)counts->refused);
+    if (import->lines >= import->skip)
+        progress_show(counts->created + counts->replaced + counts->existed,
+                      import->skip ? 0 : import->jobs_total,
+                      import->bytes_total ? (double)import->bytes / (double)import->bytes_total
+                                          : -1);
+}
+
+/* What is said to be in is in, or among the rejects. */
+static void keep_state(struct import *import, bool now)
+{
+    struct import_batches *batches = &import->batches;
+    if (!import->state.path)
+        return;
+    if (batches->rejects && fflush(batches->rejects) != 0)
+        return;
+    int exit_code =
+        import_state_keep(&import->state, import_batches_done(batches, import->lines), now);
+    if (batches->exit_code == CLI_OK)
+        batches->exit_code = exit_code;
+}
+
+static void read_line(struct import *import, struct slice line, size_t bytes)
+{
+    import->lines++;
+    import->bytes += bytes;
+    if (!import_state_add(&import->state, line, import->lines)) {
+        import->batches.exit_code = CLI_REFUSED;
+        return;
+    }
+    line = trimmed(line.at, line.len);
+    if (line.len && import->lines <= import->skip)
+        skip_line(import, line);
+    else if (line.len)
+        import_line(import, line);
 }
 
 static void read_lines(struct import *import)
@@ -145,24 +175,21 @@ static void read_lines(struct import *import)
     enum lines_next next = LINES_ONE;
     struct slice line;
     size_t bytes;
-    while (batches->exit_code == CLI_OK && !interrupted &&
+    while (batches->exit_code == CLI_OK && !interrupt_came() &&
            (next = lines_next(&import->in, &line, &bytes)) <= LINES_NONE_YET) {
         show_progress(import);
-        if (next == LINES_NONE_YET) {
+        keep_state(import, false);
+        if (next == LINES_NONE_YET)
             import_batches_wait(batches, import->in.fd);
-            continue;
-        }
-        import->lines++;
-        import->bytes += bytes;
-        line = trimmed(line.at, line.len);
-        if (line.len && import->lines <= import->skip)
-            skip_line(import, line);
-        else if (line.len)
-            import_line(import, line);
+        else
+            read_line(import, line, bytes);
     }
     if (next == LINES_FAILED)
         batches->exit_code =
             cli_error("cannot read '%s', %s", import->path, strerror(import->in.error));
+    else if (next == LINES_OVER && import->lines < import->skip)
+        batches->exit_code =
+            cli_error("'%s' ends before line %llu", import->path, (unsigned long long)import->skip);
 }
 
 /* ---- the whole ---- */
@@ -205,21 +232,42 @@ static int end_rejects(struct import *import, const char *rejects)
     return is_kept ? CLI_OK : cli_error("cannot write all refused lines to '%s'", rejects);
 }
 
-static int conclude(struct import *import)
+static void say_where_to_go_on(const struct import *import)
 {
-    const struct import_counts *counts = &import->batches.counts;
     uint64_t done = import_batches_done(&import->batches, import->lines);
-    bool is_cut = import->batches.exit_code != CLI_OK || interrupted;
-    progress_clear();
-    fprintf(stderr, "imported %llu jobs: %llu created, %llu replaced, %llu existed; %llu refused\n",
-            (unsigned long long)(counts->created + counts->replaced + counts->existed),
-            (unsigned long long)counts->created, (unsigned long long)counts->replaced,
-            (unsigned long long)counts->existed, (unsigned long long)counts->refused);
-    if (is_cut) {
+    if (import->state.kept_line)
+        cli_error("stopped before the end of '%s', go on with it by --state '%s'", import->path,
+                  import->state.path);
+    else
         cli_error("stopped before the end of '%s', go on with it by --skip %llu", import->path,
                   (unsigned long long)done);
+}
+
+static void say_counts(const struct import_counts *counts, bool has_json)
+{
+    unsigned long long created = counts->created, replaced = counts->replaced,
+                       existed = counts->existed, refused = counts->refused,
+                       sum = created + replaced + existed;
+    fprintf(stderr,
+            "imported %llu job%s: %llu created, %llu replaced, %llu existed; %llu refused\n", sum,
+            sum == 1 ? "" : "s", created, replaced, existed, refused);
+    if (has_json)
+        printf("{\"created\":%llu,\"replaced\":%llu,\"existed\":%llu,\"refused\":%llu}\n", created,
+               replaced, existed, refused);
+}
+
+static int conclude(struct import *import, bool has_json)
+{
+    const struct import_counts *counts = &import->batches.counts;
+    progress_clear();
+    keep_state(import, true);
+    bool is_cut = import->batches.exit_code != CLI_OK || interrupt_came();
+    say_counts(counts, has_json);
+    if (is_cut) {
+        say_where_to_go_on(import);
         return import->batches.exit_code != CLI_OK ? import->batches.exit_code : CLI_REFUSED;
     }
+    import_state_remove(&import->state);
     if (import->has_head && !import->has_end)
         return cli_error("'%s' ends before the export did: complete it by 'tarry export --resume' "
                          "and import it again",
@@ -227,7 +275,7 @@ static int conclude(struct import *import)
     return counts->refused ? CLI_REFUSED : CLI_OK;
 }
 
-static int run(struct import *import, const char *rejects)
+static int run(struct import *import, const char *rejects, bool has_json)
 {
     int exit_code = open_files(import, rejects);
     if (exit_code == CLI_OK)
@@ -236,12 +284,10 @@ static int run(struct import *import, const char *rejects)
         return exit_code;
     if (!import_batches_open(&import->batches, import->client.base))
         return CLI_REFUSED;
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    interrupt_catch();
     read_lines(import);
     import_batches_drain(&import->batches);
-    exit_code = conclude(import);
+    exit_code = conclude(import, has_json);
     int lost = end_rejects(import, rejects);
     import_batches_close(&import->batches);
     return exit_code != CLI_OK ? exit_code : lost;
@@ -250,17 +296,23 @@ static int run(struct import *import, const char *rejects)
 int cli_import(int argc, char **argv)
 {
     static struct import import; /* large */
+    const char *on_conflict = "keep", *rejects = NULL, *state = NULL, *patience = PATIENCE_TEXT;
     uint64_t skip = 0;
-    const char *on_conflict = "keep", *rejects = NULL;
+    bool wants_progress = false;
     const struct cli_flag flags[] = {
         {"on-conflict", CLI_TEXT, &on_conflict, "WHAT",
          "where the id exists: keep (else) or replace"},
-        {"skip", CLI_COUNT, &skip, "N", "the first N lines are in already"},
         {"rejects", CLI_TEXT, &rejects, "FILE", "adds the lines that were refused to FILE"},
+        {"state", CLI_TEXT, &state, "FILE", "keeps in FILE how far it came, and goes on there"},
+        {"skip", CLI_COUNT, &skip, "N", "the first N lines are in already"},
+        {"patience", CLI_TEXT, &patience, "TIME",
+         "how long to wait for a server that is away; else " PATIENCE_TEXT},
+        {"progress", CLI_SWITCH, &wants_progress, NULL,
+         "a line a second where there is no terminal"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "import [FILE] [--on-conflict keep|replace] [--skip N] [--rejects FILE]",
+        .usage = "import [FILE] [--on-conflict keep|replace] [--state FILE] [--rejects FILE]",
         .about =
             "Reads what 'tarry export' wrote, from FILE or standard input: sets topics and\n"
             "pushes jobs, with their attempts. Importing the same again changes nothing as long\n"
@@ -274,11 +326,22 @@ int cli_import(int argc, char **argv)
         return exit_code;
     if (strcmp(on_conflict, "keep") != 0 && strcmp(on_conflict, "replace") != 0)
         return cli_usage("bad value '%s' for '--on-conflict', give keep or replace", on_conflict);
+    if (state && skip)
+        return cli_usage("both '--state' and '--skip' are given, the state says where to go on");
     import = (struct import){.path = args.list.count ? args.list.at[0] : "-", .skip = skip};
     import.batches.on_conflict = on_conflict;
+    if (!patience_parse(patience, &import.patience))
+        return CLI_USAGE;
+    import.batches.patience = import.patience;
+    exit_code = import_state_open(&import.state, state, args.url);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (state)
+        import.skip = import.state.line;
+    progress_begin("imported", wants_progress);
     if (!client_open(&import.client, args.url))
         return CLI_REFUSED;
-    exit_code = run(&import, rejects);
+    exit_code = run(&import, rejects, args.json);
     lines_fini(&import.in);
     if (import.in.fd > STDIN_FILENO)
         close(import.in.fd);

@@ -1,15 +1,13 @@
 #include "cli/import_batch.h"
 
 #include "base/clock.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 
 #include <string.h>
 
 enum {
     SEND_BYTES = 2 << 20, /* a batch goes out once it holds so much */
-    TRIES_MAX = 8,
-    PAUSE_MS = 100, /* before the second try; doubled each time, to PAUSE_MS_MAX */
-    PAUSE_MS_MAX = 5000,
     CHOICE_BYTES_MAX = 64,
     STEP_MS = 50
 };
@@ -113,12 +111,12 @@ static void fail(struct import_batches *batches, int exit_code)
         batches->exit_code = exit_code;
 }
 
-static bool try_again(struct import_batch *batch)
+static bool try_again(const struct import_batches *batches, struct import_batch *batch)
 {
-    if (++batch->tries >= TRIES_MAX)
+    int64_t pause_ms = interrupt_came() ? -1 : patience_pause_ms(&batch->patience);
+    if (pause_ms < 0 || batches->exit_code != CLI_OK)
         return false;
-    int64_t pause_ms = (int64_t)PAUSE_MS << (batch->tries - 1);
-    batch->again_ms = now_ms() + (pause_ms < PAUSE_MS_MAX ? pause_ms : PAUSE_MS_MAX);
+    batch->again_ms = now_ms() + pause_ms;
     return true;
 }
 
@@ -132,7 +130,7 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
         return;
     }
     if (fault) {
-        if (!try_again(batch))
+        if (!try_again(batches, batch))
             fail(batches, cli_error("the server has taken no more for some time, %s",
                                     json_string_value(json_object_get(fault, "result"))));
         return;
@@ -144,12 +142,12 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
 
 static void end_transfer(struct import_batches *batches, struct import_batch *batch, CURLcode code)
 {
-    long status = 0;
     curl_multi_remove_handle(batches->multi, batch->client.curl);
-    curl_easy_getinfo(batch->client.curl, CURLINFO_RESPONSE_CODE, &status);
-    if ((code != CURLE_OK || status >= 500) && try_again(batch))
+    bool is_passing = patience_is_passing(&batch->client, code);
+    if (is_passing && (batches->exit_code != CLI_OK || try_again(batches, batch)))
         return;
-    progress_clear();
+    if (is_passing)
+        progress_clear();
     int exit_code = client_finish(&batch->client, code);
     if (exit_code == CLI_OK)
         take_results(batches, batch);
@@ -179,7 +177,10 @@ static void send_again(struct import_batches *batches)
     int64_t now = now_ms();
     for (size_t i = 0; i < IMPORT_UNDER_WAY; i++) {
         struct import_batch *batch = &batches->batches[i];
-        if (batch->under_way && batch->again_ms && batch->again_ms <= now)
+        if (!batch->under_way || !batch->again_ms)
+            continue;
+        progress_wait("the server");
+        if (batch->again_ms <= now)
             send_batch(batches, batch);
     }
 }
@@ -248,7 +249,7 @@ void import_batches_add(struct import_batches *batches, struct slice text, uint6
     if (is_fresh) {
         buffer_clear(&batch->body);
         batch->count = 0;
-        batch->tries = 0;
+        batch->patience = batches->patience;
     }
     struct import_item *item = &batch->items[batch->count++];
     *item = (struct import_item){.line = line, .at = batch->body.len, .has_choice = !has_choice};

@@ -7,7 +7,7 @@
 #ifndef TARRY_CLI_IMPORT_BATCH_H
 #define TARRY_CLI_IMPORT_BATCH_H
 
-#include "cli/client.h"
+#include "cli/patience.h"
 
 enum { IMPORT_UNDER_WAY = 4, IMPORT_ITEMS_MAX = 1000 };
 
@@ -23,7 +23,7 @@ struct import_batch {
     struct import_item items[IMPORT_ITEMS_MAX];
     size_t count;
     bool under_way;
-    int tries;
+    struct patience patience;
     int64_t again_ms; /* 0: it is with the server */
 };
 
@@ -37,6 +37,7 @@ struct import_batches {
     struct import_batch *filling; /* NULL: none */
     uint64_t bytes_max;           /* of one batch, as the server says */
     const char *on_conflict;
+    struct patience patience; /* how much each batch gets */
     struct import_counts counts;
     FILE *rejects;         /* NULL: none are kept */
     uint64_t rejects_lost; /* could not be written */

@@ -1,12 +1,22 @@
-/* progress: one line on standard error that is written over while something takes long. Nothing
- * where standard error is no terminal. */
+/*
+ * progress: how far something that takes long has come, on standard error.
+ *
+ * On a terminal one line that is written over; elsewhere only where it was asked for, a line a
+ * second. One thread; the process has one of them.
+ */
 #ifndef TARRY_CLI_PROGRESS_H
 #define TARRY_CLI_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* At most some times a second; other calls do nothing. */
-void progress_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* `verb`: "exported"; must live on. */
+void progress_begin(const char *verb, bool is_asked);
+/* `total` 0: not known. `share` is that of the work which is done, from 0 to 1; below 0: that of
+ * the jobs. May be called as often as one likes. */
+void progress_show(uint64_t jobs, uint64_t total, double share);
+/* Nothing goes on until `whom` is back. */
+void progress_wait(const char *whom);
 /* Before anything else is said there. */
 void progress_clear(void);
 

@@ -1,9 +1,12 @@
 """Export and import between two servers: nothing is lost, nothing is made up, and what was cut short can be gone on with."""
 
 import base64
+import contextlib
 import datetime
 import json
 import os
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -27,6 +30,13 @@ def source(start_server):
 @pytest.fixture
 def target(start_server):
     return start_server()
+
+
+@pytest.fixture(params=["embedded", "redis"])
+def any_target(request, start_server):
+    if request.param == "embedded":
+        return start_server()
+    return start_server("--store", request.getfixturevalue("start_redis")().url)
 
 
 def tarry(server, *arguments, code=OK, stdin=b""):
@@ -137,6 +147,7 @@ def fill(server):
     client.push("bodies", "text", "line\n\u2028 \u00fc \"q\" \\ \0 end".encode(), content_type="text/plain; charset=utf-8", delay="1h")
     client.push("bodies", "text-odd", b'"a"', content_type="text/x+json", delay="1h")
     client.push("bodies", "id/with?odd#chars%", b"x", delay="1h")
+    client.push("bodies", "".join(map(chr, range(33, 127))) + "~" * 34, b"the longest id", delay="1h")
     client.push("paused", "due", b"waits")
     client.topic_verb("paused", "pause")
     client.put_topic("bare", max_attempts=5)
@@ -145,11 +156,11 @@ def fill(server):
 # ---- all of it ----
 
 
-def test_every_kind_of_job_comes_over_as_it_was(source, target):
+def test_every_kind_of_job_comes_over_as_it_was(source, any_target):
+    target = any_target
     fill(source)
     before = everything(source)
-    dump = export(source)
-    load(target, dump)
+    load(target, export(source))
     after = everything(target)
     assert set(after) == {"orders", "bodies", "paused", "bare"}
     assert_same(moved(before, after), after)
@@ -166,11 +177,11 @@ def test_what_came_over_outlives_a_restart(source, target):
     assert_sums_add_up(target)
 
 
-def test_there_and_back_is_where_it_began(source, target, start_server):
+def test_there_and_back_is_where_it_began(source, any_target, start_server):
     fill(source)
-    load(target, export(source))
+    load(any_target, export(source))
     third = start_server("--sync", "never", "--shards", "3")
-    dump = export(target)
+    dump = export(any_target)
     load(third, dump)
     now_ms = time.time() * 1000
 
@@ -180,37 +191,38 @@ def test_there_and_back_is_where_it_began(source, target, start_server):
     assert comparable(export(third)) == comparable(dump)
 
 
-def test_attempts_go_on_counting(source, target):
+def test_attempts_go_on_counting(source, any_target):
     client = source.client()
     client.push("t", "j", max_attempts=2)
     client.nack(client.take("t")[0]["lease"], delay="1ms")
-    load(target, export(source))
-    client = target.client()
+    load(any_target, export(source))
+    client = any_target.client()
     job = take_by_id(client, "t", "j", wait="5s")
     assert job["attempt"] == 2
     (result,) = client.nack(job["lease"])
     assert result["state"] == "dead"
 
 
-def test_a_dead_job_can_be_redriven_over_there(source, target):
+def test_a_dead_job_can_be_redriven_over_there(source, any_target):
     client = source.client()
     client.push("t", "j", max_attempts=1)
     client.nack(client.take("t")[0]["lease"], error="boom")
-    load(target, export(source))
-    client = target.client()
+    load(any_target, export(source))
+    client = any_target.client()
     assert client.get("t", "j")["state"] == "dead" and client.get("t", "j")["last_error"] == "boom"
     assert client.take("t") == []
     assert client.topic_verb("t", "redrive")["jobs"] == 1
     assert take_by_id(client, "t", "j")["attempt"] == 1
 
 
-def test_a_job_of_the_largest_size_comes_over(source, target):
+def test_a_job_of_the_largest_size_comes_over(source, any_target, target):
     body = os.urandom(1 << 20)
     client = source.client()
-    for i in range(12):
+    for i in range(10):
         client.push("big", f"random-{i}", body, content_type="application/octet-stream", delay="1h", meta={"k" * 60: "v" * 1000})
     client.push("big", "escaped", b"\1" * (1 << 20), delay="1h")
-    load(target, export(source))
+    load(any_target, export(source))
+    load(target, export(any_target))
     assert_same(everything(source), everything(target))
 
 
@@ -221,6 +233,24 @@ def test_the_largest_job_comes_over_where_jobs_may_be_as_large_as_a_batch(start_
     source.client().push("big", "j", body, content_type="application/octet-stream", delay="1h")
     load(target, export(source))
     assert base64.b64decode(target.client().get("big", "j")["body_base64"]) == body
+
+
+def begin(server, *arguments, stderr=subprocess.PIPE, **more):
+    return subprocess.Popen([str(BINARY), *arguments, "--url", server.url], stderr=stderr, **more)
+
+
+@contextlib.contextmanager
+def held(running, check):
+    """Stops the process once `check` holds, for as long as the block takes."""
+    eventually(check, pause=0.001)
+    running.send_signal(signal.SIGSTOP)
+    yield
+    assert running.poll() is None, "it was over already"
+    running.send_signal(signal.SIGCONT)
+
+
+def pushed(server):
+    return sum(topic["totals"]["pushed"] for topic in server.client().topics())
 
 
 def push_many(server, count, spread_ms=0, **options):
@@ -306,7 +336,8 @@ def test_twenty_thousand_jobs_of_all_states_go_to_redis_and_come_back(start_serv
 # ---- again, and in pieces ----
 
 
-def test_importing_twice_changes_nothing(source, target):
+def test_importing_twice_changes_nothing(source, any_target):
+    target = any_target
     fill(source)
     dump = export(source)
     load(target, dump)
@@ -317,7 +348,8 @@ def test_importing_twice_changes_nothing(source, target):
     assert_sums_add_up(target)
 
 
-def test_replace_brings_the_exported_job_back(source, target):
+def test_replace_brings_the_exported_job_back(source, any_target):
+    target = any_target
     source.client().push("t", "j", b"exported", delay="1h")
     dump = export(source)
     target.client().push("t", "j", b"other", delay="2h")
@@ -325,6 +357,10 @@ def test_replace_brings_the_exported_job_back(source, target):
     assert target.client().get("t", "j")["body"] == "other"
     assert "1 replaced" in load(target, dump, "--on-conflict", "replace")
     assert target.client().get("t", "j")["body"] == "exported"
+    target.client().run("t", "j")
+    take_by_id(target.client(), "t", "j")
+    assert "1 existed" in load(target, dump)
+    assert "line 3 refused: leased" in load(target, dump, "--on-conflict", "replace", code=REFUSED)
 
 
 @pytest.mark.parametrize("spread_ms", [0, 20])  # due all at once; over 100 s
@@ -349,12 +385,11 @@ def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms
 def test_an_export_whose_server_dies_is_gone_on_with_after_its_restart(source, tmp_path):
     push_many(source, 20_000, spread_ms=50, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
-    running = subprocess.Popen([str(BINARY), "export", "--url", source.url, "--output", str(path)], stderr=subprocess.PIPE)
-    eventually(lambda: path.exists() and path.stat().st_size > 1_000_000)
-    source.kill()
+    running = begin(source, "export", "--output", str(path), "--patience", "0")
+    with held(running, lambda: path.exists() and path.stat().st_size > 1_000_000):
+        source.kill()
     err = running.communicate(timeout=60)[1].decode()
-    if running.returncode != OK:  # else it was faster than the kill
-        assert running.returncode == UNREACHABLE and "go on with it by --resume" in err, err
+    assert running.returncode == UNREACHABLE and "go on with it by --resume" in err, err
     source.start()
     export(source, "--output", str(path), "--resume")
     dump = path.read_bytes()
@@ -426,7 +461,7 @@ def test_an_import_cut_short_is_gone_on_with_by_skip(source, target, tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(export(source))
     gate = Gate(target.port, 900_000)
-    ended = subprocess.run([str(BINARY), "import", str(path), "--url", gate.url], capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run([str(BINARY), "import", str(path), "--url", gate.url, "--patience", "500ms"], capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == UNREACHABLE, ended
     skip = ended.stderr.split("--skip ")[1].split()[0]
     assert 0 < int(skip) < 20_000
@@ -465,21 +500,151 @@ def test_lines_from_a_pipe_go_in_as_they_come(target):
     assert running.returncode == OK
 
 
-def test_a_server_that_restarts_meanwhile_costs_only_time(source, target, tmp_path):
+def test_a_server_that_restarts_during_an_import_costs_only_time(source, target, tmp_path):
     push_many(source, 20_000)
     path = tmp_path / "dump"
     path.write_bytes(export(source))
-    running = subprocess.Popen([str(BINARY), "import", str(path), "--url", target.url], stderr=subprocess.PIPE)
-    time.sleep(0.05)
-    port = target.port
-    target.kill()
-    target.start(port)
+    running = begin(target, "import", str(path))
+    with held(running, lambda: pushed(target) >= 3000):
+        target.kill()
+    target.start(target.port)
     err = running.communicate(timeout=120)[1].decode()
-    assert running.returncode == OK or "--skip" in err, err
-    if running.returncode != OK:  # it was about to set a topic
-        load(target, path.read_bytes(), "--skip", err.split("--skip ")[1].split()[0])
+    assert running.returncode == OK and "20000 jobs" in err, err
     assert_same(everything(source), everything(target))
     assert_sums_add_up(target)
+
+
+def test_a_redis_that_restarts_during_an_import_costs_only_time(source, start_server, start_redis, tmp_path):
+    redis = start_redis(aof="always")
+    target = start_server("--store", redis.url)
+    push_many(source, 20_000)
+    path = tmp_path / "dump"
+    path.write_bytes(export(source))
+    running = begin(target, "import", str(path))
+    with held(running, lambda: pushed(target) >= 3000):
+        redis.kill()
+    redis.start()
+    err = running.communicate(timeout=120)[1].decode()
+    assert running.returncode == OK and "20000 jobs" in err, err
+    assert_same(everything(source), everything(target))
+    assert_sums_add_up(target)
+
+
+def test_a_server_that_restarts_during_an_export_costs_only_time(source, tmp_path):
+    push_many(source, 20_000, spread_ms=50, meta={"pad": "x" * 900})
+    path = tmp_path / "dump"
+    running = begin(source, "export", "--output", str(path), "--progress")
+    with held(running, lambda: path.exists() and path.stat().st_size > 1_000_000):
+        source.kill()
+    time.sleep(1.2)
+    source.start(source.port)
+    err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == OK and "jobs, waiting for the server\n" in err, err
+    dump = path.read_bytes()
+    assert {job["id"] for job in jobs_in(dump)} == {f"job-{i}" for i in range(20_000)}
+    assert len(jobs_in(dump)) == lines_of(dump)[-1]["jobs"] == 20_000
+
+
+def test_an_export_to_a_pipe_ends_with_the_server(source):
+    push_many(source, 20_000, meta={"pad": "x" * 900})
+    running = begin(source, "export", stdout=subprocess.PIPE)
+    running.stdout.read(1_000_000)
+    source.kill()
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == UNREACHABLE and b"tarry_export_end" not in out and b"cannot reach" in err
+
+
+def test_an_interrupted_export_is_gone_on_with(source, tmp_path):
+    push_many(source, 20_000, meta={"pad": "x" * 900})
+    path = tmp_path / "dump"
+    running = begin(source, "export", "--output", str(path))
+    with held(running, lambda: path.exists() and path.stat().st_size > 1_000_000):
+        running.send_signal(signal.SIGINT)
+    err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == REFUSED and "interrupted" in err and "go on with it by --resume" in err, err
+    assert b"tarry_export_end" not in path.read_bytes()
+    export(source, "--output", str(path), "--resume")
+    assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 20_000
+
+
+def test_a_full_disk_is_said_and_gone_on_from(source, tmp_path):
+    push_many(source, 20_000)
+    path = tmp_path / "dump"
+
+    def small_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+
+    running = begin(source, "export", "--output", str(path), preexec_fn=small_disk, restore_signals=False)
+    err = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == REFUSED and "cannot write" in err and "go on with it by --resume" in err, err
+    assert path.stat().st_size == 500_000
+    export(source, "--output", str(path), "--resume")
+    assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 20_000
+    with open("/dev/full", "wb") as full:
+        running = begin(source, "export", stdout=full)
+        assert b"cannot write 'standard output'" in running.communicate(timeout=60)[1] and running.returncode == REFUSED
+
+
+@pytest.mark.parametrize("with_state", [False, True])
+def test_an_import_that_is_killed_and_started_again_brings_each_job_once(source, any_target, tmp_path, with_state):
+    push_many(source, 20_000)
+    path = tmp_path / "dump"
+    path.write_bytes(export(source))
+    arguments = ["import", str(path)] + (["--state", str(tmp_path / "state")] if with_state else [])
+    running = begin(any_target, *arguments)
+    with held(running, lambda: pushed(any_target) >= 3000):
+        running.kill()
+        running.send_signal(signal.SIGCONT)
+    assert running.wait() == -signal.SIGKILL
+    assert 3000 <= pushed(any_target) < 20_000
+    err = tarry(any_target, *arguments)[1]
+    existed = int(re.search(r"(\d+) existed; 0 refused", err)[1])
+    assert (existed < pushed(any_target)) if with_state else existed >= 3000
+    assert_same(everything(source), everything(any_target))
+    assert_sums_add_up(any_target)
+    assert pushed(any_target) == 20_000 and not (tmp_path / "state").exists()
+
+
+def test_what_was_finished_meanwhile_does_not_come_again_with_a_state(source, target, tmp_path):
+    push_many(source, 3000)
+    lines, state = export(source).splitlines(keepends=True), tmp_path / "state"
+    running = begin(target, "import", "--state", str(state), stdin=subprocess.PIPE)
+    running.stdin.write(b"".join(lines[:2500]))
+    running.stdin.flush()
+    eventually(lambda: state.exists() and json.loads(state.read_text())["line"] > 1000)
+    running.kill()
+    running.communicate()
+    done = json.loads(state.read_text())["line"]
+    (first,) = jobs_in(b"".join(lines[:done]))[:1]
+    target.client().cancel(first["topic"], first["id"])
+    other = b"".join(lines).replace(first["id"].encode(), b"other")
+    assert "something else" in load(target, other, "--state", str(state), code=REFUSED)
+    assert "into" in load(source, b"".join(lines), "--state", str(state), code=REFUSED)
+    assert "ends before line" in load(target, b"".join(lines[:500]), "--state", str(state), code=REFUSED)
+    load(target, b"".join(lines), "--state", str(state))
+    assert not state.exists() and pushed(target) == 3000
+    with pytest.raises(Refused):
+        target.client().get(first["topic"], first["id"])
+
+
+def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
+    push_many(source, 20_000, meta={"pad": "x" * 900})
+    path, (near, far) = tmp_path / "dump", os.openpty()
+    running = begin(source, "export", "--output", str(path), stderr=far)
+    os.close(far)
+    with held(running, lambda: path.exists() and path.stat().st_size > 1_000_000):
+        time.sleep(1.1)
+    shown = os.read(near, 65536)
+    assert running.wait() == OK
+    with contextlib.suppress(OSError):  # the other side is closed
+        while more := os.read(near, 65536):
+            shown += more
+    os.close(near)
+    assert re.search(rb"\r\x1b\[Kexported \d+ of 20000 jobs, \d+/s, \d+ %, \d+s left", shown), shown
+    assert shown.endswith(b"\r\x1b[Kexported 20000 jobs of 3 topics\r\n"), shown
+    quiet = begin(source, "export", "--output", str(tmp_path / "other"))
+    assert quiet.communicate(timeout=60)[1] == b"exported 20000 jobs of 3 topics\n"
 
 
 # ---- what does not get in ----
