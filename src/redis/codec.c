@@ -15,7 +15,7 @@ enum {
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
 };
 
-enum { PRIORITY_GIVEN = 4 };
+enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
 
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
@@ -120,13 +120,16 @@ static void put_tail(struct buffer *args, const struct queue_push *push, unsigne
     buffer_append(args, "\r\n", 2);
 }
 
-void redis_pack_push(struct buffer *args, const struct queue_push *push)
+void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made)
 {
     unsigned flags = flags_of(push);
     bool has_priority = push->priority != QUEUE_PRIORITY_UNSET;
     struct packed packed = {.len = 0};
     put_id(args, push->id);
-    put(&packed, (unsigned)push->on_conflict | (has_priority ? PRIORITY_GIVEN : 0u), 1);
+    put(&packed,
+        (unsigned)push->on_conflict | (has_priority ? PRIORITY_GIVEN : 0u) |
+            (id_is_made ? ID_IS_MADE : 0u),
+        1);
     put(&packed, push->when.due, 1);
     put(&packed, flags, 1);
     put(&packed, has_priority ? (uint64_t)push->priority : 0, 2);
@@ -245,6 +248,32 @@ static void get_status(struct reading *in, struct queue_result *out)
     out->status = (enum queue_status)get_up_to(in, 1, QUEUE_UNAVAILABLE);
     out->state = (enum job_state)get_up_to(in, 1, JOB_FINISHED);
     out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
+}
+
+bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
+{
+    struct reading in = {.rest = rest};
+    *now_ms = get_ms(&in);
+    return !in.failed && in.rest.len == 0;
+}
+
+/* As due_of in push.lua. */
+static int64_t due_of(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms)
+{
+    if (when->due == QUEUE_DUE_DELAY && when->ms > 0)
+        return now_ms + 1 + when->ms;
+    if (when->due == QUEUE_DUE_AT && when->ms > now_ms - adjust_ms)
+        return when->ms + adjust_ms;
+    return now_ms;
+}
+
+void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms,
+                          struct queue_result *out)
+{
+    int64_t due_ms = due_of(when, now_ms, adjust_ms);
+    out->status = QUEUE_CREATED;
+    out->state = due_ms > now_ms ? JOB_DELAYED : JOB_READY;
+    out->due_ms = due_ms - adjust_ms;
 }
 
 bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out)

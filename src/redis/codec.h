@@ -16,12 +16,18 @@
 /* Each appends so many arguments. */
 enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2 };
 
-void redis_pack_push(struct buffer *args, const struct queue_push *push);
+/* `id_is_made`: it was made for this push, so nobody need look whether it has a job. */
+void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made);
 /* `delivery`: of the lease, below 2^48. */
 void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery);
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 
+/* Whether all of a call's pushes were simply made; when, on the shard's clock. */
+bool redis_unpack_all_made(struct slice rest, int64_t *now_ms);
+/* What became of one of those. */
+void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms,
+                          struct queue_result *out);
 /* The next one off the front of `rest`. Of push and change; of answer. */
 bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out);

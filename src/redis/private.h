@@ -40,8 +40,9 @@ enum redis_batch_kind {
 };
 
 struct redis_item {
-    void *owner;    /* a redis_request, or a redis_taking */
-    uint32_t index; /* of its result; or how many jobs are wanted */
+    void *owner;            /* a redis_request, or a redis_taking */
+    uint32_t index;         /* of its result; or how many jobs are wanted */
+    struct queue_when when; /* of a push */
 };
 
 struct redis_batch {

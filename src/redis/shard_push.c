@@ -12,13 +12,14 @@ static size_t text_bytes_of(const struct queue_push *pushes, size_t count)
 }
 
 static enum queue_status add(struct redis_shard *shard, const struct queue_push *push,
-                             struct redis_request *request, uint32_t index)
+                             struct redis_request *request, uint32_t index, bool id_is_made)
 {
     struct redis_batch *batch = redis_batch_need(shard, REDIS_BATCH_PUSH, push->topic, 0);
     if (!batch)
         return QUEUE_NO_MEMORY;
-    redis_pack_push(&batch->call.args, push);
+    redis_pack_push(&batch->call.args, push, id_is_made);
     redis_batch_add(batch, request, index);
+    batch->items[batch->count - 1].when = push->when;
     return QUEUE_OK;
 }
 
@@ -36,7 +37,7 @@ static void begin_item(struct redis_shard *shard, const struct queue_push *push,
     result->topic = redis_request_text(request, used, named.topic);
     result->id = redis_request_text(request, used, named.id);
     if (result->status == QUEUE_OK)
-        result->status = add(shard, &named, request, (uint32_t)index);
+        result->status = add(shard, &named, request, (uint32_t)index, !push->id.len);
     if (result->status != QUEUE_OK)
         redis_request_item_done(request);
 }
@@ -60,6 +61,18 @@ void redis_push(struct queue *queue, const struct queue_push *pushes, size_t cou
     redis_request_begun(request);
 }
 
+/* True where the answer was well-formed. */
+static bool unpack_item(const struct redis_item *item, const struct redis_head *head,
+                        struct slice *rest, struct queue_result *result)
+{
+    int64_t made_ms;
+    if (redis_unpack_all_made(head->rest, &made_ms)) {
+        redis_result_of_made(&item->when, made_ms, head->adjust_ms, result);
+        return true;
+    }
+    return redis_unpack_result(rest, head->adjust_ms, result);
+}
+
 void redis_push_done(struct redis_batch *batch, enum redis_call_end end,
                      const struct redis_head *head, const redisReply *reply)
 {
@@ -73,17 +86,16 @@ void redis_push_done(struct redis_batch *batch, enum redis_call_end end,
         return;
     }
     struct slice rest = head->rest;
-    int64_t adjust_ms = head->adjust_ms;
     for (size_t i = 0; i < batch->count; i++) {
         struct redis_request *request = batch->items[i].owner;
         struct queue_result *result = &request->results[batch->items[i].index];
-        if (malformed || !redis_unpack_result(&rest, adjust_ms, result)) {
+        if (malformed || !unpack_item(&batch->items[i], head, &rest, result)) {
             malformed = true;
             result->status = QUEUE_UNAVAILABLE;
         }
         any_ready |= result->state == JOB_READY;
         if (!malformed)
-            redis_pack_note(shard, result->due_ms, head->now_ms - adjust_ms);
+            redis_pack_note(shard, result->due_ms, head->now_ms - head->adjust_ms);
         redis_request_item_done(request);
     }
     if (malformed)

@@ -74,7 +74,7 @@ def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict
                                                                      dead_letter_expired, dedup)
 
 
-def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None):
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False):
     """The three arguments of one push. past: (dead, attempts, error)."""
     flags, tail = 0, b""
     if past:
@@ -87,7 +87,7 @@ def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=
         flags, tail = flags | 4, tail + pack(">I2", len(meta)) + meta
     when = DUE_DELAY if delay is not None else DUE_AT if at is not None else DUE_NOW
     ms = delay if delay is not None else at if at is not None else 0
-    choice = on_conflict | (4 if priority is not None else 0)
+    choice = on_conflict | (4 if priority is not None else 0) | (8 if made else 0)
     return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms), tail + raw(body)]
 
 
@@ -125,6 +125,19 @@ class Answer:
             *numbers, data = unpack(layout, data)
             out.append(tuple(numbers))
         return out
+
+
+def results(answer, jobs):
+    """What became of each push: (status, state, due)."""
+    if len(answer.rest) > 6:
+        return answer.items(">BBI6")
+    out, (now, _) = [], unpack(">I6", answer.rest)
+    for _, spec, _ in jobs:
+        _, when, _, _, ms, _ = unpack(">BBBI2I6", spec)
+        wall = now - answer.adjust
+        due = now + 1 + ms if when == DUE_DELAY and ms else ms + answer.adjust if when == DUE_AT and ms > wall else now
+        out.append((CREATED, DELAYED if due > now else READY, due))
+    return out
 
 
 class Topic:
@@ -184,7 +197,7 @@ class Shard:
 
     def push(self, topic, *jobs, ticket=None, topics_max=1000):
         """[(status, state, due)]"""
-        return self.push_call(topic, *jobs, ticket=ticket, topics_max=topics_max).items(">BBI6")
+        return results(self.push_call(topic, *jobs, ticket=ticket, topics_max=topics_max), jobs)
 
     def push_call(self, topic, *jobs, ticket=None, topics_max=1000):
         return self.change_call("push", topic, topics_max, *[argument for some in jobs for argument in some], ticket=ticket)

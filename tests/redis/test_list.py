@@ -22,7 +22,7 @@ def test_pages_show_every_job_once_by_due_then_push_order(shard, state, limit):
     shard.push("t", *[job(f"l{n}", delay=draw.randrange(0, 3), priority=draw.randrange(2)) for n in range(20)])
     shard.jump(10)
     shard.take("t", 10)
-    shard.push("t", *[job(f"j{n}", at=wall + draw.choice((65_000, 65_000, 66_000, 67_000 + n)), priority=draw.randrange(3), past=past.get(draw.randrange(8)))
+    shard.push("t", *[job(f"j{n}", at=wall + draw.choice((65_000, 65_000, 66_000, 95_000 + n)), priority=draw.randrange(3), past=past.get(draw.randrange(8)))
                       for n in range(150)])
     shard.push("t", *[job(f"same{n}", at=wall + 65_000) for n in range(200)])
     shard.pack(100)

@@ -3,7 +3,7 @@
 import redis
 import pytest
 from abi import (AT_MAX_MS, BAD_OPTION, CONFLICT, CREATED, DEAD, DELAYED, EXISTED, FINISHED, IS_LEASED, KEEP, LEASED, NACK, READY, REJECT, REPLACE,
-                 REPLACED, TOO_MANY_TOPICS, TOPIC_PUT, job, settings, unpack)
+                 REPLACED, TOO_MANY_TOPICS, TOPIC_PUT, job, results, settings, unpack)
 
 
 def test_a_job_without_delay_is_ready_and_shows_what_was_pushed(shard):
@@ -14,19 +14,50 @@ def test_a_job_without_delay_is_ready_and_shows_what_was_pushed(shard):
 
 
 def test_a_delay_counts_from_the_shards_clock_and_is_rounded_up(shard):
-    call = shard.push_call("t", job("a", delay=5000))
-    [(status, state, due)] = call.items(">BBI6")
+    jobs = [job("a", delay=5000)]
+    call = shard.push_call("t", *jobs)
+    [(status, state, due)] = results(call, jobs)
     assert (status, state, due) == (CREATED, DELAYED, call.now + 5001)
-    assert call.next == due
+    assert call.next == due == shard.get("t", "a").due
 
 
 def test_an_absolute_due_in_the_past_means_now_and_in_the_future_waits_for_the_wall_clock(shard):
     shard.jump(3_600_000)
-    call = shard.push_call("t", job("past", at=1), job("next", at=shard.hello().now - shard.jumped_ms + 9000))
-    past, later = call.items(">BBI6")
+    jobs = [job("past", at=1), job("next", at=shard.hello().now - shard.jumped_ms + 9000)]
+    call = shard.push_call("t", *jobs)
+    past, later = results(call, jobs)
     assert past == (CREATED, READY, call.now)
     assert later[:2] == (CREATED, DELAYED) and 8000 < later[2] - call.now <= 9000, "the wall's due is put on the shard's clock"
     assert shard.get("t", "next").flags & 8
+    assert (shard.get("t", "past").due, shard.get("t", "next").due) == (past[2], later[2])
+
+
+def test_what_became_of_jobs_that_were_simply_made_is_left_to_the_caller_to_tell_also_when_asked_again(shard):
+    ticket, jobs = shard.ticket(1), [job("a"), job("b", delay=7000), job("c", delay=0)]
+    call = shard.push_call("t", *jobs, ticket=ticket)
+    assert len(call.rest) == 6
+    made = results(call, jobs)
+    assert [answer[:2] for answer in made] == [(CREATED, READY), (CREATED, DELAYED), (CREATED, READY)]
+    assert [shard.get("t", name).due for name in ("a", "b", "c")] == [due for _, _, due in made]
+    shard.jump(60_000)
+    assert results(shard.push_call("t", *jobs, ticket=ticket), jobs) == made, "as it was then, not as it would be now"
+
+
+@pytest.mark.parametrize("where", [0, 3, 40, 99])
+def test_one_that_was_not_simply_made_makes_all_answers_be_written_out(shard, where):
+    shard.push("t", job("old", delay=5000))
+    jobs = [job(f"j{number}", delay=number * 1000) for number in range(100)]
+    jobs[where] = job("old", on_conflict=KEEP)
+    answers = shard.push("t", *jobs)
+    assert [status for status, _, _ in answers] == [EXISTED if number == where else CREATED for number in range(100)]
+    for number, (status, state, due) in enumerate(answers):
+        found = shard.get("t", "old" if number == where else f"j{number}")
+        assert (found.due, found.state) == (due, state)
+
+
+def test_an_id_made_for_its_push_is_not_looked_for_and_is_met_by_others(shard):
+    assert [answer[0] for answer in shard.push("t", job("a", made=True), job("b"), job("b", on_conflict=KEEP))] == [CREATED, CREATED, EXISTED]
+    assert [answer[0] for answer in shard.push("t", job("a", on_conflict=KEEP), job("c", made=True))] == [EXISTED, CREATED]
 
 
 def test_a_due_more_than_ten_years_away_is_refused_and_the_rest_is_done(shard):

@@ -151,3 +151,11 @@ def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_t
         assert b"r--------" + name.encode() in told
         shard.advance_all()
     news.close()
+
+
+def test_what_changes_with_every_job_is_never_searched_from_end_to_end(shard):
+    shard.push("t", *[job(f"j{number}") for number in range(5)])
+    shard.take("t", 2)
+    kinds = {name: shard.client.object("encoding", f"{shard.tag}:{name}") for name in ("try:t", "leased", "leases", "held:t")}
+    assert kinds == {"try:t": b"hashtable", "leased": b"hashtable", "leases": b"skiplist", "held:t": b"skiplist"}
+    assert shard.client.hlen(shard.tag + ":try:t") == shard.client.zcard(shard.tag + ":held:t") == 2

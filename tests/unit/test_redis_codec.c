@@ -107,7 +107,7 @@ static struct packed_push packed_push(struct buffer *args, const struct queue_pu
     struct slice rest;
 
     buffer_clear(args);
-    redis_pack_push(args, push);
+    redis_pack_push(args, push, false);
     rest = buffer_slice(args);
     packed.id = next_arg(&rest);
     packed.spec = next_arg(&rest);

@@ -13,7 +13,14 @@ for i = 1, (#ARGV - 2) / 2 do
     delivery, verbs[i], waits[i] = unpack_from('>I6BI6', ARGV[2 * i + 1])
     deliveries[i] = text_of(delivery)
 end
-local places, ends = ask_many('HMGET', LEASED, deliveries), ask_many('ZMSCORE', LEASES, deliveries)
+local places = ask_many('HMGET', LEASED, deliveries)
+-- When each lease ends is asked only if some have ended that no server has seen to yet.
+local ends = call('ZCOUNT', LEASES, '-inf', now) > 0 and ask_many('ZMSCORE', LEASES, deliveries)
+
+local function has_ended(i)
+    return ends and tonumber(ends[i] or 0) <= now
+end
+
 local answers, names, gone = {}, {}, {}
 local acked = {} -- by topic: what is to be taken away
 
@@ -42,16 +49,18 @@ local function give_back(t, j)
     try_write(t, j)
 end
 
+local ACKED = pack('>BBI6I6', OK, FINISHED, 0, 0)
+
 local function answer(i)
     local verb, place, delivery = verbs[i], places[i], deliveries[i]
-    if not place or gone[delivery] or tonumber(ends[i] or 0) <= now then return pack('>BBI6I6', LEASE_ENDED, 0, 0, 0), '' end
+    if not place or gone[delivery] or has_ended(i) then return pack('>BBI6I6', LEASE_ENDED, 0, 0, 0), '' end
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if verb == EXTEND then return extend(t, id, waits[i]), sub(place, 7) end
     gone[delivery] = true
     if verb == ACK then
         ack(t, place, id, delivery)
-        return pack('>BBI6I6', OK, FINISHED, 0, 0), sub(place, 7)
+        return ACKED, sub(place, 7)
     end
     local j = job_find(t, id)
     unhang(t, j)

@@ -7,9 +7,10 @@ local kept = answered_before(ticket)
 if kept then return repeated(kept) end
 
 local t = topic_find(name)
-local jobs, answers = (#ARGV - 3) / 3, {}
+local jobs = (#ARGV - 3) / 3
 -- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority.
 local later, first, last, ready = {}, NEVER, 0, {}
+local now_text = text_of(now)
 
 local function hang_new()
     delayed_add(t, later, first, last)
@@ -28,14 +29,14 @@ local function due_of(when, ms)
     return now
 end
 
-local function is_too_far(spec)
+local function due_of_spec(spec)
     local _, when, _, _, ms = unpack_from('>BBBI2I6', spec)
-    return not due_of(when, ms)
+    return due_of(when, ms)
 end
 
 -- A topic is not made for jobs that are refused.
 for i = 1, t and 0 or jobs do
-    if not is_too_far(ARGV[3 * i + 2]) then
+    if due_of_spec(ARGV[3 * i + 2]) then
         t = topic_make(name, topics_max)
         break
     end
@@ -63,23 +64,30 @@ local function meet(id, on_conflict)
     return nil
 end
 
--- Hangs a stored job; those that need no look are hung together at the end. The member is the record's sequence and the id.
-local function hang_later(id, flags, priority, due, record)
+local pushed, default = 0, t and settings_of(t)
+local has_ttl = t and default.ttl > 0
+
+-- Hangs a stored job; those that need no look are hung together at the end.
+local function hang_later(id, flags, priority, sequence, due, record)
     if due > now then
         local at = #later
-        later[at + 1], later[at + 2] = due, sub(record, 4, 9) .. id
+        later[at + 1], later[at + 2] = text_of(due), pack('>I6c0', sequence, id)
         if due < first then first = due end
         if due > last then last = due end
         return DELAYED
     end
-    if flags % 2 == 1 or settings_of(t).ttl > 0 then
+    if has_ttl or flags % 2 == 1 then
         hang_new()
         hang(t, job_make(t, id, record))
-    else
-        local words = ready[priority] or {}
-        words[#words + 1], words[#words + 2] = due, sub(record, 4, 9) .. id
+        return READY
+    end
+    local words = ready[priority]
+    if not words then
+        words = {}
         ready[priority] = words
     end
+    local at = #words
+    words[at + 1], words[at + 2] = now_text, pack('>I6c0', sequence, id)
     return READY
 end
 
@@ -102,9 +110,7 @@ local function store_new()
     stored = {}
 end
 
-local NEW = {[DELAYED] = pack('>BB', CREATED, DELAYED), [READY] = pack('>BB', CREATED, READY)}
-local pushed, default = 0, t and settings_of(t)
-
+-- nil: the job was made as wanted, and its state follows from its due.
 local function push(id, spec, tail, sequence, exists)
     local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
     local due, is_wall = due_of(when, ms)
@@ -116,19 +122,22 @@ local function push(id, spec, tail, sequence, exists)
         dead, attempt, length, at = unpack_from('>BI4I2', tail)
         tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
-    if choice < 4 then priority = default.priority end
+    local is_new = choice >= 8
+    if choice % 8 < 4 then priority = default.priority end
     flags = flags % 8 + (is_wall and 8 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
-    local status = CREATED
-    if exists or is_stored[id] then
+    local replaces = not is_new and (exists or is_stored[id])
+    if replaces then
         store_new()
         local answer = meet(id, choice % 4 > 0 and choice % 4 or default.on_conflict)
         if answer then return answer end
         call('HSET', t.jobs, id, record)
-        status = REPLACED
+        count(t, 'replaced', 1)
     else
-        local count_stored = #stored
-        stored[count_stored + 1], stored[count_stored + 2], is_stored[id] = id, record, true
+        local at_end = #stored
+        stored[at_end + 1], stored[at_end + 2] = id, record
+        if not is_new then is_stored[id] = true end
+        pushed = pushed + 1
     end
     if not t.special and (priority ~= 100 or flags % 2 == 1) then
         t.special = true
@@ -138,22 +147,40 @@ local function push(id, spec, tail, sequence, exists)
     if dead then
         state = hang_with_past(id, record, dead, attempt, error)
     else
-        state = hang_later(id, flags, priority, due, record)
+        state = hang_later(id, flags, priority, sequence, due, record)
+        if not replaces then return nil end
     end
-    if status == CREATED then
-        pushed = pushed + 1
-        if NEW[state] then return NEW[state] .. sub(record, 10, 15) end
-    else
-        count(t, 'replaced', 1)
-    end
-    return pack('>BBI6', status, state, due)
+    return pack('>BBI6', replaces and REPLACED or CREATED, state, due)
 end
 
--- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies.
+-- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies. An id that was made for
+-- its job has none.
 local function existing(from, to)
-    local ids = {}
-    for i = from, to do ids[#ids + 1] = ARGV[3 * i + 1] end
-    return call('HMGET', t.jobs, unpack(ids))
+    local ids, at, all = {}, {}, {}
+    for i = from, to do
+        if byte(ARGV[3 * i + 2]) < 8 then ids[#ids + 1], at[#at + 1] = ARGV[3 * i + 1], i end
+    end
+    local found = ids[1] and call('HMGET', t.jobs, unpack(ids)) or {}
+    for i = 1, #ids do all[at[i]] = found[i] end
+    return all
+end
+
+-- All jobs' answers, where some are not simply made.
+local answers
+
+local function answer(i, text)
+    if not answers then
+        answers = {}
+        for made = 1, i - 1 do
+            local due = due_of_spec(ARGV[3 * made + 2])
+            answers[made] = pack('>BBI6', CREATED, due > now and DELAYED or READY, due)
+        end
+    end
+    if not text then
+        local due = due_of_spec(ARGV[3 * i + 2])
+        text = pack('>BBI6', CREATED, due > now and DELAYED or READY, due)
+    end
+    answers[i] = text
 end
 
 local sequence = call('HINCRBY', CORE, 'sequence', jobs) - jobs
@@ -161,7 +188,8 @@ for from = 1, t and jobs or 0, 32 do
     local to = math.min(from + 31, jobs)
     local known = existing(from, to)
     for i = from, to do
-        answers[i] = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i - from + 1])
+        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i])
+        if text or answers then answer(i, text) end
     end
     store_new() -- before the next are asked for
 end
@@ -169,8 +197,9 @@ if t then
     hang_new()
     count(t, 'pushed', pushed)
 else
+    answers = {}
     for i = 1, jobs do
-        answers[i] = pack('>BBI6', is_too_far(ARGV[3 * i + 2]) and BAD_OPTION or TOO_MANY_TOPICS, 0, 0)
+        answers[i] = pack('>BBI6', due_of_spec(ARGV[3 * i + 2]) and TOO_MANY_TOPICS or BAD_OPTION, 0, 0)
     end
 end
-return changed(ticket, table.concat(answers))
+return changed(ticket, answers and table.concat(answers) or pack('>I6', now))

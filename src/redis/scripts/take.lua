@@ -27,6 +27,7 @@ local more, bytes, taken = {}, 0, 0
 local first, last = NONE, 0
 
 local place_end = name .. '\0'
+local topic_lease = policy_of(t, {flags = 0}).lease
 local until_texts = {} -- by length of the lease: jobs of a topic mostly share one
 
 -- When the lease ends, as number and text.
@@ -41,24 +42,49 @@ local function until_of(lease_length)
     return ms, text
 end
 
--- How long it is leased, and the try that says so. Without a table for each job: this is done for every one.
+-- How long it is leased, the try that says so, and the due. Without a table for each job: this is done for every one.
 local function try_leased(record, try, delivery)
     local flags, priority, _, due = unpack_from('>BI2I6I6', record)
-    local attempt, first_due, error, length = 0, due, '', lease_ms
+    local attempt, first_due, error, length = 0, due, nil, lease_ms
     if try then
         local at, _
         _, priority, attempt, due, first_due, _, _, _, at = unpack_from(TRY, try)
         error = sub(try, at)
     end
-    if length == 0 then length = policy_of(t, {flags = flags, record = record}).lease end
+    if length == 0 then
+        length = flags % 2 == 0 and topic_lease or policy_of(t, {flags = flags, record = record}).lease
+    end
     local ms, text = until_of(length)
-    return pack(TRY, LEASED_STATE, priority, attempt + 1, due, first_due, ms, delivery, length) .. error, text
+    local new = pack(TRY, LEASED_STATE, priority, attempt + 1, due, first_due, ms, delivery, length)
+    return error and new .. error or new, text, due
 end
 
--- The first of `members` (with scores), as many as the bytes allow. False: no more are wanted.
+-- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
+-- job are made large for a moment when they are new. Nothing else is called so: no id is empty, no sequence that high.
+local LONG = string.rep('\255', 100)
+
+local function is_new(key)
+    return call('EXISTS', key) == 0
+end
+
+local function hash_add(key, words)
+    if not is_new(key) then return call_many('HSET', key, words) end
+    call('HSET', key, '', LONG)
+    call_many('HSET', key, words)
+    call('HDEL', key, '')
+end
+
+local function sorted_add(key, words)
+    if not is_new(key) then return call_many('ZADD', key, words) end
+    call('ZADD', key, 0, LONG)
+    call_many('ZADD', key, words)
+    call('ZREM', key, LONG)
+end
+
+-- The first of `members`, as many as the bytes allow. False: no more are wanted.
 local function lease(members, priority)
     local ids, wanted = {}, 0
-    for i = 1, #members, 2 do ids[#ids + 1] = sub(members[i], 7) end
+    for i = 1, #members do ids[i] = sub(members[i], 7) end
     local records, tries = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
     for i = 1, #ids do
         local size = records[i] and #records[i] or 0
@@ -74,23 +100,23 @@ local function lease(members, priority)
     local new_tries, leased, leases, held = {}, {}, {}, {}
     local at, shown_at = 0, #more
     for i = 1, wanted do
-        local id, record, member = ids[i], records[i], members[2 * i - 1]
+        local id, record, member = ids[i], records[i], members[i]
         if record then
-            expiry_remove(t, member)
+            if t.expires ~= false then expiry_remove(t, member) end
             local number = text_of(delivery + i)
-            local try, until_text = try_leased(record, tries[i], delivery + i)
+            local try, until_text, due = try_leased(record, tries[i], delivery + i)
             new_tries[at + 1], new_tries[at + 2] = id, try
             leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
             leases[at + 1], leases[at + 2] = until_text, number
-            held[at + 1], held[at + 2] = members[2 * i], member -- its score is its due, and already a text
+            held[at + 1], held[at + 2] = text_of(due), member
             more[shown_at + 1], more[shown_at + 2], more[shown_at + 3] = id, record, try
             at, shown_at, taken = at + 2, shown_at + 3, taken + 1
         end
     end
-    call_many('HSET', t.tries, new_tries)
-    call_many('HSET', LEASED, leased)
-    call_many('ZADD', LEASES, leases)
-    call_many('ZADD', t.held, held)
+    hash_add(t.tries, new_tries)
+    hash_add(LEASED, leased)
+    sorted_add(LEASES, leases)
+    sorted_add(t.held, held)
     count(t, 'leased', #leased / 2)
     count(t, 'delivered', #leased / 2)
     return wanted == #ids
@@ -111,7 +137,7 @@ local priorities = call('ZRANGE', t.priorities, 0, -1)
 for i = 1, #priorities do
     local members
     repeat
-        members = call('ZRANGE', t.ready_of .. priorities[i], 0, step() - 1, 'WITHSCORES')
+        members = call('ZRANGE', t.ready_of .. priorities[i], 0, step() - 1)
         if #members == 0 then break end
         if not lease(members, priorities[i]) then max = taken end
     until taken >= max

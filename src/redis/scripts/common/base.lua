@@ -1,7 +1,7 @@
 -- What all scripts stand on, first of six parts that stand in front of each script. README.md one folder up says what the keys hold.
 
 local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
-local floor, sub, format = math.floor, string.sub, string.format
+local floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
 local T = sub(KEYS[1], 1, -6) -- without ':core'
 local CORE, TOPICS, LEASES, LEASED, TICKETS = KEYS[1], T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets'
 local UNPACKED = T .. ':unpacked'

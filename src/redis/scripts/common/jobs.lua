@@ -84,6 +84,9 @@ local function unhang(t, j)
         expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
+    elseif j.due > now and ready_remove(t, j.priority, j.member) then -- it was due before the clock went back
+        count(t, 'ready', -1)
+        expiry_remove(t, j.member)
     end
 end
 

@@ -12,6 +12,8 @@ local function topic_keys(name)
         priorities = T .. ':priorities:' .. name, expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name,
         dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
         soonest = NEVER, change = {}, has_priority = {},
+        -- found out later; room for them is made here
+        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false,
     }
 end
 
