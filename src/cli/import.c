@@ -24,6 +24,8 @@ struct import {
     uint64_t jobs_total;         /* as the head says; 0: not known */
     uint64_t bytes, bytes_total; /* total 0: not known */
     bool has_head, has_end;
+    bool is_over;        /* the input is read to its end */
+    bool is_other_input; /* than the one to go on with */
 };
 
 /* ---- topics ---- */
@@ -121,7 +123,8 @@ static void import_line(struct import *import, struct slice text)
 static void skip_line(struct import *import, struct slice text)
 {
     struct dump_line line;
-    if (text.len > 512 || !memmem(text.at, text.len, "\"tarry_export", 13))
+    static const char mark[] = "{\"tarry_export";
+    if (text.len < sizeof mark || memcmp(text.at, mark, sizeof mark - 1) != 0)
         return;
     dump_read(text, &line);
     if (line.kind == DUMP_HEAD)
@@ -146,8 +149,10 @@ static void keep_state(struct import *import, bool now)
     struct import_batches *batches = &import->batches;
     if (!import->state.path)
         return;
-    if (batches->rejects && fflush(batches->rejects) != 0)
+    if (batches->rejects && fflush(batches->rejects) != 0) {
+        batches->rejects_lost++;
         return;
+    }
     int exit_code =
         import_state_keep(&import->state, import_batches_done(batches, import->lines), now);
     if (batches->exit_code == CLI_OK)
@@ -159,6 +164,7 @@ static void read_line(struct import *import, struct slice line, size_t bytes)
     import->lines++;
     import->bytes += bytes;
     if (!import_state_add(&import->state, line, import->lines)) {
+        import->is_other_input = true;
         import->batches.exit_code = CLI_REFUSED;
         return;
     }
@@ -187,9 +193,11 @@ static void read_lines(struct import *import)
     if (next == LINES_FAILED)
         batches->exit_code =
             cli_error("cannot read '%s', %s", import->path, strerror(import->in.error));
-    else if (next == LINES_OVER && import->lines < import->skip)
-        batches->exit_code =
-            cli_error("'%s' ends before line %llu", import->path, (unsigned long long)import->skip);
+    import->is_over = next == LINES_OVER;
+    import->is_other_input |= import->is_over && import->lines < import->skip;
+    if (import->is_over && import->is_other_input)
+        batches->exit_code = cli_error("'%s' ends before line %llu, where it is to be gone on with",
+                                       import->path, (unsigned long long)import->skip);
 }
 
 /* ---- the whole ---- */
@@ -260,8 +268,10 @@ static int conclude(struct import *import, bool has_json)
 {
     const struct import_counts *counts = &import->batches.counts;
     progress_clear();
+    if (import->is_other_input)
+        return import->batches.exit_code;
     keep_state(import, true);
-    bool is_cut = import->batches.exit_code != CLI_OK || interrupt_came();
+    bool is_cut = import->batches.exit_code != CLI_OK || !import->is_over;
     say_counts(counts, has_json);
     if (is_cut) {
         say_where_to_go_on(import);
