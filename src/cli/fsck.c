@@ -1,39 +1,148 @@
 #include "store/fsck.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
+#include "redis/fsck.h"
+#include "server/secret.h"
 
-enum { REPORT_BYTES_MAX = 1 << 20 };
+#include <errno.h>
+#include <string.h>
 
-static void print(const struct fsck_report *report, bool json)
+enum { REPORT_BYTES_MAX = 16 << 20 };
+
+static void print(struct buffer *text)
+{
+    fwrite(text->at, 1, text->len, stdout);
+    if (text->len > 0 && text->at[text->len - 1] != '\n')
+        putchar('\n');
+    buffer_fini(text);
+}
+
+/* ---- a data directory ---- */
+
+static int check_directory(const char *directory, bool json)
+{
+    static struct fsck_report report; /* large */
+    int result = fsck_run(directory, &report);
+    if (result == 0 || json) {
+        struct buffer text;
+        buffer_init(&text, REPORT_BYTES_MAX);
+        if (json)
+            fsck_emit_json(&text, &report);
+        else
+            fsck_emit_text(&text, &report);
+        print(&text);
+    }
+    if (result != 0)
+        return cli_error("%s", report.error);
+    return report.finding_count == 0 ? CLI_OK : CLI_REFUSED;
+}
+
+/* ---- Redis ---- */
+
+static void on_progress(void *ctx, uint32_t shard, uint32_t shards, uint64_t jobs)
+{
+    (void)ctx;
+    progress_show(jobs, 0, (double)shard / shards);
+}
+
+/* With the password of the file, where there is one. */
+static int make_url(const char *store, const char *password_file, char url[REDIS_URL_BYTES_MAX])
+{
+    char secret[256], error[256] = "";
+    int result = 0;
+    if (strlen(store) >= REDIS_URL_BYTES_MAX)
+        return cli_usage("--store is too long, give at most %d bytes", REDIS_URL_BYTES_MAX - 1);
+    strcpy(url, store);
+    if (password_file) {
+        result = secret_read(password_file, secret, sizeof secret, error, sizeof error);
+        if (result == 0)
+            result = secret_into_url(store, secret, url, REDIS_URL_BYTES_MAX, error, sizeof error);
+        explicit_bzero(secret, sizeof secret);
+    }
+    return result == 0 ? CLI_OK : cli_usage("%s", error);
+}
+
+static void print_redis(const struct redis_fsck_report *report, bool json)
 {
     struct buffer text;
     buffer_init(&text, REPORT_BYTES_MAX);
     if (json)
-        fsck_emit_json(&text, report);
+        redis_fsck_emit_json(&text, report);
     else
-        fsck_emit_text(&text, report);
-    fwrite(text.at, 1, text.len, stdout);
-    if (text.len > 0 && text.at[text.len - 1] != '\n')
-        putchar('\n');
-    buffer_fini(&text);
+        redis_fsck_emit_text(&text, report);
+    print(&text);
+}
+
+static int say_error(int result, const char *error)
+{
+    cli_error("%s", error);
+    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
+}
+
+static int check_redis(const char *store, const char *password_file, bool repair, bool json)
+{
+    static struct redis_fsck_report report; /* large */
+    char url[REDIS_URL_BYTES_MAX];
+    const struct redis_fsck_options options = {
+        .url = url, .repair = repair, .progress = on_progress};
+    int exit_code = make_url(store, password_file, url);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    progress_begin("checked", false);
+    int result = redis_fsck_run(&options, &report);
+    explicit_bzero(url, sizeof url);
+    progress_clear();
+    if (json || report.shards)
+        print_redis(&report, json);
+    if (result != 0)
+        exit_code = say_error(result, report.error);
+    else if (report.finding_count > report.mended)
+        exit_code = CLI_REFUSED;
+    redis_fsck_report_fini(&report);
+    return exit_code;
+}
+
+/* ---- either ---- */
+
+static int choose(const char *directory, const char *store, bool repair, const char *password_file)
+{
+    if (directory && store)
+        return cli_usage("give a data directory or --store, not both");
+    if (!directory && !store)
+        return cli_usage("give a data directory, or --store and the URL of a Redis");
+    if (directory && repair)
+        return cli_usage("--repair is for --store: a data directory is mended by the next start");
+    if (directory && password_file)
+        return cli_usage("--redis-password-file is for --store");
+    return CLI_OK;
 }
 
 int cli_fsck(int argc, char **argv)
 {
-    static struct fsck_report report; /* large */
-    bool json = false;
+    const char *store = NULL, *password_file = NULL;
+    bool json = false, repair = false;
     const struct cli_flag flags[] = {
+        {"store", CLI_TEXT, &store, "URL",
+         "check the queue in this Redis, as 'tarry serve' has it"},
+        {"repair", CLI_SWITCH, &repair, NULL, "mend what is found there"},
+        {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
         {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "fsck DIR [--json]",
+        .usage = "fsck DIR | --store URL [--repair] [--json]",
         .about =
             "Checks a data directory that no server is using, and changes no byte of it: every\n"
-            "file, batch and record, and whether they make sense together. Exit code 1 where\n"
-            "something is wrong. The half-written end that a crash leaves is not.",
+            "file, batch and record, and whether they make sense together. The half-written end\n"
+            "that a crash leaves is nothing wrong.\n\n"
+            "With --store, checks a queue in Redis, servers may be at work: every shard, topic "
+            "and\n"
+            "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
+            "finds, also what a lost shard left behind, and drops no job.\n\n"
+            "Exit code 1 where something is wrong and was not mended.",
         .flags = flags,
-        .least = 1,
+        .least = 0,
         .most = 1,
         .is_local = true,
     };
@@ -41,10 +150,10 @@ int cli_fsck(int argc, char **argv)
     int exit_code = cli_parse(argc, argv, &syntax, &args);
     if (exit_code >= 0)
         return exit_code;
-    int result = fsck_run(args.list.at[0], &report);
-    if (result == 0 || json)
-        print(&report, json);
-    if (result != 0)
-        return cli_error("%s", report.error);
-    return report.finding_count == 0 ? CLI_OK : CLI_REFUSED;
+    const char *directory = args.list.count ? args.list.at[0] : NULL;
+    exit_code = choose(directory, store, repair, password_file);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    return directory ? check_directory(directory, json)
+                     : check_redis(store, password_file, repair, json);
 }

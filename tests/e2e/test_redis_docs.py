@@ -15,7 +15,7 @@ from server import BINARY, REPO, free_port
 from test_docs import matches
 
 PAGE = "docs/operations.md"
-SECTIONS = ("moving", "redis", "sentinel", "cluster")
+SECTIONS = ("moving", "redis", "sentinel", "cluster", "lost")
 PORT = re.compile(r"\b(6379|640\d|26379|700\d|8279|8280)\b")
 COMMAND_SECONDS = 90
 

@@ -236,6 +236,17 @@ def test_a_lost_core_is_made_anew_above_every_number_ever_given_out(shard):
     assert int(shard.client.hget(shard.core, "sequence")) > 1_000_000_000_000
 
 
+def test_a_lost_core_that_servers_went_on_with_is_raised_above_what_was_given_out_before(shard):
+    fill(shard)
+    shard.client.flushall()
+    shard.push("t", job("after"))
+    assert shard.get("t", "after").sequence < 10
+    found = must_be_mended(shard)
+    assert only(found, "the shard has no core")
+    shard.push("t", job("new"))
+    assert shard.get("t", "new").sequence > 1_000_000_000_000
+
+
 def test_another_number_of_shards_is_put_right(shard):
     fill(shard)
     shard.client.hset(shard.core, "shards", 7)

@@ -2,26 +2,31 @@
 -- parts: base topics leaves jobs due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
+-- Where the version is gone, the core was lost, and numbers begin above any given out: the clock is. Servers that went on
+-- counted up from 0 again.
+local function make_core()
+    if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
+    local sequence, leaf, adjust = unpack(call('HMGET', CORE, 'sequence', 'leaf', 'adjust'))
+    call('HSET', CORE, 'version', '1', 'shards', ARGV[6], 'sequence', text_of(math.max(tonumber(sequence or nil) or 0, now)),
+        'leaf', text_of(math.max(tonumber(leaf or nil) or 0, now)), 'adjust', text_of(tonumber(adjust or nil) or 0))
+    call('HSETNX', CORE, 'run', '')
+end
+
 local function check_core()
     step.looked = 1
-    local shards = ARGV[6]
     local version = call('HGET', CORE, 'version')
-    if version and version ~= '1' then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
     if not version then
-        if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return '' end
-        call('HSET', CORE, 'version', '1')
-        call('HSETNX', CORE, 'run', '')
+        make_core()
+        return ''
     end
-    if call('HGET', CORE, 'shards') ~= shards and (not version and step.repairs or find('', '', "the number of shards in the core is not that of the queue, " .. shards, 'put right')) then
-        call('HSET', CORE, 'shards', shards)
+    if version ~= '1' then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
+    if call('HGET', CORE, 'shards') ~= ARGV[6] and find('', '', "the number of shards in the core is not that of the queue, " .. ARGV[6], 'put right') then
+        call('HSET', CORE, 'shards', ARGV[6])
     end
     for field, value in pairs({sequence = text_of(now), leaf = text_of(now), adjust = '0'}) do
         local kept = call('HGET', CORE, field)
-        if not kept or not string.find(kept, '^%-?%d+$') then
-            if not version and step.repairs or find('', '', format("the core's '%s' is %s", field, kept and 'no number' or 'missing'), 'set to ' .. value) then
-                call('HSET', CORE, field, value)
-            end
-        end
+        local wrong = not kept and 'missing' or not string.find(kept, '^%-?%d+$') and 'no number'
+        if wrong and find('', '', format("the core's '%s' is %s", field, wrong), 'set to ' .. value) then call('HSET', CORE, field, value) end
     end
     return ''
 end

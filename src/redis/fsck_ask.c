@@ -1,0 +1,210 @@
+/* One command, one answer: connections to the masters, made when first wanted, made again when they
+ * end; errors that pass are waited out. */
+#include "base/clock.h"
+#include "redis/fsck_private.h"
+#include "redis/link_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PATIENCE_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
+
+struct fsck_master {
+    struct redis_talk talk;
+    int64_t round_trip_us;
+};
+
+/* What became of one attempt, beside 0 and errors for good. */
+enum { HERE_AGAIN = -EAGAIN, ASK_WHERE = -ESTALE };
+
+void fsck_close(struct fsck *fsck)
+{
+    for (uint32_t i = 0; fsck->masters && i < fsck->survey->count; i++)
+        redis_talk_close(&fsck->masters[i].talk);
+    free(fsck->masters);
+    redis_survey_free(fsck->survey);
+    fsck->masters = NULL;
+    fsck->survey = NULL;
+}
+
+/* Once something was reached, what fails may be a failover. */
+static int may_pass(const struct fsck *fsck, int result)
+{
+    return result == -EHOSTUNREACH && fsck->was_reached ? ASK_WHERE : result;
+}
+
+int fsck_survey(struct fsck *fsck)
+{
+    if (fsck->survey)
+        return 0;
+    int result = redis_survey_find(&fsck->url, &fsck->survey, &fsck->error);
+    if (result != 0)
+        return result;
+    fsck->masters = calloc(fsck->survey->count, sizeof *fsck->masters);
+    if (fsck->masters)
+        return 0;
+    fsck_close(fsck);
+    return redis_report(&fsck->error, -ENOMEM, "out of memory");
+}
+
+static int select_database(struct fsck *fsck, struct redis_talk *talk)
+{
+    char db[16];
+    int result = 0;
+    if (!fsck->url.db)
+        return 0;
+    snprintf(db, sizeof db, "%u", (unsigned)fsck->url.db);
+    redisReply *reply = REDIS_TALK_ASK(talk, "SELECT", db);
+    if (!reply || reply->type == REDIS_REPLY_ERROR)
+        result = redis_talk_refused(talk, reply, "select the database of the URL");
+    freeReplyObject(reply);
+    return result;
+}
+
+static int measure_round_trip(struct fsck_master *master)
+{
+    int result = 0;
+    master->round_trip_us = INT64_MAX;
+    for (int i = 0; result == 0 && i < PINGS; i++) {
+        int64_t began_us = clock_boot_us();
+        redisReply *reply = REDIS_TALK_ASK(&master->talk, "PING");
+        int64_t took_us = clock_boot_us() - began_us;
+        if (!reply || reply->type == REDIS_REPLY_ERROR)
+            result = redis_talk_refused(&master->talk, reply, "answer a PING");
+        if (took_us < master->round_trip_us)
+            master->round_trip_us = took_us;
+        freeReplyObject(reply);
+    }
+    return result;
+}
+
+static int connect_master(struct fsck *fsck, uint32_t number)
+{
+    struct fsck_master *master = &fsck->masters[number];
+    if (master->talk.context)
+        return 0;
+    int result = redis_talk_open(&master->talk, &fsck->survey->masters[number], fsck->url.user,
+                                 fsck->url.password, &fsck->error);
+    if (result == 0)
+        result = select_database(fsck, &master->talk);
+    if (result == 0)
+        result = measure_round_trip(master);
+    if (result != 0)
+        redis_talk_close(&master->talk);
+    else
+        fsck->was_reached = true;
+    return result;
+}
+
+/* A replica that is asked by its own address stays one. */
+static bool is_for_good(const struct fsck *fsck, const redisReply *reply)
+{
+    return fsck->url.kind == REDIS_SINGLE && redis_talk_is_error(reply, "READONLY");
+}
+
+/* Reported in any case: nobody knows yet whether it will pass. */
+static int judge(struct fsck *fsck, const struct redis_talk *talk, const redisReply *reply)
+{
+    int result = redis_talk_refused(talk, reply, "have the queue checked");
+    if (is_for_good(fsck, reply))
+        return result;
+    switch (link_judge(reply->str)) {
+    case LINK_VERDICT_AGAIN:
+        return HERE_AGAIN;
+    case LINK_VERDICT_MOVED:
+    case LINK_VERDICT_ELSEWHERE:
+        return result == -EACCES ? result : ASK_WHERE;
+    case LINK_VERDICT_LOAD:
+        return -ENOEXEC;
+    case LINK_VERDICT_NO_SPACE:
+    case LINK_VERDICT_REFUSED:
+        break;
+    }
+    return result;
+}
+
+static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words, size_t count,
+                   redisReply **out)
+{
+    const char *argv[FSCK_WORDS_MAX];
+    size_t lengths[FSCK_WORDS_MAX];
+    const struct fsck_master *master = &fsck->masters[number];
+    const struct redis_talk *talk = &master->talk;
+    int result = connect_master(fsck, number);
+    if (result != 0)
+        return may_pass(fsck, result);
+    for (size_t i = 0; i < count; i++) {
+        argv[i] = words[i].len ? words[i].at : "";
+        lengths[i] = words[i].len;
+    }
+    int64_t began_us = clock_boot_us();
+    *out = redisCommandArgv(talk->context, (int)count, argv, lengths);
+    fsck->took_us = clock_boot_us() - began_us - master->round_trip_us;
+    if (!*out)
+        return redis_report(&fsck->error, ASK_WHERE, "the connection to redis at '%s' broke, %s",
+                            talk->place,
+                            errno == EAGAIN ? "it does not answer" : talk->context->errstr);
+    if ((*out)->type != REDIS_REPLY_ERROR)
+        return 0;
+    result = judge(fsck, talk, *out);
+    freeReplyObject(*out);
+    return result;
+}
+
+/* After an attempt that failed: waits, and gives 0 for another one. */
+static int wait_out(struct fsck *fsck, int result, int64_t *until_us)
+{
+    int64_t now_us = clock_boot_us();
+    if (result != HERE_AGAIN && result != ASK_WHERE)
+        return result;
+    if (!*until_us)
+        *until_us = now_us + PATIENCE_US;
+    if (now_us > *until_us)
+        return -EHOSTUNREACH;
+    if (result == ASK_WHERE)
+        fsck_close(fsck);
+    poll(NULL, 0, PAUSE_MS);
+    return 0;
+}
+
+int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t count,
+             redisReply **out)
+{
+    int64_t until_us = 0;
+    for (;;) {
+        int result = may_pass(fsck, fsck_survey(fsck));
+        if (result == 0)
+            result = attempt(fsck, fsck->survey->of_slot[slot], words, count, out);
+        if (result == 0)
+            return 0;
+        if ((result = wait_out(fsck, result, &until_us)) != 0)
+            return result;
+    }
+}
+
+bool fsck_is_master(const struct fsck *fsck, uint32_t number, const struct redis_endpoint *endpoint)
+{
+    return fsck->survey && number < fsck->survey->count &&
+           fsck->survey->masters[number].port == endpoint->port &&
+           strcmp(fsck->survey->masters[number].host, endpoint->host) == 0;
+}
+
+int fsck_ask_master(struct fsck *fsck, uint32_t master, const struct slice *words, size_t count,
+                    redisReply **out)
+{
+    const struct redis_endpoint endpoint = fsck->survey->masters[master];
+    int64_t until_us = 0;
+    for (;;) {
+        int result = may_pass(fsck, fsck_survey(fsck));
+        if (result == 0 && !fsck_is_master(fsck, master, &endpoint))
+            return -ESTALE;
+        if (result == 0)
+            result = attempt(fsck, master, words, count, out);
+        if (result == 0)
+            return 0;
+        if ((result = wait_out(fsck, result, &until_us)) != 0)
+            return result;
+    }
+}

@@ -1,0 +1,82 @@
+/* fsck_private: the parts of a check. See fsck.h. */
+#ifndef TARRY_REDIS_FSCK_PRIVATE_H
+#define TARRY_REDIS_FSCK_PRIVATE_H
+
+#include "redis/fsck.h"
+#include "redis/inspect_private.h"
+#include "redis/script.h"
+
+enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100 };
+
+/* ---- fsck_names.c: a sorted set of byte strings ---- */
+
+struct fsck_names {
+    struct slice *at; /* each on the heap */
+    size_t count, room;
+};
+
+/* False: out of memory. */
+bool fsck_names_add(struct fsck_names *names, struct slice name);
+bool fsck_names_have(const struct fsck_names *names, struct slice name);
+void fsck_names_fini(struct fsck_names *names);
+
+struct fsck {
+    const struct redis_fsck_options *options;
+    struct redis_fsck_report *report;
+    struct redis_report error; /* into report->error */
+    struct redis_url url;
+
+    /* fsck_ask.c */
+    struct redis_survey *survey; /* NULL: to be made (again) */
+    struct fsck_master *masters; /* as in the survey */
+    bool was_reached;            /* what fails now may be over soon */
+    int64_t took_us;             /* the last answer, but for the way there and back */
+
+    struct fsck_names topics[REDIS_SHARDS_MAX];
+    char strays[FSCK_STRAYS_MAX][REDIS_TAG_BYTES]; /* tags of no shard, already told of */
+    uint32_t stray_count;
+    uint64_t jobs;
+};
+
+/* ---- fsck_ask.c: one command, one answer, whatever happens in between ---- */
+
+/* The answer of the slot's master, which is no error. 0, or negative errno, reported. */
+int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t count,
+             redisReply **out);
+/* The same of a master by its number in the survey; -ESTALE: the masters are others now. */
+int fsck_ask_master(struct fsck *fsck, uint32_t master, const struct slice *words, size_t count,
+                    redisReply **out);
+bool fsck_is_master(const struct fsck *fsck, uint32_t number,
+                    const struct redis_endpoint *endpoint);
+/* With the survey made. */
+int fsck_survey(struct fsck *fsck);
+void fsck_close(struct fsck *fsck);
+
+/* ---- fsck_shards.c ---- */
+
+/* Settles report->shards. */
+int fsck_count_shards(struct fsck *fsck);
+
+/* ---- fsck_keys.c ---- */
+
+/* Goes through the names of all keys of the queue. */
+int fsck_walk_keys(struct fsck *fsck);
+
+/* ---- fsck_steps.c ---- */
+
+/* All steps of a part of a shard's check; `more`: what the part wants to know besides. */
+int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const char *part,
+              struct slice topic, const struct slice *more, size_t more_count);
+
+/* ---- fsck_settings.c ---- */
+
+/* Settings and pause of a topic must be the same in all shards. */
+int fsck_walk_settings(struct fsck *fsck);
+
+/* ---- fsck_report.c ---- */
+
+/* Copies the texts. */
+void fsck_found(struct fsck *fsck, int32_t shard, enum redis_fsck_how how, struct slice topic,
+                struct slice id, struct slice what, struct slice repair);
+
+#endif

@@ -1,0 +1,356 @@
+"""tarry fsck --store: a sound queue, one that is at work, one that was spoiled in each way, and one whose shards were lost with their master."""
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+
+import pytest
+from redis_servers import Cluster, RedisServer
+from server import BINARY, REPO, free_port
+
+CLEAN, FOUND, USAGE, UNREACHABLE = 0, 1, 2, 3
+SHARDS = 8
+LATER = "1h"
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def queue(shared, start_server):
+    """(redis, server): eight shards with jobs in all states, forty of them to be delivered: 20 of `now`, 20 of `later`."""
+    shared.client().flushall()
+    server = start_server("--store", shared.url)
+    fill(server)
+    return shared, server
+
+
+def fill(server):
+    client = server.client()
+    client.put_topic("now", lease_for="10m")
+    client.push_batch([{"topic": "leased", "id": f"leased{n}", "body": "x"} for n in range(8)])
+    taken = 0
+    while taken < 8:
+        taken += len(client.take("leased", max=8, wait="5s"))
+    client.push_batch([{"topic": "now", "id": f"now{n}", "body": f"body {n}", "priority": n % 3} for n in range(20)])
+    client.push_batch([{"topic": "later", "id": f"later{n}", "body": f"body {n}", "delay": LATER} for n in range(20)])
+    client.push_batch([{"topic": "dead", "id": f"dead{n}", "body": "x", "state": "dead", "attempt": 3, "error": "no"} for n in range(8)])
+
+
+def push_many(server, topic, thousands):
+    for at in range(thousands):
+        server.client().push_batch([{"topic": topic, "id": f"more{at}-{n}", "delay": LATER} for n in range(1000)])
+
+
+def fsck(url, *flags, env=None):
+    """(exit code, what is on standard output, read; standard error)"""
+    done = subprocess.run([str(BINARY), "fsck", "--store", url, "--json", *flags], capture_output=True, text=True, check=False, timeout=60,
+                          env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
+    assert "Sanitizer" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def text(url, *flags):
+    done = subprocess.run([str(BINARY), "fsck", "--store", url, *flags], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout
+
+
+def must_be_clean(url):
+    code, report, _ = fsck(url)
+    assert (code, report["clean"], report["findings"]) == (CLEAN, True, []), report
+    return report
+
+
+def deliver(server, topics, count):
+    """Takes and acks so many jobs of the topics; their ids."""
+    client, found = server.client(), []
+    limit = time.monotonic() + 15
+    while len(found) < count and time.monotonic() < limit:
+        for topic in topics:
+            jobs = client.take(topic, max=100, wait="200ms")
+            if jobs:
+                assert all(answer["result"] == "ok" for answer in client.ack(*[job["lease"] for job in jobs]))
+            found += [job["id"] for job in jobs]
+    return found
+
+
+def dump(client):
+    return {key: client.dump(key) for key in client.scan_iter(count=1000) if not key.endswith(b":tickets")}
+
+
+def tags(client):
+    return sorted(key.removesuffix(b":core").decode() for key in client.scan_iter("{tarry:*:core"))
+
+
+# ---- sound ----
+
+def test_a_sound_queue_is_clean_and_nothing_is_changed(queue):
+    redis, server = queue
+    server.terminate()
+    before = dump(redis.client())
+    report = must_be_clean(redis.url)
+    assert [shard["shard"] for shard in report["shards"]] == list(range(SHARDS))
+    assert sum(shard["jobs"] for shard in report["shards"]) == 56
+    code, out = text(redis.url, "--repair")
+    assert code == CLEAN and out.endswith("clean\n") and out.count("\nshard ") == SHARDS - 1
+    assert dump(redis.client()) == before
+
+
+def test_nothing_is_found_while_servers_are_at_work_also_by_a_repair(queue, start_server):
+    redis, server = queue
+    over = threading.Event()
+    done = []
+
+    def work(number):
+        client = (server if number % 2 else other).client()
+        for round_ in range(10**9):
+            if over.wait(0.01):
+                return
+            client.push_batch([{"topic": "busy", "id": f"{number}-{round_}-{n}", "delay": n * 3, "priority": n % 4} for n in range(50)])
+            jobs = client.take("busy", max=40)
+            if jobs:
+                client.nack(jobs[0]["lease"], delay="20ms")
+                done.extend(client.ack(*[job["lease"] for job in jobs[1:]]) if jobs[1:] else [])
+
+    other = start_server("--store", redis.url)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for flags in (("--repair",), ()):
+            code, report, _ = fsck(redis.url, *flags)
+            assert (code, report["finding_count"]) == (CLEAN, 0), report["findings"]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert len(done) > 100
+    must_be_clean(redis.url)
+
+
+def test_cut_connections_and_a_stopped_redis_are_waited_out(queue):
+    redis, server = queue
+    push_many(server, "later", 3)
+    server.terminate()
+    over, cuts = threading.Event(), []
+
+    def cut():
+        time.sleep(0.8)  # a Redis that was never reached is not waited for
+        while not over.wait(0.07):
+            cuts.append(redis.cut_connections(("normal",)))
+
+    thread = threading.Thread(target=cut)
+    thread.start()
+    redis.pause(700)
+    try:
+        assert must_be_clean(redis.url)["shards"][0]["jobs"] > 300
+    finally:
+        over.set()
+        thread.join()
+    assert sum(cuts) >= 3
+
+
+# ---- spoiled ----
+
+def spoil(client, tag, loses_fresh):
+    """Each kind of damage, by hand."""
+    client.zadd(f"{tag}:topics", {"later": "+inf"})  # it would sleep through every due
+    client.hincrby(f"{tag}:topic:now", "delayed", 7)
+    client.delete(f"{tag}:priorities:now", f"{tag}:held:leased", f"{tag}:dead:dead")
+    if loses_fresh:
+        client.delete(f"{tag}:fresh:later", f"{tag}:index:later")
+    client.zadd(f"{tag}:leases", {"123456789": 1})
+    client.zadd(f"{tag}:held:now", {b"\0\0\0\0\0\1nobody": 5})
+    client.hset(f"{tag}:try:now", "nobody", b"\0" * 37)
+
+
+def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
+    redis, server = queue
+    server.terminate()
+    client = redis.client()
+    for at, tag in enumerate(tags(client)):
+        spoil(client, tag, at % 2 == 0)
+    before = dump(client)
+    code, report, _ = fsck(redis.url)
+    assert code == FOUND and not report["clean"] and dump(client) == before
+    assert all(finding["state"] == "to_mend" for finding in report["findings"])
+    said = {(finding.get("topic"), finding.get("id"), finding["text"]) for finding in report["findings"]}
+    hungless = {ident for topic, ident, what in said if topic == "later" and "hangs nowhere" in what}
+    assert hungless and hungless < {f"later{n}" for n in range(20)}
+    for words in ("are not noted", "leased and not among the held", "dead and not among the dead", "lease '123456789' is nobody's", "held holds an entry of no job",
+                  "has a try and no job", "counts 7 delayed", "next event is at"):
+        assert any(words in what for _, _, what in said), words
+    code, out = text(redis.url)
+    assert code == FOUND and "shard 03, topic 'now'" in out and "(to mend: " in out and f"{report['finding_count']} findings\n" in out
+
+    code, report, _ = fsck(redis.url, "--repair")
+    assert code == CLEAN and report["finding_count"] == report["mended"] > 50
+    must_be_clean(redis.url)
+    server.start()
+    ids = {f"later{n}" for n in range(20)}
+    for ident in ids:
+        server.client().run("later", ident)
+    assert set(deliver(server, ["later", "now"], 40)) == ids | {f"now{n}" for n in range(20)}
+    server.client().topic_verb("dead", "redrive")
+    assert len(deliver(server, ["dead"], 8)) == 8
+    must_be_clean(redis.url)
+
+
+def test_servers_at_work_deliver_what_a_repair_hung_up_again(queue):
+    """They are told; nobody need start anew."""
+    redis, server = queue
+    client = redis.client()
+    deliver(server, ["now"], 20)
+    server.client().push("now", "soon", body=b"soon", delay="3s")
+    [tag] = [tag for tag in tags(client) if client.zcard(f"{tag}:fresh:now")]
+    client.delete(f"{tag}:fresh:now")
+    client.zadd(f"{tag}:topics", {"now": "+inf"})
+    assert fsck(redis.url, "--repair")[1]["mended"] >= 1
+    assert [job["id"] for job in server.client().take("now", wait="10s")] == ["soon"]
+
+
+def test_what_people_have_to_decide_is_named_and_left_alone(queue):
+    redis, server = queue
+    server.terminate()
+    client = redis.client()
+    client.set("{tarry:77}:core", "x")
+    client.set(tags(client)[0] + ":what:t", "x")
+    before = dump(client)
+    for flags in ((), ("--repair",)):
+        code, report, _ = fsck(redis.url, *flags)
+        assert code == FOUND and [finding["state"] for finding in report["findings"]] == ["by_hand", "by_hand"]
+        assert {True} == {any(words in finding["text"] for finding in report["findings"]) for words in ("'{tarry:77}'", ":what:t'")}
+    assert dump(client) == before
+
+
+# ---- how many shards there are ----
+
+@pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores say 8"),
+                                          (lambda client: client.set("{tarry}:shards", 5), "says 5, and the cores say 8"),
+                                          (lambda client: client.set("{tarry}:shards", "many"), "is no number of shards")])
+def test_the_number_of_shards_is_known_by_the_cores(queue, damage, says):
+    redis, server = queue
+    server.terminate()
+    client = redis.client()
+    damage(client)
+    client.delete(tags(client)[0] + ":core")
+    code, report, _ = fsck(redis.url)
+    assert code == FOUND and says in report["findings"][0]["text"] and "shard" not in report["findings"][0]
+    assert "the shard has no core" in report["findings"][1]["text"]
+    assert fsck(redis.url, "--repair")[0] == CLEAN and client.get("{tarry}:shards") == b"8"
+    must_be_clean(redis.url)
+    server.start()
+    assert len(deliver(server, ["now"], 20)) == 20
+
+
+# ---- what cannot be checked ----
+
+def test_errors_name_what_is_wrong_with_the_command_line(shared, tmp_path):
+    shared.client().flushall()
+    port = free_port()
+    for store, code, words in ((f"redis://127.0.0.1:{port}", UNREACHABLE, f"cannot reach redis at '127.0.0.1:{port}'"), ("redi://x", USAGE, "did you mean 'redis://'"),
+                               (shared.url, FOUND, "no queue here"), (shared.url.replace("redis://", "redis-cluster://"), FOUND, "is not a cluster"),
+                               (shared.url.replace("redis://", "redis://:geheim@"), FOUND, "has no password")):
+        found, report, said = fsck(store)
+        assert found == code and words in said and "geheim" not in said, (store, said)
+        assert report["error"] + "\n" == said.removeprefix("tarry: ") and not report["clean"]
+    for arguments, words in (([], "give a data directory, or --store"), ([str(tmp_path), "--store", shared.url], "not both"), ([str(tmp_path), "--repair"], "--repair is for")):
+        done = subprocess.run([str(BINARY), "fsck", *arguments], capture_output=True, text=True, check=False, timeout=20)
+        assert done.returncode == USAGE and words in done.stderr
+    assert shared.client().dbsize() == 0
+
+
+def test_a_password_comes_from_a_file(shared, tmp_path):
+    client = shared.client()
+    client.flushall()
+    client.set("{tarry}:shards", 1)
+    client.execute_command("ACL", "SETUSER", "checker", "on", ">sesame", "~*", "+@all")
+    (tmp_path / "password").write_text("sesame\n", encoding="ascii")
+    url = shared.url.replace("redis://", "redis://checker:@")
+    assert fsck(url, "--repair", "--redis-password-file", str(tmp_path / "password"))[1]["mended"] == 1
+    code, _, said = fsck(shared.url.replace("redis://", "redis://checker:wrong@"))
+    assert code == FOUND and "wrong user or password" in said
+
+
+def test_the_acl_rule_of_the_documents_with_one_command_more_is_enough(queue):
+    redis, server = queue
+    server.terminate()
+    client = redis.client()
+    [rule] = re.findall(r"^(ACL SETUSER .*)$", (REPO / "docs/redis.md").read_text(encoding="utf-8"), re.MULTILINE)
+    client.execute_command(*rule.split(), "+scan")
+    client.execute_command("ACL", "LOG", "RESET")
+    for at, tag in enumerate(tags(client)):
+        spoil(client, tag, at % 2 == 0)
+    client.delete("{tarry}:shards")
+    url = redis.url.replace("redis://", "redis://tarry:PASSWORD@")
+    assert fsck(url, "--repair")[0] == CLEAN and client.acl_log() == []
+    must_be_clean(url)
+
+
+# ---- a cluster ----
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(masters=3, replicas=1) as servers:
+        yield servers
+
+
+def masters(cluster):
+    return [server for server in cluster.servers if server.client().role()[0] == b"master"]
+
+
+def ids_in(node, topic):
+    return [ident.decode() for tag in tags(node.client()) for ident in node.client().hkeys(f"{tag}:job:{topic}")]
+
+
+def test_a_lost_master_leaves_shards_that_are_found_and_mended_and_the_others_deliver(cluster, start_server):
+    for node in masters(cluster):
+        node.client().flushall()
+    server = start_server("--store", cluster.url)
+    fill(server)
+    lost = next(node for node in masters(cluster) if node.client().exists("{tarry}:shards"))
+    others = [node for node in masters(cluster) if node is not lost]
+    shards, left = len(tags(lost.client())), {ident for node in others for ident in ids_in(node, "now")}
+    assert shards >= 2 and left
+    must_be_clean(cluster.url)
+    server.terminate()
+    lost.client().flushall()
+
+    code, report, _ = fsck(cluster.url)
+    texts = [finding["text"] for finding in report["findings"]]
+    assert code == FOUND and sum("the shard has no core" in what for what in texts) == shards
+    assert sum("the topic is missing here" in what for what in texts) == shards
+    assert texts[0] == "'{tarry}:shards' is missing, and the cores say 8"
+    code, report, _ = fsck(cluster.url, "--repair")
+    assert code == CLEAN and report["mended"] == report["finding_count"] == len(texts)
+    must_be_clean(cluster.url)
+    kept = {node.client().hget(f"{tag}:topic:now", "settings") for node in masters(cluster) for tag in tags(node.client())}
+    assert len(kept) == 1 and kept != {None}, "the settings are the same in all shards again"
+
+    server.start()
+    assert set(deliver(server, ["now"], len(left))) == left
+    server.client().push_batch([{"topic": "now", "id": f"new{n}"} for n in range(20)])
+    assert set(deliver(server, ["now"], 20)) == {f"new{n}" for n in range(20)}
+    must_be_clean(cluster.url)
+
+
+def test_a_failover_in_the_middle_is_waited_out(cluster, start_server):
+    server = start_server("--store", cluster.url)
+    push_many(server, "many", 6)
+    server.terminate()
+    found = []
+    thread = threading.Thread(target=lambda: found.append(fsck(cluster.url)))
+    thread.start()
+    time.sleep(0.1)
+    _, new = cluster.fail_over(0)
+    was_early = thread.is_alive()
+    thread.join()
+    [(code, report, said)] = found
+    assert was_early and new.client().role()[0] == b"master"
+    assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 6000, (report, said)
