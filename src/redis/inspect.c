@@ -18,6 +18,7 @@ static void take_weaker(struct redis_inspection *sum, const struct redis_master 
         sum->sync = master->sync;
         sum->snapshots = master->snapshots;
     }
+    sum->loads_torn |= master->loads_torn;
     if (first || master->replicas < sum->replicas)
         sum->replicas = master->replicas;
     if (master->min_replicas > sum->min_replicas)
@@ -140,6 +141,10 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
         warn(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
                                                           : "appendfsync is no",
              "CONFIG SET appendfsync always");
+    if (sum->loads_torn)
+        warn("it starts on an append-only file that was cut off, and may then carry out half a "
+             "change",
+             "CONFIG SET aof-load-truncated no, and redis-check-aof --fix before it starts");
     if (wait_replicas > sum->replicas || sum->min_replicas > sum->replicas)
         log_event(LOG_WARN, "too few replicas", LOG_NUMBER("wait_replicas", wait_replicas),
                   LOG_NUMBER("min_replicas_to_write", sum->min_replicas),

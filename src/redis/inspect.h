@@ -20,6 +20,7 @@ enum { REDIS_INSPECT_MS = 5000 /* to connect, and for each answer */ };
 struct redis_inspection {
     enum redis_durability durability;
     bool snapshots;    /* without an append-only file: RDB snapshots are at least taken */
+    bool loads_torn;   /* starts on an append-only file that was cut off (decision 11) */
     uint32_t masters;  /* 1 but for a cluster */
     uint32_t replicas; /* connected */
     uint32_t shards;

@@ -99,6 +99,7 @@ static void read_config(const redisReply *config, struct redis_master *out)
     out->min_replicas = (uint32_t)atoi(config_value(config, "min-replicas-to-write"));
     if (strcmp(config_value(config, "appendonly"), "yes") != 0)
         return;
+    out->loads_torn = strcmp(config_value(config, "aof-load-truncated"), "yes") == 0;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]); i++)
         if (strcmp(sync, syncs[i].sync) == 0) {
             out->sync = syncs[i].sync;
@@ -126,8 +127,9 @@ static void read_info(const char *info, struct redis_master *out)
 /* Where CONFIG is forbidden, what INFO says must do. */
 static int read_force(struct redis_talk *talk, const char *info, struct redis_master *out)
 {
-    redisReply *config = REDIS_TALK_ASK(talk, "CONFIG", "GET", "appendonly", "appendfsync", "save",
-                                        "maxmemory-policy", "min-replicas-to-write");
+    redisReply *config =
+        REDIS_TALK_ASK(talk, "CONFIG", "GET", "appendonly", "appendfsync", "save",
+                       "maxmemory-policy", "min-replicas-to-write", "aof-load-truncated");
     if (!config)
         return -EHOSTUNREACH;
     read_info(info, out);

@@ -60,7 +60,7 @@ struct redis_master {
     char version[32], policy[32];
     enum redis_durability durability;
     const char *sync;
-    bool snapshots;
+    bool snapshots, loads_torn;
     uint32_t replicas;
     uint32_t min_replicas;    /* min-replicas-to-write: with fewer it refuses changes */
     uint64_t maxmemory_bytes; /* 0: no limit, or unknown */

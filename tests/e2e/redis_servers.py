@@ -77,13 +77,17 @@ class RedisServer:
     def command(self):
         out = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "", "--daemonize", "no",
                "--enable-debug-command", "yes", "--logfile", str(self.directory / "redis.log"), "--repl-diskless-sync-delay", "0"]
-        out += ["--appendonly", "yes", "--appendfsync", self.aof] if self.aof else ["--appendonly", "no"]
+        out += ["--appendonly", "yes", "--appendfsync", self.aof, "--aof-load-truncated", "no"] if self.aof else ["--appendonly", "no"]
         if self.socket:
             out += ["--unixsocket", str(self.socket), "--unixsocketperm", "700"]
         return out + self.flags
 
     def launch(self):
-        """Starts the process; does not wait."""
+        """Starts the process; does not wait. Its log is mended first, as docs/redis.md tells."""
+        for manifest in self.directory.glob("appendonlydir/*.manifest"):
+            done = subprocess.run(["redis-check-aof", "--fix", str(manifest)], input="y\ny\n", capture_output=True, text=True, timeout=60, check=False)
+            if done.returncode != 0:
+                raise NotStarted(f"its log cannot be mended: {done.stdout[-500:]}{done.stderr[-500:]}")
         with open(self.directory / "output.log", "ab") as log:
             self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env})
         _running.add(self)
