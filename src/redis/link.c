@@ -95,6 +95,15 @@ static void seek(struct redis_link *link)
     link->fresh = false;
 }
 
+/* The old master may live, and take what will be thrown away once it is made a replica. */
+static void on_deposed(void *ctx, const struct redis_endpoint *from)
+{
+    struct redis_link *link = ctx;
+    if (link->connection && link->endpoint.port == from->port &&
+        strcmp(link->endpoint.host, from->host) == 0)
+        link_lost(link, "another was made master", false);
+}
+
 static void turn(struct redis_link *link, bool up)
 {
     if (link->options.turned)
@@ -299,6 +308,8 @@ struct redis_link *redis_link_new(const struct redis_link_options *options)
         free(link);
         return NULL;
     }
+    link->listener = (struct redis_where_listener){.deposed = on_deposed, .ctx = link};
+    redis_where_listen(options->where, &link->listener);
     seek(link);
     return link;
 }
@@ -308,6 +319,7 @@ void redis_link_free(struct redis_link *link)
     if (!link)
         return;
     link->stopping = true;
+    redis_where_unlisten(&link->listener);
     leave(link);
     link_calls_end_all(link, REDIS_CALL_STOPPING);
     link_news_fini(&link->news);

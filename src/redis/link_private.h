@@ -63,6 +63,7 @@ struct redis_link {
     struct redis_endpoint endpoint;
     struct redis_connection *connection;
     struct link_news news;
+    struct redis_where_listener listener;
     struct redis_clock clock;
 
     struct deadline *deadline;

@@ -10,6 +10,7 @@
 #include "redis/command.h"
 #include "redis/connection.h"
 #include "redis/redis.h"
+#include "redis/watch.h"
 #include "redis/where_map.h"
 
 #include <assert.h>
@@ -31,6 +32,8 @@ struct redis_where {
     struct asker askers[ASKERS_MAX]; /* in the order they came */
     uint32_t asker_count;
     bool must_ask;
+    struct list listeners;
+    struct redis_watch *watch; /* sentinel */
     /* what is known */
     struct redis_map map;         /* cluster */
     struct redis_endpoint master; /* sentinel; port 0: not known */
@@ -252,6 +255,30 @@ void redis_where_moved(struct redis_where *where, uint16_t slot,
         redis_map_set(&where->map, slot, endpoint);
 }
 
+/* ---- listening ---- */
+
+static void on_switched(void *ctx, const struct redis_endpoint *from,
+                        const struct redis_endpoint *to)
+{
+    struct redis_where *where = ctx;
+    where->master = *to;
+    for (struct list *at = where->listeners.next, *next; at != &where->listeners; at = next) {
+        struct redis_where_listener *listener = list_entry(at, struct redis_where_listener, list);
+        next = at->next;
+        listener->deposed(listener->ctx, from);
+    }
+}
+
+void redis_where_listen(struct redis_where *where, struct redis_where_listener *listener)
+{
+    list_add_last(&where->listeners, &listener->list);
+}
+
+void redis_where_unlisten(struct redis_where_listener *listener)
+{
+    list_remove(&listener->list);
+}
+
 /* ---- life ---- */
 
 struct redis_where *redis_where_new(struct reactor *reactor, const struct redis_url *url)
@@ -263,9 +290,12 @@ struct redis_where *redis_where_new(struct reactor *reactor, const struct redis_
     where->url = *url;
     where->ended_ms = INT64_MIN / 2;
     redis_map_init(&where->map);
+    list_init(&where->listeners);
     where->deadline = deadline_new(reactor, on_deadline, where);
-    if (!where->deadline) {
-        free(where);
+    if (url->kind == REDIS_SENTINEL)
+        where->watch = redis_watch_new(reactor, &where->url, on_switched, where);
+    if (!where->deadline || (url->kind == REDIS_SENTINEL && !where->watch)) {
+        redis_where_free(where);
         return NULL;
     }
     return where;
@@ -275,6 +305,7 @@ void redis_where_free(struct redis_where *where)
 {
     if (!where)
         return;
+    redis_watch_free(where->watch);
     redis_connection_free(where->connection);
     deadline_free(where->deadline);
     redis_map_fini(&where->map);

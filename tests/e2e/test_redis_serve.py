@@ -27,7 +27,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def sentinel():
-    with Sentinel(replicas=1, aof="always") as group:
+    with Sentinel(replicas=2, aof="always") as group:
         yield group
 
 
@@ -458,6 +458,20 @@ def test_a_full_redis_refuses_pushes_and_lets_acks_and_cancels_through(start_ser
 
 
 # ---- sentinel, cluster, replicas ----
+
+def test_an_old_master_that_lives_is_left_when_sentinel_says_so(sentinel, start_server):
+    """It says it is master for some 10 s more, and what it takes meanwhile is thrown away."""
+    started = start_server("--store", sentinel.url)
+    works(started, "before")
+    old, _ = sentinel.fail_over()
+    eventually(lambda: metric(started, "tarry_redis_failovers_total") >= metric(started, "tarry_redis_shards"), 4)
+    still_master = old.client().role()[0] == b"master"
+    for number in range(20):
+        assert push_answer(started, "left", f"job-{number}").status == 201
+    sentinel.wait_one_master()
+    print("the old one said all the time that it was master:", still_master)
+    assert sorted(job["id"] for job in started.client().take("left", max=100)) == sorted(f"job-{number}" for number in range(20))
+
 
 def test_sentinel_leads_to_the_master_and_to_the_next_one(sentinel, start_server):
     started = start_server("--store", sentinel.url, "--wait-replicas", "1")
