@@ -669,6 +669,22 @@ def test_what_was_finished_meanwhile_does_not_come_again_with_a_state(source, ta
         target.client().get(first["topic"], first["id"])
 
 
+def test_a_state_does_not_run_ahead_of_the_server(source, target, tmp_path):
+    push_many(source, 3000)
+    lines, state = export(source).splitlines(keepends=True), tmp_path / "state"
+    with Gate(target, up=150_000) as gate:
+        running = begin(gate, "import", "--state", str(state), stdin=subprocess.PIPE)
+        running.stdin.write(b"".join(lines[:-1]))
+        running.stdin.flush()
+        gate.wait(running)
+        time.sleep(1.3)  # longer than it waits before it writes again
+        running.kill()
+        running.communicate()
+    done = jobs_in(b"".join(lines[:json.loads(state.read_text())["line"]]))
+    there = everything(target)
+    assert all(job["id"] in there[job["topic"]]["jobs"] for job in done)
+
+
 def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
     push_many(source, 5000, meta={"pad": "x" * 900})
     path, (near, far) = tmp_path / "dump", os.openpty()
