@@ -615,9 +615,11 @@ def test_a_full_disk_is_said_and_gone_on_from(source, tmp_path):
     assert path.stat().st_size == 400_000
     export(source, "--output", str(path), "--resume")
     assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 5000
-    with open("/dev/full", "wb") as full:
-        running = begin(source, "export", stdout=full)
-        assert b"cannot write 'standard output'" in running.communicate(timeout=60)[1] and running.returncode == REFUSED
+    source.client().push("little", "j", delay="1h")
+    for more in ([], ["--topic", "little"]):
+        with open("/dev/full", "wb") as full:
+            running = begin(source, "export", *more, stdout=full)
+            assert b"cannot write 'standard output'" in running.communicate(timeout=60)[1] and running.returncode == REFUSED
 
 
 @pytest.mark.parametrize("with_state", [False, True])
