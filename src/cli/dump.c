@@ -214,13 +214,28 @@ static bool write_at(struct buffer *out, struct json_value job)
     return true;
 }
 
+/* Without the one under way: it may be the last one it has. */
+static void write_attempt(struct buffer *out, struct json_value job)
+{
+    struct json_value attempt = member(job, "attempt");
+    int64_t number = 0;
+    if (attempt.kind != JSON_NUMBER || !json_number_i64(attempt.raw, &number))
+        return;
+    if (member(job, "lease_until").kind != JSON_NONE)
+        number--;
+    if (number <= 0)
+        return;
+    buffer_append_text(out, ",\"attempt\":");
+    buffer_append_i64(out, number);
+}
+
 static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
                       bool as_base64)
 {
     static const char *const alike[] = {"priority", "lease_for", "ttl",         "max_attempts",
                                         "backoff",  "meta",      "content_type"};
     struct json_value topic = member(job, "topic"), id = member(job, "id"),
-                      attempt = member(job, "attempt"), state = member(job, "state");
+                      state = member(job, "state");
     if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
         return false;
     buffer_append_text(out, "{\"topic\":");
@@ -229,8 +244,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     buffer_append_slice(out, id.raw);
     if (!write_at(out, job))
         return false;
-    if (attempt.kind == JSON_NUMBER && !slice_is(attempt.raw, "0"))
-        copy_member(out, job, "attempt", "attempt");
+    write_attempt(out, job);
     if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
         buffer_append_text(out, ",\"state\":\"dead\"");
     copy_member(out, job, "last_error", "error");

@@ -97,12 +97,12 @@ def assert_same(before, after):
 
 
 def moved(before, after):
-    """What should have come of `before` over there: due long since is due now; a leased job is due when its lease ends."""
+    """What should have come of `before` over there: due long since is due now; a leased job is due when its lease ends, for the same attempt."""
     out = {name: {**topic, "jobs": {ident: dict(job) for ident, job in topic["jobs"].items()}} for name, topic in before.items()}
     for name, topic in out.items():
         for ident, job in topic["jobs"].items():
             if job["state"] == "leased":
-                job.update(state="delayed", due_at=job.pop("lease_until"))
+                job.update(state="delayed", due_at=job.pop("lease_until"), attempt=job["attempt"] - 1)
             if job["state"] in ("ready", "dead"):
                 new = after[name]["jobs"][ident]["due_at"]
                 assert ms_of(new) >= ms_of(job["due_at"]) - APART_MS
@@ -168,7 +168,7 @@ def test_every_kind_of_job_comes_over_as_it_was(source, any_target):
     assert set(after) == {"orders", "bodies", "paused", "bare"}
     assert_same(moved(before, after), after)
     assert_sums_add_up(target)
-    assert target.client().topic("orders")["counts"] == {"delayed": 1, "retrying": 2, "ready": 1, "leased": 0, "dead": 1}
+    assert target.client().topic("orders")["counts"] == {"delayed": 2, "retrying": 1, "ready": 1, "leased": 0, "dead": 1}
 
 
 def test_what_came_over_outlives_a_restart(source, target):
@@ -204,6 +204,20 @@ def test_attempts_go_on_counting(source, any_target):
     assert job["attempt"] == 2
     (result,) = client.nack(job["lease"])
     assert result["state"] == "dead"
+
+
+def test_a_job_leased_for_its_last_attempt_gets_it_again(source, any_target):
+    client = source.client()
+    client.push("t", "j", max_attempts=2)
+    client.nack(client.take("t")[0]["lease"], delay="1ms")
+    lease = take_by_id(client, "t", "j", wait="5s", lease_for="1s")
+    load(any_target, export(source))
+    there = any_target.client().get("t", "j")
+    assert (there["state"], there["attempt"]) == ("delayed", 1)
+    assert abs(ms_of(there["due_at"]) - ms_of(lease["lease_until"])) <= APART_MS
+    job = take_by_id(any_target.client(), "t", "j", wait="5s")
+    assert job["attempt"] == 2
+    assert any_target.client().nack(job["lease"])[0]["state"] == "dead"
 
 
 def test_a_dead_job_can_be_redriven_over_there(source, any_target):
@@ -382,7 +396,7 @@ def test_twenty_thousand_jobs_of_all_states_go_to_redis_and_come_back(start_serv
     assert "20000 created, 0 replaced, 0 existed; 0 refused" in load(between, export(source))
     middle = everything(between)
     assert_same(moved(before, middle), middle)
-    assert states(between) == {"delayed": 9000, "retrying": 5000, "ready": 3000, "leased": 0, "dead": 3000}
+    assert states(between) == {"delayed": 11000, "retrying": 3000, "ready": 3000, "leased": 0, "dead": 3000}
     assert_sums_add_up(between)
     assert "20000 created, 0 replaced, 0 existed; 0 refused" in load(third, export(between))
     after = everything(third)
