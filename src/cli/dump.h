@@ -7,8 +7,8 @@
  *   {"topic":NAME,"cursor":CURSOR}                           its jobs up to here are in
  *   {"tarry_export_end":1,"topics":COUNT,"jobs":COUNT}       last: nothing is missing
  *
- * A leased job is due at the end of its lease, and the attempt under way does not count. Bodies come
- * out of an import byte for byte: as JSON or as text where that is so, else in base64.
+ * A leased job is due at the end of its lease, and the attempt under way does not count. Bodies
+ * come out of an import byte for byte: as JSON or as text where that is so, else in base64.
  */
 #ifndef TARRY_CLI_DUMP_H
 #define TARRY_CLI_DUMP_H
