@@ -33,32 +33,49 @@ static int ask_number(struct fsck *fsck, const char *key, const char *field, uin
     return 0;
 }
 
-/* How many cores of the layout of `shards` say so. */
-static int count_witnesses(struct fsck *fsck, uint32_t shards, uint32_t *out)
+/* Whether a core of the layout of `shards` says so. */
+static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint32_t *witnesses)
 {
     char tag[REDIS_TAG_BYTES], core[KEY_BYTES];
-    int result = 0;
-    *out = 0;
-    for (uint32_t i = 0; result == 0 && i < shards; i++) {
-        uint32_t says;
-        bool is_there;
-        redis_slot_tag(fsck->url.prefix, i, shards, tag);
-        snprintf(core, sizeof core, "%s:core", tag);
-        result = ask_number(fsck, core, "shards", &says, &is_there);
-        *out += result == 0 && says == shards;
-    }
+    uint32_t says = 0;
+    bool is_there;
+    redis_slot_tag(fsck->url.prefix, shard, shards, tag);
+    snprintf(core, sizeof core, "%s:core", tag);
+    int result = ask_number(fsck, core, "shards", &says, &is_there);
+    *witnesses += result == 0 && says == shards;
     return result;
 }
 
-/* The number most cores stand for; 0: there is not one core. */
-static int ask_cores(struct fsck *fsck, uint32_t *out)
+static int count_witnesses(struct fsck *fsck, uint32_t shards, uint32_t *out)
+{
+    int result = 0;
+    *out = 0;
+    for (uint32_t i = 0; result == 0 && i < shards; i++)
+        result = ask_witness(fsck, i, shards, out);
+    return result;
+}
+
+/* Of the first, middle and last shard: they are on three masters, where there are three. */
+static int count_some(struct fsck *fsck, uint32_t shards, uint32_t *out)
+{
+    const uint32_t some[] = {0, shards / 2, shards - 1};
+    int result = 0;
+    *out = 0;
+    for (int i = 0; result == 0 && i < 3; i++)
+        result = ask_witness(fsck, some[i], shards, out);
+    return result;
+}
+
+/* The number most cores stand for; 0: not one was found. */
+static int ask_cores(struct fsck *fsck, uint32_t *out,
+                     int (*count)(struct fsck *fsck, uint32_t shards, uint32_t *witnesses))
 {
     uint32_t most = 0;
     int result = 0;
     *out = 0;
     for (uint32_t shards = 1; result == 0 && shards <= REDIS_SHARDS_MAX; shards++) {
         uint32_t witnesses;
-        result = count_witnesses(fsck, shards, &witnesses);
+        result = count(fsck, shards, &witnesses);
         if (result == 0 && witnesses > most) {
             most = witnesses;
             *out = shards;
@@ -109,7 +126,9 @@ static int decide(struct fsck *fsck, const char *key, uint32_t *shards)
     if (result == 0 && said)
         result = count_witnesses(fsck, said, &witnesses);
     if (result == 0 && !witnesses)
-        result = ask_cores(fsck, &others);
+        result = ask_cores(fsck, &others, count_some);
+    if (result == 0 && !said && !others)
+        result = ask_cores(fsck, &others, count_witnesses);
     if (result != 0)
         return result;
     *shards = others ? others : said;

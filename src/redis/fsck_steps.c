@@ -12,8 +12,8 @@ enum {
     MOST_FIRST = 20, /* entries; bodies may come with them */
     MOST_MIN = 5,
     MOST_MAX = 1000,
-    LONG_US = 5000, /* steps become smaller */
-    SHORT_US = 2500,
+    LONG_US = 4000, /* steps become smaller */
+    SHORT_US = 2000,
     REST_MIN_US = 1000,
     REST_MAX_MS = 100,
     BYTES_MAX = 1 << 20, /* of bodies */

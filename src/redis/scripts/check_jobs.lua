@@ -4,10 +4,9 @@
 local t = topic_here()
 
 -- A delayed or ready job hangs in one of three places.
-local function waiting_is_wrong(j, in_fresh, in_expiry)
+local function waiting_is_wrong(j, in_fresh, in_ready, in_expiry)
     local leaf = leaf_of(t, text_of(j.due))
     local in_leaf = leaf and call('ZSCORE', t.leaf .. leaf, j.member)
-    local in_ready = call('ZSCORE', t.ready_of .. j.priority, j.member)
     if (in_fresh or in_leaf) and in_ready then return 'delayed and ready at once' end
     if in_fresh and in_leaf then return 'fresh and packed at once' end
     if not in_fresh and not in_leaf and not in_ready then
@@ -18,7 +17,7 @@ end
 
 local function what_is_wrong(j, place)
     if j.state == DEAD then return not place.dead and 'dead and not among the dead' or nil end
-    if j.state ~= LEASED_STATE then return waiting_is_wrong(j, place.fresh, place.expiry) end
+    if j.state ~= LEASED_STATE then return waiting_is_wrong(j, place.fresh, place.ready, place.expiry) end
     if not place.held then return 'leased and not among the held' end
     local delivery = text_of(j.delivery)
     if tonumber(call('ZSCORE', LEASES, delivery) or 0) ~= j.lease_until then return 'leased, and its lease has no end or another' end
@@ -37,7 +36,6 @@ local function check_try(j)
 end
 
 local function check_job(j, place)
-    must_be_below('sequence', math.max(j.sequence, j.delivery), 'number')
     if not t.special and (j.flags % 2 == 1 or j.priority ~= 100) then
         t.special = true
         if find(t.name, j.id, 'has a priority or policy of its own, which the topic does not know of', 'noted') then call('HSET', t.key, 'special', '1') end
@@ -76,11 +74,30 @@ local function jobs_of(page)
     return jobs
 end
 
-local page, following = scan(t.jobs, 'HSCAN', step.cursor)
-local jobs, members, scores = jobs_of(page), {}, {}
-for i = 1, #jobs do members[i] = jobs[i].member end
-for _, set in ipairs({'held', 'dead', 'expiry', 'fresh'}) do scores[set] = ask_many('ZMSCORE', t[set], members) end
-for i = 1, #jobs do
-    check_job(jobs[i], {held = scores.held[i], dead = scores.dead[i], expiry = scores.expiry[i], fresh = scores.fresh[i]})
+-- Where each of the jobs hangs, but for leaves: {set = score or false} each.
+local function places_of(jobs)
+    local members, places, of_priority = {}, {}, {}
+    for i = 1, #jobs do
+        members[i], places[i] = jobs[i].member, {}
+        local group = of_priority[jobs[i].priority] or {at = {}, members = {}}
+        of_priority[jobs[i].priority] = group
+        group.at[#group.at + 1], group.members[#group.members + 1] = i, members[i]
+    end
+    for _, set in ipairs({'held', 'dead', 'expiry', 'fresh'}) do
+        for i, score in ipairs(ask_many('ZMSCORE', t[set], members)) do places[i][set] = score end
+    end
+    for priority, group in pairs(of_priority) do
+        for i, score in ipairs(ask_many('ZMSCORE', t.ready_of .. priority, group.members)) do places[group.at[i]].ready = score end
+    end
+    return places
 end
+
+local page, following = scan(t.jobs, 'HSCAN', step.cursor)
+local jobs = jobs_of(page)
+local places, highest = places_of(jobs), 0
+for i = 1, #jobs do
+    highest = math.max(highest, jobs[i].sequence, jobs[i].delivery)
+    check_job(jobs[i], places[i])
+end
+must_be_below('sequence', highest, 'number')
 return step_end(following)
