@@ -23,9 +23,9 @@ local function end_leases(deliveries)
     return #deliveries
 end
 
-done = end_leases(call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, max))
+done = end_leases(call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', '0', max))
 while done < max do
-    local name = call('ZRANGE', TOPICS, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)[1]
+    local name = call('ZRANGE', TOPICS, '-inf', now, 'BYSCORE', 'LIMIT', '0', '1')[1]
     if not name then break end
     local t = topic_find(name)
     done = done + advance_topic(t, max - done)

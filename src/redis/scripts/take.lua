@@ -92,7 +92,7 @@ local function lease(members, priority)
         bytes, wanted = bytes + size, i
     end
     if wanted == 0 then return false end -- a range that ends at -1 would be all of them
-    call('ZREMRANGEBYRANK', t.ready_of .. priority, 0, wanted - 1)
+    call('ZREMRANGEBYRANK', t.ready_of .. priority, '0', wanted - 1)
     count(t, 'ready', -wanted)
 
     local delivery = call('HINCRBY', CORE, 'sequence', wanted) - wanted
@@ -124,7 +124,7 @@ end
 
 -- How many to look at next: few at first, then as many as the bytes still allow.
 local function step()
-    local room = taken == 0 and 8 or floor((bytes_max - bytes) / (bytes / taken + 1)) + 1
+    local room = taken == 0 and 16 or floor((bytes_max - bytes) / (bytes / taken + 1)) + 1
     return math.min(max - taken, math.max(1, room), 200)
 end
 
@@ -133,11 +133,11 @@ if t.soonest <= now or first_score(TOPICS) <= now then
     advance_topic(t, max + 64)
     topic_refresh(t)
 end
-local priorities = call('ZRANGE', t.priorities, 0, -1)
+local priorities = call('ZRANGE', t.priorities, '0', '-1')
 for i = 1, #priorities do
     local members
     repeat
-        members = call('ZRANGE', t.ready_of .. priorities[i], 0, step() - 1)
+        members = call('ZRANGE', t.ready_of .. priorities[i], '0', text_of(step() - 1))
         if #members == 0 then break end
         if not lease(members, priorities[i]) then max = taken end
     until taken >= max

@@ -4,7 +4,7 @@ local advance_topic = (function()
 -- ---- letting what is due happen ----
 
 local function expire_some(t, max)
-    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', 0, max)
+    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', '0', max)
     for i = 1, #members do
         local j = job_find(t, sub(members[i], 7))
         call('ZREM', t.expiry, members[i])
@@ -71,7 +71,7 @@ local function advance_topic(t, max)
     if done < max then
         local old = call('ZCOUNT', t.finished, '-inf', now)
         if old > max - done then old = max - done end
-        if old > 0 then call('ZREMRANGEBYRANK', t.finished, 0, old - 1) end
+        if old > 0 then call('ZREMRANGEBYRANK', t.finished, '0', old - 1) end
         done = done + old
     end
     return done

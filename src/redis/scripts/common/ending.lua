@@ -4,7 +4,7 @@ local first_score, topic_refresh, settle, head, shown, NOBODY, answered_before, 
 -- ---- the end of a call ----
 
 local function first_score(key)
-    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
     return first[2] and tonumber(first[2]) or NEVER
 end
 
@@ -25,7 +25,7 @@ local function settle(server)
     local woken, before = {}, nil
     for name, t in pairs(known_topics) do
         for field, step in pairs(t.change) do
-            if step ~= 0 and not t.deleted then call('HINCRBY', t.key, field, step) end
+            if step ~= 0 and not t.deleted then call('HINCRBY', t.key, field, text_of(step)) end
         end
         local ready = t.ready + (t.change.ready or 0)
         if t.ready == 0 and ready > 0 and not t.paused then
@@ -35,7 +35,7 @@ local function settle(server)
         t.ready, t.change = ready, {}
         if t.soonest < NEVER and not t.deleted then
             before = before or next_event()
-            call('ZADD', TOPICS, 'LT', t.soonest, name)
+            call('ZADD', TOPICS, 'LT', text_of(t.soonest), name)
             soonest = math.min(soonest, t.soonest)
         end
     end

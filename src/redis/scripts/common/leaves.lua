@@ -22,8 +22,8 @@ local function leaf_split(t, leaf, size, due)
         return true
     end
     local middle = tonumber(call('ZRANGE', key, floor(size / 2), floor(size / 2), 'WITHSCORES')[2])
-    if middle == tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) then
-        middle = tonumber(call('ZRANGE', key, '(' .. text_of(middle), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2])
+    if middle == tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]) then
+        middle = tonumber(call('ZRANGE', key, '(' .. text_of(middle), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2])
         if not middle then return false end
     end
     local moved, words = call('ZRANGE', key, middle, '+inf', 'BYSCORE', 'WITHSCORES'), {}
@@ -93,14 +93,14 @@ end
 
 -- Up to `max` that are due, taken out: {member, due, member, due, …}.
 local function delayed_take_due(t, max)
-    local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', 0, max, 'WITHSCORES')
-    if #all > 0 then call('ZREMRANGEBYRANK', t.fresh, 0, #all / 2 - 1) end
+    local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', '0', max, 'WITHSCORES')
+    if #all > 0 then call('ZREMRANGEBYRANK', t.fresh, '0', #all / 2 - 1) end
     while #all < 2 * max do
-        local leaf = call('ZRANGE', t.index, 0, 0)[1]
+        local leaf = call('ZRANGE', t.index, '0', '0')[1]
         if not leaf then break end
         local key = t.leaf .. leaf
-        local some = call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', 0, max - #all / 2, 'WITHSCORES')
-        if #some > 0 then call('ZREMRANGEBYRANK', key, 0, #some / 2 - 1) end
+        local some = call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', '0', max - #all / 2, 'WITHSCORES')
+        if #some > 0 then call('ZREMRANGEBYRANK', key, '0', #some / 2 - 1) end
         for i = 1, #some do all[#all + 1] = some[i] end
         if call('EXISTS', key) == 1 then break end
         call('ZREM', t.index, leaf)
@@ -109,9 +109,9 @@ local function delayed_take_due(t, max)
 end
 
 local function delayed_first(t)
-    local fresh = call('ZRANGE', t.fresh, 0, 0, 'WITHSCORES')[2]
-    local leaf = call('ZRANGE', t.index, 0, 0)[1]
-    local packed = leaf and call('ZRANGE', t.leaf .. leaf, 0, 0, 'WITHSCORES')[2]
+    local fresh = call('ZRANGE', t.fresh, '0', '0', 'WITHSCORES')[2]
+    local leaf = call('ZRANGE', t.index, '0', '0')[1]
+    local packed = leaf and call('ZRANGE', t.leaf .. leaf, '0', '0', 'WITHSCORES')[2]
     return math.min(fresh and tonumber(fresh) or NEVER, packed and tonumber(packed) or NEVER)
 end
 

@@ -66,8 +66,8 @@ local FIGURES = {'delayed', 'retrying', 'ready', 'leased', 'dead', 'pushed', 'ac
 local function topic_packed(t)
     local figures, packed = call('HMGET', t.key, unpack(FIGURES)), {pack('>B', t.paused and 1 or 0)}
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', tonumber(figures[i] or 0)) end
-    local priority = call('ZRANGE', t.priorities, 0, 0)[1]
-    local oldest = priority and call('ZRANGE', t.ready_of .. priority, 0, 0, 'WITHSCORES')[2]
+    local priority = call('ZRANGE', t.priorities, '0', '0')[1]
+    local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
     packed[#packed + 1] = pack('>I6', tonumber(oldest or 0))
     return table.concat(packed) .. t.packed
 end
