@@ -454,6 +454,19 @@ def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms
     assert "5000 created" in load(target, path.read_bytes())
 
 
+def test_nothing_is_left_of_what_is_gone_when_it_is_gone_on_with(source, tmp_path):
+    push_many(source, 5000, spread_ms=20)
+    path = tmp_path / "dump"
+    export(source, "--output", str(path))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    for topic in ("t0", "t1", "t2"):
+        source.client().topic_verb(topic, "purge")
+    export(source, "--output", str(path), "--resume")
+    again = path.read_bytes()
+    assert len(again) < len(whole) and lines_of(again)[-1]["jobs"] == len(jobs_in(again)) < 5000
+
+
 def test_an_export_whose_server_dies_is_gone_on_with_after_its_restart(source, tmp_path):
     push_many(source, 5000, spread_ms=50, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
