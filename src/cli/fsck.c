@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { REPORT_BYTES_MAX = 16 << 20 };
 
@@ -40,10 +41,10 @@ static int check_directory(const char *directory, bool json)
 
 /* ---- Redis ---- */
 
-static void on_progress(void *ctx, uint32_t shard, uint32_t shards, uint64_t jobs)
+static void on_progress(void *ctx, uint64_t jobs, uint64_t total)
 {
     (void)ctx;
-    progress_show(jobs, 0, (double)shard / shards);
+    progress_show(jobs, total, -1);
 }
 
 /* With the password of the file, where there is one. */
@@ -85,7 +86,7 @@ static int check_redis(const char *store, const char *password_file, bool repair
     static struct redis_fsck_report report; /* large */
     char url[REDIS_URL_BYTES_MAX];
     const struct redis_fsck_options options = {
-        .url = url, .repair = repair, .progress = on_progress};
+        .url = url, .repair = repair, .progress = isatty(STDERR_FILENO) ? on_progress : NULL};
     int exit_code = make_url(store, password_file, url);
     if (exit_code != CLI_OK)
         return exit_code;

@@ -16,7 +16,7 @@ static const struct part {
     {REDIS_CHECK_TOPIC, "event"},
 };
 
-enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0] };
+enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0], KEY_BYTES_MAX = 1 << 16 };
 
 static int check_core(struct fsck *fsck, uint32_t shard)
 {
@@ -49,6 +49,33 @@ static int walk_shard(struct fsck *fsck, uint32_t shard)
     return result;
 }
 
+/* For the progress. */
+static int count_jobs(struct fsck *fsck, uint32_t shard, struct slice topic)
+{
+    struct buffer key;
+    redisReply *reply;
+    buffer_init(&key, KEY_BYTES_MAX);
+    buffer_append_format(&key, "%s:job:", fsck->report->shard[shard].tag);
+    buffer_append_slice(&key, topic);
+    const struct slice words[] = {slice_of("HLEN"), buffer_slice(&key)};
+    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
+    buffer_fini(&key);
+    if (result != 0)
+        return result == -EBADMSG ? 0 : result;
+    fsck->jobs_total += reply->type == REDIS_REPLY_INTEGER ? (uint64_t)reply->integer : 0;
+    freeReplyObject(reply);
+    return 0;
+}
+
+static int count_all_jobs(struct fsck *fsck)
+{
+    int result = 0;
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        for (size_t k = 0; result == 0 && k < fsck->topics[i].count; k++)
+            result = count_jobs(fsck, i, fsck->topics[i].at[k]);
+    return result;
+}
+
 static int walk(struct fsck *fsck)
 {
     int result = fsck_count_shards(fsck);
@@ -56,6 +83,8 @@ static int walk(struct fsck *fsck)
         result = check_core(fsck, i);
     if (result == 0)
         result = fsck_walk_keys(fsck);
+    if (result == 0 && fsck->options->progress)
+        result = count_all_jobs(fsck);
     for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
         result = walk_shard(fsck, i);
     return result == 0 ? fsck_walk_settings(fsck) : result;

@@ -58,8 +58,8 @@ struct redis_fsck_report {
 struct redis_fsck_options {
     const char *url; /* see url.h */
     bool repair;
-    /* NULL: nobody wants to know. Now and then: the shard being walked, jobs seen in all. */
-    void (*progress)(void *ctx, uint32_t shard, uint32_t shards, uint64_t jobs);
+    /* NULL: nobody wants to know. After each step: jobs seen, of how many about. */
+    void (*progress)(void *ctx, uint64_t jobs, uint64_t total);
     void *ctx;
 };
 

@@ -108,6 +108,8 @@ static bool is_for_good(const struct fsck *fsck, const redisReply *reply)
 static int judge(struct fsck *fsck, const struct redis_talk *talk, const redisReply *reply)
 {
     int result = redis_talk_refused(talk, reply, "have the queue checked");
+    if (strstr(reply->str, "WRONGTYPE"))
+        return -EBADMSG;
     if (is_for_good(fsck, reply))
         return result;
     switch (link_judge(reply->str)) {

@@ -35,12 +35,13 @@ struct fsck {
     struct fsck_names topics[REDIS_SHARDS_MAX];
     char strays[FSCK_STRAYS_MAX][REDIS_TAG_BYTES]; /* tags of no shard, already told of */
     uint32_t stray_count;
-    uint64_t jobs;
+    uint64_t jobs, jobs_total; /* seen; about how many there are */
 };
 
 /* ---- fsck_ask.c: one command, one answer, whatever happens in between ---- */
 
-/* The answer of the slot's master, which is no error. 0, or negative errno, reported. */
+/* The answer of the slot's master, which is no error. 0, or negative errno, reported; -EBADMSG: a
+ * key is of another type. */
 int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t count,
              redisReply **out);
 /* The same of a master by its number in the survey; -ESTALE: the masters are others now. */

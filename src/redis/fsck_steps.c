@@ -166,9 +166,17 @@ static int step(struct stepping *stepping)
     result = read_answer(stepping, reply, took_us > 0 ? took_us : 0);
     freeReplyObject(reply);
     if (options->progress)
-        options->progress(options->ctx, stepping->shard, stepping->fsck->report->shards,
-                          stepping->fsck->jobs);
+        options->progress(options->ctx, stepping->fsck->jobs, stepping->fsck->jobs_total);
     return result;
+}
+
+/* Which key it is was told by the walk over the keys. */
+static void give_up(struct stepping *stepping)
+{
+    char what[80];
+    snprintf(what, sizeof what, "'%s' cannot be checked: a key is of another type", stepping->part);
+    fsck_found(stepping->fsck, (int32_t)stepping->shard, REDIS_FSCK_BY_HAND, stepping->topic,
+               slice_of(""), slice_of(what), slice_of("rename or delete that key"));
 }
 
 int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const char *part,
@@ -190,5 +198,8 @@ int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const
         result = step(&stepping);
     while (result == 0 && stepping.cursor.len > 0);
     buffer_fini(&stepping.cursor);
-    return result;
+    if (result != -EBADMSG)
+        return result;
+    give_up(&stepping);
+    return 0;
 }

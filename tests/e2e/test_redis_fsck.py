@@ -229,6 +229,22 @@ def test_what_people_have_to_decide_is_named_and_left_alone(queue):
     assert dump(client) == before
 
 
+def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
+    redis, server = queue
+    server.terminate()
+    client = redis.client()
+    tag = tags(client)[0]
+    client.set(f"{tag}:finished:now", "x")
+    spoil(client, tag, False)
+    code, report, _ = fsck(redis.url, "--repair")
+    left = [finding for finding in report["findings"] if finding["state"] == "by_hand"]
+    assert code == FOUND and report["mended"] == report["finding_count"] - len(left) >= 4
+    assert f"'{tag}:finished:now' is a string instead of a zset" in left[0]["text"] and all("another type" in finding["text"] for finding in left[1:])
+    client.delete(f"{tag}:finished:now")
+    assert fsck(redis.url, "--repair")[0] == CLEAN
+    must_be_clean(redis.url)
+
+
 # ---- how many shards there are ----
 
 @pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores say 8"),

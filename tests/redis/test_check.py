@@ -253,6 +253,35 @@ def test_another_number_of_shards_is_put_right(shard):
     assert only(must_be_mended(shard), "the number of shards in the core")
 
 
+def test_fields_of_the_core_that_are_no_numbers_are_set_anew(shard):
+    fill(shard)
+    shard.client.hdel(shard.core, "leaf")
+    shard.client.hset(shard.core, mapping={"sequence": "many", "adjust": ""})
+    found = must_be_mended(shard)
+    assert only(found, "'leaf' is missing") and only(found, "'sequence' is no number") and only(found, "'adjust' is no number")
+
+
+def test_a_lease_of_another_end_is_named_from_both_sides(shard):
+    fill(shard)
+    shard.client.zincrby(f"{shard.tag}:leases", 5, shard.client.zrange(f"{shard.tag}:leases", 0, 0)[0])
+    found = must_be_mended(shard)
+    assert only(found, "leased", "its lease ends at") and only(found, "leased", "its lease has no end or another")
+
+
+def test_leaves_that_are_missing_or_have_no_number_are_named(shard):
+    fill(shard)
+    shard.client.hset(shard.core, "leaf", 5000)
+    shard.client.zadd(f"{shard.tag}:index:t", {"4711": 2**41, "x y": 2**42})
+    found = must_be_mended(shard)
+    assert only(found, "the index names leaf 4711, which is missing") and only(found, "the index names a leaf that has no number")
+
+
+def test_a_topic_that_does_not_exist_is_forgotten(shard):
+    fill(shard)
+    shard.client.zadd(f"{shard.tag}:topics", {"ghost": 0})
+    assert only(must_be_mended(shard), "ghost", "a topic that does not exist")
+
+
 def test_a_newer_version_is_left_alone(shard):
     fill(shard)
     shard.client.hset(shard.core, "version", 2)
