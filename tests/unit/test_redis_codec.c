@@ -101,13 +101,14 @@ struct packed_push {
     unsigned flags;
 };
 
-static struct packed_push packed_push(struct buffer *args, const struct queue_push *push)
+static struct packed_push packed_push(struct buffer *args, const struct queue_push *push,
+                                      bool id_is_made)
 {
     struct packed_push packed;
     struct slice rest;
 
     buffer_clear(args);
-    redis_pack_push(args, push, false);
+    redis_pack_push(args, push, id_is_made);
     rest = buffer_slice(args);
     packed.id = next_arg(&rest);
     packed.spec = next_arg(&rest);
@@ -147,14 +148,16 @@ static void what_is_pushed_is_shown(void **state)
     buffer_init(&record, SIZE_MAX / 2);
     for (int round = 0; round < ROUNDS; round++) {
         struct queue_push push = a_push(&random);
-        struct packed_push packed = packed_push(&args, &push);
+        bool id_is_made = random_below(&random, 2) == 1;
+        struct packed_push packed = packed_push(&args, &push, id_is_made);
         unsigned priority = push.priority < 0 ? JOB_PRIORITY : (unsigned)push.priority;
         int64_t due_ms = (int64_t)below_48_bits(&random);
         struct job job;
 
         assert_true(slice_equals(packed.id, push.id));
-        assert_int_equal(number_at(packed.spec, 0, 1),
-                         (unsigned)push.on_conflict | (push.priority >= 0 ? 4 : 0));
+        assert_int_equal(number_at(packed.spec, 0, 1), (unsigned)push.on_conflict |
+                                                           (push.priority >= 0 ? 4 : 0) |
+                                                           (id_is_made ? 8 : 0));
         assert_int_equal(number_at(packed.spec, 1, 1), push.when.due);
         assert_int_equal(number_at(packed.spec, 3, 2), push.priority < 0 ? 0 : push.priority);
         assert_int_equal(number_at(packed.spec, 5, 6), push.when.ms);
@@ -190,7 +193,7 @@ static void a_past_travels_before_the_rest(void **state)
 
     (void)state;
     buffer_init(&args, SIZE_MAX / 2);
-    packed = packed_push(&args, &push);
+    packed = packed_push(&args, &push, false);
     assert_int_equal(packed.flags, 16);
     assert_true(slice_equals(packed.tail, slice_make("\x01\0\0\x01\x02\0\x03whybody", 14)));
     buffer_fini(&args);
@@ -211,7 +214,7 @@ static void a_try_says_more_than_the_record(void **state)
     buffer_init(&record, SIZE_MAX / 2);
     buffer_init(&attempt, SIZE_MAX / 2);
     for (int round = 0; round < ROUNDS; round++) {
-        struct packed_push packed = packed_push(&args, &push);
+        struct packed_push packed = packed_push(&args, &push, false);
         enum job_state is = (enum job_state)(JOB_DELAYED + random_below(&random, 4));
         unsigned priority = (unsigned)random_below(&random, 65536);
         uint64_t number = random_number(&random, 14), due = 1 + below_48_bits(&random),
@@ -279,7 +282,7 @@ static void what_is_cut_short_or_damaged_is_never_read_past_its_end(void **state
     buffer_init(&attempt, 1 << 20);
     for (int round = 0; round < BROKEN_ROUNDS; round++) {
         struct queue_push push = a_push(&random);
-        struct packed_push packed = packed_push(&args, &push);
+        struct packed_push packed = packed_push(&args, &push, false);
         size_t fixed;
 
         make_record(&record, &packed, 100, 1, 1000);
@@ -398,6 +401,36 @@ static void results_are_read_one_after_the_other(void **state)
     assert_false(redis_unpack_result(&rest, 0, &result));
 }
 
+static void pushes_that_were_simply_made_are_told_by_when_they_were_made(void **state)
+{
+    static const struct {
+        struct queue_when when;
+        enum job_state state;
+        int64_t due_ms;
+    } cases[] = {
+        {{.due = QUEUE_DUE_NOW}, JOB_READY, 9000},
+        {{.due = QUEUE_DUE_DELAY}, JOB_READY, 9000},
+        {{.due = QUEUE_DUE_DELAY, .ms = 1}, JOB_DELAYED, 9002}, /* never early */
+        {{.due = QUEUE_DUE_AT, .ms = 9000}, JOB_READY, 9000},
+        {{.due = QUEUE_DUE_AT, .ms = 9001}, JOB_DELAYED, 9001},
+        {{.due = QUEUE_DUE_AT, .ms = 1}, JOB_READY, 9000},
+    };
+    int64_t now_ms = 0;
+
+    (void)state;
+    assert_true(redis_unpack_all_made(slice_make("\0\0\0\0\x27\x10", 6), &now_ms));
+    assert_int_equal(now_ms, 10000);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct queue_result result = {0};
+        redis_result_of_made(&cases[i].when, now_ms, 1000, &result);
+        assert_int_equal(result.status, QUEUE_CREATED);
+        assert_int_equal(result.state, cases[i].state);
+        assert_int_equal(result.due_ms, cases[i].due_ms);
+    }
+    assert_false(redis_unpack_all_made(slice_make("\1\2\0\0\0\0\1\0", 8), &now_ms));
+    assert_false(redis_unpack_all_made(slice_make("\0\0\0\0\1", 5), &now_ms));
+}
+
 static void an_unknown_status_or_state_is_refused(void **state)
 {
     struct slice status = slice_make("\x7f\0\0\0\0\0\0\0", 8),
@@ -481,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_long_error_is_cut),
         cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
         cmocka_unit_test(results_are_read_one_after_the_other),
+        cmocka_unit_test(pushes_that_were_simply_made_are_told_by_when_they_were_made),
         cmocka_unit_test(an_unknown_status_or_state_is_refused),
         cmocka_unit_test(settings_come_back_with_the_topic),
     };
