@@ -178,6 +178,8 @@ int export_file_write(struct export_file *file, struct buffer *lines)
 {
     if (lines->failed)
         return cli_error("out of memory");
+    if (lines->len == 0)
+        return CLI_OK;
     if (fwrite(lines->at, 1, lines->len, file->out) != lines->len || fflush(file->out) != 0)
         return cannot_write(file, errno);
     buffer_clear(lines);
