@@ -291,6 +291,13 @@ void link_call_reply(struct redis_link *link, struct redis_call *call, const red
         refuse(link, call, REDIS_CALL_UNAVAILABLE, "out of memory");
 }
 
+/* A take that took nothing tells nothing that a failover could undo. */
+static bool needs_replicas(const struct redis_call *call)
+{
+    const redisReply *kept = call->kept;
+    return call->script != REDIS_TAKE || kept->elements > 1;
+}
+
 void link_wait_reply(struct redis_link *link, struct redis_call *call, const redisReply *reply)
 {
     struct redis_head head;
@@ -300,7 +307,8 @@ void link_wait_reply(struct redis_link *link, struct redis_call *call, const red
         link_lost(link, reply->str, true);
         return;
     }
-    if (reply->type != REDIS_REPLY_INTEGER || reply->integer < link->options.wait_replicas) {
+    if ((reply->type != REDIS_REPLY_INTEGER || reply->integer < link->options.wait_replicas) &&
+        needs_replicas(call)) {
         refuse(link, call, REDIS_CALL_UNAVAILABLE, "too few replicas have the change");
         return;
     }

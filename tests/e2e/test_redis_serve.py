@@ -495,6 +495,9 @@ def test_too_few_replicas_are_told_and_changes_are_refused(start_server):
         started = start_server("--store", server.url, "--wait-replicas", "1", "--redis-patience", "1s")
         assert "too few replicas" in started.log()
         assert push_answer(started, "alone", "a").status == 503
+        client = started.client()
+        assert client.call("POST", "/v1/topics/alone/take").status == 503  # it took a job, and nobody else knows
+        assert client.take("alone", wait="3s") == []  # it took none: nothing can be lost
 
 
 def test_a_cluster_carries_the_queue_and_the_weakest_master_counts(cluster, start_server):

@@ -1,5 +1,6 @@
 """Several servers and one time: clocks that differ, wake-ups that never arrive, a shard full of jobs that are not due yet."""
 
+import contextlib
 import datetime
 import os
 import random
@@ -164,6 +165,8 @@ class Deaf(threading.Thread):
         except OSError:
             pass
         for one in (both["client"], both["redis"]):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # the other thread may wait for it: a mere close would leave it open
             one.close()
 
 
