@@ -112,6 +112,14 @@ static int push_through_failover(struct rig *rig)
     return count;
 }
 
+static void until_replica_has(struct rig *rig, struct redis_server *replica, const char *id)
+{
+    for (int i = 0;
+         i < 1000 && !(field_is(replica, "replication", "link_status:up") && has_job(replica, id));
+         i++)
+        rig_run_ms(rig, 20);
+}
+
 static void it_follows_the_masters_that_sentinel_names(void **state)
 {
     struct trio trio;
@@ -120,6 +128,7 @@ static void it_follows_the_masters_that_sentinel_names(void **state)
     trio_start(&trio);
     start(&rig, &trio);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "first", 60000), 5), REDIS_CALL_OK);
+    until_replica_has(&rig, trio.replica, "first");
     order_failover(&rig, trio.sentinel);
     (void)push_through_failover(&rig);
     assert_true(field_is(trio.replica, "replication", "role:master"));
@@ -127,10 +136,7 @@ static void it_follows_the_masters_that_sentinel_names(void **state)
     assert_true(has_job(trio.replica, "first"));
     assert_true(has_job(trio.replica, "second"));
 
-    for (int i = 0; i < 1000 && !(field_is(trio.master, "replication", "link_status:up") &&
-                                  has_job(trio.master, "second"));
-         i++)
-        rig_run_ms(&rig, 20);
+    until_replica_has(&rig, trio.master, "second");
     redis_server_stop(trio.replica, SIGKILL);
     (void)push_through_failover(&rig);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "third", 60000), 5), REDIS_CALL_OK);
