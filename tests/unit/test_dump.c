@@ -269,8 +269,8 @@ static void what_is_no_page_is_refused(void **state)
         "{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"x\"}],\"cursor\":null}",
         "{\"jobs\":[],\"cursor\":\"goes on without a job\"}",
         "{\"jobs\":[]}",
-        "{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"2026-01-01T00:00:00Z\"}],"
-        "\"cursor\":null}"};
+        ("{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"2026-01-01T00:00:00Z\"}],"
+         "\"cursor\":null}")};
     struct buffer lines, scratch;
     (void)state;
     buffer_init(&lines, 4096);
