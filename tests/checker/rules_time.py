@@ -1,6 +1,6 @@
 """Never early, and how late: rules E and T."""
 
-from .causes import Verdict, cause_of, crash_may_have_undone, least_backoff_ns, lease_end, redriven
+from .causes import Verdict, cause_of, crash_may_have_undone, least_backoff_ns, lease_end, lost_takes, pushed_again, redriven
 from .history import MS, due_of
 
 
@@ -45,13 +45,15 @@ def _allows(setter, setters, delivery):
 
 def _setters(history, key, previous, delivery):
     out = []
-    if previous and delivery.attempt == previous.attempt + 1 and not crash_may_have_undone(history, previous, delivery.end):
+    is_retry = previous and delivery.attempt == previous.attempt + 1 and not crash_may_have_undone(history, previous, delivery.end)
+    if is_retry:
         out = _retry_setters(key, previous)
         since = previous.begin
-    else:
+    if not is_retry or _may_be_of_another(key, previous, delivery):
         for push in key.by_body.get(delivery.body, ()):
             out.append(_Setter(push.begin, push.end, due_of(push, delivery), push.applied and delivery.attempt == 1, "push"))
-        since = min((setter.begin for setter in out), default=None)
+        if not is_retry:
+            since = min((setter.begin for setter in out), default=None)
     if not out:
         return out
     for change in key.changes:
@@ -61,6 +63,11 @@ def _setters(history, key, previous, delivery):
     if redriven(key, since, delivery.end):
         out.append(_Setter(delivery.begin, delivery.end, delivery.begin, False, "redrive"))
     return [setter for setter in out if setter.begin <= delivery.end]
+
+
+def _may_be_of_another(key, previous, delivery):
+    """The job was made anew since, and what was delivered of that before went with a lost reply."""
+    return pushed_again(key, delivery.body, previous) and lost_takes(key, previous.begin, delivery.end) > 0
 
 
 def _retry_setters(key, previous):

@@ -191,6 +191,12 @@ good("due between two starts", Story().push(0).take(10).ack(20)
      .recovered({"pushed": 2, "acked": 1, "delayed": 1}, {"pushed": 2, "acked": 1, "ready": 1}, settled=False))
 
 
+good("the second attempt of a job made anew, the first went with a lost reply", Story(lease_ms=60_000).push(0, outcome="unknown").take(10, lease_ms=60_000)
+    .ack(20).push(100).take(150, outcome="unknown").take(1500, attempt=2).ack(1510, "a-2"))
+bad("the second attempt of a job made anew without a first", "E", Story(lease_ms=60_000).push(0, outcome="unknown").take(10, lease_ms=60_000)
+    .ack(20).push(100).take(1500, attempt=2).ack(1510, "a-2"))
+
+
 # ---- faults of a store that servers share: what a disturbance may not excuse, and what a failover may ----
 bad("lost by a disturbance", "L", Story().push(1000).disturb(1005, 1500).listing(9000))
 bad("acked, then delivered after a disturbance", "AD", Story().push(0).take(10).ack(20).disturb(25, 40).take(50, attempt=2).ack(60, "a-2", outcome="lease_ended"))

@@ -27,7 +27,8 @@ from server import Server, StartFailed, eventually, free_port  # noqa: E402
 SERVERS = 3
 PEACE_EVERY = 15  # faults between two looks in peace
 PATIENCE = "5s"
-CHANGES_OF_MASTER = ("kill master", "failover", "cluster failover")
+CHANGES_OF_MASTER = ("kill master", "failover", "planned failover", "cluster failover")
+PLANNED_PAUSE_MS = 5000
 
 
 class RedisLoop(Loop):
@@ -162,7 +163,7 @@ class RedisLoop(Loop):
         wall_ahead = time.time_ns() - now()
         for begin, until in self.takeovers():
             begin, until = begin * MS - wall_ahead, (until + 1) * MS - wall_ahead
-            if not any(first <= begin and until <= last for first, last in self.changes_of_master):
+            if not any(first <= begin <= last for first, last in self.changes_of_master):
                 self.write("fault", what="failover", begin=begin, at=until, name="not asked for")
                 self.say(f"a failover nobody asked for, {(until - begin) / MS / 1000:.1f} s long")
 
@@ -239,10 +240,18 @@ class SentinelLoop(RedisLoop):
         return Sentinel(aof="everysec", directory=self.directory / "redis")
 
     def store_kinds(self):
-        return {"kill master": (2, self.kill_master), "failover": (1, self.fail_over)}
+        return {"kill master": (2, self.kill_master), "failover": (1, self.fail_over), "planned failover": (1, self.plan_failover)}
 
     def masters(self):
         return [self.store.master]
+
+    def plan_failover(self):
+        """As docs/reliability.md advises: writers wait until they have heard of the new master. Nothing may be lost."""
+        old = self.store.master
+        old.pause(PLANNED_PAUSE_MS, "WRITE")
+        time.sleep(0.1)
+        self.store.fail_over()
+        wait_for(lambda: old.client().role()[0] == b"slave", "the old master is a replica")
 
     def kill_master(self):
         old, _ = self.store.kill_master()
