@@ -244,9 +244,9 @@ def test_a_job_of_the_largest_size_comes_over(source, any_target, target):
 
 
 def test_the_largest_job_comes_over_where_jobs_may_be_as_large_as_a_batch(start_server):
-    flags = ("--max-body", "16MiB", "--wal-file", "128MiB", "--sync", "never", "--shards", "1")
+    flags = ("--max-body", "13MiB", "--wal-file", "64MiB", "--sync", "never", "--shards", "1")
     source, target = start_server(*flags), start_server(*flags)
-    body = os.urandom(16 << 20)
+    body = os.urandom(13 << 20)
     source.client().push("big", "j", body, content_type="application/octet-stream", delay="1h")
     load(target, export(source))
     assert base64.b64decode(target.client().get("big", "j")["body_base64"]) == body
@@ -334,11 +334,11 @@ def push_many(server, count, spread_ms=0, **options):
 
 def test_jobs_of_several_shards_come_over(start_server):
     source, target = start_server("--shards", "3", "--sync", "never"), start_server("--shards", "2", "--sync", "never")
-    push_many(source, 6000)
+    push_many(source, 3300)
     dump = export(source)
-    assert len({(job["topic"], job["id"]) for job in jobs_in(dump)}) == len(jobs_in(dump)) == 6000
+    assert len({(job["topic"], job["id"]) for job in jobs_in(dump)}) == len(jobs_in(dump)) == 3300
     err = load(target, dump)
-    assert "imported 6000 jobs: 6000 created, 0 replaced, 0 existed; 0 refused" in err
+    assert "imported 3300 jobs: 3300 created, 0 replaced, 0 existed; 0 refused" in err
     assert_same(everything(source), everything(target))
     assert_sums_add_up(target)
 
@@ -437,21 +437,21 @@ def test_replace_brings_the_exported_job_back(source, any_target):
 
 @pytest.mark.parametrize("spread_ms", [0, 20])  # due all at once; over 100 s
 def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms):
-    push_many(source, 5000, spread_ms)
+    push_many(source, 3300, spread_ms)
     path = tmp_path / "dump"
     export(source, "--output", str(path))
     whole = path.read_bytes()
     want = sorted((job["topic"], job["id"]) for job in jobs_in(whole))
-    assert len(want) == 5000
+    assert len(want) == 3300
     newline = whole.index(b"\n") + 1
     for length in (newline, newline + 7, len(whole) // 3, len(whole) // 2, len(whole) - 40, len(whole)):
         path.write_bytes(whole[:length])
         export(source, "--output", str(path), "--resume")
         again = path.read_bytes()
         assert sorted((job["topic"], job["id"]) for job in jobs_in(again)) == want, length
-        assert lines_of(again)[-1] == {"tarry_export_end": 1, "topics": 3, "jobs": 5000}
+        assert lines_of(again)[-1] == {"tarry_export_end": 1, "topics": 3, "jobs": 3300}
         assert [line["topic"] for line in lines_of(again) if "settings" in line] == ["t0", "t1", "t2"]
-    assert "5000 created" in load(target, path.read_bytes())
+    assert "3300 created" in load(target, path.read_bytes())
 
 
 def test_nothing_is_left_of_what_is_gone_when_it_is_gone_on_with(source, tmp_path):
@@ -803,10 +803,10 @@ def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
     for shards in ("1", "3"):
         server = start_server("--shards", shards, "--sync", "never")
         client = server.client()
-        for i in range(20):
+        for i in range(12):
             client.push("t", f"j{i}", b"x" * (1 << 20), delay="1h")
         page = client.list("t", limit=1000, body="true")
-        assert 6 <= len(page["jobs"]) < 20 and page["cursor"]
+        assert 6 <= len(page["jobs"]) < 12 and page["cursor"]
         seen, cursor = [], None
         while True:
             page = client.list("t", limit=1000, body="true", cursor=cursor)
@@ -814,7 +814,7 @@ def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
             cursor = page["cursor"]
             if not cursor:
                 break
-        assert sorted(seen) == sorted(f"j{i}" for i in range(20))
+        assert sorted(seen) == sorted(f"j{i}" for i in range(12))
 
 
 def test_a_pushed_past_has_its_limits(source):
