@@ -14,6 +14,7 @@ enum { PATIENCE_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
 struct fsck_master {
     struct redis_talk talk;
     int64_t round_trip_us;
+    char run[FSCK_RUN_BYTES];
 };
 
 /* What became of one attempt, beside 0 and errors for good. */
@@ -80,6 +81,20 @@ static int measure_round_trip(struct fsck_master *master)
     return result;
 }
 
+/* Empty where it does not tell. */
+static void read_run(struct fsck_master *master)
+{
+    static const char field[] = "\nrun_id:";
+    redisReply *reply = REDIS_TALK_ASK(&master->talk, "INFO", "server");
+    const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, field) : NULL;
+    master->run[0] = 0;
+    if (at) {
+        at += sizeof field - 1;
+        snprintf(master->run, sizeof master->run, "%.*s", (int)strcspn(at, "\r\n"), at);
+    }
+    freeReplyObject(reply);
+}
+
 static int connect_master(struct fsck *fsck, uint32_t number)
 {
     struct fsck_master *master = &fsck->masters[number];
@@ -91,6 +106,8 @@ static int connect_master(struct fsck *fsck, uint32_t number)
         result = select_database(fsck, &master->talk);
     if (result == 0)
         result = measure_round_trip(master);
+    if (result == 0)
+        read_run(master);
     if (result != 0)
         redis_talk_close(&master->talk);
     else
@@ -148,8 +165,10 @@ static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words
         return redis_report(&fsck->error, ASK_WHERE, "the connection to redis at '%s' broke, %s",
                             talk->place,
                             errno == EAGAIN ? "it does not answer" : talk->context->errstr);
-    if ((*out)->type != REDIS_REPLY_ERROR)
+    if ((*out)->type != REDIS_REPLY_ERROR) {
+        strcpy(fsck->run, master->run);
         return 0;
+    }
     result = judge(fsck, talk, *out);
     freeReplyObject(*out);
     return result;

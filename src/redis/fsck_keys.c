@@ -85,23 +85,36 @@ static bool is_page(const redisReply *reply)
            reply->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
+/* `run`: who gave the pages before; a cursor is worth nothing to another process. */
+static int ask_page(struct fsck *fsck, uint32_t master, const char *cursor,
+                    char run[FSCK_RUN_BYTES], redisReply **out)
+{
+    char pattern[REDIS_PREFIX_BYTES + 8], page[16];
+    snprintf(pattern, sizeof pattern, "{%s:*", fsck->url.prefix);
+    snprintf(page, sizeof page, "%d", PAGE);
+    const struct slice words[] = {slice_of("SCAN"),  slice_of(cursor),  slice_of("MATCH"),
+                                  slice_of(pattern), slice_of("COUNT"), slice_of(page)};
+    int result = fsck_ask_master(fsck, master, words, 6, out);
+    if (result != 0)
+        return result;
+    bool is_another = *run && strcmp(run, fsck->run) != 0;
+    strcpy(run, fsck->run);
+    if (!is_another && is_page(*out))
+        return 0;
+    freeReplyObject(*out);
+    return is_another ? -ESTALE
+                      : redis_report(&fsck->error, -EINVAL, "the answer to a SCAN makes no sense");
+}
+
 static int scan_master(struct fsck *fsck, uint32_t master, struct batch *batches)
 {
     const struct redis_endpoint endpoint = fsck->survey->masters[master];
-    char pattern[REDIS_PREFIX_BYTES + 8], cursor[CURSOR_BYTES] = "0", page[16];
-    snprintf(pattern, sizeof pattern, "{%s:*", fsck->url.prefix);
-    snprintf(page, sizeof page, "%d", PAGE);
+    char cursor[CURSOR_BYTES] = "0", run[FSCK_RUN_BYTES] = "";
     do {
-        const struct slice words[] = {slice_of("SCAN"),  slice_of(cursor),  slice_of("MATCH"),
-                                      slice_of(pattern), slice_of("COUNT"), slice_of(page)};
         redisReply *reply;
-        int result = fsck_ask_master(fsck, master, words, 6, &reply);
+        int result = ask_page(fsck, master, cursor, run, &reply);
         if (result != 0)
             return result;
-        if (!is_page(reply)) {
-            freeReplyObject(reply);
-            return redis_report(&fsck->error, -EINVAL, "the answer to a SCAN makes no sense");
-        }
         strcpy(cursor, reply->element[0]->str);
         result = take_page(fsck, reply->element[1], batches);
         freeReplyObject(reply);

@@ -6,7 +6,7 @@
 #include "redis/inspect_private.h"
 #include "redis/script.h"
 
-enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100 };
+enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100, FSCK_RUN_BYTES = 48 };
 
 /* ---- fsck_names.c: a sorted set of byte strings ---- */
 
@@ -31,6 +31,7 @@ struct fsck {
     struct fsck_master *masters; /* as in the survey */
     bool was_reached;            /* what fails now may be over soon */
     int64_t took_us;             /* the last answer, but for the way there and back */
+    char run[FSCK_RUN_BYTES];    /* the process that gave it, by its run id */
 
     struct fsck_names topics[REDIS_SHARDS_MAX];
     char strays[FSCK_STRAYS_MAX][REDIS_TAG_BYTES]; /* tags of no shard, already told of */

@@ -17,6 +17,7 @@ enum {
     REST_MIN_US = 1000,
     REST_MAX_MS = 100,
     BYTES_MAX = 1 << 20, /* of bodies */
+    LOADS_MAX = 5,
     HEAD_REST_BYTES = 12,
     FINDING_WORDS = 5
 };
@@ -68,10 +69,12 @@ static int ask(struct stepping *stepping, redisReply **out)
     for (size_t i = 0; i < stepping->more_count; i++)
         words[count++] = stepping->more[i];
     int result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
-    if (result != -ENOEXEC)
-        return result;
-    result = load(stepping);
-    return result == 0 ? fsck_ask(stepping->fsck, stepping->slot, words, count, out) : result;
+    for (int i = 0; result == -ENOEXEC && i < LOADS_MAX; i++) { /* another master has none */
+        result = load(stepping);
+        if (result == 0)
+            result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
+    }
+    return result;
 }
 
 /* ---- the pace ---- */
@@ -179,6 +182,28 @@ static void give_up(struct stepping *stepping)
                slice_of(""), slice_of(what), slice_of("rename or delete that key"));
 }
 
+/* A cursor is worth nothing to another process: it has its entries in another order. */
+static int all_steps(struct stepping *stepping)
+{
+    struct fsck *fsck = stepping->fsck;
+    const uint64_t jobs = stepping->report->jobs, jobs_of_all = fsck->jobs;
+    char run[FSCK_RUN_BYTES] = "";
+    bool is_another;
+    do {
+        int result = step(stepping);
+        if (result != 0)
+            return result;
+        is_another = *run && strcmp(run, fsck->run) != 0;
+        strcpy(run, is_another ? "" : fsck->run);
+        if (is_another) { /* from the beginning */
+            stepping->report->jobs = jobs;
+            fsck->jobs = jobs_of_all;
+            buffer_clear(&stepping->cursor);
+        }
+    } while (is_another || stepping->cursor.len > 0);
+    return 0;
+}
+
 int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const char *part,
               struct slice topic, const struct slice *more, size_t more_count)
 {
@@ -192,11 +217,8 @@ int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const
                                 .more_count = more_count,
                                 .most = MOST_FIRST,
                                 .slot = redis_slot_of(slice_of(fsck->report->shard[shard].tag))};
-    int result;
     buffer_init(&stepping.cursor, 1 << 16);
-    do
-        result = step(&stepping);
-    while (result == 0 && stepping.cursor.len > 0);
+    int result = all_steps(&stepping);
     buffer_fini(&stepping.cursor);
     if (result != -EBADMSG)
         return result;

@@ -239,7 +239,7 @@ def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
     spoil(client, tag, False)
     code, report, _ = fsck(redis.url, "--repair")
     left = [finding for finding in report["findings"] if finding["state"] == "by_hand"]
-    assert code == FOUND and report["mended"] == report["finding_count"] - len(left) >= 4
+    assert code == FOUND and "error" not in report and report["mended"] == report["finding_count"] - len(left) >= 4 and len(left) >= 2
     assert f"'{tag}:finished:now' is a string instead of a zset" in left[0]["text"] and all("another type" in finding["text"] for finding in left[1:])
     client.delete(f"{tag}:finished:now")
     assert fsck(redis.url, "--repair")[0] == CLEAN
