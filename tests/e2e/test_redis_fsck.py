@@ -208,7 +208,7 @@ def test_servers_at_work_deliver_what_a_repair_hung_up_again(queue):
     redis, server = queue
     client = redis.client()
     deliver(server, ["now"], 20)
-    server.client().push("now", "soon", body=b"soon", delay="3s")
+    server.client().push("now", "soon", body=b"soon", delay="2s")
     [tag] = [tag for tag in tags(client) if client.zcard(f"{tag}:fresh:now")]
     client.delete(f"{tag}:fresh:now")
     client.zadd(f"{tag}:topics", {"now": "+inf"})
