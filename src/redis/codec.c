@@ -1,6 +1,7 @@
 #include "redis/codec.h"
 #include "redis/command.h"
 #include "redis/id.h"
+#include "redis/media.h"
 
 #include <assert.h>
 
@@ -82,11 +83,17 @@ static unsigned flags_of(const struct queue_push *push)
            (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
+/* What stands in the record behind the content type's first byte. */
+static struct slice type_text(const struct queue_push *push)
+{
+    return redis_media_number(push->content_type) ? (struct slice){0} : push->content_type;
+}
+
 static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 {
     return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
            (flags & HAS_POLICY ? POLICY_BYTES : 0) +
-           (flags & HAS_CONTENT_TYPE ? 1 + push->content_type.len : 0) +
+           (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
 
@@ -94,6 +101,7 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 static void put_tail(struct buffer *args, const struct queue_push *push, unsigned flags)
 {
     struct packed head = {.len = 0};
+    uint8_t media = redis_media_number(push->content_type);
     buffer_append_byte(args, '$');
     buffer_append_u64(args, tail_bytes(push, flags));
     buffer_append(args, "\r\n", 2);
@@ -108,9 +116,9 @@ static void put_tail(struct buffer *args, const struct queue_push *push, unsigne
     if (flags & HAS_POLICY)
         put_policy(&head, &push->policy);
     if (flags & HAS_CONTENT_TYPE)
-        put(&head, push->content_type.len, 1);
+        put(&head, media ? media : push->content_type.len, 1);
     buffer_append_slice(args, packed_slice(&head));
-    buffer_append_slice(args, push->content_type);
+    buffer_append_slice(args, type_text(push));
     head.len = 0;
     if (flags & HAS_META)
         put(&head, push->meta.len, 2);
@@ -311,6 +319,16 @@ bool redis_unpack_u48(struct slice *rest, uint64_t *out)
     return !in.failed;
 }
 
+static struct slice get_content_type(struct reading *in)
+{
+    uint8_t length = (uint8_t)get(in, 1);
+    if (length <= JOB_CONTENT_TYPE_BYTES_MAX)
+        return get_text(in, length);
+    struct slice type = redis_media_type(length);
+    in->failed |= !type.len;
+    return type;
+}
+
 static void get_record(struct reading *in, int64_t adjust_ms, struct job *out)
 {
     unsigned flags = get_up_to(in, 1, FLAGS);
@@ -321,7 +339,7 @@ static void get_record(struct reading *in, int64_t adjust_ms, struct job *out)
     if (flags & HAS_POLICY)
         get_policy(in, &out->policy);
     if (flags & HAS_CONTENT_TYPE)
-        out->content_type = get_text(in, get_up_to(in, 1, JOB_CONTENT_TYPE_BYTES_MAX));
+        out->content_type = get_content_type(in);
     if (flags & HAS_META)
         out->meta = get_text(in, get_up_to(in, 2, JOB_META_BYTES_MAX));
     out->body = in->rest;

@@ -75,14 +75,15 @@ def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict
 
 
 def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False):
-    """The three arguments of one push. past: (dead, attempts, error)."""
+    """The three arguments of one push. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
     flags, tail = 0, b""
     if past:
         flags, tail = 16, pack(">BI4I2", past[0], past[1], len(past[2])) + past[2]
     if own is not None:
         flags, tail = flags | 1, tail + policy(**own)
     if content_type is not None:
-        flags, tail = flags | 2, tail + pack(">B", len(content_type)) + content_type
+        number = isinstance(content_type, int)
+        flags, tail = flags | 2, tail + (pack(">B", content_type) if number else pack(">B", len(content_type)) + content_type)
     if meta is not None:
         flags, tail = flags | 4, tail + pack(">I2", len(meta)) + meta
     when = DUE_DELAY if delay is not None else DUE_AT if at is not None else DUE_NOW
@@ -106,7 +107,7 @@ class Job:
             *self.policy, rest = unpack(">I6I6BI6I6I4", rest)
         if self.flags & 2:
             size, rest = unpack(">B", rest)
-            self.content_type, rest = rest[:size], rest[size:]
+            self.content_type, rest = (size, rest) if size > 128 else (rest[:size], rest[size:])
         if self.flags & 4:
             size, rest = unpack(">I2", rest)
             self.meta, rest = rest[:size], rest[size:]

@@ -37,7 +37,9 @@ def test_pages_show_every_job_once_by_due_then_push_order(shard, state, limit):
 
 def test_bodies_only_where_they_are_wanted(shard):
     shard.push("t", job("a", b"body", own={"lease": 500}, content_type=b"text/plain", meta=b"k\0v\0"), job("b", b"body"))
-    a, b = shard.list("t", body=False)[2]
+    shard.push("t", job("c", b"body", content_type=129, meta=b"m"), job("d", b"body", content_type=b"x" * 128))
+    a, b, c, d = shard.list("t", body=False)[2]
+    assert (c.body, c.content_type, c.meta, d.body, d.content_type) == (b"", 129, b"m", b"", b"x" * 128)
     assert (a.body, a.content_type, a.meta, a.policy[0], b.body) == (b"", b"text/plain", b"k\0v\0", 500, b"")
     assert shard.list("t")[2][0].body == b"body"
 

@@ -401,6 +401,44 @@ static void results_are_read_one_after_the_other(void **state)
     assert_false(redis_unpack_result(&rest, 0, &result));
 }
 
+static void a_well_known_content_type_takes_a_byte(void **state)
+{
+    static const struct {
+        const char *type;
+        size_t bytes; /* with its length or number */
+    } cases[] = {{"application/json", 1},
+                 {"text/plain", 1},
+                 {"application/msgpack", 1},
+                 {"Text/plain", 11},
+                 {"text/plain;a=b", 15},
+                 {"application/jso", 16},
+                 {"", 0},
+                 {"application/json ", 18}};
+    struct buffer args, record;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    buffer_init(&record, SIZE_MAX / 2);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct queue_push push = {.topic = slice_of("t"),
+                                  .id = slice_of("a"),
+                                  .content_type = slice_of(cases[i].type),
+                                  .body = slice_of("body"),
+                                  .priority = QUEUE_PRIORITY_UNSET,
+                                  .when = {.due = QUEUE_DUE_NOW}};
+        struct packed_push packed = packed_push(&args, &push, false);
+        struct job job;
+
+        assert_int_equal(packed.tail.len, cases[i].bytes + 4);
+        make_record(&record, &packed, 100, 1, 1);
+        assert_true(redis_unpack_job(buffer_slice(&record), slice_of(""), JOB_READY, 0, &job));
+        assert_true(slice_equals(job.content_type, push.content_type));
+        assert_true(slice_equals(job.body, push.body));
+    }
+    buffer_fini(&args);
+    buffer_fini(&record);
+}
+
 static void pushes_that_were_simply_made_are_told_by_when_they_were_made(void **state)
 {
     static const struct {
@@ -514,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_long_error_is_cut),
         cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
         cmocka_unit_test(results_are_read_one_after_the_other),
+        cmocka_unit_test(a_well_known_content_type_takes_a_byte),
         cmocka_unit_test(pushes_that_were_simply_made_are_told_by_when_they_were_made),
         cmocka_unit_test(an_unknown_status_or_state_is_refused),
         cmocka_unit_test(settings_come_back_with_the_topic),

@@ -78,7 +78,10 @@ end)
 local function without_body(record)
     local flags, at = unpack_from('>B', record), 16
     if flags % 2 == 1 then at = at + 29 end
-    if flags % 4 >= 2 then at = at + 1 + unpack_from('>B', record, at) end
+    if flags % 4 >= 2 then
+        local length = unpack_from('>B', record, at)
+        at = at + 1 + (length <= 128 and length or 0)
+    end
     if flags % 8 >= 4 then at = at + 2 + unpack_from('>I2', record, at) end
     return sub(record, 1, at - 1)
 end
