@@ -305,6 +305,13 @@ def test_a_record_nobody_can_read_is_kept_aside_and_the_others_are_delivered(sha
     assert sorted(shard.client.hvals(f"{shard.tag}:broken:t")) == sorted([spoiled, b"again"]), "one does not overwrite the other"
 
 
+@pytest.mark.parametrize("content_type", [b"x", b"x" * 128, 129, 131, 255])
+@pytest.mark.parametrize("meta", [None, b"m" * 20])
+def test_a_record_with_any_content_type_can_be_read(shard, content_type, meta):
+    shard.push("t", job("ready", content_type=content_type, meta=meta), job("delayed", delay=60_000, content_type=content_type, meta=meta))
+    assert not Check(shard).findings
+
+
 @pytest.mark.parametrize("spoiled", [b"short", b"\x09" + bytes(40), b"\0" + bytes(40)])
 def test_a_try_nobody_can_read_is_dropped_and_the_job_begins_again(shard, spoiled):
     fill(shard)

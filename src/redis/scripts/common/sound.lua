@@ -12,7 +12,8 @@ local function is_readable(record)
     if flags % 2 == 1 then at = at + 29 end
     if flags % 4 >= 2 then
         if size < at + 1 then return false end
-        at = at + 1 + unpack_from('>B', record, at + 1)
+        local length = unpack_from('>B', record, at + 1)
+        at = at + 1 + (length <= 128 and length or 0) -- above, it is a type's number
     end
     if flags % 8 >= 4 then
         if size < at + 2 then return false end
