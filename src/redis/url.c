@@ -19,7 +19,6 @@ struct scheme {
     uint16_t port;
 };
 
-/* The first of those that fit is the one that is written. */
 static const struct scheme schemes[] = {
     {.name = "redis", .kind = REDIS_SINGLE, .has_db = true, .port = PORT_REDIS},
     {.name = "redis-sentinel",
@@ -375,64 +374,4 @@ bool redis_url_parse(const char *text, struct redis_url *out, char *error, size_
         return false;
     *out = parse.url;
     return true;
-}
-
-/* ---- written ---- */
-
-static void emit_escaped(struct buffer *out, const char *text)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-    for (; *text; text++)
-        if (strchr(plain, *text))
-            buffer_append_byte(out, *text);
-        else
-            buffer_append_format(out, "%%%02X", (unsigned)(unsigned char)*text);
-}
-
-static void emit_hosts(const struct redis_url *url, struct buffer *out)
-{
-    for (uint32_t i = 0; i < url->host_count; i++) {
-        const struct redis_endpoint *endpoint = &url->hosts[i];
-        bool is_ipv6 = strchr(endpoint->host, ':');
-        buffer_append_format(out, is_ipv6 ? "%s[%s]:%u" : "%s%s:%u", i ? "," : "", endpoint->host,
-                             (unsigned)endpoint->port);
-    }
-}
-
-/* A slash in a master's name would begin the database. */
-static void emit_master(const char *master, struct buffer *out)
-{
-    buffer_append_byte(out, '/');
-    for (const char *slash; (slash = strchr(master, '/')); master = slash + 1) {
-        char part[REDIS_MASTER_BYTES];
-        (void)snprintf(part, sizeof part, "%.*s", (int)(slash - master), master);
-        emit_escaped(out, part);
-        buffer_append_text(out, "%2F");
-    }
-    emit_escaped(out, master);
-}
-
-void redis_url_emit(const struct redis_url *url, char *out, size_t out_bytes)
-{
-    struct buffer text = {.at = out, .cap = out_bytes - 1, .bytes_max = out_bytes - 1};
-    bool is_unix = url->hosts[0].port == 0;
-    assert(out_bytes > 0);
-    const struct scheme *scheme = schemes;
-    while (scheme->kind != url->kind || scheme->is_unix != is_unix)
-        scheme++;
-    buffer_append_format(&text, "%s://", scheme->name);
-    if (is_unix)
-        emit_escaped(&text, url->hosts[0].host);
-    else
-        emit_hosts(url, &text);
-    if (scheme->has_master)
-        emit_master(url->master, &text);
-    if (url->db && !is_unix)
-        buffer_append_format(&text, "/%u", url->db);
-    if (url->db && is_unix)
-        buffer_append_format(&text, "?db=%u", url->db);
-    if (strcmp(url->prefix, "tarry") != 0)
-        buffer_append_format(&text, "%sprefix=%s", url->db && is_unix ? "&" : "?", url->prefix);
-    out[text.len] = 0;
 }
