@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-enum { ULID_CHARS = 26, MARK = 1, BITS = 5 };
+enum { ULID_CHARS = 26, UUID_CHARS = 36, ULID_MARK = 1, UUID_MARK = 2, BITS = 5 };
 
 static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
@@ -13,7 +13,7 @@ static int digit_of(char c)
 }
 
 /* False: not the canonical form of 128 bits. */
-static bool pack(struct slice id, unsigned char out[16])
+static bool pack_ulid(struct slice id, unsigned char out[16])
 {
     unsigned pending = 0, bits = 0, count = 0;
     if (id.len != ULID_CHARS || id.at[0] > '7')
@@ -32,7 +32,7 @@ static bool pack(struct slice id, unsigned char out[16])
     return true;
 }
 
-static void unpack(const unsigned char in[16], char out[ULID_CHARS])
+static void unpack_ulid(const unsigned char in[16], char out[ULID_CHARS])
 {
     unsigned pending = 0, bits = 2;
     size_t at = 0;
@@ -43,19 +43,70 @@ static void unpack(const unsigned char in[16], char out[ULID_CHARS])
     }
 }
 
+/* Where a hyphen stands in front of byte i. */
+static bool has_hyphen(size_t i)
+{
+    return i == 4 || i == 6 || i == 8 || i == 10;
+}
+
+static int hex_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* False: not 8-4-4-4-12 hex digits in lower case. */
+static bool pack_uuid(struct slice id, unsigned char out[16])
+{
+    const char *at = id.at;
+    if (id.len != UUID_CHARS)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        if (has_hyphen(i) && *at++ != '-')
+            return false;
+        int high = hex_of(at[0]), low = hex_of(at[1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i] = (unsigned char)(high << 4 | low);
+        at += 2;
+    }
+    return true;
+}
+
+static void unpack_uuid(const unsigned char in[16], char out[UUID_CHARS])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < 16; i++) {
+        if (has_hyphen(i))
+            *out++ = '-';
+        *out++ = digits[in[i] >> 4];
+        *out++ = digits[in[i] & 15];
+    }
+}
+
 struct slice redis_id_store(struct slice id, char room[REDIS_ID_PACKED_BYTES])
 {
-    if (!pack(id, (unsigned char *)room + 1))
+    unsigned char *bytes = (unsigned char *)room + 1;
+    if (pack_ulid(id, bytes))
+        room[0] = ULID_MARK;
+    else if (pack_uuid(id, bytes))
+        room[0] = UUID_MARK;
+    else
         return id;
-    room[0] = MARK;
     return slice_make(room, REDIS_ID_PACKED_BYTES);
 }
 
 bool redis_id_show(struct slice stored, char room[REDIS_ID_ROOM_BYTES], struct slice *id)
 {
-    if (stored.len == REDIS_ID_PACKED_BYTES && stored.at[0] == MARK) {
-        unpack((const unsigned char *)stored.at + 1, room);
+    if (stored.len == REDIS_ID_PACKED_BYTES && stored.at[0] == ULID_MARK) {
+        unpack_ulid((const unsigned char *)stored.at + 1, room);
         *id = slice_make(room, ULID_CHARS);
+        return true;
+    }
+    if (stored.len == REDIS_ID_PACKED_BYTES && stored.at[0] == UUID_MARK) {
+        unpack_uuid((const unsigned char *)stored.at + 1, room);
+        *id = slice_make(room, UUID_CHARS);
         return true;
     }
     if (!job_id_is_valid(stored))

@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -43,9 +44,31 @@ static void an_id_made_here_takes_seventeen_bytes(void **state)
     }
 }
 
+static void a_uuid_takes_seventeen_bytes(void **state)
+{
+    struct random random = seed_random(__func__);
+    char id[37];
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t a = random_next(&random), b = random_next(&random);
+        snprintf(id, sizeof id, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(a >> 32),
+                 (unsigned)(a >> 16 & 0xffff), (unsigned)(a & 0xffff), (unsigned)(b >> 48),
+                 (unsigned long long)(b & 0xffffffffffff));
+        assert_int_equal(stored_of(slice_of(id)).len, 17);
+        assert_comes_back(slice_of(id));
+    }
+}
+
 static void every_other_id_is_kept_as_it_is(void **state)
 {
     static const char *const ids[] = {
+        "123e4567-e89b-12d3-a456-42661417400",   /* 35 characters */
+        "123e4567-e89b-12d3-a456-4266141740000", /* 37 */
+        "123E4567-e89b-12d3-a456-426614174000",  /* upper case is another id */
+        "123e4567e-89b-12d3-a456-426614174000",  /* a hyphen elsewhere */
+        "123e4567-e89b-12d3-a456-42661417400g",
+        "123e4567_e89b-12d3-a456-426614174000",
         "a",
         "order-8812345",
         "01ARZ3NDEKTSV4RRFFQ69G5FA",   /* 25 characters */
@@ -108,7 +131,7 @@ static void what_is_no_id_is_refused(void **state)
     assert_false(redis_id_show(slice_make("", 0), room, &id));
     assert_false(redis_id_show(slice_make("\x01", 1), room, &id));
     assert_false(redis_id_show(slice_make("\x01 sixteen bytes..", 16), room, &id));
-    assert_false(redis_id_show(slice_make("\x02 seventeen bytes", 17), room, &id));
+    assert_false(redis_id_show(slice_make("\x03 seventeen bytes", 17), room, &id));
     assert_false(redis_id_show(slice_make("a b", 3), room, &id));
     assert_false(redis_id_show(slice_make(longest, sizeof longest), room, &id));
 }
@@ -156,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_made_here_takes_seventeen_bytes),
+        cmocka_unit_test(a_uuid_takes_seventeen_bytes),
         cmocka_unit_test(every_other_id_is_kept_as_it_is),
         cmocka_unit_test(the_lowest_and_the_highest_come_back),
         cmocka_unit_test(two_ids_never_share_a_form),
