@@ -290,6 +290,14 @@ def test_a_newer_version_is_left_alone(shard):
     shard.client.hset(shard.core, "version", 1)
 
 
+def test_every_form_of_a_record_is_readable(shard):
+    shard.check = False
+    forms = [{"content_type": kind, "meta": meta, "own": own} for kind in (None, b"", b"text/odd", 129, 255) for meta in (None, b"", b"m" * 300) for own in (None, {"ttl": 60_000})]
+    shard.push("t", *[job(f"id{at}", b"", **form) for at, form in enumerate(forms)], *[job(f"body{at}", b"b" * 5, delay=1000, **form) for at, form in enumerate(forms)])
+    assert len(shard.list_all("t")) == 2 * len(forms)
+    assert Check(shard, "repair").findings == [] and not shard.client.exists(f"{shard.tag}:broken:t")
+
+
 def test_a_record_nobody_can_read_is_kept_aside_and_the_others_are_delivered(shard):
     fill(shard)
     spoiled = hash_of(shard, "ready")[:9]
