@@ -5,7 +5,7 @@ import random
 
 import pytest
 import redis
-from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, Shard, job, settings
+from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, Shard, job, settings
 from redis_servers import RedisServer
 
 
@@ -190,3 +190,23 @@ def test_what_the_scripts_did_is_the_same_after_a_restart(aof):
         shard = Shard(server.client())
         assert shard.dump() == before
         shard.must_be_sound()
+
+
+def test_a_user_who_may_publish_nothing_changes_whole_all_the_same(shard):
+    """Redis 7 gives a new user no channel unless told to. News are lost then; nothing is left half done."""
+    shard.client.execute_command("ACL", "SETUSER", "mute", "reset", "on", ">sesame", "~*", "+@all")
+    server = shard.client.connection_pool.connection_kwargs
+    mute = redis.Redis(**{**server, "username": "mute", "password": "sesame"})
+    other = Shard(mute, server="0000000b")
+    try:
+        assert other.push("t", job("a"), job("b", delay=60_000)) == other.push("t", job("a"), job("b", delay=60_000), ticket=other.ticket(0, 1))
+        [taken] = other.take("t")
+        other.answer((NACK, taken.delivery, 0))
+        other.topic(TOPIC_PAUSE, "t")
+        other.topic(TOPIC_RESUME, "t")
+        other.jump(61_000)
+        other.advance()
+        assert other.stats("t").ready == 2
+    finally:
+        mute.close()
+        shard.client.execute_command("ACL", "DELUSER", "mute")

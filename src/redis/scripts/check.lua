@@ -111,7 +111,7 @@ local function check_settings()
     local t = topic_make(step.name, NEVER)
     call('HSET', t.key, 'paused', sub(wanted, 1, 1))
     if #wanted > 1 then call('HSET', t.key, 'settings', sub(wanted, 2)) else call('HDEL', t.key, 'settings') end
-    if sub(wanted, 1, 1) == '0' and t.ready > 0 then call('SPUBLISH', T .. ':news', 'r' .. NOBODY .. step.name) end
+    if sub(wanted, 1, 1) == '0' and t.ready > 0 then tell('r' .. NOBODY .. step.name) end
     return ''
 end
 

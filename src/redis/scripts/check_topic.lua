@@ -67,7 +67,7 @@ local function check_counts()
     for i = 1, #priorities do ready = ready + call('ZCARD', t.ready_of .. priorities[i]) end
     step.looked = 1 + #priorities
     set_figure('ready', kept.ready, ready)
-    if step.repairs and kept.ready <= 0 and ready > 0 and not t.paused then call('SPUBLISH', T .. ':news', 'r' .. NOBODY .. t.name) end
+    if step.repairs and kept.ready <= 0 and ready > 0 and not t.paused then tell('r' .. NOBODY .. t.name) end
     set_figure('leased', kept.leased, held)
     set_figure('dead', kept.dead, dead)
     local jobs = call('HLEN', t.jobs)
@@ -154,7 +154,7 @@ local function check_event()
     local what = kept and format('looks at the topic at %s, and its next event is at %d', kept, real) or 'does not know of the topic'
     if find(t.name, '', 'the shard ' .. what, 'put right') then
         topic_refresh(t)
-        if real < NEVER then call('SPUBLISH', T .. ':news', 'd' .. text_of(real)) end
+        if real < NEVER then tell('d' .. text_of(real)) end
     end
     return ''
 end

@@ -146,7 +146,7 @@ for i = 1, #priorities do
 end
 if soonest < before then
     local following = math.min(soonest, first_score(TOPICS))
-    if following == soonest then call('SPUBLISH', T .. ':news', 'd' .. text_of(soonest)) end
+    if following == soonest then tell('d' .. text_of(soonest)) end
 end
 
 local _, following = settle(NOBODY) -- what fell due and was not taken is news to the caller, too

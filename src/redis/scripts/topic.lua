@@ -20,6 +20,6 @@ if verb == PUT then
 elseif verb == PAUSE or verb == RESUME then
     t.paused = verb == PAUSE
     call('HSET', t.key, 'paused', t.paused and '1' or '0')
-    if not t.paused and t.ready > 0 then call('SPUBLISH', T .. ':news', 'r--------' .. name) end
+    if not t.paused and t.ready > 0 then tell('r--------' .. name) end
 end
 return changed(ticket, pack('>B', is_new and verb == PUT and CREATED or OK), {topic_packed(t)})

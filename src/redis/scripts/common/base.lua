@@ -34,6 +34,11 @@ local function text_of(number)
     return format('%d', number)
 end
 
+-- To the other servers. They look by themselves where nothing comes, so nothing fails of it: an error here would leave a call half done.
+local function tell(news)
+    redis.pcall('SPUBLISH', T .. ':news', news)
+end
+
 -- ---- sending many arguments ----
 
 -- `words` in groups of up to `MANY`, each with the same command and key.

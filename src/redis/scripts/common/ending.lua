@@ -30,7 +30,7 @@ local function settle(server)
         local ready = t.ready + (t.change.ready or 0)
         if t.ready == 0 and ready > 0 and not t.paused then
             woken[#woken + 1] = name
-            call('SPUBLISH', T .. ':news', 'r' .. server .. name)
+            tell('r' .. server .. name)
         end
         t.ready, t.change = ready, {}
         if t.soonest < NEVER and not t.deleted then
@@ -40,7 +40,7 @@ local function settle(server)
         end
     end
     local following = before and math.min(before, soonest) or math.min(next_event(), soonest)
-    if before and following < before then call('SPUBLISH', T .. ':news', 'd' .. text_of(following)) end
+    if before and following < before then tell('d' .. text_of(following)) end
     return woken, following
 end
 
