@@ -99,6 +99,18 @@ def test_steps_are_bounded_and_the_last_one_says_so(shard):
     assert max(sizes) <= 100 and sum(sizes) == 500 and shard.stats("u").expired == 50
 
 
+def test_a_topic_that_lost_its_hash_holds_up_no_other(shard):
+    shard.check = False
+    shard.push("lost", job("a", delay=10))
+    shard.push("whole", job("b", delay=20))
+    shard.client.delete(shard.tag + ":topic:lost")
+    shard.jump(1000)
+    shard.advance_all()
+    assert shard.stats("whole").ready == 1
+    shard.client.flushall()
+    shard.hello()
+
+
 def test_many_remembered_ids_are_forgotten_in_bounded_steps(shard):
     shard.check = False
     shard.topic(TOPIC_PUT, "t", settings(dedup=1000), 1)

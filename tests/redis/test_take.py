@@ -88,6 +88,17 @@ def test_a_job_comes_not_one_millisecond_early(shard):
         assert call.now < due, "late: it was due and was not given"
 
 
+def test_what_became_ready_while_the_clock_was_ahead_is_not_given_before_its_due(shard):
+    shard.push("t", job("now"), job("later", delay=600_000))
+    shard.jump(3_600_000)
+    shard.advance_all()
+    shard.jump(-3_600_000)
+    assert ids(shard.take("t")) == ["now"]
+    assert shard.take("t") == []
+    shard.jump(600_002)
+    assert ids(shard.take("t")) == ["later"]
+
+
 def test_an_expired_job_is_not_given(shard):
     shard.push("t", job("a", own={"ttl": 1000}), job("b"))
     shard.jump(1002)

@@ -28,8 +28,13 @@ while done < max do
     local name = call('ZRANGE', TOPICS, '-inf', now, 'BYSCORE', 'LIMIT', '0', '1')[1]
     if not name then break end
     local t = topic_find(name)
-    done = done + advance_topic(t, max - done)
-    topic_refresh(t)
+    if t then
+        done = done + advance_topic(t, max - done)
+        topic_refresh(t)
+    else
+        call('ZADD', TOPICS, '+inf', name) -- its hash was lost: other topics go on, and a check finds it
+        done = done + 1
+    end
 end
 
 local woken, following = settle(server)

@@ -134,10 +134,12 @@ if t.soonest <= now or first_score(TOPICS) <= now then
     topic_refresh(t)
 end
 local priorities = call('ZRANGE', t.priorities, '0', '-1')
+-- Not what is due later: it was moved while the clock was ahead.
+local now_text = text_of(now)
 for i = 1, #priorities do
     local members
     repeat
-        members = call('ZRANGE', t.ready_of .. priorities[i], '0', text_of(step() - 1))
+        members = call('ZRANGE', t.ready_of .. priorities[i], '-inf', now_text, 'BYSCORE', 'LIMIT', '0', text_of(step()))
         if #members == 0 then break end
         if not lease(members, priorities[i]) then max = taken end
     until taken >= max
