@@ -57,7 +57,7 @@ static const struct refusal {
     [QUEUE_BODY_TOO_BIG] = {"The body is too big", 413},
     [QUEUE_TOO_MANY_TOPICS] = {"There are too many topics", 409},
     [QUEUE_BAD_CURSOR] = {"The cursor is not right", 400},
-    [QUEUE_NO_SPACE] = {"The disk is full", 507},
+    [QUEUE_NO_SPACE] = {"The store is full", 507},
     [QUEUE_NO_MEMORY] = {"The server is out of memory", 503},
     [QUEUE_STOPPING] = {"The server is going down", 503},
     [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},

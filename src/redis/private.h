@@ -100,7 +100,7 @@ struct redis_shard {
     bool up, known;           /* known: an answer came since it is up */
     int64_t busy_ms;          /* inner: the last turn that saw a batch */
     uint64_t unpacked;        /* far jobs pushed through here and not packed yet, about */
-    bool advancing, looking, packing;
+    bool advancing, looking, packing, probing;
     bool may_pack; /* there may be far jobs among the fresh */
     bool stopping, freeing, has_space;
 };
@@ -123,6 +123,8 @@ void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to r
                               enum queue_status status);
 /* QUEUE_OK, or why nothing is taken on now. */
 enum queue_status redis_shard_accepts(const struct redis_shard *shard);
+/* Out of reach for longer than a connection takes to be made anew. */
+bool redis_shard_is_missed(const struct redis_shard *shard);
 /* Prepares a call: its buffer, what it does and who hears of it. */
 void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
                            void (*done)(struct redis_call *call, enum redis_call_end end,
@@ -164,6 +166,11 @@ void redis_change_done(struct redis_batch *batch, enum redis_call_end end,
 void redis_take_fail(struct redis_batch *batch, enum queue_status status);
 /* The same for every item; not for takes. */
 void redis_batch_fail(struct redis_batch *batch, enum queue_status status);
+
+/* ---- shard_push.c ---- */
+/* Where a push found no room, one of no jobs asks whether there is some: nobody may send another,
+ * since a server that has no room is not ready. */
+void redis_push_probe(struct redis_shard *shard);
 
 /* ---- shard_watch.c ---- */
 bool redis_watches_init(struct redis_shard *shard);

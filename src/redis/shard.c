@@ -185,26 +185,33 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
 
 void redis_shard_look(struct redis_shard *shard)
 {
-    if (shard->up && !shard->looking && !shard->stopping)
+    if (!shard->up || shard->stopping)
+        return;
+    if (!shard->looking)
         redis_watches_look(shard, true);
+    redis_push_probe(shard);
 }
 
 /* ---- what it is ---- */
+
+bool redis_shard_is_missed(const struct redis_shard *shard)
+{
+    return !shard->up && clock_inner_ms() - shard->turned_ms >= MISSED_MS;
+}
 
 static void on_info(struct queue *queue, struct queue_info *out)
 {
     struct redis_shard *shard = redis_shard_of(queue);
     const struct redis_inspection *inspection = shard->options.inspection;
-    *out =
-        (struct queue_info){.store = "redis",
-                            .durability = inspection->durability_says,
-                            .durability_class = redis_durability_name(inspection->durability),
-                            .sync = inspection->sync,
-                            .shards = 1,
-                            .body_bytes_max = shard->options.body_bytes_max,
-                            .wait_replicas = shard->options.wait_replicas,
-                            .healthy = shard->up || clock_inner_ms() - shard->turned_ms < MISSED_MS,
-                            .accepting = shard->has_space};
+    *out = (struct queue_info){.store = "redis",
+                               .durability = inspection->durability_says,
+                               .durability_class = redis_durability_name(inspection->durability),
+                               .sync = inspection->sync,
+                               .shards = 1,
+                               .body_bytes_max = shard->options.body_bytes_max,
+                               .wait_replicas = shard->options.wait_replicas,
+                               .healthy = !redis_shard_is_missed(shard),
+                               .accepting = shard->has_space};
 }
 
 struct queue *redis_shard_queue(struct redis_shard *shard)

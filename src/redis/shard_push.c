@@ -1,7 +1,11 @@
 /* Pushes: those of a turn for the same topic travel together. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "queue/check.h"
+#include "redis/command.h"
 #include "redis/private.h"
+
+#include <stdlib.h>
 
 static size_t text_bytes_of(const struct queue_push *pushes, size_t count)
 {
@@ -61,6 +65,54 @@ void redis_push(struct queue *queue, const struct queue_push *pushes, size_t cou
     redis_request_begun(request);
 }
 
+/* ---- whether there is room ---- */
+
+struct probing {
+    struct redis_call call;
+    struct redis_shard *shard;
+};
+
+static void note_space(struct redis_shard *shard, enum redis_call_end end)
+{
+    if (end != REDIS_CALL_OK && end != REDIS_CALL_NO_SPACE)
+        return;
+    if (!shard->has_space && end == REDIS_CALL_OK)
+        log_event(LOG_INFO, "redis has room again", LOG_NUMBER("shard", shard->options.index));
+    shard->has_space = end == REDIS_CALL_OK;
+}
+
+static void on_probed(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct probing *probing = list_entry(call, struct probing, call);
+    (void)head;
+    (void)reply;
+    probing->shard->probing = false;
+    note_space(probing->shard, end);
+    buffer_fini(&call->args);
+    free(probing);
+}
+
+void redis_push_probe(struct redis_shard *shard)
+{
+    struct probing *probing =
+        shard->has_space || shard->probing ? NULL : calloc(1, sizeof *probing);
+    if (!probing)
+        return;
+    probing->shard = shard;
+    redis_shard_call_init(&probing->call, REDIS_PUSH, false, on_probed);
+    redis_command_text(&probing->call.args, ""); /* no ticket */
+    redis_command_text(&probing->call.args, ""); /* of no topic */
+    redis_command_number(&probing->call.args, 0);
+    shard->probing = redis_shard_send(shard, &probing->call, 3);
+    if (shard->probing)
+        return;
+    buffer_fini(&probing->call.args);
+    free(probing);
+}
+
+/* ---- ending ---- */
+
 /* True where the answer was well-formed. */
 static bool unpack_item(const struct redis_item *item, const struct redis_head *head,
                         struct slice *rest, struct queue_result *result)
@@ -79,8 +131,7 @@ void redis_push_done(struct redis_batch *batch, enum redis_call_end end,
     struct redis_shard *shard = batch->shard;
     bool any_ready = false, malformed = false;
     (void)reply;
-    if (end == REDIS_CALL_OK || end == REDIS_CALL_NO_SPACE)
-        shard->has_space = end == REDIS_CALL_OK;
+    note_space(shard, end);
     if (end != REDIS_CALL_OK) {
         redis_batch_fail(batch, redis_shard_status(end));
         return;
