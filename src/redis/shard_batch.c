@@ -198,7 +198,8 @@ static struct redis_batch *batch_new(struct redis_shard *shard, enum redis_batch
 
 static bool is_full(const struct redis_batch *batch)
 {
-    return batch->count >= REDIS_BATCH_ITEMS_MAX || batch->bytes >= REDIS_BATCH_BYTES;
+    return batch->count >= REDIS_BATCH_ITEMS_MAX || batch->wanted >= REDIS_BATCH_ITEMS_MAX ||
+           batch->bytes >= REDIS_BATCH_BYTES;
 }
 
 static bool has_room(struct redis_batch *batch)

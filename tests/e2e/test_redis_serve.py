@@ -9,7 +9,7 @@ import time
 import pytest
 from client import job_path
 from redis_servers import Cluster, RedisServer, Sentinel
-from server import BINARY, REPO, eventually, free_port
+from server import BINARY, REPO, eventually, free_port, together
 
 
 @pytest.fixture(scope="module")
@@ -428,6 +428,20 @@ def test_a_call_that_waits_for_redis_is_answered_once_it_is_back(start_server):
         eventually(lambda: ready(started) == 503)
         threading.Timer(1.0, server.start).start()
         assert push_answer(started, "patient", "a").status == 201
+
+
+def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_jobs(start_server):
+    with RedisServer("--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000") as server:
+        started = start_server("--store", server.url, "--shards", "1")
+        client = started.client()
+        client.push_batch([{"topic": "many", "body": "x"} for _ in range(900)])
+        server.call("CLIENT", "PAUSE", 500, "ALL")
+        clients = [started.client() for _ in range(20)]
+        taken = together(*[lambda one=one: len(one.take("many", max=1000)) for one in clients])
+        assert sum(taken) == 900
+        calls = [words.split(b" ") for words in (entry["command"] for entry in server.client().slowlog_get(10000)) if words.startswith(b"EVALSHA")]
+        wanted = [int(words[6]) for words in calls if len(words) == 9 and words[5] == b"many"]
+        assert sum(wanted) == 20 * 1000 and max(wanted) < 2000, wanted
 
 
 def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_server):
