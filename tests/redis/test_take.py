@@ -106,6 +106,16 @@ def test_an_expired_job_is_not_given(shard):
     assert shard.stats("t").expired == 1
 
 
+def test_of_more_expired_jobs_than_one_call_may_move_none_is_given(shard):
+    for first in range(0, 400, 100):
+        shard.push("t", *[job(f"old-{number}", delay=1000, own={"ttl": 1000 + number % 7}) for number in range(first, first + 100)])
+    shard.push("t", job("young", delay=1000, own={"ttl": 1_000_000}))
+    shard.jump(10_000)
+    given = [one for _ in range(100) for one in ids(shard.take("t", most=3))]
+    assert given == ["young"]
+    assert (shard.stats("t").expired, shard.stats("t").ready) == (400, 0)
+
+
 def test_the_same_ticket_shows_the_same_leases_and_takes_no_more(shard):
     shard.push("t", *[job(f"j{n:02}", b"x" * n) for n in range(40)])
     ticket = shard.ticket()

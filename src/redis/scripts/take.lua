@@ -81,8 +81,24 @@ local function sorted_add(key, words)
     call('ZREM', key, LONG)
 end
 
+local expiring = max + 64 -- how many of those that are in the way may go in this call
+
+-- True: some of `members` had expired and nobody had seen to them; they are gone.
+local function drop_expired(members)
+    if t.expires == nil then t.expires = call('EXISTS', t.expiry) == 1 end
+    if not t.expires then return false end
+    local ends, late = call('ZMSCORE', t.expiry, unpack(members)), {}
+    for i = 1, #members do
+        if ends[i] and tonumber(ends[i]) <= now then late[#late + 1] = members[i] end
+    end
+    expire_all(t, late)
+    expiring = expiring - #late
+    return #late > 0
+end
+
 -- The first of `members`, as many as the bytes allow. False: no more are wanted.
 local function lease(members, priority)
+    if drop_expired(members) then return expiring > 0 end
     local ids, wanted = {}, 0
     for i = 1, #members do ids[i] = sub(members[i], 7) end
     local records, tries = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))

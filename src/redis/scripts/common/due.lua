@@ -1,10 +1,10 @@
 -- Letting what is due happen.
-local advance_topic = (function()
+local advance_topic, expire_all = (function()
 
 -- ---- letting what is due happen ----
 
-local function expire_some(t, max)
-    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', '0', max)
+-- Ready jobs whose ttl is over.
+local function expire_all(t, members)
     for i = 1, #members do
         local j = job_find(t, sub(members[i], 7))
         call('ZREM', t.expiry, members[i])
@@ -21,6 +21,11 @@ local function expire_some(t, max)
             end
         end
     end
+end
+
+local function expire_some(t, max)
+    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', '0', max)
+    expire_all(t, members)
     return #members
 end
 
@@ -77,7 +82,7 @@ local function advance_topic(t, max)
     return done
 end
 
-return advance_topic
+return advance_topic, expire_all
 
 end)()
 
