@@ -227,9 +227,6 @@ void redis_free(struct redis *redis)
 void redis_figures(const struct redis *redis, struct redis_figures *out)
 {
     *out = redis->figures;
-    out->shards_up = 0;
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        out->shards_up += redis->shards[i] && redis_shard_is_up(redis->shards[i]);
 }
 
 bool redis_is_quiet(const struct redis *redis)

@@ -124,6 +124,7 @@ static void on_ready(void *ctx, struct slice topic)
 static void on_turned(void *ctx, bool up)
 {
     struct redis_shard *shard = ctx;
+    shard->options.figures->shards_up += (uint32_t)up - (uint32_t)shard->up;
     shard->up = up;
     shard->known = false;
     shard->turned_ms = clock_inner_ms();
@@ -210,7 +211,10 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .shards = 1,
                                .body_bytes_max = shard->options.body_bytes_max,
                                .wait_replicas = shard->options.wait_replicas,
-                               .healthy = !redis_shard_is_missed(shard),
+                               /* One that is lost takes no server out of service: the others
+                                * go on. */
+                               .healthy = shard->options.figures->shards_up > 0 ||
+                                          !redis_shard_is_missed(shard),
                                .accepting = shard->has_space};
 }
 

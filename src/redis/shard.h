@@ -29,7 +29,7 @@ struct redis_shard_options {
     uint32_t index, shards, topics_max, wait_replicas;
     uint64_t body_bytes_max;
     int64_t patience_ms;
-    struct redis_figures *figures;
+    struct redis_figures *figures; /* of all shards; keeps count of those that are up */
 };
 
 struct redis_shard *redis_shard_new(

@@ -561,3 +561,19 @@ def test_starts_while_the_slot_that_holds_the_number_of_shards_moves(cluster, st
 def test_a_node_of_the_cluster_that_is_gone_does_not_stop_a_start(cluster, start_server):
     url = f"redis-cluster://127.0.0.1:{free_port()}," + cluster.url.removeprefix("redis-cluster://")
     works(start_server("--store", url), "one-gone")
+
+
+def test_the_shards_of_other_masters_go_on_where_one_is_lost(start_server):
+    with Cluster("--cluster-require-full-coverage", "no", masters=3, aof="always") as servers:
+        started = start_server("--store", servers.url, "--redis-patience", "2s")
+        client = started.client()
+        servers.servers[1].kill()
+        eventually(lambda: 0 < metric(started, "tarry_redis_shards_up") < 8, 20)
+        time.sleep(1.5)  # longer than a connection takes to be made anew
+        assert ready(started) == 200 and info(started)["healthy"] is True
+        began = time.monotonic()
+        assert client.take("others", wait="3s") == [] and time.monotonic() - began > 2.5, "it waits for the shards there are"
+        answers = {ident: push_answer(started, "others", ident).status for ident in map(str, range(12))}
+        made = [ident for ident, status in answers.items() if status == 201]
+        assert 0 < len(made) < 12 and set(answers.values()) == {201, 503}
+        assert sorted(job["id"] for job in client.take("others", max=12)) == sorted(made)
