@@ -83,6 +83,7 @@ struct queue_past {
 struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
+    bool id_is_made; /* by a part of the queue for this push alone, so no job has it */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */

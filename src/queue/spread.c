@@ -46,6 +46,7 @@ static const struct queue_push *with_ids(struct spread *spread, const struct que
             continue;
         ulid_write(&spread->ulid, wall_ms, spread->ids[i]);
         spread->pushes[i].id = slice_make(spread->ids[i], ULID_BYTES);
+        spread->pushes[i].id_is_made = true;
     }
     return spread->pushes;
 }

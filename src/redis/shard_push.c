@@ -41,7 +41,8 @@ static void begin_item(struct redis_shard *shard, const struct queue_push *push,
     result->topic = redis_request_text(request, used, named.topic);
     result->id = redis_request_text(request, used, named.id);
     if (result->status == QUEUE_OK)
-        result->status = add(shard, &named, request, (uint32_t)index, !push->id.len);
+        result->status =
+            add(shard, &named, request, (uint32_t)index, !push->id.len || push->id_is_made);
     if (result->status != QUEUE_OK)
         redis_request_item_done(request);
 }
