@@ -250,12 +250,14 @@ static int64_t bytes_of_all(const struct sim_fs *sim)
 static void put(struct sim_fs *sim, struct sim_inode *inode, const char *from, size_t len,
                 int64_t offset)
 {
+    if (!len)
+        return;
     inode_reserve(inode, offset + (int64_t)len);
     memcpy(inode->now + offset, from, len);
     if (offset + (int64_t)len > inode->size)
         inode->size = offset + (int64_t)len;
     for (int64_t sector = offset / SIM_SECTOR_BYTES;
-         len && sector <= (offset + (int64_t)len - 1) / SIM_SECTOR_BYTES; sector++) {
+         sector <= (offset + (int64_t)len - 1) / SIM_SECTOR_BYTES; sector++) {
         inode->dirty[sector] = true;
         if (!sim->no_writeback && random_below(&sim->random, 16) == 0)
             write_back(inode, sector);
