@@ -1,7 +1,7 @@
 """take.lua: order, limits, leases."""
 
 import pytest
-from abi import ACK, DELAYED, LEASED, NACK, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings
+from abi import ACK, DELAYED, LEASED, NACK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings
 
 
 def ids(jobs):
@@ -12,6 +12,24 @@ def test_jobs_come_by_priority_then_due_then_push_order(shard):
     shard.push("t", job("low", priority=200), job("late", delay=20, priority=100), job("soon", delay=10), job("same", delay=10), job("high", priority=5))
     shard.jump(100)
     assert ids(shard.take("t")) == ["high", "soon", "same", "late", "low"]
+
+
+def test_of_many_priorities_a_take_or_purge_looks_at_those_it_needs(shard):
+    shard.check = False
+    shard.push("t", *[job(f"j{number:03}", priority=number) for number in range(500)], job("last", priority=65535, delay=1))
+    shard.jump(10)
+    shard.advance_all()
+
+    def commands(call, *arguments, **options):
+        shard.client.config_resetstat()
+        call(*arguments, **options)
+        return sum(stat["calls"] for stat in shard.client.info("commandstats").values())
+
+    assert commands(shard.take, "t", most=1) < 60
+    assert commands(shard.purge, "t", READY, most=1) < 60
+    assert ids(shard.take("t", most=1000)) == [f"j{number:03}" for number in range(2, 500)] + ["last"]
+    assert shard.take("t") == []
+    shard.check = True
 
 
 def test_a_lease_shows_the_job_its_attempt_and_a_number_of_its_own(shard):

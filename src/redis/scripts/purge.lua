@@ -69,6 +69,7 @@ end
 
 local function purge_ready()
     for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
+        if affected >= max then return end
         local members = take_out(t.ready_of .. priority)
         call_many('ZREM', t.expiry, members)
         count(t, 'ready', -#members)

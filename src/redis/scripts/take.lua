@@ -149,19 +149,28 @@ if t.soonest <= now or first_score(TOPICS) <= now then
     advance_topic(t, max + 64)
     topic_refresh(t)
 end
-local priorities = call('ZRANGE', t.priorities, '0', '-1')
 -- Not what is due later: it was moved while the clock was ahead.
 local now_text = text_of(now)
-for i = 1, #priorities do
-    local members
+
+-- Whether all of it was taken.
+local function take_from(priority)
     repeat
-        members = call('ZRANGE', t.ready_of .. priorities[i], '-inf', now_text, 'BYSCORE', 'LIMIT', '0', text_of(step()))
+        local members = call('ZRANGE', t.ready_of .. priority, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', text_of(step()))
         if #members == 0 then break end
-        if not lease(members, priorities[i]) then max = taken end
+        if not lease(members, priority) then max = taken end
     until taken >= max
-    ready_is_empty(t, priorities[i])
-    if taken >= max then break end
+    return ready_is_empty(t, priority)
 end
+
+-- There may be as many priorities as numbers: few at a time, which then are gone from the front.
+local from = 0
+repeat
+    local priorities = call('ZRANGE', t.priorities, text_of(from), text_of(from + 15))
+    for i = 1, #priorities do
+        if not take_from(priorities[i]) then from = from + 1 end
+        if taken >= max then break end
+    end
+until taken >= max or #priorities < 16
 if soonest < before then
     local following = math.min(soonest, first_score(TOPICS))
     if following == soonest then tell('d' .. text_of(soonest)) end

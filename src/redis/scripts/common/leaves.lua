@@ -128,9 +128,10 @@ local function ready_add(t, priority, words)
 end
 
 local function ready_is_empty(t, priority)
-    if call('EXISTS', t.ready_of .. priority) == 1 then return end
+    if call('EXISTS', t.ready_of .. priority) == 1 then return false end
     call('ZREM', t.priorities, priority)
     t.has_priority[priority] = nil
+    return true
 end
 
 local function ready_remove(t, priority, member)
