@@ -10,8 +10,9 @@
 #include "redis/shard.h"
 
 enum {
-    REDIS_BATCH_ITEMS_MAX = 1000,
-    REDIS_BATCH_BYTES = 1 << 20, /* then no more join; one bigger item alone is fine */
+    REDIS_BATCH_ITEMS_MAX = 500,
+    REDIS_BATCH_ITEMS_GROWN = 128, /* then it no longer waits for more */
+    REDIS_BATCH_BYTES = 1 << 20,   /* then no more join; one bigger item alone is fine */
     REDIS_TAKE_BYTES_MAX = 16 << 20,
     REDIS_WAITING_BYTES_MAX = 256 << 20, /* of batches not answered yet: then no more are taken */
     REDIS_BATCH_BUCKETS = 64
@@ -46,7 +47,7 @@ struct redis_item {
 };
 
 struct redis_batch {
-    struct list list;   /* shard->open, in the order they were begun */
+    struct list list;   /* shard->open, in the order they were begun; then shard->sent */
     struct list bucket; /* as long as more may be added */
     struct redis_shard *shard;
     struct redis_call call;
@@ -82,7 +83,7 @@ struct redis_shard {
     struct random random;
     struct ulid ulid;
 
-    struct list open; /* batches not sent */
+    struct list open, sent; /* batches */
     struct list buckets[REDIS_BATCH_BUCKETS];
     size_t batches_under_way, waiting_bytes;
     struct list soon; /* requests whose reply is ready */

@@ -285,6 +285,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     shard->turned_ms = clock_inner_ms();
     shard->has_space = true;
     list_init(&shard->open);
+    list_init(&shard->sent);
     list_init(&shard->soon);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);

@@ -251,6 +251,7 @@ static void batch_send(struct redis_batch *batch)
     list_remove(&batch->bucket);
     if (batch->kind == REDIS_BATCH_TAKE)
         end_take_args(batch);
+    list_add_last(&shard->sent, &batch->list);
     shard->batches_under_way++;
     shard->options.figures->jobs += batch->kind == REDIS_BATCH_TAKE ? 0 : batch->count;
     if (redis_shard_send(shard, &batch->call, args_of(batch)))
@@ -263,12 +264,41 @@ static void batch_send(struct redis_batch *batch)
     batch_free(batch);
 }
 
+static bool is_alike(const struct redis_batch *a, const struct redis_batch *b)
+{
+    return a->kind == b->kind && a->lease_ms == b->lease_ms &&
+           slice_equals(slice_make(a->topic, a->topic_bytes), slice_make(b->topic, b->topic_bytes));
+}
+
+/* One of its kind is under way: until that is back more can join this one (decision 13). */
+static bool may_grow(const struct redis_batch *batch)
+{
+    const struct list *sent = &batch->shard->sent;
+    if (batch->count >= REDIS_BATCH_ITEMS_GROWN || is_full(batch))
+        return false;
+    for (const struct list *at = sent->next; at != sent; at = at->next)
+        if (is_alike(batch, list_entry(at, struct redis_batch, list)))
+            return true;
+    return false;
+}
+
+static struct redis_batch *first_to_send(struct redis_shard *shard)
+{
+    for (struct list *at = shard->open.next; at != &shard->open; at = at->next) {
+        struct redis_batch *batch = list_entry(at, struct redis_batch, list);
+        if (!shard->up || !may_grow(batch))
+            return batch;
+    }
+    return NULL;
+}
+
 /* While the shard is out of reach they are left to the link, which knows when to give up. */
 void redis_batches_send(struct redis_shard *shard)
 {
-    while (!list_is_empty(&shard->open) &&
-           (!shard->up || shard->batches_under_way < REDIS_LINK_SLOTS))
-        batch_send(list_entry(shard->open.next, struct redis_batch, list));
+    struct redis_batch *batch;
+    while ((!shard->up || shard->batches_under_way < REDIS_LINK_SLOTS) &&
+           (batch = first_to_send(shard)))
+        batch_send(batch);
 }
 
 void redis_batches_free(struct redis_shard *shard)
