@@ -19,28 +19,16 @@ struct spread_taking {
     uint32_t left;             /* jobs still wanted */
     size_t bytes;              /* of those that came */
     enum queue_status refusal; /* of a part; told where no other had jobs */
-    bool answered;             /* by a part at least */
     struct queue_reply **replies;
     size_t reply_count;
 };
 
 static void ask_next(struct spread_taking *take);
 
-/* Parts that are away for a while do not keep anybody from waiting for the others. */
-static bool is_away_alone(const struct spread_taking *take)
-{
-    struct queue_info info = {0};
-    if (take->refusal != QUEUE_UNAVAILABLE || !take->answered)
-        return false;
-    take->spread->queue.ops->info(&take->spread->queue, &info);
-    return info.healthy;
-}
-
 static void finish(struct spread_taking *take)
 {
     size_t count = 0;
-    bool told = !take->reply_count && !is_away_alone(take);
-    struct queue_reply reply = {.status = told ? take->refusal : QUEUE_OK};
+    struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal};
     for (size_t i = 0; i < take->reply_count; i++)
         count += take->replies[i]->job_count;
     struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
@@ -67,7 +55,6 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     if (reply->status != QUEUE_OK)
         take->refusal = reply->status;
-    take->answered |= reply->status == QUEUE_OK;
     if (reply->job_count) {
         struct queue_reply *copy = copy_reply(reply);
         if (copy) {

@@ -84,9 +84,13 @@ void redis_take(struct queue *queue, const struct queue_take *take, struct queue
     enum queue_status status = redis_shard_accepts(shard);
     if (status == QUEUE_OK)
         status = queue_check_take(take, &detail);
-    /* Shards are asked one after the other, and leases run that others gave already. */
-    if (status == QUEUE_OK && redis_shard_is_missed(shard))
-        status = QUEUE_UNAVAILABLE;
+    /* Shards are asked one after the other, and leases run that others gave already. One that is
+     * away has nothing to give, and keeps nobody from waiting for the others. */
+    if (status == QUEUE_OK && redis_shard_is_missed(shard)) {
+        bool alone = shard->options.figures->shards_up > 0;
+        redis_shard_refuse(shard, alone ? QUEUE_OK : QUEUE_UNAVAILABLE, reply_to);
+        return;
+    }
     struct redis_taking *taking = status == QUEUE_OK ? taking_new(shard, take, reply_to) : NULL;
     if (taking && ask(taking)) {
         shard->calls++;
