@@ -26,6 +26,14 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_
     return true;
 }
 
+void redis_clock_window(const struct redis_clock *clock, int64_t sent_ms, int64_t *earliest_ms,
+                        int64_t *latest_ms)
+{
+    assert(clock->known);
+    *earliest_ms = sent_ms + clock->offset_min_ms - REDIS_CLOCK_APART_MS;
+    *latest_ms = sent_ms + clock->offset_max_ms + REDIS_CLOCK_APART_MS;
+}
+
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
 {
     assert(clock->known);

@@ -5,8 +5,9 @@
  * answers, how that clock stands to its own elapsed time (the inner clock of base/clock.h; its wall
  * clock plays no part). When an answer's time is off by more than REDIS_CLOCK_APART_MS from what it
  * should be, a replica with another clock was promoted, or the host's clock was set: the server
- * counts it, and has the adjustment changed so that the shard's clock goes on as it ran. Until that
- * is done it neither moves nor takes jobs there, so nothing comes early.
+ * counts it, and has the adjustment changed so that the shard's clock goes on as it ran. What it
+ * has sent before it knew brought a window of time along, and is not carried out by a clock outside
+ * it; so nothing comes early.
  */
 #ifndef TARRY_REDIS_CLOCK_H
 #define TARRY_REDIS_CLOCK_H
@@ -32,6 +33,12 @@ struct redis_clock {
  */
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms, int64_t came_ms,
                       int64_t *apart_ms);
+/* Between what the shard's clock will show when a call sent at `sent_ms` is carried out, if it goes
+ * on as it ran and the call does not wait for long. What is past the latest is taken for it
+ * (a call that waited is carried out as if it had not); what is before the earliest went back, and
+ * the call is refused (scripts/common/ending.lua). Only where the clock is known. */
+void redis_clock_window(const struct redis_clock *clock, int64_t sent_ms, int64_t *earliest_ms,
+                        int64_t *latest_ms);
 /* Shard time to inner time, rounded so that waking then is never before, while both clocks run
  * alike; where one drifts it may be 2 ms before, and who wakes so early just looks again. INT64_MAX
  * stays what it is. Only where the clock is known. */

@@ -53,7 +53,8 @@ struct redis_call {
     struct list list; /* the link's */
     enum redis_script script;
     bool changes;       /* it has a ticket as its first argument, put there by the link */
-    size_t argc;        /* arguments after KEYS[1] (and after the ticket) */
+    bool is_timed;      /* it has no ticket, but the window of time that ends one */
+    size_t argc;        /* arguments after KEYS[1] (and after the ticket or window) */
     struct buffer args; /* in Redis' protocol; freed by the owner after `done` */
     void (*done)(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
                  const redisReply *reply);

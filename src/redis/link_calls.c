@@ -16,14 +16,32 @@ static bool has_room(const struct redis_link *link)
     return link->expected_count + 2 + GREETING_REPLIES_MAX <= LINK_EXPECTED_MAX;
 }
 
+static void put48(char *at, int64_t number)
+{
+    for (int i = 5; i >= 0; i--, number /= 256)
+        at[i] = (char)(number % 256);
+}
+
+/* Ticket, and the time within which the call may be carried out. */
 static void emit_ticket(const struct redis_link *link, const struct redis_call *call,
                         struct buffer *out)
 {
-    char ticket[LINK_TICKET_BYTES + 1];
+    char text[LINK_TICKET_BYTES + LINK_WINDOW_BYTES + 1];
+    size_t len = 0;
+    int64_t earliest_ms, latest_ms;
     assert(call->ticket < UINT64_C(1) << 48 && call->slot < REDIS_LINK_SLOTS);
-    snprintf(ticket, sizeof ticket, "%.8s%u%012" PRIx64, link->options.server,
-             call->slot % REDIS_LINK_SLOTS, call->ticket);
-    redis_command_text(out, ticket);
+    if (call->changes) {
+        snprintf(text, sizeof text, "%.8s%u%012" PRIx64, link->options.server,
+                 call->slot % REDIS_LINK_SLOTS, call->ticket);
+        len = LINK_TICKET_BYTES;
+    }
+    if (link->clock.known) {
+        redis_clock_window(&link->clock, call->sent_ms, &earliest_ms, &latest_ms);
+        put48(text + len, earliest_ms < 0 ? 0 : earliest_ms);
+        put48(text + len + LINK_WINDOW_BYTES / 2, latest_ms < 0 ? 0 : latest_ms);
+        len += LINK_WINDOW_BYTES;
+    }
+    redis_command_arg(out, slice_make(text, len));
 }
 
 static void emit_wait(struct redis_link *link, struct redis_call *call)
@@ -39,13 +57,14 @@ static void emit_wait(struct redis_link *link, struct redis_call *call)
 static void send_call(struct redis_link *link, struct redis_call *call)
 {
     struct buffer *out = link_command(link, LINK_EXPECTS_CALL, call);
-    link_script(link, out, call->script, call->argc + call->changes);
-    if (call->changes)
+    bool has_ticket = call->changes || call->is_timed;
+    call->sent_ms = clock_inner_ms();
+    link_script(link, out, call->script, call->argc + has_ticket);
+    if (has_ticket)
         emit_ticket(link, call, out);
     buffer_append_slice(out, buffer_slice(&call->args));
     if (call->changes && link->options.wait_replicas)
         emit_wait(link, call);
-    call->sent_ms = clock_inner_ms();
     call->is_sent = true;
     link->under_way++;
     link->options.figures->calls++;
@@ -238,7 +257,7 @@ static void refuse(struct redis_link *link, struct redis_call *call, enum redis_
 static void error_reply(struct redis_link *link, struct redis_call *call, const char *error)
 {
     switch (link_judge(error)) {
-    case LINK_VERDICT_LOAD:
+    case LINK_VERDICT_GREET:
         disown(link, call);
         unsend(link, call);
         link_greet_again(link);

@@ -8,7 +8,8 @@ static const struct meaning {
     const char *contains; /* NULL: whatever else */
     enum link_verdict verdict;
 } meanings[] = {
-    {"NOSCRIPT", NULL, LINK_VERDICT_LOAD},
+    {"NOSCRIPT", NULL, LINK_VERDICT_GREET},
+    {"CLOCK", NULL, LINK_VERDICT_GREET}, /* it went back (found by the script) */
     {"MOVED", NULL, LINK_VERDICT_MOVED},
     {"ASK", NULL, LINK_VERDICT_AGAIN},            /* the slot is moving */
     {"TRYAGAIN", NULL, LINK_VERDICT_AGAIN},       /* the slot is moving */

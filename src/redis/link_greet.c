@@ -157,7 +157,7 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
     case LINK_VERDICT_MOVED:
         link_moved(link, reply->str);
         break;
-    case LINK_VERDICT_LOAD:
+    case LINK_VERDICT_GREET:
     case LINK_VERDICT_AGAIN:
         link_lost(link, reply->str, false);
         break;

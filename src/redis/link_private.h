@@ -26,6 +26,7 @@ enum {
     LINK_READS_MAX = 64,     /* calls that change nothing and are with Redis */
     LINK_EXPECTED_MAX = 256, /* replies that Redis owes */
     LINK_TICKET_BYTES = 21,
+    LINK_WINDOW_BYTES = 12, /* earliest, latest: 48 bits each */
     LINK_WHY_BYTES = 200,
     LINK_RUN_ID_BYTES = 41
 };
@@ -143,7 +144,7 @@ void link_calls_end_all(struct redis_link *link, enum redis_call_end end);
 /* ---- link_error.c: what an error reply means. Pure. ---- */
 
 enum link_verdict {
-    LINK_VERDICT_LOAD = 1,  /* the scripts are gone */
+    LINK_VERDICT_GREET = 1, /* the scripts are gone, or the clock went back */
     LINK_VERDICT_AGAIN,     /* here, after a pause */
     LINK_VERDICT_MOVED,     /* the endpoint says where; then it is AGAIN */
     LINK_VERDICT_ELSEWHERE, /* ask where, after a pause */

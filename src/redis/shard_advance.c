@@ -47,13 +47,13 @@ void redis_advance(struct redis_shard *shard, int64_t now_ms)
     }
     advancing->shard = shard;
     redis_shard_call_init(&advancing->call, REDIS_ADVANCE, false, on_advanced);
+    advancing->call.is_timed = true;
     struct buffer *args = &advancing->call.args;
-    redis_command_text(args, "");
     redis_command_text(args, shard->options.server);
     redis_command_number(args, (int64_t)random_below(&shard->random, 1ull << 48));
     redis_command_number(args, STEP);
     shard->news_ms = INT64_MAX;
-    if (redis_shard_send(shard, &advancing->call, 4)) {
+    if (redis_shard_send(shard, &advancing->call, 3)) {
         shard->advancing = true;
         return;
     }

@@ -261,3 +261,38 @@ def test_a_shard_full_of_delayed_jobs_is_as_punctual_as_an_empty_one(fresh, star
               f"p50 is {ms[len(ms) // 2] / usual[len(usual) // 2]:.2f} times the empty one's")
         assert min(ms) >= 0 and ms[len(ms) // 2] < 10 * usual[len(usual) // 2] + 20
     assert client.topic("many")["counts"]["delayed"] == MANY
+
+
+# ---- Redis' own clock is set ----
+
+@pytest.fixture
+def settable(ahead):
+    """(a Redis whose clock can be set, what sets it: milliseconds ahead of the machine's)."""
+    environment = ahead(0)
+    clock = environment.pop("TARRY_FAKE_TIME")
+    with RedisServer(preload=environment.pop("LD_PRELOAD"), env={"TARRY_FAKE_TIME": clock}) as server:
+        def set_to(milliseconds):
+            with open(clock, "r+b") as file:
+                file.write(struct.pack("=qq", 0, milliseconds * 1000))
+
+        set_to(0)
+        yield server, set_to
+        set_to(0)
+
+
+@pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
+def test_redis_clock_that_is_set_while_calls_are_under_way_makes_nothing_early(settable, step_ms, start_server):
+    redis, set_to = settable
+    first, second = (start_server("--store", redis.url).client() for _ in range(2))
+    for round_number in range(4):
+        topic = f"t{round_number}"
+        first.push(topic, "far", delay="600s")
+        assert first.take(topic) == []
+        set_to(step_ms * (round_number % 2 == 0))
+        begin = wall_ms()
+        (first if round_number < 2 else second).push(topic, "near", delay="1500ms")
+        taken = second.take(topic) + first.take(topic) + first.take(topic, wait="5s")
+        assert [found["id"] for found in taken] == ["near"]
+        assert 1500 <= wall_ms() - begin < 1500 + LATE_MS + 1000, "not early, and late only by the time it takes to notice"
+        assert first.get(topic, "far")["state"] == "delayed"
+    assert first.take("t0") == []

@@ -138,3 +138,16 @@ def test_a_thousand_answers_are_one_call(shard):
     assert {status for status, *_ in shard.answer(*[(verbs[at % 4], lease.delivery) for at, lease in enumerate(leases)])} == {OK}
     topic = shard.stats("t")
     assert (topic.acked, topic.retrying, topic.leased, topic.ready) == (250, 250, 250, 250)
+
+
+def test_what_redis_lost_ends_a_lease_and_the_answers_beside_it_are_carried_out(shard):
+    shard.check = False
+    shard.push("t", job("good"), job("bad"))
+    shard.push("u", job("gone"))
+    leases = {found.id: found.delivery for found in shard.take("t") + shard.take("u")}
+    shard.client.hdel(shard.tag + ":job:t", "bad")
+    shard.client.delete(shard.tag + ":topic:u")
+    answers = shard.answer((EXTEND, leases[b"bad"], 5000), (NACK, leases[b"bad"]), (ACK, leases[b"gone"]), (ACK, leases[b"good"]))
+    assert [answer[0] for answer in answers] == [LEASE_ENDED, LEASE_ENDED, LEASE_ENDED, OK]
+    assert shard.get("t", "good") is None
+    shard.client.flushall()

@@ -703,7 +703,7 @@ static void errors_mean_what_the_table_says(void **state)
         const char *sentence, *error;
         enum link_verdict verdict;
     } rows[] = {
-        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", LINK_VERDICT_LOAD},
+        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", LINK_VERDICT_GREET},
         {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", LINK_VERDICT_MOVED},
         {"slot is moving", "ASK 3999 127.0.0.1:6381", LINK_VERDICT_AGAIN},
         {"half of it has moved", "TRYAGAIN Multiple keys request during rehashing of slot",

@@ -4,6 +4,7 @@
 -- forgotten. Any server may call it at any time.
 local server, max, done = ARGV[2], tonumber(ARGV[4]), 0
 chance_seed(ARGV[3])
+clock_within(ARGV[1])
 
 local function end_leases(deliveries)
     for i = 1, #deliveries do

@@ -33,8 +33,7 @@ local function ack(t, place, id, delivery)
     return 0
 end
 
-local function extend(t, id, ms)
-    local j = job_find(t, id)
+local function extend(t, j, ms)
     if ms == NONE or ms == 0 then ms = j.lease end
     j.lease_until = now + 1 + ms
     call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
@@ -49,20 +48,21 @@ local function give_back(t, j)
     try_write(t, j)
 end
 
-local ACKED = pack('>BBI6I6', OK, FINISHED, 0, 0)
+local ACKED, ENDED = pack('>BBI6I6', OK, FINISHED, 0, 0), pack('>BBI6I6', LEASE_ENDED, 0, 0, 0)
 
 local function answer(i)
     local verb, place, delivery = verbs[i], places[i], deliveries[i]
-    if not place or gone[delivery] or has_ended(i) then return pack('>BBI6I6', LEASE_ENDED, 0, 0, 0), '' end
+    if not place or gone[delivery] or has_ended(i) then return ENDED, '' end
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
-    if verb == EXTEND then return extend(t, id, waits[i]), sub(place, 7) end
+    local j = t and verb ~= ACK and job_find(t, id)
+    if not t or not j and verb ~= ACK then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+    if verb == EXTEND then return extend(t, j, waits[i]), sub(place, 7) end
     gone[delivery] = true
     if verb == ACK then
         ack(t, place, id, delivery)
         return ACKED, sub(place, 7)
     end
-    local j = job_find(t, id)
     unhang(t, j)
     if verb == NACK then
         count(t, 'nacked', 1)

@@ -11,7 +11,10 @@ local function show_again(first, last)
         if place then
             local split = string.find(place, '\0', 7, true)
             local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
-            more[#more + 1], more[#more + 2], more[#more + 3] = id, call('HGET', t.jobs, id), call('HGET', t.tries, id)
+            local record, try = t and call('HGET', t.jobs, id), t and call('HGET', t.tries, id)
+            if record and try then
+                more[#more + 1], more[#more + 2], more[#more + 3] = id, record, try
+            end
         end
     end
     return shown('', more)
@@ -178,7 +181,7 @@ end
 
 local _, following = settle(NOBODY) -- what fell due and was not taken is news to the caller, too
 if taken > 0 and ticket ~= '' then
-    call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10) .. pack('>I6', now) .. cmsgpack.pack({first, last}))
+    call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10, 21) .. pack('>I6', now) .. cmsgpack.pack({first, last}))
 end
 table.insert(more, 1, head(following))
 return more

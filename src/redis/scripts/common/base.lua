@@ -26,7 +26,8 @@ local MANY = 500     -- arguments of one command, so that Lua's stack is never s
 local time = call('TIME')
 local wall = time[1] * 1000 + floor(time[2] / 1000)
 local adjust = tonumber(call('HGET', CORE, 'adjust') or 0) or 0
-local now = wall + adjust
+local clock = wall + adjust -- as it is shown; what happens goes by `now`, which a call's window may hold back
+local now = clock
 
 local soonest = NEVER -- the earliest event this call brought about
 

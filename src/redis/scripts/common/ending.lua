@@ -1,5 +1,5 @@
 -- The end of a call: counts and events written down, others told, the answer; and tickets.
-local first_score, topic_refresh, settle, head, shown, NOBODY, answered_before, changed, repeated = (function()
+local first_score, topic_refresh, settle, head, shown, NOBODY, clock_within, answered_before, changed, repeated = (function()
 
 -- ---- the end of a call ----
 
@@ -45,7 +45,7 @@ local function settle(server)
 end
 
 local function head(following, rest)
-    return pack('>I6I6i6', now, following == NEVER and NONE or following, adjust) .. (rest or '')
+    return pack('>I6I6i6', clock, following == NEVER and NONE or following, adjust) .. (rest or '')
 end
 
 -- The answer of a call that only looked.
@@ -63,12 +63,25 @@ local function server_of(ticket)
     return ticket ~= '' and sub(ticket, 1, 8) or NOBODY
 end
 
+-- What the caller knows of the time from its own elapsed time. A clock that jumped, or a call that waited for long: it is
+-- carried out as of the latest moment that is sure to have been. A clock that went back: nothing is.
+local function clock_within(window)
+    if window == '' then return end
+    local earliest, latest = unpack_from('>I6I6', window)
+    if clock < earliest then error({err = 'CLOCK it went back'}) end
+    if clock > latest then
+        now = latest
+        wall = now - adjust
+    end
+end
+
 -- What this very call was answered when it was carried out before: rest and more; nil: it was not.
 local function answered_before(ticket)
     if ticket == '' then return nil end
+    clock_within(sub(ticket, 22))
     local kept = call('HGET', TICKETS, sub(ticket, 1, 9))
     if not kept then return nil end
-    local last, number = sub(kept, 1, 12), sub(ticket, 10)
+    local last, number = sub(kept, 1, 12), sub(ticket, 10, 21)
     if last > number then error({err = 'STALE a later call of this slot was carried out'}) end
     if last < number then return nil end
     return cmsgpack.unpack(sub(kept, 19))
@@ -76,7 +89,7 @@ end
 
 local function ticket_keep(ticket, what)
     if ticket == '' then return end
-    call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10) .. pack('>I6', now) .. cmsgpack.pack(what))
+    call('HSET', TICKETS, sub(ticket, 1, 9), sub(ticket, 10, 21) .. pack('>I6', now) .. cmsgpack.pack(what))
 end
 
 -- The answer of a call that changed something. `server`: who knows already what became ready, where it is not the caller.
@@ -92,7 +105,7 @@ local function repeated(kept)
     return shown(kept[1], kept[2])
 end
 
-return first_score, topic_refresh, settle, head, shown, NOBODY, answered_before, changed, repeated
+return first_score, topic_refresh, settle, head, shown, NOBODY, clock_within, answered_before, changed, repeated
 
 end)()
 
