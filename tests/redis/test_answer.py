@@ -151,3 +151,4 @@ def test_what_redis_lost_ends_a_lease_and_the_answers_beside_it_are_carried_out(
     assert [answer[0] for answer in answers] == [LEASE_ENDED, LEASE_ENDED, LEASE_ENDED, OK]
     assert shard.get("t", "good") is None
     shard.client.flushall()
+    shard.hello()
