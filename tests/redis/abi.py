@@ -240,7 +240,7 @@ class Shard:
         answer = self.call("advance", b"", self.server, chance, most)
         if self.check:
             self.must_be_sound()
-        more, rest = unpack(">B", answer.rest)
+        more, answer.has_other, rest = unpack(">BB", answer.rest)
         assert not rest
         return answer, bool(more), answer.more
 

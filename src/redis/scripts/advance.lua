@@ -1,10 +1,16 @@
 #!lua flags=allow-oom
 -- parts: base topics leaves jobs due ending
 -- Lets what is due happen, at most `max` of it: leases end, delayed jobs become ready, ready ones expire, finished ids are
--- forgotten. Any server may call it at any time.
+-- forgotten. Any server may call it at any time; but where several do, one is enough: the mover, who came last of those
+-- that came in time. It is told to others, who then come less often.
 local server, max, done = ARGV[2], tonumber(ARGV[4]), 0
 chance_seed(ARGV[3])
 clock_within(ARGV[1])
+
+local MOVER_MS = 50 -- so long after its last call others count on it
+local mover = call('HGET', CORE, 'mover') or ''
+local has_other = #mover == 14 and sub(mover, 1, 8) ~= server and math.abs(now - unpack_from('>I6', mover, 9)) < MOVER_MS
+if not has_other then call('HSET', CORE, 'mover', server .. pack('>I6', now)) end
 
 local function end_leases(deliveries)
     for i = 1, #deliveries do
@@ -39,5 +45,5 @@ while done < max do
 end
 
 local woken, following = settle(server)
-table.insert(woken, 1, head(following, pack('>B', following <= now and 1 or 0)))
+table.insert(woken, 1, head(following, pack('>BB', following <= now and 1 or 0, has_other and 1 or 0)))
 return woken
