@@ -215,11 +215,12 @@ struct buffer *link_command(struct redis_link *link, enum link_expects what,
 
 void link_script(struct redis_link *link, struct buffer *out, enum redis_script script, size_t argc)
 {
-    char key[REDIS_TAG_BYTES + sizeof ":core"];
+    char key[REDIS_TAG_BYTES + sizeof ":core"], function[64];
+    snprintf(function, sizeof function, "%s_%s", redis_library()->name, redis_script_name(script));
     snprintf(key, sizeof key, "%s:core", link->options.tag);
     redis_command_begin(out, 4 + argc);
-    redis_command_text(out, "EVALSHA");
-    redis_command_arg(out, slice_make(redis_script(script)->sha, REDIS_SHA_BYTES));
+    redis_command_text(out, "FCALL");
+    redis_command_text(out, function);
     redis_command_text(out, "1");
     redis_command_text(out, key);
 }

@@ -243,7 +243,7 @@ static void complain(struct redis_link *link, const struct redis_call *call, con
     link->said_call_ms = now_ms;
     snprintf(link->said_call, sizeof link->said_call, "%s", why);
     log_event(LOG_ERROR, "redis refuses a call", LOG_TEXT("shard", link->options.tag),
-              LOG_TEXT("script", redis_script(call->script)->name),
+              LOG_TEXT("script", redis_script_name(call->script)),
               LOG_TEXT("why", link->said_call));
 }
 

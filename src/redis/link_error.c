@@ -9,6 +9,7 @@ static const struct meaning {
     enum link_verdict verdict;
 } meanings[] = {
     {"NOSCRIPT", NULL, LINK_VERDICT_GREET},
+    {"ERR", "Function not found", LINK_VERDICT_GREET},
     {"CLOCK", NULL, LINK_VERDICT_GREET}, /* it went back (found by the script) */
     {"MOVED", NULL, LINK_VERDICT_MOVED},
     {"ASK", NULL, LINK_VERDICT_AGAIN},            /* the slot is moving */

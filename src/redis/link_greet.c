@@ -2,8 +2,8 @@
  * The greeting: who we are, what is loaded, who it is, how its clock stands. Nothing else is sent
  * before it has gone well.
  *
- *   AUTH, SELECT, CLIENT SETNAME, SCRIPT EXISTS, INFO, ROLE   in one pipeline
- *   SCRIPT LOAD of what is missing, hello                     in another
+ *   AUTH, SELECT, CLIENT SETNAME, FUNCTION LIST, INFO, ROLE   in one pipeline
+ *   FUNCTION LOAD where it is missing, hello                  in another
  *   adjust, hello                                             while the clocks are apart
  */
 #include "redis/link_private.h"
@@ -45,12 +45,8 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
     link->adjusted = 0;
     if (kind == LINK_GREET_NEW)
         introduce(link);
-    out = link_command(link, LINK_EXPECTS_SCRIPTS, NULL);
-    redis_command_begin(out, 2 + REDIS_SCRIPTS_SERVED);
-    redis_command_text(out, "SCRIPT");
-    redis_command_text(out, "EXISTS");
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++)
-        redis_command_arg(out, slice_make(redis_script(i)->sha, REDIS_SHA_BYTES));
+    out = link_command(link, LINK_EXPECTS_LIBRARY, NULL);
+    redis_command_words(out, "FUNCTION", "LIST", "LIBRARYNAME", redis_library()->name, NULL);
     out = link_command(link, LINK_EXPECTS_INFO, NULL);
     redis_command_words(out, "INFO", "server", NULL);
     out = link_command(link, LINK_EXPECTS_ROLE, NULL);
@@ -58,13 +54,10 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
     link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
 }
 
-static bool read_scripts(struct redis_link *link, const redisReply *reply)
+static bool read_libraries(struct redis_link *link, const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != REDIS_SCRIPTS_SERVED)
-        return false;
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++)
-        link->missing[i] = reply->element[i - 1]->integer == 0;
-    return true;
+    link->has_library = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    return reply->type == REDIS_REPLY_ARRAY;
 }
 
 static bool read_run_id(struct redis_link *link, const redisReply *reply)
@@ -84,7 +77,7 @@ static bool is_master(const redisReply *reply)
            strcmp(reply->element[0]->str, "master") == 0;
 }
 
-/* ---- then: scripts, hello ---- */
+/* ---- then: the library, hello ---- */
 
 static void say_hello(struct redis_link *link)
 {
@@ -95,17 +88,19 @@ static void say_hello(struct redis_link *link)
     link->asked_ms = clock_inner_ms();
 }
 
-static void load_scripts(struct redis_link *link)
+static void load_library(struct redis_link *link)
 {
-    for (enum redis_script i = REDIS_HELLO; i <= REDIS_SCRIPTS_SERVED; i++) {
-        if (!link->missing[i])
-            continue;
-        struct buffer *out = link_command(link, LINK_EXPECTS_LOAD, NULL);
-        redis_command_begin(out, 3);
-        redis_command_text(out, "SCRIPT");
-        redis_command_text(out, "LOAD");
-        redis_command_arg(out, redis_script(i)->text);
-    }
+    struct buffer *out = link_command(link, LINK_EXPECTS_LOAD, NULL);
+    redis_command_begin(out, 3);
+    redis_command_text(out, "FUNCTION");
+    redis_command_text(out, "LOAD");
+    redis_command_arg(out, redis_library()->text);
+}
+
+/* By another link, meanwhile. */
+static bool is_there_already(enum link_expects what, const redisReply *reply)
+{
+    return what == LINK_EXPECTS_LOAD && strstr(reply->str, "already exists");
 }
 
 /* The shard's clock shall go on as it ran. Another server may be quicker: then `expected` does not
@@ -176,18 +171,20 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
 
 void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_ERROR && what != LINK_EXPECTS_NAME) {
+    if (reply->type == REDIS_REPLY_ERROR && what != LINK_EXPECTS_NAME &&
+        !is_there_already(what, reply)) {
         error_reply(link, reply);
         return;
     }
-    if (what == LINK_EXPECTS_SCRIPTS && !read_scripts(link, reply))
-        link_refused(link, "it does not tell which scripts it has");
+    if (what == LINK_EXPECTS_LIBRARY && !read_libraries(link, reply))
+        link_refused(link, "it does not tell which functions it has");
     if (what == LINK_EXPECTS_INFO && !read_run_id(link, reply))
         link_refused(link, "it does not tell its run id");
     if (what == LINK_EXPECTS_ROLE && !is_master(reply)) {
         link_lost(link, "it is not a master", true);
     } else if (what == LINK_EXPECTS_ROLE) {
-        load_scripts(link);
+        if (!link->has_library)
+            load_library(link);
         say_hello(link);
     }
     if (what == LINK_EXPECTS_HELLO)

@@ -43,7 +43,7 @@ enum link_expects {
     LINK_EXPECTS_AUTH,
     LINK_EXPECTS_SELECT,
     LINK_EXPECTS_NAME,
-    LINK_EXPECTS_SCRIPTS,
+    LINK_EXPECTS_LIBRARY,
     LINK_EXPECTS_INFO,
     LINK_EXPECTS_ROLE,
     LINK_EXPECTS_LOAD,
@@ -88,7 +88,7 @@ struct redis_link {
     uint64_t number; /* of the last ticket */
 
     /* Greeting */
-    bool missing[REDIS_SCRIPTS_SERVED + 1];
+    bool has_library;
     int64_t asked_ms;  /* when hello was sent */
     uint32_t adjusted; /* times in this greeting */
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];

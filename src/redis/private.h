@@ -96,7 +96,7 @@ struct redis_shard {
 
     int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
     int64_t adjust_ms;        /* the shard's clock - its wall clock */
-    int64_t pause_until_ms;   /* inner: an advance that had nothing to do is not repeated at once */
+    int64_t pause_until_us;   /* boot: an advance is not repeated at once */
     int64_t turned_ms;        /* inner: since when it is up, or is not */
     bool up, known;           /* known: an answer came since it is up */
     int64_t busy_ms;          /* inner: the last turn that saw a batch */
@@ -185,7 +185,9 @@ void redis_watches_look(struct redis_shard *shard, bool all);
 
 /* ---- shard_advance.c ---- */
 /* Moves what is due. */
-void redis_advance(struct redis_shard *shard, int64_t now_ms);
+void redis_advance(struct redis_shard *shard);
+/* How long it is left alone after the last time. */
+int64_t redis_advance_pause_ms(const struct redis_shard *shard);
 
 /* ---- shard_pack.c ---- */
 /* A job was pushed. Both times on the same clock. */

@@ -5,10 +5,11 @@
 
 #include <assert.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 6 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -45,10 +46,12 @@ static const struct source {
 #name, redis_lua_common_##name##_text, &redis_lua_common_##name##_bytes                    \
     }
 
+/* The first of them begins a call; the first LIBRARY_PARTS make the library. */
 static const struct source parts[] = {PART(base), PART(topics), PART(leaves),   PART(jobs),
                                       PART(due),  PART(ending), PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
+static struct redis_library library;
 
 static const struct source *find_part(struct slice name)
 {
@@ -79,12 +82,31 @@ static bool take_word(struct slice *line, struct slice *word)
     return word->len > 0;
 }
 
+static bool digest(const struct buffer *whole, char sha[REDIS_SHA_BYTES + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned hash_bytes = 0;
+
+    if (whole->failed || !EVP_Digest(whole->at, whole->len, hash, &hash_bytes, EVP_sha1(), NULL) ||
+        hash_bytes * 2 != REDIS_SHA_BYTES)
+        return false;
+    for (unsigned i = 0; i < hash_bytes; i++) {
+        sha[2 * i] = digits[hash[i] >> 4];
+        sha[2 * i + 1] = digits[hash[i] & 15];
+    }
+    return true;
+}
+
+/* ---- a script of its own ---- */
+
 /* The first line must stay the first; the second names the parts that come next. */
 static void append_whole(struct buffer *out, const struct source *source)
 {
     struct slice text = slice_make(source->text, *source->bytes), line, word;
 
     buffer_append_slice(out, take_line(&text));
+    buffer_append_text(out, "local keys, arguments = KEYS, ARGV\n");
     line = take_line(&text);
     assert(line.len > sizeof PARTS && memcmp(line.at, PARTS, sizeof PARTS - 1) == 0);
     line = slice_make(line.at + sizeof PARTS - 1, line.len - (sizeof PARTS - 1));
@@ -93,42 +115,108 @@ static void append_whole(struct buffer *out, const struct source *source)
 
         assert(part);
         buffer_append(out, part->text, *part->bytes);
+        if (part == parts)
+            buffer_append_text(out, "begin(keys, arguments)\n");
     }
     buffer_append_slice(out, text);
 }
 
 static bool assemble(const struct source *source, struct redis_script_text *out)
 {
-    static const char digits[] = "0123456789abcdef";
-    unsigned char hash[EVP_MAX_MD_SIZE];
-    unsigned hash_bytes = 0;
     struct buffer whole; /* lives as long as the process */
 
     buffer_init(&whole, SCRIPT_BYTES_MAX);
     append_whole(&whole, source);
-    if (whole.failed || !EVP_Digest(whole.at, whole.len, hash, &hash_bytes, EVP_sha1(), NULL) ||
-        hash_bytes * 2 != REDIS_SHA_BYTES) {
+    if (!digest(&whole, out->sha)) {
         buffer_fini(&whole);
         return false;
-    }
-    for (unsigned i = 0; i < hash_bytes; i++) {
-        out->sha[2 * i] = digits[hash[i] >> 4];
-        out->sha[2 * i + 1] = digits[hash[i] & 15];
     }
     out->name = source->name;
     out->text = buffer_slice(&whole);
     return true;
 }
 
+/* ---- the library ---- */
+
+/* "#!lua flags=allow-oom" of a script, as its registration wants it. */
+static void append_function(struct buffer *out, const struct source *source, const char *name)
+{
+    static const char flags_mark[] = "flags=";
+    struct slice text = slice_make(source->text, *source->bytes), first = take_line(&text);
+    const char *flags = memmem(first.at, first.len, flags_mark, sizeof flags_mark - 1);
+
+    (void)take_line(&text); /* its parts stand in front of all */
+    buffer_append_format(out, "redis.register_function{function_name='%s_%s', ", name,
+                         source->name);
+    if (flags) {
+        flags += sizeof flags_mark - 1;
+        buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),
+                             flags);
+    }
+    buffer_append_text(out, "callback=function(keys, arguments)\nbegin(keys, arguments)\n");
+    buffer_append_slice(out, text);
+    buffer_append_text(out, "\nend}\n");
+}
+
+/* Another text has another name, so servers of several versions do not meet. */
+static bool name_library(void)
+{
+    struct buffer whole;
+    char sha[REDIS_SHA_BYTES + 1];
+    bool done;
+
+    buffer_init(&whole, SCRIPT_BYTES_MAX);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        buffer_append(&whole, parts[i].text, *parts[i].bytes);
+    for (int i = 1; i <= REDIS_SCRIPTS_SERVED; i++)
+        buffer_append(&whole, sources[i].text, *sources[i].bytes);
+    done = digest(&whole, sha);
+    buffer_fini(&whole);
+    if (done)
+        snprintf(library.name, sizeof library.name, "tarry_%.10s", sha);
+    return done;
+}
+
+static bool assemble_library(void)
+{
+    struct buffer whole; /* lives as long as the process */
+
+    if (!name_library())
+        return false;
+    buffer_init(&whole, SCRIPT_BYTES_MAX);
+    buffer_append_format(&whole, "#!lua name=%s\n", library.name);
+    for (size_t i = 0; i < LIBRARY_PARTS; i++)
+        buffer_append(&whole, parts[i].text, *parts[i].bytes);
+    for (int i = 1; i <= REDIS_SCRIPTS_SERVED; i++)
+        append_function(&whole, &sources[i], library.name);
+    if (whole.failed) {
+        buffer_fini(&whole);
+        return false;
+    }
+    library.text = buffer_slice(&whole);
+    return true;
+}
+
 bool redis_scripts_init(void)
 {
-    for (int i = 1; i <= REDIS_SCRIPTS; i++)
+    for (int i = REDIS_SCRIPTS_SERVED + 1; i <= REDIS_SCRIPTS; i++)
         if (!scripts[i].name && !assemble(&sources[i], &scripts[i]))
             return false;
-    return true;
+    return library.text.len || assemble_library();
 }
 
 const struct redis_script_text *redis_script(enum redis_script script)
 {
+    assert(script > REDIS_SCRIPTS_SERVED);
     return &scripts[script];
+}
+
+const struct redis_library *redis_library(void)
+{
+    return &library;
+}
+
+const char *redis_script_name(enum redis_script script)
+{
+    return sources[script].name;
 }

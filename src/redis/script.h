@@ -1,5 +1,8 @@
-/* script: the scripts (scripts/README.md), built into the program, with their hashes. Any thread
- * after redis_scripts_init. */
+/*
+ * script: the scripts (scripts/README.md), built into the program. Those that servers call are the
+ * functions of one library, which Redis keeps and runs once; those of a check are scripts of their
+ * own, called by hash. Any thread after redis_scripts_init.
+ */
 #ifndef TARRY_REDIS_SCRIPT_H
 #define TARRY_REDIS_SCRIPT_H
 
@@ -21,7 +24,7 @@ enum redis_script {
     REDIS_REDRIVE,
     REDIS_LOOK,
     REDIS_PACK,
-    REDIS_SCRIPTS_SERVED = REDIS_PACK, /* up to here: what servers load */
+    REDIS_SCRIPTS_SERVED = REDIS_PACK, /* up to here: what the library holds */
     REDIS_CHECK,                       /* of fsck alone, with those that follow */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
@@ -39,6 +42,15 @@ struct redis_script_text {
 
 /* Once, before threads start; false: out of memory. More calls do nothing. */
 bool redis_scripts_init(void);
+/* Of a check. */
 const struct redis_script_text *redis_script(enum redis_script script);
+
+struct redis_library {
+    char name[32];     /* by its text; a function is called NAME_script */
+    struct slice text; /* as FUNCTION LOAD wants it */
+};
+
+const struct redis_library *redis_library(void);
+const char *redis_script_name(enum redis_script script);
 
 #endif

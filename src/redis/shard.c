@@ -95,7 +95,7 @@ bool redis_element(const redisReply *reply, size_t at, struct slice *out)
 void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script)
 {
     log_event(LOG_ERROR, "answer of a script cannot be read",
-              LOG_TEXT("script", redis_script(script)->name),
+              LOG_TEXT("script", redis_script_name(script)),
               LOG_NUMBER("shard", shard->options.index));
 }
 
@@ -158,8 +158,8 @@ static bool may_advance(const struct redis_shard *shard)
 
 static void advance(struct redis_shard *shard, int64_t now_ms)
 {
-    if (may_advance(shard) && now_ms >= shard->pause_until_ms && next_event(shard) <= now_ms)
-        redis_advance(shard, now_ms);
+    if (may_advance(shard) && next_event(shard) <= now_ms && !redis_advance_pause_ms(shard))
+        redis_advance(shard);
 }
 
 int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
@@ -178,9 +178,9 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
         return now_ms;
     if (!may_advance(shard))
         return pack_ms;
-    int64_t at_ms = next_event(shard);
-    if (at_ms < shard->pause_until_ms)
-        at_ms = shard->pause_until_ms;
+    int64_t at_ms = next_event(shard), free_ms = now_ms + redis_advance_pause_ms(shard);
+    if (at_ms < free_ms)
+        at_ms = free_ms;
     return at_ms < pack_ms ? at_ms : pack_ms;
 }
 

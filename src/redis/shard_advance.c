@@ -6,20 +6,41 @@
 
 #include <stdlib.h>
 
-/* Where many fall due one after the other, some go together; and one server is enough for that. */
-enum { STEP = 500, SPACING_MS = 2, OTHER_SPACING_MS = 15 };
+/* Where many fall due one after the other, some go together; and one server is enough for that. In
+ * vain: its clock is not quite where we believe. */
+enum { STEP = 500, IN_VAIN_MS = 1, SPACING_MS = 2, OTHER_SPACING_MS = 15 };
 
 struct advancing {
     struct redis_call call;
     struct redis_shard *shard;
 };
 
+static void pause_for(struct redis_shard *shard, int64_t ms)
+{
+    shard->pause_until_us = clock_boot_us() + ms * 1000;
+}
+
+int64_t redis_advance_pause_ms(const struct redis_shard *shard)
+{
+    int64_t left_us = shard->pause_until_us - clock_boot_us();
+    return left_us > 0 ? (left_us + 999) / 1000 : 0;
+}
+
+static int64_t spacing_ms(const struct redis_shard *shard, bool more, bool has_other)
+{
+    if (more)
+        return 0;
+    if (has_other)
+        return OTHER_SPACING_MS;
+    bool in_vain = redis_shard_to_inner(shard, shard->next_ms) <= clock_inner_ms();
+    return in_vain ? IN_VAIN_MS : SPACING_MS;
+}
+
 static void on_advanced(struct redis_call *call, enum redis_call_end end,
                         const struct redis_head *head, const redisReply *reply)
 {
     struct advancing *advancing = list_entry(call, struct advancing, call);
     struct redis_shard *shard = advancing->shard;
-    int64_t now_ms = clock_inner_ms();
     uint8_t more = 0, has_other = 0;
     shard->advancing = false;
     if (end == REDIS_CALL_OK) {
@@ -31,16 +52,16 @@ static void on_advanced(struct redis_call *call, enum redis_call_end end,
             if (redis_element(reply, i, &topic))
                 redis_watch_tell(shard, topic);
     }
-    shard->pause_until_ms = more ? 0 : now_ms + (has_other ? OTHER_SPACING_MS : SPACING_MS);
+    pause_for(shard, spacing_ms(shard, more, has_other));
     buffer_fini(&call->args);
     free(advancing);
 }
 
-void redis_advance(struct redis_shard *shard, int64_t now_ms)
+void redis_advance(struct redis_shard *shard)
 {
     struct advancing *advancing = calloc(1, sizeof *advancing);
     if (!advancing) {
-        shard->pause_until_ms = now_ms + 1;
+        pause_for(shard, SPACING_MS);
         return;
     }
     advancing->shard = shard;
@@ -57,5 +78,5 @@ void redis_advance(struct redis_shard *shard, int64_t now_ms)
     }
     buffer_fini(args);
     free(advancing);
-    shard->pause_until_ms = now_ms + 1;
+    pause_for(shard, SPACING_MS);
 }

@@ -5,7 +5,7 @@ Three servers on one Redis, clients spread over them, and everything broken that
     python3 tests/e2e/redis_kill_loop.py --kind sentinel --faults 40  --flag=--wait-replicas=1
     python3 tests/e2e/redis_kill_loop.py --kind cluster  --faults 40
 
-single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, SCRIPT
+single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, FUNCTION
 FLUSH: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
 counted and published, all else is judged. Exit code: the checker's.
 """
@@ -40,7 +40,7 @@ class RedisLoop(Loop):
         self.servers = [Server(self.directory / f"server{number}") for number in range(SERVERS)]
         self.probe = Server(self.directory / "probe")
         self.kinds = {"kill server": (4, self.kill_server), "kill servers": (1, self.kill_all_servers), "cut": (2, self.cut),
-                      "script flush": (1, self.script_flush), **self.store_kinds()}
+                      "function flush": (1, self.function_flush), **self.store_kinds()}
         if chosen.only:
             self.kinds = {name: self.kinds[name] for name in chosen.only.split(",")}
         self.plan = self.plan_faults()
@@ -135,9 +135,9 @@ class RedisLoop(Loop):
         for master in self.masters():
             master.cut_connections()
 
-    def script_flush(self):
+    def function_flush(self):
         for master in self.masters():
-            master.script_flush()
+            master.function_flush()
 
     def pause(self):
         milliseconds = self.random.randrange(50, 900)

@@ -198,8 +198,8 @@ class RedisServer:
         thread = threading.Thread(target=lambda: self.client(socket_timeout=60, single_connection_client=True).execute_command("DEBUG", "SLEEP", seconds))
         thread.start()
 
-    def script_flush(self):
-        self.call("SCRIPT", "FLUSH")
+    def function_flush(self):
+        self.call("FUNCTION", "FLUSH")
 
     def cut_connections(self, kinds=("normal", "pubsub")):
         """How many clients were thrown out."""

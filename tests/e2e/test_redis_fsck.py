@@ -300,7 +300,7 @@ def test_the_acl_rule_of_the_documents_with_one_command_more_is_enough(queue):
     server.terminate()
     client = redis.client()
     [rule] = re.findall(r"^(ACL SETUSER .*)$", (REPO / "docs/redis.md").read_text(encoding="utf-8"), re.MULTILINE)
-    client.execute_command(*rule.split(), "+scan")
+    client.execute_command(*rule.split(), "+scan", "+script|load", "+evalsha")
     client.execute_command("ACL", "LOG", "RESET")
     for at, tag in enumerate(tags(client)):
         spoil(client, tag, at % 2 == 0)

@@ -153,9 +153,9 @@ def test_news_tell_of_an_earlier_event_and_of_nothing_else(shard):
     news.close()
 
 
-def test_a_script_redis_forgot_is_loaded_again(shard):
+def test_a_library_redis_forgot_is_loaded_again(shard):
     shard.push("t", job("a"))
-    shard.client.script_flush()
+    shard.client.execute_command("FUNCTION", "FLUSH")
     assert len(shard.take("t")) == 1
 
 

@@ -216,7 +216,7 @@ static void push_under(struct rig *rig, struct redis_server *server, int count,
 
 static void flush_scripts(struct redis_server *server)
 {
-    redis_server_do(server, "SCRIPT FLUSH");
+    redis_server_do(server, "FUNCTION FLUSH");
 }
 
 static void cut_connections(struct redis_server *server)
@@ -704,6 +704,8 @@ static void errors_mean_what_the_table_says(void **state)
         enum link_verdict verdict;
     } rows[] = {
         {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", LINK_VERDICT_GREET},
+        {"functions flushed", "ERR Function not found", LINK_VERDICT_GREET},
+        {"clock set back", "CLOCK it went back", LINK_VERDICT_GREET},
         {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", LINK_VERDICT_MOVED},
         {"slot is moving", "ASK 3999 127.0.0.1:6381", LINK_VERDICT_AGAIN},
         {"half of it has moved", "TRYAGAIN Multiple keys request during rehashing of slot",

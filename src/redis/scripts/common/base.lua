@@ -1,14 +1,10 @@
--- What all scripts stand on, first of six parts that stand in front of each script. README.md one folder up says what the keys hold.
+-- What all scripts stand on, first of six parts that stand in front of them. README.md one folder up says what the keys hold.
+-- The parts are run once, when the library is loaded, and Redis gives them nothing then: `begin` fetches what a call needs.
 
-local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
-local floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
-local T = sub(KEYS[1], 1, -6) -- without ':core'
-local CORE, TOPICS, LEASES, LEASED, TICKETS = KEYS[1], T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets'
-local UNPACKED = T .. ':unpacked'
+local call, pack, unpack_from, floor, sub, byte, format
+local ARGV
+local T, CORE, TOPICS, LEASES, LEASED, TICKETS, UNPACKED
 local NONE, NEVER = 2 ^ 48 - 1, 1 / 0
-
--- Refused by a cluster exactly while the shard's slot is moving (README.md, "A slot that moves").
-call('EXISTS', T .. ':never:1', T .. ':never:2')
 
 local OK, CREATED, REPLACED, EXISTED, CANCELLED = 0, 1, 2, 3, 4
 local NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = 5, 6, 7, 8, 9
@@ -23,13 +19,30 @@ local MANY = 500     -- arguments of one command, so that Lua's stack is never s
 
 -- ---- time ----
 
-local time = call('TIME')
-local wall = time[1] * 1000 + floor(time[2] / 1000)
-local adjust = tonumber(call('HGET', CORE, 'adjust') or 0) or 0
-local clock = wall + adjust -- as it is shown; what happens goes by `now`, which a call's window may hold back
-local now = clock
+local wall, adjust
+local clock, now -- as it is shown; and what happens goes by `now`, which a call's window may hold back
 
-local soonest = NEVER -- the earliest event this call brought about
+local soonest -- the earliest event this call brought about
+local known_topics -- those this call has to do with, by name
+
+-- Each call begins with it.
+local function begin(keys, arguments)
+    call, pack, unpack_from = redis.call, struct.pack, struct.unpack
+    floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
+    ARGV = arguments
+    CORE = keys[1]
+    T = sub(CORE, 1, -6) -- without ':core'
+    TOPICS, LEASES, LEASED, TICKETS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets', T .. ':unpacked'
+
+    -- Refused by a cluster exactly while the shard's slot is moving (README.md, "A slot that moves").
+    call('EXISTS', T .. ':never:1', T .. ':never:2')
+
+    local time = call('TIME')
+    wall = time[1] * 1000 + floor(time[2] / 1000)
+    adjust = tonumber(call('HGET', CORE, 'adjust') or 0) or 0
+    clock = wall + adjust
+    now, soonest, known_topics = clock, NEVER, {}
+end
 
 local function text_of(number)
     return format('%d', number)

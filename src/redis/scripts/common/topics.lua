@@ -1,9 +1,7 @@
 -- Topics: found, made, counted, shown.
-local known_topics, topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at = (function()
+local topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at = (function()
 
 -- ---- topics ----
-
-local known_topics = {}
 
 local function topic_keys(name)
     return {
@@ -80,7 +78,7 @@ local function event_at(t, ms)
     if ms < t.soonest then t.soonest = ms end
 end
 
-return known_topics, topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at
+return topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at
 
 end)()
 
