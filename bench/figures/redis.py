@@ -16,7 +16,7 @@ from . import servers, wire
 
 CLIENT_CORE = "1"
 BODY = "abcdefghijklmnopqrstuvwxyz" * 7 + "abcdefghijklmnopqr"
-TARRY = servers.Kind("tarry", "http", "{tarry} serve --store {store} --listen 127.0.0.1:{port}", "on Redis, one Redis, no log")
+TARRY = servers.Kind("tarry", "http", "{tarry} serve --store {store} --shards {shards} --listen 127.0.0.1:{port}", "on Redis, one Redis, no log")
 CLUSTER = servers.Kind("redis-cluster", "redis", "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly no "
                        "--cluster-enabled yes --cluster-port {bus}", "one master of a cluster")
 BARE_PUSH = ("redis.call('HSET', KEYS[2], ARGV[1], ARGV[3]) "
@@ -28,8 +28,8 @@ SLOTS = 16384
 class Store:
     """A Redis and the tarry servers on it, all fresh."""
 
-    def __init__(self, bench, tarries=1, pinned=True):
-        self.bench = bench
+    def __init__(self, bench, tarries=1, pinned=True, shards=8):
+        self.bench, self.shards = bench, shards
         self.redis = servers.Server(servers.KINDS["redis"], None, bench.base_dir, core="0" if pinned else None)
         self.core = CLIENT_CORE if pinned else None
         self.count, self.tarries = tarries, []
@@ -38,7 +38,7 @@ class Store:
         self.redis.start()
         try:
             for _ in range(self.count):
-                self.tarries.append(tarry_on(self.bench, f"redis://127.0.0.1:{self.redis.port}", self.core))
+                self.tarries.append(tarry_on(self.bench, f"redis://127.0.0.1:{self.redis.port}", self.core, self.shards))
         except BaseException:
             self.__exit__()
             raise
@@ -66,8 +66,8 @@ class Store:
         return self.watched(lambda: bullmq(self.bench, self.redis.port, self.core, mode, *numbers))
 
 
-def tarry_on(bench, store, core):
-    server = servers.Server(TARRY, bench.tarry, bench.base_dir, core=core, store=store)
+def tarry_on(bench, store, core, shards=8):
+    server = servers.Server(TARRY, bench.tarry, bench.base_dir, core=core, store=store, shards=shards)
     try:
         server.start()
     except BaseException:
@@ -220,6 +220,8 @@ def redis_late(bench):
     ways = {
         "tarry": lambda: with_store(bench, lambda store: store.load(**rate), tarries=2, pinned=False),
         "tarry-full": lambda: with_store(bench, full, tarries=2, pinned=False),
+        "tarry-2-shards": lambda: with_store(bench, lambda store: store.load(**rate), tarries=2, pinned=False, shards=2),
+        "tarry-full-2-shards": lambda: with_store(bench, full, tarries=2, pinned=False, shards=2),
     }
     if has_bullmq(bench):
         ways["bullmq"] = lambda: with_store(bench, lambda store: store.bullmq("late", 5000, seconds, 1000, 5000), tarries=0, pinned=False)
