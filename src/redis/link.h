@@ -2,7 +2,7 @@
  * link: one shard's way to its master: finds it, connects, says hello, carries calls, and settles
  * what became of those that were under way when a connection ended.
  *
- * States: SEEKING (asks where) -> CONNECTING -> GREETING (AUTH, SELECT, scripts loaded, role and
+ * States: SEEKING (asks where) -> CONNECTING -> GREETING (AUTH, SELECT, library loaded, role and
  * run id read, the hello script, clocks compared) -> UP -> back to SEEKING when the connection ends
  * or says MOVED, READONLY, LOADING, CLUSTERDOWN, MASTERDOWN, TRYAGAIN or that the slot is moving
  * (with a pause that grows from 10 ms to 1 s). A second connection, to the same server, is
@@ -11,9 +11,9 @@
  * Calls. Each ends in exactly one `done`, never inside the call. A call that changes something
  * carries a ticket; at most REDIS_LINK_SLOTS of those are under way, the rest wait here in order.
  * After a reconnect whatever has no reply is sent again with the same ticket: the script tells
- * whether it had been carried out and gives the answer it gave then. NOSCRIPT: the scripts are
- * loaded again and the call is repeated. A call that found no way within `patience_ms` ends as
- * REDIS_CALL_UNAVAILABLE.
+ * whether it had been carried out and gives the answer it gave then. Where Redis
+ * forgot the library it is loaded again and the call is repeated. A call that found no way within
+ * `patience_ms` ends as REDIS_CALL_UNAVAILABLE.
  *
  * With wait_replicas, a WAIT follows each call that changes something, and its answer is held until
  * that many replicas have it; too few in time: REDIS_CALL_UNAVAILABLE.

@@ -34,7 +34,7 @@ enum {
 /* Why a greeting is made: what it has to do. */
 enum link_greeting_kind {
     LINK_GREET_NEW = 1, /* the connection is new */
-    LINK_GREET_AGAIN    /* the scripts are gone, or the clock jumped */
+    LINK_GREET_AGAIN    /* the library is gone, or the clock jumped */
 };
 
 enum link_expects {
@@ -117,7 +117,7 @@ void link_news_subscribed(struct redis_link *link);
 /* The buffer for the next command, whose reply is noted to be owed. */
 struct buffer *link_command(struct redis_link *link, enum link_expects what,
                             struct redis_call *call);
-/* EVALSHA up to its key; `argc` arguments must follow. */
+/* FCALL up to its key; `argc` arguments must follow. */
 void link_script(struct redis_link *link, struct buffer *out, enum redis_script script,
                  size_t argc);
 /* False: not an answer of our scripts. */
@@ -144,7 +144,7 @@ void link_calls_end_all(struct redis_link *link, enum redis_call_end end);
 /* ---- link_error.c: what an error reply means. Pure. ---- */
 
 enum link_verdict {
-    LINK_VERDICT_GREET = 1, /* the scripts are gone, or the clock went back */
+    LINK_VERDICT_GREET = 1, /* the library is gone, or the clock went back */
     LINK_VERDICT_AGAIN,     /* here, after a pause */
     LINK_VERDICT_MOVED,     /* the endpoint says where; then it is AGAIN */
     LINK_VERDICT_ELSEWHERE, /* ask where, after a pause */

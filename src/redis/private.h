@@ -148,6 +148,9 @@ void redis_batches_free(struct redis_shard *shard);
 /* Room for `count` results whose text takes `text_bytes`; counted as a call. NULL: no memory. */
 struct redis_request *redis_request_new(struct redis_shard *shard, size_t count, size_t text_bytes,
                                         struct queue_reply_to reply_to);
+/* The same where the shard takes calls. NULL: has been answered. */
+struct redis_request *redis_request_open(struct redis_shard *shard, size_t count, size_t text_bytes,
+                                         struct queue_reply_to reply_to);
 struct slice redis_request_text(struct redis_request *request, size_t *used, struct slice text);
 /* All items of this call have been handed out; those without a batch have their result. */
 void redis_request_begun(struct redis_request *request);

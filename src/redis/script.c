@@ -145,7 +145,6 @@ static void append_function(struct buffer *out, const struct source *source, con
     struct slice text = slice_make(source->text, *source->bytes), first = take_line(&text);
     const char *flags = memmem(first.at, first.len, flags_mark, sizeof flags_mark - 1);
 
-    (void)take_line(&text); /* its parts stand in front of all */
     buffer_append_format(out, "redis.register_function{function_name='%s_%s', ", name,
                          source->name);
     if (flags) {
@@ -166,7 +165,7 @@ static bool name_library(void)
     bool done;
 
     buffer_init(&whole, SCRIPT_BYTES_MAX);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < LIBRARY_PARTS; i++)
         buffer_append(&whole, parts[i].text, *parts[i].bytes);
     for (int i = 1; i <= REDIS_SCRIPTS_SERVED; i++)
         buffer_append(&whole, sources[i].text, *sources[i].bytes);

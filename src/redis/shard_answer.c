@@ -24,15 +24,10 @@ void redis_answer(struct queue *queue, const struct queue_answer *answers, size_
                   struct queue_reply_to reply_to)
 {
     struct redis_shard *shard = redis_shard_of(queue);
-    enum queue_status status = redis_shard_accepts(shard);
-    struct redis_request *request = NULL;
-    if (status == QUEUE_OK &&
-        !(request = redis_request_new(shard, count, count * JOB_ID_BYTES_MAX, reply_to)))
-        status = QUEUE_NO_MEMORY;
-    if (!request) {
-        redis_shard_refuse(shard, status, reply_to);
+    struct redis_request *request =
+        redis_request_open(shard, count, count * JOB_ID_BYTES_MAX, reply_to);
+    if (!request)
         return;
-    }
     for (size_t i = 0; i < count; i++) {
         struct queue_result *result = &request->results[i];
         result->status = queue_check_answer(&answers[i], &result->detail);

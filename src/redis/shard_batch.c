@@ -25,6 +25,18 @@ struct redis_request *redis_request_new(struct redis_shard *shard, size_t count,
     return request;
 }
 
+struct redis_request *redis_request_open(struct redis_shard *shard, size_t count, size_t text_bytes,
+                                         struct queue_reply_to reply_to)
+{
+    enum queue_status status = redis_shard_accepts(shard);
+    struct redis_request *request = NULL;
+    if (status == QUEUE_OK && !(request = redis_request_new(shard, count, text_bytes, reply_to)))
+        status = QUEUE_NO_MEMORY;
+    if (!request)
+        redis_shard_refuse(shard, status, reply_to);
+    return request;
+}
+
 struct slice redis_request_text(struct redis_request *request, size_t *used, struct slice text)
 {
     char *at = (char *)(request->results + request->count) + *used;

@@ -25,16 +25,11 @@ void redis_change(struct queue *queue, const struct queue_change *changes, size_
                   struct queue_reply_to reply_to)
 {
     struct redis_shard *shard = redis_shard_of(queue);
-    enum queue_status status = redis_shard_accepts(shard);
-    struct redis_request *request = NULL;
+    struct redis_request *request =
+        redis_request_open(shard, count, text_bytes_of(changes, count), reply_to);
     size_t used = 0;
-    if (status == QUEUE_OK &&
-        !(request = redis_request_new(shard, count, text_bytes_of(changes, count), reply_to)))
-        status = QUEUE_NO_MEMORY;
-    if (!request) {
-        redis_shard_refuse(shard, status, reply_to);
+    if (!request)
         return;
-    }
     for (size_t i = 0; i < count; i++) {
         struct queue_result *result = &request->results[i];
         result->topic = redis_request_text(request, &used, changes[i].topic);

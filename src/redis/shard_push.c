@@ -51,16 +51,11 @@ void redis_push(struct queue *queue, const struct queue_push *pushes, size_t cou
                 struct queue_reply_to reply_to)
 {
     struct redis_shard *shard = redis_shard_of(queue);
-    enum queue_status status = redis_shard_accepts(shard);
-    struct redis_request *request = NULL;
+    struct redis_request *request =
+        redis_request_open(shard, count, text_bytes_of(pushes, count), reply_to);
     size_t used = 0;
-    if (status == QUEUE_OK &&
-        !(request = redis_request_new(shard, count, text_bytes_of(pushes, count), reply_to)))
-        status = QUEUE_NO_MEMORY;
-    if (!request) {
-        redis_shard_refuse(shard, status, reply_to);
+    if (!request)
         return;
-    }
     for (size_t i = 0; i < count; i++)
         begin_item(shard, &pushes[i], request, i, &used);
     redis_request_begun(request);

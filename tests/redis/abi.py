@@ -80,7 +80,7 @@ def library():
     for path in sorted(SCRIPTS.glob("*.lua")):
         if path.stem.startswith("check"):
             continue
-        first, _, rest = path.read_bytes().split(b"\n", 2)
+        first, rest = path.read_bytes().split(b"\n", 1)
         flags = b"flags={'" + first.split(b"flags=")[1] + b"'}, " if b"flags=" in first else b""
         out.append(b"redis.register_function{function_name='%s_%s', %scallback=function(keys, arguments)\nbegin(keys, arguments)\n%s\nend}"
                    % (LIBRARY.encode(), path.stem.encode(), flags, rest))

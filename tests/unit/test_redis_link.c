@@ -308,7 +308,7 @@ static void calls_given_up_leave_room_for_others(void **state)
         free(calls[i]);
     }
     assert_int_equal(redis_link_under_way(rig.link), 0);
-    rig_run_ms(&rig, 300);
+    rig_run_ms(&rig, 450); /* the pause ends while the next one waits */
     struct rig_call *last = rig_push(&rig, "t", "z", 1000);
     assert_true(RIG_UNTIL(&rig, 5, last->end));
     assert_int_equal(last->end, REDIS_CALL_OK);

@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics ending
 -- The shard's clock jumped: one of the servers sets it right; the others find it done.
 local ticket, expected, new = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 

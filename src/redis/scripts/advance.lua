@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending
 -- Lets what is due happen, at most `max` of it: leases end, delayed jobs become ready, ready ones expire, finished ids are
 -- forgotten. Any server may call it at any time; but where several do, one is enough: the mover, who came last of those
 -- that came in time. It is told to others, who then come less often.

@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs ending
 -- What consumers say of their leases: ack, nack, extend, return.
 local ticket, ACK, NACK, EXTEND, RETURN = ARGV[1], 1, 2, 3, 4
 

@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs ending
 -- Cancels, reschedules and runs jobs of one topic by id.
 local ticket, name, CANCEL, RESCHEDULE, RUN, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4
 

@@ -1,5 +1,4 @@
 #!lua flags=no-writes
--- parts: base topics jobs ending
 -- One job.
 local t = topic_find(ARGV[1])
 local j = t and job_find(t, ARGV[2])

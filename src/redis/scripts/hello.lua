@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base ending
 -- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
 local run, shards = ARGV[1], ARGV[2]
 

@@ -1,5 +1,4 @@
 #!lua flags=no-writes
--- parts: base topics leaves ending
 -- A page of a topic's jobs in the order of due, then push order, after a cursor.
 local name, state, limit, after_due, after_sequence, with_body =
     ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'

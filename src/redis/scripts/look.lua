@@ -1,5 +1,4 @@
 #!lua flags=no-writes
--- parts: base topics ending
 -- Which of these topics have ready jobs to hand out?
 local ready = {}
 for i = 1, #ARGV do

@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves ending
 -- Moves up to `max` fresh jobs that are due far from now into leaves, where they take less memory. Done when there is time; a
 -- job that falls due before that never was in one.
 local max = tonumber(ARGV[1])

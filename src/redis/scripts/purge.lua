@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending
 -- Drops a topic's jobs in one state or all but the leased; or, step by step, the whole topic. Spares jobs pushed after it
 -- began.
 local ticket, is_delete, name = ARGV[1], ARGV[2] == 'delete', ARGV[3]

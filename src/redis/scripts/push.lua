@@ -1,5 +1,4 @@
 #!lua
--- parts: base topics leaves jobs ending
 -- Jobs of one topic. Room for them is made sure of by Redis before the script begins (no allow-oom).
 local ticket, name, topics_max = ARGV[1], ARGV[2], ARGV[3]
 

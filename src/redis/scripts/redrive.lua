@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs ending
 -- Dead jobs go round again from the first attempt: one by its id, or up to `max`.
 local ticket, name, id, max, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 

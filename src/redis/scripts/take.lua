@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending
 -- Leases up to `max` ready jobs of a topic: by priority, due, push order.
 local ticket, name, max, bytes_max, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 

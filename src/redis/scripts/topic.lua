@@ -1,5 +1,4 @@
 #!lua flags=allow-oom
--- parts: base topics ending
 -- One topic: looks at it, sets it, pauses and resumes it.
 local ticket, verb, name, topics_max, makes, settings = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local PUT, PAUSE, RESUME = 2, 4, 5

@@ -1,5 +1,4 @@
 #!lua flags=no-writes
--- parts: base topics ending
 -- A page of the shard's topics, by name.
 local after, limit = ARGV[1], tonumber(ARGV[2])
 
