@@ -55,6 +55,25 @@ void http_shared_set_ready(struct http_shared *shared, bool ready);
 void http_shared_add_metrics(struct http_shared *shared,
                              void (*emit)(void *ctx, struct buffer *out), void *ctx);
 
+/*
+ * What the server lends the fronts for topics that deliver by themselves. Without hooks settings
+ * with an extension are refused, and so are callbacks.
+ */
+enum { HTTP_HOOK_ERROR_BYTES = 512 };
+typedef void http_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json);
+struct http_hooks {
+    void *ctx;
+    /* Any thread. False: `error` (HTTP_HOOK_ERROR_BYTES) says what is wrong and what to do. */
+    bool (*check_extension)(void *ctx, struct slice topic, struct slice extension, char *error);
+    bool (*check_callback)(void *ctx, struct slice url, char *error);
+    /* Sends a sample to the topic's target. `done` comes on the calling reactor's thread, once,
+     * never inside the call; `json` is an object that explains the outcome. */
+    void (*test)(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,
+                 http_tested *done, void *owner, uint64_t tag);
+};
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks);
+
 /* 0 or negative errno, then `error` says what, where and what to do. */
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    const struct http_options *options, struct http_shared *shared,

@@ -153,7 +153,8 @@ struct http_shared {
     atomic_bool is_ready;
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
-    pthread_mutex_t lock; /* of the fronts */
+    const struct http_hooks *hooks; /* NULL: none */
+    pthread_mutex_t lock;           /* of the fronts */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
 };

@@ -34,3 +34,8 @@ void http_shared_add_metrics(struct http_shared *shared,
     shared->emit = emit;
     shared->emit_ctx = ctx;
 }
+
+void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)
+{
+    shared->hooks = hooks;
+}

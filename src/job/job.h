@@ -20,7 +20,10 @@ enum {
     JOB_CONTENT_TYPE_BYTES_MAX = 128,
     JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
     JOB_META_PAIRS_MAX = 32,
-    JOB_ERROR_BYTES_MAX = 256, /* whoever sets it cuts longer ones */
+    JOB_ERROR_BYTES_MAX = 256,         /* whoever sets it cuts longer ones */
+    JOB_HISTORY_MAX = 8,               /* attempts remembered */
+    JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; whoever sets it cuts longer ones */
+    JOB_HISTORY_BYTES_MAX = 1024,      /* encoded, all together */
     JOB_PRIORITY = 100,
     JOB_PRIORITY_MAX = 65535,
     JOB_BODY_BYTES_MAX = 1 << 20 /* default of the server's setting */
@@ -32,7 +35,8 @@ struct job {
     struct slice content_type; /* empty: application/octet-stream */
     struct slice meta;         /* see job_meta_next */
     struct slice body;
-    struct slice error; /* last error, empty: none */
+    struct slice error;   /* last error, empty: none */
+    struct slice history; /* see job_history_next; empty: no attempt has ended yet */
     enum job_state state;
     bool due_is_wall; /* due follows the wall clock (pushed with `at`); else the inner clock */
     uint16_t priority;
@@ -52,6 +56,31 @@ enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 bool job_topic_is_valid(struct slice topic);
 /* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
+
+/*
+ * history: the last JOB_HISTORY_MAX attempts that ended without an ack, oldest first. Encoded one
+ * after the other:  varint attempt · varint started_ms · varint duration_ms · u8 outcome · counted
+ * error.  An attempt's number stands in it once; redrive keeps the history, so numbers may fall.
+ */
+enum job_outcome {
+    JOB_OUTCOME_FAILED = 1,  /* nack */
+    JOB_OUTCOME_LEASE_ENDED, /* nobody answered in time */
+    JOB_OUTCOME_REFUSED      /* nack for good */
+};
+struct job_attempt {
+    uint32_t attempt;
+    int64_t started_ms; /* wall clock, when it was taken */
+    int64_t duration_ms;
+    enum job_outcome outcome;
+    struct slice error;
+};
+const char *job_outcome_name(enum job_outcome outcome); /* "failed", "lease_ended", "refused" */
+/* `history` as it was, with one more at its end and the oldest left out where there are too many.
+ * `into` has room for JOB_HISTORY_BYTES_MAX and is not part of `history`; returns the new length.
+ */
+size_t job_history_add(struct slice history, const struct job_attempt *attempt, char *into);
+/* Start with *at = 0. False at the end; *at is then history.len unless it is malformed. */
+bool job_history_next(struct slice history, size_t *at, struct job_attempt *out);
 
 /*
  * meta: a map of strings, encoded as  name NUL value NUL  for each pair. Names: lower-case

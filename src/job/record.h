@@ -36,6 +36,8 @@ enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARR
 
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
 
+enum { TOPIC_EXTENSION_BYTES_MAX = 4096 };
+
 /* Zeroed: nothing set. */
 struct topic_settings {
     struct policy policy;
@@ -44,6 +46,9 @@ struct topic_settings {
     bool has_priority;
     bool dead_letter_expired; /* expired jobs become dead instead of going */
     int64_t dedup_window_ms;  /* how long finished ids are remembered */
+    /* What rooms above the queue keep with the topic: a JSON object as text; empty: nothing. Queues
+     * store it and never look inside. Belongs to whoever filled the struct in. */
+    struct slice extension;
 };
 
 /* Sums since the topic was made; never fall. */

@@ -99,7 +99,9 @@ enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
-    int64_t delay_ms;   /* nack: wait this long; -1: by backoff */
+    int64_t delay_ms;   /* nack: wait this long; -1: by backoff. return: delayed for so long; 0 or
+                           -1: ready at once */
+    bool final;         /* nack: no further attempt, it is dead at once */
     struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
     int64_t lease_ms; /* extend: from now; 0: what it was taken with (after a restart: what the job
                          or its topic says) */
@@ -180,6 +182,7 @@ struct queue_counts {
     uint64_t delayed;  /* never tried yet */
     uint64_t retrying; /* delayed after a failed attempt */
     uint64_t ready, leased, dead;
+    uint64_t dead_bytes; /* what the dead ones take in the store, about: their bodies and names */
 };
 
 struct queue_topic {
@@ -231,12 +234,23 @@ struct queue_info {
     bool accepting;         /* false: pushes are refused for want of space */
 };
 
+enum queue_event {
+    QUEUE_EVENT_TOPIC = 1, /* the topic's settings may have changed, or it is gone; an empty name:
+                              any topic's */
+    QUEUE_EVENT_DEAD       /* jobs of a topic with an extension died */
+};
+
 struct queue {
     const struct queue_ops *ops;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
      * may have ready jobs. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
+    /* Set by whoever follows what happens to topics: on one handle of a server, before its reactor
+     * runs; NULL elsewhere. Called on the handle's thread, never inside a call; maybe once too
+     * often, never more than a second late. Changes made through other servers count too. */
+    void (*on_event)(void *owner, enum queue_event event, struct slice topic);
+    void *on_event_owner;
 };
 
 struct queue_ops {

@@ -1,0 +1,66 @@
+/*
+ * deliver: takes due jobs of the topics that name a target and sends them there; keeps dead letters
+ * in order; alerts. It is a consumer like any other: it knows queue.h, not what is behind it.
+ *
+ * One a server, on one reactor. What it does for a topic is said by two members of the topic's
+ * extension (topic_settings.extension):
+ *   deliver      target/setting.h
+ *   dead_letter  deliver/dead_letter.h
+ * Settings are followed at run-time: queue->on_event tells of changes, also by other servers.
+ *
+ * The rooms' nouns: a lane is a topic on its way out (lane.h); an endpoint is a peer with its
+ * window and breaker (endpoint.h); the keeper does what is to be done with dead jobs (keeper.h).
+ */
+#ifndef TARRY_DELIVER_DELIVER_H
+#define TARRY_DELIVER_DELIVER_H
+
+#include "queue/waiter.h"
+#include "target/target.h"
+
+struct deliver;
+
+struct deliver_options {
+    struct reactor *reactor;
+    struct queue *queue; /* of that reactor; its on_event is set by deliver_new */
+    struct waiters *waiters;
+    struct guard *guard;
+    const char *version;
+};
+
+/* Before the reactor runs. NULL: out of memory. */
+struct deliver *deliver_new(const struct deliver_options *options);
+/* Looks at all topics, then follows their changes. On the reactor's thread. */
+void deliver_start(struct deliver *deliver);
+/* Takes no more; waits up to `patience_ms` for what is under way, gives up the rest (those jobs go
+ * back). `stopped` once, never inside the call. Call it before waiters_drain. */
+void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(void *ctx),
+                  void *ctx);
+/* After the reactor has stopped. */
+void deliver_free(struct deliver *deliver);
+
+/* ---- any thread ---- */
+
+/* Would this extension do? `extension` is a JSON object with at most `deliver` and `dead_letter`.
+ * False: `error` (DELIVER_ERROR_BYTES) names the member and what would be right. */
+enum { DELIVER_ERROR_BYTES = 512 };
+bool deliver_check(struct guard *guard, struct slice topic, struct slice extension,
+                   char error[DELIVER_ERROR_BYTES]);
+/* A push's own callback: a URL of http or https whose host may be reached. Whether the topic allows
+ * it is seen when it is sent. */
+bool deliver_check_callback(struct guard *guard, struct slice url, char error[DELIVER_ERROR_BYTES]);
+/* The name of the meta that carries it. */
+#define DELIVER_CALLBACK_META "tarry-callback"
+
+/* Lines of a Prometheus page. */
+void deliver_emit_metrics(void *deliver, struct buffer *out);
+
+/* ---- the reactor's thread ---- */
+
+/* Sends one sample, signed like a job, to the topic's target and explains what became of it.
+ * `body` empty: a sample of tarry's own. `done` gets a JSON object, or an error with status
+ * QUEUE_NOT_FOUND (no such topic, or no target). Once, never inside the call. */
+typedef void deliver_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json);
+void deliver_test(struct deliver *deliver, struct slice topic, struct slice body,
+                  deliver_tested *done, void *owner, uint64_t tag);
+
+#endif

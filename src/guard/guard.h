@@ -1,0 +1,79 @@
+/*
+ * guard: what this server may reach, and with which secrets: the policy file behind --deliver.
+ *
+ * Nothing is allowed until the file says so. A host must be named (allow-host), and each address it
+ * resolves to must be public, or lie in a network that is named (allow-network). Addresses are
+ * judged where the connection is made, after resolution: never by spelling.
+ *
+ * File: `key = value` a line, # begins a comment; keys may be repeated.
+ *
+ *   allow-host = hooks.example.com        a name, `*.example.com`, `*`, or an address
+ *   allow-network = 10.1.0.0/16           on top of the public ones
+ *   sign = shop whsec_MfKQ9r8GKYqrTwjU    a key of Standard Webhooks; a name repeated: all of its
+ *                                         keys sign, for rotation
+ *   credential = amqp://mq.internal:5672 user password
+ *   command = pager /usr/local/bin/page   what an alert may run, by name
+ *   ca-file = /etc/ssl/private-ca.pem     trusted beside the system's
+ *
+ * Threads: any; guard_reload swaps the rules under a lock. Strings handed out are copies.
+ * Secrets: never logged, wiped when freed; a file that others may read is refused.
+ */
+#ifndef TARRY_GUARD_GUARD_H
+#define TARRY_GUARD_GUARD_H
+
+#include "base/buffer.h"
+
+#include <sys/socket.h>
+
+struct guard;
+
+enum {
+    GUARD_ERROR_BYTES = 256,
+    GUARD_NAME_BYTES_MAX = 64,
+    GUARD_KEYS_MAX = 8,       /* of one name */
+    GUARD_KEY_BYTES_MAX = 64, /* decoded; at least 24, as Standard Webhooks wants it */
+    GUARD_SECRET_BYTES_MAX = 256,
+    GUARD_PATH_BYTES_MAX = 1024
+};
+
+/* Why an address may not be reached; rows of guard/network.c with the network and its source. */
+enum guard_verdict {
+    GUARD_ALLOWED = 0,
+    GUARD_OFF,               /* no policy file: nothing is delivered */
+    GUARD_HOST_NOT_NAMED,    /* no allow-host covers it */
+    GUARD_NETWORK_FORBIDDEN, /* private, loopback, link-local, metadata, mapped, translated, … */
+    GUARD_NOT_AN_ADDRESS     /* a family other than IPv4 and IPv6 */
+};
+const char *guard_verdict_name(enum guard_verdict verdict); /* "host_not_allowed", … */
+
+/* `path` NULL or empty: a guard that refuses everything. 0 or negative errno with `error`. */
+int guard_open(const char *path, struct guard **out, char error[GUARD_ERROR_BYTES]);
+void guard_free(struct guard *guard);
+/* Reads the file again. On an error the old rules stay in force. */
+int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES]);
+bool guard_is_on(const struct guard *guard);
+
+/* `host` as in a URL, without brackets; compared without regard to case and a final dot. */
+enum guard_verdict guard_check_host(struct guard *guard, struct slice host);
+/* IPv4 and IPv6; mapped, compatible, NAT64, 6to4 and Teredo forms are judged by what they hold. */
+enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *address);
+
+struct guard_key {
+    size_t bytes;
+    unsigned char key[GUARD_KEY_BYTES_MAX];
+};
+/* The keys of a name, in the file's order; 0: there is no such name. The caller wipes them. */
+size_t guard_find_keys(struct guard *guard, struct slice name,
+                       struct guard_key out[GUARD_KEYS_MAX]);
+
+struct guard_credential {
+    char user[GUARD_SECRET_BYTES_MAX], password[GUARD_SECRET_BYTES_MAX];
+};
+/* For "scheme://host:port". False: none. The caller wipes it. */
+bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out);
+/* The program of a command. False: no such name. */
+bool guard_find_command(struct guard *guard, struct slice name, char out[GUARD_PATH_BYTES_MAX]);
+/* False: none was named. */
+bool guard_ca_file(struct guard *guard, char out[GUARD_PATH_BYTES_MAX]);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * resolve: names to addresses that may be reached. What it answers is what is connected to: nobody
+ * resolves a second time, so a name cannot point elsewhere between the check and the connection.
+ */
+#ifndef TARRY_GUARD_RESOLVE_H
+#define TARRY_GUARD_RESOLVE_H
+
+#include "guard/guard.h"
+#include "net/reactor.h"
+
+enum { RESOLVE_ADDRESSES_MAX = 8 };
+
+struct resolved {
+    size_t count; /* 0: none, then `verdict` or `error` say why */
+    struct sockaddr_storage addresses[RESOLVE_ADDRESSES_MAX]; /* only allowed ones, port set */
+    enum guard_verdict verdict;    /* of the host, or of the first address refused */
+    bool is_temporary;             /* the name server did not answer: try again later */
+    char error[GUARD_ERROR_BYTES]; /* in words, without inner addresses; empty where count > 0 */
+};
+
+/* Blocks; for threads that may. An address among `host` is taken as it is. */
+void resolve_now(struct guard *guard, const char *host, uint16_t port, struct resolved *out);
+
+/* On the reactor, off its loop's thread; answers are kept for some seconds. `done` comes on the
+ * reactor's thread, never inside the call, once. */
+struct resolver;
+struct resolver *resolver_new(struct reactor *reactor, struct guard *guard);
+/* Answers under way are dropped: no `done` after this. */
+void resolver_free(struct resolver *resolver);
+void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
+                  void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
+                  void *owner, uint64_t tag);
+
+#endif
