@@ -49,7 +49,7 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
  * it is seen when it is sent. */
 bool deliver_check_callback(struct guard *guard, struct slice url, char error[DELIVER_ERROR_BYTES]);
 /* The name of the meta that carries it. */
-#define DELIVER_CALLBACK_META "tarry-callback"
+#define DELIVER_CALLBACK_META JOB_META_CALLBACK
 
 /* Lines of a Prometheus page. */
 void deliver_emit_metrics(void *deliver, struct buffer *out);

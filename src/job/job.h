@@ -94,6 +94,10 @@ enum job_meta_fault {
     JOB_META_TOO_MUCH
 };
 enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct slice value);
+/* Names that begin so are tarry's own: no caller gives them. */
+#define JOB_META_OWN "tarry-"
+/* The job's own destination: a URL. */
+#define JOB_META_CALLBACK JOB_META_OWN "callback"
 /* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
 
