@@ -61,12 +61,15 @@ static bool read_text(struct item *item, struct slice key, struct json_value val
     return json_string_bytes(value.raw, item->arena, out) || out_of_memory(item);
 }
 
+/* What was unescaped on the way gives its room back, as the arena has only as much as the item is
+ * long. So escaped base64 is decoded over itself: bytes come out behind where they are read. */
 static bool read_base64(struct item *item, struct slice key, struct json_value value)
 {
     struct slice text;
+    size_t start = item->arena->len;
     if (!read_text(item, key, value, &text))
         return false;
-    size_t start = item->arena->len;
+    item->arena->len = start;
     if (!text_base64_decode(text, item->arena))
         return item->arena->failed
                    ? out_of_memory(item)
@@ -79,10 +82,11 @@ static bool read_base64(struct item *item, struct slice key, struct json_value v
 /* The pairs are gathered apart, where doubles are found, then kept beside the others' text. */
 static bool read_meta(struct item *item, struct json_value value)
 {
+    size_t start = item->arena->len;
     buffer_clear(item->meta);
     if (!http_meta_add_object(item->meta, value, item->arena, item->fault))
         return false;
-    size_t start = item->arena->len;
+    item->arena->len = start;
     buffer_append_slice(item->arena, buffer_slice(item->meta));
     if (item->arena->failed)
         return out_of_memory(item);

@@ -354,6 +354,38 @@ static void a_batch_has_a_limit(void **state)
     buffer_fini(&lines);
 }
 
+/* As PHP writes JSON: with each slash escaped. What is unescaped and then decoded or copied once
+ * more must not need more room than the item had: earlier slices would dangle. */
+static void escapes_take_no_more_room_than_they_had(void **state)
+{
+    static const char head[] = "{\"topic\":\"\\u0074\",\"id\":\"\\u0031\",\"meta\":{";
+    struct buffer item;
+    struct batched got;
+    (void)state;
+    buffer_init(&item, 1 << 20);
+    buffer_append_text(&item, head);
+    for (int pair = 0; pair < 3; pair++) {
+        buffer_append_format(&item, "%s\"m%d\":\"\\/", pair ? "," : "", pair);
+        for (int i = 0; i < 1000; i++)
+            buffer_append_byte(&item, 'v');
+        buffer_append_byte(&item, '"');
+    }
+    buffer_append_text(&item, "},\"body_base64\":\"\\/\\/\\/\\/");
+    for (int i = 0; i < 60000; i++)
+        buffer_append_byte(&item, 'A');
+    buffer_append_text(&item, "\"}");
+    buffer_append_byte(&item, 0);
+    batch(&got, item.at, "application/x-ndjson");
+    assert_true(got.good && got.batch.push_count == 1);
+    assert_true(slice_is(got.pushes[0].topic, "t"));
+    assert_true(slice_is(got.pushes[0].id, "1"));
+    assert_int_equal(got.pushes[0].meta.len, 3 * (3 + 1002));
+    assert_int_equal(got.pushes[0].body.len, 45003);
+    assert_memory_equal(got.pushes[0].body.at, "\xff\xff\xff\0", 4);
+    batch_done(&got);
+    buffer_fini(&item);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_bad_item_does_not_spoil_the_rest),
         cmocka_unit_test(the_whole_is_refused_where_it_is_no_batch),
         cmocka_unit_test(a_batch_has_a_limit),
+        cmocka_unit_test(escapes_take_no_more_room_than_they_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
