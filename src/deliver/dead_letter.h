@@ -17,10 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    ALERT_EVERY_MS = 10 * 60 * 1000,
-    ALERT_EVERY_MS_MIN = 1000,
-};
+enum { ALERT_EVERY_MS = 10 * 60 * 1000, ALERT_EVERY_MS_MIN = 1000, DEAD_LETTER_AGE_MS_MIN = 1000 };
 
 /* Zeroed: nothing. Text is own memory. */
 struct dead_letter {

@@ -114,6 +114,9 @@ struct queue_change {
     struct slice topic, id;
     struct queue_when when; /* reschedule */
     int32_t priority;       /* reschedule; or QUEUE_PRIORITY_UNSET */
+    bool only_dead;         /* cancel: only while it is dead and `delivery` was its last one; else
+                               CONFLICT with its state, nothing changed */
+    uint64_t delivery;
 };
 
 struct queue_take {

@@ -1,0 +1,320 @@
+/*
+ * The first step of a pass: has somebody to be told that jobs died? At most once every
+ * `alert.every`, over all servers: when it was last, and how many had died by then, stands in the
+ * topic's note.
+ */
+#include "base/clock.h"
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "base/log.h"
+#include "deliver/deliver.h"
+#include "deliver/keeper_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    ERRORS_MAX = 10, /* kinds of errors an alert tells of */
+    IDS_MAX = 5,
+    ALERT_BYTES_MAX = 64 * 1024,
+    NOTE_BYTES = 96,
+    AFTER_FAULT_MS = 60 * 1000
+};
+static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
+
+struct alerting { /* the step's own */
+    uint64_t died_before;
+    int64_t last_ms; /* wall clock; 0: never */
+};
+
+/* ---- the note ---- */
+
+static struct slice note_id(const struct pass *pass, const char *what, uint64_t number,
+                            char out[JOB_ID_BYTES_MAX + 1])
+{
+    struct slice topic = pass_topic(pass);
+    int len =
+        snprintf(out, JOB_ID_BYTES_MAX + 1, "%s:%016" PRIx64, what, hash_64(topic.at, topic.len));
+    if (number)
+        len += snprintf(out + len, JOB_ID_BYTES_MAX + 1 - (size_t)len, ":%" PRIu64, number);
+    return slice_make(out, (size_t)len);
+}
+
+static int64_t member_number(struct json_value object, const char *name)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    int64_t number = 0;
+    while (json_next_member(object, &cursor, &key, &value))
+        if (json_string_is(key, name) && value.kind == JSON_NUMBER &&
+            json_number_i64(value.raw, &number) && number >= 0)
+            return number;
+    return 0;
+}
+
+static void read_note(struct slice body, struct alerting *out)
+{
+    struct json_value object;
+    if (!json_check(body, &object, NULL) || object.kind != JSON_OBJECT)
+        return;
+    out->died_before = (uint64_t)member_number(object, "died");
+    out->last_ms = member_number(object, "at_ms");
+}
+
+static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    (void)tag;
+    keeper_replied(keeper);
+    bool ok =
+        reply->status == QUEUE_OK && reply->result_count == 1 &&
+        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
+    if (ok)
+        keeper_forward(keeper);
+    else
+        keeper_pass_fail(keeper, "the note of an alert could not be kept");
+}
+
+static void write_note(struct keeper *keeper, int64_t last_ms)
+{
+    struct pass *pass = &keeper->pass;
+    char id[JOB_ID_BYTES_MAX + 1], body[NOTE_BYTES];
+    int len = snprintf(body, sizeof body, "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 "}",
+                       pass->died, last_ms);
+    struct queue_push push = {.topic = slice_of(KEEPER_TOPIC),
+                              .id = note_id(pass, "note", 0, id),
+                              .content_type = slice_of("application/json"),
+                              .body = slice_make(body, (size_t)len),
+                              .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
+                              .priority = QUEUE_PRIORITY_UNSET,
+                              .on_conflict = CONFLICT_REPLACE};
+    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
+                                     keeper_reply_to(keeper, on_noted));
+}
+
+/* ---- the outcome ---- */
+
+static void alerted(struct keeper *keeper)
+{
+    if (keeper->pass.kept)
+        keeper_count(keeper, &keeper->pass.kept->alerts, 1);
+    write_note(keeper, clock_wall_ms());
+}
+
+/* The rest of the pass does not wait for it. */
+static void not_alerted(struct keeper *keeper, const char *error)
+{
+    struct pass *pass = &keeper->pass;
+    if (pass->kept)
+        keeper_count(keeper, &pass->kept->alert_faults, 1);
+    log_event(LOG_WARN, "alert failed", LOG_TEXT("error", error));
+    keeper_pass_again(keeper, clock_inner_ms() + AFTER_FAULT_MS);
+    keeper_forward(keeper);
+}
+
+static void on_ran(void *ctx, bool ok)
+{
+    struct keeper *keeper = ctx;
+    keeper->run = NULL;
+    if (ok)
+        alerted(keeper);
+    else
+        not_alerted(keeper, "the command failed");
+}
+
+static void run_command(struct keeper *keeper, struct slice text)
+{
+    char program[GUARD_PATH_BYTES_MAX];
+    if (!guard_find_command(keeper->options.guard, slice_of(keeper->pass.rules.alert_command),
+                            program)) {
+        not_alerted(keeper, "the policy file of this server has no such command");
+        return;
+    }
+    keeper->run = alert_run_start(keeper->options.reactor, program, text, on_ran, keeper);
+    if (!keeper->run)
+        not_alerted(keeper, "out of memory");
+}
+
+static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    (void)tag;
+    keeper_replied(keeper);
+    bool ok =
+        reply->status == QUEUE_OK && reply->result_count == 1 &&
+        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_EXISTED);
+    if (ok)
+        alerted(keeper);
+    else
+        not_alerted(keeper, "the queue did not take the callback");
+}
+
+/* Its id says how many had died: made again after a crash it is the same job. */
+static void push_callback(struct keeper *keeper, struct slice text)
+{
+    struct pass *pass = &keeper->pass;
+    char id[JOB_ID_BYTES_MAX + 1];
+    struct buffer meta;
+    buffer_init(&meta, JOB_META_BYTES_MAX);
+    if (job_meta_add(&meta, slice_of(DELIVER_CALLBACK_META), slice_of(pass->rules.alert_to)) !=
+        JOB_META_OK) {
+        buffer_fini(&meta);
+        not_alerted(keeper, "the URL is too long");
+        return;
+    }
+    struct queue_push push = {.topic = slice_of(KEEPER_CALLBACKS_TOPIC),
+                              .id = note_id(pass, "alert", pass->died, id),
+                              .content_type = slice_of("application/json"),
+                              .meta = buffer_slice(&meta),
+                              .body = text,
+                              .when = {.due = QUEUE_DUE_NOW},
+                              .priority = QUEUE_PRIORITY_UNSET,
+                              .on_conflict = CONFLICT_KEEP};
+    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
+                                     keeper_reply_to(keeper, on_pushed));
+    buffer_fini(&meta);
+}
+
+/* ---- the text ---- */
+
+struct error_count {
+    struct slice error;
+    uint32_t jobs;
+};
+
+static size_t count_errors(const struct queue_job *jobs, size_t count,
+                           struct error_count out[ERRORS_MAX])
+{
+    size_t kinds = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < kinds && !slice_equals(out[k].error, jobs[i].job.error))
+            k++;
+        if (k == ERRORS_MAX)
+            continue;
+        if (k == kinds)
+            out[kinds++] = (struct error_count){.error = jobs[i].job.error};
+        out[k].jobs++;
+    }
+    return kinds;
+}
+
+static void write_errors(struct buffer *out, const struct queue_job *jobs, size_t count)
+{
+    struct error_count errors[ERRORS_MAX];
+    size_t kinds = count_errors(jobs, count, errors);
+    buffer_append_text(out, ",\"errors\":[");
+    for (size_t i = 0; i < kinds; i++) {
+        buffer_append_text(out, i ? ",{\"error\":" : "{\"error\":");
+        json_write_string(out, errors[i].error);
+        buffer_append_format(out, ",\"jobs\":%" PRIu32 "}", errors[i].jobs);
+    }
+    buffer_append_text(out, "],\"ids\":[");
+    for (size_t i = 0; i < count && i < IDS_MAX; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        json_write_string(out, jobs[i].job.id);
+    }
+    buffer_append_byte(out, ']');
+}
+
+static void write_text(struct buffer *out, const struct pass *pass,
+                       const struct queue_reply *sample)
+{
+    const struct alerting *alerting = pass->step;
+    buffer_append_text(out, "{\"type\":\"tarry.dead_letters\",\"topic\":");
+    json_write_string(out, pass_topic(pass));
+    buffer_append_format(out, ",\"died\":%" PRIu64 ",\"dead\":%" PRIu64,
+                         pass->died - alerting->died_before, pass->counts.dead);
+    if (alerting->last_ms) {
+        buffer_append_text(out, ",\"since\":");
+        json_write_time(out, alerting->last_ms);
+    }
+    buffer_append_text(out, ",\"at\":");
+    json_write_time(out, clock_wall_ms());
+    write_errors(out, sample->jobs, sample->job_count);
+    buffer_append_byte(out, '}');
+}
+
+static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct buffer text;
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK) {
+        keeper_pass_fail(keeper, "the queue did not show the dead jobs");
+        return;
+    }
+    buffer_init(&text, ALERT_BYTES_MAX);
+    write_text(&text, &keeper->pass, reply);
+    if (text.failed)
+        not_alerted(keeper, "out of memory");
+    else if (keeper->pass.rules.alert_to)
+        push_callback(keeper, buffer_slice(&text));
+    else
+        run_command(keeper, buffer_slice(&text));
+    buffer_fini(&text);
+}
+
+/* ---- is it time? ---- */
+
+static void ask_sample(struct keeper *keeper)
+{
+    struct queue_list list = {
+        .topic = pass_topic(&keeper->pass), .state = JOB_DEAD, .limit = KEEPER_PAGE};
+    keeper->options.queue->ops->list(keeper->options.queue, &list,
+                                     keeper_reply_to(keeper, on_sample));
+}
+
+/* How long the quiet time still lasts; a wall clock that was set back makes it no longer. */
+static int64_t quiet_ms(const struct pass *pass, const struct alerting *alerting)
+{
+    int64_t every_ms = pass->rules.alert_every_ms;
+    int64_t left_ms = alerting->last_ms + every_ms - clock_wall_ms();
+    return left_ms > every_ms ? every_ms : left_ms;
+}
+
+static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct pass *pass = &keeper->pass;
+    struct alerting *alerting = pass->step;
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        keeper_pass_fail(keeper, "the queue did not show the note of the last alert");
+        return;
+    }
+    if (reply->status == QUEUE_OK && reply->job_count == 1)
+        read_note(reply->jobs[0].job.body, alerting);
+    if (pass->died == alerting->died_before) {
+        keeper_forward(keeper);
+    } else if (pass->died < alerting->died_before) {
+        write_note(keeper, alerting->last_ms); /* the topic was made anew, or a crash cost counts */
+    } else if (alerting->last_ms && quiet_ms(pass, alerting) > 0) {
+        keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, alerting));
+        keeper_forward(keeper);
+    } else {
+        ask_sample(keeper);
+    }
+}
+
+void keeper_alert(struct keeper *keeper)
+{
+    struct pass *pass = &keeper->pass;
+    char id[JOB_ID_BYTES_MAX + 1];
+    if (!pass->rules.alert_to && !pass->rules.alert_command) {
+        keeper_forward(keeper);
+        return;
+    }
+    pass->step = calloc(1, sizeof(struct alerting));
+    if (!pass->step) {
+        keeper_pass_fail(keeper, "out of memory");
+        return;
+    }
+    keeper->options.queue->ops->get(keeper->options.queue, slice_of(KEEPER_TOPIC),
+                                    note_id(pass, "note", 0, id), keeper_reply_to(keeper, on_note));
+}

@@ -1,0 +1,337 @@
+/*
+ * The second step of a pass: dead jobs go to another topic, or to a URL by way of
+ * KEEPER_CALLBACKS_TOPIC.
+ *
+ * Page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
+ * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
+ * either this very copy from a pass that was cut off (its meta tells), or another job; then the
+ * copy gets an id of its own.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "deliver/deliver.h"
+#include "deliver/keeper_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define META_ORIGIN "tarry-dead-delivery" /* topic and delivery: which dead job a copy is of */
+#define META_TOPIC "tarry-dead-topic"
+#define META_ATTEMPT "tarry-dead-attempt"
+#define META_ERROR "tarry-dead-error"
+
+enum item_state {
+    ITEM_LISTED = 1,
+    ITEM_KEPT,    /* the copy is safe: the job may go */
+    ITEM_TAKEN_ID /* the other topic has a job of this id */
+};
+
+struct item {
+    char id[JOB_ID_BYTES_MAX];
+    size_t id_bytes;
+    uint64_t delivery;
+    enum item_state state;
+};
+
+struct forwarding { /* the step's own */
+    struct item items[KEEPER_PAGE_WITH_BODIES];
+    size_t count, at; /* at: the one whose id is taken */
+    bool has_more;
+    char cursor[256];
+    size_t cursor_bytes;
+};
+
+static void ask_page(struct keeper *keeper);
+static void settle_next(struct keeper *keeper);
+
+static struct slice item_id(const struct item *item)
+{
+    return slice_make(item->id, item->id_bytes);
+}
+
+static struct slice target_topic(const struct pass *pass)
+{
+    return slice_of(pass->rules.to_topic ? pass->rules.to_topic : KEEPER_CALLBACKS_TOPIC);
+}
+
+/* ---- a copy ---- */
+
+static struct slice origin_of(const struct pass *pass, uint64_t delivery, char *out, size_t bytes)
+{
+    int len = snprintf(out, bytes, "%.*s/%" PRIu64, (int)pass->topic_bytes, pass->topic, delivery);
+    return slice_make(out, (size_t)len);
+}
+
+/* False: not all of the job's own meta fits beside what must be there. */
+static bool add_own_meta(struct buffer *meta, struct slice own)
+{
+    struct slice name, value;
+    size_t at = 0;
+    while (job_meta_next(own, &at, &name, &value)) {
+        if (slice_is(name, META_ORIGIN) || slice_is(name, META_TOPIC) ||
+            slice_is(name, META_ATTEMPT) || slice_is(name, META_ERROR) ||
+            slice_is(name, DELIVER_CALLBACK_META))
+            continue;
+        if (job_meta_add(meta, name, value) != JOB_META_OK)
+            return false;
+    }
+    return true;
+}
+
+static void write_meta(struct buffer *meta, const struct pass *pass, const struct job *job)
+{
+    char text[JOB_TOPIC_BYTES_MAX + 32];
+    if (pass->rules.to_url)
+        (void)job_meta_add(meta, slice_of(DELIVER_CALLBACK_META), slice_of(pass->rules.to_url));
+    (void)job_meta_add(meta, slice_of(META_ORIGIN),
+                       origin_of(pass, job->delivery, text, sizeof text));
+    if (!add_own_meta(meta, job->meta))
+        log_event(LOG_WARN, "dead letter without all of its meta",
+                  LOG_TEXT("reason", "there is no room beside tarry's own"));
+    /* What is good to know, as far as there is room. */
+    (void)job_meta_add(meta, slice_of(META_TOPIC), pass_topic(pass));
+    int len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
+    (void)job_meta_add(meta, slice_of(META_ATTEMPT), slice_make(text, (size_t)len));
+    if (job->error.len)
+        (void)job_meta_add(meta, slice_of(META_ERROR), job->error);
+}
+
+static struct queue_push copy_of(const struct pass *pass, const struct job *job,
+                                 struct buffer *meta)
+{
+    buffer_init(meta, JOB_META_BYTES_MAX);
+    write_meta(meta, pass, job);
+    return (struct queue_push){.topic = target_topic(pass),
+                               .id = job->id,
+                               .content_type = job->content_type,
+                               .meta = buffer_slice(meta),
+                               .body = job->body,
+                               .when = {.due = QUEUE_DUE_NOW},
+                               .priority = QUEUE_PRIORITY_UNSET,
+                               .on_conflict = CONFLICT_REJECT};
+}
+
+/* ---- 4: the jobs whose copies are kept go ---- */
+
+static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    uint64_t gone = 0;
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK) {
+        keeper_pass_fail(keeper, "the queue did not drop what was forwarded");
+        return;
+    }
+    for (size_t i = 0; i < reply->result_count; i++)
+        gone += reply->results[i].status == QUEUE_CANCELLED;
+    if (keeper->pass.kept)
+        keeper_count(keeper, &keeper->pass.kept->forwarded, gone);
+    if (!step->has_more || keeper_pass_is_over(keeper))
+        keeper_drop(keeper);
+    else
+        ask_page(keeper);
+}
+
+static void drop_kept(struct keeper *keeper)
+{
+    struct forwarding *step = keeper->pass.step;
+    struct queue_change changes[KEEPER_PAGE_WITH_BODIES];
+    size_t count = 0;
+    for (size_t i = 0; i < step->count; i++)
+        if (step->items[i].state == ITEM_KEPT)
+            changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                                     .topic = pass_topic(&keeper->pass),
+                                                     .id = item_id(&step->items[i]),
+                                                     .priority = QUEUE_PRIORITY_UNSET,
+                                                     .only_dead = true,
+                                                     .delivery = step->items[i].delivery};
+    if (count)
+        keeper->options.queue->ops->change(keeper->options.queue, changes, count,
+                                           keeper_reply_to(keeper, on_gone));
+    else if (step->has_more && !keeper_pass_is_over(keeper))
+        ask_page(keeper);
+    else
+        keeper_drop(keeper);
+}
+
+/* ---- 3: those whose id is taken, one by one ---- */
+
+static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK || reply->result_count != 1 ||
+        (reply->results[0].status != QUEUE_CREATED && reply->results[0].status != QUEUE_EXISTED)) {
+        keeper_pass_fail(keeper, "the queue did not take a dead letter");
+        return;
+    }
+    step->items[step->at].state = ITEM_KEPT;
+    settle_next(keeper);
+}
+
+static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    struct item *item = &step->items[step->at];
+    char id[JOB_ID_BYTES_MAX + 1];
+    struct buffer meta;
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK || reply->job_count != 1 ||
+        reply->jobs[0].job.state != JOB_DEAD || reply->jobs[0].job.delivery != item->delivery) {
+        item->state = ITEM_LISTED; /* it went another way meanwhile, or cannot be read now */
+        settle_next(keeper);
+        return;
+    }
+    struct queue_push push = copy_of(&keeper->pass, &reply->jobs[0].job, &meta);
+    int len = snprintf(id, sizeof id, "%.*s~%" PRIu64, (int)(push.id.len > 100 ? 100 : push.id.len),
+                       push.id.at, item->delivery);
+    push.id = slice_make(id, (size_t)len);
+    push.on_conflict = CONFLICT_KEEP;
+    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
+                                     keeper_reply_to(keeper, on_copied_apart));
+    buffer_fini(&meta);
+}
+
+static bool is_copy_of(const struct pass *pass, const struct item *item, struct slice meta)
+{
+    char text[JOB_TOPIC_BYTES_MAX + 32];
+    struct slice origin = origin_of(pass, item->delivery, text, sizeof text), name, value;
+    size_t at = 0;
+    while (job_meta_next(meta, &at, &name, &value))
+        if (slice_is(name, META_ORIGIN))
+            return slice_equals(value, origin);
+    return false;
+}
+
+static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    struct item *item = &step->items[step->at];
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status == QUEUE_OK && reply->job_count == 1 &&
+        is_copy_of(&keeper->pass, item, reply->jobs[0].job.meta)) {
+        item->state = ITEM_KEPT;
+        settle_next(keeper);
+        return;
+    }
+    keeper->options.queue->ops->get(keeper->options.queue, pass_topic(&keeper->pass), item_id(item),
+                                    keeper_reply_to(keeper, on_source));
+}
+
+static void settle_next(struct keeper *keeper)
+{
+    struct forwarding *step = keeper->pass.step;
+    for (step->at = 0; step->at < step->count; step->at++)
+        if (step->items[step->at].state == ITEM_TAKEN_ID)
+            break;
+    if (step->at == step->count)
+        drop_kept(keeper);
+    else
+        keeper->options.queue->ops->get(keeper->options.queue, target_topic(&keeper->pass),
+                                        item_id(&step->items[step->at]),
+                                        keeper_reply_to(keeper, on_holder));
+}
+
+/* ---- 2: copies of a page ---- */
+
+static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    bool refused = reply->status != QUEUE_OK || reply->result_count != step->count;
+    (void)tag;
+    keeper_replied(keeper);
+    for (size_t i = 0; i < step->count && !refused; i++) {
+        enum queue_status status = reply->results[i].status;
+        if (status == QUEUE_CREATED || status == QUEUE_EXISTED)
+            step->items[i].state = ITEM_KEPT; /* existed: finished within its dedup_window */
+        else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED)
+            step->items[i].state = ITEM_TAKEN_ID;
+        else
+            refused = true;
+    }
+    if (refused)
+        keeper_pass_fail(keeper, "the queue did not take a dead letter");
+    else
+        settle_next(keeper);
+}
+
+/* ---- 1: a page ---- */
+
+static void note_item(struct item *item, const struct job *job)
+{
+    memcpy(item->id, job->id.at, job->id.len);
+    item->id_bytes = job->id.len;
+    item->delivery = job->delivery;
+    item->state = ITEM_LISTED;
+}
+
+static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    struct forwarding *step = keeper->pass.step;
+    struct queue_push pushes[KEEPER_PAGE_WITH_BODIES];
+    struct buffer metas[KEEPER_PAGE_WITH_BODIES];
+    (void)tag;
+    keeper_replied(keeper);
+    if (reply->status != QUEUE_OK || reply->job_count > KEEPER_PAGE_WITH_BODIES ||
+        reply->cursor.len > sizeof step->cursor) {
+        keeper_pass_fail(keeper, "the queue did not show the dead jobs");
+        return;
+    }
+    if (!reply->job_count) {
+        keeper_drop(keeper);
+        return;
+    }
+    step->count = reply->job_count;
+    step->has_more = reply->cursor.len > 0;
+    step->cursor_bytes = reply->cursor.len;
+    if (reply->cursor.len)
+        memcpy(step->cursor, reply->cursor.at, reply->cursor.len);
+    for (size_t i = 0; i < step->count; i++) {
+        note_item(&step->items[i], &reply->jobs[i].job);
+        pushes[i] = copy_of(&keeper->pass, &reply->jobs[i].job, &metas[i]);
+    }
+    keeper->options.queue->ops->push(keeper->options.queue, pushes, step->count,
+                                     keeper_reply_to(keeper, on_copied));
+    for (size_t i = 0; i < step->count; i++)
+        buffer_fini(&metas[i]);
+}
+
+static void ask_page(struct keeper *keeper)
+{
+    struct forwarding *step = keeper->pass.step;
+    struct queue_list list = {.topic = pass_topic(&keeper->pass),
+                              .state = JOB_DEAD,
+                              .limit = KEEPER_PAGE_WITH_BODIES,
+                              .cursor = slice_make(step->cursor, step->cursor_bytes),
+                              .with_body = true};
+    keeper->options.queue->ops->list(keeper->options.queue, &list,
+                                     keeper_reply_to(keeper, on_page));
+}
+
+void keeper_forward(struct keeper *keeper)
+{
+    struct pass *pass = &keeper->pass;
+    bool has_to = pass->rules.to_topic || pass->rules.to_url;
+    free(pass->step);
+    pass->step = NULL;
+    if (!has_to || keeper_pass_is_over(keeper)) {
+        keeper_drop(keeper);
+        return;
+    }
+    pass->step = calloc(1, sizeof(struct forwarding));
+    if (!pass->step)
+        keeper_pass_fail(keeper, "out of memory");
+    else
+        ask_page(keeper);
+}

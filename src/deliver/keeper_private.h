@@ -1,0 +1,115 @@
+/*
+ * The keeper's own structures, shared by its files only.
+ *
+ * A pass is a chain of calls of the queue, one under way at a time: look at the topic, alert,
+ * forward, drop; each step ends by calling the next one. It ends by answering the control job:
+ * acked when all is done, given back with a delay when there will be more to do, nacked when the
+ * queue failed.
+ */
+#ifndef TARRY_DELIVER_KEEPER_PRIVATE_H
+#define TARRY_DELIVER_KEEPER_PRIVATE_H
+
+#include "base/list.h"
+#include "deliver/keeper.h"
+#include "net/reactor.h"
+
+#include <pthread.h>
+
+enum {
+    KEEPER_LEASE_MS = 5 * 60 * 1000,
+    KEEPER_PASS_MS = 60 * 1000, /* a longer pass gives way to other topics */
+    KEEPER_TELL_MS = 1000,      /* a control job is pushed at most so often */
+    KEEPER_PAGE = 100,          /* jobs looked at together */
+    KEEPER_PAGE_WITH_BODIES = 16
+};
+
+enum keeper_reason { KEEPER_COUNT = 0, KEEPER_AGE, KEEPER_BYTES, KEEPER_REASONS };
+
+struct kept { /* a topic with rules for its dead jobs */
+    struct list node;
+    char *name;
+    bool is_followed; /* false: kept for its counts only */
+    bool is_wanted;   /* a control job is to be pushed */
+    bool is_telling;  /* the push is under way */
+    int64_t tell_ms;  /* not before; inner clock */
+    /* since the start of the server; under keeper->lock */
+    uint64_t forwarded, dropped[KEEPER_REASONS], alerts, alert_faults;
+};
+
+struct pass {
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
+    size_t lease_bytes;
+    char topic[JOB_TOPIC_BYTES_MAX];
+    size_t topic_bytes;
+    struct kept *kept; /* the counts; NULL: another server's settings were not heard of yet */
+    struct dead_letter rules;
+    struct queue_counts counts;
+    uint64_t died;              /* ever */
+    int64_t until_ms, again_ms; /* inner clock; again: INT64_MAX when there is no need */
+    void *step;                 /* the step's own; given to free() at the end of the pass */
+};
+
+struct keeper {
+    struct keeper_options options;
+    struct list topics;
+    struct deadline *alarm;
+    int64_t alarm_ms; /* INT64_MAX: not set */
+    struct pass pass;
+    bool has_pass;
+    uint64_t take;      /* handle of the waiting take; 0: none */
+    int64_t take_ms;    /* not before */
+    uint32_t calls;     /* of the queue under way */
+    bool has_callbacks; /* the topic KEEPER_CALLBACKS_TOPIC is there */
+    bool wants_callbacks, asks_callbacks;
+    bool is_stopping;
+    struct turn_end_call stop_call;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    struct alert_run *run; /* a command under way */
+    pthread_mutex_t lock;  /* of the counts in `topics` */
+};
+
+/* ---- keeper.c ---- */
+struct queue_reply_to keeper_reply_to(struct keeper *keeper, queue_done *done);
+/* First thing in each reply of a call made with keeper_reply_to. */
+void keeper_replied(struct keeper *keeper);
+struct kept *keeper_find(struct keeper *keeper, struct slice topic);
+/* The alarm rings by then. */
+void keeper_wake_by(struct keeper *keeper, int64_t at_ms);
+void keeper_count(struct keeper *keeper, uint64_t *counter, uint64_t step);
+/* The pass is over: take the next control job. */
+void keeper_next(struct keeper *keeper);
+void keeper_check_stopped(struct keeper *keeper);
+
+/* ---- keeper_tell.c ---- */
+void keeper_tell(struct keeper *keeper, struct kept *kept);
+/* Pushes the control jobs whose time has come. */
+void keeper_tell_due(struct keeper *keeper, int64_t now_ms);
+/* Makes sure of KEEPER_CALLBACKS_TOPIC. */
+void keeper_need_callbacks(struct keeper *keeper);
+
+/* ---- keeper_pass.c ---- */
+void keeper_pass_begin(struct keeper *keeper, const struct queue_job *job);
+struct slice pass_topic(const struct pass *pass);
+/* The steps, in their order: each calls the next when it is done ... */
+void keeper_alert(struct keeper *keeper);
+void keeper_forward(struct keeper *keeper);
+void keeper_drop(struct keeper *keeper);
+/* ... and the last one this. */
+void keeper_pass_done(struct keeper *keeper);
+/* The queue failed: the control job comes again. */
+void keeper_pass_fail(struct keeper *keeper, const char *error);
+/* Comes again by then. */
+void keeper_pass_again(struct keeper *keeper, int64_t at_ms);
+/* True: the server stops, or the pass has taken long enough; the step calls keeper_pass_done. */
+bool keeper_pass_is_over(struct keeper *keeper);
+
+/* ---- alert_run.c ---- */
+/* Runs `program` with `input` on its standard input; `done` once, never inside the call: did it end
+ * well within its time? NULL: it could not be started. */
+struct alert_run *alert_run_start(struct reactor *reactor, const char *program, struct slice input,
+                                  void (*done)(void *ctx, bool ok), void *ctx);
+/* Kills it; `done` comes nevertheless. */
+void alert_run_kill(struct alert_run *run);
+
+#endif
