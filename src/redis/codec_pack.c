@@ -146,17 +146,27 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     redis_command_arg(args, error);
 }
 
+/* One verb more than queue.h has: cancel a dead job if it is still the one meant. */
+enum { CANCEL_DEAD = 4 };
+
+static uint64_t ms_or_delivery(const struct queue_change *change)
+{
+    if (change->only_dead)
+        return change->delivery;
+    return change->verb == QUEUE_RESCHEDULE ? (uint64_t)ms_of(&change->when) : 0;
+}
+
 void redis_pack_change(struct buffer *args, const struct queue_change *change)
 {
     bool is_reschedule = change->verb == QUEUE_RESCHEDULE;
     bool has_priority = is_reschedule && change->priority != QUEUE_PRIORITY_UNSET;
     struct packed packed = {.len = 0};
     put_id(args, change->id);
-    put(&packed, change->verb, 1);
+    put(&packed, change->only_dead ? CANCEL_DEAD : (uint64_t)change->verb, 1);
     put(&packed, is_reschedule ? change->when.due : 0u, 1);
     put(&packed, has_priority, 1);
     put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
-    put(&packed, is_reschedule ? ms_of(&change->when) : 0, 6);
+    put(&packed, ms_or_delivery(change), 6);
     redis_command_arg(args, packed_slice(&packed));
 }
 

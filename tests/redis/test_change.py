@@ -1,7 +1,7 @@
 """change.lua: cancel, reschedule, run, by id."""
 
 import pytest
-from abi import (ACK, AT_MAX_MS, BAD_OPTION, CANCEL, CANCELLED, CREATED, DEAD, DELAYED, DUE_NOW, EXISTED, FINISHED, IS_DEAD, IS_LEASED, LEASED, NACK, NOT_FOUND,
+from abi import (ACK, AT_MAX_MS, BAD_OPTION, CANCEL, CANCELLED, CONFLICT, CREATED, DEAD, DELAYED, DUE_NOW, EXISTED, FINISHED, IS_DEAD, IS_LEASED, LEASED, NACK, NOT_FOUND,
                  OK, READY, RESCHEDULE, RUN, TOPIC_PUT, job, settings)
 
 VERBS = [(CANCEL, "a"), (RESCHEDULE, "a", {"delay": 1000}), (RUN, "a")]
@@ -34,6 +34,21 @@ def test_a_dead_job_can_only_be_cancelled(shard):
     shard.push("t", job("a", past=(1, 1, b"")))
     assert [answer[:2] for answer in shard.change("t", *VERBS[1:])] == [(IS_DEAD, DEAD)] * 2
     assert shard.change("t", (CANCEL, "a"))[0][:2] == (CANCELLED, DEAD)
+    assert shard.stats("t").dead == 0
+
+
+CANCEL_DEAD = 4
+
+
+def test_a_dead_job_is_cancelled_only_if_it_is_the_one_meant(shard):
+    shard.push("t", job("a", own={"attempts": 1}), job("b"))
+    leases = {lease.id: lease for lease in shard.take("t", 2)}
+    shard.answer((NACK, leases["a"].delivery), (NACK, leases["b"].delivery))
+    meant = {"delay": leases["a"].delivery}
+    assert shard.change("t", (CANCEL_DEAD, "a", {"delay": meant["delay"] + 1}))[0][:2] == (CONFLICT, DEAD)
+    assert shard.change("t", (CANCEL_DEAD, "b", {"delay": leases["b"].delivery}))[0][0] == CONFLICT
+    assert shard.change("t", (CANCEL_DEAD, "a", meant))[0][:2] == (CANCELLED, DEAD)
+    assert shard.change("t", (CANCEL_DEAD, "a", meant))[0][0] == NOT_FOUND
     assert shard.stats("t").dead == 0
 
 

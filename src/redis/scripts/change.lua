@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Cancels, reschedules and runs jobs of one topic by id.
-local ticket, name, CANCEL, RESCHEDULE, RUN, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4
+local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 4
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
@@ -41,6 +41,10 @@ end
 local function change(id, verb, when, has_priority, priority, ms)
     local j = t and job_find(t, id)
     if not j then return pack('>BBI6', NOT_FOUND, 0, 0) end
+    if verb == CANCEL_DEAD then -- `ms` is the delivery it died with
+        if j.state ~= DEAD or j.delivery ~= ms then return said(CONFLICT, j) end
+        verb = CANCEL
+    end
     if j.state == LEASED_STATE then return said(IS_LEASED, j) end
     if verb == CANCEL then
         local answer = said(CANCELLED, j)
