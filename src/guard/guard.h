@@ -9,9 +9,9 @@
  *
  *   allow-host = hooks.example.com        a name, `*.example.com`, `*`, or an address
  *   allow-network = 10.1.0.0/16           on top of the public ones
- *   sign = shop whsec_MfKQ9r8GKYqrTwjU    a key of Standard Webhooks; a name repeated: all of its
- *                                         keys sign, for rotation
- *   credential = amqp://mq.internal:5672 user password
+ *   sign = shop whsec_dGFycnktZXhhbXBsZS1rZXktMjQtYnl0     a key of Standard Webhooks; a name
+ *                                         repeated: all of its keys sign, for rotation
+ *   credential = amqp://mq.internal:5672 user password     both percent-encoded as in a URL
  *   command = pager /usr/local/bin/page   what an alert may run, by name
  *   ca-file = /etc/ssl/private-ca.pem     trusted beside the system's
  *
@@ -42,7 +42,8 @@ enum guard_verdict {
     GUARD_OFF,               /* no policy file: nothing is delivered */
     GUARD_HOST_NOT_NAMED,    /* no allow-host covers it */
     GUARD_NETWORK_FORBIDDEN, /* private, loopback, link-local, metadata, mapped, translated, … */
-    GUARD_NOT_AN_ADDRESS     /* a family other than IPv4 and IPv6 */
+    GUARD_NOT_AN_ADDRESS     /* a family other than IPv4 and IPv6; a host that is neither a name nor
+                                an address */
 };
 const char *guard_verdict_name(enum guard_verdict verdict); /* "host_not_allowed", … */
 
@@ -53,7 +54,8 @@ void guard_free(struct guard *guard);
 int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES]);
 bool guard_is_on(const struct guard *guard);
 
-/* `host` as in a URL, without brackets; compared without regard to case and a final dot. */
+/* `host` as in a URL, without brackets; compared without regard to case and a final dot. Where it
+ * is an address, in whatever spelling, its network is judged as well. */
 enum guard_verdict guard_check_host(struct guard *guard, struct slice host);
 /* IPv4 and IPv6; mapped, compatible, NAT64, 6to4 and Teredo forms are judged by what they hold. */
 enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *address);
@@ -69,7 +71,8 @@ size_t guard_find_keys(struct guard *guard, struct slice name,
 struct guard_credential {
     char user[GUARD_SECRET_BYTES_MAX], password[GUARD_SECRET_BYTES_MAX];
 };
-/* For "scheme://host:port". False: none. The caller wipes it. */
+/* For "scheme://host:port"; a path is left out, a port that is missing is the scheme's. False:
+ * none. The caller wipes it. */
 bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out);
 /* The program of a command. False: no such name. */
 bool guard_find_command(struct guard *guard, struct slice name, char out[GUARD_PATH_BYTES_MAX]);

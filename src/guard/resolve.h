@@ -25,7 +25,8 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
  * reactor's thread, never inside the call, once. */
 struct resolver;
 struct resolver *resolver_new(struct reactor *reactor, struct guard *guard);
-/* Answers under way are dropped: no `done` after this. */
+/* Answers under way are dropped: no `done` after this. May be called by a `done`. Look-ups under
+ * way end with the loop. */
 void resolver_free(struct resolver *resolver);
 void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
                   void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),

@@ -1,0 +1,233 @@
+#include "guard/guard.h"
+
+#include "guard/policy.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct guard {
+    char *path; /* NULL: off */
+    pthread_rwlock_t lock;
+    struct policy *policy; /* NULL: off */
+};
+
+const char *guard_verdict_name(enum guard_verdict verdict)
+{
+    static const char *const names[] = {
+        [GUARD_ALLOWED] = "allowed",
+        [GUARD_OFF] = "off",
+        [GUARD_HOST_NOT_NAMED] = "host_not_allowed",
+        [GUARD_NETWORK_FORBIDDEN] = "network_forbidden",
+        [GUARD_NOT_AN_ADDRESS] = "not_an_address",
+    };
+    assert((size_t)verdict < sizeof names / sizeof names[0]);
+    return names[verdict];
+}
+
+/* ---- life ---- */
+
+int guard_open(const char *path, struct guard **out, char error[GUARD_ERROR_BYTES])
+{
+    struct guard *guard = calloc(1, sizeof *guard);
+    bool is_on = path && path[0];
+    if (guard && is_on)
+        guard->path = strdup(path);
+    if (!guard || (is_on && !guard->path)) {
+        free(guard);
+        (void)snprintf(error, GUARD_ERROR_BYTES, "out of memory");
+        return -ENOMEM;
+    }
+    int code = is_on ? policy_read(path, &guard->policy, error) : 0;
+    if (code != 0) {
+        free(guard->path);
+        free(guard);
+        return code;
+    }
+    pthread_rwlock_init(&guard->lock, NULL);
+    *out = guard;
+    return 0;
+}
+
+void guard_free(struct guard *guard)
+{
+    if (!guard)
+        return;
+    policy_free(guard->policy);
+    pthread_rwlock_destroy(&guard->lock);
+    free(guard->path);
+    free(guard);
+}
+
+int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES])
+{
+    struct policy *read = NULL;
+    if (!guard->path)
+        return 0;
+    int code = policy_read(guard->path, &read, error);
+    if (code != 0)
+        return code;
+    pthread_rwlock_wrlock(&guard->lock);
+    struct policy *old = guard->policy;
+    guard->policy = read;
+    pthread_rwlock_unlock(&guard->lock);
+    policy_free(old);
+    return 0;
+}
+
+bool guard_is_on(const struct guard *guard)
+{
+    return guard->path;
+}
+
+/* What is found belongs to the policy: only under the lock. */
+static const struct policy *enter(struct guard *guard)
+{
+    pthread_rwlock_rdlock(&guard->lock);
+    return guard->policy;
+}
+
+static void leave(struct guard *guard)
+{
+    pthread_rwlock_unlock(&guard->lock);
+}
+
+/* ---- hosts and addresses ---- */
+
+static bool matches_name(const struct policy_host *rule, const char *name, size_t len)
+{
+    size_t rule_len = strlen(rule->name);
+    if (rule->is_address)
+        return false;
+    if (rule->name[0] != '.') /* "*.example.com" is kept as ".example.com" */
+        return rule_len == len && memcmp(rule->name, name, len) == 0;
+    return len > rule_len && memcmp(rule->name, name + len - rule_len, rule_len) == 0;
+}
+
+static bool is_any(const struct policy_host *rule)
+{
+    return strcmp(rule->name, "*") == 0;
+}
+
+static bool names_host(const struct policy *policy, struct slice host)
+{
+    char name[POLICY_HOST_BYTES];
+    size_t len = host.at[host.len - 1] == '.' ? host.len - 1 : host.len;
+    assert(len < sizeof name);
+    for (size_t i = 0; i < len; i++)
+        name[i] = (char)tolower((unsigned char)host.at[i]);
+    for (const struct policy_host *rule = policy->hosts; rule; rule = rule->next)
+        if (is_any(rule) || matches_name(rule, name, len))
+            return true;
+    return false;
+}
+
+static bool names_address(const struct policy *policy, const struct guard_address *address)
+{
+    for (const struct policy_host *rule = policy->hosts; rule; rule = rule->next)
+        if (is_any(rule) ||
+            (rule->is_address && memcmp(&rule->address, address, sizeof *address) == 0))
+            return true;
+    return false;
+}
+
+static enum guard_verdict judge_address(const struct policy *policy,
+                                        const struct guard_address *address)
+{
+    return guard_network_allows(policy->networks, policy->network_count, address)
+               ? GUARD_ALLOWED
+               : GUARD_NETWORK_FORBIDDEN;
+}
+
+static enum guard_verdict judge_host(const struct policy *policy, struct slice host)
+{
+    struct guard_address address;
+    switch (guard_address_parse(host, &address)) {
+    case GUARD_SPELLS_NAME:
+        return names_host(policy, host) ? GUARD_ALLOWED : GUARD_HOST_NOT_NAMED;
+    case GUARD_SPELLS_ADDRESS:
+        return names_address(policy, &address) ? judge_address(policy, &address)
+                                               : GUARD_HOST_NOT_NAMED;
+    case GUARD_SPELLS_NOTHING:
+        break;
+    }
+    return GUARD_NOT_AN_ADDRESS;
+}
+
+enum guard_verdict guard_check_host(struct guard *guard, struct slice host)
+{
+    const struct policy *policy = enter(guard);
+    enum guard_verdict verdict = policy ? judge_host(policy, host) : GUARD_OFF;
+    leave(guard);
+    return verdict;
+}
+
+enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *socket)
+{
+    struct guard_address address;
+    enum guard_verdict verdict = GUARD_OFF;
+    const struct policy *policy = enter(guard);
+    if (policy)
+        verdict = guard_address_of(socket, &address) ? judge_address(policy, &address)
+                                                     : GUARD_NOT_AN_ADDRESS;
+    leave(guard);
+    return verdict;
+}
+
+/* ---- secrets and files ---- */
+
+size_t guard_find_keys(struct guard *guard, struct slice name, struct guard_key out[GUARD_KEYS_MAX])
+{
+    size_t count = 0;
+    const struct policy *policy = enter(guard);
+    for (const struct policy_key *key = policy ? policy->keys : NULL; key; key = key->next)
+        if (slice_is(name, key->name))
+            out[count++] = key->key;
+    leave(guard);
+    assert(count <= GUARD_KEYS_MAX);
+    return count;
+}
+
+bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out)
+{
+    char wanted[POLICY_ORIGIN_BYTES];
+    bool is_found = false;
+    if (!policy_origin(slice_of(origin), wanted))
+        return false;
+    const struct policy *policy = enter(guard);
+    for (const struct policy_credential *item = policy ? policy->credentials : NULL;
+         item && !is_found; item = item->next) {
+        is_found = strcmp(item->origin, wanted) == 0;
+        if (is_found)
+            *out = item->credential;
+    }
+    leave(guard);
+    return is_found;
+}
+
+bool guard_find_command(struct guard *guard, struct slice name, char out[GUARD_PATH_BYTES_MAX])
+{
+    bool is_found = false;
+    const struct policy *policy = enter(guard);
+    for (const struct policy_command *item = policy ? policy->commands : NULL; item && !is_found;
+         item = item->next) {
+        is_found = slice_is(name, item->name);
+        if (is_found)
+            memcpy(out, item->path, sizeof item->path);
+    }
+    leave(guard);
+    return is_found;
+}
+
+bool guard_ca_file(struct guard *guard, char out[GUARD_PATH_BYTES_MAX])
+{
+    const struct policy *policy = enter(guard);
+    bool is_found = policy && policy->ca_file[0];
+    if (is_found)
+        memcpy(out, policy->ca_file, sizeof policy->ca_file);
+    leave(guard);
+    return is_found;
+}

@@ -1,0 +1,68 @@
+/*
+ * policy: the file behind --deliver, read. What it looks like stands in guard.h.
+ *
+ * Owner: the caller. Secrets stand each in an allocation of its own, which is wiped before it is
+ * freed; no error text holds any part of a line that may hold one.
+ */
+#ifndef TARRY_GUARD_POLICY_H
+#define TARRY_GUARD_POLICY_H
+
+#include "guard/guard.h"
+#include "guard/network.h"
+
+enum {
+    POLICY_FILE_BYTES_MAX = 1 << 20,
+    POLICY_LINE_BYTES_MAX = 4096,
+    POLICY_HOST_BYTES = 256,
+    POLICY_ORIGIN_BYTES = 320
+};
+
+struct policy_host {
+    struct policy_host *next;
+    bool is_address;
+    struct guard_address address;
+    char name[POLICY_HOST_BYTES]; /* lower case, no final dot; "*", ".example.com" for a suffix */
+};
+
+struct policy_key {
+    struct policy_key *next;
+    char name[GUARD_NAME_BYTES_MAX + 1];
+    struct guard_key key;
+};
+
+struct policy_credential {
+    struct policy_credential *next;
+    char origin[POLICY_ORIGIN_BYTES];
+    struct guard_credential credential;
+};
+
+struct policy_command {
+    struct policy_command *next;
+    char name[GUARD_NAME_BYTES_MAX + 1];
+    char path[GUARD_PATH_BYTES_MAX];
+};
+
+/* Lists in the file's order. */
+struct policy {
+    struct policy_host *hosts;
+    struct guard_network *networks;
+    size_t network_count;
+    struct policy_key *keys;
+    struct policy_credential *credentials;
+    struct policy_command *commands;
+    char ca_file[GUARD_PATH_BYTES_MAX]; /* empty: none */
+};
+
+/* 0 or negative errno with `error`. */
+int policy_read(const char *path, struct policy **out, char error[GUARD_ERROR_BYTES]);
+void policy_free(struct policy *policy);
+
+/* policy_line.c: one line, which is changed; `where` is FILE:LINE. 0 or negative errno. */
+int policy_read_line(struct policy *policy, char *line, const char *where,
+                     char error[GUARD_ERROR_BYTES]);
+
+/* "AMQP://Mq.internal/vhost" as "amqp://mq.internal:5672". False: no scheme, host or port. Of a
+ * list of hosts the first. */
+bool policy_origin(struct slice text, char out[POLICY_ORIGIN_BYTES]);
+
+#endif

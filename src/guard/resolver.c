@@ -1,0 +1,291 @@
+/*
+ * resolver: questions of a reactor, and the answers of the last seconds.
+ *
+ * An entry is a name: what is known of it, or a question under way and those who wait for it. At
+ * most ENTRIES_MAX; the one that was not asked for the longest makes room. A question under way
+ * outlives its entry only when the resolver is freed.
+ */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "guard/resolve_private.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+
+enum {
+    ENTRIES_MAX = 1024,
+    BUCKETS = 256,
+    NAME_BYTES = 256,
+    KEPT_MS = 5000,        /* what was found */
+    KEPT_NOTHING_MS = 2000 /* that there is nothing, or that nobody answered */
+};
+
+struct question { /* somebody's */
+    struct list list;
+    uint16_t port;
+    char host[NAME_BYTES]; /* as it was asked: errors show it so */
+    void (*done)(void *owner, uint64_t tag, const struct resolved *resolved);
+    void *owner;
+    uint64_t tag;
+    struct resolved resolved;
+};
+
+struct lookup {
+    uv_getaddrinfo_t request;
+    struct entry *entry; /* NULL: nobody wants to know any more */
+};
+
+struct entry {
+    struct list recent; /* the resolver's, the one asked last at the end */
+    struct entry *next; /* of its bucket */
+    struct resolver *resolver;
+    struct list waiting;   /* questions, while `lookup` */
+    struct lookup *lookup; /* NULL: known */
+    int64_t until_us;
+    struct resolve_found found;
+    char name[NAME_BYTES]; /* lower case */
+};
+
+struct resolver {
+    struct reactor *reactor;
+    struct guard *guard;
+    struct turn_end_call telling;
+    struct list answered; /* questions */
+    struct list recent;
+    size_t entry_count;
+    bool *is_gone; /* told while answers are told: `done` may free the resolver */
+    struct entry *buckets[BUCKETS];
+};
+
+/* ---- answers ---- */
+
+/* Those there are now: what `done` asks for is for later. */
+static void tell(struct turn_end_call *call)
+{
+    struct resolver *resolver = list_entry(call, struct resolver, telling);
+    size_t count = 0;
+    bool is_gone = false;
+    for (struct list *at = resolver->answered.next; at != &resolver->answered; at = at->next)
+        count++;
+    resolver->is_gone = &is_gone;
+    while (count-- > 0) {
+        struct question *question = list_entry(resolver->answered.next, struct question, list);
+        list_remove(&question->list);
+        question->done(question->owner, question->tag, &question->resolved);
+        free(question);
+        if (is_gone)
+            return;
+    }
+    resolver->is_gone = NULL;
+    if (!list_is_empty(&resolver->answered))
+        reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+}
+
+static void answer(struct resolver *resolver, struct question *question)
+{
+    list_add_last(&resolver->answered, &question->list);
+    reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+}
+
+static void answer_from(struct entry *entry, struct question *question)
+{
+    resolve_judge(entry->resolver->guard, question->host, question->port, &entry->found,
+                  &question->resolved);
+    answer(entry->resolver, question);
+}
+
+static void answer_all(struct entry *entry)
+{
+    while (!list_is_empty(&entry->waiting)) {
+        struct question *question = list_entry(entry->waiting.next, struct question, list);
+        list_remove(&question->list);
+        answer_from(entry, question);
+    }
+}
+
+/* ---- entries ---- */
+
+static struct entry **find_place(struct resolver *resolver, const char *name)
+{
+    struct entry **at = &resolver->buckets[hash_64(name, strlen(name)) % BUCKETS];
+    while (*at && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static void drop_questions(struct list *questions)
+{
+    while (!list_is_empty(questions)) {
+        struct question *question = list_entry(questions->next, struct question, list);
+        list_remove(&question->list);
+        free(question);
+    }
+}
+
+static void drop_entry(struct entry *entry)
+{
+    struct resolver *resolver = entry->resolver;
+    *find_place(resolver, entry->name) = entry->next;
+    list_remove(&entry->recent);
+    drop_questions(&entry->waiting);
+    if (entry->lookup)
+        entry->lookup->entry = NULL;
+    resolver->entry_count--;
+    free(entry);
+}
+
+/* The one not asked for the longest; none where all are under way. */
+static bool make_room(struct resolver *resolver)
+{
+    if (resolver->entry_count < ENTRIES_MAX)
+        return true;
+    for (struct list *at = resolver->recent.next; at != &resolver->recent; at = at->next) {
+        struct entry *entry = list_entry(at, struct entry, recent);
+        if (entry->lookup)
+            continue;
+        drop_entry(entry);
+        return true;
+    }
+    return false;
+}
+
+static struct entry *add_entry(struct resolver *resolver, const char *name)
+{
+    struct entry *entry = make_room(resolver) ? calloc(1, sizeof *entry) : NULL;
+    if (!entry)
+        return NULL;
+    entry->resolver = resolver;
+    list_init(&entry->recent);
+    list_init(&entry->waiting);
+    memcpy(entry->name, name, strlen(name));
+    entry->until_us = INT64_MIN;
+    *find_place(resolver, name) = entry;
+    resolver->entry_count++;
+    return entry;
+}
+
+/* ---- looking up ---- */
+
+static void learn(struct entry *entry, const struct addrinfo *answers, int code)
+{
+    resolve_keep(answers, code, &entry->found);
+    entry->until_us = clock_boot_us() + 1000 * (entry->found.count > 0 ? KEPT_MS : KEPT_NOTHING_MS);
+    answer_all(entry);
+}
+
+/* The loop's codes are its own. */
+static int own_code(int status)
+{
+    return status == 0                                          ? 0
+           : status == UV_EAI_NONAME || status == UV_EAI_NODATA ? EAI_NONAME
+                                                                : EAI_AGAIN;
+}
+
+static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *answers)
+{
+    struct lookup *lookup = request->data;
+    struct entry *entry = lookup->entry;
+    free(lookup);
+    if (entry) {
+        entry->lookup = NULL;
+        learn(entry, answers, own_code(status));
+    }
+    uv_freeaddrinfo(answers);
+}
+
+static void look_up(struct entry *entry)
+{
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    if (lookup) {
+        lookup->entry = entry;
+        lookup->request.data = lookup;
+        if (uv_getaddrinfo(reactor_loop(entry->resolver->reactor), &lookup->request, on_found,
+                           entry->name, NULL, &resolve_hints) == 0) {
+            entry->lookup = lookup;
+            return;
+        }
+        free(lookup);
+    }
+    learn(entry, NULL, EAI_MEMORY);
+}
+
+/* ---- asking ---- */
+
+static void find(struct resolver *resolver, struct question *question)
+{
+    char name[NAME_BYTES] = "";
+    for (size_t i = 0; question->host[i]; i++)
+        name[i] = (char)tolower((unsigned char)question->host[i]);
+    struct entry *entry = *find_place(resolver, name);
+    if (!entry)
+        entry = add_entry(resolver, name);
+    if (!entry) { /* as if nobody had answered */
+        struct resolve_found found = {.code = EAI_AGAIN};
+        resolve_judge(resolver->guard, question->host, question->port, &found, &question->resolved);
+        answer(resolver, question);
+        return;
+    }
+    list_remove(&entry->recent);
+    list_add_last(&resolver->recent, &entry->recent);
+    if (!entry->lookup && clock_boot_us() < entry->until_us) {
+        answer_from(entry, question);
+        return;
+    }
+    list_add_last(&entry->waiting, &question->list);
+    if (!entry->lookup)
+        look_up(entry);
+}
+
+void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
+                  void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
+                  void *owner, uint64_t tag)
+{
+    struct question *question = calloc(1, sizeof *question);
+    assert(question);
+    question->port = port;
+    question->done = done;
+    question->owner = owner;
+    question->tag = tag;
+    if (resolve_at_once(resolver->guard, host, port, &question->resolved)) {
+        answer(resolver, question);
+        return;
+    }
+    /* A name: it is short, or it would have been refused. */
+    assert(strlen(host) < sizeof question->host);
+    memcpy(question->host, host, strlen(host));
+    find(resolver, question);
+}
+
+/* ---- life ---- */
+
+struct resolver *resolver_new(struct reactor *reactor, struct guard *guard)
+{
+    struct resolver *resolver = calloc(1, sizeof *resolver);
+    if (!resolver)
+        return NULL;
+    resolver->reactor = reactor;
+    resolver->guard = guard;
+    resolver->telling.run = tell;
+    list_init(&resolver->telling.list);
+    list_init(&resolver->answered);
+    list_init(&resolver->recent);
+    return resolver;
+}
+
+void resolver_free(struct resolver *resolver)
+{
+    if (!resolver)
+        return;
+    if (resolver->is_gone)
+        *resolver->is_gone = true;
+    reactor_cancel_at_turn_end(&resolver->telling);
+    drop_questions(&resolver->answered);
+    while (!list_is_empty(&resolver->recent)) {
+        struct entry *entry = list_entry(resolver->recent.next, struct entry, recent);
+        if (entry->lookup)
+            (void)uv_cancel((uv_req_t *)&entry->lookup->request);
+        drop_entry(entry);
+    }
+    free(resolver);
+}
