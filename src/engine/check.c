@@ -13,6 +13,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     assert(engine_index_find(engine, entry->key) == id);
     assert(entry->place.bytes);
     assert(!entry->attempt || extra);
+    assert(!extra || job_history_check(entry_history(extra)));
     bool in_wheel = entry->timer.place != 0;
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
@@ -29,6 +30,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
         break;
     case JOB_DEAD:
         sum->dead++;
+        sum->dead_bytes += entry->place.bytes;
         assert(!in_wheel);
         break;
     case JOB_FINISHED:
@@ -51,12 +53,13 @@ static void check_topic(const struct engine *engine, const struct topic *topic)
         assert(parent->order < child->order ||
                (parent->order == child->order && parent->sequence < child->sequence));
     }
-    uint64_t dead = 0;
+    uint64_t dead = 0, dead_bytes = 0;
     for (uint32_t id = topic->dead_first; id; id = entry_at(engine, id)->timer.next) {
         assert(entry_at(engine, id)->state == JOB_DEAD && entry_at(engine, id)->topic == topic->id);
         dead++;
+        dead_bytes += entry_at(engine, id)->place.bytes;
     }
-    assert(dead == counts->dead);
+    assert(dead == counts->dead && dead_bytes == counts->dead_bytes);
 }
 
 void engine_check(const struct engine *engine)
@@ -77,6 +80,6 @@ void engine_check(const struct engine *engine)
     engine_stats(engine, &stats);
     assert(stats.counts.delayed == sum.delayed && stats.counts.retrying == sum.retrying);
     assert(stats.counts.ready == sum.ready && stats.counts.leased == sum.leased &&
-           stats.counts.dead == sum.dead);
+           stats.counts.dead == sum.dead && stats.counts.dead_bytes == sum.dead_bytes);
     assert(stats.remembered == remembered);
 }

@@ -33,7 +33,7 @@ void engine_free(struct engine *engine)
     for (uint32_t id = 1; id <= engine->entries.top; id++) {
         const struct entry *entry = entry_at(engine, id);
         if (entry->state && entry->extra)
-            free(entry_extra(engine, entry)->error);
+            free(entry_extra(engine, entry)->text);
     }
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
@@ -48,7 +48,7 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
 {
     entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
     entry_unhang(engine, id);
-    entry_fail(engine, id, -1, slice_of("lease ended"), now);
+    entry_fail(engine, id, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"), now);
 }
 
 static void expired(struct engine *engine, uint32_t id, struct engine_now now)
@@ -61,9 +61,9 @@ static void expired(struct engine *engine, uint32_t id, struct engine_now now)
         entry_finish(engine, id, RECORD_EXPIRED, now);
         return;
     }
-    topic->totals.died++;
-    entry_set_error(engine, entry, slice_of("expired"));
+    entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)), slice_of("expired"));
     entry_hang(engine, id, JOB_DEAD, now);
+    entry_died(engine, entry);
     entry_record(engine, id);
 }
 
@@ -139,8 +139,9 @@ int64_t engine_next_ms(const struct engine *engine)
 
 size_t engine_room_push(const struct queue_push *push)
 {
+    enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* what is not text, and a state of it */
     return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
-           push->body.len + push->past.error.len + ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX;
+           push->body.len + push->past.error.len + JOB_ROOM;
 }
 
 /* Relative times start from the next whole millisecond: rounded up, never early. */
@@ -239,7 +240,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         entry->extra = extra;
         *entry_extra(engine, entry) =
             (struct extra){.policy = push->policy, .first_due_ms = due_ms};
-        entry_set_error(engine, entry, push->past.error);
+        entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
     }
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
 
@@ -268,6 +269,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     else
         topic->totals.replaced++;
     entry_hang(engine, id, state, now);
+    if (state == JOB_DEAD && topic->settings.extension.len)
+        engine->sink.died(engine->sink.ctx, topic->name);
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
@@ -302,6 +305,13 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
+static bool is_that_dead_job(const struct engine *engine, const struct entry *entry,
+                             uint64_t delivery)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return entry->state == JOB_DEAD && (extra ? extra->delivery : 0) == delivery;
+}
+
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result)
 {
@@ -314,6 +324,10 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    if (change->only_dead && !is_that_dead_job(engine, entry, change->delivery)) {
+        result->status = QUEUE_CONFLICT;
+        return;
+    }
     if (entry->state == JOB_LEASED) {
         result->status = QUEUE_LEASED;
         return;
@@ -378,7 +392,8 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         entry_unhang(engine, id);
         entry->attempt++;
         extra->delivery = ++engine->sequence;
-        extra->lease_ms = lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms;
+        extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
+        extra->taken_ms = now.inner_ms;
         extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
         entry_hang(engine, id, JOB_LEASED, now);
         entry_record(engine, id);
@@ -388,11 +403,13 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     return taken;
 }
 
-static void give_back(struct engine *engine, uint32_t id, struct engine_now now)
+static void give_back(struct engine *engine, uint32_t id, int64_t delay_ms, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
     entry->attempt--;
+    if (delay_ms > 0)
+        entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, JOB_READY, now);
     entry_record(engine, id);
 }
@@ -433,13 +450,14 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case QUEUE_NACK:
         entry_topic(engine, entry)->totals.nacked++;
         entry_unhang(engine, id);
-        entry_fail(engine, id, answer->delay_ms, answer->error, now);
+        entry_fail(engine, id, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
+                   answer->delay_ms, answer->error, now);
         break;
     case QUEUE_EXTEND:
         extend(engine, id, answer->lease_ms, now, result);
         break;
     case QUEUE_RETURN:
-        give_back(engine, id, now);
+        give_back(engine, id, answer->delay_ms, now);
         break;
     }
     result->state = (enum job_state)entry->state;
@@ -467,7 +485,9 @@ void engine_show(const struct engine_view *view, struct job *job)
     job->lease_until_ms = view->lease_until_ms;
     job->delivery = view->delivery;
     job->sequence = view->sequence;
-    job->error = slice_make(view->error, view->error_bytes);
+    job->history = slice_make(view->text, view->history_bytes);
+    job->error =
+        slice_make(view->error_bytes ? view->text + view->history_bytes : NULL, view->error_bytes);
 }
 
 void engine_stats(const struct engine *engine, struct engine_stats *out)
@@ -482,6 +502,7 @@ void engine_stats(const struct engine *engine, struct engine_stats *out)
         out->counts.ready += topic->counts.ready;
         out->counts.leased += topic->counts.leased;
         out->counts.dead += topic->counts.dead;
+        out->counts.dead_bytes += topic->counts.dead_bytes;
         out->remembered += topic->remembered;
     }
 }

@@ -4,7 +4,8 @@
  *
  * It knows every job of the shard by key, state, due and place in the log, but not its body or id:
  * those are in the log, and whoever wants them reads them there (struct engine_view says where).
- * About 88 bytes of RAM a job that was pushed without options and not yet tried; 90 more otherwise.
+ * About 88 bytes of RAM a job that was pushed without options and not yet tried; 100 more
+ * otherwise, and its error and its history where an attempt failed.
  *
  * Rules
  *   - Each change appends its record first and then happens; what is appended is enough to make the
@@ -44,6 +45,8 @@ struct engine_sink {
     void (*retain)(void *ctx, struct record_place place);
     /* The topic had nothing to hand out and has now. */
     void (*ready)(void *ctx, struct slice topic);
+    /* A job of this topic, which has an extension, has died. */
+    void (*died)(void *ctx, struct slice topic);
     void *ctx;
 };
 
@@ -100,21 +103,24 @@ struct engine_view {
     uint32_t attempt;
     int64_t due_ms, lease_until_ms; /* wall clock */
     uint64_t delivery, sequence;
-    uint16_t error_bytes;
-    char error[JOB_ERROR_BYTES_MAX];
+    uint16_t history_bytes, error_bytes;
+    char *text; /* the history, then the error: the view's own memory; NULL: neither */
 };
+void engine_view_fini(struct engine_view *view);
 
-/* Overlays `view` on the job decoded from its record. job->error then points into the view. */
+/* Overlays `view` on the job decoded from its record. The job's error and history then point into
+ * the view's text. */
 void engine_show(const struct engine_view *view, struct job *job);
 
 /*
  * Takes up to `max` ready jobs of the topic, and stops before their records pass `bytes_max`
- * together (but for the first). Returns how many. 0 for a topic that is unknown or paused.
+ * together (but for the first). Returns how many. 0 for a topic that is unknown or paused. The
+ * views are the caller's to end.
  */
 size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size_t bytes_max,
                    int64_t lease_ms, struct engine_now now, struct engine_view *out);
 
-/* False: no such job (finished ones count as none). */
+/* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
                  struct engine_view *out);
 
@@ -125,16 +131,16 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
 enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, bool paused);
 /* Only when no job of it is left: else QUEUE_CONFLICT (a walk empties it). */
 enum queue_status engine_topic_remove(struct engine *engine, struct slice topic);
+/* The name and the extension live as long as the topic and its settings. */
 bool engine_topic_show(struct engine *engine, struct slice topic, struct engine_now now,
                        struct queue_topic *out);
 bool engine_topic_has_ready(struct engine *engine, struct slice topic);
-/* Topics in no special order: start with *at = 0; false at the end. The name lives as long as the
- * topic. */
+/* Topics in no special order: start with *at = 0; false at the end. */
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
                        struct queue_topic *out);
 /* Appends every topic's record again, at most `max` in one call: after the log began a new file.
  * Start with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
-enum { ENGINE_TOPIC_BYTES_MAX = 512 };
+enum { ENGINE_TOPIC_BYTES_MAX = 512 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
 

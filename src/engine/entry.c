@@ -27,7 +27,7 @@ void entry_drop_extra(struct engine *engine, struct entry *entry)
 {
     if (!entry->extra)
         return;
-    free(entry_extra(engine, entry)->error);
+    free(entry_extra(engine, entry)->text);
     slab_remove(&engine->extras, entry->extra);
     entry->extra = 0;
 }
@@ -66,20 +66,56 @@ int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms)
     return (int64_t)entry->due_ms + (entry->flags & ENTRY_DUE_IS_WALL ? 0 : skew_ms);
 }
 
-void entry_set_error(struct engine *engine, struct entry *entry, struct slice error)
+struct slice entry_history(const struct extra *extra)
+{
+    return extra ? slice_make(extra->text, extra->history_bytes) : (struct slice){0};
+}
+
+struct slice entry_error(const struct extra *extra)
+{
+    return extra && extra->error_bytes
+               ? slice_make(extra->text + extra->history_bytes, extra->error_bytes)
+               : (struct slice){0};
+}
+
+void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
+                     struct slice error)
 {
     struct extra *extra = entry_extra(engine, entry);
+    char *text = NULL;
     if (!extra)
         return;
-    free(extra->error);
-    extra->error = NULL;
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
-    /* Without memory the error text is what we do without. */
-    if (error.len && (extra->error = malloc(error.len + 1))) {
-        memcpy(extra->error, error.at, error.len);
-        extra->error[error.len] = 0;
+    assert(history.len <= JOB_HISTORY_BYTES_MAX);
+    if (history.len + error.len) {
+        text = malloc(history.len + error.len);
+        if (!text) {
+            extra->error_bytes = 0;
+            return;
+        }
+        if (history.len)
+            memcpy(text, history.at, history.len);
+        if (error.len)
+            memcpy(text + history.len, error.at, error.len);
     }
+    free(extra->text);
+    extra->text = text;
+    extra->history_bytes = (uint16_t)history.len;
+    extra->error_bytes = (uint16_t)error.len;
+}
+
+void entry_add_history(struct engine *engine, struct entry *entry, const struct record_ended *ended,
+                       struct slice error)
+{
+    char history[JOB_HISTORY_BYTES_MAX];
+    struct job_attempt attempt = {.attempt = entry->attempt,
+                                  .started_ms = ended->started_ms,
+                                  .duration_ms = ended->duration_ms,
+                                  .outcome = ended->outcome,
+                                  .error = error};
+    size_t bytes = job_history_add(entry_history(entry_extra(engine, entry)), &attempt, history);
+    entry_set_texts(engine, entry, slice_make(history, bytes), error);
 }
 
 static uint64_t *count_of(struct topic *topic, const struct entry *entry)
@@ -103,6 +139,7 @@ static uint64_t *count_of(struct topic *topic, const struct entry *entry)
 static void dead_add(struct engine *engine, struct topic *topic, uint32_t id)
 {
     struct wheel_node *node = &entry_at(engine, id)->timer;
+    topic->counts.dead_bytes += entry_at(engine, id)->place.bytes;
     node->prev = topic->dead_last;
     node->next = 0;
     if (topic->dead_last)
@@ -115,6 +152,7 @@ static void dead_add(struct engine *engine, struct topic *topic, uint32_t id)
 static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
 {
     struct wheel_node *node = &entry_at(engine, id)->timer;
+    topic->counts.dead_bytes -= entry_at(engine, id)->place.bytes;
     if (node->prev)
         entry_at(engine, node->prev)->timer.next = node->next;
     else
@@ -207,7 +245,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
 }
 
-void entry_record(struct engine *engine, uint32_t id)
+static void record_change(struct engine *engine, uint32_t id, struct record_ended ended)
 {
     const struct entry *entry = entry_at(engine, id);
     const struct extra *extra = entry_extra(engine, entry);
@@ -222,10 +260,16 @@ void entry_record(struct engine *engine, uint32_t id)
                   .due_ms = (int64_t)entry->due_ms,
                   .first_due_ms = entry_first_due_ms(engine, entry),
                   .lease_until_ms = state == JOB_LEASED ? extra->lease_until_ms : 0,
-                  .delivery = extra ? extra->delivery : 0}};
-    if (extra && extra->error)
-        record.state.error = slice_of(extra->error);
+                  .taken_ms = state == JOB_LEASED ? extra->taken_ms : 0,
+                  .delivery = extra ? extra->delivery : 0,
+                  .error = entry_error(extra),
+                  .ended = ended}};
     engine->sink.append(engine->sink.ctx, &record);
+}
+
+void entry_record(struct engine *engine, uint32_t id)
+{
+    record_change(engine, id, (struct record_ended){0});
 }
 
 uint32_t entry_new(struct engine *engine, const struct topic *topic, struct hash128 key)
@@ -278,31 +322,60 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     entry_hang(engine, id, JOB_FINISHED, now);
 }
 
-void entry_fail(struct engine *engine, uint32_t id, int64_t delay_ms, struct slice error,
-                struct engine_now now)
+void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_ms,
+                     struct engine_now now)
+{
+    int64_t due_ms = now.inner_ms + (delay_ms ? delay_ms + 1 : 0);
+    /* Keep the first due on the clock that due_ms is on. */
+    if (entry->flags & ENTRY_DUE_IS_WALL) {
+        entry_set_first_due(engine, entry, entry_first_due_ms(engine, entry) - now.skew_ms);
+        entry->flags &= (uint64_t)(~ENTRY_DUE_IS_WALL & 0xf);
+    }
+    entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
+}
+
+/* A lease whose end comes to notice late has ended when it was to end. Where nobody wrote down when
+ * the job was taken, its lease is taken for one of the usual length. */
+static struct record_ended end_attempt(const struct engine *engine, const struct entry *entry,
+                                       enum job_outcome outcome, struct engine_now now)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    int64_t end_ms = outcome == JOB_OUTCOME_LEASE_ENDED ? extra->lease_until_ms : now.inner_ms;
+    int64_t taken_ms = extra->taken_ms;
+    if (!taken_ms)
+        taken_ms = extra->lease_until_ms - 1 - entry_policy(engine, entry).lease_ms;
+    if (taken_ms > end_ms)
+        taken_ms = end_ms;
+    int64_t started_ms = taken_ms + now.skew_ms;
+    return (struct record_ended){.outcome = outcome,
+                                 .started_ms = started_ms > 0 ? started_ms : 0,
+                                 .duration_ms = end_ms - taken_ms};
+}
+
+void entry_died(struct engine *engine, const struct entry *entry)
+{
+    struct topic *topic = entry_topic(engine, entry);
+    topic->totals.died++;
+    if (topic->settings.extension.len)
+        engine->sink.died(engine->sink.ctx, topic->name);
+}
+
+void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, int64_t delay_ms,
+                struct slice error, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
-    struct topic *topic = entry_topic(engine, entry);
     struct policy policy = entry_policy(engine, entry);
-    enum job_state state = JOB_DELAYED;
-    entry_set_error(engine, entry, error);
-    if (entry->attempt >= policy.max_attempts) {
-        state = JOB_DEAD;
-        topic->totals.died++;
-    } else {
-        if (delay_ms < 0)
-            delay_ms =
-                policy_backoff_ms(&policy.backoff, entry->attempt, random_next(&engine->random));
-        int64_t due_ms = now.inner_ms + (delay_ms ? delay_ms + 1 : 0);
-        /* Keep the first due on the clock that due_ms is on. */
-        if (entry->flags & ENTRY_DUE_IS_WALL) {
-            entry_set_first_due(engine, entry, entry_first_due_ms(engine, entry) - now.skew_ms);
-            entry->flags &= (uint64_t)(~ENTRY_DUE_IS_WALL & 0xf);
-        }
-        entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
-    }
-    entry_hang(engine, id, state, now);
-    entry_record(engine, id);
+    struct record_ended ended = end_attempt(engine, entry, outcome, now);
+    bool dies = entry->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED;
+    entry_add_history(engine, entry, &ended, error);
+    if (!dies && delay_ms < 0)
+        delay_ms = policy_backoff_ms(&policy.backoff, entry->attempt, random_next(&engine->random));
+    if (!dies)
+        entry_set_delay(engine, entry, delay_ms, now);
+    entry_hang(engine, id, dies ? JOB_DEAD : JOB_DELAYED, now);
+    if (dies)
+        entry_died(engine, entry);
+    record_change(engine, id, ended);
 }
 
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
@@ -319,9 +392,19 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     out->due_ms = entry_due_wall_ms(entry, now.skew_ms);
     out->lease_until_ms = entry->state == JOB_LEASED ? extra->lease_until_ms + now.skew_ms : 0;
     out->delivery = extra ? extra->delivery : 0;
-    out->error_bytes = 0;
-    if (extra && extra->error) {
-        out->error_bytes = (uint16_t)strlen(extra->error);
-        memcpy(out->error, extra->error, out->error_bytes);
+    out->text = NULL;
+    out->history_bytes = out->error_bytes = 0;
+    /* Without memory for them it is shown without. */
+    if (extra && extra->text && (out->text = malloc(extra->history_bytes + extra->error_bytes))) {
+        out->history_bytes = extra->history_bytes;
+        out->error_bytes = extra->error_bytes;
+        memcpy(out->text, extra->text, extra->history_bytes + extra->error_bytes);
     }
+}
+
+void engine_view_fini(struct engine_view *view)
+{
+    free(view->text);
+    view->text = NULL;
+    view->history_bytes = view->error_bytes = 0;
 }

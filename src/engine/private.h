@@ -37,10 +37,13 @@ struct extra {
     struct policy policy;
     int64_t first_due_ms;   /* same clock as due_ms */
     int64_t lease_until_ms; /* inner */
-    int64_t lease_ms;
+    int64_t taken_ms;       /* inner; 0: not known, taken before an older version's restart */
     uint64_t delivery;
-    char *error; /* NUL-terminated, own memory; NULL: none */
+    char *text; /* the history, then the error: own memory; NULL: neither */
+    uint32_t lease_ms;
+    uint16_t history_bytes, error_bytes;
 };
+_Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
 
 /* The key index: linear hashing (Litwin 1980), so that it grows by one bucket at a time and never
  * stops to rehash. */
@@ -64,7 +67,7 @@ struct topic {
     uint32_t id;
     bool exists; /* false: only its memory is kept, for jobs on their way out */
     bool paused;
-    struct topic_settings settings;
+    struct topic_settings settings; /* the extension is own memory */
     struct queue_counts counts;
     uint64_t remembered; /* finished ids within the dedup_window */
     struct topic_totals totals;
@@ -114,6 +117,8 @@ void engine_ready_remove(struct engine *engine, struct topic *topic, uint32_t id
 /* ---- topic.c ---- */
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids */
+/* With a copy of the extension. False: out of memory, nothing is changed. */
+bool engine_topic_set(struct topic *topic, const struct topic_settings *settings);
 struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
 void engine_topic_free(struct engine *engine, struct topic *topic);
@@ -142,7 +147,12 @@ int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entr
 void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t first_due_ms);
 int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms);
 int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms);
-void entry_set_error(struct engine *engine, struct entry *entry, struct slice error);
+/* Copies both (the history may be the one it has); longer errors are cut. Without memory the
+ * history stays as it was and there is no error. */
+void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
+                     struct slice error);
+struct slice entry_history(const struct extra *extra);
+struct slice entry_error(const struct extra *extra);
 
 /* Takes the job out of wherever its state hangs it, and out of the counts. */
 void entry_unhang(struct engine *engine, uint32_t id);
@@ -151,6 +161,9 @@ void entry_unhang(struct engine *engine, uint32_t id);
 void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now);
 /* Appends the STATE record of the job as it stands. */
 void entry_record(struct engine *engine, uint32_t id);
+/* It waits so long before it is ready; its ttl goes on from the first due. Unhung. */
+void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_ms,
+                     struct engine_now now);
 /* The job is gone: DONE record, totals, memory. Already unhung. Remembered where its topic says so.
  */
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
@@ -158,8 +171,13 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
 /* Gives memory back; nothing recorded. Already unhung. */
 void entry_forget(struct engine *engine, uint32_t id);
 /* An attempt failed: retry or dead. Already unhung. */
-void entry_fail(struct engine *engine, uint32_t id, int64_t delay_ms, struct slice error,
-                struct engine_now now);
+void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, int64_t delay_ms,
+                struct slice error, struct engine_now now);
+/* The attempt that ended with this record goes to the history. */
+void entry_add_history(struct engine *engine, struct entry *entry, const struct record_ended *ended,
+                       struct slice error);
+/* It has just been hung as dead: counted, and told where the topic wants to know. */
+void entry_died(struct engine *engine, const struct entry *entry);
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
                 struct engine_view *out);
 

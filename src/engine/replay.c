@@ -66,7 +66,7 @@ static bool replay_job(struct engine *engine, const struct record *record,
     set_times(entry, job->due_ms, job->due_is_wall, job->priority, job->attempt);
     bool plain = !job->attempt && !job->delivery && !job->policy.lease_ms && !job->policy.ttl_ms &&
                  !job->policy.backoff.kind && !job->policy.max_attempts &&
-                 job->first_due_ms == job->due_ms && !job->error.len;
+                 job->first_due_ms == job->due_ms && !job->error.len && !job->history.len;
     if (!plain || entry->extra || job->state != JOB_DELAYED) {
         struct extra *extra = entry_need_extra(engine, entry);
         if (!extra)
@@ -75,8 +75,9 @@ static bool replay_job(struct engine *engine, const struct record *record,
         extra->first_due_ms = job->first_due_ms;
         extra->delivery = job->delivery;
         extra->lease_until_ms = job->lease_until_ms;
+        extra->taken_ms = job->taken_ms;
         extra->lease_ms = 0; /* not recorded */
-        entry_set_error(engine, entry, job->error);
+        entry_set_texts(engine, entry, job->history, job->error);
     }
     if (record->origin == RECORD_PUSHED)
         topic->totals.pushed++;
@@ -85,6 +86,20 @@ static bool replay_job(struct engine *engine, const struct record *record,
     see_sequence(engine, job->sequence);
     see_sequence(engine, job->delivery);
     return hang_replayed(engine, id, job->state);
+}
+
+/* What an attempt left behind. One that has ended already ends no more: a record may come twice. */
+static void replay_texts(struct engine *engine, struct entry *entry, bool ends,
+                         const struct record_state *state)
+{
+    struct topic_totals *totals = &entry_topic(engine, entry)->totals;
+    if (!ends) {
+        entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)), state->error);
+        return;
+    }
+    totals->lease_ended += state->ended.outcome == JOB_OUTCOME_LEASE_ENDED;
+    totals->nacked += state->ended.outcome != JOB_OUTCOME_LEASE_ENDED;
+    entry_add_history(engine, entry, &state->ended, state->error);
 }
 
 /* A state or an end of a job whose record went with an older file has nothing to change. */
@@ -97,6 +112,7 @@ static bool replay_state(struct engine *engine, const struct record_state *state
     struct entry *entry = entry_at(engine, id);
     if (entry->state == JOB_FINISHED || state->state == JOB_FINISHED || state->state == JOB_READY)
         return false;
+    bool was_leased = entry->state == JOB_LEASED;
     entry_unhang(engine, id);
     set_times(entry, state->due_ms, state->due_is_wall, state->priority, state->attempt);
     bool plain = !state->attempt && !state->delivery && state->first_due_ms == state->due_ms &&
@@ -108,11 +124,14 @@ static bool replay_state(struct engine *engine, const struct record_state *state
         struct topic_totals *totals = &entry_topic(engine, entry)->totals;
         totals->delivered += state->delivery > extra->delivery;
         totals->died += state->state == JOB_DEAD;
+        replay_texts(engine, entry,
+                     state->ended.outcome && was_leased && extra->delivery == state->delivery,
+                     state);
         extra->first_due_ms = state->first_due_ms;
         extra->delivery = state->delivery;
         extra->lease_until_ms = state->lease_until_ms;
+        extra->taken_ms = state->taken_ms;
         extra->lease_ms = 0;
-        entry_set_error(engine, entry, state->error);
     }
     return hang_replayed(engine, id, state->state);
 }
@@ -174,9 +193,8 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     if (!record->exists)
         return replay_removal(engine, record->topic);
     struct topic *topic = topic_of(engine, record->topic);
-    if (!topic)
+    if (!topic || !engine_topic_set(topic, &record->settings))
         return false;
-    topic->settings = record->settings;
     topic->totals = record->totals;
     topic->paused = record->paused;
     return true;
@@ -210,7 +228,7 @@ void engine_start(struct engine *engine, uint64_t epoch)
 
 size_t engine_room_carry(const struct record *record)
 {
-    return record_bytes_max(record) + ENGINE_STATE_BYTES_MAX;
+    return record_bytes_max(record) + ENGINE_STATE_BYTES_MAX + JOB_HISTORY_BYTES_MAX;
 }
 
 static bool is_at(const struct entry *entry, struct record_place place)
@@ -234,8 +252,12 @@ static void carry_job(struct engine *engine, uint32_t id, const struct record *o
     job->attempt = entry->attempt;
     job->delivery = extra ? extra->delivery : 0;
     job->lease_until_ms = job->state == JOB_LEASED ? extra->lease_until_ms : 0;
-    job->error = extra && extra->error ? slice_of(extra->error) : (struct slice){0};
+    job->taken_ms = job->state == JOB_LEASED ? extra->taken_ms : 0;
+    job->history = entry_history(extra);
+    job->error = entry_error(extra);
     entry->place = engine->sink.append(engine->sink.ctx, &record);
+    if (job->state == JOB_DEAD)
+        entry_topic(engine, entry)->counts.dead_bytes += entry->place.bytes - (uint64_t)place.bytes;
     engine->sink.release(engine->sink.ctx, place);
 }
 

@@ -93,6 +93,31 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     return QUEUE_OK;
 }
 
+bool engine_topic_set(struct topic *topic, const struct topic_settings *settings)
+{
+    struct slice extension = settings->extension;
+    char *copy = NULL;
+    assert(extension.len <= TOPIC_EXTENSION_BYTES_MAX);
+    if (extension.len) {
+        copy = malloc(extension.len);
+        if (!copy)
+            return false;
+        memcpy(copy, extension.at, extension.len);
+    }
+    free((char *)(uintptr_t)topic->settings.extension.at);
+    topic->settings = *settings;
+    topic->settings.extension = slice_make(copy, extension.len);
+    return true;
+}
+
+static void give_back(struct topic *topic)
+{
+    free((char *)(uintptr_t)topic->name.at);
+    free((char *)(uintptr_t)topic->settings.extension.at);
+    free(topic->ready);
+    free(topic);
+}
+
 void engine_topic_free(struct engine *engine, struct topic *topic)
 {
     engine->topics[topic->id] = NULL;
@@ -103,20 +128,15 @@ void engine_topic_free(struct engine *engine, struct topic *topic)
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
             *slot_of(engine, engine->topics[id]->name, engine->topics[id]->name_hash) = id;
-    free((char *)(uintptr_t)topic->name.at);
-    free(topic->ready);
-    free(topic);
+    give_back(topic);
 }
 
 void engine_topics_fini(struct engine *engine)
 {
     for (uint32_t id = 1; id <= engine->topic_top; id++) {
         struct topic *topic = engine->topics[id];
-        if (topic) {
-            free((char *)(uintptr_t)topic->name.at);
-            free(topic->ready);
-            free(topic);
-        }
+        if (topic)
+            give_back(topic);
     }
     free(engine->topics);
     free(engine->topic_table);
@@ -178,7 +198,8 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
             return status;
         status = QUEUE_CREATED;
     }
-    topic->settings = *settings;
+    if (!engine_topic_set(topic, settings))
+        return QUEUE_NO_MEMORY;
     append_topic(engine, topic, false);
     return status;
 }

@@ -22,6 +22,8 @@ bool walk_init(struct walk *walk, struct engine *engine)
 
 void walk_fini(struct walk *walk)
 {
+    for (size_t i = 0; walk->found && i < walk->found_count; i++)
+        engine_view_fini(&walk->found[i]);
     free(walk->found);
     walk->found = NULL;
 }
@@ -88,6 +90,7 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
     }
     walk->more = true;
     if (view_before(&bare, &walk->found[0])) {
+        engine_view_fini(&walk->found[0]);
         entry_view(engine, id, now, &walk->found[0]);
         sift_down(walk->found, walk->found_count, 0);
     }

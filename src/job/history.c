@@ -3,7 +3,15 @@
 
 #include <assert.h>
 
-enum { HISTORY_NUMBERS = 3, OUTCOME_BYTES = 1 };
+/* The longest an attempt can be: two lengths of time below 2^63, and the error's counted length. */
+enum {
+    NUMBER_BYTES_MAX = 5,
+    MS_BYTES_MAX = 9,
+    ATTEMPT_BYTES_MAX = NUMBER_BYTES_MAX + 2 * MS_BYTES_MAX + 2 + JOB_HISTORY_ERROR_BYTES_MAX
+};
+_Static_assert(JOB_HISTORY_MAX *ATTEMPT_BYTES_MAX <= JOB_HISTORY_BYTES_MAX,
+               "as many attempts as are remembered always have room");
+
 static const char *const outcome_names[] = {
     [JOB_OUTCOME_FAILED] = "failed",
     [JOB_OUTCOME_LEASE_ENDED] = "lease_ended",
@@ -39,36 +47,55 @@ bool job_history_next(struct slice history, size_t *at, struct job_attempt *out)
     return true;
 }
 
-static size_t attempt_bytes(const struct job_attempt *attempt, char *into)
+bool job_history_check(struct slice history)
 {
-    struct slice error = attempt->error;
-    if (error.len > JOB_HISTORY_ERROR_BYTES_MAX)
-        error.len = JOB_HISTORY_ERROR_BYTES_MAX;
-    char *at = wire_put_varint(into, attempt->attempt);
+    struct job_attempt ignored;
+    size_t at = 0, count = 0;
+    while (job_history_next(history, &at, &ignored))
+        count++;
+    return at == history.len && count <= JOB_HISTORY_MAX;
+}
+
+/* A character cut in two would be none: up to three bytes less. */
+static struct slice cut_error(struct slice error)
+{
+    if (error.len <= JOB_HISTORY_ERROR_BYTES_MAX)
+        return error;
+    size_t len = JOB_HISTORY_ERROR_BYTES_MAX;
+    while (len > JOB_HISTORY_ERROR_BYTES_MAX - 3 && (error.at[len] & 0xc0) == 0x80)
+        len--;
+    return slice_make(error.at, len);
+}
+
+static char *put_attempt(char *at, const struct job_attempt *attempt)
+{
+    assert(attempt->attempt && attempt->outcome >= JOB_OUTCOME_FAILED &&
+           attempt->outcome <= JOB_OUTCOME_REFUSED);
+    at = wire_put_varint(at, attempt->attempt);
     at = wire_put_ms(at, attempt->started_ms);
     at = wire_put_ms(at, attempt->duration_ms);
     at = wire_put_byte(at, attempt->outcome);
-    return (size_t)(wire_put_text(at, error, JOB_HISTORY_ERROR_BYTES_MAX) - into);
+    return wire_put_text(at, cut_error(attempt->error), JOB_HISTORY_ERROR_BYTES_MAX);
+}
+
+/* What is left of it where one more is to come. What cannot be read is left out. */
+static struct slice make_room(struct slice history)
+{
+    struct job_attempt ignored;
+    size_t at = 0, count = 0;
+    while (job_history_next(history, &at, &ignored))
+        count++;
+    history.len = at;
+    for (; count >= JOB_HISTORY_MAX; count--) {
+        size_t second = 0;
+        (void)job_history_next(history, &second, &ignored);
+        history = slice_make(history.at + second, history.len - second);
+    }
+    return history;
 }
 
 size_t job_history_add(struct slice history, const struct job_attempt *attempt, char *into)
 {
-    char added[HISTORY_NUMBERS * WIRE_VARINT_BYTES_MAX + OUTCOME_BYTES + 2 +
-               JOB_HISTORY_ERROR_BYTES_MAX];
-    size_t bytes = attempt_bytes(attempt, added), count = 0, at = 0, second = 0;
-    struct job_attempt ignored;
-    while (job_history_next(history, &at, &ignored))
-        count++;
-    history.len = at; /* what cannot be read is left out */
-    /* From the front, until there is room for one more. */
-    for (; count && (count >= JOB_HISTORY_MAX || history.len + bytes > JOB_HISTORY_BYTES_MAX);
-         count--) {
-        second = 0;
-        (void)job_history_next(history, &second, &ignored);
-        history = slice_make(history.at + second, history.len - second);
-    }
-    if (history.len)
-        memcpy(into, history.at, history.len);
-    memcpy(into + history.len, added, bytes);
-    return history.len + bytes;
+    history = make_room(history);
+    return (size_t)(put_attempt(wire_put_bytes(into, history), attempt) - into);
 }

@@ -44,6 +44,7 @@ struct job {
     int64_t due_ms;
     int64_t first_due_ms;   /* due before any retry: ttl counts from here */
     int64_t lease_until_ms; /* inner clock; 0 unless leased */
+    int64_t taken_ms;       /* inner clock; 0 unless leased, or where nobody wrote it down */
     uint64_t sequence;      /* push order within the shard */
     uint64_t delivery;      /* number of the last delivery, rising within the shard; 0: none yet */
     struct policy policy;   /* the job's own; unset fields fall back to the topic's */
@@ -60,7 +61,8 @@ bool job_id_is_valid(struct slice id);
 /*
  * history: the last JOB_HISTORY_MAX attempts that ended without an ack, oldest first. Encoded one
  * after the other:  varint attempt · varint started_ms · varint duration_ms · u8 outcome · counted
- * error.  An attempt's number stands in it once; redrive keeps the history, so numbers may fall.
+ * error.  Redrive keeps the history, so numbers may fall. `error` is the one the attempt left the
+ * job with, cut where a character ends.
  */
 enum job_outcome {
     JOB_OUTCOME_FAILED = 1,  /* nack */
@@ -75,12 +77,14 @@ struct job_attempt {
     struct slice error;
 };
 const char *job_outcome_name(enum job_outcome outcome); /* "failed", "lease_ended", "refused" */
-/* `history` as it was, with one more at its end and the oldest left out where there are too many.
- * `into` has room for JOB_HISTORY_BYTES_MAX and is not part of `history`; returns the new length.
- */
+/* `history` as it was, with one more at its end and the oldest left out where there are too many;
+ * longer errors are cut. `into` has room for JOB_HISTORY_BYTES_MAX and is not part of `history`;
+ * returns the new length. */
 size_t job_history_add(struct slice history, const struct job_attempt *attempt, char *into);
 /* Start with *at = 0. False at the end; *at is then history.len unless it is malformed. */
 bool job_history_next(struct slice history, size_t *at, struct job_attempt *out);
+/* Whole attempts, no more than JOB_HISTORY_MAX, and nothing else? */
+bool job_history_check(struct slice history);
 
 /*
  * meta: a map of strings, encoded as  name NUL value NUL  for each pair. Names: lower-case

@@ -8,9 +8,11 @@
  * decoding and encoding again gives the same bytes.
  *
  *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · topic · id ·
- * body (the rest) STATE  fields · form · key · due · [fields] DONE   form · key · sequence ·
- * [remember_until] · [topic] TOPIC  form · fields · topic · sequence · [policy] · [priority] ·
- * [dedup_window] · totals
+ *          body (the rest)
+ *   STATE  fields · form · key · due · [fields]
+ *   DONE   form · key · sequence · [remember_until] · [topic]
+ *   TOPIC  form · fields · topic · sequence · [policy] · [priority] · [dedup_window] · [extension]
+ * · totals
  */
 enum {
     HAS_PRIORITY = 1 << 0, /* other than JOB_PRIORITY */
@@ -24,7 +26,14 @@ enum {
     HAS_CONTENT_TYPE = 1 << 6,
     HAS_META = 1 << 7,
     POLICY_SHIFT = 8,
-    JOB_FIELDS = (1 << 12) - 1
+    HAS_HISTORY = 1 << 12,
+    HAS_TAKEN = 1 << 13, /* how long before lease_until */
+    JOB_FIELDS = (1 << 14) - 1,
+
+    /* In STATE, so that its fields stay one byte for what every delivery writes. */
+    HAS_STATE_TAKEN = 1 << 6,
+    HAS_ENDED = 1 << 7,
+    STATE_RECORD_FIELDS = (1 << 8) - 1
 };
 
 /* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
@@ -37,7 +46,8 @@ enum {
 
     HAS_TOPIC_PRIORITY = 1 << 4,
     HAS_DEDUP_WINDOW = 1 << 5,
-    TOPIC_FIELDS = (1 << 6) - 1
+    HAS_EXTENSION = 1 << 6,
+    TOPIC_FIELDS = (1 << 7) - 1
 };
 
 /* The byte `form`. JOB and STATE: state, due_is_wall, origin (0 in STATE). */
@@ -62,15 +72,15 @@ size_t record_bytes_max(const struct record *record)
     const struct job *job = &record->job;
 
     switch (record->kind) {
-    case RECORD_JOB: /* at most 18 varints and 10 other bytes beside the text */
-        return 190 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-               job->error.len + job->body.len;
+    case RECORD_JOB: /* at most 20 varints and 10 other bytes beside the text */
+        return 210 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
+               job->error.len + job->history.len + job->body.len;
     case RECORD_STATE:
-        return 100 + record->state.error.len;
+        return 130 + record->state.error.len;
     case RECORD_DONE:
         return 60 + record->done.topic.len;
     case RECORD_TOPIC:
-        return 260 + record->topic.topic.len;
+        return 270 + record->topic.topic.len + record->topic.settings.extension.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -211,6 +221,22 @@ static void take_state_fields(struct wire_in *in, unsigned fields, struct record
         wire_fail(in);
 }
 
+/* When a leased job was taken: never at the lease's end or later. */
+static char *put_taken(char *at, int64_t taken_ms, int64_t lease_until_ms)
+{
+    assert(taken_ms > 0 && taken_ms < lease_until_ms);
+    return wire_put_ms(at, lease_until_ms - taken_ms);
+}
+
+static int64_t take_taken(struct wire_in *in, int64_t lease_until_ms)
+{
+    int64_t held_ms = wire_take_ms(in, 1);
+
+    if (held_ms >= lease_until_ms)
+        wire_fail(in);
+    return in->bad ? 0 : lease_until_ms - held_ms;
+}
+
 /* ---- JOB ---- */
 
 /* `key` stays unset. */
@@ -257,7 +283,8 @@ static bool meta_is_whole(struct slice meta)
 /* Asked at both ends: what cannot be read back must never be written. */
 static bool job_is_storable(const struct job *job)
 {
-    return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta);
+    return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
+           job_history_check(job->history);
 }
 
 static char *put_job(char *at, const struct job *job, enum record_job_origin origin)
@@ -265,7 +292,8 @@ static char *put_job(char *at, const struct job *job, enum record_job_origin ori
     const struct record_state state = state_of(job);
     unsigned policy = policy_fields(&job->policy);
     unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
-                      (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT;
+                      (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT |
+                      (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u);
 
     assert(origin >= RECORD_PUSHED && origin <= RECORD_CARRIED && job_is_storable(job));
     at = wire_put_varint(at, fields);
@@ -278,6 +306,10 @@ static char *put_job(char *at, const struct job *job, enum record_job_origin ori
     if (fields & HAS_META)
         at = wire_put_text(at, job->meta, JOB_META_BYTES_MAX);
     at = put_policy(at, &job->policy, policy);
+    if (fields & HAS_HISTORY)
+        at = wire_put_text(at, job->history, JOB_HISTORY_BYTES_MAX);
+    if (fields & HAS_TAKEN)
+        at = put_taken(at, job->taken_ms, job->lease_until_ms);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
     at = wire_put_text(at, job->id, JOB_ID_BYTES_MAX);
     return wire_put_bytes(at, job->body);
@@ -302,6 +334,10 @@ static void take_job(struct wire_in *in, struct job *job, enum record_job_origin
     if (fields & HAS_META)
         job->meta = wire_take_text(in, 1, JOB_META_BYTES_MAX);
     take_policy(in, fields >> POLICY_SHIFT, &job->policy);
+    if (fields & HAS_HISTORY)
+        job->history = wire_take_text(in, 1, JOB_HISTORY_BYTES_MAX);
+    if (fields & HAS_TAKEN)
+        job->taken_ms = take_taken(in, job->lease_until_ms);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     job->id = wire_take_text(in, 1, JOB_ID_BYTES_MAX);
     job->body = wire_take_bytes(in, wire_left(in));
@@ -323,20 +359,44 @@ static struct hash128 take_key(struct wire_in *in)
     return (struct hash128){.high = high, .low = wire_take_u64(in)};
 }
 
+static char *put_ended(char *at, const struct record_ended *ended)
+{
+    assert(ended->outcome <= JOB_OUTCOME_REFUSED);
+    at = wire_put_byte(at, ended->outcome);
+    at = wire_put_ms(at, ended->started_ms);
+    return wire_put_ms(at, ended->duration_ms);
+}
+
+static void take_ended(struct wire_in *in, struct record_ended *out)
+{
+    unsigned outcome = wire_take_byte(in);
+
+    if (outcome < JOB_OUTCOME_FAILED || outcome > JOB_OUTCOME_REFUSED)
+        wire_fail(in);
+    out->outcome = (enum job_outcome)outcome;
+    out->started_ms = wire_take_ms(in, 0);
+    out->duration_ms = wire_take_ms(in, 0);
+}
+
 static char *put_state(char *at, const struct record_state *state)
 {
-    unsigned fields = state_fields(state);
+    unsigned fields = state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
+                      (state->ended.outcome ? HAS_ENDED : 0u);
 
+    assert(state->attempt || !state->ended.outcome);
     at = wire_put_varint(at, fields);
     at = wire_put_byte(at, state_form(state));
     at = put_key(at, state->key);
     at = wire_put_ms(at, state->due_ms);
-    return put_state_fields(at, state, fields);
+    at = put_state_fields(at, state, fields);
+    if (fields & HAS_STATE_TAKEN)
+        at = put_taken(at, state->taken_ms, state->lease_until_ms);
+    return fields & HAS_ENDED ? put_ended(at, &state->ended) : at;
 }
 
 static void take_state(struct wire_in *in, struct record_state *state)
 {
-    unsigned fields = (unsigned)wire_take_varint(in, 0, STATE_FIELDS);
+    unsigned fields = (unsigned)wire_take_varint(in, 0, STATE_RECORD_FIELDS);
     unsigned form = wire_take_byte(in);
 
     if (form >> FORM_ORIGIN_SHIFT)
@@ -345,6 +405,12 @@ static void take_state(struct wire_in *in, struct record_state *state)
     state->key = take_key(in);
     state->due_ms = wire_take_ms(in, 0);
     take_state_fields(in, fields, state);
+    if (fields & HAS_STATE_TAKEN)
+        state->taken_ms = take_taken(in, state->lease_until_ms);
+    if (fields & HAS_ENDED)
+        take_ended(in, &state->ended);
+    if (fields & HAS_ENDED && !state->attempt)
+        wire_fail(in);
 }
 
 /* ---- DONE ---- */
@@ -419,7 +485,8 @@ static char *put_topic(char *at, const struct record_topic *topic)
     const struct topic_settings *settings = &topic->settings;
     unsigned fields = policy_fields(&settings->policy) |
                       (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
-                      (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u);
+                      (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
+                      (settings->extension.len ? HAS_EXTENSION : 0u);
 
     assert(job_topic_is_valid(topic->topic));
     at = wire_put_byte(at, topic_form(topic));
@@ -433,6 +500,8 @@ static char *put_topic(char *at, const struct record_topic *topic)
     }
     if (settings->dedup_window_ms)
         at = wire_put_ms(at, settings->dedup_window_ms);
+    if (fields & HAS_EXTENSION)
+        at = wire_put_text(at, settings->extension, TOPIC_EXTENSION_BYTES_MAX);
     return put_totals(at, &topic->totals);
 }
 
@@ -459,6 +528,8 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
         settings->priority = take_priority(in);
     if (fields & HAS_DEDUP_WINDOW)
         settings->dedup_window_ms = wire_take_ms(in, 1);
+    if (fields & HAS_EXTENSION)
+        settings->extension = wire_take_text(in, 1, TOPIC_EXTENSION_BYTES_MAX);
     take_totals(in, &topic->totals);
 }
 

@@ -57,6 +57,13 @@ struct topic_totals {
         redriven;
 };
 
+/* An attempt that ended without an ack. Its number and error are those of the state it led to. */
+struct record_ended {
+    enum job_outcome outcome; /* 0: none has ended with this change */
+    int64_t started_ms;       /* wall clock */
+    int64_t duration_ms;
+};
+
 struct record_state { /* RECORD_STATE */
     struct hash128 key;
     enum job_state state;
@@ -64,8 +71,10 @@ struct record_state { /* RECORD_STATE */
     uint16_t priority;
     uint32_t attempt;
     int64_t due_ms, first_due_ms, lease_until_ms;
+    int64_t taken_ms; /* inner clock, before lease_until_ms; 0: not leased, or not known */
     uint64_t delivery;
     struct slice error;
+    struct record_ended ended;
 };
 
 struct record_done { /* RECORD_DONE */

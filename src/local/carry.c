@@ -151,18 +151,20 @@ static bool carry_topics(struct shard *shard)
         carry_begin_topics(shard);
     if (!shard->carrying_topics)
         return false;
-    int failed =
-        wal_has_room(shard->wal, (size_t)TOPICS_AT_ONCE * ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
-    if (failed) {
-        if (failed != -EAGAIN && shard->stopping) /* they are where they were */
+    for (int left = TOPICS_AT_ONCE; left; left--) {
+        int failed = wal_has_room(shard->wal, ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
+        if (failed) {
+            if (failed != -EAGAIN && shard->stopping) /* they are where they were */
+                shard->carrying_topics = false;
+            return false;
+        }
+        if (engine_carry_topics(shard->engine, &shard->topics_at, 1)) {
             shard->carrying_topics = false;
-        return false;
+            wal_topics_carried(shard->wal);
+            return false;
+        }
     }
-    if (!engine_carry_topics(shard->engine, &shard->topics_at, TOPICS_AT_ONCE))
-        return true;
-    shard->carrying_topics = false;
-    wal_topics_carried(shard->wal);
-    return false;
+    return true;
 }
 
 bool carry_step(struct shard *shard)

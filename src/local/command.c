@@ -259,6 +259,8 @@ static void finish_list(struct shard *shard, struct walking *walking)
         cursor = slice_make(text, queue_cursor_write(text, &at));
     }
     struct engine_view *views = walk->found;
+    for (size_t i = count; i < walk->found_count; i++)
+        engine_view_fini(&views[i]);
     walk->found = NULL;
     reading_start(shard, views, count, (struct reading_options){.with_body = walking->with_body},
                   cursor, walking->reply_to);
@@ -279,6 +281,7 @@ static bool finish_walk(struct shard *shard, struct walking *walking)
             walk->until_sequence = UINT64_MAX;
             return false;
         }
+        shard_tell(shard, QUEUE_EVENT_TOPIC, slice_make(walk->topic, walk->topic_bytes));
     }
     struct completion *completion = completion_new(shard, 0, 0, walking->reply_to);
     assert(completion);
@@ -349,15 +352,18 @@ static struct completion *completion_topics(struct shard *shard, const struct qu
 {
     size_t text = count * sizeof *topics, used = 0;
     for (size_t i = 0; i < count; i++)
-        text += topics[i].name.len;
+        text += topics[i].name.len + topics[i].settings.extension.len;
     struct completion *completion = completion_new(shard, 0, text, reply_to);
     if (!completion)
         return NULL;
     struct slice copy =
         completion_text(completion, &used, slice_make(topics, count * sizeof *topics));
     struct queue_topic *copies = (struct queue_topic *)(uintptr_t)copy.at;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         copies[i].name = completion_text(completion, &used, topics[i].name);
+        copies[i].settings.extension =
+            completion_text(completion, &used, topics[i].settings.extension);
+    }
     completion->reply.topics = copies;
     completion->reply.topic_count = count;
     return completion;
@@ -408,6 +414,8 @@ static int run_topic(struct shard *shard, const struct command *command,
         break;
     case QUEUE_TOPIC_PUT:
         status = engine_topic_put(shard->engine, call->topic, &call->settings);
+        if (status == QUEUE_OK || status == QUEUE_CREATED)
+            shard_tell(shard, QUEUE_EVENT_TOPIC, call->topic);
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:

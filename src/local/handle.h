@@ -36,6 +36,7 @@ struct local {
     struct handle *handles[DATADIR_SHARDS_MAX];
     atomic_uint attached;      /* shards that have recovered */
     atomic_uint stopping_left; /* shards that have not stopped yet */
+    atomic_uint_fast64_t deaf; /* a bit for each handle that is known to have no listener */
     atomic_bool failed;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -57,6 +58,8 @@ void route_send(struct handle *handle, uint32_t shard, const struct command *com
 void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on);
 /* On a shard's thread: tell the handles whose bits are set. */
 void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors);
+/* On a shard's thread: tell whoever listens to what happens to topics. */
+void route_event(struct local *local, uint32_t shard, enum queue_event event, struct slice topic);
 /* A reply without a shard: at the end of this turn. */
 void route_refuse(struct handle *handle, enum queue_status status, struct queue_reply_to reply_to);
 

@@ -72,6 +72,12 @@ static void on_shard_ready(void *ctx, struct slice topic, uint64_t reactors)
     route_ready(handle->local, handle->index, topic, reactors);
 }
 
+static void on_shard_event(void *ctx, enum queue_event event, struct slice topic)
+{
+    struct handle *handle = ctx;
+    route_event(handle->local, handle->index, event, topic);
+}
+
 /* On a helper thread. What could not be written now is at the next step or start. */
 static void on_clock_stepped(void *ctx)
 {
@@ -105,6 +111,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .index = index,
                                     .hash_seed = local->manifest.hash_seed,
                                     .ready = on_shard_ready,
+                                    .event = on_shard_event,
                                     .failed = on_shard_failed,
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .ctx = handle};

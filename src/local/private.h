@@ -57,6 +57,7 @@ struct shard {
     struct completion *spare; /* small blocks for re-use, linked through list.next */
     struct watch_table *watches;
     struct list ready_topics; /* told at the end of the turn */
+    struct list events;       /* so are these */
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, telling_step;
@@ -81,9 +82,19 @@ struct shard {
 struct engine_now shard_now(struct shard *shard);
 /* What the helper threads do for it. */
 void shard_init_works(struct shard *shard);
-/* For the engine and the reactor; `ctx` is the shard. */
-void shard_on_engine_ready(void *ctx, struct slice topic);
+/* For the reactor; `ctx` is the shard. */
 bool shard_turn(void *ctx);
+
+/* ---- news.c: what is told at the end of a turn, once for each topic ---- */
+void news_init(struct shard *shard);
+void news_fini(struct shard *shard);
+bool news_is_empty(const struct shard *shard);
+/* For the engine; `ctx` is the shard. */
+void shard_on_engine_ready(void *ctx, struct slice topic);
+void shard_on_engine_died(void *ctx, struct slice topic);
+void shard_tell(struct shard *shard, enum queue_event event, struct slice topic);
+/* Returns whether there was anything to tell. */
+bool news_run(struct shard *shard);
 
 /* ---- completion.c ---- */
 /* A completion with room for `count` results whose topics and ids take `text_bytes`. NULL: out of
@@ -116,7 +127,7 @@ struct reading_options {
     bool with_lease; /* give each a lease token */
     bool with_body;
 };
-/* Takes over `views` (malloc'd). */
+/* Takes over `views` (malloc'd), all `count` of them filled in. */
 void reading_start(struct shard *shard, struct engine_view *views, size_t count,
                    struct reading_options options, struct slice cursor,
                    struct queue_reply_to reply_to);

@@ -24,12 +24,19 @@ struct reading {
     struct queue_reply_to reply_to;
 };
 
+static void views_free(struct engine_view *views, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        engine_view_fini(&views[i]);
+    free(views);
+}
+
 static void reading_free(struct reading *reading)
 {
     buffer_fini(&reading->bytes);
     buffer_fini(&reading->scratch);
     free(reading->offsets);
-    free(reading->views);
+    views_free(reading->views, reading->count);
     free(reading);
 }
 
@@ -168,7 +175,7 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
     if (!reading || !offsets) {
         free(reading);
         free(offsets);
-        free(views);
+        views_free(views, count);
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return;
     }

@@ -80,6 +80,7 @@ struct topic_letter {
     struct local *local;
     uint32_t reactor, shard;
     bool on;
+    enum queue_event event;
     size_t topic_bytes;
     char topic[];
 };
@@ -140,5 +141,47 @@ void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64
         struct topic_letter *news = topic_letter_new(local, shard, reactor, topic);
         news->letter.run = ready_there;
         reactor_post(local->handles[reactor]->reactor, &news->letter);
+    }
+}
+
+/* ---- events ---- */
+
+/* Who listens is known on the listener's own thread alone, where it was set before the loop began;
+ * a handle that has no listener says so once, the first time it is told. */
+static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
+                       enum queue_event event, struct slice topic)
+{
+    struct handle *handle = local->handles[reactor];
+    struct queue *part = &handle->parts[shard].queue;
+    if (spread_has_listener(handle->spread))
+        part->on_event(part->on_event_owner, event, topic);
+    else
+        atomic_fetch_or(&local->deaf, 1ull << reactor);
+}
+
+static void event_there(struct letter *letter)
+{
+    struct topic_letter *news = (struct topic_letter *)(void *)letter;
+    event_here(news->local, news->reactor, news->shard, news->event,
+               slice_make(news->topic, news->topic_bytes));
+    free(news);
+}
+
+void route_event(struct local *local, uint32_t shard, enum queue_event event, struct slice topic)
+{
+    /* Before all are there nobody can have looked at the topics, which is how a listener begins. */
+    bool all_there = atomic_load(&local->attached) == local->shard_count;
+    uint64_t deaf = atomic_load(&local->deaf);
+    for (uint32_t reactor = 0; reactor < local->shard_count; reactor++) {
+        if (deaf & 1ull << reactor)
+            continue;
+        if (reactor == shard) {
+            event_here(local, reactor, shard, event, topic);
+        } else if (all_there) {
+            struct topic_letter *news = topic_letter_new(local, shard, reactor, topic);
+            news->event = event;
+            news->letter.run = event_there;
+            reactor_post(local->handles[reactor]->reactor, &news->letter);
+        }
     }
 }

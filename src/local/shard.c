@@ -17,13 +17,6 @@ enum {
     SKEW_WORTH_TELLING_MS = 100
 };
 
-struct ready_topic {
-    struct list list;
-    uint64_t reactors;
-    size_t topic_bytes;
-    char topic[];
-};
-
 /* ---- time ---- */
 
 struct engine_now shard_now(struct shard *shard)
@@ -39,56 +32,6 @@ struct engine_now shard_now(struct shard *shard)
     }
     now.skew_ms = shard->skew_ms;
     return now;
-}
-
-/* ---- news of ready jobs ---- */
-
-static void tell_ready(struct shard *shard, struct slice topic, uint64_t reactors)
-{
-    for (struct list *at = shard->ready_topics.next; at != &shard->ready_topics; at = at->next) {
-        struct ready_topic *waiting = list_entry(at, struct ready_topic, list);
-        if (slice_equals(slice_make(waiting->topic, waiting->topic_bytes), topic)) {
-            waiting->reactors |= reactors;
-            return;
-        }
-    }
-    struct ready_topic *fresh = malloc(sizeof *fresh + topic.len);
-    assert(fresh); /* a wake-up must not be lost */
-    fresh->reactors = reactors;
-    fresh->topic_bytes = topic.len;
-    memcpy(fresh->topic, topic.at, topic.len);
-    list_add_last(&shard->ready_topics, &fresh->list);
-}
-
-void shard_on_engine_ready(void *ctx, struct slice topic)
-{
-    struct shard *shard = ctx;
-    uint64_t reactors = watch_find(shard->watches, topic);
-    if (reactors)
-        tell_ready(shard, topic, reactors);
-}
-
-static bool run_ready_topics(struct shard *shard)
-{
-    bool any = false;
-    while (!list_is_empty(&shard->ready_topics)) {
-        struct ready_topic *first = list_entry(shard->ready_topics.next, struct ready_topic, list);
-        list_remove(&first->list);
-        shard->options.ready(shard->options.ctx, slice_make(first->topic, first->topic_bytes),
-                             first->reactors);
-        free(first);
-        any = true;
-    }
-    return any;
-}
-
-void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on)
-{
-    bool set = watch_set(shard->watches, topic, reactor, on);
-    assert(set);
-    (void)set;
-    if (on && engine_topic_has_ready(shard->engine, topic))
-        tell_ready(shard, topic, 1ull << reactor);
 }
 
 /* ---- the log ---- */
@@ -264,8 +207,8 @@ static bool is_quiet(const struct shard *shard)
 {
     return list_is_empty(&shard->waiting) && list_is_empty(&shard->soon) &&
            list_is_empty(&shard->parked) && list_is_empty(&shard->walkings) &&
-           list_is_empty(&shard->ready_topics) && !shard->readings && !shard->committing &&
-           !shard->keeping_up && !shard->stepped && !shard->telling_step && !carry_is_busy(shard) &&
+           news_is_empty(shard) && !shard->readings && !shard->committing && !shard->keeping_up &&
+           !shard->stepped && !shard->telling_step && !carry_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
@@ -315,7 +258,7 @@ bool shard_turn(void *ctx)
         more = true;
     unpark(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        bool told = run_ready_topics(shard);
+        bool told = news_run(shard);
         if (!completions_run(shard) && !told)
             break;
     }
@@ -337,7 +280,7 @@ bool shard_turn(void *ctx)
         shard->upkeep_retry_ms < next_ms)
         next_ms = shard->upkeep_retry_ms;
     deadline_set(shard->deadline, next_ms);
-    return busy || holds || !list_is_empty(&shard->soon) || !list_is_empty(&shard->ready_topics) ||
+    return busy || holds || !list_is_empty(&shard->soon) || !news_is_empty(shard) ||
            (more && !shard->committing);
 }
 

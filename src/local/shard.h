@@ -27,6 +27,8 @@ struct shard_options {
     /* A watched topic has ready jobs: for each reactor whose bit is set. On the shard's thread, at
      * the end of a turn. */
     void (*ready)(void *ctx, struct slice topic, uint64_t reactors);
+    /* What happened to a topic; at the end of a turn as well. */
+    void (*event)(void *ctx, enum queue_event event, struct slice topic);
     void (*failed)(void *ctx);
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);

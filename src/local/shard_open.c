@@ -48,7 +48,7 @@ static void init(struct shard *shard, const struct shard_options *options, struc
     list_init(&shard->soon);
     list_init(&shard->parked);
     list_init(&shard->walkings);
-    list_init(&shard->ready_topics);
+    news_init(shard);
     shard_init_works(shard);
     atomic_store(&shard->healthy, true);
     atomic_store(&shard->accepting, true);
@@ -84,6 +84,7 @@ static int recover(struct shard *shard, struct shard_recovered *recovered, char 
                                               .release = on_release,
                                               .retain = on_retain,
                                               .ready = shard_on_engine_ready,
+                                              .died = shard_on_engine_died,
                                               .ctx = shard},
                                      .hash_seed = shard->options.hash_seed,
                                      .body_bytes_max = shard->body_bytes_max,
@@ -152,6 +153,7 @@ void shard_free(struct shard *shard)
     clock_watch_free(shard->clock_watch);
     completions_fini(shard);
     carry_fini(shard);
+    news_fini(shard);
     if (shard->wal)
         wal_close(shard->wal);
     engine_free(shard->engine);

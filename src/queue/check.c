@@ -94,7 +94,8 @@ enum queue_status queue_check_change(const struct queue_change *change, const ch
 
 enum queue_status queue_check_answer(const struct queue_answer *answer, const char **detail)
 {
-    if (answer->verb == QUEUE_NACK && !is_within(answer->delay_ms, -1, POLICY_DELAY_MS_MAX))
+    if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) &&
+        !is_within(answer->delay_ms, -1, POLICY_DELAY_MS_MAX))
         return refuse("delay", detail);
     if (answer->verb == QUEUE_EXTEND && answer->lease_ms &&
         !is_within(answer->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
@@ -141,6 +142,8 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = "dedup_window";
         if (!bad && settings->on_conflict > CONFLICT_REJECT)
             bad = "on_conflict";
+        if (!bad && settings->extension.len > TOPIC_EXTENSION_BYTES_MAX)
+            bad = "extension";
         return refuse(bad, detail);
     }
     case QUEUE_TOPIC_PURGE:

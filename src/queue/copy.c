@@ -114,6 +114,7 @@ static void place_command(struct space *space, const struct command *from)
     case COMMAND_TOPIC:
         PLACE_SLICE(space, into, from, topic.topic);
         PLACE_SLICE(space, into, from, topic.id);
+        PLACE_SLICE(space, into, from, topic.settings.extension);
         break;
     case COMMAND_TOPICS:
         break;
@@ -159,6 +160,7 @@ static void place_jobs(struct space *space, struct queue_reply *into,
         PLACE_SLICE(space, copy, job, job.meta);
         PLACE_SLICE(space, copy, job, job.body);
         PLACE_SLICE(space, copy, job, job.error);
+        PLACE_SLICE(space, copy, job, job.history);
         PLACE_SLICE(space, copy, job, lease);
     }
     if (into)
@@ -171,8 +173,11 @@ static void place_reply(struct space *space, const struct queue_reply *from)
     place_results(space, into, from);
     place_jobs(space, into, from);
     struct queue_topic *topics = place(space, from->topics, from->topic_count * sizeof *topics);
-    for (size_t i = 0; i < from->topic_count; i++)
-        PLACE_SLICE(space, &topics[i], &from->topics[i], name);
+    for (size_t i = 0; i < from->topic_count; i++) {
+        struct queue_topic *copy = topics ? &topics[i] : NULL;
+        PLACE_SLICE(space, copy, &from->topics[i], name);
+        PLACE_SLICE(space, copy, &from->topics[i], settings.extension);
+    }
     if (into)
         into->topics = topics;
     PLACE_SLICE(space, into, from, cursor);

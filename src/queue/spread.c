@@ -169,6 +169,13 @@ static void on_ready(void *owner, struct slice topic)
         spread->queue.on_ready(spread->queue.on_ready_owner, topic);
 }
 
+static void on_event(void *owner, enum queue_event event, struct slice topic)
+{
+    struct queue *whole = &((struct spread_part *)owner)->spread->queue;
+    if (whole->on_event)
+        whole->on_event(whole->on_event_owner, event, topic);
+}
+
 /* What all parts have in common is the first one's word. */
 static void on_info(struct queue *queue, struct queue_info *out)
 {
@@ -222,6 +229,8 @@ struct spread *spread_new(const struct spread_options *options)
         *part = (struct spread_part){.spread = spread, .queue = options->parts[i]};
         part->queue->on_ready = on_ready;
         part->queue->on_ready_owner = part;
+        part->queue->on_event = on_event;
+        part->queue->on_event_owner = part;
     }
     return spread;
 }
@@ -239,4 +248,9 @@ void spread_free(struct spread *spread)
 struct queue *spread_queue(struct spread *spread)
 {
     return &spread->queue;
+}
+
+bool spread_has_listener(const struct spread *spread)
+{
+    return spread->queue.on_event != NULL;
 }

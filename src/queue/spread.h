@@ -13,7 +13,9 @@
  * gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
  *   4. topic: `makes` is honoured.
  *   5. watch: on and off alternate for each topic; the spread counts.
- *   6. Its `on_ready` belongs to the spread.
+ *   6. Its `on_ready` and its `on_event` belong to the spread. What comes by on_event is passed on,
+ *      and as often as the parts tell it; spread_has_listener says whether anybody wants to hear
+ * it.
  *
  * One thread, that of the parts. The parts are the owner's and outlive the spread; all replies must
  * have come before it is freed.
@@ -48,5 +50,8 @@ struct spread *spread_new(const struct spread_options *options);
 void spread_free(struct spread *spread);
 
 struct queue *spread_queue(struct spread *spread);
+
+/* Whether the whole's on_event is set: a part need not tell anything where it is not. */
+bool spread_has_listener(const struct spread *spread);
 
 #endif

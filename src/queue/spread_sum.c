@@ -10,6 +10,7 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
     sum->counts.ready += part->counts.ready;
     sum->counts.leased += part->counts.leased;
     sum->counts.dead += part->counts.dead;
+    sum->counts.dead_bytes += part->counts.dead_bytes;
     sum->totals.pushed += part->totals.pushed;
     sum->totals.acked += part->totals.acked;
     sum->totals.cancelled += part->totals.cancelled;

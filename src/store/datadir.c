@@ -256,6 +256,18 @@ static int make_manifest(struct datadir *datadir, uint32_t shards, struct datadi
     return 0;
 }
 
+static int raise_format(struct datadir *datadir, struct datadir_manifest *manifest, char *error,
+                        size_t error_bytes)
+{
+    int result = datadir_write(datadir, manifest);
+
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot write '%s/MANIFEST': %s", datadir->path,
+                        strerror(-result));
+    manifest->format = DATADIR_FORMAT;
+    return 0;
+}
+
 static int make_dir(const struct datadir *datadir, char *error, size_t error_bytes)
 {
     char parent[PATH_MAX];
@@ -312,6 +324,8 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
                      "data directory '%s' was made with %u shards, not %u; their number cannot "
                      "be changed: leave it out, or use another directory",
                      datadir->path, found.shards, shards);
+    if (result == 0 && !existing && found.format < DATADIR_FORMAT)
+        result = raise_format(datadir, &found, error, error_bytes);
 out:
     if (result < 0) {
         datadir_close(datadir);

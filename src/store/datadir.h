@@ -23,13 +23,19 @@ struct datadir_manifest {
     bool is_new;     /* just made */
 };
 
-enum { DATADIR_FORMAT = 1, DATADIR_SHARDS_MAX = 64 };
+/*
+ * 1: the first
+ * 2: records may carry a topic's extension, a job's history and when it was taken. A directory of
+ *    format 1 is one of format 2 that has none of these: it becomes one when it is opened for
+ *    writing, so that a version that cannot read them says so instead of finding damage.
+ */
+enum { DATADIR_FORMAT = 2, DATADIR_SHARDS_MAX = 64 };
 
 /*
- * Opens and locks DIR, making it (0700) and its manifest where missing. `shards` 0: whatever the
- * directory has (1 where new); else it must agree. 0 or negative errno; `error` then says what and
- * what to do: locked by another server (with its pid), not writable, a different number of shards,
- * a newer format, a manifest that cannot be read.
+ * Opens and locks DIR, making it (0700) and its manifest where missing, and writing that of an
+ * older format anew. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
+ * negative errno; `error` then says what and what to do: locked by another server (with its pid),
+ * not writable, a different number of shards, a newer format, a manifest that cannot be read.
  */
 int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes);

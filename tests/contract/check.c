@@ -76,6 +76,37 @@ static void check_span(struct world *world, const char *where, const struct mode
                    shown_ms(world, should.least_ms), shown_ms(world, should.most_ms));
 }
 
+static void check_attempt(struct world *world, const char *where, const struct model_job *job,
+                          const struct model_attempt *should, const struct job_attempt *is)
+{
+    check_number(world, where, job, "a number in its history", is->attempt, should->attempt);
+    check_number(world, where, job, "an outcome in its history", is->outcome, should->outcome);
+    check_number(world, where, job, "a start in its history", shown_ms(world, is->started_ms),
+                 shown_ms(world, should->started_ms));
+    if (!span_holds(should->duration, is->duration_ms))
+        world_fail(world, "%s: '%s/%s' has a duration of %" PRId64 " instead of %" PRId64, where,
+                   job->topic, job->id, is->duration_ms, should->duration.most_ms);
+    if (!slice_equals(is->error, slice_make(should->error, should->error_bytes)))
+        world_fail(world, "%s: '%s/%s' has another error in its history: '%.*s'", where, job->topic,
+                   job->id, (int)is->error.len, is->error.at);
+}
+
+static void check_history(struct world *world, const char *where, const struct model_job *job,
+                          struct slice history)
+{
+    struct job_attempt is;
+    size_t at = 0, count = 0;
+
+    for (; job_history_next(history, &at, &is); count++)
+        if (count < job->history_count)
+            check_attempt(world, where, job, &job->history[count], &is);
+    check_number(world, where, job, "attempts in its history", (int64_t)count,
+                 (int64_t)job->history_count);
+    if (at != history.len)
+        world_fail(world, "%s: '%s/%s' has a history that cannot be read", where, job->topic,
+                   job->id);
+}
+
 void check_job(struct world *world, const char *where, struct model_job *job,
                const struct queue_job *shown, bool with_body)
 {
@@ -97,6 +128,7 @@ void check_job(struct world *world, const char *where, struct model_job *job,
         check_number(world, where, job, "the lease's end", is->lease_until_ms, 0);
     if (strcmp(where, "take") != 0)
         check_number(world, where, job, "delivery", (int64_t)is->delivery, (int64_t)job->delivery);
+    check_history(world, where, job, is->history);
     if (world->fault[0])
         return;
     if (job->state != JOB_DEAD)
@@ -111,7 +143,7 @@ static bool settings_equal(const struct topic_settings *a, const struct topic_se
     return policy_equals(&a->policy, &b->policy) && a->on_conflict == b->on_conflict &&
            a->has_priority == b->has_priority && (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
-           a->dedup_window_ms == b->dedup_window_ms;
+           a->dedup_window_ms == b->dedup_window_ms && slice_equals(a->extension, b->extension);
 }
 
 static void check_figure(struct world *world, const char *topic, const char *field, uint64_t is,
@@ -163,6 +195,11 @@ static void check_topic(struct world *world, const struct model_topic *topic,
     check_figure(world, name, "ready", is->counts.ready, counts.ready);
     check_figure(world, name, "leased", is->counts.leased, counts.leased);
     check_figure(world, name, "dead", is->counts.dead, counts.dead);
+    if (counts.dead ? is->counts.dead_bytes <= counts.dead_bytes : is->counts.dead_bytes != 0)
+        world_fail(world,
+                   "topic '%s' has %" PRIu64 " bytes of dead jobs; there are %" PRIu64
+                   ", with bodies of %" PRIu64,
+                   name, is->counts.dead_bytes, counts.dead, counts.dead_bytes);
     check_figure(world, name, "pushed", is->totals.pushed, totals->pushed);
     check_figure(world, name, "acked", is->totals.acked, totals->acked);
     check_figure(world, name, "cancelled", is->totals.cancelled, totals->cancelled);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000, IDLE_TURNS = 20 };
+enum { PATIENCE_US = 20 * 1000 * 1000, EVENT_PATIENCE_US = 5 * 1000 * 1000, IDLE_TURNS = 20 };
 
 static void replied(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -75,15 +75,65 @@ void client_idle(struct client *client)
         client->driver->pump(client->self);
 }
 
+/* ---- events ---- */
+
+static void happened(void *owner, enum queue_event event, struct slice topic)
+{
+    struct client *client = owner;
+    struct client_event heard = {.event = event};
+
+    if (client->in_call)
+        client->fault = "an event was told inside a call";
+    if (topic.len >= sizeof heard.topic ||
+        (event != QUEUE_EVENT_TOPIC && (event != QUEUE_EVENT_DEAD || topic.len == 0))) {
+        client->fault = "an event was told that there is not";
+        return;
+    }
+    if (topic.len)
+        memcpy(heard.topic, topic.at, topic.len);
+    client->events[client->event_count++ % CLIENT_EVENTS_MAX] = heard;
+}
+
+static bool has_heard(const struct client *client, enum queue_event event, const char *topic)
+{
+    for (size_t i = 0; i < client->event_count && i < CLIENT_EVENTS_MAX; i++)
+        if (client->events[i].event == event &&
+            (!client->events[i].topic[0] || strcmp(client->events[i].topic, topic) == 0))
+            return true;
+    return false;
+}
+
+bool client_await_event(struct client *client, enum queue_event event, const char *topic)
+{
+    int64_t until_us = clock_boot_us() + EVENT_PATIENCE_US;
+
+    for (int turn = 0; !has_heard(client, event, topic) && !client->fault; turn++) {
+        if (client->driver->is_at_once ? turn == IDLE_TURNS : clock_boot_us() > until_us)
+            return false;
+        client->driver->pump(client->self);
+        sched_yield();
+    }
+    return true;
+}
+
+void client_forget_events(struct client *client)
+{
+    client->event_count = 0;
+}
+
 /* ---- opening and closing ---- */
 
 static bool attach(struct client *client)
 {
     client->self = client->driver->open(&client->options);
     client->queue = client->self ? client->driver->queue(client->self) : NULL;
-    if (!client->queue)
+    if (!client->queue) {
         client->fault = "the queue cannot be opened";
-    return client->queue != NULL;
+        return false;
+    }
+    client->queue->on_event = happened;
+    client->queue->on_event_owner = client;
+    return true;
 }
 
 bool client_open(struct client *client, const struct driver *driver,

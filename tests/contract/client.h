@@ -6,12 +6,17 @@
 #include "driver.h"
 #include "outcome.h"
 
-enum { CLIENT_CALLS_MAX = 1024 };
+enum { CLIENT_CALLS_MAX = 1024, CLIENT_EVENTS_MAX = 64 };
 
 struct client_call {
     uint64_t tag; /* 0: free */
     bool replied;
     struct outcome outcome;
+};
+
+struct client_event {
+    enum queue_event event;
+    char topic[JOB_TOPIC_BYTES_MAX + 1];
 };
 
 struct client {
@@ -26,6 +31,8 @@ struct client {
     const char *fault; /* a rule that was broken; NULL: none */
     struct client_call calls[CLIENT_CALLS_MAX];
     size_t call_count;
+    struct client_event events[CLIENT_EVENTS_MAX]; /* heard of since client_forget_events */
+    size_t event_count;
 };
 
 bool client_open(struct client *client, const struct driver *driver,
@@ -41,6 +48,10 @@ void client_sent(struct client *client);
 void client_wait(struct client *client);
 /* Lets the queue run for some turns without waiting for anything. */
 void client_idle(struct client *client);
+
+/* Runs the queue until it has told of this, maybe of any topic's. False: it does not. */
+bool client_await_event(struct client *client, enum queue_event event, const char *topic);
+void client_forget_events(struct client *client);
 
 /* One call; the reply lives until the next one. */
 const struct queue_reply *client_push(struct client *, const struct queue_push *, size_t count);

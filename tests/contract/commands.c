@@ -229,6 +229,7 @@ static void perform_answer(struct world *world, struct random *random)
                                             QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN),
             .lease = slice_make(leases[i], lease.len),
             .delay_ms = ONE_OF(random, -1, -1, 0, 1, 1000, 10000),
+            .final = chance(random, 15),
             .error = slice_make(error, (size_t)ONE_OF(random, 0, 4, 4, sizeof error)),
             .lease_ms = ONE_OF(random, 0, 0, 1000, 60000)};
         if (chance(random, 2))
@@ -264,6 +265,7 @@ static struct topic_settings any_settings(struct world *world, struct random *ra
                                           struct slice name)
 {
     const struct model_topic *topic = model_find_topic(&world->model, name);
+    static char extension[TOPIC_EXTENSION_BYTES_MAX + 1];
     struct topic_settings settings = {.policy = any_policy(random),
                                       .on_conflict = (enum record_conflict)random_below(random, 4),
                                       .has_priority = chance(random, 30),
@@ -271,6 +273,11 @@ static struct topic_settings any_settings(struct world *world, struct random *ra
                                       .dead_letter_expired = chance(random, 40),
                                       .dedup_window_ms = ONE_OF(random, 0, 0, 1000, 10000)};
 
+    memset(extension, (int)('a' + random_below(random, 26)), sizeof extension);
+    settings.extension = slice_make(
+        extension, (size_t)ONE_OF(random, 0, 0, 0, 2, 60, 300, TOPIC_EXTENSION_BYTES_MAX));
+    if (chance(random, 2))
+        settings.extension.len = TOPIC_EXTENSION_BYTES_MAX + 1;
     for (size_t i = 0; i < world->model.job_count && topic; i++)
         if (slice_is(name, world->model.jobs[i].topic))
             settings.policy.ttl_ms = topic->settings.policy.ttl_ms;

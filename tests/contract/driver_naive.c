@@ -32,6 +32,14 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_TWICE] = "a call is answered twice",
     [FAULT_PAUSE_IGNORED] = "a paused topic delivers",
     [FAULT_DELIVERY_SAME] = "delivery numbers do not rise",
+    [FAULT_NOT_FINAL] = "a final nack is one like any other",
+    [FAULT_RETURN_AT_ONCE] = "a returned job does not wait",
+    [FAULT_HISTORY_SHORT] = "the oldest attempt is missing in the history",
+    [FAULT_HISTORY_LOST_AT_REOPEN] = "the history is lost at a restart",
+    [FAULT_EXTENSION_LOST_AT_REOPEN] = "a topic's extension is lost at a restart",
+    [FAULT_DEAD_BYTES_KEPT] = "the dead's bytes only grow",
+    [FAULT_DEATH_NOT_TOLD] = "nobody is told of the dead",
+    [FAULT_SETTINGS_NOT_TOLD] = "nobody is told of new settings",
 };
 static struct naive *kept; /* as the last close left it */
 
@@ -68,12 +76,16 @@ static void spoil_at_reopen(struct naive *naive)
         model->jobs[0] = model->jobs[--model->job_count];
     }
     for (size_t i = 0; i < model->job_count; i++)
-        if (naive->fault == FAULT_LEASES_RENEWED_AT_REOPEN)
+        if (naive->fault == FAULT_HISTORY_LOST_AT_REOPEN)
+            model->jobs[i].history_count = 0;
+        else if (naive->fault == FAULT_LEASES_RENEWED_AT_REOPEN)
             model->jobs[i].lease_until.least_ms = model->jobs[i].lease_until.most_ms =
                 clock_inner_ms() + model->jobs[i].lease_ms + 1;
     for (size_t i = 0; i < model->topic_count; i++)
         if (naive->fault == FAULT_PAUSE_LOST_AT_REOPEN)
             model->topics[i].paused = false;
+        else if (naive->fault == FAULT_EXTENSION_LOST_AT_REOPEN)
+            model->topics[i].settings.extension.len = 0;
     if (naive->fault == FAULT_IDS_FORGOTTEN_AT_REOPEN)
         model->memory_count = 0;
 }
@@ -113,6 +125,21 @@ static struct queue *naive_queue(void *self)
     return &((struct naive *)self)->queue;
 }
 
+static void tell_events(struct naive *naive)
+{
+    struct queue *queue = &naive->queue;
+    struct model *model = &naive->model;
+    enum queue_event kept_quiet = naive->fault == FAULT_DEATH_NOT_TOLD      ? QUEUE_EVENT_DEAD
+                                  : naive->fault == FAULT_SETTINGS_NOT_TOLD ? QUEUE_EVENT_TOPIC
+                                                                            : 0;
+
+    for (size_t i = 0; i < model->event_count; i++)
+        if (queue->on_event && model->events[i].event != kept_quiet)
+            queue->on_event(queue->on_event_owner, model->events[i].event,
+                            slice_of(model->events[i].topic));
+    model->event_count = 0;
+}
+
 static void naive_pump(void *self)
 {
     struct naive *naive = self;
@@ -135,6 +162,7 @@ static void naive_pump(void *self)
         if (tell)
             naive->queue.on_ready(naive->queue.on_ready_owner, slice_of(naive->watched[i].name));
     }
+    tell_events(naive);
 }
 
 static void naive_moved(void *self)
@@ -158,6 +186,7 @@ static void naive_close(void *self)
 const struct driver driver_naive = {
     .name = "naive",
     .shards = 1,
+    .is_at_once = true,
     .open = naive_open,
     .queue = naive_queue,
     .pump = naive_pump,
@@ -177,6 +206,7 @@ const struct driver *driver_faulty(size_t number, const char **what)
     static const struct driver driver = {
         .name = "faulty",
         .shards = 1,
+        .is_at_once = true,
         .open = faulty_open,
         .queue = naive_queue,
         .pump = naive_pump,

@@ -28,9 +28,12 @@ void model_fini(struct model *model)
 {
     for (size_t i = 0; i < model->job_count; i++)
         free(model->jobs[i].bytes);
+    for (size_t i = 0; i < model->topic_count; i++)
+        free((char *)(uintptr_t)model->topics[i].settings.extension.at);
     free(model->jobs);
     free(model->memories);
     free(model->topics);
+    free(model->events);
     *model = (struct model){0};
 }
 
@@ -183,14 +186,47 @@ void model_finish(struct model *model, struct model_job *job, enum model_end end
     *job = model->jobs[--model->job_count];
 }
 
-static void fail(struct model *model, struct model_job *job, int64_t delay_ms, struct slice error)
+/* A topic without an extension has nobody who wants to know. */
+static void tell_death(struct model *model, const struct model_job *job)
+{
+    if (model_find_topic(model, slice_of(job->topic))->settings.extension.len)
+        model_tell(model, QUEUE_EVENT_DEAD, job->topic);
+}
+
+static void die(struct model *model, struct model_job *job)
+{
+    job->state = JOB_DEAD;
+    model_find_topic(model, slice_of(job->topic))->totals.died++;
+    tell_death(model, job);
+}
+
+static void add_history(struct model *model, struct model_job *job, enum job_outcome outcome,
+                        struct slice error)
+{
+    struct model_attempt attempt = {
+        .attempt = job->attempt, .started_ms = job->taken_ms, .outcome = outcome};
+
+    attempt.duration = exactly(model->now_ms - job->taken_ms);
+    if (outcome == JOB_OUTCOME_LEASE_ENDED)
+        attempt.duration = (struct span){job->lease_until.least_ms - job->taken_ms,
+                                         job->lease_until.most_ms - job->taken_ms};
+    attempt.error_bytes = error.len < sizeof attempt.error ? error.len : sizeof attempt.error;
+    if (attempt.error_bytes)
+        memcpy(attempt.error, error.at, attempt.error_bytes);
+    if (job->history_count == JOB_HISTORY_MAX)
+        memmove(job->history, job->history + 1, --job->history_count * sizeof *job->history);
+    job->history[job->history_count++] = attempt;
+}
+
+static void fail(struct model *model, struct model_job *job, enum job_outcome outcome,
+                 int64_t delay_ms, struct slice error)
 {
     struct policy policy = policy_of(model, job);
 
+    add_history(model, job, outcome, error);
     set_error(job, error);
-    if (job->attempt >= policy.max_attempts) {
-        job->state = JOB_DEAD;
-        model_find_topic(model, slice_of(job->topic))->totals.died++;
+    if (job->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+        die(model, job);
         return;
     }
     job->due_is_first = false;
@@ -209,8 +245,7 @@ static void expire(struct model *model, struct model_job *job)
         return;
     }
     set_error(job, slice_of("expired"));
-    job->state = JOB_DEAD;
-    topic->totals.died++;
+    die(model, job);
 }
 
 /* ---- time goes on ---- */
@@ -229,7 +264,7 @@ static bool advance_one(struct model *model, struct model_job *job)
 
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms) {
         model_find_topic(model, slice_of(job->topic))->totals.lease_ended++;
-        fail(model, job, -1, slice_of("lease ended"));
+        fail(model, job, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"));
     }
     if (job->state == JOB_DELAYED && job->due.most_ms <= model->now_ms)
         job->state = JOB_READY;
@@ -339,13 +374,16 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
     set_error(job, push->past.error);
     job->attempt = push->past.attempt;
     job->delivery = 0;
+    job->history_count = 0;
     job->priority = (uint16_t)priority_of(push, &topic->settings);
     job->policy = push->policy;
     job->sequence = ++model->sequence;
     job->due_is_first = true;
     set_due(model, job, when_to_due(model, &push->when));
-    if (push->past.dead)
+    if (push->past.dead) {
         job->state = JOB_DEAD;
+        tell_death(model, job);
+    }
     show(job, out->status, out);
 }
 
@@ -425,6 +463,7 @@ struct model_job *model_next_ready(struct model *model, struct slice topic)
 void model_lease(struct model *model, struct model_job *job, int64_t lease_ms)
 {
     assert(job->state == JOB_READY);
+    job->taken_ms = model->now_ms;
     job->lease_ms = lease_ms ? lease_ms : policy_of(model, job).lease_ms;
     job->lease_until = after(model, job->lease_ms, job->lease_ms);
     job->lease_ms_is_past = false;
@@ -462,6 +501,17 @@ static void extend(struct model *model, struct model_job *job, int64_t lease_ms,
     out->has_lease_until = true;
 }
 
+/* The delivery never reached anybody: its attempt does not count. */
+static void give_back(struct model *model, struct model_job *job, int64_t delay_ms)
+{
+    job->attempt--;
+    job->state = JOB_READY;
+    if (delay_ms <= 0)
+        return;
+    job->due_is_first = false;
+    set_due(model, job, after(model, delay_ms, delay_ms));
+}
+
 void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out)
 {
     const char *detail;
@@ -480,14 +530,14 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
         return;
     case QUEUE_NACK:
         model_find_topic(model, slice_of(job->topic))->totals.nacked++;
-        fail(model, job, answer->delay_ms, answer->error);
+        fail(model, job, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED, answer->delay_ms,
+             answer->error);
         break;
     case QUEUE_EXTEND:
         extend(model, job, answer->lease_ms, out);
         break;
     case QUEUE_RETURN:
-        job->attempt--;
-        job->state = JOB_READY;
+        give_back(model, job, answer->delay_ms);
         break;
     }
     show(job, QUEUE_OK, out);

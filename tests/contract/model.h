@@ -16,6 +16,20 @@ struct span {
     int64_t least_ms, most_ms;
 };
 
+struct model_attempt { /* that ended without an ack */
+    uint32_t attempt;
+    int64_t started_ms;
+    struct span duration;
+    enum job_outcome outcome;
+    char error[JOB_HISTORY_ERROR_BYTES_MAX];
+    size_t error_bytes;
+};
+
+struct model_event { /* that a listener must hear of */
+    enum queue_event event;
+    char topic[JOB_TOPIC_BYTES_MAX + 1];
+};
+
 struct model_job {
     char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
     char *bytes; /* own: content type, meta and body, one behind the other */
@@ -28,6 +42,9 @@ struct model_job {
     struct span due, first_due;
     bool due_is_first; /* no retry since: the two are one */
     struct span lease_until;
+    int64_t taken_ms;
+    struct model_attempt history[JOB_HISTORY_MAX]; /* oldest first */
+    size_t history_count;
     int64_t lease_ms;      /* it was taken with */
     bool lease_ms_is_past; /* a restart since: the policy's will do as well */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
@@ -45,7 +62,7 @@ struct model_memory { /* an id that finished within its topic's dedup_window */
 struct model_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     bool paused;
-    struct topic_settings settings;
+    struct topic_settings settings; /* the extension is own memory */
     struct topic_totals totals;
 };
 
@@ -60,6 +77,8 @@ struct model {
     size_t memory_count, memory_cap;
     struct model_topic *topics;
     size_t topic_count, topic_cap;
+    struct model_event *events; /* in their order; whoever heard of them sets the count to 0 */
+    size_t event_count, event_cap;
 };
 
 /* What must come out of one item. */
@@ -101,6 +120,7 @@ void model_restart(struct model *model);
 struct model_job *model_find(struct model *model, struct slice topic, struct slice id);
 struct model_topic *model_find_topic(struct model *model, struct slice topic);
 struct model_topic *model_need_topic(struct model *model, struct slice topic); /* NULL: too many */
+/* dead_bytes: of the bodies alone, the least that it may be. */
 struct queue_counts model_count(const struct model *model, const char *topic);
 
 /* Orders as list does: by due, then push order. */
@@ -113,6 +133,7 @@ bool span_holds(struct span span, int64_t ms);
 /* Room for one more item of `item_bytes` at the end of a growing array. */
 void *model_grow(void *items, size_t count, size_t *cap, size_t item_bytes);
 void model_forget_topic(struct model *model, const char *topic);
+void model_tell(struct model *model, enum queue_event event, const char *topic);
 /* Takes the job out for good. The last one of the array moves to its place. */
 enum model_end { MODEL_ACKED = 1, MODEL_CANCELLED, MODEL_PURGED, MODEL_EXPIRED };
 void model_finish(struct model *model, struct model_job *job, enum model_end end);

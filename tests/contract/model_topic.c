@@ -3,6 +3,7 @@
 #include "queue/check.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 struct model_topic *model_find_topic(struct model *model, struct slice topic)
 {
@@ -47,8 +48,19 @@ struct queue_counts model_count(const struct model *model, const char *topic)
         counts.ready += job->state == JOB_READY;
         counts.leased += job->state == JOB_LEASED;
         counts.dead += job->state == JOB_DEAD;
+        counts.dead_bytes += job->state == JOB_DEAD ? job->body.len : 0;
     }
     return counts;
+}
+
+void model_tell(struct model *model, enum queue_event event, const char *topic)
+{
+    struct model_event told = {.event = event};
+
+    memcpy(told.topic, topic, strlen(topic));
+    model->events =
+        model_grow(model->events, model->event_count, &model->event_cap, sizeof *model->events);
+    model->events[model->event_count++] = told;
 }
 
 void model_redrive(struct model *model, struct model_job *job)
@@ -103,6 +115,24 @@ static uint64_t redrive(struct model *model, const struct queue_topic_call *call
     return count;
 }
 
+static void drop_extension(struct model_topic *topic)
+{
+    free((char *)(uintptr_t)topic->settings.extension.at);
+    topic->settings.extension = (struct slice){0};
+}
+
+static void keep_settings(struct model_topic *topic, const struct topic_settings *settings)
+{
+    char *extension = calloc(1, settings->extension.len + 1);
+
+    assert(extension);
+    if (settings->extension.len)
+        memcpy(extension, settings->extension.at, settings->extension.len);
+    drop_extension(topic);
+    topic->settings = *settings;
+    topic->settings.extension.at = extension;
+}
+
 static enum queue_status put(struct model *model, const struct queue_topic_call *call)
 {
     bool is_new = !model_find_topic(model, call->topic);
@@ -110,7 +140,8 @@ static enum queue_status put(struct model *model, const struct queue_topic_call 
 
     if (!topic)
         return QUEUE_TOO_MANY_TOPICS;
-    topic->settings = call->settings;
+    keep_settings(topic, &call->settings);
+    model_tell(model, QUEUE_EVENT_TOPIC, topic->name);
     return is_new ? QUEUE_CREATED : QUEUE_OK;
 }
 
@@ -132,6 +163,8 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
     case QUEUE_TOPIC_DELETE:
         *affected = purge(model, call);
         model_forget_topic(model, topic->name);
+        model_tell(model, QUEUE_EVENT_TOPIC, topic->name);
+        drop_extension(topic);
         *topic = model->topics[--model->topic_count];
         break;
     case QUEUE_TOPIC_PAUSE:

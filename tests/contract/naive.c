@@ -123,6 +123,9 @@ void naive_push(struct queue *queue, const struct queue_push *pushes, size_t cou
 
 static bool is_spoilt(struct naive *naive, struct queue_answer *answer)
 {
+    answer->final &= naive->fault != FAULT_NOT_FINAL;
+    if (answer->verb == QUEUE_RETURN && naive->fault == FAULT_RETURN_AT_ONCE)
+        answer->delay_ms = 0;
     if (answer->verb == QUEUE_NACK && naive->fault == FAULT_NO_ERROR)
         answer->error = slice_of("");
     if (answer->verb == QUEUE_NACK && naive->fault == FAULT_DELAY_LOST && answer->delay_ms > 0)
@@ -181,13 +184,35 @@ void naive_change(struct queue *queue, const struct queue_change *changes, size_
 
 /* ---- take ---- */
 
-struct queue_job naive_show(const struct model_job *job, bool with_body)
+static struct slice show_history(const struct naive *naive, const struct model_job *job,
+                                 struct outcome *texts)
+{
+    char added[JOB_HISTORY_BYTES_MAX], *history = outcome_bytes(texts, sizeof added);
+    size_t bytes = 0;
+
+    for (size_t i = naive->fault == FAULT_HISTORY_SHORT; i < job->history_count; i++) {
+        const struct model_attempt *from = &job->history[i];
+        struct job_attempt attempt = {.attempt = from->attempt,
+                                      .started_ms = from->started_ms,
+                                      .duration_ms = from->duration.most_ms,
+                                      .outcome = from->outcome,
+                                      .error = slice_make(from->error, from->error_bytes)};
+
+        bytes = job_history_add(slice_make(history, bytes), &attempt, added);
+        memcpy(history, added, bytes);
+    }
+    return slice_make(history, bytes);
+}
+
+struct queue_job naive_show(const struct naive *naive, const struct model_job *job, bool with_body,
+                            struct outcome *texts)
 {
     struct queue_job shown = {.job = {.topic = slice_of(job->topic),
                                       .id = slice_of(job->id),
                                       .content_type = job->content_type,
                                       .meta = job->meta,
                                       .error = slice_make(job->error, job->error_bytes),
+                                      .history = show_history(naive, job, texts),
                                       .state = job->state,
                                       .priority = job->priority,
                                       .attempt = job->attempt,
@@ -233,6 +258,7 @@ void naive_take(struct queue *queue, const struct queue_take *take, struct queue
     const char *detail;
     struct queue_reply reply = {.status = queue_check_take(take, &detail)};
     struct queue_job *jobs = calloc(QUEUE_TAKE_MAX, sizeof *jobs);
+    struct outcome texts = {0};
 
     for (size_t i = 0; i < take->topic_count && !reply.status; i++) {
         struct model_job *job;
@@ -243,11 +269,12 @@ void naive_take(struct queue *queue, const struct queue_take *take, struct queue
             job->attempt += naive->fault == FAULT_ATTEMPT_TWICE;
             job->delivery = naive->fault == FAULT_DELIVERY_SAME ? 7 : ++naive->deliveries;
             snprintf(job->lease, sizeof job->lease, "L%" PRIu64, ++naive->calls);
-            jobs[reply.job_count] = naive_show(job, true);
+            jobs[reply.job_count] = naive_show(naive, job, true, &texts);
             jobs[reply.job_count++].lease = slice_of(job->lease);
         }
     }
     reply.jobs = jobs;
     naive_end(naive, to, &reply);
+    outcome_free(&texts);
     free(jobs);
 }

@@ -30,6 +30,14 @@ enum fault {
     FAULT_TWICE,
     FAULT_PAUSE_IGNORED,
     FAULT_DELIVERY_SAME,
+    FAULT_NOT_FINAL,
+    FAULT_RETURN_AT_ONCE,
+    FAULT_HISTORY_SHORT,
+    FAULT_HISTORY_LOST_AT_REOPEN,
+    FAULT_EXTENSION_LOST_AT_REOPEN,
+    FAULT_DEAD_BYTES_KEPT,
+    FAULT_DEATH_NOT_TOLD,
+    FAULT_SETTINGS_NOT_TOLD,
     FAULT_END
 };
 struct pending {
@@ -69,7 +77,9 @@ void naive_pin_all(struct naive *naive);
 /* Answers at the next pump. */
 void naive_end(struct naive *naive, struct queue_reply_to to, const struct queue_reply *reply);
 void naive_tell_watchers(struct naive *naive);
-struct queue_job naive_show(const struct model_job *job, bool with_body);
+/* The history lies in `texts`. */
+struct queue_job naive_show(const struct naive *naive, const struct model_job *job, bool with_body,
+                            struct outcome *texts);
 
 void naive_push(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);
 void naive_take(struct queue *, const struct queue_take *, struct queue_reply_to);

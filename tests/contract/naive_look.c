@@ -17,12 +17,14 @@ void naive_get(struct queue *queue, struct slice topic, struct slice id, struct 
     const struct model_job *job = model_find(&naive->model, topic, id);
     struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
     struct queue_job shown;
+    struct outcome texts = {0};
 
     if (job) {
-        shown = naive_show(job, true);
+        shown = naive_show(naive, job, true, &texts);
         reply = (struct queue_reply){.jobs = &shown, .job_count = 1};
     }
     naive_end(naive, to, &reply);
+    outcome_free(&texts);
 }
 
 static int by_listed(const void *a, const void *b)
@@ -50,6 +52,7 @@ void naive_list(struct queue *queue, const struct queue_list *list, struct queue
     struct queue_job *jobs = calloc(QUEUE_LIST_MAX, sizeof *jobs);
     char cursor[64], text[64] = "";
     size_t count = 0;
+    struct outcome texts = {0};
 
     if (!reply.status && list->cursor.len < sizeof text)
         snprintf(text, sizeof text, "%.*s", (int)list->cursor.len, list->cursor.at);
@@ -65,7 +68,7 @@ void naive_list(struct queue *queue, const struct queue_list *list, struct queue
     if (naive->fault == FAULT_LIST_SHORT && count > 2)
         count--;
     for (size_t i = 0; i < count && i < list->limit; i++)
-        jobs[reply.job_count++] = naive_show(found[i], list->with_body);
+        jobs[reply.job_count++] = naive_show(naive, found[i], list->with_body, &texts);
     if (count > reply.job_count) {
         const struct model_job *last = found[reply.job_count - 1];
 
@@ -76,6 +79,7 @@ void naive_list(struct queue *queue, const struct queue_list *list, struct queue
         reply.status = QUEUE_NOT_FOUND;
     reply.jobs = jobs;
     naive_end(naive, to, &reply);
+    outcome_free(&texts);
     free(jobs);
     free(found);
 }
@@ -96,7 +100,11 @@ static struct queue_topic show_topic(struct naive *naive, const struct model_top
         if (strcmp(job->topic, topic->name) == 0 && job->state == JOB_READY &&
             (!shown.oldest_ready_due_ms || job->due.most_ms < shown.oldest_ready_due_ms))
             shown.oldest_ready_due_ms = job->due.most_ms;
+        if (strcmp(job->topic, topic->name) == 0 && job->state == JOB_DEAD)
+            shown.counts.dead_bytes += strlen(job->id) + 1;
     }
+    if (naive->fault == FAULT_DEAD_BYTES_KEPT)
+        shown.counts.dead_bytes += topic->totals.died;
     return shown;
 }
 

@@ -57,6 +57,7 @@ static const struct queue_job *copy_jobs(struct outcome *outcome, const struct q
         job->meta = outcome_slice(outcome, job->meta);
         job->body = outcome_slice(outcome, job->body);
         job->error = outcome_slice(outcome, job->error);
+        job->history = outcome_slice(outcome, job->history);
         jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
     }
     return jobs;
@@ -71,6 +72,7 @@ static const struct queue_topic *copy_topics(struct outcome *outcome,
     for (size_t i = 0; i < reply->topic_count; i++) {
         topics[i] = reply->topics[i];
         topics[i].name = outcome_slice(outcome, topics[i].name);
+        topics[i].settings.extension = outcome_slice(outcome, topics[i].settings.extension);
     }
     return topics;
 }

@@ -107,10 +107,10 @@ void trace_answer(struct world *world, const struct queue_answer *answer,
     static const char *const verbs[] = {"?", "ack", "nack", "extend", "return"};
     char lease[64], id[64], text[128];
 
-    trace_line(world, "%s '%s' delay=%" PRId64 " error=%zu lease=%" PRId64 " -> %s %s",
-               verbs[answer->verb], slice_text(lease, answer->lease), answer->delay_ms,
-               answer->error.len, answer->lease_ms, slice_text(id, result->id),
-               result_text(world, text, result));
+    trace_line(world, "%s%s '%s' delay=%" PRId64 " error=%zu lease=%" PRId64 " -> %s %s",
+               verbs[answer->verb], answer->final ? " for good" : "",
+               slice_text(lease, answer->lease), answer->delay_ms, answer->error.len,
+               answer->lease_ms, slice_text(id, result->id), result_text(world, text, result));
 }
 
 void trace_change(struct world *world, const struct queue_change *change,
@@ -133,10 +133,11 @@ void trace_topic(struct world *world, const struct queue_topic_call *call,
     char topic[64], id[64], policy[160];
 
     trace_line(world,
-               "topic %s %s state=%d id=%s max=%" PRIu64 "%s dedup=%" PRId64 "%s%s -> %s %" PRIu64,
+               "topic %s %s state=%d id=%s max=%" PRIu64 "%s dedup=%" PRId64
+               "%s%s extension=%zu -> %s %" PRIu64,
                verbs[call->verb], slice_text(topic, call->topic), (int)call->state,
                slice_text(id, call->id), call->max, policy_text(policy, &call->settings.policy),
                call->settings.dedup_window_ms, conflict_text(call->settings.on_conflict),
                call->settings.dead_letter_expired ? " dead-letters" : "",
-               queue_status_code(reply->status), reply->affected);
+               call->settings.extension.len, queue_status_code(reply->status), reply->affected);
 }

@@ -33,6 +33,25 @@ static bool is_sound(struct world *world)
     return !world->fault[0];
 }
 
+/* What the model says must be told is told, without the clock moving on. More may be told. */
+static void await_events(struct world *world)
+{
+    struct model *model = &world->model;
+
+    for (size_t i = 0; i < model->event_count && is_sound(world); i++) {
+        const struct model_event *event = &model->events[i];
+
+        if (!client_await_event(&world->client, event->event, event->topic))
+            world_fail(world, "nobody was told that %s '%s'",
+                       event->event == QUEUE_EVENT_DEAD ? "jobs died in topic"
+                                                        : "there are other settings in topic",
+                       event->topic);
+        world->heard++;
+    }
+    model->event_count = 0;
+    client_forget_events(&world->client);
+}
+
 /* What the call made due, such as the end of a returned job's ttl, happens before one looks. */
 static const struct queue_reply *looked_at(struct world *world, const struct outcome *kept)
 {
@@ -40,6 +59,7 @@ static const struct queue_reply *looked_at(struct world *world, const struct out
         world->client.driver->moved(world->client.self);
         model_advance(&world->model, clock_inner_ms());
     }
+    await_events(world);
     if (is_sound(world) && !world->quick)
         check_everything(world);
     return is_sound(world) ? &kept->reply : &nothing;

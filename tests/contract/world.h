@@ -30,7 +30,8 @@ struct world {
     uint64_t delivery_max;                    /* not promised to rise over shards; for the trace */
     struct world_name names[WORLD_NAMES_MAX]; /* ids ever used */
     size_t name_count;
-    bool quick; /* compare the answers only */
+    bool quick;     /* compare the answers only */
+    uint64_t heard; /* events that had to come, and did */
 };
 
 void world_open(struct world *world, const struct driver *driver, uint32_t topics_max, FILE *trace);

@@ -178,9 +178,36 @@ static void newer_format_is_refused_as_such(void **state)
 {
     (void)state;
     datadir_close(open_well(1));
-    write_manifest("format=2\nfuture=yes\n");
+    write_manifest("format=3\nfuture=yes\n");
     assert_int_equal(open_badly(1), -EPROTONOSUPPORT);
-    assert_non_null(strstr(error, "format 2"));
+    assert_non_null(strstr(error, "format 3"));
+}
+
+/* Its words are those by which an older version refuses this one's. */
+static void older_format_is_raised_when_it_is_opened_for_writing_and_only_then(void **state)
+{
+    struct datadir *other;
+
+    (void)state;
+    datadir_close(open_well(1));
+    write_manifest(
+        "format=1\nshards=1\nhash_seed=0x10\nboot_id=abc\nboot_offset_ms=-5\nskew_ms=7\n");
+    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
+    assert_int_equal(manifest.format, 1);
+    datadir_close(other);
+    assert_int_equal(open_badly(2), -EINVAL);
+    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
+    assert_int_equal(manifest.format, 1);
+    datadir_close(other);
+    datadir_close(open_well(1));
+    assert_int_equal(manifest.format, DATADIR_FORMAT);
+    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
+    assert_int_equal(manifest.format, DATADIR_FORMAT);
+    assert_int_equal(manifest.hash_seed, 16);
+    assert_string_equal(manifest.boot_id, "abc");
+    assert_int_equal(manifest.boot_offset_ms, -5);
+    assert_int_equal(manifest.skew_ms, 7);
+    datadir_close(other);
 }
 
 static void shards_without_manifest_are_not_begun_anew(void **state)
@@ -251,6 +278,7 @@ int main(void)
         ROW(another_number_of_shards_is_refused),
         ROW(manifest_that_is_none_is_refused_and_left_alone),
         ROW(newer_format_is_refused_as_such),
+        ROW(older_format_is_raised_when_it_is_opened_for_writing_and_only_then),
         ROW(shards_without_manifest_are_not_begun_anew),
         ROW(half_written_manifest_of_a_crash_does_not_matter),
         ROW(opening_for_reading_makes_nothing),

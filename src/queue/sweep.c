@@ -1,0 +1,291 @@
+#include "queue/sweep.h"
+
+#include "base/hash.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { PAGE_JOBS = 200, CURSOR_BYTES_MAX = 512, SENT_MIN = 512 };
+
+/* Hashes of the ids that were sent round: open addressing, at most half full, 0 is free. */
+struct sent {
+    uint64_t *at;
+    size_t count, cap; /* cap: a power of two */
+};
+
+struct sweep {
+    struct queue *queue;
+    struct sweep_order order; /* its text is in `text` */
+    sweep_wanted *wanted;
+    sweep_done *done;
+    void *owner;
+    uint64_t tag;
+    struct sweep_result result;
+    struct sent sent;
+    uint64_t left;       /* may still be met */
+    uint32_t under_way;  /* changes of this page */
+    uint32_t cursor_len; /* 0: that was the last page */
+    bool is_cut;         /* some of the page were not looked at */
+    char cursor[CURSOR_BYTES_MAX];
+    char text[];
+};
+
+/* ---- who was sent round ---- */
+
+static uint64_t hash_of(struct slice id)
+{
+    uint64_t hash = hash_64(id.at, id.len);
+    return hash ? hash : 1;
+}
+
+static size_t place_of(const struct sent *sent, uint64_t hash)
+{
+    size_t i = hash & (sent->cap - 1);
+    while (sent->at[i] && sent->at[i] != hash)
+        i = (i + 1) & (sent->cap - 1);
+    return i;
+}
+
+static bool sent_has(const struct sent *sent, struct slice id)
+{
+    return sent->cap && sent->at[place_of(sent, hash_of(id))];
+}
+
+static bool sent_grow(struct sent *sent)
+{
+    struct sent larger = {.cap = sent->cap ? sent->cap * 2 : SENT_MIN, .count = sent->count};
+    larger.at = calloc(larger.cap, sizeof *larger.at);
+    if (!larger.at)
+        return false;
+    for (size_t i = 0; i < sent->cap; i++)
+        if (sent->at[i])
+            larger.at[place_of(&larger, sent->at[i])] = sent->at[i];
+    free(sent->at);
+    *sent = larger;
+    return true;
+}
+
+static bool sent_add(struct sent *sent, struct slice id)
+{
+    if (sent->count * 2 >= sent->cap && !sent_grow(sent))
+        return false;
+    uint64_t hash = hash_of(id);
+    sent->at[place_of(sent, hash)] = hash;
+    sent->count++;
+    return true;
+}
+
+/* ---- the filter ---- */
+
+/* 0: nobody knows. */
+static int64_t died_ms(struct slice history)
+{
+    struct job_attempt attempt;
+    int64_t ms = 0;
+    size_t at = 0;
+    while (job_history_next(history, &at, &attempt))
+        if (__builtin_add_overflow(attempt.started_ms, attempt.duration_ms, &ms))
+            ms = 0;
+    return ms;
+}
+
+static bool matches_time(const struct sweep_order *order, const struct job *job)
+{
+    if (!order->died_after_ms && !order->died_before_ms)
+        return true;
+    int64_t ms = died_ms(job->history);
+    return ms && ms >= order->died_after_ms &&
+           (!order->died_before_ms || ms < order->died_before_ms);
+}
+
+static bool matches(const struct sweep *sweep, const struct job *job)
+{
+    const struct sweep_order *order = &sweep->order;
+    struct slice prefix = order->id_prefix, error = order->error;
+    if (job->state != JOB_DEAD || job->id.len < prefix.len ||
+        (prefix.len && memcmp(job->id.at, prefix.at, prefix.len) != 0))
+        return false;
+    if (error.len &&
+        (!job->error.len || !memmem(job->error.at, job->error.len, error.at, error.len)))
+        return false;
+    return matches_time(order, job) && !sent_has(&sweep->sent, job->id);
+}
+
+/* ---- page by page ---- */
+
+static void finish(struct sweep *sweep)
+{
+    sweep->done(sweep->owner, sweep->tag, &sweep->result);
+    free(sweep->sent.at);
+    free(sweep);
+}
+
+static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+static void ask_page(struct sweep *sweep)
+{
+    struct queue_list list = {
+        .topic = sweep->order.topic,
+        .state = JOB_DEAD,
+        .limit = PAGE_JOBS,
+        .cursor = slice_make(sweep->cursor, sweep->cursor_len),
+    };
+    sweep->queue->ops->list(sweep->queue, &list,
+                            (struct queue_reply_to){.done = on_page, .owner = sweep});
+}
+
+static void go_on(struct sweep *sweep)
+{
+    sweep->result.is_complete =
+        sweep->result.status == QUEUE_OK && !sweep->cursor_len && !sweep->is_cut;
+    if (sweep->result.status != QUEUE_OK || !sweep->cursor_len || !sweep->left ||
+        !sweep->wanted(sweep->owner, sweep->tag))
+        finish(sweep);
+    else
+        ask_page(sweep);
+}
+
+static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sweep *sweep = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK)
+        sweep->result.jobs += reply->affected;
+    else if (reply->status != QUEUE_NOT_FOUND) /* it is not dead any more */
+        sweep->result.status = reply->status;
+    if (--sweep->under_way == 0)
+        go_on(sweep);
+}
+
+static void redrive(struct sweep *sweep, struct slice id)
+{
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_REDRIVE, .topic = sweep->order.topic, .id = id};
+    if (!sent_add(&sweep->sent, id)) {
+        sweep->result.status = QUEUE_NO_MEMORY;
+        return;
+    }
+    sweep->under_way++;
+    sweep->queue->ops->topic(sweep->queue, &call,
+                             (struct queue_reply_to){.done = on_redriven, .owner = sweep});
+}
+
+static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sweep *sweep = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK)
+        sweep->result.status = reply->status;
+    for (size_t i = 0; i < reply->result_count; i++) {
+        enum queue_status status = reply->results[i].status;
+        if (status == QUEUE_CANCELLED)
+            sweep->result.jobs++;
+        else if (status != QUEUE_NOT_FOUND && status != QUEUE_LEASED)
+            sweep->result.status = status;
+    }
+    sweep->under_way = 0;
+    go_on(sweep);
+}
+
+static void cancel(struct sweep *sweep, const struct slice *ids, size_t count)
+{
+    struct queue_change changes[PAGE_JOBS];
+    for (size_t i = 0; i < count; i++)
+        changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = sweep->order.topic,
+                                           .id = ids[i],
+                                           .when = {.due = QUEUE_DUE_UNCHANGED},
+                                           .priority = QUEUE_PRIORITY_UNSET};
+    sweep->under_way = 1;
+    sweep->queue->ops->change(sweep->queue, changes, count,
+                              (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
+}
+
+/* Of this page, as many as may still be met. */
+static size_t pick(struct sweep *sweep, const struct queue_reply *page, struct slice *ids)
+{
+    size_t count = 0, i = 0;
+    for (; i < page->job_count && sweep->left; i++) {
+        sweep->result.seen++;
+        if (!matches(sweep, &page->jobs[i].job))
+            continue;
+        ids[count++] = page->jobs[i].job.id;
+        sweep->left--;
+    }
+    sweep->is_cut = i < page->job_count;
+    return count;
+}
+
+static void act(struct sweep *sweep, const struct slice *ids, size_t count)
+{
+    switch (sweep->order.verb) {
+    case SWEEP_COUNT:
+        sweep->result.jobs += count;
+        break;
+    case SWEEP_REDRIVE:
+        for (size_t i = 0; i < count && sweep->result.status == QUEUE_OK; i++)
+            redrive(sweep, ids[i]);
+        break;
+    case SWEEP_CANCEL:
+        if (count)
+            cancel(sweep, ids, count);
+        break;
+    }
+    if (!sweep->under_way)
+        go_on(sweep);
+}
+
+static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sweep *sweep = owner;
+    struct slice ids[PAGE_JOBS];
+    (void)tag;
+    if (reply->status != QUEUE_OK) {
+        sweep->result.status = reply->status;
+        finish(sweep);
+        return;
+    }
+    assert(reply->cursor.len <= sizeof sweep->cursor && reply->job_count <= PAGE_JOBS);
+    sweep->cursor_len = (uint32_t)reply->cursor.len;
+    if (reply->cursor.len)
+        memcpy(sweep->cursor, reply->cursor.at, reply->cursor.len);
+    size_t count = pick(sweep, reply, ids);
+    act(sweep, ids, count);
+}
+
+/* ---- start ---- */
+
+static struct slice keep(char **at, struct slice text)
+{
+    char *kept = *at;
+    if (text.len)
+        memcpy(kept, text.at, text.len);
+    *at += text.len;
+    return slice_make(kept, text.len);
+}
+
+bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wanted *wanted,
+                 sweep_done *done, void *owner, uint64_t tag)
+{
+    struct sweep *sweep =
+        calloc(1, sizeof *sweep + order->topic.len + order->error.len + order->id_prefix.len);
+    if (!sweep)
+        return false;
+    *sweep = (struct sweep){.queue = queue,
+                            .order = *order,
+                            .wanted = wanted,
+                            .done = done,
+                            .owner = owner,
+                            .tag = tag,
+                            .left = UINT64_MAX};
+    if (order->verb == SWEEP_REDRIVE)
+        sweep->left = SWEEP_JOBS_MAX;
+    if (order->max && order->max < sweep->left)
+        sweep->left = order->max;
+    char *at = sweep->text;
+    sweep->order.topic = keep(&at, order->topic);
+    sweep->order.error = keep(&at, order->error);
+    sweep->order.id_prefix = keep(&at, order->id_prefix);
+    ask_page(sweep);
+    return true;
+}
