@@ -13,6 +13,7 @@ struct guard {
     char *path; /* NULL: off */
     pthread_rwlock_t lock;
     struct policy *policy; /* NULL: off */
+    _Atomic uint64_t generation;
 };
 
 const char *guard_verdict_name(enum guard_verdict verdict)
@@ -73,6 +74,7 @@ int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES])
     pthread_rwlock_wrlock(&guard->lock);
     struct policy *old = guard->policy;
     guard->policy = read;
+    guard->generation++;
     pthread_rwlock_unlock(&guard->lock);
     policy_free(old);
     return 0;
@@ -81,6 +83,11 @@ int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES])
 bool guard_is_on(const struct guard *guard)
 {
     return guard->path;
+}
+
+uint64_t guard_generation(const struct guard *guard)
+{
+    return guard->generation;
 }
 
 /* What is found belongs to the policy: only under the lock. */

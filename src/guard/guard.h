@@ -53,6 +53,8 @@ void guard_free(struct guard *guard);
 /* Reads the file again. On an error the old rules stay in force. */
 int guard_reload(struct guard *guard, char error[GUARD_ERROR_BYTES]);
 bool guard_is_on(const struct guard *guard);
+/* Rises with each reload: what was made of the rules is then made anew. */
+uint64_t guard_generation(const struct guard *guard);
 
 /* `host` as in a URL, without brackets; compared without regard to case and a final dot. Where it
  * is an address, in whatever spelling, its network is judged as well. */

@@ -177,11 +177,18 @@ static char take_byte(struct slice url, size_t *at)
     return (char)(high << 4 | low);
 }
 
+/* Where the path, or the host before it, begins. "://" further on is part of it. */
+static size_t skip_scheme(struct slice url)
+{
+    size_t at = 0;
+    while (at < url.len && !strchr(":/?#\\", url.at[at]))
+        at++;
+    return url.len - at >= 3 && memcmp(url.at + at, "://", 3) == 0 ? at + 3 : 0;
+}
+
 bool template_leads_up(struct slice url)
 {
-    static const char scheme_end[] = "://";
-    const char *scheme = url.len ? memmem(url.at, url.len, scheme_end, 3) : NULL;
-    size_t at = scheme ? (size_t)(scheme - url.at) + 3 : 0;
+    size_t at = skip_scheme(url);
     size_t dots = 0, others = 0;
     while (at < url.len && url.at[at] != '?' && url.at[at] != '#') {
         char c = take_byte(url, &at);
