@@ -1,0 +1,106 @@
+/*
+ * endpoint: the peers that jobs go to: each with its target, its window and its breaker. Lanes
+ * share them: what one lane learns of a peer holds for all.
+ *
+ * An endpoint is named by the text of target_endpoint. It is made for the first message to it, and
+ * closed once it was idle for ENDPOINT_IDLE_MS. At most ENDPOINTS_MAX: the longest idle one goes
+ * first; where all are at work, messages to further ones have to wait.
+ *
+ * One thread, the reactor's. Every parcel that was given (ENDPOINT_SENT) is reported exactly once,
+ * never inside endpoints_give.
+ */
+#ifndef TARRY_DELIVER_ENDPOINT_H
+#define TARRY_DELIVER_ENDPOINT_H
+
+#include "base/slab.h"
+#include "deliver/breaker.h"
+#include "deliver/table.h"
+#include "guard/resolve.h"
+#include "target/target.h"
+
+#include <stdatomic.h>
+
+enum {
+    ENDPOINTS_MAX = 1024,
+    ENDPOINT_IDLE_MS = 60 * 1000,
+    ENDPOINT_BYTES_MAX = 512,           /* of its name */
+    ENDPOINT_WINDOW = 32,               /* of jobs with callbacks of their own */
+    ENDPOINT_REST_MS_MAX = 60 * 1000,   /* by Retry-After */
+    ENDPOINT_CROWD_MS_MAX = 300 * 1000, /* a job that found the window full waits at most so long */
+    ENDPOINTS_PENDING = 64              /* messages handed to a target together */
+};
+
+struct endpoint {
+    struct table_entry entry; /* the first member */
+    char *name;
+    struct target *target;
+    struct breaker breaker;
+    struct list idle; /* in endpoints.idle while nothing is under way */
+    int64_t idle_since_ms;
+    uint32_t in_flight; /* all */
+    uint32_t windowed;  /* those that count for its window */
+    /* What found the window full comes back one after the other, as fast as the endpoint works:
+     * when the next one is to come, and what one takes lately. */
+    double crowd_ms, usual_ms;
+};
+
+struct endpoints {
+    struct target_env env;
+    struct table table;
+    struct list idle; /* the longest idle one first */
+    struct slab flights;
+    uint32_t generation;
+    uint32_t closing;          /* targets asked to close, not closed yet */
+    atomic_uint open, resting; /* for whoever counts; resting: with an open breaker */
+    struct deadline *sweep;
+    struct random random;
+    /* Of one target: handed over by endpoints_flush. */
+    struct endpoint *pending_for;
+    struct target_message pending[ENDPOINTS_PENDING];
+    size_t pending_count;
+    /* An endpoint may be sent to again, or not any more. */
+    void (*changed)(void *owner, struct endpoint *endpoint);
+    /* After endpoints_close_all: the last one is closed. */
+    void (*closed)(void *owner);
+    void *owner;
+};
+
+/* What becomes of a parcel. `took_ms`: from handing it over to now. */
+typedef void endpoint_reported(void *owner, const struct target_report *report, int64_t took_ms);
+
+struct parcel {
+    struct target_message message; /* its tag is set here */
+    struct slice endpoint;         /* what target_endpoint says of message.to */
+    uint32_t window; /* together with others like it at most so many; 0: the giver counts himself */
+    bool insists;    /* goes even where the endpoint rests: a sample */
+    endpoint_reported *reported;
+    void *owner;
+};
+
+enum endpoint_verdict {
+    ENDPOINT_SENT = 1,
+    ENDPOINT_RESTS,   /* its breaker is open, or it asked for peace: again in *wait_ms */
+    ENDPOINT_CROWDED, /* the window is full: again in *wait_ms */
+    ENDPOINT_LATER,   /* too many endpoints, or out of memory: again in *wait_ms */
+    ENDPOINT_UNKNOWN  /* no kind of target in this build goes there */
+};
+
+/* `env`: reported and owner are set here. False: out of memory. */
+bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
+/* After the reactor has stopped; turns its loop until what is still open is closed. */
+void endpoints_fini(struct endpoints *endpoints);
+
+/* What the message points at must stay until endpoints_flush, which comes in the same turn. */
+enum endpoint_verdict endpoints_give(struct endpoints *endpoints, const struct parcel *parcel,
+                                     int64_t *wait_ms);
+void endpoints_flush(struct endpoints *endpoints);
+
+/* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again (inner clock). */
+enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name,
+                                   int64_t *next_ms);
+
+/* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
+ * was nothing to close. */
+bool endpoints_close_all(struct endpoints *endpoints);
+
+#endif

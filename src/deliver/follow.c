@@ -1,0 +1,219 @@
+/*
+ * follow: what the topics' settings say, now and after each change. One call of the queue is under
+ * way at a time, so an older answer never comes after a newer one.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "deliver/private.h"
+
+#include <stdlib.h>
+
+enum { NAMES_MAX = 256, AGAIN_MS = 1000 };
+
+/* ---- what one topic says ---- */
+
+/* Also topics without delivery have one, if they have an extension: so it is noticed when they go.
+ */
+static struct lane *make_lane(struct deliver *deliver, struct slice topic)
+{
+    struct lane *lane = lane_new(deliver, topic);
+    if (!lane) {
+        log_event(LOG_ERROR, "delivery off", LOG_TEXT("error", "out of memory"));
+        return NULL;
+    }
+    pthread_mutex_lock(&deliver->lock);
+    table_add(&deliver->lanes, &lane->entry);
+    pthread_mutex_unlock(&deliver->lock);
+    return lane;
+}
+
+static bool is_same(const struct lane *lane, struct slice json)
+{
+    return lane && lane->is_on && lane->said_bytes == json.len &&
+           lane->said == hash_64(json.at, json.len);
+}
+
+static void follow_deliver(struct lane *lane, struct slice json)
+{
+    struct target_setting setting = {0};
+    char error[TARGET_ERROR_BYTES] = "";
+    if (json.len > 0 && is_same(lane, json))
+        return;
+    bool is_on = json.len > 0 && guard_is_on(lane->deliver->options.guard);
+    if (is_on && !target_setting_parse(json, &setting, error)) {
+        log_event(LOG_ERROR, "delivery off", LOG_TEXT("topic", lane->topic),
+                  LOG_TEXT("error", error));
+        is_on = false;
+    }
+    if (is_on || lane->is_on)
+        lane_set(lane, is_on ? &setting : NULL);
+    target_setting_fini(&setting);
+    lane->said_bytes = json.len;
+    lane->said = hash_64(json.at, json.len);
+}
+
+static void follow_dead_letter(struct lane *lane, struct slice json)
+{
+    struct dead_letter rules = {0};
+    char error[DELIVER_ERROR_BYTES] = "";
+    bool has_rules = json.len > 0 && dead_letter_parse(json, &rules, error);
+    if (json.len > 0 && !has_rules)
+        log_event(LOG_ERROR, "dead letters left alone", LOG_TEXT("topic", lane->topic),
+                  LOG_TEXT("error", error));
+    keeper_follow(lane->deliver->keeper, lane->entry.key, has_rules ? &rules : NULL);
+    dead_letter_fini(&rules);
+}
+
+static void follow_one(struct deliver *deliver, struct slice topic, struct slice text)
+{
+    struct extension extension = {0};
+    char error[DELIVER_ERROR_BYTES];
+    struct lane *lane = (struct lane *)table_find(&deliver->lanes, topic);
+    if (!lane && text.len == 0)
+        return;
+    if (!lane && !(lane = make_lane(deliver, topic)))
+        return;
+    if (!extension_parse(text, &extension, error)) {
+        log_event(LOG_ERROR, "settings not understood", LOG_TEXT("topic", lane->topic),
+                  LOG_TEXT("error", error));
+        extension = (struct extension){0};
+    }
+    lane->is_gone = text.len == 0;
+    follow_deliver(lane, extension.deliver);
+    follow_dead_letter(lane, extension.dead_letter);
+    if (lane->is_gone)
+        deliver_kick(deliver, lane);
+}
+
+/* ---- asking ---- */
+
+static void on_followed(struct deliver *deliver)
+{
+    deliver->is_following = false;
+    follow_next(deliver);
+    deliver_check_stopped(deliver);
+}
+
+static void ask_again(struct deliver *deliver)
+{
+    deliver->follows_all = true;
+    deliver->follow_ms = clock_inner_ms() + AGAIN_MS;
+    deliver_wake_by(deliver, deliver->follow_ms);
+}
+
+static void forget_names(struct deliver *deliver)
+{
+    while (!list_is_empty(&deliver->names)) {
+        struct follow_name *name = list_entry(deliver->names.next, struct follow_name, list);
+        list_remove(&name->list);
+        free(name);
+    }
+    deliver->name_count = 0;
+}
+
+static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct deliver *deliver = owner;
+    struct follow_name *name = list_entry(deliver->names.next, struct follow_name, list);
+    struct slice topic = slice_make(name->name, name->len);
+    (void)tag;
+    list_remove(&name->list);
+    deliver->name_count--;
+    if (deliver->is_stopping)
+        ;
+    else if (reply->status == QUEUE_OK && reply->topic_count == 1)
+        follow_one(deliver, topic, reply->topics[0].settings.extension);
+    else if (reply->status == QUEUE_NOT_FOUND || reply->status == QUEUE_BAD_TOPIC)
+        follow_one(deliver, topic, slice_make(NULL, 0));
+    else
+        ask_again(deliver);
+    free(name);
+    on_followed(deliver);
+}
+
+/* Lanes whose topic is gone. */
+static void follow_gone(struct deliver *deliver)
+{
+    for (size_t i = 0; i < TABLE_BUCKETS; i++)
+        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next) {
+            const struct lane *lane = (struct lane *)entry;
+            if (lane->seen != deliver->look)
+                follow_one(deliver, lane->entry.key, slice_make(NULL, 0));
+        }
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct deliver *deliver = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK && !deliver->is_stopping) {
+        deliver->look++;
+        for (size_t i = 0; i < reply->topic_count; i++) {
+            const struct queue_topic *topic = &reply->topics[i];
+            follow_one(deliver, topic->name, topic->settings.extension);
+            struct lane *lane = (struct lane *)table_find(&deliver->lanes, topic->name);
+            if (lane)
+                lane->seen = deliver->look;
+        }
+        follow_gone(deliver);
+    } else if (!deliver->is_stopping) {
+        ask_again(deliver);
+    }
+    on_followed(deliver);
+}
+
+void follow_next(struct deliver *deliver)
+{
+    struct queue *queue = deliver->options.queue;
+    if (deliver->is_following || deliver->is_stopping || !deliver->has_started)
+        return;
+    if (deliver->follows_all && deliver->follow_ms == INT64_MAX) {
+        deliver->is_following = true;
+        deliver->follows_all = false;
+        forget_names(deliver);
+        queue->ops->topics(queue, (struct queue_reply_to){.done = on_topics, .owner = deliver});
+    } else if (!list_is_empty(&deliver->names)) {
+        struct follow_name *name = list_entry(deliver->names.next, struct follow_name, list);
+        struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
+                                        .topic = slice_make(name->name, name->len)};
+        deliver->is_following = true;
+        queue->ops->topic(queue, &call,
+                          (struct queue_reply_to){.done = on_topic, .owner = deliver});
+    }
+}
+
+/* The first of the names may be asked for right now: it may have changed since. */
+static bool is_listed(struct deliver *deliver, struct slice topic)
+{
+    struct list *first = deliver->names.next;
+    for (struct list *at = deliver->is_following ? first->next : first; at != &deliver->names;
+         at = at->next) {
+        struct follow_name *name = list_entry(at, struct follow_name, list);
+        if (slice_equals(slice_make(name->name, name->len), topic))
+            return true;
+    }
+    return false;
+}
+
+void follow_topic(struct deliver *deliver, struct slice topic)
+{
+    struct follow_name *name = NULL;
+    if (deliver->is_stopping || (topic.len > 0 && is_listed(deliver, topic)))
+        return;
+    if (topic.len > 0 && deliver->name_count < NAMES_MAX)
+        name = malloc(sizeof(*name) + topic.len);
+    if (name) {
+        name->len = topic.len;
+        memcpy(name->name, topic.at, topic.len);
+        list_add_last(&deliver->names, &name->list);
+        deliver->name_count++;
+    } else {
+        deliver->follows_all = true;
+    }
+    follow_next(deliver);
+}
+
+void follow_forget(struct deliver *deliver)
+{
+    forget_names(deliver);
+}

@@ -1,0 +1,273 @@
+/*
+ * sample: one message that is no job, sent to a topic's target to see what becomes of it.
+ *
+ * It goes the way of all messages, through the endpoint with its target, but is not held up by a
+ * breaker, and no queue knows of it.
+ */
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "base/random.h"
+#include "deliver/private.h"
+#include "target/template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { EXPLAINED_BYTES_MAX = 16 * 1024, JSON_BYTES_MAX = 64 * 1024 };
+
+struct sample {
+    struct deliver *deliver;
+    deliver_tested *done;
+    void *owner;
+    uint64_t tag;
+    char topic[JOB_TOPIC_BYTES_MAX];
+    size_t topic_bytes;
+    char id[32];
+    int64_t now_ms;
+    struct target_setting setting;
+    struct buffer body, endpoint, explained;
+    struct target_report report;
+    int64_t took_ms;
+    bool is_allowed, was_sent;
+    char error[DELIVER_ERROR_BYTES];
+};
+
+/* ---- the answer ---- */
+
+static void write_text(struct buffer *out, const char *key, struct slice text)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    json_write_string(out, text);
+}
+
+static void write_number(struct buffer *out, const char *key, int64_t number)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_i64(out, number);
+}
+
+/* The name of the keys that sign; empty: unsigned. */
+static const char *signer(struct sample *sample)
+{
+    struct guard_key keys[GUARD_KEYS_MAX];
+    const struct target_setting *setting = &sample->setting;
+    const char *name = setting->sign && setting->sign[0] ? setting->sign : "default";
+    if (setting->never_signs)
+        return "";
+    size_t count = guard_find_keys(sample->deliver->options.guard, slice_of(name), keys);
+    explicit_bzero(keys, sizeof(keys));
+    return count > 0 ? name : "";
+}
+
+static bool is_http(const struct sample *sample)
+{
+    return sample->endpoint.len > 4 && memcmp(sample->endpoint.at, "http", 4) == 0;
+}
+
+static const char *hint(const struct sample *sample)
+{
+    uint32_t code = sample->report.code;
+    if (!sample->was_sent)
+        return "put right what 'error' says, then try again";
+    if (sample->report.outcome == TARGET_DONE)
+        return "jobs of this topic are delivered like this one";
+    if (is_http(sample) && (code == 401 || code == 403))
+        return "the endpoint refuses: compare its key with the one the policy file names";
+    if (is_http(sample) && (code == 404 || code == 405 || code == 410))
+        return "the endpoint has no such path: check 'to'";
+    if (is_http(sample) && code >= 300 && code < 400)
+        return "redirects are not followed: give the final address as 'to'";
+    if (code == 429 || code == 503)
+        return "the endpoint is busy: lower max_in_flight or rate";
+    if (sample->report.outcome == TARGET_REFUSED)
+        return "jobs that end like this one go to dead at once";
+    if (sample->report.outcome == TARGET_UNSENT)
+        return "nothing left this server: see whether the endpoint runs and its host is allowed";
+    return "jobs that end like this one are tried again by the topic's retry policy";
+}
+
+static void write_lines(struct buffer *out, struct slice lines)
+{
+    bool first = true;
+    buffer_append_text(out, ",\"explained\":[");
+    while (lines.len > 0) {
+        const char *end = memchr(lines.at, '\n', lines.len);
+        size_t len = end ? (size_t)(end - lines.at) : lines.len;
+        if (len > 0) {
+            buffer_append_text(out, first ? "" : ",");
+            json_write_string(out, slice_make(lines.at, len));
+            first = false;
+        }
+        lines = slice_make(lines.at + len + (end != NULL), lines.len - len - (end != NULL));
+    }
+    buffer_append_byte(out, ']');
+}
+
+static void write_outcome(struct sample *sample, struct buffer *out)
+{
+    const struct target_report *report = &sample->report;
+    write_text(out, "outcome", slice_of(target_outcome_name(report->outcome)));
+    write_number(out, "duration_ms", sample->took_ms);
+    if (report->code > 0)
+        write_number(out, "code", report->code);
+    if (report->retry_after_ms >= 0)
+        write_number(out, "retry_after_ms", report->retry_after_ms);
+}
+
+static void emit(struct sample *sample, struct buffer *out)
+{
+    const char *to = sample->setting.to ? sample->setting.to : "";
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, slice_make(sample->topic, sample->topic_bytes));
+    write_text(out, "id", slice_of(sample->id));
+    write_text(out, "to", slice_of(to));
+    write_text(out, "endpoint", buffer_slice(&sample->endpoint));
+    buffer_append_text(out, sample->is_allowed ? ",\"allowed\":true" : ",\"allowed\":false");
+    if (is_http(sample))
+        write_text(out, "signed_with", slice_of(signer(sample)));
+    if (sample->was_sent)
+        write_outcome(sample, out);
+    else
+        write_text(out, "outcome", slice_of("unsent"));
+    const char *error = sample->was_sent ? sample->report.error : sample->error;
+    if (error[0])
+        write_text(out, "error", slice_of(error));
+    write_text(out, "hint", slice_of(hint(sample)));
+    write_lines(out, buffer_slice(&sample->explained));
+    buffer_append_byte(out, '}');
+}
+
+/* ---- the end ---- */
+
+static void finish(struct sample *sample, enum queue_status status)
+{
+    struct deliver *deliver = sample->deliver;
+    struct buffer json;
+    buffer_init(&json, JSON_BYTES_MAX);
+    if (status == QUEUE_OK)
+        emit(sample, &json);
+    if (json.failed)
+        status = QUEUE_NO_MEMORY;
+    sample->done(sample->owner, sample->tag, status,
+                 status == QUEUE_OK ? buffer_slice(&json) : slice_make(NULL, 0));
+    buffer_fini(&json);
+    buffer_fini(&sample->body);
+    buffer_fini(&sample->endpoint);
+    buffer_fini(&sample->explained);
+    target_setting_fini(&sample->setting);
+    free(sample);
+    deliver->samples--;
+    deliver_check_stopped(deliver);
+}
+
+static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
+{
+    struct sample *sample = owner;
+    sample->report = *report;
+    sample->took_ms = took_ms;
+    finish(sample, QUEUE_OK);
+}
+
+/* ---- sending ---- */
+
+static bool give(struct sample *sample)
+{
+    int64_t wait_ms;
+    const struct job job = {.topic = slice_make(sample->topic, sample->topic_bytes),
+                            .id = slice_of(sample->id),
+                            .content_type = slice_of("application/json"),
+                            .body = buffer_slice(&sample->body),
+                            .state = JOB_LEASED,
+                            .attempt = 1,
+                            .due_ms = sample->now_ms,
+                            .first_due_ms = sample->now_ms};
+    const struct parcel parcel = {.message = {.job = &job,
+                                              .setting = &sample->setting,
+                                              .to = slice_of(sample->setting.to),
+                                              .is_test = true,
+                                              .explained = &sample->explained},
+                                  .endpoint = buffer_slice(&sample->endpoint),
+                                  .insists = true,
+                                  .reported = on_reported,
+                                  .owner = sample};
+    enum endpoint_verdict verdict = endpoints_give(&sample->deliver->endpoints, &parcel, &wait_ms);
+    endpoints_flush(&sample->deliver->endpoints);
+    if (verdict != ENDPOINT_SENT)
+        snprintf(sample->error, sizeof(sample->error), "%s",
+                 verdict == ENDPOINT_UNKNOWN ? "no way there in this build"
+                                             : "too many endpoints at work, try again later");
+    return verdict == ENDPOINT_SENT;
+}
+
+static bool send_sample(struct sample *sample)
+{
+    char why[TARGET_ERROR_BYTES] = "";
+    struct guard *guard = sample->deliver->options.guard;
+    if (!target_endpoint(slice_of(sample->setting.to), &sample->endpoint, why)) {
+        snprintf(sample->error, sizeof(sample->error), "%s", why);
+        return false;
+    }
+    sample->is_allowed = check_hosts(guard, buffer_slice(&sample->endpoint), sample->error);
+    if (!sample->is_allowed)
+        return false;
+    if (sample->body.len == 0)
+        buffer_append_format(&sample->body, "{\"test\":true,\"topic\":\"%.*s\",\"id\":\"%s\"}",
+                             (int)sample->topic_bytes, sample->topic, sample->id);
+    sample->was_sent = true; /* a report may say what it wants */
+    if (give(sample))
+        return true;
+    sample->was_sent = false;
+    return false;
+}
+
+static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sample *sample = owner;
+    struct extension extension;
+    char why[TARGET_ERROR_BYTES] = "";
+    (void)tag;
+    if (reply->status != QUEUE_OK || reply->topic_count != 1) {
+        finish(sample, reply->status != QUEUE_OK ? reply->status : QUEUE_NOT_FOUND);
+        return;
+    }
+    bool ok = extension_parse(reply->topics[0].settings.extension, &extension, sample->error);
+    if (!ok || extension.deliver.len == 0 || sample->deliver->is_closing) {
+        finish(sample, sample->deliver->is_closing ? QUEUE_STOPPING : QUEUE_NOT_FOUND);
+        return;
+    }
+    if (!target_setting_parse(extension.deliver, &sample->setting, why) || !sample->setting.to) {
+        snprintf(sample->error, sizeof(sample->error), "%s",
+                 why[0] ? why : "the topic has no 'to': its jobs name their own callbacks");
+        finish(sample, QUEUE_OK);
+        return;
+    }
+    if (!send_sample(sample))
+        finish(sample, QUEUE_OK);
+}
+
+void deliver_test(struct deliver *deliver, struct slice topic, struct slice body,
+                  deliver_tested *done, void *owner, uint64_t tag)
+{
+    struct queue *queue = deliver->options.queue;
+    struct sample *sample = calloc(1, sizeof(*sample));
+    if (!sample)
+        abort(); /* a few hundred bytes: nothing else works either */
+    *sample = (struct sample){.deliver = deliver,
+                              .done = done,
+                              .owner = owner,
+                              .tag = tag,
+                              .now_ms = clock_wall_ms(),
+                              .report.retry_after_ms = -1};
+    snprintf(sample->id, sizeof(sample->id), "test-%016llx", (unsigned long long)random_u64());
+    sample->topic_bytes = topic.len < sizeof(sample->topic) ? topic.len : sizeof(sample->topic);
+    memcpy(sample->topic, topic.at, sample->topic_bytes);
+    buffer_init(&sample->body, JOB_BODY_BYTES_MAX * 16);
+    buffer_init(&sample->endpoint, ENDPOINT_BYTES_MAX - 1);
+    buffer_init(&sample->explained, EXPLAINED_BYTES_MAX);
+    buffer_append_slice(&sample->body, body);
+    deliver->samples++;
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = topic};
+    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic, .owner = sample});
+}
