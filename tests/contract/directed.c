@@ -139,6 +139,21 @@ enum queue_status give_back(struct slice lease)
     return answer((struct queue_answer){.verb = QUEUE_RETURN, .lease = lease});
 }
 
+enum queue_status refuse(struct slice lease, const char *error)
+{
+    return answer((struct queue_answer){.verb = QUEUE_NACK,
+                                        .lease = lease,
+                                        .delay_ms = -1,
+                                        .final = true,
+                                        .error = slice_of(error)});
+}
+
+enum queue_status give_back_for(struct slice lease, int64_t delay_ms)
+{
+    return answer(
+        (struct queue_answer){.verb = QUEUE_RETURN, .lease = lease, .delay_ms = delay_ms});
+}
+
 static enum queue_status change(enum queue_change_verb verb, const char *id, struct queue_when when)
 {
     struct queue_change change = {.verb = verb,
@@ -219,6 +234,23 @@ struct job job_of(const char *id)
 enum job_state state_of(const char *id)
 {
     return job_of(id).state;
+}
+
+/* The errors are good until the next call. */
+size_t history_of(const char *id, struct job_attempt out[JOB_HISTORY_MAX])
+{
+    struct slice history = job_of(id).history;
+    size_t at = 0, count = 0;
+
+    while (count < JOB_HISTORY_MAX && job_history_next(history, &at, &out[count]))
+        count++;
+    assert_int_equal(at, history.len);
+    return count;
+}
+
+uint64_t heard(void)
+{
+    return w->heard;
 }
 
 void pass(int64_t ms)

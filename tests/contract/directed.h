@@ -34,7 +34,9 @@ size_t take_many(const char *topic, uint32_t max);
 enum queue_status ack(struct slice lease);
 enum queue_status nack(struct slice lease, int64_t delay_ms, const char *error);
 enum queue_status extend(struct slice lease, int64_t lease_ms);
+enum queue_status refuse(struct slice lease, const char *error); /* nack for good */
 enum queue_status give_back(struct slice lease);
+enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
 enum queue_status cancel(const char *id);
 enum queue_status run(const char *id);
 enum queue_status reschedule_in(const char *id, int64_t delay_ms);
@@ -48,15 +50,17 @@ uint64_t affected(void); /* of the last topic call */
 /* ---- looking ---- */
 enum job_state state_of(const char *id); /* 0: not found */
 struct job job_of(const char *id);       /* zeroed: not found */
+size_t history_of(const char *id, struct job_attempt out[JOB_HISTORY_MAX]);
+uint64_t heard(void); /* events so far that had to come, and did */
 void pass(int64_t ms);
 void restart(void);
 int64_t now_ms(void);
 
 /* The claims. */
 extern const struct CMUnitTest directed_push[], directed_deliver[], directed_change[],
-    directed_topic[];
+    directed_topic[], directed_failure[], directed_event[];
 extern const size_t directed_push_count, directed_deliver_count, directed_change_count,
-    directed_topic_count;
+    directed_topic_count, directed_failure_count, directed_event_count;
 
 int directed_begin(void **state);
 int directed_end(void **state);

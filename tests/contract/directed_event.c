@@ -1,0 +1,128 @@
+/* A topic's extension, and what a listener is told. The world itself fails where something that
+ * must be told is not; the claims count that it had to. */
+#include "directed.h"
+
+static const struct topic_settings extended = {.extension = {"{\"deliver\":{}}", 14}};
+
+/* ---- the extension ---- */
+
+static void an_extension_is_kept_as_it_is_with_the_topic(void **state)
+{
+    (void)state;
+    assert_int_equal(put(extended), QUEUE_CREATED);
+    assert_true(slice_is(figures().settings.extension, "{\"deliver\":{}}"));
+    push(a_push("a"));
+    topic_call(QUEUE_TOPIC_PAUSE);
+    restart();
+    assert_true(slice_is(figures().settings.extension, "{\"deliver\":{}}"));
+}
+
+static void settings_are_replaced_with_their_extension(void **state)
+{
+    (void)state;
+    put(extended);
+    put((struct topic_settings){.extension = slice_of("{}")});
+    assert_true(slice_is(figures().settings.extension, "{}"));
+    put((struct topic_settings){.dedup_window_ms = 1000});
+    assert_int_equal(figures().settings.extension.len, 0);
+    restart();
+    assert_int_equal(figures().settings.extension.len, 0);
+}
+
+static void a_deleted_topic_comes_back_without_its_extension(void **state)
+{
+    (void)state;
+    put(extended);
+    topic_call(QUEUE_TOPIC_DELETE);
+    push(a_push("a"));
+    assert_int_equal(figures().settings.extension.len, 0);
+}
+
+static void an_extension_may_be_as_long_as_its_limit_and_no_longer(void **state)
+{
+    static char text[TOPIC_EXTENSION_BYTES_MAX + 1];
+
+    (void)state;
+    memset(text, ' ', sizeof text);
+    text[0] = '{';
+    text[TOPIC_EXTENSION_BYTES_MAX - 1] = '}';
+    assert_int_equal(put((struct topic_settings){.extension = slice_make(text, sizeof text)}),
+                     QUEUE_BAD_OPTION);
+    assert_int_equal(put((struct topic_settings){.extension = slice_make(text, sizeof text - 1)}),
+                     QUEUE_CREATED);
+    restart();
+    assert_int_equal(figures().settings.extension.len, TOPIC_EXTENSION_BYTES_MAX);
+}
+
+/* ---- events ---- */
+
+static void a_change_of_settings_and_a_delete_are_told(void **state)
+{
+    (void)state;
+    put((struct topic_settings){.dedup_window_ms = 1000});
+    assert_int_equal(heard(), 1);
+    put(extended);
+    assert_int_equal(heard(), 2);
+    topic_call(QUEUE_TOPIC_DELETE);
+    assert_int_equal(heard(), 3);
+}
+
+static void a_death_is_told_however_it_comes(void **state)
+{
+    struct topic_settings settings = extended;
+    struct queue_push dead = a_push("dead");
+
+    (void)state;
+    settings.dead_letter_expired = true;
+    settings.policy.max_attempts = 1;
+    put(settings);
+    uint64_t before = heard();
+
+    push(a_push("nacked"));
+    nack(take("nacked"), 0, "no");
+    assert_int_equal(heard(), before + 1);
+    push(a_push("refused"));
+    refuse(take("refused"), "no");
+    assert_int_equal(heard(), before + 2);
+    push(a_push("left"));
+    take_for("left", 1000);
+    pass(1001);
+    assert_int_equal(heard(), before + 3);
+    dead.past.dead = true;
+    push(dead);
+    assert_int_equal(heard(), before + 4);
+    struct queue_push late = a_push("late");
+    late.policy.ttl_ms = 1000;
+    push(late);
+    pass(1001);
+    assert_int_equal(heard(), before + 5);
+}
+
+static void deaths_are_told_again_after_a_restart(void **state)
+{
+    (void)state;
+    put(extended);
+    push(a_push("a"));
+    take_for("a", 1000);
+    restart();
+    uint64_t before = heard();
+    pass(1001); /* an attempt of sixteen */
+    assert_int_equal(heard(), before);
+    pass(3600000);
+    refuse(take("a"), "no");
+    assert_int_equal(heard(), before + 1);
+    topic_call(QUEUE_TOPIC_REDRIVE);
+    refuse(take("a"), "still no");
+    assert_int_equal(heard(), before + 2);
+}
+
+const struct CMUnitTest directed_event[] = {
+    CLAIM(an_extension_is_kept_as_it_is_with_the_topic),
+    CLAIM(settings_are_replaced_with_their_extension),
+    CLAIM(a_deleted_topic_comes_back_without_its_extension),
+    CLAIM(an_extension_may_be_as_long_as_its_limit_and_no_longer),
+    CLAIM(a_change_of_settings_and_a_delete_are_told),
+    CLAIM(a_death_is_told_however_it_comes),
+    CLAIM(deaths_are_told_again_after_a_restart),
+};
+const size_t directed_event_count = sizeof directed_event / sizeof directed_event[0];
