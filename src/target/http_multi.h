@@ -1,0 +1,33 @@
+/*
+ * http_multi: one libcurl multi handle on the reactor's loop: its sockets, its time, what ended.
+ *
+ * The reactor's thread. Sockets are opened only to addresses that the guard allows. A socket's
+ * place in the loop is kept for as long as its connection lives: one that carries request after
+ * request costs no changes there.
+ */
+#ifndef TARRY_TARGET_HTTP_MULTI_H
+#define TARRY_TARGET_HTTP_MULTI_H
+
+#include "guard/guard.h"
+#include "net/reactor.h"
+
+#include <curl/curl.h>
+
+struct target_multi;
+/* A transfer is over; it is no longer the multi's. Not inside a call, but for the loop's. */
+typedef void target_multi_ended(void *ctx, CURL *easy, CURLcode code);
+
+/* NULL: out of memory or descriptors. */
+struct target_multi *target_multi_new(struct reactor *reactor, struct guard *guard,
+                                      target_multi_ended *ended, void *ctx);
+/* Closes all connections. Every transfer has been removed; not from within `ended`. */
+void target_multi_free(struct target_multi *multi);
+
+/* Once for an easy handle, before it is first added: where its sockets come from. */
+void target_multi_bind(struct target_multi *multi, CURL *easy);
+/* Begins at the end of this turn. False: out of memory. */
+bool target_multi_add(struct target_multi *multi, CURL *easy);
+/* Before its end. Its connection is closed, unless others share it. */
+void target_multi_remove(struct target_multi *multi, CURL *easy);
+
+#endif
