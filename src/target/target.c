@@ -11,7 +11,7 @@ enum { ENDPOINT_HOSTS_MAX = 16 };
 /* ---- kinds ---- */
 
 static const struct target_ops *const kinds[] = {
-    &target_null,
+    &target_http, &target_amqp, &target_stomp, &target_null,
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };

@@ -1,0 +1,118 @@
+"""A real HTTP endpoint for callbacks, in this process: what it answers is a function, what came is kept."""
+
+import http.server
+import os
+import socket
+import threading
+import time
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class Call:
+    """One request that came: `meta` are its headers with small names; `n` counts the calls with the same Tarry-Id, from 1."""
+
+    def __init__(self, path, headers, body, n):
+        self.path, self.headers, self.body, self.n, self.at = path, headers, body, n, time.time()
+
+    @property
+    def id(self):
+        return self.headers.get("tarry-id")
+
+    @property
+    def attempt(self):
+        return int(self.headers["tarry-attempt"])
+
+
+class Endpoint:
+    """`answer(call)` gives a status, or (status, headers), or None to hang up without an answer. It may sleep."""
+
+    def __init__(self, answer=lambda call: 200, port=0):
+        self.answer, self.port, self.calls = answer, port, []
+        self.lock, self.server, self.most_at_once, self._now = threading.Lock(), None, 0, 0
+        self._open = set()
+
+    def start(self):
+        endpoint = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self):
+                endpoint._serve(self)
+
+            def log_message(self, *_):
+                pass
+
+        class Listener(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+            request_queue_size = 1024
+
+            def handle_error(self, request, client_address):
+                pass  # the other end is gone, as the test wants it
+
+        self.server = Listener(("127.0.0.1", self.port), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def stop(self):
+        """Listens no more and cuts what is open: the port refuses from now on."""
+        if not self.server:
+            return
+        self.server.shutdown()
+        self.server.server_close()
+        self.server = None
+        with self.lock:
+            for connection in self._open:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def ids(self):
+        with self.lock:
+            return [call.id for call in self.calls]
+
+    def of(self, job_id):
+        with self.lock:
+            return [call for call in self.calls if call.id == job_id]
+
+    def _serve(self, handler):
+        body = handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        with self.lock:
+            n = sum(call.id == headers.get("tarry-id") for call in self.calls) + 1 if len(self.calls) < 2000 else 1
+            call = Call(handler.path, headers, body, n)
+            self.calls.append(call)
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+            self._open.add(handler.connection)
+        try:
+            said = self.answer(call)
+        finally:
+            with self.lock:
+                self._now -= 1
+        if said is None:
+            handler.close_connection = True
+            return
+        status, extra = said if isinstance(said, tuple) else (said, {})
+        handler.send_response(status)
+        handler.send_header("Content-Length", "0")
+        for name, value in extra.items():
+            handler.send_header(name, str(value))
+        handler.end_headers()
+
+
+def write_policy(path, *lines):
+    """A policy file that allows this machine, with a key; more lines as given. Returns the path."""
+    text = ["allow-host = 127.0.0.1", "allow-host = localhost", "allow-network = 127.0.0.0/8", f"sign = default {SECRET}", *lines]
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        out.write("\n".join(text) + "\n")
+    return str(path)

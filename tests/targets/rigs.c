@@ -1,0 +1,3 @@
+#include "rig.h"
+
+const struct target_rig *const rigs[] = {&rig_null, &rig_http, NULL};
