@@ -29,6 +29,9 @@ static const struct option options[] = {
     {"shards", OPTION_COUNT, "N", FIELD(shards), "0", 0, 64,
      "how many slices share the jobs: threads, or in Redis groups of keys; fixed when the store is "
      "made; 0 is as it was made, and for a new one 1, in Redis 8"},
+    {"deliver", OPTION_TEXT, "FILE", FIELD(deliver), "", 0, 0,
+     "deliver due jobs to where their topics say, as far as this policy file allows (see "
+     "docs/delivery.md); read again on SIGHUP; without it nothing is delivered"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},

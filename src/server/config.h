@@ -29,6 +29,7 @@ struct config {
     char data[OPTION_TEXT_BYTES];
     char config[OPTION_TEXT_BYTES]; /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];    /* empty: standard error */
+    char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     struct address listen;
     struct option_sync sync;
     char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */

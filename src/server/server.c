@@ -5,6 +5,7 @@
 #include "http/front.h"
 #include "net/thread.h"
 #include "server/backend.h"
+#include "server/delivery.h"
 #include "server/process.h"
 
 #include <assert.h>
@@ -18,6 +19,7 @@
 
 enum {
     DRAIN_MS = 5000,    /* for requests under way, then connections are cut */
+    DELIVER_MS = 4000,  /* of that for deliveries under way, then they are given up */
     FILES_BESIDE = 200, /* descriptors that are no connections */
     PARTS_MAX = 64,
     ERROR_BYTES = BACKEND_ERROR_BYTES
@@ -45,8 +47,9 @@ struct server {
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
+    struct delivery delivery;
     struct part *parts;
-    uint32_t part_count, draining;
+    uint32_t part_count, draining; /* draining: parts, and the delivery */
     uv_signal_t signals[3];
     size_t signals_open;
     struct deadline *patience; /* with a stop that takes too long */
@@ -96,11 +99,17 @@ static void on_patience_over(void *ctx)
     _exit(1);
 }
 
+static void one_is_drained(void *ctx)
+{
+    struct server *server = ctx;
+    if (--server->draining == 0)
+        stop_queue(server);
+}
+
 static void run_drained(struct letter *letter)
 {
     struct part *part = (struct part *)(void *)((char *)letter - offsetof(struct part, drained));
-    if (--part->server->draining == 0)
-        stop_queue(part->server);
+    one_is_drained(part->server);
 }
 
 /* On the part's own thread from here ... */
@@ -126,7 +135,8 @@ static void drain(struct server *server, const char *why)
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
     deadline_set(server->patience, clock_inner_ms() + DRAIN_MS);
-    server->draining = server->part_count;
+    server->draining = server->part_count + 1;
+    delivery_stop(&server->delivery, DELIVER_MS, one_is_drained, server);
     for (uint32_t i = 0; i < server->part_count; i++) {
         server->parts[i].drain.run = run_drain;
         reactor_post(server->parts[i].reactor, &server->parts[i].drain);
@@ -158,6 +168,7 @@ static void on_signal(uv_signal_t *handle, int number)
             log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
         else
             log_event(LOG_INFO, "log reopened");
+        delivery_reload(&server->delivery);
         return;
     }
     if (server->phase != SERVING) {
@@ -272,6 +283,7 @@ static void emit_metrics(void *ctx, struct buffer *out)
 {
     struct server *server = ctx;
     backend_emit_metrics(&server->backend, out);
+    deliver_emit_metrics(server->delivery.deliver, out);
     process_emit_metrics(NULL, out);
 }
 
@@ -284,6 +296,17 @@ static bool open_fronts(struct server *server)
     for (uint32_t i = 0; i < server->part_count; i++)
         if (!open_front(server, &server->parts[i]))
             return false;
+    return true;
+}
+
+static bool open_delivery(struct server *server)
+{
+    const struct part *part = &server->parts[0];
+    char error[DELIVERY_ERROR_BYTES] = "";
+    if (!delivery_open(&server->delivery, server->config->deliver, part->reactor, part->queue,
+                       part->waiters, error))
+        return fail(error);
+    http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
 }
 
@@ -353,7 +376,7 @@ static bool start(struct server *server)
         log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
     server->address = config->listen;
     return check_address(config) && open_queue(server) && recover(server) && open_fronts(server) &&
-           watch_signals(server);
+           open_delivery(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -366,6 +389,7 @@ static void run(struct server *server)
             _exit(1);
         }
     queue->ops->topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
+    delivery_start(&server->delivery);
     reactor_run(server->parts[0].reactor);
     for (uint32_t i = 1; i < server->part_count; i++)
         reactor_join(server->parts[i].reactor);
@@ -377,6 +401,7 @@ static void fini(struct server *server)
     for (size_t i = 0; i < server->signals_open; i++)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
     deadline_free(server->patience);
+    delivery_close(&server->delivery);
     for (uint32_t i = 0; server->parts && i < server->part_count; i++) {
         struct part *part = &server->parts[i];
         if (part->front)

@@ -1,0 +1,36 @@
+/*
+ * delivery: push delivery as the server has it: the policy file's guard, deliver on the first
+ * reactor, and the way there from fronts on other reactors.
+ *
+ * Life: delivery_open before the reactors run; delivery_start when they do; delivery_stop before
+ * the waiters are drained; delivery_close after the reactors have ended, while queues and waiters
+ * stand.
+ */
+#ifndef TARRY_SERVER_DELIVERY_H
+#define TARRY_SERVER_DELIVERY_H
+
+#include "deliver/deliver.h"
+#include "http/front.h"
+
+enum { DELIVERY_ERROR_BYTES = 512 };
+
+struct delivery { /* zeroed: closed */
+    struct guard *guard;
+    struct deliver *deliver;
+    struct reactor *reactor;
+    struct http_hooks hooks;
+    bool is_stopping; /* the first reactor's */
+};
+
+/* `path`: the policy file; empty: nothing is delivered. `reactor`, `queue`, `waiters`: the first
+ * reactor's. False: `error` says what and what to do. */
+bool delivery_open(struct delivery *delivery, const char *path, struct reactor *reactor,
+                   struct queue *queue, struct waiters *waiters, char error[DELIVERY_ERROR_BYTES]);
+void delivery_start(struct delivery *delivery);
+/* The policy file again; on an error the old rules stay. Logs what became of it. */
+void delivery_reload(struct delivery *delivery);
+void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
+                   void *ctx);
+void delivery_close(struct delivery *delivery);
+
+#endif
