@@ -284,7 +284,7 @@ static bool meta_is_whole(struct slice meta)
 static bool job_is_storable(const struct job *job)
 {
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
-           job_history_check(job->history);
+           (!job->history.len || job_history_check(job->history));
 }
 
 static char *put_job(char *at, const struct job *job, enum record_job_origin origin)

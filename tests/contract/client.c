@@ -85,7 +85,7 @@ static void happened(void *owner, enum queue_event event, struct slice topic)
     if (client->in_call)
         client->fault = "an event was told inside a call";
     if (topic.len >= sizeof heard.topic ||
-        (event != QUEUE_EVENT_TOPIC && (event != QUEUE_EVENT_DEAD || topic.len == 0))) {
+        (event != QUEUE_EVENT_TOPIC && event != QUEUE_EVENT_DEAD)) {
         client->fault = "an event was told that there is not";
         return;
     }

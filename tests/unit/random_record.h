@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "job/record.h"
 
-static char text_room[6][8192];
+static char text_room[8][8192];
 
 static inline struct slice random_text(struct random *random, int room, size_t least, size_t most)
 {
@@ -68,6 +68,33 @@ static inline struct policy random_policy(struct random *random)
     return policy;
 }
 
+static inline struct slice random_history(struct random *random, int room)
+{
+    char into[JOB_HISTORY_BYTES_MAX], *history = text_room[room] + 4096;
+    size_t bytes = 0;
+
+    for (uint64_t count = random_below(random, JOB_HISTORY_MAX + 3); count; count--) {
+        struct job_attempt attempt = {
+            .attempt = 1 + (uint32_t)random_number(random, 31),
+            .started_ms = random_ms(random),
+            .duration_ms = random_ms(random),
+            .outcome = (enum job_outcome)(1 + random_below(random, 3)),
+            .error = random_text(random, room, 0, random_below(random, 2) * 150)};
+
+        bytes = job_history_add(slice_make(history, bytes), &attempt, into);
+        memcpy(history, into, bytes);
+    }
+    return slice_make(history, bytes);
+}
+
+/* Before the lease's end; 0 half the time, and where there is no room for it. */
+static inline int64_t random_taken(struct random *random, int64_t lease_until_ms)
+{
+    if (lease_until_ms < 2 || random_below(random, 2))
+        return 0;
+    return 1 + (int64_t)random_below(random, (uint64_t)lease_until_ms - 1);
+}
+
 static inline struct job random_job(struct random *random)
 {
     struct job job = {
@@ -88,6 +115,9 @@ static inline struct job random_job(struct random *random)
     };
 
     job.first_due_ms = random_below(random, 2) ? job.due_ms : random_ms(random);
+    job.taken_ms = random_taken(random, job.lease_until_ms);
+    if (random_below(random, 2))
+        job.history = random_history(random, 6);
     if (random_below(random, 2))
         job.policy = random_policy(random);
     return job;
@@ -96,7 +126,12 @@ static inline struct job random_job(struct random *random)
 static inline struct record_state random_state(struct random *random)
 {
     const struct job job = random_job(random);
+    struct record_ended ended = {0};
 
+    if (job.attempt && random_below(random, 2))
+        ended = (struct record_ended){.outcome = (enum job_outcome)(1 + random_below(random, 3)),
+                                      .started_ms = random_ms(random),
+                                      .duration_ms = random_ms(random)};
     return (struct record_state){.key = {random_next(random), random_next(random)},
                                  .state = job.state,
                                  .due_is_wall = job.due_is_wall,
@@ -105,8 +140,10 @@ static inline struct record_state random_state(struct random *random)
                                  .due_ms = job.due_ms,
                                  .first_due_ms = job.first_due_ms,
                                  .lease_until_ms = job.lease_until_ms,
+                                 .taken_ms = job.taken_ms,
                                  .delivery = job.delivery,
-                                 .error = job.error};
+                                 .error = job.error,
+                                 .ended = ended};
 }
 
 static inline struct record_done random_done(struct random *random)
@@ -139,6 +176,9 @@ static inline struct record_topic random_topic(struct random *random)
                    .redriven = random_number(random, 64)},
     };
 
+    if (random_below(random, 2))
+        topic.settings.extension =
+            random_text(random, 7, 0, random_below(random, 2) ? 100 : TOPIC_EXTENSION_BYTES_MAX);
     if (topic.settings.has_priority)
         topic.settings.priority = (int32_t)random_number(random, 16);
     return topic;
@@ -184,6 +224,8 @@ static inline void same_job(const struct job *a, const struct job *b)
     SAME_TEXT(meta);
     SAME_TEXT(body);
     SAME_TEXT(error);
+    SAME_TEXT(history);
+    SAME(taken_ms);
     SAME(state);
     SAME(due_is_wall);
     SAME(priority);
@@ -207,8 +249,12 @@ static inline void same_state(const struct record_state *a, const struct record_
     SAME(due_ms);
     SAME(first_due_ms);
     SAME(lease_until_ms);
+    SAME(taken_ms);
     SAME(delivery);
     SAME_TEXT(error);
+    SAME(ended.outcome);
+    SAME(ended.started_ms);
+    SAME(ended.duration_ms);
 }
 
 static inline void same_done(const struct record_done *a, const struct record_done *b)
@@ -234,6 +280,7 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME(settings.priority);
     SAME(settings.dead_letter_expired);
     SAME(settings.dedup_window_ms);
+    SAME_TEXT(settings.extension);
     same_policy(&a->settings.policy, &b->settings.policy);
     assert_memory_equal(&a->totals, &b->totals, sizeof a->totals);
 }

@@ -20,6 +20,7 @@ struct log {
     bool *kept;
     size_t count, cap;
     size_t told_ready;
+    size_t told_died;
 };
 
 static struct record_place on_append(void *ctx, const struct record *record)
@@ -58,12 +59,19 @@ static void on_ready(void *ctx, struct slice topic)
     ((struct log *)ctx)->told_ready++;
 }
 
+static void on_died(void *ctx, struct slice topic)
+{
+    (void)topic;
+    ((struct log *)ctx)->told_died++;
+}
+
 static struct engine *open_engine(struct log *log, struct engine_now now)
 {
     struct engine_options options = {.sink = {.append = on_append,
                                               .release = on_release,
                                               .retain = on_retain,
                                               .ready = on_ready,
+                                              .died = on_died,
                                               .ctx = log},
                                      .hash_seed = 7,
                                      .body_bytes_max = 1000,
@@ -91,9 +99,10 @@ static struct record record_at(const struct log *log, size_t at, struct record_p
     return record;
 }
 
-/* A second engine from the records `from` and later; its sink sees what it keeps. */
-static struct engine *replay(const struct log *log, size_t from, struct log *kept,
-                             struct engine_now now)
+/* A second engine from the records `from` and later, states `times` times; its sink sees what it
+ * keeps. */
+static struct engine *replay_often(const struct log *log, size_t from, struct log *kept,
+                                   struct engine_now now, int times)
 {
     *kept = (struct log){.count = log->count, .kept = calloc(log->count + 1, sizeof *kept->kept)};
     struct engine *engine = open_engine(kept, now);
@@ -102,11 +111,19 @@ static struct engine *replay(const struct log *log, size_t from, struct log *kep
         struct record record = record_at(log, at, &place);
         if (record.kind == RECORD_JOB)
             kept->kept[at] = true;
-        assert_true(engine_replay(engine, &record, place));
+        for (int i = 0; i < (record.kind == RECORD_STATE ? times : 1); i++)
+            assert_true(engine_replay(engine, &record, place));
     }
+    assert_int_equal(kept->told_died, 0);
     engine_start(engine, 2);
     engine_check(engine);
     return engine;
+}
+
+static struct engine *replay(const struct log *log, size_t from, struct log *kept,
+                             struct engine_now now)
+{
+    return replay_often(log, from, kept, now, 1);
 }
 
 static struct slice topic_name(unsigned number)
@@ -163,9 +180,12 @@ static void take_some(struct world *world)
     struct engine_view views[8];
     size_t got = engine_take(world->engine, topic_name(below(world, TOPICS)), 1 + below(world, 8),
                              SIZE_MAX, 200, world->now, views);
-    for (size_t i = 0; i < got && world->lease_count < 64; i++)
-        world->leases[world->lease_count++] =
-            (struct engine_lease){.key_low = views[i].key.low, .delivery = views[i].delivery};
+    for (size_t i = 0; i < got; i++) {
+        if (world->lease_count < 64)
+            world->leases[world->lease_count++] =
+                (struct engine_lease){.key_low = views[i].key.low, .delivery = views[i].delivery};
+        engine_view_fini(&views[i]);
+    }
 }
 
 static void answer_one(struct world *world)
@@ -177,6 +197,7 @@ static void answer_one(struct world *world)
     size_t at = below(world, (unsigned)world->lease_count);
     struct queue_answer answer = {.verb = verbs[below(world, 4)],
                                   .delay_ms = below(world, 2) ? -1 : (int64_t)below(world, 100),
+                                  .final = !below(world, 8),
                                   .error = slice_of("no")};
     engine_answer(world->engine, &world->leases[at], &answer, world->now, &result);
     if (answer.verb != QUEUE_EXTEND)
@@ -212,7 +233,8 @@ static void walk_all(struct world *world, enum walk_kind kind)
 static void set_topic(struct world *world)
 {
     struct topic_settings settings = {.dedup_window_ms = below(world, 2) ? 300 : 0,
-                                      .dead_letter_expired = below(world, 2)};
+                                      .dead_letter_expired = below(world, 2),
+                                      .extension = slice_of(below(world, 2) ? "{\"a\":1}" : "")};
     struct slice topic = topic_name(below(world, TOPICS));
     engine_topic_put(world->engine, topic, &settings);
     engine_topic_pause(world->engine, topic, !below(world, 4));
@@ -264,6 +286,7 @@ static void assert_same(struct world *world, struct engine *other)
         assert_int_equal(a.totals.cancelled, b.totals.cancelled);
         assert_int_equal(a.totals.expired, b.totals.expired);
         assert_int_equal(a.paused, b.paused);
+        assert_true(slice_equals(a.settings.extension, b.settings.extension));
         for (unsigned i = 0; i < IDS; i++) {
             char text[8];
             struct engine_view x, y;
@@ -281,6 +304,11 @@ static void assert_same(struct world *world, struct engine *other)
             assert_int_equal(x.priority, y.priority);
             assert_int_equal(x.place.at, y.place.at);
             assert_int_equal(x.error_bytes, y.error_bytes);
+            assert_int_equal(x.history_bytes, y.history_bytes);
+            if (x.text)
+                assert_memory_equal(x.text, y.text, x.history_bytes + x.error_bytes);
+            engine_view_fini(&x);
+            engine_view_fini(&y);
         }
     }
 }
@@ -311,6 +339,11 @@ static void random_commands_keep_every_invariant_and_replay_to_the_same_state(vo
         /* What the engine still needs is what a replay finds it needs. */
         for (size_t at = 0; at < world.log.count; at++)
             assert_int_equal(world.log.kept[at], kept.kept[at]);
+        engine_free(again);
+        free(kept.kept);
+        again = replay_often(&world.log, 0, &kept, world.now, 2);
+        catch_up(&world, again);
+        assert_same(&world, again);
         engine_free(again);
         free(kept.kept);
         engine_free(world.engine);
@@ -377,7 +410,10 @@ static size_t take_count(struct world *world)
 {
     struct engine_view views[8];
     engine_advance(world->engine, world->now, 100);
-    return engine_take(world->engine, topic_name(0), 8, SIZE_MAX, 0, world->now, views);
+    size_t got = engine_take(world->engine, topic_name(0), 8, SIZE_MAX, 0, world->now, views);
+    for (size_t i = 0; i < got; i++)
+        engine_view_fini(&views[i]);
+    return got;
 }
 
 static void close_world(struct world *world)
@@ -483,11 +519,173 @@ static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void
     struct queue_result result = {0};
     assert_int_equal(engine_take(again, topic_name(0), 1, SIZE_MAX, 0, world.now, &after), 1);
     assert_true(after.delivery > before.delivery);
+    engine_view_fini(&before);
+    engine_view_fini(&after);
     engine_answer(again, &old, &ack, world.now, &result);
     assert_int_equal(result.status, QUEUE_LEASE_ENDED);
     engine_free(again);
     log_free(&kept);
     close_world(&world);
+}
+
+/* ---- attempts that end ---- */
+
+static struct engine_lease take_for(struct world *world, int64_t lease_ms)
+{
+    struct engine_view view;
+    engine_advance(world->engine, world->now, 100);
+    assert_int_equal(
+        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, lease_ms, world->now, &view), 1);
+    engine_view_fini(&view);
+    return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
+}
+
+static void answer_with(struct world *world, const struct engine_lease *lease,
+                        struct queue_answer answer)
+{
+    struct queue_result result = {0};
+    engine_answer(world->engine, lease, &answer, world->now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+}
+
+/* The only attempt in the history of "a". */
+static struct job_attempt first_attempt(struct world *world)
+{
+    struct engine_view view;
+    struct job_attempt attempt = {0};
+    struct job job;
+    size_t at = 0;
+    assert_true(engine_find(world->engine, topic_name(0), slice_of("a"), world->now, &view));
+    engine_show(&view, &job);
+    assert_true(job_history_next(job.history, &at, &attempt));
+    assert_int_equal(at, job.history.len);
+    attempt.error = (struct slice){0};
+    engine_view_fini(&view);
+    return attempt;
+}
+
+/* Where the wall clock was set meanwhile the start is told as that clock would have had it. */
+static void an_attempt_s_start_is_shown_by_the_wall_clock_there_is(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    int64_t taken_ms = world.now.wall_ms;
+    struct engine_lease lease = take_for(&world, 60000);
+    world.now.inner_ms += 2500;
+    world.now.wall_ms += 2500 + 3600 * 1000;
+    world.now.skew_ms += 3600 * 1000;
+    answer_with(&world, &lease, (struct queue_answer){.verb = QUEUE_NACK, .delay_ms = -1});
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.started_ms, taken_ms + 3600 * 1000);
+    assert_int_equal(attempt.duration_ms, 2500);
+    close_world(&world);
+}
+
+/* As an older version left it: its records do not say when a job was taken. */
+static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    take_for(&world, 0);
+    struct log kept;
+    for (size_t at = 0; at < world.log.count; at++) {
+        struct record_place place;
+        struct record record = record_at(&world.log, at, &place);
+        if (record.kind != RECORD_STATE)
+            continue;
+        assert_true(record.state.taken_ms > 0);
+        record.state.taken_ms = 0;
+        world.log.bytes[at] = record_encode(&record, world.log.records[at]);
+    }
+    struct engine *again = replay(&world.log, 0, &kept, world.now);
+    engine_free(world.engine);
+    free(kept.kept);
+    kept = (struct log){0};
+    world.engine = again;
+    int64_t taken_ms = world.now.wall_ms;
+    world.now.inner_ms += 100000;
+    world.now.wall_ms += 100000;
+    engine_advance(world.engine, world.now, 10);
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.outcome, JOB_OUTCOME_LEASE_ENDED);
+    assert_int_equal(attempt.started_ms, taken_ms);
+    assert_int_equal(attempt.duration_ms, POLICY_LEASE_MS + 1);
+    engine_free(world.engine);
+    log_free(&kept);
+    log_free(&world.log);
+}
+
+static void only_topics_with_an_extension_tell_of_their_dead(void **state)
+{
+    (void)state;
+    struct topic_settings settings = {.policy.max_attempts = 1};
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    for (size_t round = 0; round < 2; round++) {
+        engine_topic_put(world.engine, topic_name(0), &settings);
+        push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+        struct engine_lease lease = take_for(&world, 1000);
+        answer_with(&world, &lease, (struct queue_answer){.verb = QUEUE_NACK});
+        push_at(&world, "b", (struct queue_when){QUEUE_DUE_NOW, 0});
+        take_for(&world, 1000);
+        world.now.inner_ms += 2000;
+        engine_advance(world.engine, world.now, 10);
+        assert_int_equal(world.log.told_died, 2 * round);
+        settings.extension = slice_of("{}");
+    }
+    close_world(&world);
+}
+
+/* Memory that others think theirs: a put that hands in what a show gave out. */
+static void a_topic_s_extension_may_be_put_from_what_was_shown(void **state)
+{
+    (void)state;
+    struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
+    struct queue_topic shown;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    engine_topic_put(world.engine, topic_name(0), &settings);
+    for (int i = 0; i < 2; i++) {
+        assert_true(engine_topic_show(world.engine, topic_name(0), world.now, &shown));
+        assert_true(slice_is(shown.settings.extension, "{\"kept\":true}"));
+        shown.settings.dedup_window_ms = 1000;
+        assert_int_equal(engine_topic_put(world.engine, topic_name(0), &shown.settings), QUEUE_OK);
+    }
+    close_world(&world);
+}
+
+static void the_room_asked_for_holds_the_largest_records(void **state)
+{
+    static char text[TOPIC_EXTENSION_BYTES_MAX], name[JOB_TOPIC_BYTES_MAX];
+    struct record record = {.kind = RECORD_TOPIC};
+    (void)state;
+    memset(text, 'x', sizeof text);
+    memset(name, 't', sizeof name);
+    record.topic.topic = slice_make(name, sizeof name);
+    record.topic.settings.extension = slice_make(text, sizeof text);
+    assert_true(record_bytes_max(&record) <= ENGINE_TOPIC_BYTES_MAX);
+    record = (struct record){.kind = RECORD_STATE};
+    record.state.error = slice_make(text, JOB_ERROR_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= ENGINE_STATE_BYTES_MAX);
+    record = (struct record){.kind = RECORD_JOB};
+    record.job.topic = slice_make(name, sizeof name);
+    size_t room = engine_room_carry(&record);
+    record.job.error = slice_make(text, JOB_ERROR_BYTES_MAX);
+    record.job.history = slice_make(text, JOB_HISTORY_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= room);
+    struct queue_push push = {.topic = record.job.topic,
+                              .past.error = slice_make(text, JOB_ERROR_BYTES_MAX)};
+    record.job.history = (struct slice){0};
+    record.job.id = slice_make(name, JOB_ID_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= engine_room_push(&push));
 }
 
 int main(void)
@@ -499,6 +697,11 @@ int main(void)
         cmocka_unit_test(an_absolute_due_follows_the_wall_clock_both_ways),
         cmocka_unit_test(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait),
         cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
+        cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
+        cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
+        cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
+        cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
+        cmocka_unit_test(the_room_asked_for_holds_the_largest_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,9 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
         INT64_MAX, INT64_MAX, {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX}, UINT32_MAX};
     struct record record = plain_job(), decoded;
     struct topic_totals *totals = &record.topic.totals;
+    struct job_attempt attempt = {UINT32_MAX, INT64_MAX, INT64_MAX, JOB_OUTCOME_REFUSED,
+                                  slice_of("e")};
+    char history[JOB_HISTORY_BYTES_MAX];
     size_t len;
 
     (void)unused;
@@ -92,16 +95,34 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
                               .sequence = UINT64_MAX,
                               .delivery = UINT64_MAX,
                               .policy = policy};
+    record.job.taken_ms = 1;
+    record.job.history = slice_make(history, job_history_add((struct slice){0}, &attempt, history));
+    len = record_encode(&record, bytes);
+    assert_true(len <= record_bytes_max(&record) &&
+                record_decode(slice_make(bytes, len), &decoded));
+    same_record(&record, &decoded);
+
+    record = (struct record){.kind = RECORD_STATE};
+    record.state = (struct record_state){.state = JOB_FINISHED,
+                                         .priority = JOB_PRIORITY_MAX,
+                                         .attempt = UINT32_MAX,
+                                         .due_ms = INT64_MAX,
+                                         .first_due_ms = INT64_MAX - 1,
+                                         .lease_until_ms = INT64_MAX,
+                                         .taken_ms = 1,
+                                         .delivery = UINT64_MAX,
+                                         .error = slice_of("e"),
+                                         .ended = {JOB_OUTCOME_REFUSED, INT64_MAX, INT64_MAX}};
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
                 record_decode(slice_make(bytes, len), &decoded));
     same_record(&record, &decoded);
 
     record = (struct record){.kind = RECORD_TOPIC};
-    record.topic = (struct record_topic){
-        .topic = slice_of("t"),
-        .sequence = UINT64_MAX,
-        .settings = {policy, CONFLICT_REJECT, JOB_PRIORITY_MAX, true, true, INT64_MAX}};
+    record.topic = (struct record_topic){.topic = slice_of("t"),
+                                         .sequence = UINT64_MAX,
+                                         .settings = {policy, CONFLICT_REJECT, JOB_PRIORITY_MAX,
+                                                      true, true, INT64_MAX, slice_of("{}")}};
     memset(totals, 0xff, sizeof *totals);
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
@@ -181,6 +202,27 @@ static void a_sized_payload_of_noise_is_refused_or_sane(void **unused)
     }
 }
 
+/* What every delivery writes must stay small. */
+static void a_delivery_costs_few_bytes_and_three_to_know_when_it_was(void **unused)
+{
+    static char bytes[ROOM];
+    struct record record = {.kind = RECORD_STATE,
+                            .state = {.state = JOB_LEASED,
+                                      .priority = JOB_PRIORITY,
+                                      .attempt = 1,
+                                      .due_ms = INT64_C(1790000000000),
+                                      .first_due_ms = INT64_C(1790000000000),
+                                      .lease_until_ms = INT64_C(1790000060001),
+                                      .taken_ms = INT64_C(1790000000000),
+                                      .delivery = UINT64_C(1) << 33}};
+    size_t with = record_encode(&record, bytes);
+
+    (void)unused;
+    record.state.taken_ms = 0;
+    assert_int_equal(with - record_encode(&record, bytes), 3);
+    assert_true(with <= 45);
+}
+
 struct malformed_row {
     const char *why;
     unsigned char bytes[40];
@@ -225,6 +267,45 @@ static const struct malformed_row malformed[] = {
     {"unknown field",
      {18, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 1, 't', 1, 'i', 'd', 'b', 'o', 'd'},
      18},
+    {"history that ends early",
+     {22, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 5, 1, 1, 1, 1, 1, 1, 't', 1, 'i', 'x', 'y'},
+     22},
+    {"history spelled out empty",
+     {18, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 0, 1, 't', 1, 'i', 'b', 'o', 'd'},
+     18},
+    {"history with outcome 4",
+     {20, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 5, 1, 1, 1, 4, 0, 1, 't', 1, 'i'},
+     20},
+    {"taken without a lease",
+     {18, 0, 0, 0, 1, 0x80, 0x40, 0x11, 5, 9, 1, 1, 't', 1, 'i', 'b', 'o', 'd'},
+     18},
+    {"taken when the clock was negative",
+     {18, 0, 0, 0, 1, 0x88, 0x40, 0x13, 5, 9, 7, 8, 1, 't', 1, 'i', 'b', 'o'},
+     18},
+    {"taken at 0 spelled out",
+     {18, 0, 0, 0, 1, 0x88, 0x40, 0x13, 5, 9, 7, 7, 1, 't', 1, 'i', 'b', 'o'},
+     18},
+    {"taken at the lease's end",
+     {18, 0, 0, 0, 1, 0x88, 0x40, 0x13, 5, 9, 7, 0, 1, 't', 1, 'i', 'b', 'o'},
+     18},
+    {"attempt that ended without a number",
+     {28, 0, 0, 0, 2, 0x80, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 1, 9, 9},
+     28},
+    {"attempt that ended with outcome 0",
+     {29, 0, 0, 0, 2, 0x82, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 3, 0, 9, 9},
+     29},
+    {"attempt that ended with outcome 4",
+     {29, 0, 0, 0, 2, 0x82, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 3, 4, 9, 9},
+     29},
+    {"unknown field of a state",
+     {27, 0, 0, 0, 2, 0x82, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 3, 9},
+     27},
+    {"extension spelled out empty",
+     {21, 0, 0, 0, 4, 4, 0x40, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     21},
+    {"unknown field of a topic",
+     {21, 0, 0, 0, 4, 4, 0x80, 1, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+     21},
     {"negative due",
      {26,   0,    0,    0, 1, 0, 0x11, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
       0xff, 0xff, 0xff, 1, 9, 1, 't',  2,    'i',  'd',  'b',  'o',  'd'},
@@ -238,11 +319,26 @@ static const struct malformed_row malformed[] = {
 static void malformed_records_are_refused(void **unused)
 {
     static const char good[] = "\x12\0\0\0\1\0\x11\5\x09\1t\2idbody";
+    /* What the rows above spoil. */
+    static const struct malformed_row fine[] = {
+        {"history", {20, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 5, 1, 1, 1, 3, 0, 1, 't', 1, 'i'}, 20},
+        {"taken", {18, 0, 0, 0, 1, 0x88, 0x40, 0x13, 5, 9, 7, 6, 1, 't', 1, 'i', 'b', 'o'}, 18},
+        {"ended",
+         {29, 0, 0, 0, 2, 0x82, 1, 1, 1, 2, 3, 4, 5, 6, 7,
+          8,  1, 2, 3, 4, 5,    6, 7, 8, 5, 3, 3, 9, 9},
+         29},
+        {"extension",
+         {22, 0, 0, 0, 4, 4, 0x40, 1, 't', 9, 1, 'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+         22},
+    };
     struct record decoded;
 
     (void)unused;
     assert_true(record_decode(slice_make(good, sizeof good - 1), &decoded));
     assert_true(slice_is(decoded.job.body, "body") && decoded.job.due_ms == 5);
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
+        if (!record_decode(slice_make(fine[i].bytes, fine[i].len), &decoded))
+            fail_msg("refused: %s", fine[i].why);
     for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++)
         if (record_decode(slice_make(malformed[i].bytes, malformed[i].len), &decoded))
             fail_msg("taken: %s", malformed[i].why);
@@ -279,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_encoded_is_decoded),
         cmocka_unit_test(a_plain_job_costs_few_bytes_beside_its_text),
+        cmocka_unit_test(a_delivery_costs_few_bytes_and_three_to_know_when_it_was),
         cmocka_unit_test(every_field_at_its_largest_fits_the_bound),
         cmocka_unit_test(a_cut_record_is_refused_at_every_byte),
         cmocka_unit_test(a_damaged_byte_is_refused_or_makes_a_sane_record),
