@@ -33,6 +33,8 @@ static void apply(const struct http_fields *fields, struct queue_answer *answer)
         answer->error = fields->error;
     if (http_fields_have(fields, OPTION_LEASE_FOR))
         answer->lease_ms = fields->policy.lease_ms;
+    if (http_fields_have(fields, OPTION_FINAL))
+        answer->final = fields->final;
 }
 
 static bool read_string(struct reading *reading, struct json_value value, struct slice *out)
@@ -44,7 +46,7 @@ static bool read_string(struct reading *reading, struct json_value value, struct
     return true;
 }
 
-/* "lease" or {"lease":"…","delay":"10s","error":"…"}. */
+/* "lease" or {"lease":"…","delay":"10s","error":"…","final":true}. */
 static bool read_item(struct reading *reading, struct json_value item)
 {
     struct queue_answer answer = reading->common;
@@ -66,6 +68,8 @@ static bool read_item(struct reading *reading, struct json_value item)
     }
     if (!answer.lease.at)
         return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"lease\" is missing");
+    if (!http_fields_check(&fields, reading->fault))
+        return false;
     apply(&fields, &answer);
     return add(reading, answer);
 }
@@ -109,6 +113,8 @@ static bool read_body(struct reading *reading)
                                          reading->fault))
             return false;
     }
+    if (!http_fields_check(&call->query->fields, reading->fault))
+        return false;
     apply(&call->query->fields, &reading->common);
     if (!leases.kind)
         return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"leases\" is missing");

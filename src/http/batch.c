@@ -30,7 +30,7 @@ static void add_item(struct http_batch *batch, struct json_value value)
 {
     struct http_fault fault;
     if (http_item_parse(value, &batch->pushes[batch->push_count], batch->arena, batch->meta,
-                        &fault))
+                        batch->hooks, &fault))
         batch->push_count++;
     else
         set_aside(batch, &fault);
@@ -197,7 +197,8 @@ void http_batch(struct http_call *call)
     struct http_batch batch = {.pushes = front->pushes,
                                .faults = &exchange->note,
                                .arena = &front->arena,
-                               .meta = &front->meta};
+                               .meta = &front->meta,
+                               .hooks = front->shared->hooks};
     if (!front->pushes)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!front->pushes ||

@@ -1,17 +1,20 @@
 /*
- * batch: many jobs in one body, as JSON lines or as a JSON array. Pure.
+ * batch: many jobs in one body, as JSON lines or as a JSON array. Pure but for the
+ * hooks.
  *
  * An item that is not right is set aside with its fault and does not spoil the rest.
  */
 #ifndef TARRY_HTTP_BATCH_H
 #define TARRY_HTTP_BATCH_H
 
+#include "http/front.h"
 #include "http/query.h"
 
 /* One item. `arena` and `meta` are scratch: unescaped text goes to the arena, which must have room
- * for the item's length, or earlier slices dangle. Slices of *out point into both texts. */
+ * for the item's length, or earlier slices dangle. Slices of *out point into both texts. `hooks`
+ * judge callbacks. */
 bool http_item_parse(struct json_value item, struct queue_push *out, struct buffer *arena,
-                     struct buffer *meta, struct http_fault *fault);
+                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault);
 
 struct http_item_fault {
     uint32_t index; /* of the item */
@@ -24,6 +27,7 @@ struct http_batch {
     uint32_t item_count;
     struct buffer *faults; /* struct http_item_fault each, in order */
     struct buffer *arena, *meta;
+    const struct http_hooks *hooks; /* NULL: none */
 };
 
 /* `type` is the body's content type. False: *fault says what is wrong with the whole. */

@@ -63,6 +63,8 @@ enum { HTTP_HOOK_ERROR_BYTES = 512 };
 typedef void http_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json);
 struct http_hooks {
     void *ctx;
+    /* Any thread. False: nothing is delivered now, as without hooks. NULL: it always is. */
+    bool (*is_on)(void *ctx);
     /* Any thread. False: `error` (HTTP_HOOK_ERROR_BYTES) says what is wrong and what to do. */
     bool (*check_extension)(void *ctx, struct slice topic, struct slice extension, char *error);
     bool (*check_callback)(void *ctx, struct slice url, char *error);

@@ -1,6 +1,7 @@
 /* One item of a batch push. See batch.h. */
 #include "base/text.h"
 #include "http/batch.h"
+#include "http/delivery.h"
 #include "http/media.h"
 #include "http/meta.h"
 
@@ -12,12 +13,14 @@ enum member {
     MEMBER_BODY = 4,
     MEMBER_BODY_BASE64 = 8,
     MEMBER_CONTENT_TYPE = 16,
-    MEMBER_META = 32
+    MEMBER_META = 32,
+    MEMBER_CALLBACK = 64
 };
 
 struct item {
     struct queue_push *push;
     struct buffer *arena, *meta;
+    const struct http_hooks *hooks;
     struct http_fault *fault;
     struct json_value body;
     struct http_fields fields;
@@ -33,9 +36,10 @@ static const struct {
     {                                                                                              \
         "\"" NAME "\"", sizeof(NAME) + 1, BIT                                                      \
     }
-    MEMBER("topic", MEMBER_TOPIC), MEMBER("id", MEMBER_ID),
-    MEMBER("body", MEMBER_BODY),   MEMBER("content_type", MEMBER_CONTENT_TYPE),
-    MEMBER("meta", MEMBER_META),   MEMBER("body_base64", MEMBER_BODY_BASE64),
+    MEMBER("topic", MEMBER_TOPIC),       MEMBER("id", MEMBER_ID),
+    MEMBER("body", MEMBER_BODY),         MEMBER("content_type", MEMBER_CONTENT_TYPE),
+    MEMBER("meta", MEMBER_META),         MEMBER("body_base64", MEMBER_BODY_BASE64),
+    MEMBER("callback", MEMBER_CALLBACK),
 #undef MEMBER
 };
 
@@ -79,14 +83,32 @@ static bool read_base64(struct item *item, struct slice key, struct json_value v
     return true;
 }
 
-/* The pairs are gathered apart, where doubles are found, then kept beside the others' text. */
+/* Pairs are gathered apart, where doubles are found. */
 static bool read_meta(struct item *item, struct json_value value)
 {
     size_t start = item->arena->len;
-    buffer_clear(item->meta);
-    if (!http_meta_add_object(item->meta, value, item->arena, item->fault))
-        return false;
+    bool done = http_meta_add_object(item->meta, value, item->arena, item->fault);
     item->arena->len = start;
+    return done;
+}
+
+static bool read_callback(struct item *item, struct slice key, struct json_value value)
+{
+    struct slice url;
+    size_t start = item->arena->len;
+    bool done = read_text(item, key, value, &url) &&
+                http_callback_add(item->meta, url, item->hooks, item->fault);
+    item->arena->len = start;
+    return done;
+}
+
+/* Then they are kept beside the others' text. A callback's name is longer there than here, but a
+ * topic is always named too and leaves the room. */
+static bool keep_meta(struct item *item)
+{
+    size_t start = item->arena->len;
+    if (!item->meta->len)
+        return true;
     buffer_append_slice(item->arena, buffer_slice(item->meta));
     if (item->arena->failed)
         return out_of_memory(item);
@@ -114,6 +136,8 @@ static bool read_member(struct item *item, struct slice key, struct json_value v
                                "\"content_type\" must be printable ASCII"));
     case MEMBER_META:
         return read_meta(item, value);
+    case MEMBER_CALLBACK:
+        return read_callback(item, key, value);
     case MEMBER_BODY_BASE64:
         return read_base64(item, key, value);
     case MEMBER_BODY:
@@ -147,13 +171,14 @@ static bool read_body(struct item *item)
 }
 
 bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
-                     struct buffer *meta, struct http_fault *fault)
+                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
 {
-    struct item item = {.push = out, .arena = arena, .meta = meta, .fault = fault};
+    struct item item = {.push = out, .arena = arena, .meta = meta, .hooks = hooks, .fault = fault};
     struct json_cursor cursor = {0};
     struct json_value member;
     struct slice key;
     *out = (struct queue_push){0};
+    buffer_clear(meta);
     if (value.kind != JSON_OBJECT)
         return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
                               "an item must be an object such as "
@@ -163,7 +188,7 @@ bool http_item_parse(struct json_value value, struct queue_push *out, struct buf
             return false;
     if (!(item.seen & MEMBER_TOPIC))
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "\"topic\" is missing");
-    if (!http_fields_check_item(&item.fields, fault) || !read_body(&item))
+    if (!http_fields_check_item(&item.fields, fault) || !read_body(&item) || !keep_meta(&item))
         return false;
     http_fields_push(&item.fields, out);
     return true;

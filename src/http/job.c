@@ -6,6 +6,13 @@
 
 /* ---- get and list ---- */
 
+static enum http_view view_of(enum http_bodies bodies)
+{
+    return bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
+           : bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
+                                          : HTTP_VIEW_LISTED;
+}
+
 static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -15,21 +22,16 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
         return;
     }
-    http_job_write(http_answer_start(exchange), &reply->jobs[0], HTTP_VIEW_WHOLE);
+    enum http_view view = exchange->bodies ? view_of(exchange->bodies) : HTTP_VIEW_WHOLE;
+    http_job_write(http_answer_start(exchange), &reply->jobs[0], view);
     http_answer_end(exchange, 200, "application/json");
 }
 
 void http_job_get(struct http_call *call)
 {
+    call->exchange->bodies = call->query->fields.bodies;
     call->front->queue->ops->get(call->front->queue, call->topic, call->id,
                                  http_reply_to(call, on_got));
-}
-
-static enum http_view view_of(enum http_bodies bodies)
-{
-    return bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
-           : bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
-                                          : HTTP_VIEW_LISTED;
 }
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)

@@ -1,9 +1,9 @@
 #include "http/job_json.h"
 
-#include "base/duration.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "http/media.h"
+#include "http/settings.h"
 #include "queue/status.h"
 
 /* Literal keys: their length is known. */
@@ -16,28 +16,54 @@ static void write_time(struct buffer *out, const char *key, int64_t ms)
     json_write_time(out, ms);
 }
 
-static void write_duration(struct buffer *out, const char *key, int64_t ms)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    buffer_append_byte(out, '"');
-    duration_emit(out, ms);
-    buffer_append_byte(out, '"');
-}
-
 static void write_meta(struct buffer *out, struct slice meta)
 {
-    struct slice name, value;
+    struct slice name, value, callback = {0};
     size_t at = 0;
+    bool is_first = true;
     PUT(out, ",\"meta\":{");
-    for (bool first = true; job_meta_next(meta, &at, &name, &value); first = false) {
-        if (!first)
+    while (job_meta_next(meta, &at, &name, &value)) {
+        if (slice_is(name, JOB_META_CALLBACK)) {
+            callback = value;
+            continue;
+        }
+        if (!is_first)
             buffer_append_byte(out, ',');
+        is_first = false;
         json_write_string(out, name);
         buffer_append_byte(out, ':');
         json_write_string(out, value);
     }
     buffer_append_byte(out, '}');
+    if (callback.len) {
+        PUT(out, ",\"callback\":");
+        json_write_string(out, callback);
+    }
+}
+
+/* As far as it can be read. */
+static void write_history(struct buffer *out, struct slice history)
+{
+    struct job_attempt attempt;
+    size_t at = 0;
+    for (bool is_first = true; job_history_next(history, &at, &attempt); is_first = false) {
+        buffer_append_text(out, is_first ? ",\"history\":[" : ",");
+        PUT(out, "{\"attempt\":");
+        buffer_append_u64(out, attempt.attempt);
+        write_time(out, "at", attempt.started_ms);
+        PUT(out, ",\"duration_ms\":");
+        buffer_append_i64(out, attempt.duration_ms);
+        PUT(out, ",\"outcome\":\"");
+        buffer_append_text(out, job_outcome_name(attempt.outcome));
+        buffer_append_byte(out, '"');
+        if (attempt.error.len) {
+            PUT(out, ",\"error\":");
+            json_write_string(out, attempt.error);
+        }
+        buffer_append_byte(out, '}');
+    }
+    if (at)
+        buffer_append_byte(out, ']');
 }
 
 /* JSON stays the value it is; other text becomes a string; bytes go in base64. */
@@ -53,23 +79,6 @@ static void write_body(struct buffer *out, const struct job *job)
     } else {
         PUT(out, ",\"body_base64\":");
         json_write_base64(out, job->body);
-    }
-}
-
-static void write_policy(struct buffer *out, const struct policy *policy)
-{
-    if (policy->lease_ms)
-        write_duration(out, "lease_for", policy->lease_ms);
-    if (policy->ttl_ms)
-        write_duration(out, "ttl", policy->ttl_ms);
-    if (policy->max_attempts) {
-        PUT(out, ",\"max_attempts\":");
-        buffer_append_u64(out, policy->max_attempts);
-    }
-    if (policy->backoff.kind) {
-        PUT(out, ",\"backoff\":\"");
-        policy_emit_backoff(out, &policy->backoff);
-        buffer_append_byte(out, '"');
     }
 }
 
@@ -106,7 +115,8 @@ static void write_kept(struct buffer *out, const struct job *job)
         PUT(out, ",\"last_error\":");
         json_write_string(out, job->error);
     }
-    write_policy(out, &job->policy);
+    write_history(out, job->history);
+    http_policy_write(out, &job->policy);
 }
 
 void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view)
@@ -167,26 +177,6 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
     buffer_append_byte(out, '}');
 }
 
-static void write_settings(struct buffer *out, const struct topic_settings *settings)
-{
-    static const char *const conflicts[] = {NULL, "replace", "keep", "reject"};
-    buffer_append_text(out, ",\"settings\":{\"dead_letter_expired\":");
-    buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
-    if (settings->dedup_window_ms)
-        write_duration(out, "dedup_window", settings->dedup_window_ms);
-    if (settings->has_priority) {
-        PUT(out, ",\"priority\":");
-        buffer_append_i64(out, settings->priority);
-    }
-    if (settings->on_conflict) {
-        PUT(out, ",\"on_conflict\":\"");
-        buffer_append_text(out, conflicts[settings->on_conflict]);
-        buffer_append_byte(out, '"');
-    }
-    write_policy(out, &settings->policy);
-    buffer_append_byte(out, '}');
-}
-
 void http_topic_write(struct buffer *out, const struct queue_topic *topic)
 {
     static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead"};
@@ -203,6 +193,8 @@ void http_topic_write(struct buffer *out, const struct queue_topic *topic)
                   (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
                                      counts->leased, counts->dead},
                   sizeof states / sizeof states[0]);
+    PUT(out, ",\"dead_bytes\":");
+    buffer_append_u64(out, counts->dead_bytes);
     write_numbers(out, "totals", sums,
                   (const uint64_t[]){totals->pushed, totals->acked, totals->cancelled,
                                      totals->expired, totals->replaced, totals->delivered,
@@ -213,6 +205,7 @@ void http_topic_write(struct buffer *out, const struct queue_topic *topic)
         write_time(out, "oldest_ready_due_at", topic->oldest_ready_due_ms);
     else
         PUT(out, ",\"oldest_ready_due_at\":null");
-    write_settings(out, &topic->settings);
+    PUT(out, ",\"settings\":");
+    http_settings_write(out, &topic->settings);
     buffer_append_byte(out, '}');
 }

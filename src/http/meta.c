@@ -3,7 +3,13 @@
 bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
                    struct http_fault *fault)
 {
+    static const size_t own = sizeof JOB_META_OWN - 1;
     const char *quoted = http_quotable(name, 64);
+    if (name.len >= own && memcmp(name.at, JOB_META_OWN, own) == 0)
+        return http_fault_set(fault, PROBLEM_BAD_META, 0,
+                              "meta '%s' is not yours to give: names that begin with '" JOB_META_OWN
+                              "' are tarry's own; a job's callback goes in the option 'callback'",
+                              quoted);
     switch (job_meta_add(meta, name, value)) {
     case JOB_META_OK:
         return true;

@@ -182,6 +182,13 @@ static void write_topics(struct buffer *out, const struct queue_topic *topics, s
                                   {.key = "state", .value = slice_of(states[s].name)},
                                   {.key = NULL}},
                               number_at(&topics[i].counts, states[s].offset));
+    prometheus_family(out, "tarry_dead_bytes", PROMETHEUS_GAUGE,
+                      "What dead jobs take in the store, about.");
+    for (size_t i = 0; i < count; i++)
+        prometheus_sample(out, "tarry_dead_bytes",
+                          (const struct prometheus_label[]){
+                              {.key = "topic", .value = topics[i].name}, {.key = NULL}},
+                          (int64_t)topics[i].counts.dead_bytes);
     for (size_t t = 0; t < sizeof totals / sizeof totals[0]; t++) {
         prometheus_family(out, totals[t].name, PROMETHEUS_COUNTER, totals[t].help);
         for (size_t i = 0; i < count; i++)

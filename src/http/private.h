@@ -25,6 +25,7 @@ enum {
     HTTP_OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     HTTP_READ_BYTES = 128 * 1024,       /* one read at most, shared by all connections */
     HTTP_TAKE_BYTES_MAX = 16 * 1024 * 1024, /* answer of a take: jobs beyond it go back */
+    HTTP_SWEEPS_MAX = 4,                    /* of a front, at a time */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_ROUTES_MAX = 40,
@@ -73,6 +74,7 @@ struct http_exchange {
     bool is_head, is_http_1_0;
     bool waits, wants_raw, wants_lines;
     enum http_bodies bodies; /* of a list */
+    bool is_dry_run;         /* of a sweep */
     bool is_single;          /* answers: one lease, named in the query */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
@@ -140,6 +142,7 @@ struct http_front {
     struct queue_answer *answers; /* the same for ack, nack, extend */
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
+    uint32_t sweep_count; /* under way */
     size_t out_bytes_max;
 
     struct http_counters counters;
@@ -253,6 +256,10 @@ uint32_t http_route_index(const struct http_route *route);
 /* ---- handlers ---- */
 
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
+/* The topic as it is now, from the reply of get, put, pause or resume. */
+void http_answer_topic(void *owner, uint64_t tag, const struct queue_reply *reply);
+/* How many jobs it concerned; the note has the topic's name. */
+void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);
 
 void http_push(struct http_call *call);
 void http_batch(struct http_call *call);
@@ -268,11 +275,13 @@ void http_list(struct http_call *call);
 void http_topics(struct http_call *call);
 void http_topic_get(struct http_call *call);
 void http_topic_put(struct http_call *call);
+void http_topic_patch(struct http_call *call);
 void http_topic_delete(struct http_call *call);
 void http_topic_pause(struct http_call *call);
 void http_topic_resume(struct http_call *call);
 void http_topic_purge(struct http_call *call);
 void http_topic_redrive(struct http_call *call);
+void http_deliver_test(struct http_call *call);
 void http_root(struct http_call *call);
 void http_info(struct http_call *call);
 void http_healthz(struct http_call *call);

@@ -23,7 +23,11 @@ enum http_problem {
     PROBLEM_BAD_META,
     PROBLEM_BAD_JSON,
     PROBLEM_BAD_ITEM,
+    PROBLEM_DELIVERY_IS_OFF,
+    PROBLEM_BAD_DELIVERY,
+    PROBLEM_BAD_CALLBACK,
     PROBLEM_NO_SUCH_PATH,
+    PROBLEM_NO_TARGET,
     PROBLEM_METHOD_NOT_ALLOWED,
     PROBLEM_REQUEST_TIMEOUT,
     PROBLEM_BODY_TOO_BIG,
@@ -33,9 +37,11 @@ enum http_problem {
     PROBLEM_EXPECTATION_UNKNOWN,
     PROBLEM_HEADER_TOO_BIG,
     PROBLEM_TRANSFER_CODING_UNKNOWN,
+    PROBLEM_NO_DELIVERY,
     PROBLEM_VERSION_UNKNOWN,
     PROBLEM_TOO_MANY_CONNECTIONS,
     PROBLEM_TOO_MANY_WAITING,
+    PROBLEM_TOO_MANY_SWEEPS,
     PROBLEM_NOT_READY,
     PROBLEM_NO_MEMORY,
     PROBLEM_COUNT
@@ -46,7 +52,7 @@ enum http_problem {
 struct http_fault {
     enum http_problem problem;
     uint64_t limit;
-    char detail[256];
+    char detail[512];
 };
 
 /* Returns false, so that a parser can end with it. */

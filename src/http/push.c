@@ -1,3 +1,4 @@
+#include "http/delivery.h"
 #include "http/job_json.h"
 #include "http/private.h"
 
@@ -73,6 +74,15 @@ void http_push(struct http_call *call)
                               .content_type = call->request->content_type,
                               .meta = buffer_slice(&call->front->meta),
                               .body = call->request->body};
+    struct http_fault fault;
+    if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
+        if (!http_callback_add(&call->front->meta, call->query->fields.callback,
+                               call->front->shared->hooks, &fault)) {
+            http_answer_fault(call->exchange, &fault);
+            return;
+        }
+        push.meta = buffer_slice(&call->front->meta);
+    }
     http_fields_push(&call->query->fields, &push);
     call->front->queue->ops->push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }

@@ -72,6 +72,18 @@ static const struct option {
     [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, POLICY_ATTEMPTS_MAX,
                         "a number from 0 to 10000"},
     [OPTION_BODY] = {NAME("body"), KIND_BODIES, INTO(bodies), 0, 0, "true, base64 or false"},
+    [OPTION_FINAL] = {NAME("final"), KIND_FLAG, INTO(final), 0, 0, "true or false"},
+    [OPTION_CALLBACK] = {NAME("callback"), KIND_TEXT, INTO(callback), 1, HTTP_CALLBACK_BYTES_MAX,
+                         "a URL of http or https, up to 1024 bytes"},
+    [OPTION_ID_PREFIX] = {NAME("id_prefix"), KIND_TEXT, INTO(id_prefix), 1, JOB_ID_BYTES_MAX,
+                          "what the ids begin with"},
+    [OPTION_DIED_AFTER] = {NAME("died_after"), KIND_TIME, INTO(died_after_ms), 0, 1LL << 47,
+                           "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
+                           "1970"},
+    [OPTION_DIED_BEFORE] = {NAME("died_before"), KIND_TIME, INTO(died_before_ms), 0, 1LL << 47,
+                            "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
+                            "1970"},
+    [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
 #undef INTO
 #undef NAME
 };
@@ -254,6 +266,10 @@ bool http_fields_check(const struct http_fields *fields, struct http_fault *faul
     if (http_fields_have(fields, OPTION_DELAY) && http_fields_have(fields, OPTION_AT))
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
                               "'delay' and 'at' are both given: only one can say when it is due");
+    if (fields->final && http_fields_have(fields, OPTION_DELAY))
+        return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
+                              "'final' and 'delay' are both given: a final failure is not tried "
+                              "again, now or later");
     return true;
 }
 

@@ -38,23 +38,37 @@ enum http_option_id {
     OPTION_DEAD_LETTER_EXPIRED,
     OPTION_ATTEMPT,
     OPTION_BODY,
+    OPTION_FINAL,
+    OPTION_CALLBACK,
+    OPTION_ID_PREFIX,
+    OPTION_DIED_AFTER,
+    OPTION_DIED_BEFORE,
+    OPTION_DRY_RUN,
     OPTION_COUNT
 };
+_Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
 
 #define OPTION_BIT(ID) (1u << (ID))
 #define OPTIONS_POLICY                                                                             \
     (OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_LEASE_FOR) |         \
      OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
      OPTION_BIT(OPTION_ON_CONFLICT))
-#define OPTIONS_PUSH (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT))
+#define OPTIONS_PUSH                                                                               \
+    (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
+     OPTION_BIT(OPTION_CALLBACK))
 /* An item of a batch may bring what the job went through elsewhere. */
 #define OPTIONS_ITEM                                                                               \
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED))
+/* Which dead jobs, of a purge or a redrive. */
+#define OPTIONS_FILTER                                                                             \
+    (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
+     OPTION_BIT(OPTION_DIED_BEFORE))
 
 #define HTTP_WAIT_MS_MAX (10LL * 60 * 1000)
+enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the value of a meta may have */
 
 /* Bodies in a list. */
 enum http_bodies {
@@ -66,7 +80,7 @@ enum http_bodies {
 /* What was given; zeroed where it was not, and `set` tells. */
 struct http_fields {
     uint32_t set; /* OPTION_BIT each */
-    int64_t delay_ms, at_ms, wait_ms, dedup_window_ms;
+    int64_t delay_ms, at_ms, wait_ms, dedup_window_ms, died_after_ms, died_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit;
@@ -74,8 +88,8 @@ struct http_fields {
     enum job_state state;
     enum http_bodies bodies;
     uint32_t attempt;
-    bool dead_letter_expired;
-    struct slice error, cursor, id;
+    bool dead_letter_expired, final, dry_run;
+    struct slice error, cursor, id, id_prefix, callback;
 };
 
 struct http_query {

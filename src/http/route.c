@@ -6,12 +6,16 @@
 #define TOPIC "/v1/topics/{topic}"
 #define WHEN (OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY))
 #define TAKE (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR))
-#define NACK (OPTION_BIT(OPTION_LEASE) | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR))
+#define NACK                                                                                       \
+    (OPTION_BIT(OPTION_LEASE) | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) |              \
+     OPTION_BIT(OPTION_FINAL))
 #define EXTEND (OPTION_BIT(OPTION_LEASE) | OPTION_BIT(OPTION_LEASE_FOR))
 #define LIST                                                                                       \
     (OPTION_BIT(OPTION_STATE) | OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR) |             \
      OPTION_BIT(OPTION_BODY))
-#define REDRIVE (OPTION_BIT(OPTION_ID) | OPTION_BIT(OPTION_MAX))
+#define SWEEP (OPTIONS_FILTER | OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_DRY_RUN))
+#define PURGE (OPTION_BIT(OPTION_STATE) | SWEEP)
+#define REDRIVE (OPTION_BIT(OPTION_ID) | SWEEP)
 
 #define ROUTE(METHOD, PATTERN, NAME, HANDLE, OPTIONS)                                              \
     {                                                                                              \
@@ -39,18 +43,24 @@ static const struct http_route routes[] = {
     ROUTE(POST, "/v1/nack", "nack", http_nack, NACK),
     ROUTE(POST, "/v1/extend", "extend", http_extend, EXTEND),
     ROUTE(DELETE, JOB, "cancel", http_job_cancel, 0),
-    ROUTE(GET, JOB, "get", http_job_get, 0),
+    ROUTE(GET, JOB, "get", http_job_get, OPTION_BIT(OPTION_BODY)),
     ROUTE(PATCH, JOB, "reschedule", http_job_reschedule, WHEN),
     ROUTE(POST, JOB "/run", "run", http_job_run, 0),
     ROUTE(GET, JOBS, "list", http_list, LIST),
     ROUTE(GET, "/v1/topics", "topics", http_topics, 0),
     ROUTE(GET, TOPIC, "topic", http_topic_get, 0),
     ROUTE(PUT, TOPIC, "topic_put", http_topic_put, OPTIONS_TOPIC),
+    ROUTE(PATCH, TOPIC, "topic_patch", http_topic_patch, 0),
     ROUTE(DELETE, TOPIC, "topic_delete", http_topic_delete, 0),
     ROUTE(POST, TOPIC "/pause", "pause", http_topic_pause, 0),
     ROUTE(POST, TOPIC "/resume", "resume", http_topic_resume, 0),
-    ROUTE(POST, TOPIC "/purge", "purge", http_topic_purge, OPTION_BIT(OPTION_STATE)),
+    ROUTE(POST, TOPIC "/purge", "purge", http_topic_purge, PURGE),
     ROUTE(POST, TOPIC "/redrive", "redrive", http_topic_redrive, REDRIVE),
+    {.method = HTTP_METHOD_POST,
+     .pattern = TOPIC "/deliver-test",
+     .name = "deliver_test",
+     .handle = http_deliver_test,
+     .body = HTTP_BODY_JOB},
     ROUTE(GET, "/healthz", "healthz", http_healthz, 0),
     ROUTE(GET, "/readyz", "readyz", http_readyz, 0),
     ROUTE(GET, "/metrics", "metrics", http_metrics, 0),

@@ -60,6 +60,10 @@ static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
     static const size_t prefix = sizeof "Tarry-Meta-" - 1;
     size_t at = 0;
     while (job_meta_next(meta, &at, &name, &value)) {
+        if (slice_is(name, JOB_META_CALLBACK)) {
+            http_answer_field(exchange, "Tarry-Callback", value);
+            continue;
+        }
         if (name.len >= sizeof field - prefix)
             continue;
         memcpy(field + prefix, name.at, name.len);

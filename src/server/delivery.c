@@ -9,6 +9,12 @@ _Static_assert((int)DELIVER_ERROR_BYTES <= (int)HTTP_HOOK_ERROR_BYTES, "errors a
 
 /* ---- checks; any thread ---- */
 
+static bool is_on(void *ctx)
+{
+    const struct delivery *delivery = ctx;
+    return guard_is_on(delivery->guard);
+}
+
 static bool check_extension(void *ctx, struct slice topic, struct slice extension, char *error)
 {
     const struct delivery *delivery = ctx;
@@ -121,6 +127,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct reactor *
         return false;
     }
     delivery->hooks = (struct http_hooks){.ctx = delivery,
+                                          .is_on = is_on,
                                           .check_extension = check_extension,
                                           .check_callback = check_callback,
                                           .test = test};

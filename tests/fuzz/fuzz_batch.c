@@ -26,6 +26,16 @@ static unsigned check_push(const struct queue_push *push)
     return touch(push->topic) + touch(push->id) + touch(push->content_type) + touch(push->body);
 }
 
+static bool take_callback(void *ctx, struct slice url, char *error)
+{
+    (void)ctx;
+    (void)touch(url);
+    *error = 0;
+    return true;
+}
+
+static const struct http_hooks hooks = {.check_callback = take_callback};
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static const char *const types[] = {"application/json", "application/x-ndjson", "",
@@ -39,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     buffer_init(&faults, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
     buffer_init(&arena, 1 << 24);
     buffer_init(&meta, JOB_META_BYTES_MAX);
-    struct http_batch batch = {.pushes = pushes, .faults = &faults, .arena = &arena, .meta = &meta};
+    struct http_batch batch = {
+        .pushes = pushes, .faults = &faults, .arena = &arena, .meta = &meta, .hooks = &hooks};
     if (http_batch_parse(slice_make(bytes + 1, len - 1), slice_of(types[bytes[0] & 3]), &batch,
                          &fault)) {
         size_t fault_count = faults.len / sizeof(struct http_item_fault);

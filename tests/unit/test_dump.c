@@ -170,7 +170,7 @@ static void a_job_comes_out_of_a_dump_as_it_went_in(void **state)
         assert_int_equal(line.kind, DUMP_JOB);
         assert_true(json_check(text, &value, NULL));
         assert_non_null(buffer_reserve(&arena, 2 * text.len + 64));
-        if (!http_item_parse(value, &push, &arena, &meta, &fault))
+        if (!http_item_parse(value, &push, &arena, &meta, NULL, &fault))
             fail_msg("%s: %.*s", fault.detail, (int)text.len, text.at);
         assert_same(&job.job.job, &push);
         free_job(&job);

@@ -1,0 +1,139 @@
+/* Dead jobs: purge and redrive, of all, of one, or of those that a filter picks. */
+#include "base/json_write.h"
+#include "http/private.h"
+#include "queue/status.h"
+#include "queue/sweep.h"
+
+#include <inttypes.h>
+
+static void call_topic(struct http_call *call, struct queue_topic_call topic)
+{
+    topic.topic = call->topic;
+    call->front->queue->ops->topic(call->front->queue, &topic,
+                                   http_reply_to(call, http_answer_affected));
+}
+
+/* ---- a sweep ---- */
+
+/* Nobody works on for a client that has gone (or sends no more: it may have), or while the server
+ * goes down. */
+static bool is_wanted(void *owner, uint64_t tag)
+{
+    struct http_front *front = owner;
+    const struct http_exchange *exchange = http_exchange_find(front, tag);
+    return exchange && exchange->connection && !exchange->connection->saw_end &&
+           !front->is_draining;
+}
+
+static void refuse(struct http_exchange *exchange, const struct sweep_result *result)
+{
+    char detail[300];
+    (void)snprintf(detail, sizeof detail, "cut short after %" PRIu64 " jobs: %s", result->jobs,
+                   queue_status_sentence(result->status));
+    http_answer_refusal(exchange, result->status, result->jobs ? detail : NULL, 0);
+}
+
+static void on_swept(void *owner, uint64_t tag, const struct sweep_result *result)
+{
+    struct http_front *front = owner;
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    front->sweep_count--;
+    if (!exchange)
+        return;
+    if (result->status != QUEUE_OK) {
+        refuse(exchange, result);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"topic\":");
+    json_write_string(body, buffer_slice(&exchange->note));
+    buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
+    buffer_append_u64(body, result->jobs);
+    buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
+    buffer_append_u64(body, result->seen);
+    buffer_append_text(body, result->is_complete ? ",\"complete\":true}" : ",\"complete\":false}");
+    http_answer_end(exchange, 200, "application/json");
+}
+
+static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct http_fault *fault)
+{
+    struct http_front *front = call->front;
+    const struct http_fields *fields = &call->query->fields;
+    struct sweep_order order = {
+        .verb = fields->dry_run ? SWEEP_COUNT : verb,
+        .topic = call->topic,
+        .error = fields->error,
+        .id_prefix = fields->id_prefix,
+        .died_after_ms = fields->died_after_ms,
+        .died_before_ms = fields->died_before_ms,
+        .max = (uint64_t)fields->max,
+    };
+    if (http_fields_have(fields, OPTION_ERROR) && !fields->error.len)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'error' is empty but must be a part of the last error of the jobs "
+                              "that are meant");
+    if (front->sweep_count >= HTTP_SWEEPS_MAX)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_SWEEPS, HTTP_SWEEPS_MAX,
+                              "%d purges or redrives by a filter are under way: try again when one "
+                              "has ended",
+                              HTTP_SWEEPS_MAX);
+    call->exchange->is_dry_run = fields->dry_run;
+    call->exchange->waits = true; /* takes as long as there are jobs: no request's duration */
+    if (!sweep_start(front->queue, &order, is_wanted, on_swept, front,
+                     http_exchange_tag(call->exchange)))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    front->sweep_count++;
+    return true;
+}
+
+static void sweep(struct http_call *call, enum sweep_verb verb)
+{
+    struct http_fault fault;
+    if (!begin_sweep(call, verb, &fault))
+        http_answer_fault(call->exchange, &fault);
+}
+
+/* ---- the calls ---- */
+
+static void note_topic(struct http_call *call)
+{
+    http_front_lend(call->front, &call->exchange->note);
+    buffer_append_slice(&call->exchange->note, call->topic);
+}
+
+void http_topic_purge(struct http_call *call)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct http_fault fault;
+    note_topic(call);
+    if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
+        call_topic(call,
+                   (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
+    } else if (fields->state != JOB_DEAD) {
+        (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
+                             "only dead jobs are purged by a filter: give state=dead with it, or "
+                             "'state' alone");
+        http_answer_fault(call->exchange, &fault);
+    } else {
+        sweep(call, SWEEP_CANCEL);
+    }
+}
+
+void http_topic_redrive(struct http_call *call)
+{
+    static const uint32_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
+    const struct http_fields *fields = &call->query->fields;
+    struct http_fault fault;
+    note_topic(call);
+    if (!(fields->set & filter)) {
+        call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,
+                                                   .id = fields->id,
+                                                   .max = (uint64_t)fields->max});
+    } else if (fields->id.len) {
+        (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
+                             "'id' and a filter are both given: only one can say which are meant");
+        http_answer_fault(call->exchange, &fault);
+    } else {
+        sweep(call, SWEEP_REDRIVE);
+    }
+}
