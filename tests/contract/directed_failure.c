@@ -212,7 +212,7 @@ static void an_attempt_that_ends_after_a_restart_knows_when_it_began(void **stat
 static void history_keeps_the_last_attempts_only(void **state)
 {
     struct job_attempt attempts[JOB_HISTORY_MAX];
-    char error[16];
+    char error[24];
 
     (void)state;
     put(patient);
