@@ -13,6 +13,7 @@
 enum {
     POLICY_FILE_BYTES_MAX = 1 << 20,
     POLICY_LINE_BYTES_MAX = 4096,
+    POLICY_RULES_MAX = 10000, /* lines that say something */
     POLICY_HOST_BYTES = 256,
     POLICY_ORIGIN_BYTES = 320
 };
@@ -44,6 +45,7 @@ struct policy_command {
 
 /* Lists in the file's order. */
 struct policy {
+    size_t rule_count;
     struct policy_host *hosts;
     struct guard_network *networks;
     size_t network_count;

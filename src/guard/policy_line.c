@@ -319,6 +319,8 @@ int policy_read_line(struct policy *policy, char *text, const char *where,
     char *key = trim(text);
     if (!*key)
         return 0;
+    if (policy->rule_count++ == POLICY_RULES_MAX)
+        return refuse(&line, "too many rules, at most %d", POLICY_RULES_MAX);
     char *equals = strchr(key, '=');
     if (!equals)
         return refuse(&line, "no '=', write: key = value");

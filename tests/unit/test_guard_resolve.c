@@ -1,0 +1,406 @@
+/* The system's resolver is stood in for by a table, below: no test may depend on somebody's name
+ * server, and none of those would answer what is asked for here. */
+#include "guard/resolve.h"
+
+#include "guard_rig.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdatomic.h>
+
+/* ---- the stand-in ---- */
+
+static const struct {
+    const char *host;
+    int code;
+    const char *addresses[40];
+} names[] = {
+    {"public.example", 0, {"93.184.216.34", "2606:4700::1111"}},
+    {"private.example", 0, {"10.2.0.1", "fd12::1"}},
+    {"mixed.example", 0, {"127.0.0.1", "93.184.216.34", "::1", "2606:4700::1111", "10.2.0.1"}},
+    {"mapped.example", 0, {"::ffff:10.2.0.1", "64:ff9b::169.254.169.254", "::ffff:8.8.8.8"}},
+    {"twice.example", 0, {"8.8.8.8", "::ffff:8.8.8.8", "8.8.8.8", "8.8.4.4"}},
+    {"many.example",
+     0,
+     {"10.0.0.1", "8.8.8.1", "8.8.8.2", "8.8.8.3", "8.8.8.4", "8.8.8.5", "8.8.8.6", "8.8.8.7",
+      "8.8.8.8", "8.8.8.9", "8.8.8.10"}},
+    {"inner.example", 0, {"10.1.2.3"}},
+    {"missing.example", EAI_NONAME, {0}},
+    {"silent.example", EAI_AGAIN, {0}},
+    {"broken.example", EAI_SYSTEM, {0}},
+    {"empty.example", 0, {0}},
+};
+
+static atomic_int asked; /* since the test began */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static struct addrinfo *make_answer(const char *text, struct addrinfo *next)
+{
+    struct sockaddr_storage *socket = calloc(1, sizeof *socket);
+    struct addrinfo *answer = calloc(1, sizeof *answer);
+    struct sockaddr_in *v4 = (struct sockaddr_in *)socket;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)socket;
+    bool is_v4 = inet_pton(AF_INET, text, &v4->sin_addr) == 1;
+    assert_true(is_v4 || inet_pton(AF_INET6, text, &v6->sin6_addr) == 1);
+    socket->ss_family = is_v4 ? AF_INET : AF_INET6;
+    *answer = (struct addrinfo){.ai_family = socket->ss_family,
+                                .ai_addrlen = is_v4 ? sizeof *v4 : sizeof *v6,
+                                .ai_addr = (struct sockaddr *)socket,
+                                .ai_next = next};
+    return answer;
+}
+
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    (void)service;
+    (void)hints;
+    atomic_fetch_add(&asked, 1);
+    pthread_mutex_lock(&gate); /* whoever holds it keeps all waiting */
+    pthread_mutex_unlock(&gate);
+    *out = NULL;
+    errno = EIO; /* what goes with EAI_SYSTEM */
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        size_t count = 0;
+        if (strcasecmp(host, names[i].host) != 0)
+            continue;
+        while (names[i].addresses[count])
+            count++;
+        while (count-- > 0)
+            *out = make_answer(names[i].addresses[count], *out);
+        return names[i].code;
+    }
+    return EAI_NONAME;
+}
+
+void freeaddrinfo(struct addrinfo *answer)
+{
+    while (answer) {
+        struct addrinfo *next = answer->ai_next;
+        free(answer->ai_addr);
+        free(answer);
+        answer = next;
+    }
+}
+
+/* ---- what is answered ---- */
+
+static const char policy[] = "allow-host = *.example\nallow-host = 8.8.8.8\nallow-host = 10.2.0.1\n"
+                             "allow-host = 10.1.2.3\nallow-network = 10.1.0.0/16\n";
+
+/* "8.8.8.8 2606:4700::1111", and the port of all. */
+static void describe(const struct resolved *resolved, char *out, size_t bytes)
+{
+    size_t len = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < resolved->count; i++) {
+        const struct sockaddr_storage *at = &resolved->addresses[i];
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)at;
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)at;
+        char text[INET6_ADDRSTRLEN];
+        inet_ntop(at->ss_family,
+                  at->ss_family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr, text,
+                  sizeof text);
+        assert_int_equal(ntohs(v4->sin_port), 443);
+        len += (size_t)snprintf(out + len, bytes - len, "%s%s", i ? " " : "", text);
+    }
+}
+
+static const struct {
+    const char *host, *addresses;
+    enum guard_verdict verdict;
+    bool is_temporary;
+    const char *says;
+} rows[] = {
+    {"public.example", "93.184.216.34 2606:4700::1111", GUARD_ALLOWED, false, ""},
+    {"PUBLIC.example", "93.184.216.34 2606:4700::1111", GUARD_ALLOWED, false, ""},
+    {"private.example", "", GUARD_NETWORK_FORBIDDEN, false, "a network that is not public"},
+    {"mixed.example", "93.184.216.34 2606:4700::1111", GUARD_ALLOWED, false, ""},
+    {"mapped.example", "8.8.8.8", GUARD_ALLOWED, false, ""},
+    {"twice.example", "8.8.8.8 8.8.4.4", GUARD_ALLOWED, false, ""},
+    {"many.example", "8.8.8.1 8.8.8.2 8.8.8.3 8.8.8.4 8.8.8.5 8.8.8.6 8.8.8.7 8.8.8.8",
+     GUARD_ALLOWED, false, ""},
+    {"inner.example", "10.1.2.3", GUARD_ALLOWED, false, ""},
+    {"missing.example", "", GUARD_ALLOWED, false, "'missing.example' has no address"},
+    {"empty.example", "", GUARD_ALLOWED, false, "has no address"},
+    {"silent.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
+    {"broken.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
+    {"public.elsewhere", "", GUARD_HOST_NOT_NAMED, false, "name it by allow-host"},
+    {"a b", "", GUARD_NOT_AN_ADDRESS, false, "neither a name nor an address"},
+    {"", "", GUARD_NOT_AN_ADDRESS, false, "neither a name nor an address"},
+    {"8.8.8.8", "8.8.8.8", GUARD_ALLOWED, false, ""},
+    {"0x08.8.2056", "8.8.8.8", GUARD_ALLOWED, false, ""},
+    {"::ffff:8.8.8.8", "8.8.8.8", GUARD_ALLOWED, false, ""},
+    {"10.1.2.3", "10.1.2.3", GUARD_ALLOWED, false, ""},
+    {"10.2.0.1", "", GUARD_NETWORK_FORBIDDEN, false, "a network that is not public"},
+    {"8.8.4.4", "", GUARD_HOST_NOT_NAMED, false, "name it by allow-host"},
+};
+
+static void check_row(size_t i, const struct resolved *resolved)
+{
+    char found[512];
+    describe(resolved, found, sizeof found);
+    if (strcmp(found, rows[i].addresses) != 0)
+        fail_msg("'%s': found '%s', not '%s'", rows[i].host, found, rows[i].addresses);
+    CASE_HOLDS(rows[i].host, resolved->verdict == rows[i].verdict);
+    CASE_HOLDS(rows[i].host, resolved->is_temporary == rows[i].is_temporary);
+    CASE_HOLDS(rows[i].host, (resolved->count > 0) == (resolved->error[0] == 0));
+    CASE_HOLDS(rows[i].host, strstr(resolved->error, rows[i].says));
+    CASE_HOLDS(rows[i].host, !strstr(resolved->error, "fd12") && !strstr(resolved->error, "127."));
+}
+
+static void only_allowed_addresses_are_answered(void **state)
+{
+    struct guard *guard = guard_rig_open(policy);
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct resolved resolved;
+        resolve_now(guard, rows[i].host, 443, &resolved);
+        check_row(i, &resolved);
+    }
+    guard_free(guard);
+}
+
+static void addresses_and_refused_hosts_ask_nobody(void **state)
+{
+    static const char *const hosts[] = {"8.8.8.8", "0x08080808", "10.2.0.1", "x.elsewhere", "a b"};
+    struct guard *guard = guard_rig_open(policy), *off;
+    struct resolved resolved;
+    char error[GUARD_ERROR_BYTES];
+    (void)state;
+    atomic_store(&asked, 0);
+    for (size_t i = 0; i < COUNT_OF(hosts); i++)
+        resolve_now(guard, hosts[i], 443, &resolved);
+    assert_int_equal(guard_open(NULL, &off, error), 0);
+    resolve_now(off, "public.example", 443, &resolved);
+    assert_int_equal(resolved.verdict, GUARD_OFF);
+    assert_non_null(strstr(resolved.error, "--deliver FILE"));
+    assert_int_equal(atomic_load(&asked), 0);
+    guard_free(off);
+    guard_free(guard);
+}
+
+/* ---- on a reactor ---- */
+
+struct asker {
+    struct reactor *reactor;
+    struct resolver *resolver;
+    struct guard *guard;
+    size_t told, wanted;
+    uint64_t tags; /* a bit for each */
+    bool is_asking, frees, asks_again;
+    struct resolved last;
+};
+
+static void set_up(struct asker *asker)
+{
+    *asker = (struct asker){.reactor = reactor_new(0), .guard = guard_rig_open(policy)};
+    assert_non_null(asker->reactor);
+    asker->resolver = resolver_new(asker->reactor, asker->guard);
+    assert_non_null(asker->resolver);
+    atomic_store(&asked, 0);
+}
+
+static void tear_down(struct asker *asker)
+{
+    resolver_free(asker->resolver);
+    reactor_free(asker->reactor);
+    guard_free(asker->guard);
+}
+
+static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved);
+
+static void ask(struct asker *asker, const char *host, uint64_t tag)
+{
+    asker->is_asking = true;
+    asker->wanted++;
+    resolver_ask(asker->resolver, host, 443, on_answer, asker, tag);
+    asker->is_asking = false;
+}
+
+static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
+{
+    struct asker *asker = owner;
+    assert_false(asker->is_asking);
+    assert_int_equal(asker->tags >> tag & 1, 0);
+    asker->tags |= UINT64_C(1) << tag;
+    asker->last = *resolved;
+    asker->told++;
+    if (asker->frees) {
+        resolver_free(asker->resolver);
+        asker->resolver = NULL;
+        asker->wanted = asker->told;
+    }
+    if (asker->asks_again) {
+        asker->asks_again = false;
+        ask(asker, "8.8.8.8", 60);
+    }
+    if (asker->told == asker->wanted)
+        uv_stop(reactor_loop(asker->reactor));
+}
+
+static void turn_until_told(struct asker *asker)
+{
+    uv_run(reactor_loop(asker->reactor), UV_RUN_DEFAULT);
+    assert_int_equal(asker->told, asker->wanted);
+}
+
+static void the_same_is_answered_on_a_reactor(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct asker asker;
+        set_up(&asker);
+        ask(&asker, rows[i].host, 1);
+        turn_until_told(&asker);
+        check_row(i, &asker.last);
+        tear_down(&asker);
+    }
+}
+
+static void equal_questions_are_asked_once_and_remembered(void **state)
+{
+    struct asker asker;
+    (void)state;
+    set_up(&asker);
+    for (uint64_t tag = 0; tag < 20; tag++)
+        ask(&asker, tag % 2 ? "public.example" : "Public.Example", tag);
+    turn_until_told(&asker);
+    assert_int_equal(asker.tags, 0xfffff);
+    for (uint64_t tag = 20; tag < 40; tag++)
+        ask(&asker, tag % 2 ? "missing.example" : "silent.example", tag);
+    turn_until_told(&asker);
+    for (uint64_t tag = 40; tag < 50; tag++)
+        ask(&asker, tag % 2 ? "missing.example" : "public.example", tag);
+    turn_until_told(&asker);
+    assert_int_equal(atomic_load(&asked), 3);
+    tear_down(&asker);
+}
+
+static void what_is_remembered_is_judged_anew(void **state)
+{
+    char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES];
+    struct asker asker;
+    (void)state;
+    set_up(&asker);
+    guard_free(asker.guard);
+    guard_rig_write(path, policy, 0600);
+    assert_int_equal(guard_open(path, &asker.guard, error), 0);
+    resolver_free(asker.resolver);
+    asker.resolver = resolver_new(asker.reactor, asker.guard);
+    ask(&asker, "inner.example", 1);
+    turn_until_told(&asker);
+    assert_int_equal(asker.last.count, 1);
+    guard_rig_rewrite(path, "allow-host = *.example\n", 0600);
+    assert_int_equal(guard_reload(asker.guard, error), 0);
+    ask(&asker, "inner.example", 2);
+    turn_until_told(&asker);
+    assert_int_equal(asker.last.count, 0);
+    assert_int_equal(asker.last.verdict, GUARD_NETWORK_FORBIDDEN);
+    guard_rig_rewrite(path, "allow-host = other.example\n", 0600);
+    assert_int_equal(guard_reload(asker.guard, error), 0);
+    ask(&asker, "inner.example", 3);
+    turn_until_told(&asker);
+    assert_int_equal(asker.last.verdict, GUARD_HOST_NOT_NAMED);
+    unlink(path);
+    tear_down(&asker);
+}
+
+static void one_may_ask_while_being_told(void **state)
+{
+    struct asker asker;
+    (void)state;
+    set_up(&asker);
+    asker.asks_again = true;
+    ask(&asker, "8.8.8.8", 1);
+    ask(&asker, "public.example", 2);
+    turn_until_told(&asker);
+    assert_int_equal(asker.told, 3);
+    tear_down(&asker);
+}
+
+static void nothing_is_told_once_it_is_freed(void **state)
+{
+    struct asker asker;
+    (void)state;
+    set_up(&asker);
+    asker.frees = true;
+    ask(&asker, "8.8.8.8", 1);
+    ask(&asker, "10.1.2.3", 2);
+    ask(&asker, "public.example", 3);
+    turn_until_told(&asker);
+    assert_int_equal(asker.told, 1);
+    tear_down(&asker);
+    assert_int_equal(asker.told, 1);
+
+    set_up(&asker);
+    pthread_mutex_lock(&gate);
+    ask(&asker, "public.example", 1);
+    ask(&asker, "private.example", 2);
+    ask(&asker, "8.8.8.8", 3);
+    resolver_free(asker.resolver);
+    asker.resolver = NULL;
+    pthread_mutex_unlock(&gate);
+    tear_down(&asker);
+    assert_int_equal(asker.told, 0);
+}
+
+/* 1024 names are kept; of further ones those go that were not asked for the longest. */
+static void what_is_remembered_has_a_bound(void **state)
+{
+    struct asker asker;
+    char host[64];
+    (void)state;
+    set_up(&asker);
+    for (int i = 0; i < 1100; i++) {
+        ask(&asker, "public.example", 1); /* stays: it is asked for all the time */
+        snprintf(host, sizeof host, "n%d.example", i);
+        ask(&asker, host, 2);
+        turn_until_told(&asker);
+        asker.tags = 0;
+    }
+    assert_int_equal(atomic_load(&asked), 1101);
+    ask(&asker, "n1099.example", 3);
+    ask(&asker, "public.example", 4);
+    turn_until_told(&asker);
+    assert_int_equal(atomic_load(&asked), 1101);
+    ask(&asker, "n0.example", 5);
+    turn_until_told(&asker);
+    assert_int_equal(atomic_load(&asked), 1102);
+    tear_down(&asker);
+}
+
+static void too_many_names_at_a_time_are_put_off(void **state)
+{
+    struct asker asker;
+    char host[64];
+    (void)state;
+    set_up(&asker);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 1024; i++) {
+        snprintf(host, sizeof host, "n%d.example", i);
+        resolver_ask(asker.resolver, host, 443, on_answer, &asker, 0);
+    }
+    ask(&asker, "public.example", 1);
+    turn_until_told(&asker);
+    assert_int_equal(asker.tags, 2);
+    assert_true(asker.last.is_temporary && asker.last.count == 0 && asker.last.error[0]);
+    pthread_mutex_unlock(&gate);
+    tear_down(&asker);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_allowed_addresses_are_answered),
+        cmocka_unit_test(addresses_and_refused_hosts_ask_nobody),
+        cmocka_unit_test(the_same_is_answered_on_a_reactor),
+        cmocka_unit_test(equal_questions_are_asked_once_and_remembered),
+        cmocka_unit_test(what_is_remembered_is_judged_anew),
+        cmocka_unit_test(one_may_ask_while_being_told),
+        cmocka_unit_test(nothing_is_told_once_it_is_freed),
+        cmocka_unit_test(what_is_remembered_has_a_bound),
+        cmocka_unit_test(too_many_names_at_a_time_are_put_off),
+    };
+    return cmocka_run_group_tests_name("guard resolve", tests, NULL, NULL);
+}
