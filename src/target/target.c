@@ -11,7 +11,7 @@ enum { ENDPOINT_HOSTS_MAX = 16 };
 /* ---- kinds ---- */
 
 static const struct target_ops *const kinds[] = {
-    &target_http, &target_amqp, &target_stomp, &target_null,
+    &target_http, &target_amqp, &target_kafka, &target_stomp, &target_null,
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
@@ -69,8 +69,9 @@ static const struct {
     uint16_t port;
     bool has_path;
 } places[] = {
-    {"http", 80, false},    {"https", 443, false},  {"amqp", 5672, true},    {"amqps", 5671, true},
-    {"kafka", 9092, false}, {"stomp", 61613, true}, {"stomps", 61614, true},
+    {"http", 80, false},    {"https", 443, false},   {"amqp", 5672, true},
+    {"amqps", 5671, true},  {"kafka", 9092, false},  {"kafkas", 9093, false},
+    {"stomp", 61613, true}, {"stomps", 61614, true},
 };
 
 static bool fail(char *error, const char *what, struct slice subject, const char *advice)
