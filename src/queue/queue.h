@@ -240,7 +240,7 @@ struct queue_info {
 enum queue_event {
     QUEUE_EVENT_TOPIC = 1, /* the topic's settings may have changed, or it is gone; an empty name:
                               any topic's */
-    QUEUE_EVENT_DEAD       /* jobs of a topic with an extension died */
+    QUEUE_EVENT_DEAD /* jobs of a topic with an extension died; an empty name: maybe of any such */
 };
 
 struct queue {

@@ -34,10 +34,12 @@ bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_r
 bool redis_unpack_u8(struct slice *rest, uint8_t *out);
 bool redis_unpack_u48(struct slice *rest, uint64_t *out);
 
-/* All but topic and id. `attempt` is the try's text, empty where there is none; then `state` says
- * in which it is. */
+/* All but topic and id. `attempt` is the try's text as answers show it, empty where there is none;
+ * then `state` says in which it is. */
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
                       int64_t adjust_ms, struct job *out);
+/* A look's: how often settings changed; how often jobs died that somebody looks after. */
+bool redis_unpack_counters(struct slice rest, uint64_t *changes, uint64_t *deaths);
 /* All but the name. */
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);
 

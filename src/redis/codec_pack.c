@@ -126,10 +126,15 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     put_tail(args, push, flags);
 }
 
+/* One verb more than queue.h has: nack for good. */
+enum { REFUSE = 5 };
+
 static uint64_t ms_of_answer(const struct queue_answer *answer)
 {
     if (answer->verb == QUEUE_NACK)
         return answer->delay_ms < 0 ? NONE : (uint64_t)answer->delay_ms;
+    if (answer->verb == QUEUE_RETURN)
+        return answer->delay_ms > 0 ? (uint64_t)answer->delay_ms : 0;
     return answer->verb == QUEUE_EXTEND ? (uint64_t)answer->lease_ms : 0;
 }
 
@@ -138,7 +143,8 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     struct packed packed = {.len = 0};
     struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
     put(&packed, delivery, 6);
-    put(&packed, answer->verb, 1);
+    bool refuses = answer->verb == QUEUE_NACK && answer->final;
+    put(&packed, refuses ? REFUSE : (uint64_t)answer->verb, 1);
     put(&packed, ms_of_answer(answer), 6);
     redis_command_arg(args, packed_slice(&packed));
     if (error.len > JOB_ERROR_BYTES_MAX)

@@ -18,6 +18,8 @@ enum {
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
 };
 
+enum { HAS_HISTORY = 128 }; /* beside the state of a try that is shown */
+
 enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
 
 enum {

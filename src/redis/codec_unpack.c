@@ -154,9 +154,20 @@ static void get_record(struct reading *in, int64_t adjust_ms, struct job *out)
     out->body = in->rest;
 }
 
+/* A history that was spoiled keeps nobody from the job. */
+static struct slice readable(struct slice history)
+{
+    struct job_attempt ignored;
+    size_t at = 0, count = 0;
+    while (count < JOB_HISTORY_MAX && job_history_next(history, &at, &ignored))
+        count++;
+    return slice_make(history.at, at);
+}
+
 static void get_try(struct reading *in, int64_t adjust_ms, struct job *out)
 {
-    out->state = (enum job_state)get_up_to(in, 1, JOB_DEAD);
+    unsigned state = (unsigned)get(in, 1);
+    out->state = (enum job_state)(state & ~(unsigned)HAS_HISTORY);
     out->priority = (uint16_t)get(in, 2);
     out->attempt = (uint32_t)get(in, 4);
     out->due_ms = get_ms(in) - adjust_ms;
@@ -164,8 +175,13 @@ static void get_try(struct reading *in, int64_t adjust_ms, struct job *out)
     out->lease_until_ms = get_wall_ms(in, adjust_ms);
     out->delivery = get(in, 6);
     (void)get_ms(in); /* what it was taken with, for an extension that names no time */
-    out->error = in->rest;
-    in->failed |= !out->state || out->error.len > JOB_ERROR_BYTES_MAX;
+    if (state & HAS_HISTORY) {
+        out->error = get_text(in, get_up_to(in, 2, JOB_ERROR_BYTES_MAX));
+        out->history = readable(in->rest);
+    } else {
+        out->error = in->rest;
+    }
+    in->failed |= !out->state || out->state > JOB_DEAD || out->error.len > JOB_ERROR_BYTES_MAX;
 }
 
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
@@ -185,6 +201,14 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }
 
+bool redis_unpack_counters(struct slice rest, uint64_t *changes, uint64_t *deaths)
+{
+    struct reading in = {.rest = rest};
+    *changes = get(&in, 6);
+    *deaths = get(&in, 6);
+    return !in.failed && in.rest.len == 0;
+}
+
 static void get_settings(struct reading *in, struct topic_settings *out)
 {
     get_policy(in, &out->policy);
@@ -193,7 +217,6 @@ static void get_settings(struct reading *in, struct topic_settings *out)
     out->priority = (int32_t)get(in, 2);
     out->dead_letter_expired = get_up_to(in, 1, 1);
     out->dedup_window_ms = get_ms(in);
-    in->failed |= in->rest.len > 0;
 }
 
 static void get_totals(struct reading *in, struct topic_totals *out)
@@ -214,9 +237,14 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->counts.ready = get(&in, 6);
     out->counts.leased = get(&in, 6);
     out->counts.dead = get(&in, 6);
+    out->counts.dead_bytes = get(&in, 6);
     get_totals(&in, &out->totals);
     out->oldest_ready_due_ms = get_wall_ms(&in, adjust_ms);
-    if (in.rest.len && !in.failed)
+    size_t settings_bytes = get_up_to(&in, 1, SETTINGS_BYTES);
+    if (settings_bytes) {
+        in.failed |= settings_bytes != SETTINGS_BYTES;
         get_settings(&in, &out->settings);
-    return !in.failed;
+    }
+    out->settings.extension = in.rest;
+    return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;
 }

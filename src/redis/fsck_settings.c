@@ -10,12 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WAIT_MS = 1200, VALUE_BYTES_MAX = 1024, KEY_BYTES = REDIS_TAG_BYTES + 300 };
+enum { WAIT_MS = 1200, VALUE_BYTES_MAX = 1 << 20, KEY_BYTES = REDIS_TAG_BYTES + 300 };
 
 /* A topic in all shards. */
 struct view {
     struct slice topic;
-    struct buffer value[REDIS_SHARDS_MAX];     /* empty: not there; else the pause, the settings */
+    struct buffer
+        value[REDIS_SHARDS_MAX]; /* empty: not there; else the pause and, where there are any, the
+                                  * length of the extension, that, and the settings */
     struct buffer cancelled[REDIS_SHARDS_MAX]; /* rises while a delete is at work */
 };
 
@@ -40,11 +42,25 @@ static void view_free(struct view *view)
     free(view);
 }
 
-static void append_element(struct buffer *out, const redisReply *reply, size_t at)
+static struct slice element_of(const redisReply *reply, size_t at)
 {
-    if (reply->type == REDIS_REPLY_ARRAY && at < reply->elements &&
-        reply->element[at]->type == REDIS_REPLY_STRING)
-        buffer_append(out, reply->element[at]->str, reply->element[at]->len);
+    if (reply->type != REDIS_REPLY_ARRAY || at >= reply->elements ||
+        reply->element[at]->type != REDIS_REPLY_STRING)
+        return (struct slice){0};
+    return slice_make(reply->element[at]->str, reply->element[at]->len);
+}
+
+/* As settings_here in check.lua has it. */
+static void append_value(struct buffer *out, struct slice paused, struct slice settings,
+                         struct slice extension)
+{
+    buffer_append_slice(out, paused);
+    if (!paused.len || (!settings.len && !extension.len))
+        return;
+    buffer_append_byte(out, (char)(extension.len >> 8 & 255));
+    buffer_append_byte(out, (char)(extension.len & 255));
+    buffer_append_slice(out, extension);
+    buffer_append_slice(out, settings);
 }
 
 static int read_shard(struct fsck *fsck, uint32_t shard, struct view *view)
@@ -52,16 +68,17 @@ static int read_shard(struct fsck *fsck, uint32_t shard, struct view *view)
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s:topic:%.*s", fsck->report->shard[shard].tag, (int)view->topic.len,
              view->topic.at);
-    const struct slice words[] = {slice_of("HMGET"), slice_of(key), slice_of("paused"),
-                                  slice_of("settings"), slice_of("cancelled")};
+    const struct slice words[] = {slice_of("HMGET"),     slice_of(key),
+                                  slice_of("paused"),    slice_of("settings"),
+                                  slice_of("extension"), slice_of("cancelled")};
     redisReply *reply;
-    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 5, &reply);
+    int result =
+        fsck_ask(fsck, redis_slot_of(words[1]), words, sizeof words / sizeof words[0], &reply);
     if (result != 0)
         return result;
-    append_element(&view->value[shard], reply, 0);
-    if (view->value[shard].len)
-        append_element(&view->value[shard], reply, 1);
-    append_element(&view->cancelled[shard], reply, 2);
+    append_value(&view->value[shard], element_of(reply, 0), element_of(reply, 1),
+                 element_of(reply, 2));
+    buffer_append_slice(&view->cancelled[shard], element_of(reply, 3));
     freeReplyObject(reply);
     return 0;
 }

@@ -81,6 +81,9 @@ struct redis_link_options {
     /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
     void (*due)(void *ctx, int64_t at_ms); /* shard clock */
     void (*ready)(void *ctx, struct slice topic);
+    /* It happened to this topic; `number`: how often that has happened to any. `own`: by a call
+     * from here. */
+    void (*told)(void *ctx, enum queue_event event, uint64_t number, struct slice topic, bool own);
     /* True each time it comes up and each time news may have been missed while it was up; false
      * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);

@@ -26,6 +26,24 @@ static void again(struct link_news *news, int64_t pause_ms)
 
 /* ---- messages ---- */
 
+/* NUMBER, a space, the topic. */
+static void hear_event(const struct redis_link_options *options, enum queue_event event,
+                       struct slice text, bool own)
+{
+    const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;
+    uint64_t number;
+    if (!space ||
+        !text_parse_u64(slice_make(text.at, (size_t)(space - text.at)), INT64_MAX, &number))
+        return;
+    size_t topic_bytes = text.len - (size_t)(space + 1 - text.at);
+    options->told(options->ctx, event, number, slice_make(space + 1, topic_bytes), own);
+}
+
+static bool is_own(const struct redis_link_options *options, struct slice rest)
+{
+    return memcmp(rest.at, options->server, SERVER_BYTES) == 0;
+}
+
 static void hear(struct link_news *news, struct slice message)
 {
     const struct redis_link_options *options = &news->link->options;
@@ -35,9 +53,14 @@ static void hear(struct link_news *news, struct slice message)
     struct slice rest = slice_make(message.at + 1, message.len - 1);
     if (message.at[0] == 'd' && text_parse_u64(rest, INT64_MAX, &at_ms)) {
         options->due(options->ctx, (int64_t)at_ms);
-    } else if (message.at[0] == 'r' && rest.len > SERVER_BYTES &&
-               memcmp(rest.at, options->server, SERVER_BYTES) != 0) {
-        options->ready(options->ctx, slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES));
+    } else if (message.at[0] == 'x') {
+        hear_event(options, QUEUE_EVENT_DEAD, rest, false);
+    } else if (rest.len > SERVER_BYTES) {
+        struct slice text = slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES);
+        if (message.at[0] == 's')
+            hear_event(options, QUEUE_EVENT_TOPIC, text, is_own(options, rest));
+        else if (message.at[0] == 'r' && !is_own(options, rest))
+            options->ready(options->ctx, text);
     }
 }
 

@@ -76,6 +76,17 @@ struct redis_watch {
     char topic[];
 };
 
+/* ---- how far a kind of event has come, as far as it was heard of ---- */
+
+struct redis_heard {
+    bool known;
+    uint64_t number;
+};
+
+struct redis_events_heard {
+    struct redis_heard changes, deaths;
+};
+
 struct redis_shard {
     struct queue queue; /* first: handed out as such */
     struct redis_shard_options options;
@@ -93,6 +104,10 @@ struct redis_shard {
     size_t watch_bucket_count, watch_count;
     struct list watched, fresh, ready;
     uint64_t looks;
+
+    struct list events; /* to be told */
+    size_t event_count;
+    struct redis_events_heard heard;
 
     int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
     int64_t adjust_ms;        /* the shard's clock - its wall clock */
@@ -185,6 +200,18 @@ void redis_watch_tell(struct redis_shard *shard, struct slice topic);
 void redis_watches_tell(struct redis_shard *shard);
 /* Looks at those watched only just now; or at all, which also asks for the next event. */
 void redis_watches_look(struct redis_shard *shard, bool all);
+
+/* ---- shard_event.c ---- */
+void redis_events_fini(struct redis_shard *shard);
+/* Is told at the end of the turn; an empty name: any topic. */
+void redis_event_note(struct redis_shard *shard, enum queue_event kind, struct slice topic);
+void redis_events_tell(struct redis_shard *shard);
+/* A message, the number-th of its kind; `own`: of a call from here, whose answer notes it. */
+void redis_event_heard(struct redis_shard *shard, enum queue_event kind, uint64_t number,
+                       struct slice topic, bool own);
+/* What a look found; `before`: what was known when it was sent. */
+void redis_events_counted(struct redis_shard *shard, uint64_t changes, uint64_t deaths,
+                          const struct redis_events_heard *before);
 
 /* ---- shard_advance.c ---- */
 /* Moves what is due. */

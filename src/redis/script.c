@@ -9,7 +9,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 6 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 7 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -47,8 +47,9 @@ static const struct source {
     }
 
 /* The first of them begins a call; the first LIBRARY_PARTS make the library. */
-static const struct source parts[] = {PART(base), PART(topics), PART(leaves),   PART(jobs),
-                                      PART(due),  PART(ending), PART(findings), PART(sound)};
+static const struct source parts[] = {PART(base),    PART(topics),   PART(leaves),
+                                      PART(history), PART(jobs),     PART(due),
+                                      PART(ending),  PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;

@@ -11,6 +11,7 @@
 REDIS_LUA(common_base);
 REDIS_LUA(common_topics);
 REDIS_LUA(common_leaves);
+REDIS_LUA(common_history);
 REDIS_LUA(common_jobs);
 REDIS_LUA(common_due);
 REDIS_LUA(common_ending);

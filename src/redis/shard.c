@@ -120,6 +120,12 @@ static void on_ready(void *ctx, struct slice topic)
     redis_watch_tell(ctx, topic);
 }
 
+static void on_told(void *ctx, enum queue_event event, uint64_t number, struct slice topic,
+                    bool own)
+{
+    redis_event_heard(ctx, event, number, topic, own);
+}
+
 /* News may have been missed while it was down. */
 static void on_turned(void *ctx, bool up)
 {
@@ -162,19 +168,25 @@ static void advance(struct redis_shard *shard, int64_t now_ms)
         redis_advance(shard);
 }
 
+static bool has_to_tell(const struct redis_shard *shard)
+{
+    return !list_is_empty(&shard->ready) || !list_is_empty(&shard->soon) || shard->event_count;
+}
+
 int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
 {
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        if (list_is_empty(&shard->ready) && list_is_empty(&shard->soon))
+        if (!has_to_tell(shard))
             break;
         redis_watches_tell(shard);
+        redis_events_tell(shard);
         redis_requests_run(shard);
     }
     advance(shard, now_ms);
     redis_watches_look(shard, false);
     redis_batches_send(shard);
     int64_t pack_ms = redis_pack_turn(shard, now_ms);
-    if (!list_is_empty(&shard->soon) || !list_is_empty(&shard->ready))
+    if (has_to_tell(shard))
         return now_ms;
     if (!may_advance(shard))
         return pack_ms;
@@ -235,7 +247,7 @@ bool redis_shard_is_done(const struct redis_shard *shard)
 
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 {
-    return shard->calls == 0 && list_is_empty(&shard->ready) && list_is_empty(&shard->fresh) &&
+    return shard->calls == 0 && !has_to_tell(shard) && list_is_empty(&shard->fresh) &&
            redis_link_calls(shard->link) == 0 && shard->up && shard->known &&
            next_event(shard) > now_ms;
 }
@@ -265,6 +277,7 @@ static struct redis_link *link_new(struct redis_shard *shard)
                                       .figures = options->figures,
                                       .due = on_due,
                                       .ready = on_ready,
+                                      .told = on_told,
                                       .turned = on_turned,
                                       .ctx = shard};
     redis_slot_tag(options->url->prefix, options->index, options->shards, link.tag);
@@ -287,6 +300,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     list_init(&shard->open);
     list_init(&shard->sent);
     list_init(&shard->soon);
+    list_init(&shard->events);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
     if (redis_watches_init(shard) && (shard->link = link_new(shard)))
@@ -311,5 +325,6 @@ void redis_shard_free(struct redis_shard *shard)
     redis_batches_free(shard);
     redis_requests_run(shard);
     redis_watches_fini(shard);
+    redis_events_fini(shard);
     free(shard);
 }

@@ -73,6 +73,8 @@ static void on_topic(struct redis_call *call, enum redis_call_end end,
         return;
     }
     topic.name = asking->topic_call.topic;
+    if (asking->topic_call.verb == QUEUE_TOPIC_PUT)
+        redis_event_note(asking->shard, QUEUE_EVENT_TOPIC, topic.name);
     if (topic.counts.ready && !topic.paused)
         redis_watch_tell(asking->shard, topic.name);
     struct queue_reply answer = {
@@ -96,7 +98,9 @@ static bool ask_topic(struct topic_asking *asking)
         redis_pack_settings(args, &call->settings);
     else
         redis_command_text(args, "");
-    return redis_shard_send(asking->shard, &asking->call, changes ? 5 : 6);
+    redis_command_arg(args,
+                      call->verb == QUEUE_TOPIC_PUT ? call->settings.extension : (struct slice){0});
+    return redis_shard_send(asking->shard, &asking->call, changes ? 6 : 7);
 }
 
 /* ---- purge, delete, redrive: step by step ---- */
@@ -123,6 +127,8 @@ static void step_done(struct topic_asking *asking, const struct redis_head *head
         status = QUEUE_OK; /* somebody deleted the topic meanwhile */
     asking->stepped = true;
     bool enough = call->verb == QUEUE_TOPIC_REDRIVE && call->max && asking->affected >= call->max;
+    if (status == QUEUE_OK && !more && call->verb == QUEUE_TOPIC_DELETE)
+        redis_event_note(asking->shard, QUEUE_EVENT_TOPIC, call->topic);
     if (status != QUEUE_OK || !more || enough)
         finish_status(asking, (enum queue_status)status);
     else if (!ask_step(asking))

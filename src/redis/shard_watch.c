@@ -148,7 +148,8 @@ struct looking {
     struct redis_call call;
     struct redis_shard *shard;
     uint64_t number;
-    bool all; /* the regular one, which finds what no message told */
+    bool all;                        /* the regular one, which finds what no message told */
+    struct redis_events_heard heard; /* before it was sent */
 };
 
 /* Not there: the answer names what nobody watches any more. */
@@ -180,6 +181,15 @@ static void tell_found(struct redis_shard *shard, const struct looking *looking)
     }
 }
 
+static void hear_counters(const struct looking *looking, const struct redis_head *head)
+{
+    uint64_t changes, deaths;
+    if (redis_unpack_counters(head->rest, &changes, &deaths))
+        redis_events_counted(looking->shard, changes, deaths, &looking->heard);
+    else
+        redis_shard_say_malformed(looking->shard, REDIS_LOOK);
+}
+
 static void on_looked(struct redis_call *call, enum redis_call_end end,
                       const struct redis_head *head, const redisReply *reply)
 {
@@ -191,6 +201,7 @@ static void on_looked(struct redis_call *call, enum redis_call_end end,
         bool heard = head->next_ms >= shard->next_ms || head->next_ms >= shard->news_ms;
         shard->options.figures->news_lost += looking->all && shard->known && !heard;
         redis_shard_hear(shard, head);
+        hear_counters(looking, head);
         mark_found(shard, reply);
         tell_found(shard, looking);
     }
@@ -207,6 +218,7 @@ static struct looking *looking_new(struct redis_shard *shard, bool all)
     looking->shard = shard;
     looking->number = ++shard->looks;
     looking->all = all;
+    looking->heard = shard->heard;
     return looking;
 }
 

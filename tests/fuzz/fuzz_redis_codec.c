@@ -30,6 +30,8 @@ static void as_job(struct slice bytes)
     CLAIM("texts are the record's", lies_within(job.body, record) && lies_within(job.meta, record));
     CLAIM("texts are the record's", lies_within(job.content_type, record));
     CLAIM("the error is the try's", lies_within(job.error, attempt));
+    CLAIM("so is the history, and it can be read",
+          lies_within(job.history, attempt) && job_history_check(job.history));
     CLAIM("texts keep their limits", job.meta.len <= JOB_META_BYTES_MAX &&
                                          job.content_type.len <= JOB_CONTENT_TYPE_BYTES_MAX &&
                                          job.error.len <= JOB_ERROR_BYTES_MAX);
@@ -56,6 +58,9 @@ static void as_topic(struct slice bytes)
     if (!redis_unpack_topic(bytes, 0, &topic))
         return;
     CLAIM("conflicts are known", topic.settings.on_conflict <= CONFLICT_REJECT);
+    CLAIM("the extension is the text's",
+          lies_within(topic.settings.extension, bytes) &&
+              topic.settings.extension.len <= TOPIC_EXTENSION_BYTES_MAX);
     CLAIM("priorities keep their limit", topic.settings.priority <= JOB_PRIORITY_MAX);
 }
 

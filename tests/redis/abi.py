@@ -14,7 +14,8 @@ NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = range(5, 10)
 BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE = 12, 14, 16
 DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
 DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
-ACK, NACK, EXTEND, RETURN = range(1, 5)
+ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
+FAILED, LEASE_OVER, REFUSED = range(1, 4)
 CANCEL, RESCHEDULE, RUN = range(1, 4)
 TOPIC_GET, TOPIC_PUT, TOPIC_DELETE, TOPIC_PAUSE, TOPIC_RESUME, TOPIC_PURGE, TOPIC_REDRIVE = range(1, 8)
 REPLACE, KEEP, REJECT = range(1, 4)
@@ -22,7 +23,7 @@ FIXED, EXPONENTIAL = 1, 2
 AT_MAX_MS = 3653 * 24 * 3600 * 1000
 
 TOTALS = ("pushed", "acked", "cancelled", "expired", "replaced", "delivered", "nacked", "lease_ended", "died", "redriven")
-COUNTS = ("delayed", "retrying", "ready", "leased", "dead")
+COUNTS = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes")
 
 
 def sizes(layout):
@@ -58,7 +59,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "jobs", "due", "ending")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "due", "ending")
 LIBRARY = "tarry_tests"
 
 
@@ -114,6 +115,29 @@ def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=
     return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms), tail + raw(body)]
 
 
+def varint(data):
+    """The number, and what is left of `data`."""
+    number, at = 0, 0
+    while data[at] >= 128:
+        number, at = number | (data[at] & 127) << 7 * at, at + 1
+    return number | data[at] << 7 * at, data[at + 1:]
+
+
+def attempts(data):
+    """A history, as job/job.h encodes it: [(attempt, started, duration, outcome, error)]."""
+    out = []
+    while data:
+        number, data = varint(data)
+        started, data = varint(data)
+        duration, data = varint(data)
+        outcome, data = data[0], data[1:]
+        size, data = varint(data)
+        assert number > 0 and outcome in (FAILED, LEASE_OVER, REFUSED) and size <= min(100, len(data))
+        out.append((number, started, duration, outcome, data[:size]))
+        data = data[size:]
+    return out
+
+
 class Job:
     """As take, get and list give it: id, record, try."""
 
@@ -121,6 +145,11 @@ class Job:
         self.id, self.record, self.state = ident, record, state
         self.flags, self.priority, self.sequence, self.due, rest = unpack(">BI2I6I6", record)
         self.first_due, self.attempt, self.lease_until, self.delivery, self.lease, self.error = self.due, 0, 0, 0, 0, b""
+        self.history = []
+        if attempt and attempt[0] >= 128:
+            size, rest_of = unpack(">I2", attempt[37:])
+            self.history = attempts(rest_of[size:])
+            attempt = bytes([attempt[0] - 128]) + attempt[1:37] + rest_of[:size]
         if attempt:
             (self.try_state, self.priority, self.attempt, self.due, self.first_due, self.lease_until, self.delivery, self.lease,
              self.error) = unpack(">BI2I4I6I6I6I6I6", attempt)
@@ -165,10 +194,11 @@ def results(answer, jobs):
 
 class Topic:
     def __init__(self, packed):
-        self.paused, *numbers, settings_packed = unpack(">B" + "I6" * 16, packed)
+        self.paused, *numbers, size, rest = unpack(">B" + "I6" * 17 + "B", packed)
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
-        self.oldest_due, self.settings = numbers[15], settings_packed
+        self.oldest_due, self.settings, self.extension = numbers[16], rest[:size], rest[size:]
+        assert size in (0, 40)
 
 
 class Shard:
@@ -241,7 +271,7 @@ class Shard:
     def answer_call(self, *answers, ticket=None, chance=12345):
         words = []
         for verb, delivery, *rest in answers:
-            ms = rest[0] if rest else NONE if verb == NACK else 0
+            ms = rest[0] if rest else NONE if verb in (NACK, REFUSE) else 0
             words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
         return self.change_call("answer", chance, *words, ticket=ticket)
 
@@ -315,15 +345,15 @@ class Shard:
                 return out
             cursor = (jobs[-1].due, jobs[-1].sequence)
 
-    def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None):
+    def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b""):
         """(status, Topic or None)"""
-        answer = self.topic_call(verb, name, packed, makes, topics_max, ticket)
+        answer = self.topic_call(verb, name, packed, makes, topics_max, ticket, extension)
         status, rest = unpack(">B", answer.rest)
         assert not rest
         return status, Topic(answer.more[0]) if answer.more and answer.more[0] else None
 
-    def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None):
-        return self.change_call("topic", verb, name, topics_max, makes, packed, ticket=ticket)
+    def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b""):
+        return self.change_call("topic", verb, name, topics_max, makes, packed, extension, ticket=ticket)
 
     def stats(self, name):
         return self.topic(TOPIC_GET, name, ticket=b"")[1]
@@ -361,6 +391,12 @@ class Shard:
 
     def look(self, *names):
         return self.call("look", *names).more
+
+    def counters(self):
+        """(how often settings changed, how often jobs died that somebody looks after)"""
+        changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
+        assert not rest
+        return changes, deaths
 
     # ---- the keys, for tests ----
 

@@ -6,12 +6,13 @@ it; counts are what a scan finds; no key is left over. `scan` gives a sentence f
 import collections
 import struct
 
+ATTEMPTS_MAX = 8  # a history remembers
 LEAF_MAX = 128  # entries a leaf may hold, besides those of one due: Redis' limit of the compact form
 DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "hash", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset"}
+             "dead": "zset", "finished": "zset", "history": "hash"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
 OF_SHARD = {"core": "hash", "topics": "zset", "leases": "zset", "leased": "hash", "tickets": "hash", "unpacked": "set"}
 INFINITE = float("inf")
@@ -149,6 +150,7 @@ class _Topic:
         self.judge_expiry()
         self.judge_jobs()
         self.judge_counts()
+        self.judge_histories()
         self.judge_event()
         return None
 
@@ -257,8 +259,24 @@ class _Topic:
         for field in LIVE:
             if kept[field] != found[field]:
                 self.blame(f"counts {kept[field]} {field}, a scan finds {found[field]}")
+        dead = sum(len(self.get("job")[member[6:]]) + len(member) - 6 for member, where in self.places.items() if where == "dead")
+        if int(self.hash.get(b"dead_bytes", 0)) != dead:
+            self.blame(f"counts {self.hash.get(b'dead_bytes')} bytes of dead jobs, a scan finds {dead}")
         if kept["pushed"] != sum(kept[field] for field in LIVE + GONE):
             self.blame(f"pushed {kept['pushed']}, accounted for {({field: kept[field] for field in LIVE + GONE})}")
+
+    def judge_histories(self):
+        """Whole, of the present job, and known of."""
+        if self.get("history") and self.hash.get(b"historic") != b"1":
+            self.blame("has histories, and nobody looks for them")
+        for ident, kept in self.get("history").items():
+            job = self.jobs.get(ident)
+            if job is None:
+                self.blame(f"a history without a job: {ident!r}")
+            elif _number(kept[:6]) != job.sequence:
+                self.blame(f"{ident!r} has the history of another job")
+            elif len(kept) < 19 or kept[18] > ATTEMPTS_MAX or 19 + kept[18] + sum(kept[19:19 + kept[18]]) != len(kept):
+                self.blame(f"{ident!r} has a history that is not whole")
 
     def judge_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]

@@ -43,10 +43,10 @@ CANCEL_DEAD = 4
 def test_a_dead_job_is_cancelled_only_if_it_is_the_one_meant(shard):
     shard.push("t", job("a", own={"attempts": 1}), job("b"))
     leases = {lease.id: lease for lease in shard.take("t", 2)}
-    shard.answer((NACK, leases["a"].delivery), (NACK, leases["b"].delivery))
-    meant = {"delay": leases["a"].delivery}
+    shard.answer((NACK, leases[b"a"].delivery), (NACK, leases[b"b"].delivery))
+    meant = {"delay": leases[b"a"].delivery}
     assert shard.change("t", (CANCEL_DEAD, "a", {"delay": meant["delay"] + 1}))[0][:2] == (CONFLICT, DEAD)
-    assert shard.change("t", (CANCEL_DEAD, "b", {"delay": leases["b"].delivery}))[0][0] == CONFLICT
+    assert shard.change("t", (CANCEL_DEAD, "b", {"delay": leases[b"b"].delivery}))[0][0] == CONFLICT
     assert shard.change("t", (CANCEL_DEAD, "a", meant))[0][:2] == (CANCELLED, DEAD)
     assert shard.change("t", (CANCEL_DEAD, "a", meant))[0][0] == NOT_FOUND
     assert shard.stats("t").dead == 0

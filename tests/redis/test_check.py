@@ -10,8 +10,9 @@ from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor
 
 SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries")
-OF_TOPIC = ("topic", *SETS, "jobs", "counts", "split", "event")
-SCRIPT = {**dict.fromkeys(SETS, "check_sets"), **dict.fromkeys(("topic", "counts", "split", "event"), "check_topic"), "jobs": "check_jobs"}  # else: check
+OF_TOPIC = ("topic", *SETS, "jobs", "histories", "counts", "split", "bytes", "event")
+SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "counts", "split", "bytes", "event"), "check_topic"),
+          "jobs": "check_jobs"}  # else: check
 TO_MEND, MENDED, BY_HAND, NOTE = range(4)
 
 
@@ -180,19 +181,22 @@ def test_far_jobs_that_nobody_would_pack_are_noted(shard):
 
 def test_settings_are_set_as_other_shards_have_them_unless_they_changed_meanwhile(shard):
     fill(shard)
-    wanted = b"1" + settings(lease=7000)
+    wanted = b"1" + pack(">I2", 2) + b"{}" + settings(lease=7000)
     check = Check.__new__(Check)
     check.shard, check.most, check.findings, check.names, check.steps, check.between = shard, 200, [], set(), 0, lambda: None
-    seen = b"0" + settings(dedup=5000)
+    seen = b"0" + pack(">I2", 0) + settings(dedup=5000)
     for mode, name, here, there, says in (
             ("check", "t", seen, wanted, "settings are not those"), ("repair", "t", b"0", wanted, None), ("repair", "t", seen, wanted, "settings are not those"),
-            ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause is not that"), ("repair", "new", b"", wanted, "missing here")):
+            ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause is not that"), ("repair", "new", b"", wanted, "missing here"),
+            ("repair", "new", wanted, b"1" + pack(">I2", 0) + wanted[5:], "settings are not those"), ("repair", "bare", b"", b"1", "missing here")):
         check.mode, check.findings = mode, []
         check.part("settings", name, here, there)
         assert [says in finding.what for finding in check.findings] == ([True] if says else []), (mode, name)
         assert all(finding.how == (MENDED if mode == "repair" else TO_MEND) for finding in check.findings)
-    assert shard.client.hmget(f"{shard.tag}:topic:t", "paused", "settings") == [b"0", wanted[1:]]
-    assert shard.client.hmget(f"{shard.tag}:topic:new", "paused", "settings") == [b"1", wanted[1:]]
+    assert shard.client.hmget(f"{shard.tag}:topic:t", "paused", "settings", "extension") == [b"0", settings(lease=7000), b"{}"]
+    assert shard.client.hmget(f"{shard.tag}:topic:new", "paused", "settings", "extension") == [b"1", settings(lease=7000), None]
+    assert shard.client.hmget(f"{shard.tag}:topic:bare", "paused", "settings", "extension") == [b"1", None, None]
+    assert shard.counters()[0] == 6, "put once, and each time that something was mended"
 
 
 def test_a_job_under_another_priority_is_hung_under_its_own(shard):

@@ -251,6 +251,61 @@ static void a_try_says_more_than_the_record(void **state)
     buffer_fini(&attempt);
 }
 
+/* A try with a history behind, as answers show it. */
+static void put_shown(struct buffer *out, struct slice error, struct slice history)
+{
+    buffer_clear(out);
+    put(out, 128 + JOB_DEAD, 1);
+    put(out, 100, 2);
+    put(out, 3, 4);
+    for (int i = 0; i < 5; i++)
+        put(out, 0, 6);
+    put(out, error.len, 2);
+    buffer_append_slice(out, error);
+    buffer_append_slice(out, history);
+}
+
+static bool unpack_shown(struct buffer *attempt, struct slice error, struct slice history,
+                         struct job *out)
+{
+    struct slice record = slice_make("\0\0\x64\0\0\0\0\0\1\0\0\0\0\0\1b", 16);
+
+    put_shown(attempt, error, history);
+    return redis_unpack_job(record, buffer_slice(attempt), 0, 0, out);
+}
+
+static void a_history_stands_behind_the_error(void **state)
+{
+    struct job_attempt first = {.attempt = 1,
+                                .started_ms = 1700000000000,
+                                .duration_ms = 30,
+                                .outcome = JOB_OUTCOME_LEASE_ENDED,
+                                .error = slice_of("lease ended")};
+    char one[JOB_HISTORY_BYTES_MAX], two[JOB_HISTORY_BYTES_MAX], long_error[257];
+    struct slice history = slice_make(one, job_history_add((struct slice){0}, &first, one));
+    struct buffer attempt;
+    struct job job;
+
+    (void)state;
+    first.attempt = 2;
+    history = slice_make(two, job_history_add(history, &first, two));
+    buffer_init(&attempt, SIZE_MAX / 2);
+    assert_true(unpack_shown(&attempt, slice_of("why"), history, &job));
+    assert_int_equal(job.state, JOB_DEAD);
+    assert_int_equal(job.attempt, 3);
+    assert_true(slice_is(job.error, "why"));
+    assert_true(slice_equals(job.history, history));
+    assert_true(unpack_shown(&attempt, slice_of(""), history, &job));
+    assert_int_equal(job.error.len, 0);
+    /* What cannot be read of it keeps nobody from the job. */
+    assert_true(unpack_shown(&attempt, slice_of("why"), slice_make(two, history.len - 1), &job));
+    assert_int_equal(job.history.len, history.len / 2);
+    memset(long_error, 'e', sizeof long_error);
+    assert_true(unpack_shown(&attempt, slice_make(long_error, 256), history, &job));
+    assert_false(unpack_shown(&attempt, slice_make(long_error, 257), history, &job));
+    buffer_fini(&attempt);
+}
+
 /* In memory that ends where the text does, so that the sanitizer sees a byte too far. */
 static bool unpack_copy(struct slice record, struct slice attempt, struct job *out)
 {
@@ -335,6 +390,42 @@ static void a_nack_without_a_time_goes_by_backoff(void **state)
     assert_true(slice_is(next_arg(&rest), "no"));
     assert_int_equal(rest.len, 0);
     buffer_fini(&args);
+}
+
+static struct slice packed_answer(struct buffer *args, const struct queue_answer *answer)
+{
+    buffer_clear(args);
+    redis_pack_answer(args, answer, 1);
+    struct slice rest = buffer_slice(args), packed = next_arg(&rest);
+    return slice_make(packed.at + 6, packed.len - 6);
+}
+
+static void for_good_is_a_verb_of_its_own_and_a_return_may_wait(void **state)
+{
+    struct buffer args;
+    struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = 258, .final = true};
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\5\0\0\0\0\1\2", 7)));
+    answer.verb = QUEUE_RETURN;
+    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\4\0\0\0\0\1\2", 7)));
+    answer.delay_ms = -1;
+    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\4\0\0\0\0\0\0", 7)));
+    buffer_fini(&args);
+}
+
+static void a_look_tells_two_numbers(void **state)
+{
+    uint64_t changes, deaths;
+
+    (void)state;
+    assert_true(
+        redis_unpack_counters(slice_make("\0\0\0\0\0\7\0\0\0\0\1\2", 12), &changes, &deaths));
+    assert_int_equal(changes, 7);
+    assert_int_equal(deaths, 258);
+    assert_false(
+        redis_unpack_counters(slice_make("\0\0\0\0\0\7\0\0\0\0\1", 11), &changes, &deaths));
 }
 
 static void a_long_error_is_cut(void **state)
@@ -498,13 +589,16 @@ static struct topic_settings some_settings(struct random *random)
 static void settings_come_back_with_the_topic(void **state)
 {
     struct random random = seed_random(__func__);
+    static char long_text[TOPIC_EXTENSION_BYTES_MAX];
     struct buffer args, text;
 
     (void)state;
+    memset(long_text, '{', sizeof long_text);
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&text, SIZE_MAX / 2);
     for (int round = 0; round < ROUNDS; round++) {
         struct topic_settings settings = some_settings(&random);
+        struct slice extension = slice_make(long_text, round % 2 ? sizeof long_text : 0);
         struct queue_topic topic;
         struct slice rest, packed;
 
@@ -514,27 +608,33 @@ static void settings_come_back_with_the_topic(void **state)
         packed = next_arg(&rest);
         buffer_clear(&text);
         put(&text, 1, 1);
-        for (uint64_t i = 1; i <= 16; i++)
+        for (uint64_t i = 1; i <= 17; i++)
             put(&text, i * 1000, 6);
+        put(&text, packed.len, 1);
         buffer_append_slice(&text, packed);
+        size_t bare = text.len;
+        buffer_append_slice(&text, extension);
         assert_true(redis_unpack_topic(buffer_slice(&text), adjust_ms, &topic));
         assert_true(topic.paused);
         assert_int_equal(topic.counts.delayed, 1000);
         assert_int_equal(topic.counts.dead, 5000);
-        assert_int_equal(topic.totals.pushed, 6000);
-        assert_int_equal(topic.totals.redriven, 15000);
-        assert_int_equal(topic.oldest_ready_due_ms, 16000 - adjust_ms);
+        assert_int_equal(topic.counts.dead_bytes, 6000);
+        assert_int_equal(topic.totals.pushed, 7000);
+        assert_int_equal(topic.totals.redriven, 16000);
+        assert_int_equal(topic.oldest_ready_due_ms, 17000 - adjust_ms);
+        assert_true(slice_equals(topic.settings.extension, extension));
         same_policy(&topic.settings.policy, &settings.policy);
         assert_int_equal(topic.settings.on_conflict, settings.on_conflict);
         assert_int_equal(topic.settings.has_priority, settings.has_priority);
         assert_int_equal(topic.settings.priority, settings.priority);
         assert_int_equal(topic.settings.dead_letter_expired, settings.dead_letter_expired);
         assert_int_equal(topic.settings.dedup_window_ms, settings.dedup_window_ms);
-        for (size_t len = 0; len < text.len; len++)
-            if (len != 97) /* where there are no settings */
-                assert_false(redis_unpack_topic(slice_make(text.at, len), 0, &topic));
-        buffer_append_byte(&text, 0);
-        assert_false(redis_unpack_topic(buffer_slice(&text), 0, &topic));
+        for (size_t len = 0; len < bare; len++)
+            assert_false(redis_unpack_topic(slice_make(text.at, len), 0, &topic));
+        if (extension.len == TOPIC_EXTENSION_BYTES_MAX) {
+            buffer_append_byte(&text, ' ');
+            assert_false(redis_unpack_topic(buffer_slice(&text), 0, &topic));
+        }
     }
     buffer_fini(&args);
     buffer_fini(&text);
@@ -546,9 +646,12 @@ int main(void)
         cmocka_unit_test(what_is_pushed_is_shown),
         cmocka_unit_test(a_past_travels_before_the_rest),
         cmocka_unit_test(a_try_says_more_than_the_record),
+        cmocka_unit_test(a_history_stands_behind_the_error),
         cmocka_unit_test(what_is_cut_short_or_damaged_is_never_read_past_its_end),
         cmocka_unit_test(a_job_must_be_in_a_state),
         cmocka_unit_test(a_nack_without_a_time_goes_by_backoff),
+        cmocka_unit_test(for_good_is_a_verb_of_its_own_and_a_return_may_wait),
+        cmocka_unit_test(a_look_tells_two_numbers),
         cmocka_unit_test(a_long_error_is_cut),
         cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
         cmocka_unit_test(results_are_read_one_after_the_other),

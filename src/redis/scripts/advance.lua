@@ -20,7 +20,7 @@ local function end_leases(deliveries)
         if j and text_of(j.delivery) == deliveries[i] then
             count(t, 'lease_ended', 1)
             unhang(t, j)
-            fail(t, j, NONE, 'lease ended')
+            fail(t, j, NONE, 'lease ended', LEASE_OVER)
         else
             call('ZREM', LEASES, deliveries[i])
             call('HDEL', LEASED, deliveries[i])

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- What consumers say of their leases: ack, nack, extend, return.
-local ticket, ACK, NACK, EXTEND, RETURN = ARGV[1], 1, 2, 3, 4
+-- What consumers say of their leases: ack, nack, extend, return, nack for good.
+local ticket, ACK, NACK, EXTEND, RETURN, REFUSE = ARGV[1], 1, 2, 3, 4, 5
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
@@ -34,6 +34,7 @@ end
 
 local function extend(t, j, ms)
     if ms == NONE or ms == 0 then ms = j.lease end
+    history_begun(t, j)
     j.lease_until = now + 1 + ms
     call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
     soonest = math.min(soonest, j.lease_until)
@@ -41,8 +42,10 @@ local function extend(t, j, ms)
     return pack('>BBI6I6', OK, LEASED_STATE, j.due, j.lease_until)
 end
 
-local function give_back(t, j)
+-- In its old place, or after a delay.
+local function give_back(t, j, ms)
     j.attempt, j.state, j.lease_until = j.attempt - 1, DELAYED, 0
+    if ms > 0 then j.due = now + 1 + ms end
     hang(t, j)
     try_write(t, j)
 end
@@ -63,11 +66,11 @@ local function answer(i)
         return ACKED, sub(place, 7)
     end
     unhang(t, j)
-    if verb == NACK then
-        count(t, 'nacked', 1)
-        fail(t, j, waits[i], ARGV[2 * i + 2])
+    if verb == RETURN then
+        give_back(t, j, waits[i])
     else
-        give_back(t, j)
+        count(t, 'nacked', 1)
+        fail(t, j, waits[i], ARGV[2 * i + 2], verb == REFUSE and REFUSED or FAILED)
     end
     return pack('>BBI6I6', OK, shown_state(j), j.due, 0), sub(place, 7)
 end
@@ -82,6 +85,7 @@ for t, a in pairs(acked) do
     call_many('ZREM', t.held, a.held)
     call_many('HDEL', t.jobs, a.jobs)
     call_many('HDEL', t.tries, a.jobs)
+    history_forget(t, a.jobs)
     count(t, 'leased', -#a)
     count(t, 'acked', #a)
     local window = settings_of(t).dedup

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending findings sound
+-- parts: base topics leaves history jobs due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
 -- Where the version is gone, the core was lost, and numbers begin above any given out: the clock is. Servers that went on
@@ -28,6 +28,11 @@ local function check_core()
         local wrong = not kept and 'missing' or not string.find(kept, '^%-?%d+$') and 'no number'
         if wrong and find('', '', format("the core's '%s' is %s", field, wrong), 'set to ' .. value) then call('HSET', CORE, field, value) end
     end
+    for _, field in ipairs({'changes', 'deaths'}) do -- not there before the first
+        if not string.find(call('HGET', CORE, field) or '0', '^%d+$') and find('', '', format("the core's '%s' is no number", field), 'counted anew') then
+            call('HDEL', CORE, field)
+        end
+    end
     return ''
 end
 
@@ -35,7 +40,7 @@ end
 
 local TYPES = {core = 'hash', topics = 'zset', leases = 'zset', leased = 'hash', tickets = 'hash', unpacked = 'set'}
 local TYPES_OF_TOPIC = {topic = 'hash', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
-                        dead = 'zset', finished = 'zset', broken = 'hash', leaf = 'zset', ready = 'zset'}
+                        dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
 
 -- One of the numbered keys must be known where they are looked for. True: there is more to be done with it.
 local function check_numbered(family, topic, number)
@@ -96,12 +101,30 @@ local function check_topics()
     return following
 end
 
--- Settings and pause as other shards have them: what was seen here before, and what is wanted ("": no such topic, else
--- the pause and the packed settings). Nothing is done where it has changed since.
+-- As fsck_settings.c puts it: "": no such topic; else the pause and, where there are any, `>I2` length of the extension, that, and
+-- the packed settings.
+local function settings_here()
+    local paused, settings, extension = unpack(call('HMGET', T .. ':topic:' .. step.name, 'paused', 'settings', 'extension'))
+    if not settings and not extension then return paused or '' end
+    return paused and paused .. pack('>I2', #(extension or '')) .. (extension or '') .. (settings or '') or ''
+end
+
+local function set_or_drop(key, field, value)
+    if value ~= '' then call('HSET', key, field, value) else call('HDEL', key, field) end
+end
+
+local function settings_set(t, wanted)
+    local extension_bytes = #wanted > 1 and unpack_from('>I2', wanted, 2) or 0
+    call('HSET', t.key, 'paused', sub(wanted, 1, 1))
+    set_or_drop(t.key, 'extension', sub(wanted, 4, 3 + extension_bytes))
+    set_or_drop(t.key, 'settings', sub(wanted, 4 + extension_bytes))
+    settings_tell(NOBODY, t.name)
+end
+
+-- Settings and pause as other shards have them: what was seen here before, and what is wanted. Nothing is done where it has changed since.
 local function check_settings()
     local seen, wanted = ARGV[6], ARGV[7]
-    local kept = call('HMGET', T .. ':topic:' .. step.name, 'paused', 'settings')
-    local here = kept[1] and kept[1] .. (kept[2] or '') or ''
+    local here = settings_here()
     step.looked = 1
     if here ~= seen or here == wanted then return '' end
     local what = here == '' and 'the topic is missing here, and set up in other shards'
@@ -109,8 +132,7 @@ local function check_settings()
         or 'the pause is not that of the other shards'
     if not find(step.name, '', what, here == '' and 'put back' or 'set as there') then return '' end
     local t = topic_make(step.name, NEVER)
-    call('HSET', t.key, 'paused', sub(wanted, 1, 1))
-    if #wanted > 1 then call('HSET', t.key, 'settings', sub(wanted, 2)) else call('HDEL', t.key, 'settings') end
+    settings_set(t, wanted)
     if sub(wanted, 1, 1) == '0' and t.ready > 0 then tell('r' .. NOBODY .. step.name) end
     return ''
 end

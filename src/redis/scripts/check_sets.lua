@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending findings sound
+-- parts: base topics leaves history jobs due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)
@@ -139,7 +139,32 @@ local function check_finished(t)
     return following
 end
 
+local function history_is_whole(kept)
+    if #kept < 19 then return false end
+    local _, _, _, attempts, at = unpack_from('>I6I6I6B', kept)
+    local size = at + attempts - 1
+    for i = at, math.min(size, #kept) do size = size + byte(kept, i) end
+    return attempts <= 8 and size == #kept
+end
+
+-- Servers of before leave the histories of jobs that are gone.
+local function check_histories(t)
+    local page, following = scan(t.history, 'HSCAN', step.cursor)
+    if #page > 0 and not t.historic and call('EXISTS', t.key) == 1 and find(t.name, '', 'has histories that nobody looks for', 'noted') then
+        call('HSET', t.key, 'historic', '1')
+    end
+    for i = 1, #page, 2 do
+        local id, kept = page[i], page[i + 1]
+        local record = call('HGET', t.jobs, id)
+        local wrong = not record and 'a history and no job' or not history_is_whole(kept) and 'a history that cannot be read'
+            or is_readable(record) and unpack_from('>I6', record, 4) ~= unpack_from('>I6', kept) and 'the history of another job'
+        step.looked, step.bytes = step.looked + 1, step.bytes + (record and #record or 0)
+        if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', t.history, id) end
+    end
+    return following
+end
+
 local PARTS = {fresh = check_one_set('fresh', 'fresh', waits), held = check_one_set('held', 'held', state_fits(LEASED_STATE)),
                dead = check_one_set('dead', 'dead', state_fits(DEAD)), expiry = check_expiry, ready = check_ready, leaves = check_leaves,
-               tries = check_tries, finished = check_finished}
+               tries = check_tries, finished = check_finished, histories = check_histories}
 return step_end(PARTS[step.part]((topic_here())))

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- parts: base topics leaves jobs due ending findings sound
+-- parts: base topics leaves history jobs due ending findings sound
 -- A step of a check of a topic as a whole: its hash, its counts, its next event.
 local t, exists = topic_here()
+local EXTENSION_BYTES_MAX = 4096
 
 local function check_hash()
     step.looked = 1
@@ -15,7 +16,14 @@ local function check_hash()
         end
     end
     local packed = call('HGET', t.key, 'settings') or ''
-    if packed ~= '' and #packed ~= SETTINGS_BYTES and find(t.name, '', 'the settings cannot be read', 'dropped') then call('HDEL', t.key, 'settings') end
+    if packed ~= '' and #packed ~= SETTINGS_BYTES and find(t.name, '', 'the settings cannot be read', 'dropped') then
+        call('HDEL', t.key, 'settings')
+        settings_tell(NOBODY, t.name)
+    end
+    if call('HSTRLEN', t.key, 'extension') > EXTENSION_BYTES_MAX and find(t.name, '', 'the extension of the settings is too long', 'dropped') then
+        call('HDEL', t.key, 'extension')
+        settings_tell(NOBODY, t.name)
+    end
     local figures = call('HMGET', t.key, unpack(FIGURES))
     for i = 1, #FIGURES do
         if figures[i] and not string.find(figures[i], '^%-?%d+$') and find(t.name, '', format("the count '%s' is no number", FIGURES[i]), 'counted anew') then
@@ -76,7 +84,7 @@ local function check_counts()
     return ''
 end
 
--- ---- delayed and retrying ----
+-- ---- what takes a walk: how delayed and retrying are split, what the dead take ----
 
 -- The same between two looks: nothing was moved in between.
 local function signature()
@@ -85,7 +93,19 @@ local function signature()
     figures[#figures + 1] = call('HLEN', t.jobs)
     figures[#figures + 1] = call('HLEN', t.tries)
     figures[#figures + 1] = call('ZCARD', t.fresh)
+    figures[#figures + 1] = call('ZCARD', t.dead)
     return table.concat(figures, ' ')
+end
+
+-- What a page of the dead takes.
+local function dead_bytes_of(page)
+    local bytes = 0
+    for i = 1, #page, 2 do
+        local id = sub(page[i], 7)
+        bytes = bytes + call('HSTRLEN', t.jobs, id) + #id
+    end
+    step.looked = step.looked + #page / 2
+    return bytes
 end
 
 -- How many of a page of tries are of jobs that failed and wait for their due.
@@ -112,28 +132,45 @@ local function judge_split(found)
     end
 end
 
+local function judge_dead_bytes(found)
+    local kept = figures_of({'dead_bytes'}).dead_bytes
+    if kept ~= found and find(t.name, '', format('counts %d bytes of dead jobs, there are %d', kept, found), 'counted anew') then
+        call('HSET', t.key, 'dead_bytes', text_of(found))
+    end
+end
+
 -- The cursor holds the walk: one that took a single step is exact; a longer one counts where nothing moved meanwhile and a
--- second one finds the same.
+-- second one finds the same, or what is counted.
 local WALKS_MAX = 6
-local function check_split()
+local function walk_through(w)
     if not exists then return '' end
     local walk = step.cursor ~= '' and cmsgpack.unpack(step.cursor) or {walks = 0}
     if not walk.signature then
         walk.signature, walk.found, walk.steps, walk.walks, walk.inside = signature(), 0, 0, walk.walks + 1, ''
     end
-    local page, following = scan(t.tries, 'HSCAN', walk.inside)
-    walk.steps, walk.found, walk.inside = walk.steps + 1, walk.found + retrying_of(page), following
+    local page, following = scan(w.key, w.command, walk.inside)
+    walk.steps, walk.found, walk.inside = walk.steps + 1, walk.found + w.found_in(page), following
     if following ~= '' then return cmsgpack.pack(walk) end
 
     local is_still = walk.steps == 1 or signature() == walk.signature
-    if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == figures_of({'retrying'}).retrying) then
-        judge_split(walk.found)
+    if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == figures_of({w.figure})[w.figure]) then
+        w.judge(walk.found)
     elseif walk.walks < WALKS_MAX then
         return cmsgpack.pack({walks = walk.walks, before = is_still and walk.found or nil})
     else
-        find(t.name, '', 'changes all the time, so how delayed and retrying are split could not be counted', 'run it again in a quieter moment', 3)
+        find(t.name, '', format('changes all the time, so %s could not be counted', w.what), 'run it again in a quieter moment', 3)
     end
     return ''
+end
+
+local function check_split()
+    return walk_through({key = t.tries, command = 'HSCAN', found_in = retrying_of, figure = 'retrying', judge = judge_split,
+                         what = 'how delayed and retrying are split'})
+end
+
+local function check_bytes()
+    return walk_through({key = t.dead, command = 'ZSCAN', found_in = dead_bytes_of, figure = 'dead_bytes', judge = judge_dead_bytes,
+                         what = 'what dead jobs take'})
 end
 
 -- ---- what is to happen next ----
@@ -159,5 +196,5 @@ local function check_event()
     return ''
 end
 
-local PARTS = {topic = check_hash, counts = check_counts, split = check_split, event = check_event}
+local PARTS = {topic = check_hash, counts = check_counts, split = check_split, bytes = check_bytes, event = check_event}
 return step_end(PARTS[step.part]())

@@ -88,13 +88,14 @@ end
 local more, bytes, listed = {}, 0, 0
 for i = 1, math.min(limit, #found) do
     local f = found[i]
-    local record = call('HGET', t.jobs, f[3])
+    local record, try = call('HGET', t.jobs, f[3]), call('HGET', t.tries, f[3]) or ''
     if record then
+        if try ~= '' and t.historic then try = history_shown(record, try, call('HGET', t.history, f[3])) end
         if not with_body then record = without_body(record) end
         bytes = bytes + #record
         if bytes > BYTES_MAX and listed > 0 then break end
         local at = #more
-        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = f[3], pack('>B', f[4]), record, call('HGET', t.tries, f[3]) or ''
+        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = f[3], pack('>B', f[4]), record, try
     end
     listed = i
 end

@@ -39,6 +39,7 @@ local function forget(members)
     local ids = ids_of(members)
     call_many('HDEL', t.jobs, ids)
     call_many('HDEL', t.tries, ids)
+    history_forget(t, ids)
     count(t, 'cancelled', #ids)
 end
 
@@ -78,8 +79,10 @@ local function purge_ready()
 end
 
 local function purge_dead()
-    local members = take_out(t.dead)
+    local members, bytes = take_out(t.dead), 0
+    for _, id in ipairs(ids_of(members)) do bytes = bytes + call('HSTRLEN', t.jobs, id) + #id end
     count(t, 'dead', -#members)
+    count(t, 'dead_bytes', -bytes)
     forget(members)
 end
 
@@ -113,10 +116,11 @@ if is_delete and more == 0 then
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.expiry)
+        call('DEL', t.key, t.expiry, t.history)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         t.deleted = true
+        settings_tell(server_of(ticket), name)
     end
 end
 return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence), nil, NOBODY)

@@ -59,7 +59,10 @@ local function meet(id, on_conflict)
     if on_conflict == 3 then return pack('>BBI6', CONFLICT, shown_state(j), j.due) end
     if j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
     unhang(t, j)
-    if j.tried then call('HDEL', t.tries, id) end
+    if j.tried then
+        call('HDEL', t.tries, id)
+        history_forget(t, {id})
+    end
     return nil
 end
 

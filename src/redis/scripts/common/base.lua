@@ -1,7 +1,7 @@
--- What all scripts stand on, first of six parts that stand in front of them. README.md one folder up says what the keys hold.
+-- What all scripts stand on, first of seven parts that stand in front of them. README.md one folder up says what the keys hold.
 -- The parts are run once, when the library is loaded, and Redis gives them nothing then: `begin` fetches what a call needs.
 
-local call, pack, unpack_from, floor, sub, byte, format
+local call, pack, unpack_from, floor, sub, byte, char, format
 local ARGV
 local T, CORE, TOPICS, LEASES, LEASED, TICKETS, UNPACKED
 local NONE, NEVER = 2 ^ 48 - 1, 1 / 0
@@ -28,7 +28,7 @@ local known_topics -- those this call has to do with, by name
 -- Each call begins with it.
 local function begin(keys, arguments)
     call, pack, unpack_from = redis.call, struct.pack, struct.unpack
-    floor, sub, byte, format = math.floor, string.sub, string.byte, string.format
+    floor, sub, byte, char, format = math.floor, string.sub, string.byte, string.char, string.format
     ARGV = arguments
     CORE = keys[1]
     T = sub(CORE, 1, -6) -- without ':core'

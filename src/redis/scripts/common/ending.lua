@@ -1,5 +1,5 @@
 -- The end of a call: counts and events written down, others told, the answer; and tickets.
-local first_score, topic_refresh, settle, head, shown, NOBODY, clock_within, answered_before, changed, repeated = (function()
+local first_score, topic_refresh, settings_tell, settle, head, shown, NOBODY, server_of, clock_within, answered_before, changed, repeated = (function()
 
 -- ---- the end of a call ----
 
@@ -19,20 +19,41 @@ local function topic_refresh(t)
     t.soonest = NEVER
 end
 
+local NOBODY = '--------'
+
+local function server_of(ticket)
+    return ticket ~= '' and sub(ticket, 1, 8) or NOBODY
+end
+
+-- The topic's settings are others now, or it is gone. Numbered, so that each server knows whether it heard of all; `server` knows.
+local function settings_tell(server, name)
+    tell('s' .. server .. text_of(call('HINCRBY', CORE, 'changes', 1)) .. ' ' .. name)
+end
+
+-- Jobs of the topic died in this call, or came here dead: those who look after such hear of it.
+local function deaths_tell(t)
+    if call('HEXISTS', t.key, 'extension') == 1 then tell('x' .. text_of(call('HINCRBY', CORE, 'deaths', 1)) .. ' ' .. t.name) end
+end
+
 -- Writes counts and events down and tells the other servers. Returns the topics that had nothing ready and have now, and
 -- the shard's earliest event.
 local function settle(server)
     local woken, before = {}, nil
     for name, t in pairs(known_topics) do
+        local emptied = false
         for field, step in pairs(t.change) do
-            if step ~= 0 and not t.deleted then call('HINCRBY', t.key, field, text_of(step)) end
+            local is = step ~= 0 and not t.deleted and call('HINCRBY', t.key, field, text_of(step))
+            if is == 0 and field == 'dead' then emptied = true end
         end
+        -- Whatever servers of before did not count is gone.
+        if emptied then call('HDEL', t.key, 'dead_bytes') end
         local ready = t.ready + (t.change.ready or 0)
         if t.ready == 0 and ready > 0 and not t.paused then
             woken[#woken + 1] = name
             tell('r' .. server .. name)
         end
-        t.ready, t.change = ready, {}
+        if t.has_dead then deaths_tell(t) end
+        t.ready, t.change, t.has_dead = ready, {}, false
         if t.soonest < NEVER and not t.deleted then
             before = before or next_event()
             call('ZADD', TOPICS, 'LT', text_of(t.soonest), name)
@@ -56,12 +77,6 @@ local function shown(rest, more)
 end
 
 -- ---- tickets: no call is carried out twice ----
-
-local NOBODY = '--------'
-
-local function server_of(ticket)
-    return ticket ~= '' and sub(ticket, 1, 8) or NOBODY
-end
 
 -- What the caller knows of the time from its own elapsed time. A clock that jumped, or a call that waited for long: it is
 -- carried out as of the latest moment that is sure to have been. A clock that went back: nothing is.
@@ -105,7 +120,7 @@ local function repeated(kept)
     return shown(kept[1], kept[2])
 end
 
-return first_score, topic_refresh, settle, head, shown, NOBODY, clock_within, answered_before, changed, repeated
+return first_score, topic_refresh, settings_tell, settle, head, shown, NOBODY, server_of, clock_within, answered_before, changed, repeated
 
 end)()
 

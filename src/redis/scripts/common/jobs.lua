@@ -1,6 +1,6 @@
 -- A job: read, hung where it belongs, failed, finished.
 local TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish,
-    chance_seed, fail = (function()
+    chance_seed, fail, FAILED, LEASE_OVER, REFUSED = (function()
 
 -- ---- jobs ----
 
@@ -69,6 +69,11 @@ local function expiry_remove(t, member)
     if t.expires then call('ZREM', t.expiry, member) end
 end
 
+-- What a dead job takes, about.
+local function bytes_of(j)
+    return #j.record + #j.id
+end
+
 -- Takes a job out of where its state keeps it.
 local function unhang(t, j)
     if j.state == LEASED_STATE then
@@ -79,6 +84,7 @@ local function unhang(t, j)
     elseif j.state == DEAD then
         call('ZREM', t.dead, j.member)
         count(t, 'dead', -1)
+        count(t, 'dead_bytes', -bytes_of(j))
     elseif j.due <= now and ready_remove(t, j.priority, j.member) then
         count(t, 'ready', -1)
         expiry_remove(t, j.member)
@@ -103,6 +109,8 @@ local function hang(t, j)
     if j.state == DEAD then
         call('ZADD', t.dead, j.due, j.member)
         count(t, 'dead', 1)
+        count(t, 'dead_bytes', bytes_of(j))
+        t.has_dead = true
     elseif j.due <= now then
         ready_add(t, j.priority, {j.due, j.member})
         expire_later(t, j)
@@ -115,7 +123,10 @@ end
 -- The job is gone (and was unhung). `total`: acked, cancelled, expired. Only a purge forgets it at once.
 local function finish(t, j, total, is_purge)
     call('HDEL', t.jobs, j.id)
-    if j.tried then call('HDEL', t.tries, j.id) end
+    if j.tried then
+        call('HDEL', t.tries, j.id)
+        history_forget(t, {j.id})
+    end
     count(t, total, 1)
     local window = settings_of(t).dedup
     if window > 0 and not is_purge then
@@ -149,11 +160,14 @@ local function backoff_ms(p, attempt)
     return wait - spread + floor(chance_next() * (2 * spread + 1))
 end
 
--- The attempt failed and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
-local function fail(t, j, delay, error)
+local FAILED, LEASE_OVER, REFUSED = 1, 2, 3 -- enum job_outcome
+
+-- The attempt ended without an ack and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
+local function fail(t, j, delay, error, outcome)
     local p = policy_of(t, j)
+    history_add(t, j, outcome, outcome == LEASE_OVER and math.min(now, j.lease_until) or now, error)
     j.error, j.state, j.lease_until = error, DELAYED, 0
-    if j.attempt >= p.attempts then
+    if outcome == REFUSED or j.attempt >= p.attempts then
         j.state = DEAD
         count(t, 'died', 1)
     else
@@ -165,7 +179,7 @@ local function fail(t, j, delay, error)
 end
 
 return TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
-    finish, chance_seed, fail
+    finish, chance_seed, fail, FAILED, LEASE_OVER, REFUSED
 
 end)()
 

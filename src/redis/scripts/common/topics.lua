@@ -8,21 +8,21 @@ local function topic_keys(name)
         name = name, key = T .. ':topic:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
         fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':', ready_of = T .. ':ready:' .. name .. ':',
         priorities = T .. ':priorities:' .. name, expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name,
-        dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
+        dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name, history = T .. ':history:' .. name,
         soonest = NEVER, change = {}, has_priority = {},
         -- found out later; room for them is made here
-        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false,
+        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false, historic = false, has_dead = false,
     }
 end
 
--- nil where there is none. `special`: some of its jobs have a priority or a ttl of their own.
+-- nil where there is none. `special`: some of its jobs have a priority or a ttl of their own. `historic`: some have a history, or had.
 local function topic_find(name)
     local t = known_topics[name]
     if t then return t end
     t = topic_keys(name)
-    local f = call('HMGET', t.key, 'paused', 'settings', 'ready', 'special')
+    local f = call('HMGET', t.key, 'paused', 'settings', 'ready', 'special', 'historic')
     if not f[1] then return nil end
-    t.paused, t.packed, t.ready, t.special = f[1] == '1', f[2] or '', tonumber(f[3] or 0), f[4] == '1'
+    t.paused, t.packed, t.ready, t.special, t.historic = f[1] == '1', f[2] or '', tonumber(f[3] or 0), f[4] == '1', f[5] == '1'
     known_topics[name] = t
     return t
 end
@@ -57,17 +57,21 @@ local function settings_of(t)
     return s
 end
 
-local FIGURES = {'delayed', 'retrying', 'ready', 'leased', 'dead', 'pushed', 'acked', 'cancelled', 'expired', 'replaced',
+local FIGURES = {'delayed', 'retrying', 'ready', 'leased', 'dead', 'dead_bytes', 'pushed', 'acked', 'cancelled', 'expired', 'replaced',
                  'delivered', 'nacked', 'lease_ended', 'died', 'redriven'}
+local DEAD_BYTES = 6
 
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local figures, packed = call('HMGET', t.key, unpack(FIGURES)), {pack('>B', t.paused and 1 or 0)}
+    local figures, packed = call('HMGET', t.key, 'extension', unpack(FIGURES)), {pack('>B', t.paused and 1 or 0)}
+    local extension = table.remove(figures, 1) or ''
+    -- Servers of before do not count these.
+    figures[DEAD_BYTES] = math.max(0, tonumber(figures[DEAD_BYTES] or 0))
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', tonumber(figures[i] or 0)) end
     local priority = call('ZRANGE', t.priorities, '0', '0')[1]
     local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
     packed[#packed + 1] = pack('>I6', tonumber(oldest or 0))
-    return table.concat(packed) .. t.packed
+    return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. extension
 end
 
 local function count(t, field, step)

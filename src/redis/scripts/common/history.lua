@@ -1,0 +1,85 @@
+-- What became of a job's attempts, beside its try: those that ended without an ack, as job/job.h encodes a history, so that nobody has to
+-- turn it into something else. The key is another than the try's because servers of before know nothing of it, and the sequence stands in
+-- it because they leave it behind.
+local history_begun, history_add, history_forget, history_shown = (function()
+
+local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that began, when (on the wall clock); attempts
+local ATTEMPTS_MAX, ERROR_BYTES_MAX = 8, 100
+
+-- What is kept; of another job that had the id before: nothing.
+local function read(t, j)
+    local kept = t.historic and call('HGET', t.history, j.id)
+    if not kept or #kept < HEAD_BYTES or unpack_from('>I6', kept) ~= j.sequence then
+        return {delivery = 0, started = 0, lengths = '', attempts = ''}
+    end
+    local _, delivery, started, attempts, at = unpack_from(HEAD, kept)
+    return {delivery = delivery, started = started, lengths = sub(kept, at, at + attempts - 1), attempts = sub(kept, at + attempts)}
+end
+
+local function write(t, j, h)
+    if not t.historic then
+        t.historic = true
+        call('HSET', t.key, 'historic', '1')
+    end
+    call('HSET', t.history, j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
+end
+
+-- When a lease began that nobody has extended, on the wall clock.
+local function started_of(j)
+    return math.max(0, j.lease_until - 1 - j.lease - adjust)
+end
+
+-- Before the end of a lease is moved: then nothing else tells when it began.
+local function history_begun(t, j)
+    local h = read(t, j)
+    if h.delivery == j.delivery then return end
+    h.delivery, h.started = j.delivery, started_of(j)
+    write(t, j, h)
+end
+
+local function varint(number)
+    local text = ''
+    while number >= 128 do
+        text, number = text .. char(number % 128 + 128), floor(number / 128)
+    end
+    return text .. char(number)
+end
+
+-- A character cut in two would be none: up to three bytes less.
+local function cut(error)
+    if #error <= ERROR_BYTES_MAX then return error end
+    local length = ERROR_BYTES_MAX
+    while length > ERROR_BYTES_MAX - 3 and floor(byte(error, length + 1) / 64) == 2 do length = length - 1 end
+    return sub(error, 1, length)
+end
+
+-- The attempt of a leased job ended, on the shard's clock. The oldest makes room.
+local function history_add(t, j, outcome, ended, error)
+    local h = read(t, j)
+    local started, wall_ended = h.delivery == j.delivery and h.started or started_of(j), math.max(0, ended - adjust)
+    started, error = math.min(started, wall_ended), cut(error)
+    local attempt = varint(j.attempt) .. varint(started) .. varint(wall_ended - started) .. char(outcome) .. varint(#error) .. error
+    if #h.lengths >= ATTEMPTS_MAX then
+        h.attempts, h.lengths = sub(h.attempts, byte(h.lengths) + 1), sub(h.lengths, 2)
+    end
+    h.delivery, h.started, h.lengths, h.attempts = 0, 0, h.lengths .. char(#attempt), h.attempts .. attempt
+    write(t, j, h)
+end
+
+local function history_forget(t, ids)
+    if t.historic then call_many('HDEL', t.history, ids) end
+end
+
+-- A job's try as answers show it: with the history, where there is one (README.md, "Calls").
+local function history_shown(record, try, kept)
+    if not kept or #kept < HEAD_BYTES then return try end
+    local _, _, sequence = unpack_from('>BI2I6', record)
+    local of, _, _, attempts, at = unpack_from(HEAD, kept)
+    if of ~= sequence or attempts == 0 then return try end
+    return char(byte(try) % 128 + 128) .. sub(try, 2, 37) .. pack('>I2', #try - 37) .. sub(try, 38) .. sub(kept, at + attempts)
+end
+
+return history_begun, history_add, history_forget, history_shown
+
+end)()
+
