@@ -30,6 +30,7 @@ struct config {
     char config[OPTION_TEXT_BYTES]; /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];    /* empty: standard error */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
+    char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct address listen;
     struct option_sync sync;
     char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include "amqp/in.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/front.h"
@@ -48,8 +49,9 @@ struct server {
     struct backend backend;
     struct http_shared *http;
     struct delivery delivery;
+    struct amqp_in *amqp_in; /* NULL: none was asked for */
     struct part *parts;
-    uint32_t part_count, draining; /* draining: parts, and the delivery */
+    uint32_t part_count, draining; /* draining: parts, the delivery, and amqp_in */
     uv_signal_t signals[3];
     size_t signals_open;
     struct deadline *patience; /* with a stop that takes too long */
@@ -135,7 +137,9 @@ static void drain(struct server *server, const char *why)
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
     deadline_set(server->patience, clock_inner_ms() + DRAIN_MS);
-    server->draining = server->part_count + 1;
+    server->draining = server->part_count + 1 + (server->amqp_in != NULL);
+    if (server->amqp_in)
+        amqp_in_stop(server->amqp_in, one_is_drained, server);
     delivery_stop(&server->delivery, DELIVER_MS, one_is_drained, server);
     for (uint32_t i = 0; i < server->part_count; i++) {
         server->parts[i].drain.run = run_drain;
@@ -284,6 +288,7 @@ static void emit_metrics(void *ctx, struct buffer *out)
     struct server *server = ctx;
     backend_emit_metrics(&server->backend, out);
     deliver_emit_metrics(server->delivery.deliver, out);
+    amqp_in_emit_metrics(server->amqp_in, out);
     process_emit_metrics(NULL, out);
 }
 
@@ -308,6 +313,24 @@ static bool open_delivery(struct server *server)
         return fail(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
+}
+
+static bool open_amqp_in(struct server *server)
+{
+    const struct part *part = &server->parts[0];
+    const struct amqp_in_options options = {.reactor = part->reactor,
+                                            .queue = part->queue,
+                                            .guard = server->delivery.guard,
+                                            .version = TARRY_VERSION,
+                                            .url = server->config->amqp_in};
+    char error[AMQP_IN_ERROR_BYTES] = "";
+    if (!options.url[0])
+        return true;
+    if (!guard_is_on(options.guard))
+        return fail("--amqp-in without --deliver, what it takes could not be published again, "
+                    "give --deliver FILE too");
+    server->amqp_in = amqp_in_new(&options, error);
+    return server->amqp_in || fail(error);
 }
 
 static bool watch_signals(struct server *server)
@@ -376,7 +399,7 @@ static bool start(struct server *server)
         log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
     server->address = config->listen;
     return check_address(config) && open_queue(server) && recover(server) && open_fronts(server) &&
-           open_delivery(server) && watch_signals(server);
+           open_delivery(server) && open_amqp_in(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -390,6 +413,8 @@ static void run(struct server *server)
         }
     queue->ops->topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     delivery_start(&server->delivery);
+    if (server->amqp_in)
+        amqp_in_start(server->amqp_in);
     reactor_run(server->parts[0].reactor);
     for (uint32_t i = 1; i < server->part_count; i++)
         reactor_join(server->parts[i].reactor);
@@ -401,6 +426,7 @@ static void fini(struct server *server)
     for (size_t i = 0; i < server->signals_open; i++)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
     deadline_free(server->patience);
+    amqp_in_free(server->amqp_in);
     delivery_close(&server->delivery);
     for (uint32_t i = 0; server->parts && i < server->part_count; i++) {
         struct part *part = &server->parts[i];

@@ -82,6 +82,7 @@ static bool open_channel(struct target_amqp_channel *channel, struct target_amqp
         snprintf(error, TARGET_ERROR_BYTES, "%s, out of memory", what);
         return false;
     }
+    target_amqp_link_gather(link, false); /* a call waits for its answer */
     if (amqp_channel_open(link->state, channel->number))
         amqp_confirm_select(link->state, channel->number);
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(link->state);
@@ -89,6 +90,7 @@ static bool open_channel(struct target_amqp_channel *channel, struct target_amqp
         target_amqp_link_fault(reply, what, error);
         return false;
     }
+    target_amqp_link_gather(link, true);
     channel->is_open = true;
     channel->is_returning = false;
     channel->first = channel->next = channel->returned = 1;

@@ -145,17 +145,27 @@ void target_amqp_link_close(struct target_amqp_link *link, bool in_order)
 
 /* ---- at work ---- */
 
-void target_amqp_link_wait(struct target_amqp_link *link, int64_t wait_ms)
+static void wait_for(struct target_amqp_link *link, int fd, int64_t wait_ms)
 {
     uint64_t woken;
-    int fd = link->state ? amqp_get_sockfd(link->state) : -1;
     struct pollfd polled[] = {{.fd = link->wake_fd, .events = POLLIN},
                               {.fd = fd, .events = POLLIN}};
-    if (link->state && (amqp_frames_enqueued(link->state) || amqp_data_in_buffer(link->state)))
-        wait_ms = 0;
     (void)poll(polled, 2, wait_ms < 0 ? -1 : (int)(wait_ms < 3600000 ? wait_ms : 3600000));
     while (read(link->wake_fd, &woken, sizeof(woken)) > 0)
         ;
+}
+
+void target_amqp_link_wait(struct target_amqp_link *link, int64_t wait_ms)
+{
+    int fd = link->state ? amqp_get_sockfd(link->state) : -1;
+    if (link->state && (amqp_frames_enqueued(link->state) || amqp_data_in_buffer(link->state)))
+        wait_ms = 0;
+    wait_for(link, fd, wait_ms);
+}
+
+void target_amqp_link_wait_woken(struct target_amqp_link *link, int64_t wait_ms)
+{
+    wait_for(link, -1, wait_ms);
 }
 
 int target_amqp_link_next(struct target_amqp_link *link, amqp_frame_t *frame, char *error)

@@ -46,6 +46,8 @@ void target_amqp_link_close(struct target_amqp_link *link, bool in_order);
 
 /* Sleeps until something may be read, somebody wakes it, or `wait_ms` are over (-1: never). */
 void target_amqp_link_wait(struct target_amqp_link *link, int64_t wait_ms);
+/* The same, but what may be read does not matter. */
+void target_amqp_link_wait_woken(struct target_amqp_link *link, int64_t wait_ms);
 /* The next frame that is there. 1: *frame; 0: none for now; -1: the connection is lost, `error`
  * says why. Sends heartbeats when they are due. A frame is valid until target_amqp_link_release. */
 int target_amqp_link_next(struct target_amqp_link *link, amqp_frame_t *frame, char *error);

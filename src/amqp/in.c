@@ -1,0 +1,299 @@
+#include "amqp/in.h"
+
+#include "amqp/consumer.h"
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "target/amqp_message.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    CUT_MS = 3000, /* a thread that has not ended by then is in the midst of something */
+    TOPIC_AGAIN_MS = 1000,
+    REMEMBER_MS = 60000 /* finished ids: a message may come once more after a cut */
+};
+
+enum phase { NEW = 1, MAKING_TOPIC, CONSUMING, STOPPING, STOPPED };
+
+struct amqp_in {
+    struct amqp_in_options options;
+    struct amqp_in_source source;
+    struct amqp_in_consumer *consumer;
+    enum phase phase;
+    struct deadline *deadline; /* MAKING_TOPIC: the next try; STOPPING: the end of patience */
+    struct letter stopped_letter;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    bool has_thread, has_ended, said_topic;
+};
+
+/* To the reactor and back. */
+struct trip {
+    struct letter letter;
+    struct amqp_in *in;
+    struct amqp_in_batch *batch;
+};
+
+/* ---- jobs ---- */
+
+static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct trip *trip = owner;
+    struct amqp_in *in = trip->in;
+    struct amqp_in_batch *batch = trip->batch;
+    (void)tag;
+    for (size_t i = 0; i < batch->count; i++)
+        batch->jobs[i]->status =
+            reply->status == QUEUE_OK ? reply->results[i].status : reply->status;
+    free(trip);
+    if (in->has_ended)
+        amqp_in_batch_free(batch);
+    else
+        amqp_in_consumer_settle(in->consumer, batch);
+}
+
+static void run_trip(struct letter *letter)
+{
+    struct trip *trip = list_entry(letter, struct trip, letter);
+    struct queue *queue = trip->in->options.queue;
+    struct queue_push pushes[AMQP_IN_BATCH] = {0};
+    for (size_t i = 0; i < trip->batch->count; i++) {
+        const struct amqp_in_job *job = trip->batch->jobs[i];
+        pushes[i] = (struct queue_push){.topic = slice_of(trip->in->source.topic),
+                                        .id = job->id,
+                                        .content_type = job->content_type,
+                                        .meta = job->meta,
+                                        .body = job->body,
+                                        .when = job->when,
+                                        .priority = QUEUE_PRIORITY_UNSET,
+                                        .on_conflict = CONFLICT_KEEP};
+    }
+    queue->ops->push(queue, pushes, trip->batch->count,
+                     (struct queue_reply_to){.done = on_pushed, .owner = trip});
+}
+
+/* The consumer's thread. */
+static void on_batch(void *ctx, struct amqp_in_batch *batch)
+{
+    struct amqp_in *in = ctx;
+    struct trip *trip = malloc(sizeof(*trip));
+    if (!trip) {
+        for (size_t i = 0; i < batch->count; i++)
+            batch->jobs[i]->status = QUEUE_NO_MEMORY;
+        amqp_in_consumer_settle(in->consumer, batch);
+        return;
+    }
+    *trip = (struct trip){.letter.run = run_trip, .in = in, .batch = batch};
+    reactor_post(in->options.reactor, &trip->letter);
+}
+
+/* ---- the topic ---- */
+
+static void begin(struct amqp_in *in)
+{
+    in->phase = CONSUMING;
+    in->has_thread = amqp_in_consumer_start(in->consumer) == 0;
+    if (!in->has_thread)
+        log_event(LOG_ERROR, "amqp-in not started",
+                  LOG_TEXT("error", "no thread could be started"));
+}
+
+static void try_later(struct amqp_in *in)
+{
+    if (!in->said_topic)
+        log_event(LOG_WARN, "amqp-in waits", LOG_TEXT("topic", in->source.topic),
+                  LOG_TEXT("error", "the topic's settings cannot be read or kept now"));
+    in->said_topic = true;
+    deadline_set(in->deadline, clock_inner_ms() + TOPIC_AGAIN_MS);
+}
+
+static void on_topic_put(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct amqp_in *in = owner;
+    (void)tag;
+    if (in->phase != MAKING_TOPIC)
+        return;
+    if (reply->status == QUEUE_OK || reply->status == QUEUE_CREATED)
+        begin(in);
+    else
+        try_later(in);
+}
+
+static void emit_extension(const struct amqp_in *in, struct buffer *out)
+{
+    buffer_append_text(out, "{\"deliver\":{\"to\":");
+    json_write_string(out, in->source.place);
+    buffer_append_text(out, ",\"exchange\":\"{meta." TARGET_AMQP_META_EXCHANGE
+                            "}\",\"routing_key\":\"{meta." TARGET_AMQP_META_ROUTING_KEY
+                            "}\",\"max_in_flight\":1000}}");
+}
+
+static void put_topic(struct amqp_in *in, const struct topic_settings *given)
+{
+    struct queue *queue = in->options.queue;
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_PUT, .topic = slice_of(in->source.topic)};
+    struct buffer extension;
+    buffer_init(&extension, TOPIC_EXTENSION_BYTES_MAX);
+    emit_extension(in, &extension);
+    call.settings = *given;
+    call.settings.extension = buffer_slice(&extension);
+    if (!call.settings.dedup_window_ms)
+        call.settings.dedup_window_ms = REMEMBER_MS;
+    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic_put, .owner = in});
+    buffer_fini(&extension);
+}
+
+/* Settings that somebody gave it are not touched: where messages go, and how fast, is his to say.
+ */
+static void on_topic_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    static const struct topic_settings none;
+    struct amqp_in *in = owner;
+    (void)tag;
+    if (in->phase != MAKING_TOPIC)
+        return;
+    if (reply->status == QUEUE_NOT_FOUND)
+        put_topic(in, &none);
+    else if (reply->status != QUEUE_OK || reply->topic_count == 0)
+        try_later(in);
+    else if (reply->topics[0].settings.extension.len == 0)
+        put_topic(in, &reply->topics[0].settings);
+    else
+        begin(in);
+}
+
+static void make_topic(struct amqp_in *in)
+{
+    struct queue *queue = in->options.queue;
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
+                                          .topic = slice_of(in->source.topic)};
+    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic_got, .owner = in});
+}
+
+/* ---- life ---- */
+
+static void run_stopped(struct letter *letter)
+{
+    struct amqp_in *in = list_entry(letter, struct amqp_in, stopped_letter);
+    if (in->has_thread)
+        amqp_in_consumer_join(in->consumer);
+    in->has_ended = true;
+    in->phase = STOPPED;
+    deadline_set(in->deadline, INT64_MAX);
+    in->stopped(in->stopped_ctx);
+}
+
+static void post_stopped(struct amqp_in *in)
+{
+    in->stopped_letter.run = run_stopped;
+    reactor_post(in->options.reactor, &in->stopped_letter);
+}
+
+/* The consumer's thread. */
+static void on_ended(void *ctx)
+{
+    post_stopped(ctx);
+}
+
+static void on_deadline(void *ctx)
+{
+    struct amqp_in *in = ctx;
+    if (in->phase == MAKING_TOPIC)
+        make_topic(in);
+    else if (in->phase == STOPPING)
+        amqp_in_consumer_stop(in->consumer, true);
+}
+
+struct amqp_in *amqp_in_new(const struct amqp_in_options *options, char *error)
+{
+    static const struct amqp_in_consumer_told told = {.batch = on_batch, .ended = on_ended};
+    struct amqp_in_source source;
+    if (!amqp_in_source_parse(slice_of(options->url), &source, error))
+        return NULL;
+    snprintf(error, AMQP_IN_ERROR_BYTES, "out of memory or file descriptors");
+    struct amqp_in *in = calloc(1, sizeof(*in));
+    if (!in)
+        return NULL;
+    *in = (struct amqp_in){.options = *options, .source = source, .phase = NEW};
+    in->deadline = deadline_new(options->reactor, on_deadline, in);
+    if (!in->deadline || amqp_in_consumer_new(options->guard, &in->source, options->version, &told,
+                                              in, &in->consumer) != 0) {
+        amqp_in_free(in);
+        return NULL;
+    }
+    return in;
+}
+
+void amqp_in_start(struct amqp_in *in)
+{
+    assert(in->phase == NEW);
+    in->phase = MAKING_TOPIC;
+    make_topic(in);
+}
+
+void amqp_in_stop(struct amqp_in *in, void (*stopped)(void *ctx), void *ctx)
+{
+    assert(in->phase != STOPPING && in->phase != STOPPED);
+    in->phase = STOPPING;
+    in->stopped = stopped;
+    in->stopped_ctx = ctx;
+    deadline_set(in->deadline, clock_inner_ms() + CUT_MS);
+    if (in->has_thread)
+        amqp_in_consumer_stop(in->consumer, false);
+    else
+        post_stopped(in);
+}
+
+void amqp_in_free(struct amqp_in *in)
+{
+    if (!in)
+        return;
+    if (in->has_thread && !in->has_ended) { /* the reactor has stopped without waiting for it */
+        amqp_in_consumer_stop(in->consumer, true);
+        amqp_in_consumer_join(in->consumer);
+    }
+    deadline_free(in->deadline);
+    amqp_in_consumer_free(in->consumer);
+    free(in);
+}
+
+/* ---- figures ---- */
+
+static void emit_one(struct buffer *out, const char *name, enum prometheus_type type,
+                     const char *help, uint64_t value)
+{
+    prometheus_family(out, name, type, help);
+    prometheus_sample(out, name, NULL, (int64_t)value);
+}
+
+void amqp_in_emit_metrics(struct amqp_in *in, struct buffer *out)
+{
+    if (!in)
+        return;
+    static const char *const rejected = "tarry_amqp_in_rejected_total";
+    const struct amqp_in_counts *counts = amqp_in_consumer_counts(in->consumer);
+    emit_one(out, "tarry_amqp_in_received_total", PROMETHEUS_COUNTER,
+             "Messages that RabbitMQ delivered to --amqp-in.", counts->received);
+    emit_one(out, "tarry_amqp_in_taken_total", PROMETHEUS_COUNTER,
+             "Messages of --amqp-in that are kept as jobs and acknowledged.", counts->taken);
+    prometheus_family(out, rejected, PROMETHEUS_COUNTER,
+                      "Messages of --amqp-in that can never be taken, by reason.");
+    for (unsigned i = AMQP_IN_BAD_DELAY; i <= AMQP_IN_BAD_JOB; i++) {
+        const struct prometheus_label labels[] = {
+            {"reason", slice_of(amqp_in_refusal_name((enum amqp_in_refusal)i))}, {0}};
+        if (i != AMQP_IN_NO_MEMORY)
+            prometheus_sample(out, rejected, labels, (int64_t)counts->rejected[i]);
+    }
+    emit_one(out, "tarry_amqp_in_offered_again_total", PROMETHEUS_COUNTER,
+             "Times a message of --amqp-in was refused for now and put aside.", counts->again);
+    emit_one(out, "tarry_amqp_in_connections_total", PROMETHEUS_COUNTER,
+             "Connections that --amqp-in has made.", counts->connections);
+    emit_one(out, "tarry_amqp_in_connected", PROMETHEUS_GAUGE,
+             "1 while --amqp-in is connected and consumes.", counts->is_connected);
+    emit_one(out, "tarry_amqp_in_paused", PROMETHEUS_GAUGE,
+             "1 while the queue takes nothing from --amqp-in.", counts->is_refused);
+}

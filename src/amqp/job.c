@@ -1,0 +1,230 @@
+#include "amqp/job.h"
+
+#include "amqp/delay.h"
+#include "base/hash.h"
+#include "base/json_write.h"
+#include "target/amqp_message.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    RETURNED_MS = 1000, /* what comes back without a new delay goes round no faster */
+    PART_BYTES = 1024,  /* a meta's value */
+    MESSAGE_ID_BYTES = 100
+};
+#define SUFFIX ".delayed"
+
+const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
+{
+    static const char *const names[] = {
+        [AMQP_IN_TAKEN] = "taken",
+        [AMQP_IN_BAD_DELAY] = "bad_delay",
+        [AMQP_IN_BAD_DESTINATION] = "bad_destination",
+        [AMQP_IN_PROPERTIES_TOO_BIG] = "properties_too_big",
+        [AMQP_IN_NO_MEMORY] = "no_memory",
+        [AMQP_IN_BODY_TOO_BIG] = "body_too_big",
+        [AMQP_IN_BAD_JOB] = "bad_job",
+    };
+    assert((size_t)refusal < sizeof(names) / sizeof(names[0]));
+    return names[refusal];
+}
+
+static struct slice slice_from(amqp_bytes_t bytes)
+{
+    return slice_make(bytes.bytes, bytes.len);
+}
+
+static struct slice text_header(const amqp_table_t *headers, const char *name, bool *found)
+{
+    const amqp_table_entry_t *entry = amqp_in_find_header(headers, name);
+    *found = entry && (entry->value.kind == AMQP_FIELD_KIND_UTF8 ||
+                       entry->value.kind == AMQP_FIELD_KIND_BYTES);
+    return *found ? slice_from(entry->value.value.bytes) : (struct slice){0};
+}
+
+static struct slice without_suffix(struct slice exchange)
+{
+    size_t len = strlen(SUFFIX);
+    if (exchange.len <= len || memcmp(exchange.at + exchange.len - len, SUFFIX, len) != 0)
+        return (struct slice){0};
+    return slice_make(exchange.at, exchange.len - len);
+}
+
+static bool find_destination(const struct amqp_in_source *source, const amqp_envelope_t *envelope,
+                             const amqp_table_t *headers, struct slice *exchange, struct slice *key,
+                             char *why)
+{
+    bool found;
+    *exchange = text_header(headers, "x-exchange", &found);
+    if (!found)
+        *exchange = source->has_exchange ? slice_of(source->exchange)
+                                         : without_suffix(slice_from(envelope->exchange));
+    *key = text_header(headers, "x-routing-key", &found);
+    if (!found)
+        *key = slice_from(envelope->routing_key);
+    if (exchange->len == 0 && slice_is(*key, source->queue)) {
+        snprintf(why, AMQP_IN_ERROR_BYTES,
+                 "it would come back to queue '%s', give it the headers x-exchange and "
+                 "x-routing-key",
+                 source->queue);
+        return false;
+    }
+    if (exchange->len <= TARGET_AMQP_TEXT_BYTES_MAX && key->len <= TARGET_AMQP_TEXT_BYTES_MAX)
+        return true;
+    snprintf(why, AMQP_IN_ERROR_BYTES, "an exchange or a routing key is longer than 255 bytes");
+    return false;
+}
+
+/* ---- meta ---- */
+
+static bool add_meta(struct buffer *meta, const char *name, struct slice value)
+{
+    return value.len == 0 || job_meta_add(meta, slice_of(name), value) == JOB_META_OK;
+}
+
+static bool add_properties(struct buffer *meta, struct slice encoded)
+{
+    struct buffer text; /* json_write_base64 adds quotes */
+    char name[sizeof(TARGET_AMQP_META_PROPERTIES) + 4];
+    unsigned number = 0;
+    buffer_init(&text, 2 * JOB_META_BYTES_MAX);
+    json_write_base64(&text, encoded);
+    bool ok = !text.failed;
+    for (size_t at = 1; ok && at + 1 < text.len; at += PART_BYTES) {
+        size_t left = text.len - 1 - at;
+        snprintf(name, sizeof(name), TARGET_AMQP_META_PROPERTIES "%u", ++number % 100);
+        ok = add_meta(meta, name, slice_make(text.at + at, left < PART_BYTES ? left : PART_BYTES));
+    }
+    buffer_fini(&text);
+    return ok;
+}
+
+/* What is left out of the properties, and why, stands in the header. */
+static void drop_header(amqp_table_t *headers, const char *name)
+{
+    amqp_table_entry_t *entry = amqp_in_find_header(headers, name);
+    if (entry)
+        *entry = headers->entries[--headers->num_entries];
+}
+
+/* In wire form into `out`; 0: they do not fit. */
+static size_t encode_properties(amqp_basic_properties_t *properties, char *out, size_t out_bytes)
+{
+    properties->_flags &= ~(amqp_flags_t)AMQP_BASIC_USER_ID_FLAG;
+    if (properties->_flags & AMQP_BASIC_HEADERS_FLAG) {
+        drop_header(&properties->headers, "x-delivery-count");
+        amqp_in_delay_negate(&properties->headers);
+    }
+    int bytes = amqp_encode_properties(AMQP_BASIC_CLASS, properties,
+                                       (amqp_bytes_t){.len = out_bytes, .bytes = out});
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struct slice exchange,
+                                      struct slice key, struct buffer *meta, char *why)
+{
+    char encoded[JOB_META_BYTES_MAX];
+    size_t bytes = encode_properties(properties, encoded, sizeof(encoded));
+    if (!add_meta(meta, TARGET_AMQP_META_EXCHANGE, exchange) ||
+        !add_meta(meta, TARGET_AMQP_META_ROUTING_KEY, key)) {
+        snprintf(why, AMQP_IN_ERROR_BYTES, "its exchange or routing key is not UTF-8");
+        return AMQP_IN_BAD_DESTINATION;
+    }
+    if (bytes > 0 && add_properties(meta, slice_make(encoded, bytes)))
+        return AMQP_IN_TAKEN;
+    snprintf(why, AMQP_IN_ERROR_BYTES, "its properties and headers take more than about 2.5 KiB");
+    return AMQP_IN_PROPERTIES_TOO_BIG;
+}
+
+/* ---- the job ---- */
+
+/* Of a message that has an id: the same for the same message once more, another one for any other,
+ * also where a publisher uses an id twice. */
+static size_t make_id(const amqp_basic_properties_t *properties, struct slice meta,
+                      struct slice body, char out[JOB_ID_BYTES_MAX + 1])
+{
+    struct slice given = slice_from(properties->message_id);
+    size_t len = given.len < MESSAGE_ID_BYTES ? given.len : MESSAGE_ID_BYTES;
+    if (!(properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG) || given.len == 0)
+        return 0;
+    const uint64_t hashes[] = {hash_64(meta.at, meta.len), hash_64(body.at, body.len)};
+    for (size_t i = 0; i < len; i++)
+        out[i] = given.at[i] > ' ' && given.at[i] <= '~' ? given.at[i] : '_';
+    return len + (size_t)snprintf(out + len, JOB_ID_BYTES_MAX + 1 - len, "-%016llx",
+                                  (unsigned long long)hash_64(hashes, sizeof(hashes)));
+}
+
+static struct slice copy_to(char **at, struct slice text)
+{
+    struct slice copied = slice_make(*at, text.len);
+    if (text.len)
+        memcpy(*at, text.at, text.len);
+    *at += text.len;
+    return copied;
+}
+
+static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice meta)
+{
+    const amqp_basic_properties_t *properties = &envelope->message.properties;
+    char id[JOB_ID_BYTES_MAX + 1];
+    struct slice body = slice_from(envelope->message.body), type = {0};
+    if (properties->_flags & AMQP_BASIC_CONTENT_TYPE_FLAG &&
+        properties->content_type.len <= JOB_CONTENT_TYPE_BYTES_MAX)
+        type = slice_from(properties->content_type);
+    for (size_t i = 0; i < type.len; i++)
+        if (type.at[i] < ' ' || type.at[i] > '~')
+            type.len = 0;
+    size_t id_bytes = make_id(properties, meta, body, id);
+    struct amqp_in_job *job = malloc(sizeof(*job) + id_bytes + type.len + meta.len + body.len);
+    if (!job)
+        return NULL;
+    *job = (struct amqp_in_job){.delivery_tag = envelope->delivery_tag};
+    list_init(&job->list);
+    char *at = job->bytes;
+    job->id = copy_to(&at, slice_make(id, id_bytes));
+    job->content_type = copy_to(&at, type);
+    job->meta = copy_to(&at, meta);
+    job->body = copy_to(&at, body);
+    return job;
+}
+
+static bool was_here(const struct amqp_in_source *source, const amqp_table_t *headers)
+{
+    bool found;
+    struct slice topic = text_header(headers, TARGET_AMQP_HEADER_TOPIC, &found);
+    return found && slice_is(topic, source->topic);
+}
+
+enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
+                                      const amqp_envelope_t *envelope, struct amqp_in_job **out,
+                                      char *why)
+{
+    static const amqp_table_t none;
+    amqp_basic_properties_t properties = envelope->message.properties;
+    const amqp_table_t *headers =
+        properties._flags & AMQP_BASIC_HEADERS_FLAG ? &properties.headers : &none;
+    struct slice exchange, key;
+    struct queue_when when;
+    struct buffer meta;
+    if (!amqp_in_delay_read(headers, &when, why))
+        return AMQP_IN_BAD_DELAY;
+    if (!find_destination(source, envelope, headers, &exchange, &key, why))
+        return AMQP_IN_BAD_DESTINATION;
+    if (when.due == QUEUE_DUE_NOW && was_here(source, headers))
+        when = (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = RETURNED_MS};
+    buffer_init(&meta, JOB_META_BYTES_MAX);
+    /* Changes the headers' own memory, which nobody reads afterwards. */
+    enum amqp_in_refusal refusal = make_meta(&properties, exchange, key, &meta, why);
+    if (refusal == AMQP_IN_TAKEN) {
+        *out = new_job(envelope, buffer_slice(&meta));
+        refusal = *out ? AMQP_IN_TAKEN : AMQP_IN_NO_MEMORY;
+        if (*out)
+            (*out)->when = when;
+        else
+            snprintf(why, AMQP_IN_ERROR_BYTES, "out of memory");
+    }
+    buffer_fini(&meta);
+    return refusal;
+}

@@ -1,0 +1,49 @@
+/*
+ * job: a message from RabbitMQ as a job: when it is due, where it goes, and all its properties, so
+ * that they come out again as they were. Pure but for the clock it is given.
+ *
+ * Headers that are read:
+ *   x-delay          milliseconds; any number, or a text that is one. Negative: now
+ *   x-deliver-at     instead: milliseconds since 1970, RFC 3339, or an AMQP timestamp
+ *   x-exchange       where it goes; else what the source says; else the exchange it came through
+ *                    without ".delayed" at its end; else the default exchange
+ *   x-routing-key    else the one it came with
+ * What is changed: x-delay is negated, as the delayed-message plugin does it; user_id, which only
+ * its own user may publish, and x-delivery-count, which a queue adds, are left out.
+ */
+#ifndef TARRY_AMQP_JOB_H
+#define TARRY_AMQP_JOB_H
+
+#include "amqp/source.h"
+#include "base/list.h"
+#include "queue/queue.h"
+
+#include <amqp.h>
+#include <amqp_framing.h>
+
+enum amqp_in_refusal { /* why a message can never be taken */
+                       AMQP_IN_TAKEN = 0,
+                       AMQP_IN_BAD_DELAY,
+                       AMQP_IN_BAD_DESTINATION,
+                       AMQP_IN_PROPERTIES_TOO_BIG,
+                       AMQP_IN_NO_MEMORY, /* that one is taken later */
+                       AMQP_IN_BODY_TOO_BIG,
+                       AMQP_IN_BAD_JOB /* the queue said so; the last one */
+};
+const char *amqp_in_refusal_name(enum amqp_in_refusal refusal); /* "bad_delay", … */
+
+struct amqp_in_job {
+    struct list list;
+    uint64_t delivery_tag;
+    struct queue_when when;
+    enum queue_status status; /* what became of the push */
+    struct slice id, content_type, meta, body;
+    char bytes[];
+};
+
+/* *out is to be freed by free. Else why not; `why` (AMQP_IN_ERROR_BYTES) says it in words. */
+enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
+                                      const amqp_envelope_t *envelope, struct amqp_in_job **out,
+                                      char *why);
+
+#endif
