@@ -29,6 +29,10 @@ static void look(struct deliver *deliver, struct lane *lane, int64_t now_ms)
 static void run_turn_end(struct turn_end_call *call)
 {
     struct deliver *deliver = list_entry(call, struct deliver, turn_end);
+    /* What the queue is asked here its own hooks look at in the next turn only: it comes at once.
+     */
+    if (!list_is_empty(&deliver->answers) || !list_is_empty(&deliver->kicked))
+        reactor_turn_again(deliver->options.reactor);
     answers_flush(deliver);
     while (!list_is_empty(&deliver->kicked))
         look(deliver, list_entry(deliver->kicked.next, struct lane, kicked), clock_inner_ms());

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { LATER_MS = 1000, USUAL_WEIGHT = 8, CLOSE_TURNS_MAX = 10000 };
+enum { LATER_MS = 1000, USUAL_WEIGHT = 8, CROWD_MS = 20, CLOSE_TURNS_MAX = 10000 };
 
 struct flight { /* one message under way; named by a handle, as targets are not trusted with
                    pointers */
@@ -133,14 +133,21 @@ static struct endpoint *open_endpoint(struct endpoints *endpoints, const struct 
 
 /* ---- sending ---- */
 
+/* What one message takes there lately; of one that has not been heard of for longer, that long. */
+static double pace_ms(const struct endpoint *endpoint, int64_t now_ms)
+{
+    double quiet_ms = (double)(now_ms - endpoint->heard_ms);
+    return endpoint->usual_ms > quiet_ms ? endpoint->usual_ms : quiet_ms;
+}
+
 /* Each that finds the window full is told to come a little later than the one before: about when
  * it will be its turn. So what is turned away comes back about as often as something is sent. */
 static int64_t crowd_wait_ms(struct endpoint *endpoint, uint32_t window, int64_t now_ms)
 {
-    double step_ms = (endpoint->usual_ms > 1 ? endpoint->usual_ms : 1) / window;
-    double least_ms = (double)now_ms + (endpoint->usual_ms > 20 ? endpoint->usual_ms : 20);
+    double pace = pace_ms(endpoint, now_ms);
+    double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
     double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
-    endpoint->crowd_ms += step_ms;
+    endpoint->crowd_ms += (pace > 1 ? pace : 1) / window;
     if (endpoint->crowd_ms < least_ms)
         endpoint->crowd_ms = least_ms;
     if (endpoint->crowd_ms > most_ms)
@@ -180,7 +187,8 @@ static void load(struct endpoints *endpoints, struct endpoint *endpoint,
         (endpoints->pending_for != endpoint || endpoints->pending_count == ENDPOINTS_PENDING))
         endpoints_flush(endpoints);
     list_remove(&endpoint->idle);
-    endpoint->in_flight++;
+    if (endpoint->in_flight++ == 0)
+        endpoint->heard_ms = clock_inner_ms();
     endpoint->windowed += flight->is_windowed;
     flight->endpoint = endpoint;
     endpoints->pending_for = endpoint;
@@ -284,7 +292,10 @@ static void learn(struct endpoints *endpoints, struct endpoint *endpoint,
         note_change(endpoints, endpoint, report, now_ms);
     if (changed || flight->is_probe)
         endpoints->changed(endpoints->owner, endpoint);
+    if (endpoint->usual_ms <= 0)
+        endpoint->usual_ms = took_ms;
     endpoint->usual_ms += (took_ms - endpoint->usual_ms) / USUAL_WEIGHT;
+    endpoint->heard_ms = now_ms;
 }
 
 static void land(struct endpoints *endpoints, struct endpoint *endpoint,

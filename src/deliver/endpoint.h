@@ -42,6 +42,7 @@ struct endpoint {
     /* What found the window full comes back one after the other, as fast as the endpoint works:
      * when the next one is to come, and what one takes lately. */
     double crowd_ms, usual_ms;
+    int64_t heard_ms; /* the last report, or since when there is one to wait for */
 };
 
 struct endpoints {

@@ -19,7 +19,7 @@
 struct deliver;
 
 enum {
-    LANE_LEASE_MARGIN_MS = 30 * 1000,    /* of a lease, beyond the timeout */
+    LANE_LEASE_MARGIN_MS = 20 * 1000,    /* of a lease, beyond the timeout */
     LANE_WAIT_MS = 3600 * 1000,          /* of a take: nobody is woken for nothing */
     LANE_RETRY_MS = 250,                 /* where the queue could not */
     LANE_UNSENT_MS = 1000,               /* a job that could not leave comes back in so long */

@@ -1,0 +1,424 @@
+"""Push delivery, from a push to a real endpoint: what is answered decides what becomes of the job."""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from endpoint import Endpoint, write_policy
+from server import eventually
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def endpoint():
+    endpoint = Endpoint().start()
+    yield endpoint
+    endpoint.stop()
+
+
+@pytest.fixture
+def start_delivering(start_server, tmp_path):
+    """start_delivering(*flags, policy=lines) is start_server with a policy file that allows this machine."""
+
+    def start(*flags, policy=(), **kwargs):
+        path = write_policy(tmp_path / "policy", *policy)
+        return start_server("--sync", "always", "--shards", "1", *flags, "--deliver", path, **kwargs)
+
+    return start
+
+
+@pytest.fixture
+def server(start_delivering):
+    return start_delivering()
+
+
+def settle(client, topic, **settings):
+    """Settings as they are said: settle(client, "orders", deliver={…}, retry="…")."""
+    client.good("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode(), JSON)
+
+
+def push(client, topic, job_id, delay="0", body=b'{"total":12}', **options):
+    query = "".join(f"&{name}={value}" for name, value in options.items())
+    return client.good("PUT", f"/v1/topics/{topic}/jobs/{job_id}?delay={delay}{query}", body)
+
+
+def totals(client, topic):
+    return client.good("GET", f"/v1/topics/{topic}")["totals"]
+
+
+def counts(client, topic):
+    return client.good("GET", f"/v1/topics/{topic}")["counts"]
+
+
+def job(client, topic, job_id):
+    reply = client.call("GET", f"/v1/topics/{topic}/jobs/{job_id}")
+    return reply.json() if reply.status == 200 else None
+
+
+def metric(client, name, **labels):
+    """The sum of the samples that have these labels."""
+    found, said = 0.0, client.call("GET", "/metrics").body.decode()
+    for line in said.splitlines():
+        match = re.match(re.escape(name) + r"(?:\{(.*)\})? (\S+)$", line)
+        if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
+            found += float(match[2])
+    return found
+
+
+# ---- outcomes ----
+
+
+def test_a_due_job_is_delivered_once_and_gone(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url + "/close/{id}"})
+    began = time.time()
+    push(client, "orders", "42", delay="300ms", body=b'{"total": 12}')
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    (call,) = endpoint.calls
+    assert call.path == "/close/42" and call.body == b'{"total": 12}'
+    assert call.headers["tarry-topic"] == "orders" and call.id == "42" and call.attempt == 1
+    assert call.at - began >= 0.299
+    assert job(client, "orders", "42") is None
+
+
+def test_a_failed_delivery_comes_again_by_backoff(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: 500 if call.n < 3 else 200
+    settle(client, "orders", deliver={"to": endpoint.url}, backoff="fixed:200ms")
+    push(client, "orders", "1")
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    assert [call.attempt for call in endpoint.calls] == [1, 2, 3]
+    assert all(later.at - earlier.at >= 0.09 for earlier, later in zip(endpoint.calls, endpoint.calls[1:]))
+    assert totals(client, "orders")["nacked"] == 2
+
+
+def test_a_refused_one_is_dead_at_once_with_its_error(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: 410
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1")
+    eventually(lambda: counts(client, "orders")["dead"] == 1)
+    found = job(client, "orders", "1")
+    assert found["state"] == "dead" and "410" in found["last_error"] and found["attempt"] == 1
+    assert [call.attempt for call in endpoint.calls] == [1]
+
+
+def test_it_is_dead_after_its_last_attempt_with_its_history(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: 500
+    settle(client, "orders", deliver={"to": endpoint.url}, max_attempts=3, backoff="fixed:10ms")
+    push(client, "orders", "1")
+    eventually(lambda: counts(client, "orders")["dead"] == 1)
+    assert [call.attempt for call in endpoint.calls] == [1, 2, 3]
+    history = job(client, "orders", "1")["history"]
+    assert [(entry["attempt"], entry["outcome"]) for entry in history] == [(1, "failed"), (2, "failed"), (3, "failed")]
+    assert all("500" in entry["error"] for entry in history)
+
+
+def test_retry_after_is_obeyed_for_the_job_and_the_endpoint(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: (503, {"Retry-After": 1}) if call.id == "first" and call.n == 1 else 200
+    settle(client, "orders", deliver={"to": endpoint.url}, backoff="fixed:10ms")
+    push(client, "orders", "first")
+    eventually(lambda: totals(client, "orders")["nacked"] == 1)
+    push(client, "orders", "second")
+    eventually(lambda: totals(client, "orders")["acked"] == 2)
+    begun = endpoint.calls[0].at
+    assert all(call.at - begun >= 0.95 for call in endpoint.calls[1:])
+
+
+def test_a_silent_endpoint_costs_an_attempt_after_the_timeout(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: time.sleep(1.0) if call.n == 1 else 200
+    settle(client, "orders", deliver={"to": endpoint.url, "timeout": "300ms"}, backoff="fixed:10ms")
+    push(client, "orders", "1")
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    assert [call.attempt for call in endpoint.calls] == [1, 2]
+
+
+# ---- destinations ----
+
+
+def test_a_jobs_own_callback_is_used_where_the_topic_allows_it(server, endpoint):
+    client = server.client()
+    other = Endpoint().start()
+    try:
+        settle(client, "orders", deliver={"to": endpoint.url + "/topic", "callback": True})
+        push(client, "orders", "own", callback=other.url + "/own")
+        push(client, "orders", "plain")
+        eventually(lambda: totals(client, "orders")["acked"] == 2)
+        assert [(call.id, call.path) for call in other.calls] == [("own", "/own")]
+        assert [(call.id, call.path) for call in endpoint.calls] == [("plain", "/topic")]
+    finally:
+        other.stop()
+
+
+def test_a_callback_that_the_topic_does_not_allow_ends_the_job(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1", callback=endpoint.url + "/own")
+    eventually(lambda: counts(client, "orders")["dead"] == 1)
+    assert job(client, "orders", "1")["last_error"] == "this topic does not allow callbacks of its own"
+    assert endpoint.calls == []
+
+
+def test_a_job_with_no_destination_is_dead_and_says_so(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"callback": True})
+    push(client, "orders", "1")
+    eventually(lambda: counts(client, "orders")["dead"] == 1)
+    assert job(client, "orders", "1")["last_error"].startswith("no destination")
+
+
+def test_what_the_policy_does_not_name_is_refused_when_it_is_set(server):
+    client = server.client()
+    reply = client.call("PUT", "/v1/topics/orders", json.dumps({"deliver": {"to": "https://example.com/x"}}).encode(), JSON)
+    assert reply.status == 400 and "example.com" in reply.json()["detail"] and "allow-host" in reply.json()["detail"]
+
+
+# ---- windows ----
+
+
+def test_max_in_flight_holds_and_is_changed_at_run_time(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: time.sleep(0.05) or 200
+    settle(client, "orders", deliver={"to": endpoint.url, "max_in_flight": 2})
+    for i in range(12):
+        push(client, "orders", i)
+    eventually(lambda: totals(client, "orders")["acked"] == 12)
+    assert endpoint.most_at_once == 2
+    settle(client, "orders", deliver={"to": endpoint.url, "max_in_flight": 6})
+    for i in range(60):
+        push(client, "orders", i, delay="300ms")
+    eventually(lambda: totals(client, "orders")["acked"] == 72)
+    assert 3 <= endpoint.most_at_once <= 6
+    assert sorted(endpoint.ids()) == sorted([str(i) for i in range(12)] + [str(i) for i in range(60)])
+
+
+def test_rate_holds(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url, "rate": "40/s"})
+    for i in range(40):
+        push(client, "orders", i, delay="200ms")
+    eventually(lambda: totals(client, "orders")["acked"] == 40)
+    took = endpoint.calls[-1].at - endpoint.calls[0].at
+    assert 0.9 <= took <= 2.0
+
+
+def test_a_paused_topic_is_not_delivered_until_it_is_resumed(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    client.good("POST", "/v1/topics/orders/pause")
+    push(client, "orders", "1")
+    time.sleep(0.3)
+    assert endpoint.calls == []
+    client.good("POST", "/v1/topics/orders/resume")
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+
+
+def test_a_slow_endpoint_holds_up_nobody_else(server, endpoint):
+    client = server.client()
+    slow = Endpoint(lambda call: time.sleep(0.4) or 200).start()
+    try:
+        settle(client, "orders", deliver={"callback": True, "max_in_flight": 8})
+        jobs = [f"slow-{i}" for i in range(30)] + [f"fast-{i}" for i in range(30)]
+        for name in jobs:
+            push(client, "orders", name, delay="500ms", callback=(slow if name[0] == "s" else endpoint).url)
+        eventually(lambda: len(endpoint.calls) == 30)
+        assert len(slow.calls) < 20
+        eventually(lambda: totals(client, "orders")["acked"] == 60)
+        assert slow.most_at_once <= 4
+        assert sorted(slow.ids() + endpoint.ids()) == sorted(jobs)
+        # What found the window full came back about once for each time something was sent, not in a circle.
+        returned = metric(client, "tarry_deliver_returned_total", topic="orders", reason="endpoint_full")
+        print(f"{returned:.0f} returns for 30 jobs through a window of 4")
+        assert returned <= 120
+    finally:
+        slow.stop()
+
+
+# ---- the breaker ----
+
+
+def test_an_endpoint_that_is_down_burns_no_attempts_and_is_found_again(start_delivering):
+    server, endpoint = start_delivering(), Endpoint().start()
+    client = server.client()
+    endpoint.stop()
+    settle(client, "orders", deliver={"to": endpoint.url}, max_attempts=3, backoff="fixed:10ms")
+    for i in range(100):
+        push(client, "orders", i)
+    eventually(lambda: metric(client, "tarry_deliver_endpoints", state="resting") == 1)
+    assert "endpoint rests" in server.log()
+    attempts = metric(client, "tarry_deliver_attempts_total", topic="orders")
+    time.sleep(0.5)
+    assert metric(client, "tarry_deliver_attempts_total", topic="orders") <= attempts + 1
+    endpoint.start()
+    eventually(lambda: totals(client, "orders")["acked"] == 100, seconds=15)
+    assert "endpoint works again" in server.log()
+    assert sorted(endpoint.ids(), key=int) == [str(i) for i in range(100)]
+    endpoint.stop()
+
+
+# ---- settings ----
+
+
+def test_without_a_policy_file_nothing_is_delivered(start_delivering, start_server, endpoint, tmp_path):
+    server = start_delivering()
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    server.terminate()
+    server.flags = ["--sync", "always", "--shards", "1"]
+    client = server.start().client()
+    push(client, "orders", "1")
+    time.sleep(0.3)
+    assert endpoint.calls == [] and counts(client, "orders")["ready"] == 1
+
+
+def test_another_target_takes_over_and_none_ends_it(server, endpoint):
+    client = server.client()
+    other = Endpoint().start()
+    try:
+        settle(client, "orders", deliver={"to": endpoint.url})
+        push(client, "orders", "1")
+        eventually(lambda: totals(client, "orders")["acked"] == 1)
+        settle(client, "orders", deliver={"to": other.url})
+        push(client, "orders", "2", delay="100ms")
+        eventually(lambda: totals(client, "orders")["acked"] == 2)
+        settle(client, "orders")
+        push(client, "orders", "3", delay="100ms")
+        time.sleep(0.4)
+        assert endpoint.ids() == ["1"] and other.ids() == ["2"]
+        assert counts(client, "orders")["ready"] == 1
+    finally:
+        other.stop()
+
+
+def test_the_policy_is_read_again_on_sighup_and_a_bad_one_is_not(server, endpoint, tmp_path):
+    client = server.client()
+    asked = json.dumps({"deliver": {"to": "https://later.example/x"}}).encode()
+    assert client.call("PUT", "/v1/topics/orders", asked, JSON).status == 400
+    write_policy(tmp_path / "policy", "nonsense")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: "policy not reloaded" in server.log())
+    settle(client, "still", deliver={"to": endpoint.url})
+    write_policy(tmp_path / "policy", "allow-host = later.example")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: "policy reloaded" in server.log())
+    assert client.call("PUT", "/v1/topics/orders", asked, JSON).ok
+
+
+def test_a_bad_policy_file_refuses_the_start(start_server, tmp_path):
+    server = start_server("--deliver", write_policy(tmp_path / "policy", "nonsense"), started=False)
+    server.launch()
+    assert server.proc.wait(20) == 1
+    assert "start failed" in server.log() and "policy" in server.log()
+    server.proc = None
+
+
+def test_a_sample_explains_itself(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url + "/x"})
+    said = client.good("POST", "/v1/topics/orders/deliver-test")
+    assert said["outcome"] == "done" and said["allowed"] and said["signed_with"] == "default" and said["code"] == 200
+    endpoint.answer = lambda call: 404
+    said = client.good("POST", "/v1/topics/orders/deliver-test")
+    assert said["outcome"] == "failed" and "to" in said["hint"] and "404" in said["error"]
+    assert len(endpoint.calls) == 2 and endpoint.calls[0].headers["webhook-signature"].startswith("v1,")
+    assert client.call("POST", "/v1/topics/nothing/deliver-test").status == 404
+    assert totals(client, "orders")["pushed"] == 0
+
+
+# ---- crashes ----
+
+
+def test_a_kill_loses_nothing_and_duplicates_have_their_cause(start_delivering, endpoint):
+    server = start_delivering()
+    client = server.client()
+    endpoint.answer = lambda call: time.sleep(0.01) or 200
+    settle(client, "orders", deliver={"to": endpoint.url, "max_in_flight": 8, "timeout": "500ms"})
+    jobs = [str(i) for i in range(200)]
+    for name in jobs:
+        push(client, "orders", name, delay="300ms")
+    eventually(lambda: len(endpoint.calls) >= 40)
+    server.kill()
+    before = len(endpoint.calls)
+    client = server.start().client()
+    # What was under way when it died is leased until its time is over: those come last, after timeout and margin.
+    eventually(lambda: len(set(endpoint.ids())) == 200, seconds=20)
+    eventually(lambda: counts(client, "orders")["ready"] == 0)
+    again = [name for name in jobs if len(endpoint.of(name)) > 1]
+    assert len(again) <= 2 * 8, "only what was under way, or whose ack was not yet kept, may come twice"
+    assert before < 200
+
+
+def test_a_stop_gives_back_what_is_under_way(start_delivering, endpoint):
+    server = start_delivering()
+    client = server.client()
+    endpoint.answer = lambda call: time.sleep(8.0 if call.n == 1 else 0) or 200
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1")
+    eventually(lambda: endpoint.calls)
+    began = time.monotonic()
+    assert server.terminate() == 0
+    assert time.monotonic() - began < 7
+    client = server.start().client()
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    assert [call.attempt for call in endpoint.calls] == [1, 1]  # what was given up does not count
+
+
+def test_a_stop_waits_for_what_is_under_way(start_delivering, endpoint):
+    server = start_delivering()
+    client = server.client()
+    endpoint.answer = lambda call: time.sleep(0.5) or 200
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1")
+    eventually(lambda: endpoint.calls)
+    assert server.terminate() == 0
+    client = server.start().client()
+    time.sleep(0.3)
+    assert len(endpoint.calls) == 1 and totals(client, "orders")["acked"] == 1
+
+
+@pytest.mark.shards
+def test_several_shards_deliver_all(start_delivering, endpoint):
+    server = start_delivering("--shards", "3")
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    for i in range(100):
+        push(client, "orders", i, delay="100ms")
+    for _ in range(6):  # tests come in on any shard's reactor
+        assert server.client().good("POST", "/v1/topics/orders/deliver-test")["outcome"] == "done"
+    eventually(lambda: totals(client, "orders")["acked"] == 100)
+    assert len([name for name in endpoint.ids() if not name.startswith("test-")]) == 100
+
+
+def test_two_servers_on_one_redis_deliver_each_job_once(start_redis, start_server, endpoint, tmp_path):
+    redis = start_redis()
+    policy = write_policy(tmp_path / "policy")
+    servers = [start_server("--store", redis.url, "--deliver", policy) for _ in range(2)]
+    clients = [server.client() for server in servers]
+    settle(clients[0], "orders", deliver={"to": endpoint.url, "max_in_flight": 4})
+    endpoint.answer = lambda call: time.sleep(0.005) or 200
+    eventually(lambda: "delivery started" in servers[1].log())
+    for i in range(200):
+        push(clients[i % 2], "orders", i, delay="200ms")
+    eventually(lambda: totals(clients[0], "orders")["acked"] == 200, seconds=20)
+    assert sorted(endpoint.ids(), key=int) == [str(i) for i in range(200)]
+    assert all(metric(client, "tarry_deliver_attempts_total", topic="orders", outcome="done") > 0 for client in clients)
+
+
+# ---- rest ----
+
+
+def test_an_idle_topic_that_delivers_wakes_nobody(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    push(client, "orders", "1")
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    time.sleep(1.0)
+    before = server.switches()
+    time.sleep(2.0)
+    assert server.switches() - before <= 4
