@@ -135,6 +135,7 @@ static bool find_signer(struct webhook *webhook, struct slice name, struct signe
 
 static bool make_id(struct webhook *webhook, const struct job *job, char out[WEBHOOK_ID_BYTES])
 {
+    static const char digits[] = "0123456789abcdef";
     unsigned char digest[EVP_MAX_MD_SIZE];
     char number[32];
     int len = snprintf(number, sizeof number, "%" PRIu64, job->sequence);
@@ -148,8 +149,11 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
         EVP_DigestFinal_ex(webhook->digest, digest, NULL) != 1)
         return false;
     memcpy(out, "msg_", 4);
-    for (size_t i = 0; i < ID_DIGEST_BYTES; i++)
-        (void)snprintf(out + 4 + 2 * i, 3, "%02x", digest[i]);
+    for (size_t i = 0; i < ID_DIGEST_BYTES; i++) {
+        out[4 + 2 * i] = digits[digest[i] >> 4];
+        out[5 + 2 * i] = digits[digest[i] & 15];
+    }
+    out[WEBHOOK_ID_BYTES - 1] = 0;
     return true;
 }
 
