@@ -346,29 +346,6 @@ bool walkings_step(struct shard *shard)
 
 /* ---- topics ---- */
 
-/* The reply's topics live in the completion, after the results it does not have. */
-static struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
-                                            size_t count, struct queue_reply_to reply_to)
-{
-    size_t text = count * sizeof *topics, used = 0;
-    for (size_t i = 0; i < count; i++)
-        text += topics[i].name.len + topics[i].settings.extension.len;
-    struct completion *completion = completion_new(shard, 0, text, reply_to);
-    if (!completion)
-        return NULL;
-    struct slice copy =
-        completion_text(completion, &used, slice_make(topics, count * sizeof *topics));
-    struct queue_topic *copies = (struct queue_topic *)(uintptr_t)copy.at;
-    for (size_t i = 0; i < count; i++) {
-        copies[i].name = completion_text(completion, &used, topics[i].name);
-        copies[i].settings.extension =
-            completion_text(completion, &used, topics[i].settings.extension);
-    }
-    completion->reply.topics = copies;
-    completion->reply.topic_count = count;
-    return completion;
-}
-
 static void reply_topic(struct shard *shard, struct slice name, enum queue_status status,
                         struct queue_reply_to reply_to)
 {

@@ -54,6 +54,28 @@ struct slice completion_text(struct completion *completion, size_t *used, struct
     return slice_make(at, text.len);
 }
 
+struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
+                                     size_t count, struct queue_reply_to reply_to)
+{
+    size_t text = count * sizeof *topics, used = 0;
+    for (size_t i = 0; i < count; i++)
+        text += topics[i].name.len + topics[i].settings.extension.len;
+    struct completion *completion = completion_new(shard, 0, text, reply_to);
+    if (!completion)
+        return NULL;
+    struct slice copy =
+        completion_text(completion, &used, slice_make(topics, count * sizeof *topics));
+    struct queue_topic *copies = (struct queue_topic *)(uintptr_t)copy.at;
+    for (size_t i = 0; i < count; i++) {
+        copies[i].name = completion_text(completion, &used, topics[i].name);
+        copies[i].settings.extension =
+            completion_text(completion, &used, topics[i].settings.extension);
+    }
+    completion->reply.topics = copies;
+    completion->reply.topic_count = count;
+    return completion;
+}
+
 void completion_soon(struct shard *shard, struct completion *completion)
 {
     list_add_last(&shard->soon, &completion->list);

@@ -104,6 +104,9 @@ struct completion *completion_new(struct shard *shard, size_t count, size_t text
 struct queue_result *completion_results(struct completion *completion);
 /* Copies text into the completion's own. `*used` starts at 0. */
 struct slice completion_text(struct completion *completion, size_t *used, struct slice text);
+/* One whose reply shows these topics; they live in it. NULL: out of memory. */
+struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
+                                     size_t count, struct queue_reply_to reply_to);
 /* Waits for what is appended up to now; or, where nothing is on its way to the disk, for the end of
  * the turn. */
 void completion_when_durable(struct shard *shard, struct completion *completion);
