@@ -100,6 +100,9 @@ static bool refuse(char *error, struct slice text, const char *why)
 {
     (void)snprintf(error, GUARD_NETWORK_ERROR_BYTES, "bad network '%.*s', %s",
                    (int)(text.len < 60 ? text.len : 60), text.at, why);
+    for (char *at = error; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
     return false;
 }
 

@@ -29,6 +29,9 @@ static int refuse(const struct line *line, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line->error + len, GUARD_ERROR_BYTES - (size_t)len, format, args);
     va_end(args);
+    for (char *at = line->error; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
     return -EINVAL;
 }
 
