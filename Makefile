@@ -6,9 +6,9 @@ DATA ?= ./tarry-data
 PREFIX ?= /usr/local
 CMAKE_BUILD = cmake --build
 
-demo: build ## see it work: a server, a hundred orders, ten of them cancelled; STORE=redis: on a Redis of its own
+demo: build ## see it work: a server, a hundred orders, ten of them cancelled; TARGET=http: delivered by callbacks; STORE=redis: on a Redis of its own
 	@scripts/setup $(if $(filter redis,$(STORE)),demo_redis,demo)
-	@STORE="$(STORE)" scripts/demo
+	@STORE="$(STORE)" TARGET="$(TARGET)" scripts/demo
 
 run: build ## a server in the foreground, jobs in DATA=./tarry-data
 	@build/tarry serve --data "$(DATA)" $(FLAGS)
