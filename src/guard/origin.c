@@ -9,8 +9,8 @@ static const struct {
     const char *scheme;
     uint16_t port;
 } ports[] = {
-    {"http", 80},     {"https", 443},   {"amqp", 5672},       {"amqps", 5671},   {"kafka", 9092},
-    {"kafkas", 9093}, {"stomp", 61613}, {"stomp+ssl", 61614}, {"stomps", 61614},
+    {"http", 80},    {"https", 443},   {"amqp", 5672},   {"amqps", 5671},
+    {"kafka", 9092}, {"kafkas", 9093}, {"stomp", 61613}, {"stomps", 61614},
 };
 
 static uint64_t default_port(struct slice scheme)

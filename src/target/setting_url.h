@@ -5,8 +5,8 @@
 
 #include "base/slice.h"
 
-/* SCHEME://AUTHORITY[/PATH][?QUERY], templates in path and query alone, no user, no fragment, no
- * way up. False: `error` (TARGET_ERROR_BYTES) says what would be right. */
+/* "null:", or SCHEME://AUTHORITY[/PATH][?QUERY], templates in path and query alone, no user, no
+ * fragment, no way up. False: `error` (TARGET_ERROR_BYTES) says what would be right. */
 bool target_setting_url_check(struct slice url, char *error);
 
 #endif

@@ -71,6 +71,10 @@ static void every_member_is_read(void **state)
     assert_string_equal(setting.destination, "/queue/{topic}");
     target_setting_fini(&setting);
 
+    assert_true(parse("{\"to\":\"null:\"}", &setting, error));
+    assert_string_equal(setting.to, "null:");
+    target_setting_fini(&setting);
+
     assert_true(parse("{\"callback\":true,\"sign\":false,\"dead_on\":[]}", &setting, error));
     assert_true(!setting.to && setting.allows_callback && setting.never_signs);
     target_setting_fini(&setting);
@@ -96,6 +100,8 @@ static const struct {
     {"{\"to\":\"\"}", "bad 'to', it is empty"},
     {"{\"to\":\"shop.example\"}", "bad 'to', write a URL such as"},
     {"{\"to\":\"https:/h\"}", "bad 'to', write a URL such as"},
+    {"{\"to\":\"null\"}", "bad 'to', write a URL such as"},
+    {"{\"to\":\"null:x\"}", "bad 'to', write a URL such as"},
     {"{\"to\":\"//h/x\"}", "bad 'to', write a URL such as"},
     {"{\"to\":\"7up://h/x\"}", "bad 'to', write a URL such as"},
     {"{\"to\":\"ht_tp://h/x\"}", "bad 'to', write a URL such as"},
