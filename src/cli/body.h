@@ -1,10 +1,16 @@
-/* body: what the bytes of a job look like. Pure. */
+/* body: what a job's body is, and where it comes from. */
 #ifndef TARRY_CLI_BODY_H
 #define TARRY_CLI_BODY_H
 
-#include "base/slice.h"
+#include "base/buffer.h"
 
-/* What a body looks like: "application/json" (an object or array), text or bytes. */
+enum { BODY_BYTES_MAX = 64 << 20 };
+
+/* "application/json" for an object or array, "text/plain; charset=utf-8" for other UTF-8, else
+ * "application/octet-stream". Pure. */
 const char *body_guess_type(struct slice body);
+
+/* The whole of a file, or of standard input for "-", onto `out`. An exit code, explained. */
+int body_read(const char *path, struct buffer *out);
 
 #endif

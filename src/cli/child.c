@@ -140,6 +140,11 @@ bool child_reap(struct child *child)
     return true;
 }
 
+bool child_is_final(const struct child *child)
+{
+    return WIFEXITED(child->status) && WEXITSTATUS(child->status) == CHILD_FINAL;
+}
+
 void child_explain(const struct child *child, char *out, size_t out_bytes)
 {
     if (WIFSIGNALED(child->status))

@@ -28,6 +28,12 @@ int child_start(struct child *child, char **argv, const struct child_job *job, c
 /* True once it has ended; status is set and the child's resources are gone. */
 bool child_reap(struct child *child);
 
+/* It ended with CHILD_FINAL: no further attempt can help. The code is EX_DATAERR of sysexits.h,
+ * "the input data was incorrect": programs that know it mean just this by it, others do not use it.
+ */
+enum { CHILD_FINAL = 65 };
+bool child_is_final(const struct child *child);
+
 /* "exit 3", "signal 9"; "" for a success. */
 void child_explain(const struct child *child, char *out, size_t out_bytes);
 

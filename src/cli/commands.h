@@ -26,7 +26,11 @@ int cli_run(int argc, char **argv);
 int cli_topics(int argc, char **argv); /* topic.c */
 int cli_pause(int argc, char **argv);
 int cli_resume(int argc, char **argv);
-int cli_redrive(int argc, char **argv);
+
+int cli_redrive(int argc, char **argv); /* dead.c */
 int cli_purge(int argc, char **argv);
+
+int cli_topic(int argc, char **argv);   /* topic_set.c */
+int cli_deliver(int argc, char **argv); /* deliver.c */
 
 #endif

@@ -199,6 +199,29 @@ static void copy_member(struct buffer *out, struct json_value job, const char *f
     buffer_append_slice(out, value.raw);
 }
 
+/* Without what is tarry's own: it is refused where it comes from outside. */
+static void write_meta(struct buffer *out, struct json_value meta)
+{
+    static const char own[] = "\"" JOB_META_OWN;
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    char before = '{';
+    if (meta.kind != JSON_OBJECT)
+        return;
+    buffer_append_text(out, ",\"meta\":");
+    while (json_next_member(meta, &cursor, &key, &value)) {
+        if (key.len >= sizeof own - 1 && memcmp(key.at, own, sizeof own - 1) == 0)
+            continue;
+        buffer_append_byte(out, before);
+        buffer_append_slice(out, key);
+        buffer_append_byte(out, ':');
+        buffer_append_slice(out, value.raw);
+        before = ',';
+    }
+    buffer_append_text(out, before == '{' ? "{}" : "}");
+}
+
 /* When it falls due next: a leased job, when its lease ends. */
 static bool write_at(struct buffer *out, struct json_value job)
 {
@@ -233,7 +256,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
                       bool as_base64)
 {
     static const char *const alike[] = {"priority", "lease_for", "ttl",         "max_attempts",
-                                        "backoff",  "meta",      "content_type"};
+                                        "backoff",  "callback",  "content_type"};
     struct json_value topic = member(job, "topic"), id = member(job, "id"),
                       state = member(job, "state");
     if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
@@ -250,6 +273,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     copy_member(out, job, "last_error", "error");
     for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
         copy_member(out, job, alike[i], alike[i]);
+    write_meta(out, member(job, "meta"));
     if (as_base64)
         write_base64(out, member(job, "body_base64").raw);
     else if (!write_body(out, job, scratch))

@@ -24,6 +24,27 @@ static void print_line(const char *name, const char *value)
         printf("%-14s%s\n", name, value);
 }
 
+/* "history       attempt 1, 2026-11-20 09:00:00.000, failed after 12ms: http 500" */
+static void print_history(const json_t *history)
+{
+    size_t i;
+    const json_t *attempt;
+    json_array_foreach(history, i, attempt)
+    {
+        char number[SHOW_CELL_BYTES], at[SHOW_CELL_BYTES], outcome[SHOW_CELL_BYTES],
+            took[SHOW_CELL_BYTES], error[SHOW_CELL_BYTES];
+        show_text(json_object_get(attempt, "outcome"), outcome);
+        for (char *c = outcome; *c; c++)
+            *c = *c == '_' ? ' ' : *c;
+        show_text(json_object_get(attempt, "error"), error);
+        printf("%-14sattempt %s, %s, %s after %s%s%s\n", i ? "" : "history",
+               show_text(json_object_get(attempt, "attempt"), number),
+               show_time(json_object_get(attempt, "at"), at), outcome,
+               show_span(json_object_get(attempt, "duration_ms"), took), error[0] ? ": " : "",
+               error);
+    }
+}
+
 static void print_job(const json_t *job)
 {
     static const struct {
@@ -47,6 +68,8 @@ static void print_job(const json_t *job)
         snprintf(label, sizeof(label), "meta %.64s", name);
         print_line(label, show_text(value, cell));
     }
+    print_line("callback", show_text(json_object_get(job, "callback"), cell));
+    print_history(json_object_get(job, "history"));
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
 }
 
@@ -54,7 +77,7 @@ int cli_get(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "get TOPIC ID",
-        .about = "Shows one job: its state, when it is due, its attempts and its last error.",
+        .about = "Shows one job: its state, when it is due, and how its last attempts ended.",
         .least = 2,
         .most = 2,
     };

@@ -128,7 +128,8 @@ static int print_results(const struct client *client, const struct cli_args *arg
 }
 
 static int answer(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
-                  const char *const *delay, const char *const *error, const char *const *lease_for)
+                  const char *const *delay, const char *const *error, const char *const *lease_for,
+                  const bool *final)
 {
     struct cli_args args;
     struct client client;
@@ -144,6 +145,7 @@ static int answer(int argc, char **argv, const struct cli_syntax *syntax, const 
     url_add_query(target, "delay", *delay);
     url_add_query(target, "error", *error);
     url_add_query(target, "lease_for", *lease_for);
+    url_add_query(target, "final", *final ? "true" : NULL);
     exit_code = client_call(&client, "POST", NULL, 0);
     if (exit_code == CLI_OK)
         exit_code = print_results(&client, &args, done);
@@ -152,6 +154,7 @@ static int answer(int argc, char **argv, const struct cli_syntax *syntax, const 
 }
 
 static const char *const none;
+static const bool no;
 enum { LEASES_MAX = 100 }; /* as many as fit a request line */
 
 int cli_ack(int argc, char **argv)
@@ -162,26 +165,29 @@ int cli_ack(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "acked", &none, &none, &none);
+    return answer(argc, argv, &syntax, "acked", &none, &none, &none, &no);
 }
 
 int cli_nack(int argc, char **argv)
 {
     const char *delay = NULL, *error = NULL;
+    bool final = false;
     const struct cli_flag flags[] = {
         {"delay", CLI_TEXT, &delay, "10s", "try again after so long; else by the job's backoff"},
         {"error", CLI_TEXT, &error, "TEXT", "why; shown with the job"},
+        {"final", CLI_SWITCH, &final, NULL,
+         "never again: they are dead, whatever attempts are left"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "nack LEASE... [--delay 10s] [--error TEXT]",
+        .usage = "nack LEASE... [--delay 10s | --final] [--error TEXT]",
         .about = "Says that taken jobs failed. They are tried again later, and are dead once they\n"
-                 "have had all their attempts.",
+                 "have had all their attempts, or at once with --final.",
         .flags = flags,
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "nacked", &delay, &error, &none);
+    return answer(argc, argv, &syntax, "nacked", &delay, &error, &none, &final);
 }
 
 int cli_extend(int argc, char **argv)
@@ -198,5 +204,5 @@ int cli_extend(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "extended", &none, &none, &lease_for);
+    return answer(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no);
 }

@@ -3,45 +3,13 @@
 #include "cli/commands.h"
 #include "cli/show.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { BODY_BYTES_MAX = 64 << 20 };
 
 struct push {
     const char *delay, *at, *body, *file, *content_type, *priority;
-    const char *ttl, *lease_for, *max_attempts, *backoff, *on_conflict;
+    const char *ttl, *lease_for, *max_attempts, *backoff, *on_conflict, *callback;
     struct cli_list meta;
 };
-
-/* The whole of a file, or of standard input for "-". */
-static int read_all(const char *path, struct buffer *out)
-{
-    bool is_input = strcmp(path, "-") == 0;
-    int fd = is_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return cli_error("cannot read '%s', %s", path, strerror(errno));
-    if (is_input && isatty(fd))
-        fputs("tarry: reading the body from the terminal, end it with Ctrl-D\n", stderr);
-    ssize_t got = 0;
-    do {
-        char *room = buffer_reserve(out, 64 * 1024);
-        if (!room) {
-            got = -1;
-            errno = EFBIG;
-            break;
-        }
-        got = read(fd, room, 64 * 1024);
-        if (got > 0)
-            out->len += (size_t)got;
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    int error = errno;
-    if (!is_input)
-        close(fd);
-    return got < 0 ? cli_error("cannot read '%s', %s", path, strerror(error)) : CLI_OK;
-}
 
 static int add_meta(struct client *client, const struct cli_list *meta)
 {
@@ -76,6 +44,7 @@ static void make_target(struct buffer *target, const struct push *push, const st
     url_add_query(target, "max_attempts", push->max_attempts);
     url_add_query(target, "backoff", push->backoff);
     url_add_query(target, "on_conflict", push->on_conflict);
+    url_add_query(target, "callback", push->callback);
 }
 
 static void print(const struct client *client)
@@ -125,6 +94,8 @@ int cli_push(int argc, char **argv)
         {"backoff", CLI_TEXT, &push.backoff, "exp:1s..10m", "wait after a failure; or fixed:10s"},
         {"on-conflict", CLI_TEXT, &push.on_conflict, "WHAT",
          "where the id exists: replace, keep or reject"},
+        {"callback", CLI_TEXT, &push.callback, "URL",
+         "deliver it there, where the topic lets jobs name their own"},
         {0},
     };
     const struct cli_syntax syntax = {
@@ -153,7 +124,7 @@ int cli_push(int argc, char **argv)
     buffer_init(&body, BODY_BYTES_MAX);
     if (push.body)
         buffer_append_text(&body, push.body);
-    exit_code = push.body ? CLI_OK : read_all(push.file ? push.file : "-", &body);
+    exit_code = push.body ? CLI_OK : body_read(push.file ? push.file : "-", &body);
     if (exit_code == CLI_OK)
         exit_code = push_body(&client, &push, &args, buffer_slice(&body));
     buffer_fini(&body);

@@ -179,6 +179,12 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
     return out;
 }
 
+const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES])
+{
+    emit_span((int64_t)json_integer_value(ms), out, SHOW_CELL_BYTES);
+    return out;
+}
+
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES])
 {
     const json_t *body = json_object_get(job, "body");

@@ -32,6 +32,8 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
 /* The same with "in 29m 12s" or "3s ago" in brackets. */
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
+/* A number of milliseconds as "12ms", "1m 3s". */
+const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
 /* A job's body in at most `columns` columns. */
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES]);
 

@@ -1,4 +1,4 @@
-/* topics, pause, resume, redrive, purge: topics as wholes. */
+/* topics, pause, resume: topics as wholes. */
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/show.h"
@@ -64,9 +64,7 @@ int cli_topics(int argc, char **argv)
 
 /* ---- what is done to one ---- */
 
-/* POST /v1/topics/TOPIC/VERB, the rest of the target added by the caller's parameters. */
-static int act(const struct cli_args *args, const char *verb, const char *done,
-               const char *const parameters[][2])
+static int act(const struct cli_args *args, const char *verb, const char *done)
 {
     struct client client;
     if (!client_open(&client, args->url))
@@ -75,14 +73,9 @@ static int act(const struct cli_args *args, const char *verb, const char *done,
     url_add_segment(target, "topics");
     url_add_segment(target, args->list.at[0]);
     url_add_segment(target, verb);
-    for (; parameters && (*parameters)[0]; parameters++)
-        url_add_query(target, (*parameters)[0], (*parameters)[1]);
     int exit_code = client_call(&client, "POST", NULL, 0);
-    const json_t *jobs = json_object_get(client.json, "jobs");
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
-    else if (exit_code == CLI_OK && jobs)
-        printf("%s %lld\n", done, (long long)json_integer_value(jobs));
     else if (exit_code == CLI_OK)
         printf("%s %s\n", done, args->list.at[0]);
     client_close(&client);
@@ -99,7 +92,7 @@ int cli_pause(int argc, char **argv)
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : act(&args, "pause", "paused", NULL);
+    return exit_code >= 0 ? exit_code : act(&args, "pause", "paused");
 }
 
 int cli_resume(int argc, char **argv)
@@ -112,57 +105,5 @@ int cli_resume(int argc, char **argv)
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : act(&args, "resume", "resumed", NULL);
-}
-
-int cli_redrive(int argc, char **argv)
-{
-    const char *max = NULL;
-    const struct cli_flag flags[] = {
-        {"max", CLI_TEXT, &max, "N", "so many at most; all"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "redrive TOPIC [ID] [--max N]",
-        .about = "Sends dead jobs round again, with their attempts starting anew: one, or all.",
-        .flags = flags,
-        .least = 1,
-        .most = 2,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    const char *const parameters[][2] = {
-        {"id", args.list.count > 1 ? args.list.at[1] : NULL}, {"max", max}, {NULL, NULL}};
-    return act(&args, "redrive", "redriven", parameters);
-}
-
-int cli_purge(int argc, char **argv)
-{
-    const char *state = NULL;
-    bool yes = false;
-    const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &state, "STATE", "only delayed, ready or dead ones"},
-        {"yes", CLI_SWITCH, &yes, NULL, "yes, drop them for good"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "purge TOPIC [--state STATE] --yes",
-        .about =
-            "Drops the jobs of a topic for good, all or those in one state. Jobs that a consumer\n"
-            "holds stay.",
-        .flags = flags,
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!yes)
-        return cli_usage("nothing purged, the jobs of '%s' would be gone for good, give --yes",
-                         args.list.at[0]);
-    const char *const parameters[][2] = {{"state", state}, {NULL, NULL}};
-    return act(&args, "purge", "purged", parameters);
+    return exit_code >= 0 ? exit_code : act(&args, "resume", "resumed");
 }

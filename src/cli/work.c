@@ -75,13 +75,15 @@ static void stop(struct work *work, int exit_code)
 /* ---- answers ---- */
 
 /* ack, nack or extend of one lease. False: the server could not be asked. */
-static bool ask(struct work *work, struct slot *slot, const char *verb, const char *error)
+static bool ask(struct work *work, struct slot *slot, const char *verb, const char *error,
+                bool is_final)
 {
     struct client *client = &work->answerer;
     struct buffer *target = client_begin(client);
     url_add_segment(target, verb);
     url_add_query(target, "lease", slot->lease);
     url_add_query(target, "error", error);
+    url_add_query(target, "final", is_final ? "true" : NULL);
     if (strcmp(verb, "extend") == 0)
         url_add_query(target, "lease_for", work->lease_for);
     int exit_code = client_call(client, "POST", NULL, 0);
@@ -100,10 +102,11 @@ static void answer(struct work *work, struct slot *slot)
 {
     char error[64];
     child_explain(&slot->child, error, sizeof(error));
-    if (ask(work, slot, error[0] ? "nack" : "ack", error[0] ? error : NULL)) {
+    bool is_final = child_is_final(&slot->child);
+    if (ask(work, slot, error[0] ? "nack" : "ack", error[0] ? error : NULL, is_final)) {
         if (!work->quiet)
-            fprintf(stderr, "%s %s%s%s\n", error[0] ? "nacked" : "acked", slot->name,
-                    error[0] ? ", " : "", error);
+            fprintf(stderr, "%s %s%s%s%s\n", error[0] ? "nacked" : "acked", slot->name,
+                    error[0] ? ", " : "", error, is_final ? ", for good" : "");
         slot->state = SLOT_FREE;
     } else if (now_ms() + RETRY_MS < slot->lease_end_ms) {
         slot->next_ms = now_ms() + RETRY_MS;
@@ -116,7 +119,7 @@ static void answer(struct work *work, struct slot *slot)
 
 static void extend(struct work *work, struct slot *slot)
 {
-    bool asked = ask(work, slot, "extend", NULL);
+    bool asked = ask(work, slot, "extend", NULL, false);
     slot->next_ms = now_ms() + (asked ? work->lease_ms / 2 : RETRY_MS);
 }
 
@@ -163,7 +166,7 @@ static void start_job(struct work *work)
     if (error == 0)
         return;
     cli_error("cannot run '%s', %s", work->command[0], strerror(-error));
-    ask(work, slot, "nack", "the command could not be run");
+    ask(work, slot, "nack", "the command could not be run", false);
     slot->state = SLOT_FREE;
     stop(work, CLI_REFUSED);
 }
@@ -307,9 +310,10 @@ int cli_work(int argc, char **argv)
         .about =
             "Runs COMMAND for each job that falls due, with the body on standard input and\n"
             "TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE and TARRY_CONTENT_TYPE in the\n"
-            "environment. Exit code 0 acks the job, anything else nacks it. The lease is extended\n"
-            "while the command runs. SIGTERM or Ctrl-C lets running commands finish; a second one\n"
-            "is handed on to them.",
+            "environment. Exit code 0 acks the job; 65 (data error: no further attempt can help)\n"
+            "makes it dead at once; anything else nacks it. The lease is extended while the\n"
+            "command runs. SIGTERM or Ctrl-C lets running commands finish; a second one is handed\n"
+            "on to them.",
         .flags = flags,
         .least = 1,
         .most = 1,

@@ -44,11 +44,11 @@ def take_one(tarry, topic):
 def test_help_lists_every_command_and_the_exit_codes():
     code, out, _ = local("help")
     assert code == OK
-    for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "pause", "resume", "redrive",
+    for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "topic", "deliver", "pause", "resume", "redrive",
                     "purge", "run", "work", "export", "import", "bench", "fsck", "version", "help"):
         assert f"\n  {command} " in out
     assert "exit codes:" in out
-    for command in ("push", "take", "work", "purge", "export", "import", "fsck", "serve"):
+    for command in ("push", "take", "work", "purge", "topic", "deliver", "export", "import", "fsck", "serve"):
         code, out, err = local("help", command)
         assert code == OK and out.startswith(f"usage: tarry {command}") and not err
         assert local(command, "--help")[1] == out

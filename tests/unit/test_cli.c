@@ -1,6 +1,7 @@
 /* The pure parts of the command line: targets, flags, bodies, what is shown. */
 #include "cli/body.h"
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "cli/show.h"
 #include "cli/url.h"
 
@@ -173,6 +174,55 @@ static void cuts_long_bodies_between_characters(void **state)
     json_decref(job);
 }
 
+/* ---- settings ---- */
+
+static void settings_become_json(void **state)
+{
+    static const struct {
+        const char *sentence, *texts[3], *json;
+    } rows[] = {
+        {"a text", {"backoff=exp:1s..10m"}, "{\"backoff\":\"exp:1s..10m\"}"},
+        {"a number", {"max_attempts=5"}, "{\"max_attempts\":5}"},
+        {"a flag", {"dead_letter_expired=true"}, "{\"dead_letter_expired\":true}"},
+        {"nothing takes away", {"ttl="}, "{\"ttl\":null}"},
+        {"into an object",
+         {"deliver.to=https://a/?b=c", "deliver.sign=false"},
+         "{\"deliver\":{\"to\":\"https://a/?b=c\",\"sign\":false}}"},
+        {"deeper",
+         {"dead_letter.keep.age=30d", "dead_letter.keep.count=7"},
+         "{\"dead_letter\":{\"keep\":{\"age\":\"30d\",\"count\":7}}}"},
+        {"an array",
+         {"deliver.dead_on=[410,\"400-404\"]"},
+         "{\"deliver\":{\"dead_on\":[410,\"400-404\"]}}"},
+        {"a number that is meant as text", {"deliver.key=\"5\""}, "{\"deliver\":{\"key\":\"5\"}}"},
+        {"almost JSON",
+         {"deliver.routing_key={topic}.x"},
+         "{\"deliver\":{\"routing_key\":\"{topic}.x\"}}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        json_t *settings = json_object();
+        for (size_t j = 0; j < 3 && rows[i].texts[j]; j++)
+            CASE_HOLDS(rows[i].sentence, settings_add(settings, rows[i].texts[j]) == CLI_OK);
+        char *text = json_dumps(settings, JSON_COMPACT);
+        CASE_HOLDS(rows[i].sentence, strcmp(text, rows[i].json) == 0);
+        free(text);
+        json_decref(settings);
+    }
+}
+
+static void nulls_are_dropped_at_any_depth(void **state)
+{
+    json_t *settings =
+        json_loads("{\"a\":null,\"b\":{\"c\":null,\"d\":{\"e\":null,\"f\":[null]}}}", 0, NULL);
+    (void)state;
+    settings_drop_nulls(settings);
+    char *text = json_dumps(settings, JSON_COMPACT);
+    assert_string_equal(text, "{\"b\":{\"d\":{\"f\":[null]}}}");
+    free(text);
+    json_decref(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +235,8 @@ int main(void)
         cmocka_unit_test(shows_no_control_bytes),
         cmocka_unit_test(shows_times_where_the_user_lives),
         cmocka_unit_test(cuts_long_bodies_between_characters),
+        cmocka_unit_test(settings_become_json),
+        cmocka_unit_test(nulls_are_dropped_at_any_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,6 +285,31 @@ static void what_is_no_page_is_refused(void **state)
     buffer_fini(&scratch);
 }
 
+static void a_callback_is_taken_along_and_what_is_tarrys_own_is_left(void **state)
+{
+    static const char answer[] =
+        "{\"jobs\":[{\"topic\":\"t\",\"id\":\"1\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
+        "\"meta\":{\"tarry-dead-delivery\":\"7\",\"a\":\"b\",\"tarry-x\":\"\",\"c\":\"d\"},"
+        "\"callback\":\"https://x/\",\"history\":[{\"attempt\":1}],\"body_base64\":\"\"},"
+        "{\"topic\":\"t\",\"id\":\"2\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
+        "\"meta\":{\"tarry-x\":\"\"},\"body_base64\":\"\"}],\"cursor\":null}";
+    static const char expected[] =
+        "{\"topic\":\"t\",\"id\":\"1\",\"at\":1000,\"callback\":\"https://x/\","
+        "\"meta\":{\"a\":\"b\",\"c\":\"d\"},\"body_base64\":\"\"}\n"
+        "{\"topic\":\"t\",\"id\":\"2\",\"at\":1000,\"meta\":{},\"body_base64\":\"\"}\n";
+    struct buffer lines, scratch;
+    char cursor[DUMP_CURSOR_BYTES_MAX];
+    uint64_t jobs = 0;
+    (void)state;
+    buffer_init(&lines, 4096);
+    buffer_init(&scratch, 4096);
+    assert_true(dump_write_page(&lines, slice_of(answer), &scratch, &jobs, cursor));
+    buffer_append_byte(&lines, 0);
+    assert_string_equal(lines.at, expected);
+    buffer_fini(&lines);
+    buffer_fini(&scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_head_names_its_topics_and_how_much_is_to_come),
         cmocka_unit_test(a_page_says_where_the_next_one_begins),
         cmocka_unit_test(what_is_no_page_is_refused),
+        cmocka_unit_test(a_callback_is_taken_along_and_what_is_tarrys_own_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

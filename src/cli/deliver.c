@@ -1,0 +1,109 @@
+/* deliver test: one sample to a topic's target, and what became of it. */
+#include "cli/body.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#include <string.h>
+
+enum { TEST_MS = 300 * 1000 }; /* as long as a target may be given */
+
+static void print_row(const json_t *answer, const char *name, const char *key, const char *unit)
+{
+    char cell[SHOW_CELL_BYTES];
+    show_text(json_object_get(answer, key), cell);
+    if (cell[0])
+        printf("%-14s%s%s\n", name, cell, unit);
+}
+
+static bool is_done(const json_t *answer)
+{
+    const char *outcome = json_string_value(json_object_get(answer, "outcome"));
+    return outcome && strcmp(outcome, "done") == 0;
+}
+
+/* What the target says of its steps comes first, a line each. */
+static void print(const json_t *answer)
+{
+    static const struct {
+        const char *name, *key, *unit;
+    } rows[] = {
+        {"to", "to", ""},
+        {"endpoint", "endpoint", ""},
+        {"sample", "id", ""},
+        {"allowed", "allowed", ""},
+        {"signed with", "signed_with", ""},
+        {"code", "code", ""},
+        {"took", "duration_ms", "ms"},
+        {"retry after", "retry_after_ms", "ms"},
+        {"outcome", "outcome", ""},
+        {"error", "error", ""},
+        {"hint", "hint", ""},
+    };
+    const json_t *line;
+    char cell[SHOW_CELL_BYTES];
+    size_t i;
+    json_array_foreach(json_object_get(answer, "explained"), i, line)
+        printf("%-14s%s\n", i ? "" : "steps", show_text(line, cell));
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        print_row(answer, rows[i].name, rows[i].key, rows[i].unit);
+    puts(is_done(answer) ? "ok, the target has the sample" : "failed");
+}
+
+static int test(struct client *client, const struct cli_args *args, struct slice body)
+{
+    struct buffer *target = client_begin(client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->list.at[1]);
+    url_add_segment(target, "deliver-test");
+    int exit_code = client_call(client, "POST", &body, TEST_MS);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (args->json)
+        client_print_json(client);
+    else
+        print(client->json);
+    return is_done(client->json) ? CLI_OK : CLI_REFUSED;
+}
+
+int cli_deliver(int argc, char **argv)
+{
+    const char *text = NULL, *file = NULL;
+    const struct cli_flag flags[] = {
+        {"body", CLI_TEXT, &text, "TEXT", "what is sent; else a sample of tarry's own"},
+        {"file", CLI_TEXT, &file, "FILE", "or what is in FILE; - is standard input"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "deliver test TOPIC [--body TEXT | --file FILE]",
+        .about =
+            "Sends one sample, signed like a job, to the target that the topic's settings name,\n"
+            "and explains what became of it. No job is touched. Exit code 0: the target has it;\n"
+            "1: it was not delivered, or the server does not deliver; 4: there is no such topic,\n"
+            "or it names no target.",
+        .flags = flags,
+        .least = 2,
+        .most = 2,
+    };
+    struct cli_args args;
+    struct client client;
+    struct buffer body;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (strcmp(args.list.at[0], "test") != 0)
+        return cli_usage("unknown '%s', usage: tarry %s", args.list.at[0], syntax.usage);
+    if (text && file)
+        return cli_usage("both '--body' and '--file' are given, choose one");
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    buffer_init(&body, BODY_BYTES_MAX);
+    if (text)
+        buffer_append_text(&body, text);
+    exit_code = file ? body_read(file, &body) : CLI_OK;
+    if (exit_code == CLI_OK)
+        exit_code = test(&client, &args, buffer_slice(&body));
+    buffer_fini(&body);
+    client_close(&client);
+    return exit_code;
+}
