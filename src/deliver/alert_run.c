@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { RUN_MS_MAX = 30 * 1000, HANDLES = 2 };
+enum { HANDLES = 2 };
 
 struct alert_run {
     uv_process_t process;
@@ -58,7 +58,7 @@ static void on_written(uv_write_t *write, int status)
 static void on_too_long(void *ctx)
 {
     struct alert_run *run = ctx;
-    log_event(LOG_WARN, "alert command killed", LOG_NUMBER("after_ms", RUN_MS_MAX));
+    log_event(LOG_WARN, "alert command killed", LOG_NUMBER("after_ms", ALERT_RUN_MS_MAX));
     alert_run_kill(run);
 }
 
@@ -114,7 +114,7 @@ struct alert_run *alert_run_start(struct reactor *reactor, const char *program, 
     spawn(run, loop, program);
     if (run->is_over)
         return run;
-    deadline_set(run->patience, clock_inner_ms() + RUN_MS_MAX);
+    deadline_set(run->patience, clock_inner_ms() + ALERT_RUN_MS_MAX);
     uv_buf_t bytes = uv_buf_init(run->text, (unsigned)input.len);
     if (uv_write(&run->write, (uv_stream_t *)&run->input, &bytes, 1, on_written) != 0)
         close_input(run);

@@ -6,7 +6,7 @@
  * job: when jobs of a topic die, a control job named after it is pushed to the topic `tarry.dead`;
  * whoever takes it makes a pass over the topic's dead jobs. So the work survives a crash, and a
  * pass that was cut off is made again. Every step of a pass may be repeated without harm:
- *   - a forwarded job carries what it was (meta tarry-dead-delivery), and is dropped from its topic
+ *   - a forwarded job carries what it was (meta dead-delivery), and is dropped from its topic
  *     only once the copy is kept, and only if it is still the same dead job
  *   - when an alert was sent stands in a note, a job of `tarry.dead` that is due in years
  * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by a lane

@@ -132,6 +132,7 @@ static void run_command(struct keeper *keeper, struct slice text)
         not_alerted(keeper, "the policy file of this server has no such command");
         return;
     }
+    keeper_pass_extend(keeper, ALERT_RUN_MS_MAX + KEEPER_LEASE_MS);
     keeper->run = alert_run_start(keeper->options.reactor, program, text, on_ran, keeper);
     if (!keeper->run)
         not_alerted(keeper, "out of memory");

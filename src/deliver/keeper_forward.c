@@ -16,10 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define META_ORIGIN "tarry-dead-delivery" /* topic and delivery: which dead job a copy is of */
-#define META_TOPIC "tarry-dead-topic"
-#define META_ATTEMPT "tarry-dead-attempt"
-#define META_ERROR "tarry-dead-error"
+#define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
+/* For whoever gets the copy: targets hand on what does not begin with tarry-. */
+#define META_TOPIC "dead-topic"
+#define META_ATTEMPT "dead-attempt"
+#define META_ERROR "dead-error"
 
 enum item_state {
     ITEM_LISTED = 1,

@@ -64,11 +64,35 @@ void keeper_pass_again(struct keeper *keeper, int64_t at_ms)
         keeper->pass.again_ms = at_ms;
 }
 
+static void on_extended(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct keeper *keeper = owner;
+    (void)tag;
+    (void)reply; /* where it had ended another pass repeats this one's steps, which does no harm */
+    keeper_replied(keeper);
+    keeper_check_stopped(keeper);
+}
+
+void keeper_pass_extend(struct keeper *keeper, int64_t ms)
+{
+    struct pass *pass = &keeper->pass;
+    const struct queue_answer extend = {
+        .verb = QUEUE_EXTEND, .lease = slice_make(pass->lease, pass->lease_bytes), .lease_ms = ms};
+    if (pass->lease_until_ms >= clock_inner_ms() + ms)
+        return;
+    pass->lease_until_ms = clock_inner_ms() + ms;
+    keeper->options.queue->ops->answer(keeper->options.queue, &extend, 1,
+                                       keeper_reply_to(keeper, on_extended));
+}
+
 bool keeper_pass_is_over(struct keeper *keeper)
 {
     int64_t now_ms = clock_inner_ms();
-    if (now_ms < keeper->pass.until_ms && !keeper->is_stopping)
+    if (now_ms < keeper->pass.until_ms && !keeper->is_stopping) {
+        if (keeper->pass.lease_until_ms < now_ms + KEEPER_LEASE_MS / 2)
+            keeper_pass_extend(keeper, KEEPER_LEASE_MS);
         return false;
+    }
     keeper_pass_again(keeper, now_ms);
     return true;
 }
@@ -118,7 +142,8 @@ void keeper_pass_begin(struct keeper *keeper, const struct queue_job *job)
 {
     struct pass *pass = &keeper->pass;
     int64_t now_ms = clock_inner_ms();
-    *pass = (struct pass){.until_ms = now_ms + KEEPER_PASS_MS, .again_ms = INT64_MAX};
+    *pass = (struct pass){
+        .lease_until_ms = now_ms, .until_ms = now_ms + KEEPER_PASS_MS, .again_ms = INT64_MAX};
     keeper->has_pass = true;
     memcpy(pass->lease, job->lease.at, job->lease.len);
     pass->lease_bytes = job->lease.len;

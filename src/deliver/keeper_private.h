@@ -16,10 +16,10 @@
 #include <pthread.h>
 
 enum {
-    KEEPER_LEASE_MS = 5 * 60 * 1000,
-    KEEPER_PASS_MS = 60 * 1000, /* a longer pass gives way to other topics */
-    KEEPER_TELL_MS = 1000,      /* a control job is pushed at most so often */
-    KEEPER_PAGE = 100,          /* jobs looked at together */
+    KEEPER_LEASE_MS = 10 * 1000, /* extended by a pass that goes on; a crash costs so much */
+    KEEPER_PASS_MS = 60 * 1000,  /* a longer pass gives way to other topics */
+    KEEPER_TELL_MS = 1000,       /* a control job is pushed at most so often */
+    KEEPER_PAGE = 100,           /* jobs looked at together */
     KEEPER_PAGE_WITH_BODIES = 16
 };
 
@@ -45,6 +45,7 @@ struct pass {
     struct dead_letter rules;
     struct queue_counts counts;
     uint64_t died;              /* ever */
+    int64_t lease_until_ms;     /* inner clock, not later than it really ends */
     int64_t until_ms, again_ms; /* inner clock; again: INT64_MAX when there is no need */
     void *step;                 /* the step's own; given to free() at the end of the pass */
 };
@@ -103,8 +104,11 @@ void keeper_pass_fail(struct keeper *keeper, const char *error);
 void keeper_pass_again(struct keeper *keeper, int64_t at_ms);
 /* True: the server stops, or the pass has taken long enough; the step calls keeper_pass_done. */
 bool keeper_pass_is_over(struct keeper *keeper);
+/* The next `ms` are the pass's own, too. */
+void keeper_pass_extend(struct keeper *keeper, int64_t ms);
 
 /* ---- alert_run.c ---- */
+enum { ALERT_RUN_MS_MAX = 30 * 1000 };
 /* Runs `program` with `input` on its standard input; `done` once, never inside the call: did it end
  * well within its time? NULL: it could not be started. */
 struct alert_run *alert_run_start(struct reactor *reactor, const char *program, struct slice input,

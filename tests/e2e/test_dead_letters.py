@@ -1,0 +1,309 @@
+"""What becomes of dead jobs by `dead_letter`: forwarded, dropped beyond a limit, told of; over crashes and several servers too."""
+
+import json
+import re
+import stat
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from conftest import FLAGS
+from server import eventually
+
+POLICY = """
+allow-host = 127.0.0.1
+allow-network = 127.0.0.1/32
+"""
+
+
+class Endpoint:
+    """Takes callbacks, answers with what `answer` says."""
+
+    def __init__(self):
+        self.seen, self.answer, lock = [], 204, threading.Lock()
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with lock:
+                    endpoint.seen.append((time.monotonic(), {name.lower(): value for name, value in self.headers.items()}, body))
+                self.send_response(endpoint.answer)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def bodies(self):
+        return [json.loads(body) for _, _, body in list(self.seen)]
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def endpoint():
+    one = Endpoint()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def deliver_flags(tmp_path):
+    """deliver_flags(*lines): the flags of a server whose policy file has these lines too."""
+
+    def write(*lines):
+        path = tmp_path / "deliver.conf"
+        path.write_text(POLICY + "\n".join(lines) + "\n")
+        path.chmod(0o600)
+        return ("--deliver", str(path))
+
+    return write
+
+
+@pytest.fixture
+def server(start_server, deliver_flags):
+    return start_server(*FLAGS, *deliver_flags())
+
+
+def die(client, topic, *idents, body=b"x", error="broken", **options):
+    """Pushes jobs and lets their only attempt fail."""
+    for ident in idents:
+        client.push(topic, ident, body, max_attempts=1, **options)
+    left = len(idents)
+    while left:
+        jobs = client.take(topic, max=min(left, 100))
+        assert jobs
+        client.nack(*[job["lease"] for job in jobs], error=error)
+        left -= len(jobs)
+
+
+def counts(client, topic):
+    try:
+        return client.topic(topic)["counts"]
+    except Exception as fault:
+        assert getattr(fault, "status", 0) == 404, fault
+        return {"dead": 0, "ready": 0, "delayed": 0}
+
+
+def figure(client, name, **labels):
+    page = client.call("GET", "/metrics").body.decode()
+    wanted = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    found = re.search(rf"^{name}{{{wanted}}} (\d+)$", page, re.M)
+    return int(found.group(1)) if found else 0
+
+
+# ---- to another topic ----
+
+def test_a_dead_job_goes_to_the_topic_that_is_named(client):
+    client.put_topic("orders", dead_letter={"to": "orders.dead"})
+    die(client, "orders", "o-1", body=b"\x00body\xff", meta={"kind": "gold"}, content_type="application/x-own", error="no stock")
+    eventually(lambda: counts(client, "orders.dead")["ready"] == 1)
+    eventually(lambda: counts(client, "orders")["dead"] == 0)
+    [job] = client.take("orders.dead")
+    assert job["id"] == "o-1" and job["content_type"] == "application/x-own" and job["attempt"] == 1
+    assert job["body_base64"] == "AGJvZHn/"
+    meta = job["meta"]
+    assert meta["kind"] == "gold" and meta["dead-topic"] == "orders" and meta["dead-attempt"] == "1"
+    assert meta["dead-error"] == "no stock" and meta["dead-delivery"].startswith("orders/")
+    assert eventually(lambda: figure(client, "tarry_dead_forwarded_total", topic="orders")) == 1
+
+
+def test_a_job_of_the_same_id_there_is_not_touched(client):
+    client.put_topic("orders", dead_letter={"to": "parking"})
+    client.push("parking", "o-1", b"was here before", delay="1h")
+    die(client, "orders", "o-1", body=b"died")
+    eventually(lambda: counts(client, "orders")["dead"] == 0)
+    assert client.get("parking", "o-1")["body"] == "was here before"
+    [job] = client.take("parking")
+    assert job["id"].startswith("o-1~") and job["body"] == "died"
+
+
+def test_the_same_id_dying_twice_is_two_dead_letters(client):
+    client.put_topic("orders", dead_letter={"to": "parking"})
+    for body in (b"first", b"second", b"third"):
+        die(client, "orders", "o-1", body=body)
+        eventually(lambda: counts(client, "orders")["dead"] == 0)
+    assert sorted(job["body"] for job in client.take("parking", max=10)) == ["first", "second", "third"]
+
+
+def test_jobs_that_are_dead_already_follow_when_the_rule_is_set(client):
+    die(client, "old", *[f"j-{n}" for n in range(40)])
+    assert counts(client, "old")["dead"] == 40
+    client.put_topic("old", dead_letter={"to": "old.dead"})
+    eventually(lambda: counts(client, "old.dead")["ready"] == 40)
+    assert counts(client, "old")["dead"] == 0
+
+
+def test_expired_jobs_that_are_dead_lettered_go_too(client):
+    client.put_topic("brief", dead_letter_expired=True, dead_letter={"to": "brief.dead"})
+    client.push("brief", "late", ttl="10ms")
+    eventually(lambda: counts(client, "brief.dead")["ready"] == 1)
+
+
+def test_a_kill_in_the_middle_loses_nothing_and_doubles_nothing(start_server, deliver_flags):
+    server = start_server(*FLAGS, *deliver_flags())
+    client = server.client()
+    die(client, "many", *[f"j-{n}" for n in range(600)])
+    client.put_topic("many", dead_letter={"to": "many.dead"})
+    for _ in range(3):
+        eventually(lambda: counts(client, "many.dead")["ready"] > 0)
+        time.sleep(0.02)
+        server.restart("kill")
+        client = server.client()
+    eventually(lambda: counts(client, "many")["dead"] == 0, seconds=30)
+    idents = []
+    while jobs := client.take("many.dead", max=200):
+        idents += [job["id"] for job in jobs]
+        client.ack(*[job["lease"] for job in jobs])
+    assert sorted(idents) == sorted(f"j-{n}" for n in range(600))
+
+
+# ---- no more than is to be kept ----
+
+def test_beyond_the_count_the_oldest_go(client):
+    client.put_topic("few", dead_letter={"keep": {"count": 5}})
+    for n in range(12):
+        die(client, "few", f"j-{n:02}")
+        time.sleep(0.003)
+    eventually(lambda: counts(client, "few")["dead"] == 5)
+    assert [job["id"] for job in client.list("few", state="dead")["jobs"]] == [f"j-{n:02}" for n in range(7, 12)]
+    assert figure(client, "tarry_dead_dropped_total", topic="few", reason="count") == 7
+
+
+def test_beyond_the_bytes_the_oldest_go(client):
+    client.put_topic("big", dead_letter={"keep": {"bytes": "100KiB"}})
+    for n in range(30):
+        die(client, "big", f"j-{n:02}", body=b"x" * 10_000)
+    eventually(lambda: client.topic("big")["dead_bytes"] <= 100 * 1024)
+    time.sleep(1.2)
+    left = [job["id"] for job in client.list("big", state="dead")["jobs"]]
+    assert left == [f"j-{n:02}" for n in range(30 - len(left), 30)] and len(left) in (9, 10), left
+    assert figure(client, "tarry_dead_dropped_total", topic="big", reason="bytes") == 30 - len(left)
+
+
+def test_the_old_go_when_their_time_has_come_and_not_before(client):
+    client.put_topic("old", dead_letter={"keep": {"age": "2s"}})
+    died = time.monotonic()
+    die(client, "old", "first")
+    time.sleep(1)
+    die(client, "old", "second")
+    eventually(lambda: counts(client, "old")["dead"] == 1)
+    assert time.monotonic() - died >= 2 and client.get("old", "second")["state"] == "dead"
+    eventually(lambda: counts(client, "old")["dead"] == 0)
+    assert time.monotonic() - died >= 3
+    assert figure(client, "tarry_dead_dropped_total", topic="old", reason="age") == 2
+
+
+# ---- somebody is told ----
+
+def test_an_alert_comes_at_most_once_in_its_time_with_counts(client, endpoint):
+    client.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/alert", "every": "2s"}})
+    die(client, "noisy", "a", "b", error="http 500")
+    eventually(lambda: endpoint.seen)
+    die(client, "noisy", "c", "d", "e", error="no stock")
+    eventually(lambda: len(endpoint.seen) == 2)
+    first, second = endpoint.bodies()
+    assert endpoint.seen[1][0] - endpoint.seen[0][0] >= 1.9
+    assert (first["type"], first["topic"]) == ("tarry.dead_letters", "noisy")
+    assert first["died"] + second["died"] == 5 and second["dead"] == 5 and second["since"] >= first["at"][:19]
+    assert {error["error"]: error["jobs"] for error in second["errors"]} == {"http 500": 2, "no stock": 3}
+    time.sleep(2.5)
+    assert len(endpoint.seen) == 2, "nothing died since: nothing to tell"
+    assert figure(client, "tarry_alerts_total", topic="noisy") == 2
+
+
+def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_server, deliver_flags, endpoint):
+    server = start_server(*FLAGS, *deliver_flags())
+    client = server.client()
+    client.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url, "every": "1h"}})
+    endpoint.answer = 500
+    die(client, "noisy", "a")
+    eventually(lambda: counts(client, "tarry.callbacks").get("retrying"))
+    before = len(endpoint.seen)
+    endpoint.answer = 204
+    server.restart("kill")
+    eventually(lambda: len(endpoint.seen) > before)
+    server.restart()
+    die(server.client(), "noisy", "b")
+    time.sleep(1.5)
+    assert {body["died"] for body in endpoint.bodies()} == {1}, "the hour is not over"
+
+
+def test_an_alert_may_be_a_command_of_the_policy_file(start_server, deliver_flags, tmp_path):
+    told, program = tmp_path / "told", tmp_path / "pager"
+    program.write_text(f"#!/bin/sh\ncat >{told}.new && mv {told}.new {told}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    client = start_server(*FLAGS, *deliver_flags(f"command = pager {program}")).client()
+    client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
+    die(client, "noisy", "a")
+    eventually(told.exists)
+    assert json.loads(told.read_text())["died"] == 1
+    assert eventually(lambda: figure(client, "tarry_alerts_total", topic="noisy")) == 1
+
+
+def test_a_command_that_fails_is_counted_and_tried_again(start_server, deliver_flags, tmp_path):
+    program = tmp_path / "pager"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o700)
+    server = start_server(*FLAGS, *deliver_flags(f"command = pager {program}"))
+    client = server.client()
+    client.put_topic("noisy", dead_letter={"to": "parking", "alert": {"command": "pager"}})
+    die(client, "noisy", "a")
+    eventually(lambda: figure(client, "tarry_alert_failures_total", topic="noisy"))
+    eventually(lambda: counts(client, "parking")["ready"] == 1, seconds=5)
+    assert "alert failed" in server.log(), "the rest of the pass goes on"
+
+
+# ---- to a URL ----
+
+def test_a_dead_job_may_go_to_a_url(client, endpoint):
+    client.put_topic("orders", dead_letter={"to": endpoint.url + "/graves"})
+    die(client, "orders", "o-1", body=b"the body", meta={"kind": "gold"}, content_type="text/x-own")
+    eventually(lambda: endpoint.seen)
+    _, headers, body = endpoint.seen[0]
+    assert body == b"the body" and headers["content-type"] == "text/x-own" and headers["tarry-meta-kind"] == "gold"
+    assert headers["tarry-meta-dead-topic"] == "orders" and headers["tarry-id"] == "o-1"
+    eventually(lambda: counts(client, "orders")["dead"] == 0)
+
+
+# ---- what cannot be ----
+
+@pytest.mark.parametrize("rule, says", [
+    ({"to": "orders"}, "itself"),
+    ({"keep": {"count": 0}}, "from 1"),
+    ({"alert": {"to": "http://10.0.0.1/"}}, "allow"),
+    ({"alert": {"command": "unknown"}}, "command"),
+    ({"to": "amqp://127.0.0.1/"}, "http"),
+])
+def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
+    reply = client.call("PUT", "/v1/topics/orders", json.dumps({"dead_letter": rule}).encode(), {"Content-Type": "application/json"})
+    assert reply.status == 400 and says in reply.json()["detail"], reply.body
+    assert client.call("GET", "/v1/topics/orders").status == 404
+
+
+# ---- several servers ----
+
+def test_of_two_servers_one_forwards_and_one_tells(start_server, start_redis, deliver_flags, endpoint):
+    redis = start_redis()
+    servers = [start_server("--store", redis.url, *deliver_flags()) for _ in range(2)]
+    clients = [server.client() for server in servers]
+    clients[0].put_topic("orders", dead_letter={"to": "parking", "alert": {"to": endpoint.url, "every": "1h"}})
+    for n in range(60):
+        die(clients[n % 2], "orders", f"j-{n}")
+    eventually(lambda: counts(clients[0], "parking")["ready"] == 60, seconds=20)
+    eventually(lambda: counts(clients[1], "orders")["dead"] == 0, seconds=20)
+    eventually(lambda: endpoint.seen)
+    time.sleep(1.2)
+    assert len(endpoint.seen) == 1
+    idents = [job["id"] for job in clients[0].take("parking", max=100)]
+    assert sorted(idents) == sorted(f"j-{n}" for n in range(60))
