@@ -67,17 +67,30 @@ static void emit_frame(struct buffer *out, const struct job *job, struct slice d
     stomp_emit_body(out, job->body);
 }
 
+/* What brokers read as more than a name: several destinations, patterns, options. */
+static size_t count_signs(struct slice text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += text.at[i] && strchr(",*>?", text.at[i]);
+    return count;
+}
+
 const char *stomp_message_emit(struct buffer *out, const struct target_message *message,
                                uint64_t receipt)
 {
     const char *text = message->setting->destination, *fault = NULL;
+    if (!text || !*text)
+        text = DESTINATION;
     struct buffer destination;
     buffer_init(&destination, DESTINATION_BYTES_MAX);
-    if (!template_fill(slice_of(text && *text ? text : DESTINATION), message->job, TEMPLATE_PLAIN,
-                       DESTINATION_BYTES_MAX, &destination))
+    if (!template_fill(slice_of(text), message->job, TEMPLATE_PLAIN, DESTINATION_BYTES_MAX,
+                       &destination))
         fault = "the destination is longer than 1024 bytes";
     else if (destination.len == 0)
         fault = "the destination is empty";
+    else if (count_signs(buffer_slice(&destination)) > count_signs(slice_of(text)))
+        fault = "what fills in the destination holds ',', '*', '>' or '?'";
     else
         emit_frame(out, message->job, buffer_slice(&destination), receipt);
     if (!fault && message->explained)

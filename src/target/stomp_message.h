@@ -9,6 +9,9 @@
  * tarry-topic, tarry-id, tarry-attempt, tarry-due-at, then the job's meta by their names; a meta
  * named as one of STOMP's own goes as `meta-NAME`, and tarry's own are not for the broker.
  *
+ * What fills in the destination's template can be part of a name and nothing more: brokers read
+ * ',', '*', '>' and '?' as several destinations, patterns and options.
+ *
  * NULL, or why the message can never be sent; nothing is appended then. `out` may fail.
  */
 const char *stomp_message_emit(struct buffer *out, const struct target_message *message,

@@ -198,6 +198,24 @@ static void a_frame_says_what_it_should(void **state)
     finish(broker);
 }
 
+static void a_field_cannot_name_a_second_destination(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"a,topic://all", "a.>", "*", "a?consumer.priority=1"};
+    struct broker *broker = begin(POLICY, false);
+    char destination[] = "/queue/{id}?x,y";
+    broker->rig.setting.destination = destination;
+    for (size_t i = 0; i < COUNT_OF(ids); i++) {
+        struct job job = {.topic = slice_of("orders"), .id = slice_of(ids[i])};
+        broker_rig_send(&broker->rig, i, &job);
+        UNTIL(broker, broker->rig.reported == i + 1);
+        CASE_HOLDS(ids[i], broker->rig.last.outcome == TARGET_REFUSED);
+    }
+    broker_rig_send_text(&broker->rig, 10, "fine");
+    UNTIL(broker, CAME(broker, 0, "destination:/queue/10?x,y\n"));
+    finish(broker);
+}
+
 static void many_are_under_way_at_a_time(void **state)
 {
     (void)state;
@@ -440,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_is_done_on_its_receipt_and_not_before),
         cmocka_unit_test(a_frame_says_what_it_should),
+        cmocka_unit_test(a_field_cannot_name_a_second_destination),
         cmocka_unit_test(many_are_under_way_at_a_time),
         cmocka_unit_test(the_guard_is_asked_before_anything_connects),
         cmocka_unit_test(what_was_sent_and_has_no_receipt_is_failed_when_the_connection_is_lost),
