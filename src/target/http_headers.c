@@ -9,7 +9,8 @@
 #include "target/template.h"
 #include "target/webhook.h"
 
-enum { PATH_BYTES_MAX = 8192, HEADERS_BYTES_MAX = 32 * 1024 };
+/* From EXPECT_BYTES on libcurl would ask first: well below where it does. */
+enum { PATH_BYTES_MAX = 8192, HEADERS_BYTES_MAX = 32 * 1024, EXPECT_BYTES = 64 * 1024 };
 
 /* A meta so named is for tarry itself. */
 static const char reserved[] = "tarry-";
@@ -90,9 +91,10 @@ static void add_lines(struct target_transfer *transfer, const struct job *job)
     end_line(transfer);
     timestamp_emit(begin_line(transfer, "Tarry-Due-At: "), job->due_ms);
     end_line(transfer);
-    /* A long body does not wait for anybody's leave. */
-    buffer_append_byte(begin_line(transfer, "Expect"), ':');
-    end_line(transfer);
+    if (job->body.len >= EXPECT_BYTES) { /* it would wait for the peer's leave */
+        buffer_append_byte(begin_line(transfer, "Expect"), ':');
+        end_line(transfer);
+    }
     add_meta(transfer, job->meta);
 }
 

@@ -1,18 +1,16 @@
 #include "target/http_multi.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Idle connections are closed by their age and by their target, not by their number. */
-enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4 };
+enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64 };
 
 struct multi_socket {
-    uv_poll_t poll;
-    struct target_multi *multi;
-    int armed, wanted; /* UV_READABLE, UV_WRITABLE; what is wanted is armed */
+    uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; what is wanted is armed */
 };
 
 struct target_multi {
@@ -23,7 +21,12 @@ struct target_multi {
     void *ctx;
     uv_timer_t timer;
     struct turn_end_call call;
-    struct multi_socket **sockets; /* by descriptor */
+    /* A set of its own: libcurl closes some sockets without telling, and the kernel takes those out
+     * of a set by itself, which the loop's own tables would not notice. */
+    int epoll;
+    uv_poll_t ready;
+    int handles;                  /* of the loop */
+    struct multi_socket *sockets; /* by descriptor */
     size_t socket_cap;
     bool is_due; /* libcurl wants to be called at once */
 };
@@ -86,57 +89,6 @@ static int on_time_wanted(CURLM *curl, long ms, void *ctx)
 
 /* ---- sockets ---- */
 
-static struct multi_socket *find(const struct target_multi *multi, curl_socket_t fd)
-{
-    return (size_t)fd < multi->socket_cap ? multi->sockets[fd] : NULL;
-}
-
-static void on_ready(uv_poll_t *poll, int status, int events);
-
-static void arm(struct multi_socket *socket, int events)
-{
-    if (socket->armed == events)
-        return;
-    socket->armed = events;
-    if (events == 0)
-        (void)uv_poll_stop(&socket->poll);
-    else
-        (void)uv_poll_start(&socket->poll, events, on_ready);
-}
-
-/* What nobody wants any more stays armed until it happens: mostly it is wanted again before. */
-static void on_ready(uv_poll_t *poll, int status, int events)
-{
-    struct multi_socket *socket = poll->data;
-    struct target_multi *multi = socket->multi;
-    uv_os_fd_t fd;
-    int what = status < 0 ? CURL_CSELECT_ERR : 0;
-    if (events & UV_READABLE & socket->wanted)
-        what |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE & socket->wanted)
-        what |= CURL_CSELECT_OUT;
-    if (status < 0 || (events & ~socket->wanted))
-        arm(socket, status < 0 ? 0 : socket->wanted);
-    if (what && uv_fileno((uv_handle_t *)poll, &fd) == 0)
-        act(multi, fd, what);
-}
-
-static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, void *unused)
-{
-    struct target_multi *multi = ctx;
-    struct multi_socket *socket = find(multi, fd);
-    (void)easy;
-    (void)unused;
-    if (!socket)
-        return 0; /* closed already */
-    socket->wanted = what == CURL_POLL_REMOVE ? 0
-                                              : (what & CURL_POLL_IN ? UV_READABLE : 0) |
-                                                    (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    if (socket->wanted & ~socket->armed)
-        arm(socket, socket->armed | socket->wanted);
-    return 0;
-}
-
 static bool make_room(struct target_multi *multi, size_t fd)
 {
     size_t cap = multi->socket_cap ? multi->socket_cap : 64;
@@ -144,7 +96,7 @@ static bool make_room(struct target_multi *multi, size_t fd)
         return true;
     while (cap <= fd)
         cap *= 2;
-    struct multi_socket **sockets = realloc(multi->sockets, cap * sizeof *sockets);
+    struct multi_socket *sockets = realloc(multi->sockets, cap * sizeof *sockets);
     if (!sockets)
         return false;
     memset(sockets + multi->socket_cap, 0, (cap - multi->socket_cap) * sizeof *sockets);
@@ -153,19 +105,55 @@ static bool make_room(struct target_multi *multi, size_t fd)
     return true;
 }
 
-static bool watch(struct target_multi *multi, int fd)
+static void arm(struct target_multi *multi, curl_socket_t fd, uint32_t events)
 {
-    struct multi_socket *socket = calloc(1, sizeof *socket);
-    if (!socket || !make_room(multi, (size_t)fd) ||
-        uv_poll_init(reactor_loop(multi->reactor), &socket->poll, fd) != 0) {
-        free(socket);
-        return false;
-    }
-    socket->poll.data = socket;
-    socket->multi = multi;
-    assert(!multi->sockets[fd]);
-    multi->sockets[fd] = socket;
-    return true;
+    struct multi_socket *socket = &multi->sockets[fd];
+    struct epoll_event event = {.events = events, .data.fd = fd};
+    int what = !events ? EPOLL_CTL_DEL : socket->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (socket->armed == events)
+        return;
+    socket->armed = events;
+    (void)epoll_ctl(multi->epoll, what, fd, &event);
+}
+
+/* What nobody wants any more stays armed until it happens: mostly it is wanted again before. */
+static void on_ready(struct target_multi *multi, int fd, uint32_t events)
+{
+    uint32_t wanted = multi->sockets[fd].wanted;
+    int what = (events & wanted & EPOLLIN ? CURL_CSELECT_IN : 0) |
+               (events & wanted & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+               (events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+    if (events & ~wanted)
+        arm(multi, fd, wanted);
+    if (wanted)
+        act(multi, fd, what);
+}
+
+static void on_sockets(uv_poll_t *poll, int status, int events)
+{
+    struct target_multi *multi = poll->data;
+    struct epoll_event ready[READY_MAX];
+    (void)status;
+    (void)events;
+    int count = epoll_wait(multi->epoll, ready, READY_MAX, 0);
+    for (int i = 0; i < count; i++)
+        on_ready(multi, ready[i].data.fd, ready[i].events);
+}
+
+static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, void *unused)
+{
+    struct target_multi *multi = ctx;
+    (void)easy;
+    (void)unused;
+    if ((size_t)fd >= multi->socket_cap)
+        return 0;
+    struct multi_socket *socket = &multi->sockets[fd];
+    socket->wanted = what == CURL_POLL_REMOVE ? 0
+                                              : (what & CURL_POLL_IN ? EPOLLIN : 0) |
+                                                    (what & CURL_POLL_OUT ? EPOLLOUT : 0);
+    if (socket->wanted & ~socket->armed)
+        arm(multi, fd, socket->armed | socket->wanted);
+    return 0;
 }
 
 /* The last look at an address, whatever led to it. */
@@ -179,28 +167,13 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
     }
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                     address->protocol);
-    if (fd >= 0 && !watch(multi, fd)) {
+    if (fd >= 0 && !make_room(multi, (size_t)fd)) {
         close(fd);
         return CURL_SOCKET_BAD;
     }
+    if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
+        multi->sockets[fd] = (struct multi_socket){0};
     return fd;
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static int on_close(void *ctx, curl_socket_t fd)
-{
-    struct target_multi *multi = ctx;
-    struct multi_socket *socket = find(multi, fd);
-    if (socket) {
-        multi->sockets[fd] = NULL;
-        (void)uv_poll_stop(&socket->poll);
-        uv_close((uv_handle_t *)&socket->poll, on_closed);
-    }
-    return close(fd);
 }
 
 /* ---- life ---- */
@@ -209,8 +182,6 @@ void target_multi_bind(struct target_multi *multi, CURL *easy)
 {
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, multi);
-    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
-    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, multi);
 }
 
 bool target_multi_add(struct target_multi *multi, CURL *easy)
@@ -234,24 +205,52 @@ static void set_options(struct target_multi *multi)
     curl_multi_setopt(curl, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
 }
 
-struct target_multi *target_multi_new(struct reactor *reactor, struct guard *guard,
-                                      target_multi_ended *ended, void *ctx)
+/* NULL: nothing is left behind. */
+static struct target_multi *allocate(struct reactor *reactor)
 {
     struct target_multi *multi = calloc(1, sizeof *multi);
     if (!multi)
         return NULL;
-    *multi = (struct target_multi){.reactor = reactor, .guard = guard, .ended = ended, .ctx = ctx};
     multi->curl = curl_multi_init();
-    if (!multi->curl) {
-        free(multi);
+    multi->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (multi->curl && multi->epoll >= 0 &&
+        uv_poll_init(reactor_loop(reactor), &multi->ready, multi->epoll) == 0)
+        return multi;
+    if (multi->curl)
+        (void)curl_multi_cleanup(multi->curl);
+    if (multi->epoll >= 0)
+        close(multi->epoll);
+    free(multi);
+    return NULL;
+}
+
+struct target_multi *target_multi_new(struct reactor *reactor, struct guard *guard,
+                                      target_multi_ended *ended, void *ctx)
+{
+    struct target_multi *multi = allocate(reactor);
+    if (!multi)
         return NULL;
-    }
-    list_init(&multi->call.list);
+    multi->reactor = reactor;
+    multi->guard = guard;
+    multi->ended = ended;
+    multi->ctx = ctx;
     multi->call.run = on_turn_end;
+    list_init(&multi->call.list);
     (void)uv_timer_init(reactor_loop(reactor), &multi->timer);
-    multi->timer.data = multi;
+    multi->timer.data = multi->ready.data = multi;
+    multi->handles = 2;
     set_options(multi);
+    (void)uv_poll_start(&multi->ready, UV_READABLE, on_sockets);
     return multi;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct target_multi *multi = handle->data;
+    if (--multi->handles > 0)
+        return;
+    close(multi->epoll);
+    free(multi);
 }
 
 void target_multi_free(struct target_multi *multi)
@@ -260,8 +259,7 @@ void target_multi_free(struct target_multi *multi)
         return;
     (void)curl_multi_cleanup(multi->curl);
     reactor_cancel_at_turn_end(&multi->call);
-    for (size_t fd = 0; fd < multi->socket_cap; fd++)
-        assert(!multi->sockets[fd]);
     free(multi->sockets);
     uv_close((uv_handle_t *)&multi->timer, on_closed);
+    uv_close((uv_handle_t *)&multi->ready, on_closed);
 }

@@ -141,7 +141,8 @@ static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
 {
     struct target_transfer *transfer = first_of(&endpoint->spare);
     if (!transfer)
-        transfer = target_transfer_new(endpoint->env->guard, endpoint->env->version, endpoint);
+        transfer = target_transfer_new(endpoint->env->guard, endpoint->is_tls,
+                                       endpoint->env->version, endpoint);
     assert(transfer); /* without memory for a tag nothing can be reported */
     return transfer;
 }

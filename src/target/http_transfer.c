@@ -77,7 +77,7 @@ static void set_guards(CURL *easy, struct guard *guard)
     curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, guard);
 }
 
-static void set_options(struct target_transfer *transfer, const char *version)
+static void set_options(struct target_transfer *transfer, bool is_tls, const char *version)
 {
     char agent[64];
     CURL *easy = transfer->easy;
@@ -87,8 +87,11 @@ static void set_options(struct target_transfer *transfer, const char *version)
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
     curl_easy_setopt(easy, CURLOPT_POST, 1L);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, agent);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+    /* Where the handshake tells whether one connection will do for many, the others wait for it.
+     * Without TLS they would wait for the first answer. */
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
+                     (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, is_tls ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)IN_BYTES);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)OUT_BYTES);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)AGE_MAX_S);
@@ -101,7 +104,8 @@ static void set_options(struct target_transfer *transfer, const char *version)
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, transfer);
 }
 
-struct target_transfer *target_transfer_new(struct guard *guard, const char *version, void *owner)
+struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, const char *version,
+                                            void *owner)
 {
     struct target_transfer *transfer = calloc(1, sizeof *transfer);
     if (!transfer)
@@ -114,7 +118,7 @@ struct target_transfer *target_transfer_new(struct guard *guard, const char *ver
         free(transfer);
         return NULL;
     }
-    set_options(transfer, version);
+    set_options(transfer, is_tls, version);
     set_guards(transfer->easy, guard);
     return transfer;
 }

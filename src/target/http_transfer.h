@@ -41,7 +41,8 @@ struct target_transfer {
 };
 
 /* NULL: out of memory. */
-struct target_transfer *target_transfer_new(struct guard *guard, const char *version, void *owner);
+struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, const char *version,
+                                            void *owner);
 void target_transfer_free(struct target_transfer *transfer);
 
 /* Makes the request of a message: `origin` is "https://host:port". False: `report` says why it
