@@ -1,6 +1,5 @@
 """Delivery by STOMP: to a real ActiveMQ, and by TLS to a peer of the test's own."""
 
-import json
 import os
 import shutil
 import socket
@@ -8,15 +7,13 @@ import ssl
 import subprocess
 import threading
 import time
-from collections import Counter
 
 import activemq
 import pytest
 from activemq import ActiveMQ
-from endpoint import write_policy
+from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
 from server import eventually, free_port
 
-JSON = {"Content-Type": "application/json"}
 ALL_BYTES = bytes(range(256)) * 3
 
 needs_broker = pytest.mark.skipif(not activemq.is_here(), reason="no ActiveMQ on this machine")
@@ -39,44 +36,6 @@ def broker(brokers):
 @pytest.fixture
 def strict(brokers):
     return brokers[1].wait_ready()
-
-
-@pytest.fixture
-def start_delivering(start_server, tmp_path):
-    def start(*lines, policy=None):
-        path = tmp_path / "policy"
-        write_policy(path, *lines)
-        if policy is not None:
-            path.write_text("\n".join(policy) + "\n", encoding="utf-8")
-        return start_server("--sync", "always", "--shards", "1", "--deliver", str(path))
-
-    return start
-
-
-def settle(client, topic, **settings):
-    client.good("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode(), JSON)
-
-
-def totals(client, topic):
-    return client.topic(topic)["totals"]
-
-
-def deliver_test(client, topic):
-    return client.good("POST", f"/v1/topics/{topic}/deliver-test")
-
-
-def acked(client, topic, count, seconds=30.0):
-    eventually(lambda: totals(client, topic)["acked"] >= count, seconds)
-    assert totals(client, topic)["acked"] == count
-
-
-def check_copies(messages, ids):
-    """Each job arrived; where one arrived twice, another attempt brought the second."""
-    seen = Counter(message.id for message in messages)
-    assert set(seen) == set(ids)
-    copies = Counter((message.id, message.headers["tarry-attempt"]) for message in messages)
-    assert all(count == 1 for count in copies.values()), [copy for copy in copies.items() if copy[1] > 1]
-    return sum(seen.values()) - len(seen)
 
 
 # ---- a real broker ----
@@ -186,7 +145,7 @@ def test_without_a_login_it_is_told_why(strict, start_delivering):
     server = start_delivering(f"credential = {strict.url} {activemq.USER} wrong-password")
     client = server.client()
     settle(client, "login", deliver={"to": strict.url})
-    assert "login refused" in json.dumps(deliver_test(client, "login"))
+    assert "login refused" in deliver_test(client, "login")
     assert "wrong-password" not in server.log()
 
 
@@ -196,7 +155,7 @@ def test_where_the_guard_refuses_nothing_connects(start_delivering):
         client = start_delivering(policy=["allow-host = localhost"]).client()
         settle(client, "inner", deliver={"to": f"stomp://localhost:{listener.getsockname()[1]}"})
         client.push("inner", "1", b"x")
-        assert "not public" in json.dumps(deliver_test(client, "inner"))
+        assert "not public" in deliver_test(client, "inner")
         with pytest.raises(TimeoutError):
             listener.accept()
         assert client.get("inner", "1")["attempt"] <= 1
@@ -280,5 +239,5 @@ def test_by_tls_a_stranger_is_sent_nothing(tls_peer, start_delivering, name, tru
     peer = tls_peer(name)
     client = start_delivering(*([f"ca-file = {peer.certificate}"] if trusted else [])).client()
     settle(client, "secret", deliver={"to": f"stomps://127.0.0.1:{peer.port}"})
-    assert "tls failed" in json.dumps(deliver_test(client, "secret"))
+    assert "tls failed" in deliver_test(client, "secret")
     assert peer.got == b""

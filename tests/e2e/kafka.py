@@ -1,0 +1,247 @@
+"""
+A real Kafka for tests: one broker in KRaft mode, from its jars, on free ports, in a temporary directory.
+
+    with Kafka() as broker:                       broker.url, broker.receive("orders", 3), broker.frozen()
+        broker.kill(); broker.start()
+
+The jars come from Maven, once, into the user's cache. Where they cannot be had within a minute, or TARRY_KAFKA=mock, find_jars() says why: then
+tests/unit/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
+"""
+
+import atexit
+import base64
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from server import free_port
+
+VERSION = "3.9.1"
+DOWNLOAD_SECONDS, START_SECONDS, ANSWER_SECONDS = 60.0, 90.0, 60.0
+USER, PASSWORD = "tarry", "secret-of-kafka"
+READER = pathlib.Path(__file__).with_name("KafkaReader.java")
+SMALL = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_running = set()
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+  <groupId>tarry</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency></dependencies>
+</project>
+"""
+
+# Nobody logs in at PLAIN and may do everything; LOGIN wants a user, who has the rights that are granted.
+SETTINGS = """process.roles=broker,controller
+node.id=1
+listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port}
+listener.security.protocol.map=PLAIN:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAIN
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS
+log.dirs={data}
+num.partitions=2
+log.flush.interval.messages=1
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=300
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+
+
+class NotStarted(Exception):
+    pass
+
+
+@functools.cache
+def find_jars():
+    """(the directory of the jars, "") or (None, why not)."""
+    if os.environ.get("TARRY_KAFKA") == "mock":
+        return None, "TARRY_KAFKA=mock"
+    if not shutil.which("javac"):
+        return None, "no Java compiler"
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"kafka-{VERSION}"
+    if any(cache.glob("kafka_*.jar")):
+        return cache, ""
+    if not shutil.which("mvn"):
+        return None, "no Maven, and the jars are not in the cache"
+    return _download(cache)
+
+
+def _download(cache):
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="download-", dir=cache.parent))
+    try:
+        (directory / "pom.xml").write_text(POM)
+        command = ["mvn", "-q", "-B", "-Dmaven.wagon.http.retryHandler.count=0", "dependency:copy-dependencies", "-DincludeScope=runtime",
+                   f"-DoutputDirectory={directory / 'jars'}"]
+        maven = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            said, _ = maven.communicate(timeout=DOWNLOAD_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(maven.pid, signal.SIGKILL)
+            maven.communicate()
+            return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
+        if maven.returncode != 0 or not any((directory / "jars").glob("kafka_*.jar")):
+            return None, "Maven could not bring the jars: " + said.decode(errors="replace")[-300:]
+        with contextlib.suppress(OSError):  # somebody else was faster
+            (directory / "jars").rename(cache)
+        return cache, ""
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@atexit.register
+def _stop_all():
+    for broker in list(_running):
+        broker.stop()
+
+
+class Record:
+    def __init__(self, key, body, headers):
+        self.key, self.body, self.headers = key, body, headers
+
+    @property
+    def id(self):
+        return self.headers.get("tarry-id")
+
+
+class Kafka:
+    """The ports stay the same over restarts, and so does what topics hold."""
+
+    def __init__(self):
+        self.jars, why = find_jars()
+        if self.jars is None:
+            raise NotStarted(why)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="kafka-"))
+        self.port, self.login_port, controller_port = free_port(), free_port(), free_port()
+        self.proc = self.reader = None
+        self.settings = self.directory / "server.properties"
+        self.settings.write_text(SETTINGS.format(port=self.port, login_port=self.login_port, controller_port=controller_port, user=USER,
+                                                 password=PASSWORD, data=self.directory / "data"))
+        self._java("kafka.tools.StorageTool", "format", "-t", "dGFycnktdGFycnktdGFycg", "-c", self.settings).communicate(timeout=START_SECONDS)
+
+    def _java(self, *words, **options):
+        log = open(self.directory / "output.log", "ab")
+        with log:
+            return subprocess.Popen(["java", *SMALL, "-cp", f"{self.jars}/*", *map(str, words)], cwd=self.directory,
+                                    **{"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True, **options})
+
+    # ---- life ----
+
+    def launch(self):
+        self.proc = self._java("kafka.Kafka", self.settings)
+        _running.add(self)
+        return self
+
+    def start(self):
+        return self.launch().wait_ready()
+
+    def wait_ready(self):
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            if self.proc.poll() is not None:
+                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-3000:]}")
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                socket.create_connection(("127.0.0.1", self.login_port), 1).close()
+                return self
+            time.sleep(0.05)
+        raise NotStarted(f"not within {START_SECONDS} s:\n{self.log()[-3000:]}")
+
+    def kill(self):
+        """kill -9, and wait for the end."""
+        if self.proc:
+            self.proc.kill()
+            self.proc.wait()
+            self.proc = None
+
+    @contextlib.contextmanager
+    def frozen(self):
+        self.proc.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.proc.send_signal(signal.SIGCONT)
+
+    def stop(self):
+        self.kill()
+        if self.reader:
+            self.reader.kill()
+            self.reader.communicate()
+        _running.discard(self)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # ---- talking ----
+
+    @property
+    def url(self):
+        return f"kafka://127.0.0.1:{self.port}"
+
+    @property
+    def login_url(self):
+        return f"kafka://127.0.0.1:{self.login_port}"
+
+    def launch_reader(self):
+        """Its compiler takes a moment: beside something else."""
+        if self.reader is None:
+            self.reader = self._java(READER, f"127.0.0.1:{self.port}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.is_reading = False
+
+    def ask(self, *words):
+        self.launch_reader()
+        if not self.is_reading:
+            self._answer()
+            self.is_reading = True
+        self.reader.stdin.write(" ".join(map(str, words)) + "\n")
+        self.reader.stdin.flush()
+        return self._answer()
+
+    def _answer(self):
+        lines = []
+        while (line := self.reader.stdout.readline()) != ".\n":
+            if not line:
+                raise NotStarted("the reader ended:\n" + self.log()[-3000:])
+            lines.append(line.split())
+        return lines
+
+    def receive(self, topic, count, seconds=20.0):
+        """All records of a topic, once there are so many: [Record]."""
+        out = []
+        for words in self.ask("read", topic, count, seconds):
+            key, body, *pairs = (None if word == "-" else base64.b64decode(word[1:]) for word in words)
+            headers = {name.decode(): value.decode() for name, value in zip(pairs[::2], pairs[1::2])}
+            out.append(Record(key, body, headers))
+        return out
+
+    def create(self, topic, bytes_max):
+        self.ask("create", topic, bytes_max)
+
+    def deny(self, topic, user):
+        self.ask("deny", topic, user)
+
+    def log(self):
+        path = self.directory / "output.log"
+        return path.read_text(errors="replace") if path.exists() else ""

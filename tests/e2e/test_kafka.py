@@ -1,0 +1,138 @@
+"""Delivery to a real Kafka where its jars are to be had; else librdkafka's mock cluster has to do (tests/unit/test_target_kafka.c)."""
+
+import os
+import socket
+import time
+
+import kafka
+import pytest
+from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
+from server import eventually
+
+ALL_BYTES = bytes(range(256)) * 3
+JOB_BYTES_MAX = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def broker():
+    jars, why = kafka.find_jars()
+    if jars is None:
+        pytest.skip(f"no real Kafka ({why}); librdkafka's mock cluster is what runs, in unit.test_target_kafka")
+    print(f"a real Kafka {kafka.VERSION}")
+    with kafka.Kafka() as broker:
+        broker.launch_reader()
+        yield broker
+
+
+def test_a_job_arrives_to_the_byte_with_key_and_headers_when_it_is_due(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "orders", deliver={"to": broker.url})
+    client.push("orders", "4:2\\x", ALL_BYTES, content_type="text/x-odd", meta={"kind": "a:b", "content-type": "mine"}, delay="300ms")
+    time.sleep(0.2)
+    assert totals(client, "orders")["acked"] == 0
+    acked(client, "orders", 1)
+    (record,) = broker.receive("orders", 1)
+    assert (record.key, record.body) == (b"4:2\\x", ALL_BYTES)
+    said = record.headers
+    assert (said["tarry-topic"], said["tarry-id"], said["tarry-attempt"]) == ("orders", "4:2\\x", "1")
+    assert (said["kind"], said["meta-content-type"], said["content-type"]) == ("a:b", "mine", "text/x-odd")
+    assert said["tarry-due-at"].startswith("20") and said["tarry-due-at"].endswith("Z")
+
+
+def test_topic_and_key_are_filled_in_and_a_name_that_cannot_be_is_refused(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "odd", deliver={"to": broker.url, "topic": "odd.{meta.kind}", "key": "{meta.kind}/{id}"})
+    client.push("odd", "1", b"x", meta={"kind": "new_1-a"})
+    for ident, kind in (("2", "two words"), ("3", "grüße"), ("4", "a/b"), ("5", "x" * 250)):
+        client.push("odd", ident, b"x", meta={"kind": kind})
+    eventually(lambda: client.topic("odd")["counts"]["dead"] == 4)
+    assert "topic's name is" in client.get("odd", "2")["last_error"]
+    acked(client, "odd", 1)
+    assert [(record.key, record.id) for record in broker.receive("odd.new_1-a", 1)] == [(b"new_1-a/1", "1")]
+
+
+def test_a_body_of_a_mebibyte_arrives_where_the_topic_takes_it_and_is_dead_where_not(broker, start_delivering):
+    client = start_delivering().client()
+    body = os.urandom(JOB_BYTES_MAX)
+    broker.create("big", 2 * JOB_BYTES_MAX)
+    for topic in ("big", "narrow"):
+        settle(client, topic, deliver={"to": broker.url})
+        client.push(topic, "1", body)
+    acked(client, "big", 1)
+    assert [record.body for record in broker.receive("big", 1)] == [body]
+    eventually(lambda: client.get("narrow", "1")["state"] == "dead")
+    assert "too large" in client.get("narrow", "1")["last_error"]
+
+
+def test_kill_9_of_the_broker_loses_nothing_and_doubles_nothing_by_itself(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "kill", deliver={"to": broker.url, "timeout": "20s"}, backoff="fixed:200ms")
+    ids = [str(at) for at in range(600)]
+    client.push_batch([{"topic": "kill", "id": ident, "body": "x" * 300} for ident in ids[:400]])
+    eventually(lambda: totals(client, "kill")["acked"] > 20)
+    broker.kill()
+    already = totals(client, "kill")["acked"]
+    client.push_batch([{"topic": "kill", "id": ident, "body": "x" * 300} for ident in ids[400:]])
+    broker.start()
+    acked(client, "kill", len(ids), 40)
+    twice = check_copies(broker.receive("kill", len(ids)), ids)
+    print(f"killed after {already} of {len(ids)}, {twice} arrived twice, {totals(client, 'kill')['nacked']} attempts failed")
+    assert twice <= totals(client, "kill")["nacked"]
+
+
+def test_a_frozen_broker_gets_everything_when_it_wakes(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, "frozen", deliver={"to": broker.url, "timeout": "500ms"}, backoff="fixed:100ms")
+    client.push("frozen", "0", b"x")
+    acked(client, "frozen", 1)
+    with broker.frozen():
+        for at in range(1, 20):
+            client.push("frozen", str(at), b"x")
+        eventually(lambda: totals(client, "frozen")["nacked"] > 0)
+    acked(client, "frozen", 20)
+    check_copies(broker.receive("frozen", 20), [str(at) for at in range(20)])
+
+
+def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_delivering):
+    broker.create("forbidden", 1000)
+    broker.deny("forbidden", kafka.USER)
+    client = start_delivering(f"credential = {broker.login_url} {kafka.USER} {kafka.PASSWORD}").client()
+    settle(client, "login", deliver={"to": broker.login_url}, max_attempts=1)
+    settle(client, "forbidden", deliver={"to": broker.login_url}, max_attempts=1)
+    client.push("login", "1", b"x")
+    client.push("forbidden", "1", b"x")
+    acked(client, "login", 1)
+    assert [record.id for record in broker.receive("login", 1)] == ["1"]
+    eventually(lambda: client.get("forbidden", "1")["state"] == "dead")
+    assert "not allowed to write" in client.get("forbidden", "1")["last_error"]
+
+
+def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_delivering):
+    server = start_delivering(f"credential = {broker.login_url} {kafka.USER} wrong-password")
+    client = server.client()
+    settle(client, "nologin", deliver={"to": broker.login_url}, max_attempts=1)
+    client.push("nologin", "1", b"x")
+    assert "password refused" in deliver_test(client, "nologin")
+    assert client.get("nologin", "1")["state"] != "dead"
+    assert "wrong-password" not in server.log()
+
+
+def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delivering):
+    """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
+    client = start_delivering(policy=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
+    settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "1s"})
+    said = deliver_test(client, "named")
+    assert '"done"' not in said, said
+    client.push("named", "1", b"x")
+    time.sleep(0.3)
+    assert totals(client, "named")["acked"] == 0
+
+
+def test_where_the_guard_refuses_nothing_connects(start_delivering):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.3)
+        client = start_delivering(policy=["allow-host = localhost"]).client()
+        settle(client, "inner", deliver={"to": f"kafka://localhost:{listener.getsockname()[1]}"})
+        assert "not public" in deliver_test(client, "inner")
+        with pytest.raises(TimeoutError):
+            listener.accept()
