@@ -59,7 +59,8 @@ void target_amqp_settle(struct list *settled, struct target_amqp_message *messag
     message->outcome = outcome;
     message->is_ailing = is_ailing;
     message->code = code;
-    snprintf(message->error, sizeof(message->error), "%s", error);
+    if (error != message->error) /* it may have stood there already */
+        snprintf(message->error, sizeof(message->error), "%s", error);
     list_add_last(settled, &message->list);
 }
 

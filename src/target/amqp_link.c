@@ -79,6 +79,14 @@ static bool log_in(struct target_amqp_link *link, char *error)
 {
     struct guard_credential credential;
     const struct timeval handshake = {.tv_sec = HANDSHAKE_S}, call = {.tv_sec = CALL_S};
+    /* What the library does not say by itself: these are told to us only if we understand them. */
+    static const amqp_field_value_t yes = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1};
+    amqp_table_entry_t capabilities[] = {
+        {amqp_cstring_bytes("connection.blocked"), yes},
+        {amqp_cstring_bytes("consumer_cancel_notify"), yes},
+        {amqp_cstring_bytes("basic.nack"), yes},
+        {amqp_cstring_bytes("publisher_confirms"), yes},
+    };
     amqp_table_entry_t entries[] = {
         {amqp_cstring_bytes("product"),
          {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("tarry")}},
@@ -86,8 +94,10 @@ static bool log_in(struct target_amqp_link *link, char *error)
          {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(link->version)}},
         {amqp_cstring_bytes("connection_name"),
          {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(link->purpose)}},
+        {amqp_cstring_bytes("capabilities"),
+         {.kind = AMQP_FIELD_KIND_TABLE, .value.table = {4, capabilities}}},
     };
-    const amqp_table_t properties = {.num_entries = 3, .entries = entries};
+    const amqp_table_t properties = {.num_entries = 4, .entries = entries};
     if (!guard_find_credential(link->guard, link->url->origin, &credential)) {
         strcpy(credential.user, "guest");
         strcpy(credential.password, "guest");

@@ -1,0 +1,179 @@
+"""
+A real RabbitMQ for tests: on free ports, in a temporary directory, with an epmd of its own.
+
+    with RabbitMQ() as broker:      broker.url, broker.channel(), broker.ctl("list_queues")
+        broker.kill(); broker.start()
+
+`shared()` is one for the whole run, started by whoever asks first; it also speaks TLS and refuses messages above SIZE_MAX. What it does is asked of pika, which shares no code with the server under test.
+"""
+
+import atexit
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pika
+from server import free_port
+
+PROGRAMS = pathlib.Path("/usr/lib/rabbitmq/bin")
+START_SECONDS = 90.0
+SIZE_MAX = 200_000
+_running = set()
+
+
+class NotStarted(Exception):
+    pass
+
+
+@atexit.register
+def _stop_all():
+    for broker in list(_running):
+        broker.stop()
+
+
+class RabbitMQ:
+    """The port stays the same over restarts, and so does what durable queues hold."""
+
+    def __init__(self, config="", with_tls=False):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rabbitmq-"))
+        self.port, self.proc = free_port(), None
+        self.tls_port = free_port() if with_tls else None
+        config += self._tls_config() if with_tls else ""
+        self.env = {**os.environ, "HOME": str(self.directory), "ERL_EPMD_PORT": str(free_port()), "ERL_EPMD_ADDRESS": "127.0.0.1",
+                    "RABBITMQ_NODENAME": f"tarry{self.port}@localhost", "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+                    "RABBITMQ_NODE_PORT": str(self.port), "RABBITMQ_DIST_PORT": str(free_port()), "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+                    "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"), "RABBITMQ_LOG_BASE": str(self.directory / "log"),
+                    "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"), "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq"),
+                    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none"}  # an idle scheduler sleeps
+        (self.directory / "plugins").write_text("[].\n")
+        (self.directory / "rabbitmq.conf").write_text(config)
+
+    def _tls_config(self):
+        """A certificate for the name localhost alone, which is its own authority."""
+        self.ca_file, key = self.directory / "ca.pem", self.directory / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.ca_file],
+                       capture_output=True, check=True, timeout=60)
+        return (f"listeners.ssl.default = {self.tls_port}\nssl_options.cacertfile = {self.ca_file}\nssl_options.certfile = {self.ca_file}\n"
+                f"ssl_options.keyfile = {key}\nssl_options.verify = verify_none\n")
+
+    # ---- life ----
+
+    def launch(self):
+        with open(self.directory / "output.log", "ab") as log:
+            self.proc = subprocess.Popen([PROGRAMS / "rabbitmq-server"], cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         env=self.env, start_new_session=True)
+        _running.add(self)
+        return self
+
+    def start(self):
+        return self.launch().wait_ready()
+
+    def wait_ready(self):
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            if self.proc.poll() is not None:
+                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-2000:]}")
+            # Nobody listens until it is nearly there, and only a channel that opens says that it is.
+            with contextlib.suppress(OSError, pika.exceptions.AMQPError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                self.connection(timeout=2).close()
+                return self
+            time.sleep(0.05)
+        raise NotStarted(f"not within {START_SECONDS} s:\n{self.log()[-2000:]}")
+
+    def signal(self, number):
+        """To the whole of it: a shell, the broker, its helpers."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.proc.pid, number)
+
+    def kill(self):
+        """kill -9, and wait for the end."""
+        if self.proc:
+            self.signal(signal.SIGKILL)
+            self.proc.wait()
+            self.proc = None
+
+    @contextlib.contextmanager
+    def frozen(self):
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+    def stop(self):
+        self.kill()
+        _running.discard(self)
+        subprocess.run(["epmd", "-kill"], env=self.env, capture_output=True, timeout=20, check=False)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # ---- talking ----
+
+    @property
+    def url(self):
+        return f"amqp://127.0.0.1:{self.port}/"
+
+    def ctl(self, *words):
+        done = subprocess.run([PROGRAMS / "rabbitmqctl", "-q", *map(str, words)], env=self.env, cwd=self.directory, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, f"rabbitmqctl {words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def connection(self, timeout=20):
+        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port, heartbeat=0, socket_timeout=timeout,
+                                                                 stack_timeout=timeout, blocked_connection_timeout=timeout))
+
+    @contextlib.contextmanager
+    def channel(self):
+        connection = self.connection()
+        try:
+            yield connection.channel()
+        finally:
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                connection.close()
+
+    def queue(self, name, **options):
+        """A durable queue, empty."""
+        with self.channel() as channel:
+            channel.queue_declare(name, durable=True, arguments=options or None)
+            channel.queue_purge(name)
+        return name
+
+    def messages(self, queue, count, seconds=20.0):
+        """Takes messages until there are so many: [(method, properties, body, when)]. More that are there at once come too."""
+        out = []
+        limit = time.monotonic() + seconds
+        with self.channel() as channel:
+            for method, properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=0.05):
+                if method is not None:
+                    out.append((method, properties, body, time.time()))
+                elif len(out) >= count or time.monotonic() > limit:
+                    break
+        return out
+
+    def log(self):
+        paths = [self.directory / "output.log", *sorted((self.directory / "log").glob("*.log"))]
+        return "".join(path.read_text(errors="replace") for path in paths if path.exists())
+
+
+@functools.cache
+def shared():
+    return RabbitMQ(config=f"max_message_size = {SIZE_MAX}\n", with_tls=True).start()

@@ -1,0 +1,231 @@
+"""Push delivery to a real RabbitMQ: what it confirms is done, and nothing else is; and what becomes of jobs while it is ill."""
+
+import collections
+import re
+import threading
+import time
+
+import pika
+import pytest
+import rabbitmq
+from endpoint import write_policy
+from server import eventually
+
+
+@pytest.fixture(scope="module")
+def broker():
+    return rabbitmq.shared()
+
+
+@pytest.fixture
+def start_delivering(start_server, tmp_path):
+    def start(*flags, policy=(), **kwargs):
+        return start_server("--sync", "always", "--shards", "1", *flags, "--deliver", write_policy(tmp_path / "policy", *policy), **kwargs)
+
+    return start
+
+
+def settle(client, broker, topic, backoff="fixed:200ms", **deliver):
+    client.put_topic(topic, backoff=backoff, deliver={"to": broker.url, "timeout": "2s", **deliver})
+
+
+def totals(client, topic):
+    return client.topic(topic)["totals"]
+
+
+def error_of(client, topic, ident):
+    return client.get(topic, ident).get("last_error") or ""
+
+
+def bodies(messages):
+    return collections.Counter(body.decode() for _, _, body, _ in messages)
+
+
+# ---- what arrives ----
+
+
+def test_a_due_job_arrives_persistent_with_its_meta_as_headers(broker, start_delivering):
+    client = start_delivering().client()
+    queue = broker.queue("arrives")
+    settle(client, broker, "orders", routing_key="{meta.to}")
+    began = time.time()
+    client.push("orders", "42", b'{"total": 12}', "application/json", {"to": queue, "shop": "Köln"}, delay="300ms")
+    ((method, properties, body, when),) = broker.messages(queue, 1)
+    assert body == b'{"total": 12}' and method.exchange == "" and when - began >= 0.3
+    assert (properties.content_type, properties.delivery_mode, properties.message_id) == ("application/json", 2, "42")
+    assert properties.headers["shop"] == "Köln" and properties.headers["to"] == queue
+    assert (properties.headers["tarry-topic"], properties.headers["tarry-id"], properties.headers["tarry-attempt"]) == ("orders", "42", 1)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", properties.headers["tarry-due-at"])
+    assert abs(properties.timestamp - time.time()) < 10
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+
+
+def test_exchange_and_routing_key_are_templates(broker, start_delivering):
+    client = start_delivering().client()
+    with broker.channel() as channel:
+        channel.exchange_declare("shop.eu", "topic", durable=True)
+        channel.queue_bind(broker.queue("templates"), "shop.eu", "orders.late.*")
+    settle(client, broker, "orders", exchange="shop.{meta.region}", routing_key="{topic}.late.{id}")
+    client.push("orders", "7", meta={"region": "eu"})
+    ((method, _, _, _),) = broker.messages("templates", 1)
+    assert (method.exchange, method.routing_key) == ("shop.eu", "orders.late.7")
+
+
+def test_many_are_confirmed_in_few_turns(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, broker.queue("many"), max_in_flight=500)
+    items = [{"topic": "many", "id": f"{n}", "delay": 500, "body": f"{n}"} for n in range(3000)]
+    for at in range(0, len(items), 1000):
+        client.push_batch(items[at:at + 1000])
+    got = bodies(broker.messages("many", 3000))
+    assert got == collections.Counter(str(n) for n in range(3000))
+    eventually(lambda: totals(client, "many")["acked"] == 3000)
+
+
+def test_over_tls_the_certificate_is_good_for_the_name(broker, start_delivering):
+    server = start_delivering(policy=["allow-host = localhost", f"ca-file = {broker.ca_file}"])
+    client, port = server.client(), broker.tls_port
+    settle(client, broker, broker.queue("tls"), to=f"amqps://localhost:{port}/")
+    client.push("tls", "1")
+    assert len(broker.messages("tls", 1)) == 1
+    settle(client, broker, "elsewhere", to=f"amqps://127.0.0.1:{port}/")  # the certificate does not name the address
+    client.push("elsewhere", "1")
+    explained = client.good("POST", "/v1/topics/elsewhere/deliver-test")
+    assert explained["outcome"] == "unsent" and "certificate" in str(explained)
+    assert client.get("elsewhere", "1")["attempt"] == 0
+
+
+# ---- what cannot arrive ----
+
+
+def test_an_unroutable_message_fails_until_there_is_a_queue_and_holds_up_nobody(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, broker.queue("routed"))
+    settle(client, broker, "unrouted", routing_key="not-there-yet")
+    client.push("unrouted", "1", b"late")
+    client.push_batch([{"topic": "routed", "id": f"{n}", "body": f"{n}"} for n in range(50)])
+    assert sum(bodies(broker.messages("routed", 50)).values()) == 50
+    eventually(lambda: "unroutable" in error_of(client, "unrouted", "1"))
+    broker.queue("not-there-yet")
+    assert bodies(broker.messages("not-there-yet", 1)) == {"late": 1}
+
+
+def test_a_missing_exchange_fails_its_own_messages_alone(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, "lost", exchange="no-such-exchange")
+    settle(client, broker, broker.queue("found"))
+    for n in range(40):
+        client.push_batch([{"topic": topic, "id": f"{n}", "body": f"{n}"} for topic in ("lost", "found")])
+    assert bodies(broker.messages("found", 40)) == collections.Counter(str(n) for n in range(40)), "no duplicates by another's fault"
+    eventually(lambda: "404" in error_of(client, "lost", "3"))
+    assert "no exchange 'no-such-exchange'" in error_of(client, "lost", "3")
+    assert totals(client, "found")["nacked"] == 0
+    with broker.channel() as channel:
+        channel.exchange_declare("no-such-exchange", "fanout", durable=True)
+        channel.queue_bind("found", "no-such-exchange")
+    assert set(bodies(broker.messages("found", 40))) == {str(n) for n in range(40)}
+    with broker.channel() as channel:
+        channel.exchange_delete("no-such-exchange")
+
+
+def test_a_message_that_the_broker_will_not_have_dies_alone(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, broker.queue("poison"))
+    client.topic_verb("poison", "pause")
+    for n in range(30):
+        client.push("poison", f"{n}", b"x" * (rabbitmq.SIZE_MAX + 1) if n == 11 else b"%d" % n)
+    client.topic_verb("poison", "resume")
+    eventually(lambda: client.topic("poison")["counts"]["dead"] == 1)
+    eventually(lambda: totals(client, "poison")["acked"] == 29)
+    dead = client.get("poison", "11")
+    assert dead["state"] == "dead" and dead["attempt"] == 1 and "406" in dead["last_error"]
+    assert totals(client, "poison")["nacked"] == 1, "the others' attempts do not count"
+    assert set(bodies(broker.messages("poison", 29))) == {str(n) for n in range(30) if n != 11}
+
+
+def test_a_wrong_password_sends_nothing_and_costs_no_attempt(broker, start_delivering):
+    origin = f"amqp://127.0.0.1:{broker.port}"
+    client = start_delivering(policy=[f"credential = {origin} guest wrong"]).client()
+    settle(client, broker, broker.queue("locked"))
+    explained = client.good("POST", "/v1/topics/locked/deliver-test")
+    assert explained["outcome"] == "unsent" and "ACCESS_REFUSED" in str(explained) and "wrong" not in str(explained)
+
+
+# ---- a broker that is ill ----
+
+
+def test_a_frozen_broker_costs_time_and_no_job(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, broker.queue("frozen"), timeout="300ms")
+    client.push("frozen", "before")
+    assert len(broker.messages("frozen", 1)) == 1
+    with broker.frozen():
+        for n in range(20):
+            client.push("frozen", f"{n}", b"%d" % n)
+        eventually(lambda: "timed out" in " ".join(error_of(client, "frozen", str(n)) for n in range(20)))
+    assert set(bodies(broker.messages("frozen", 20))) == {str(n) for n in range(20)}
+    eventually(lambda: totals(client, "frozen")["acked"] == 21)
+
+
+def test_an_alarm_is_respected(broker, start_delivering):
+    client = start_delivering().client()
+    settle(client, broker, broker.queue("alarm"), timeout="500ms")
+    broker.ctl("set_vm_memory_high_watermark", "0.00001")
+    try:
+        # The broker says so once something was published: that first one is not confirmed.
+        client.push("alarm", "first")
+        explained = eventually(lambda: (lambda said: said if "blocked" in str(said) else None)(
+            client.good("POST", "/v1/topics/alarm/deliver-test")), seconds=15)
+        assert explained["outcome"] == "unsent"
+        client.push("alarm", "second")
+        eventually(lambda: client.get("alarm", "second")["state"] == "leased")
+        eventually(lambda: client.get("alarm", "second")["state"] != "leased")
+        assert not client.get("alarm", "second").get("history"), "what is not sent is no attempt"
+    finally:
+        broker.ctl("set_vm_memory_high_watermark", "0.6")
+    eventually(lambda: totals(client, "alarm")["acked"] == 2, seconds=20)
+    assert {properties.message_id for _, properties, _, _ in broker.messages("alarm", 2)} >= {"first", "second"}
+
+
+def test_a_broker_that_is_killed_loses_nothing_that_was_taken_over(broker, start_delivering):
+    """Both ways at once: jobs on their way to it, and messages that tarry takes from it."""
+    for queue in ("sink", "killed-in"):
+        broker.queue(queue)
+    server = start_delivering("--amqp-in", f"{broker.url}?queue=killed-in")
+    client = server.client()
+    settle(client, broker, "sink")
+    client.push_batch([{"topic": "sink", "id": f"job-{n}", "delay": n * 10, "body": f"job-{n}"} for n in range(400)])
+    published = publish_until_cut(broker, 400)
+    time.sleep(1.0)
+    broker.kill()
+    published.join()
+    broker.start()
+    wanted = {f"job-{n}" for n in range(400)} | set(published.confirmed)
+    assert len(published.confirmed) >= 20, "too little to mean something"
+    arrived = []
+    eventually(lambda: arrived.extend(broker.messages("sink", 1, seconds=1)) or wanted <= set(bodies(arrived)), seconds=40)
+    eventually(lambda: totals(client, "sink")["acked"] == 400 and client.topic("amqp-in")["counts"]["delayed"] == 0)
+    arrived += broker.messages("sink", 0, seconds=0.3)
+    for body, copies in bodies(arrived).items():
+        attempts = sorted(properties.headers["tarry-attempt"] for _, properties, one, _ in arrived if one.decode() == body)
+        assert copies == len(set(attempts)), f"{body} came {copies} times, in attempts {attempts}: a duplicate without a cause"
+
+
+class publish_until_cut(threading.Thread):
+    """Publishes into killed-in, each confirmed before the next; `confirmed` are those the broker has."""
+
+    def __init__(self, broker, count):
+        super().__init__(daemon=True)
+        self.broker, self.count, self.confirmed = broker, count, []
+        self.start()
+
+    def run(self):
+        try:
+            with self.broker.channel() as channel:
+                channel.confirm_delivery()
+                for n in range(self.count):
+                    properties = pika.BasicProperties(delivery_mode=2, message_id=f"m{n}", headers={"x-delay": 500 + n * 5, "x-routing-key": "sink"})
+                    channel.basic_publish("", "killed-in", b"message-%d" % n, properties)
+                    self.confirmed.append(f"message-{n}")
+        except (pika.exceptions.AMQPError, OSError):
+            pass
