@@ -28,6 +28,7 @@ void answers_add(struct errand *errand)
 static void try_again(struct errand *errand)
 {
     struct deliver *deliver = errand->lane->deliver;
+    errand->is_again = true;
     list_add_last(&deliver->again, &errand->list);
     if (deliver->again_ms == INT64_MAX) {
         deliver->again_ms = clock_inner_ms() + LANE_RETRY_MS;
@@ -64,7 +65,9 @@ static void on_status(struct errand *errand, enum queue_status status)
         else
             end_errand(errand, true);
         return;
-    case QUEUE_LEASE_ENDED:
+    case QUEUE_LEASE_ENDED: /* of one told again: maybe the first time was heard after all */
+        end_errand(errand, !errand->is_again);
+        return;
     case QUEUE_STOPPING: /* the lease ends by itself */
         end_errand(errand, true);
         return;

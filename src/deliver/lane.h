@@ -87,6 +87,7 @@ struct errand {
     struct lane *lane;
     enum queue_verb verb;
     bool final;
+    bool is_again; /* the queue could not take the answer before */
     uint16_t lease_bytes;
     int64_t delay_ms;
     int64_t lease_until_ms; /* inner clock, about */

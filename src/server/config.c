@@ -33,7 +33,8 @@ static const struct option options[] = {
      "deliver due jobs to where their topics say, as far as this policy file allows (see "
      "docs/delivery.md); read again on SIGHUP; without it nothing is delivered"},
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
-     "take messages with a delay from a queue of RabbitMQ and publish them there when they are due: "
+     "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
+     "due: "
      "amqp://host:5672/vhost?queue=NAME; needs --deliver"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,

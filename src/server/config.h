@@ -27,8 +27,8 @@ enum { CONFIG_DURABILITY_ANY = 1 };
 
 struct config {
     char data[OPTION_TEXT_BYTES];
-    char config[OPTION_TEXT_BYTES]; /* the file; empty: none */
-    char log[OPTION_TEXT_BYTES];    /* empty: standard error */
+    char config[OPTION_TEXT_BYTES];  /* the file; empty: none */
+    char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct address listen;

@@ -50,6 +50,7 @@ static void defaults_are_those_of_the_manual(void **state)
     address_emit(&config.listen, listen);
     assert_string_equal(listen, "127.0.0.1:8279");
     assert_string_equal(config.data, "./tarry-data");
+    assert_string_equal(config.deliver, "");
     assert_int_equal(config.sync.kind, WAL_SYNC_ALWAYS);
     assert_int_equal(config.shards, 0);
     assert_int_equal(config.max_body_bytes, 1 << 20);
