@@ -1,0 +1,195 @@
+"""`--amqp-in`: messages with a delay go through tarry and come out of RabbitMQ when they are due, as they went in."""
+
+import collections
+import contextlib
+import random
+import time
+
+import pika
+import pytest
+import rabbitmq
+from endpoint import write_policy
+from redis_servers import RedisServer
+from server import eventually
+
+SEED = int(time.time())
+
+
+@pytest.fixture(scope="module")
+def broker():
+    return rabbitmq.shared()
+
+
+@pytest.fixture
+def start_in(broker, start_server, tmp_path):
+    """start_in(queue): a server that takes from it; `more` is added to the URL."""
+
+    def start(queue, *flags, more="", **kwargs):
+        policy = write_policy(tmp_path / "policy")
+        return start_server(*(flags or ("--sync", "always", "--shards", "1")), "--deliver", policy,
+                            "--amqp-in", f"{broker.url}?queue={queue}{more}", **kwargs)
+
+    return start
+
+
+def publish(broker, exchange, key, *messages):
+    """Each a (body, properties); all confirmed by the broker when it returns."""
+    with broker.channel() as channel:
+        channel.confirm_delivery()
+        for body, properties in messages:
+            channel.basic_publish(exchange, key, body, properties, mandatory=True)
+
+
+def delayed(body, delay, **properties):
+    headers = {"x-delay": delay, **properties.pop("headers", {})}
+    return body, pika.BasicProperties(delivery_mode=2, headers=headers, **properties)
+
+
+def metric(client, name):
+    lines = client.call("GET", "/metrics").body.decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
+
+
+def in_queue(broker, queue):
+    """Messages that are ready there."""
+    with broker.channel() as channel:
+        return channel.queue_declare(queue, passive=True).method.message_count
+
+
+def test_thirty_delays_through_one_queue_come_in_order_and_on_time(broker, start_in):
+    broker.queue("thirty-in"), broker.queue("thirty-out")
+    start_in("thirty-in")
+    delays = [100 * n for n in range(1, 31)] * 10
+    random.Random(SEED).shuffle(delays)
+    messages = [delayed(f"{n} {delay}".encode(), delay, headers={"x-routing-key": "thirty-out"}) for n, delay in enumerate(delays)]
+    sent = {}
+    with broker.channel() as channel:
+        channel.confirm_delivery()
+        for n, (body, properties) in enumerate(messages):
+            sent[n] = time.time()
+            channel.basic_publish("", "thirty-in", body, properties)
+    late = []
+    for _, _, body, when in broker.messages("thirty-out", 300):
+        n, delay = map(int, body.split())
+        late.append(when - sent.pop(n) - delay / 1000)
+    assert not sent, f"seed {SEED}"
+    assert min(late) >= 0, f"{-min(late) * 1000:.1f} ms early, seed {SEED}"
+    assert sorted(late)[150] < 0.5, "half of them within half a second also on a machine that is busy"
+
+
+def test_properties_and_headers_come_out_as_they_went_in(broker, start_in):
+    broker.queue("same-in"), broker.queue("same-out")
+    start_in("same-in")
+    headers = {"x-routing-key": "same-out", "n": 2**40, "small": -7, "list": [1, "zwei", {"drei": True}], "nothing": None, "bytes": b"\x00\xff",
+               "when": time.strftime("%Y", time.gmtime(0)), "X-Mixed-Case": "ä" * 100}
+    properties = pika.BasicProperties(content_type="text/plain; charset=utf-8", content_encoding="gzip", delivery_mode=2, priority=4,
+                                      correlation_id="corr 1", reply_to="amq.reply", expiration="60000", message_id="id with blanks", timestamp=1700000000,
+                                      type="order.late", app_id="shop", headers={"x-delay": 50, **headers})
+    publish(broker, "", "same-in", (b"\x00body\xff", properties))
+    ((method, got, body, _),) = broker.messages("same-out", 1)
+    assert body == b"\x00body\xff" and method.routing_key == "same-out"
+    for name in ("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration", "message_id", "timestamp",
+                 "type", "app_id", "user_id"):
+        assert getattr(got, name) == getattr(properties, name), name
+    own = {name: got.headers.pop(name) for name in list(got.headers) if name.startswith("tarry-")}
+    assert got.headers == {"x-delay": -50, **headers}, "x-delay as the delayed-message plugin leaves it"
+    assert own["tarry-topic"] == "amqp-in" and own["tarry-attempt"] == 1
+
+
+def test_every_way_to_say_when(broker, start_in):
+    broker.queue("when-in"), broker.queue("when-out")
+    start_in("when-in", more="&topic=elsewhere")
+    now = time.time()
+    at = now + 1.2
+    rfc3339 = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
+    to = {"x-routing-key": "when-out"}
+    cases = {"integer": ({"x-delay": 700}, 0.7), "text": ({"x-delay": "700"}, 0.7), "negative": ({"x-delay": -5}, 0),
+             "none": ({}, 0), "milliseconds": ({"x-deliver-at": int(at * 1000)}, 1.2), "rfc3339": ({"x-deliver-at": rfc3339}, 1.1), "past": ({"x-deliver-at": 5}, 0)}
+    publish(broker, "", "when-in", *((name.encode(), pika.BasicProperties(headers={**to, **headers})) for name, (headers, _) in cases.items()))
+    came = {body.decode(): when - now for _, _, body, when in broker.messages("when-out", len(cases))}
+    assert came.keys() == cases.keys()
+    for name, (_, seconds) in cases.items():
+        assert seconds - 0.001 <= came[name] < seconds + 2, name
+
+
+def test_an_exchange_named_delayed_leads_to_the_one_without(broker, start_in):
+    """How the delayed-message plugin is replaced: publishers keep their routing keys, consumers their bindings."""
+    broker.queue("plugin-in")
+    with broker.channel() as channel:
+        channel.exchange_declare("shop", "topic", durable=True)
+        channel.exchange_declare("shop.delayed", "fanout", durable=True)
+        channel.queue_bind("plugin-in", "shop.delayed")
+        channel.queue_bind(broker.queue("plugin-out"), "shop", "order.*.close")
+    start_in("plugin-in")
+    publish(broker, "shop.delayed", "order.7.close", delayed(b"7", 200))
+    ((method, _, body, _),) = broker.messages("plugin-out", 1)
+    assert (method.exchange, method.routing_key, body) == ("shop", "order.7.close", b"7")
+
+
+def test_what_can_never_be_taken_is_dead_lettered_and_counted(broker, start_in):
+    broker.queue("never-dead")
+    broker.queue("never-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "never-dead"})
+    broker.queue("never-out")
+    server = start_in("never-in")
+    to = {"x-routing-key": "never-out"}
+    publish(broker, "", "never-in", delayed(b"soon", "soon", headers=to), delayed(b"eternity", 11 * 365 * 86400 * 1000, headers=to),
+            delayed(b"home", 10), delayed(b"big", 10, headers={**to, "blob": "x" * 4000}), delayed(b"fine", 10, headers=to))
+    dead = broker.messages("never-dead", 4)
+    assert {body for _, _, body, _ in dead} == {b"soon", b"eternity", b"home", b"big"}
+    assert [body for _, _, body, _ in broker.messages("never-out", 1)] == [b"fine"]
+    assert metric(server.client(), "tarry_amqp_in_rejected_total") == 4
+    log = server.log()
+    assert all(f"reason={reason}" in log for reason in ("bad_delay", "bad_destination", "properties_too_big"))
+
+
+def test_killed_again_and_again_it_loses_nothing_and_takes_no_message_twice(broker, start_in):
+    broker.queue("crash-in"), broker.queue("crash-out")
+    server = start_in("crash-in")
+    rand = random.Random(SEED)
+    to = {"x-routing-key": "crash-out"}
+    arrived = []
+    for part in range(3):
+        publish(broker, "", "crash-in", *(delayed(f"{part} {n}".encode(), rand.randrange(2500), message_id=f"{part}-{n}", headers=to)
+                                          for n in range(150)))
+        time.sleep(rand.random() * 0.3)
+        server.kill()
+        server.start()
+    wanted = {f"{part} {n}" for part in range(3) for n in range(150)}
+    eventually(lambda: arrived.extend(broker.messages("crash-out", 1, seconds=1)) or wanted <= {body.decode() for _, _, body, _ in arrived},
+               seconds=30)
+    totals = server.client().topic("amqp-in")["totals"]
+    assert totals["pushed"] == 450, f"a message made two jobs, seed {SEED}"
+    copies = collections.defaultdict(list)
+    for _, properties, body, _ in arrived:
+        copies[body].append(properties.headers["tarry-attempt"])
+    for body, attempts in copies.items():
+        assert len(attempts) == len(set(attempts)), f"{body} came in attempts {attempts}: a duplicate without a cause, seed {SEED}"
+    assert in_queue(broker, "crash-in") == 0
+
+
+def test_what_the_store_refuses_stays_with_the_broker_until_it_takes_it(broker, start_in):
+    broker.queue("refused-in"), broker.queue("refused-out")
+    with RedisServer() as redis:
+        server = start_in("refused-in", "--store", redis.url, "--redis-patience", "1s", more="&prefetch=20")
+        client = server.client()
+        eventually(lambda: metric(client, "tarry_amqp_in_connected") == 1)
+        redis.kill()
+        publish(broker, "", "refused-in", *(delayed(b"%d" % n, 100, message_id=f"{n}", headers={"x-routing-key": "refused-out"}) for n in range(60)))
+        eventually(lambda: metric(client, "tarry_amqp_in_paused") == 1)
+        assert metric(client, "tarry_amqp_in_received_total") == 20 and in_queue(broker, "refused-in") == 40, "the prefetch is the bound"
+        redis.start()
+        got = {body for _, _, body, _ in broker.messages("refused-out", 60, seconds=30)}
+    assert got == {b"%d" % n for n in range(60)}
+    assert server.log().count('event="amqp-in pauses"') == 1, "said once"
+    with contextlib.suppress(Exception):
+        server.kill()
+
+
+def test_the_address_is_said_right_or_refused(start_server, tmp_path, broker):
+    policy = write_policy(tmp_path / "policy")
+    server = start_server("--deliver", policy, "--amqp-in", "amqp://user:secret@127.0.0.1/?queue=a", started=False).launch()
+    assert server.proc.wait(20) != 0 and "policy file" in server.log() and "secret" not in server.log()
+    server.proc = None
+    server = start_server("--amqp-in", f"{broker.url}?queue=a", started=False).launch()
+    assert server.proc.wait(20) != 0 and "--deliver" in server.log()
+    server.proc = None
