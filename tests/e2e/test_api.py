@@ -302,12 +302,14 @@ def test_a_taken_job_has_all_fields(client):
 
 
 def test_ready_jobs_come_by_priority_then_due_then_push_order(client):
-    client.push("t", "late", priority=5, delay=60)
-    client.push("t", "first", priority=0, delay=90)
-    client.push("t", "older", priority=5, delay=20)
+    soon = time.time() + 0.3
+    client.push("t", "late", priority=5, at=int(soon * 1000 + 60))
+    client.push("t", "first", priority=0, at=int(soon * 1000 + 90))
+    client.push("t", "older", priority=5, at=int(soon * 1000 + 20))
     client.push("t", "last")
     client.push("t", "very-last")
-    time.sleep(0.12)
+    assert time.time() < soon, "too slow to say anything"
+    time.sleep(soon + 0.12 - time.time())
     assert [job["id"] for job in client.take("t", max=10)] == ["first", "older", "late", "last", "very-last"]
 
 

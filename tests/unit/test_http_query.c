@@ -281,8 +281,9 @@ static void items_become_pushes(void **state)
 
 static void a_bad_item_does_not_spoil_the_rest(void **state)
 {
-    static const char lines[] = "{\"topic\":\"a\",\"id\":\"\\u0031\"}\n\nnonsense\r\n"
-                                "{\"topic\":\"b\",\"meta\":{\"k\":\"\\u0032\"}}\r\n{}";
+    static const char lines[] =
+        "{\"topic\":\"a\",\"id\":\"\\u0031\",\"meta\":{\"x\":\"y\"}}\n\nnonsense\r\n"
+        "{\"topic\":\"b\",\"meta\":{\"k\":\"\\u0032\"}}\r\n{}";
     struct batched got;
     (void)state;
     batch(&got, lines, "");

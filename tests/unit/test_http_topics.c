@@ -24,11 +24,13 @@ struct fake {
     atomic_int gets, puts, pushes, lists, redriven, finals, nacks;
 };
 
+enum kind { REPLY_TOPIC = 1, REPLY_DONE, REPLY_JOBS, REPLY_RESULT };
+
 struct reply {
     struct letter letter;
     struct fake *fake;
     struct queue_reply_to to;
-    enum { REPLY_TOPIC = 1, REPLY_DONE, REPLY_JOBS, REPLY_RESULT } kind;
+    enum kind kind;
     enum queue_status status;
 };
 
@@ -56,7 +58,8 @@ static void send_reply(struct letter *letter)
     free(out);
 }
 
-static void answer(struct fake *fake, struct queue_reply_to to, int kind, enum queue_status status)
+static void answer(struct fake *fake, struct queue_reply_to to, enum kind kind,
+                   enum queue_status status)
 {
     struct reply *out = calloc(1, sizeof *out);
     *out = (struct reply){
@@ -253,7 +256,9 @@ static int dial(const struct server *server)
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(http_front_port(server->front)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval patience = {.tv_sec = 10};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     return fd;
 }
