@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from abi import ACK, DEAD, LEASED, OK, READY, TOPIC_PUT, job, pack, settings, unpack
+from abi import ACK, CANCEL, DEAD, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
 from invariants import scan
 from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor
@@ -362,6 +362,76 @@ def test_the_split_of_delayed_and_retrying_is_counted(shard):
     shard.client.hincrby(f"{shard.tag}:topic:t", "delayed", 1)
     shard.client.hincrby(f"{shard.tag}:topic:t", "retrying", -1)
     assert only(must_be_mended(shard), "counts 0 retrying, there are 1")
+
+
+def with_history(shard):
+    """"failed" and "gone" have one."""
+    fill(shard)
+    shard.push("t", job("failed"), job("gone"))
+    shard.answer(*[(NACK, lease.delivery, 60_000, b"why") for lease in shard.take("t") if lease.id in (b"failed", b"gone")])
+    assert shard.client.hkeys(f"{shard.tag}:history:t") == [b"failed", b"gone"] and scan(shard.client, shard.tag) == []
+
+
+SPOILED = {"short": lambda kept: kept[:-1], "long": lambda kept: kept + b"x", "empty": lambda kept: b"", "many": lambda kept: kept[:18] + b"\x09" + kept[19:],
+           "another job's": lambda kept: bytes(6) + kept[6:]}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_history_that_is_no_good_is_dropped_and_the_job_stays(shard, how):
+    with_history(shard)
+    set_hash(shard, "failed", SPOILED[how](hash_of(shard, "failed", "history")), "history")
+    says = "of another job" if how.startswith("another") else "cannot be read"
+    assert only(must_be_mended(shard), "failed", says)
+    assert shard.get("t", "failed").history == [] and len(shard.get("t", "gone").history) == 1
+
+
+def test_the_history_a_server_of_before_left_is_dropped(shard):
+    with_history(shard)
+    left = hash_of(shard, "gone", "history")
+    shard.change("t", (CANCEL, "gone"))
+    set_hash(shard, "gone", left, "history")
+    assert only(must_be_mended(shard), "gone", "a history and no job")
+    shard.purge_all("t", verb="delete")
+    shard.client.hset(f"{shard.tag}:history:t", "gone", left)
+    assert only(must_be_mended(shard), "gone", "a history and no job")
+    assert shard.client.keys(f"{shard.tag}:*:t") == []
+
+
+def test_histories_that_nobody_looks_for_are_noted(shard):
+    with_history(shard)
+    shard.client.hdel(f"{shard.tag}:topic:t", "historic")
+    assert shard.get("t", "failed").history == []
+    assert only(must_be_mended(shard), "histories that nobody looks for")
+    assert len(shard.get("t", "failed").history) == 1
+
+
+@pytest.mark.parametrize("most", [1, 200])
+def test_what_the_dead_take_is_counted(shard, most):
+    fill(shard)
+    shard.push("t", *[job(f"dead{n}", b"x" * n, past=(1, 1, b"")) for n in range(200)])
+    right = shard.stats("t").dead_bytes
+    shard.client.hset(f"{shard.tag}:topic:t", "dead_bytes", -5)
+    assert only(must_be_mended(shard, most=most), "bytes of dead jobs")
+    assert shard.stats("t").dead_bytes == right > 200 * 100
+    shard.client.hset(f"{shard.tag}:topic:t", "dead_bytes", "much")
+    assert [finding for finding in must_be_mended(shard) if "no number" in finding.what]
+    assert shard.stats("t").dead_bytes == right
+
+
+def test_an_extension_that_is_too_long_is_dropped_and_told_of(shard):
+    fill(shard)
+    shard.client.hset(f"{shard.tag}:topic:t", "extension", "{" * 4097)
+    before = shard.counters()[0]
+    assert only(must_be_mended(shard), "extension of the settings is too long")
+    assert shard.counters()[0] == before + 1 and shard.stats("t").extension == b""
+
+
+@pytest.mark.parametrize("value", ["", "x", "-1", "1.5"])
+def test_numbers_of_events_that_are_none_begin_again(shard, value):
+    fill(shard)
+    shard.client.hset(shard.core, mapping={"changes": value, "deaths": value})
+    assert len(must_be_mended(shard)) == 2
+    assert shard.counters() == (0, 0)
 
 
 def test_a_finished_id_that_is_there_is_forgotten_as_finished(shard):

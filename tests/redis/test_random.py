@@ -4,8 +4,8 @@ import os
 import random
 
 import pytest
-from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, IS_LEASED, LEASED, NACK, NONE, OK, READY, RESCHEDULE, RETURN,
-                 RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, jobs_taken, settings)
+from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, IS_LEASED, LEASED, NACK, NONE, OK, READY, REFUSE, RESCHEDULE,
+                 RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, jobs_taken, settings)
 
 TOPICS = ("plain", "ttl", "dedup", "short")
 STEPS = 300
@@ -71,7 +71,7 @@ class Actor:
             return
         answers = []
         for _ in range(self.random.choice((1, 3, 20))):
-            verb = self.random.choice((ACK, ACK, NACK, EXTEND, RETURN))
+            verb = self.random.choice((ACK, ACK, NACK, NACK, REFUSE, EXTEND, RETURN))
             ms = self.random.choice((NONE, 0, 100)) if verb == NACK else self.random.choice((0, 1000))
             answers.append((verb, self.random.choice(self.leases), ms, b"why"))
         chance = self.random.randrange(2**48)
@@ -99,8 +99,8 @@ class Actor:
 
     def put(self):
         name = self.name()
-        packed = self.some_settings(name)
-        self.again(lambda ticket: self.shard.topic(TOPIC_PUT, name, packed, 1, ticket=ticket)[0])
+        packed, extension = self.some_settings(name), self.random.choice((b"", b"{}", b"{" * 4096))
+        self.again(lambda ticket: self.shard.topic(TOPIC_PUT, name, packed, 1, ticket=ticket, extension=extension)[0])
 
     def pause(self):
         self.shard.topic(self.random.choice((TOPIC_PAUSE, TOPIC_RESUME, TOPIC_RESUME)), self.name())

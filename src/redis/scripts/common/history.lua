@@ -3,7 +3,7 @@
 -- it because they leave it behind.
 local history_begun, history_add, history_forget, history_shown = (function()
 
-local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that began, when (on the wall clock); attempts
+local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that is under way, when it began; attempts
 local ATTEMPTS_MAX, ERROR_BYTES_MAX = 8, 100
 
 -- What is kept; of another job that had the id before: nothing.
@@ -24,9 +24,9 @@ local function write(t, j, h)
     call('HSET', t.history, j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
 end
 
--- When a lease began that nobody has extended, on the wall clock.
+-- When a lease began that nobody has extended.
 local function started_of(j)
-    return math.max(0, j.lease_until - 1 - j.lease - adjust)
+    return math.max(0, j.lease_until - 1 - j.lease)
 end
 
 -- Before the end of a lease is moved: then nothing else tells when it began.
@@ -53,12 +53,12 @@ local function cut(error)
     return sub(error, 1, length)
 end
 
--- The attempt of a leased job ended, on the shard's clock. The oldest makes room.
+-- The attempt of a leased job ended. It is shown on the wall clock as that is now. The oldest makes room.
 local function history_add(t, j, outcome, ended, error)
     local h = read(t, j)
-    local started, wall_ended = h.delivery == j.delivery and h.started or started_of(j), math.max(0, ended - adjust)
-    started, error = math.min(started, wall_ended), cut(error)
-    local attempt = varint(j.attempt) .. varint(started) .. varint(wall_ended - started) .. char(outcome) .. varint(#error) .. error
+    local started = math.min(h.delivery == j.delivery and h.started or started_of(j), ended)
+    error = cut(error)
+    local attempt = varint(j.attempt) .. varint(math.max(0, started - adjust)) .. varint(ended - started) .. char(outcome) .. varint(#error) .. error
     if #h.lengths >= ATTEMPTS_MAX then
         h.attempts, h.lengths = sub(h.attempts, byte(h.lengths) + 1), sub(h.lengths, 2)
     end

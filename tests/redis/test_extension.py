@@ -1,0 +1,177 @@
+"""What a topic keeps for others: its extension, what its dead jobs take, and who is told when."""
+
+import pytest
+from abi import (ACK, CANCEL, CREATED, DEAD, NACK, OK, REFUSE, RUN, TOPIC_GET, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings)
+
+TEXT = b'{"deliver":{"to":"https://shop.example/close"}}'
+
+
+@pytest.fixture
+def news(shard):
+    """What was told since it was asked last."""
+    listener = shard.client.pubsub()
+    listener.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    listener.parse_response()
+
+    def told(kinds=b"sx"):
+        out = []
+        while (message := listener.parse_response(block=False, timeout=0.05)) is not None:
+            if message[2][:1] in [kinds[at:at + 1] for at in range(len(kinds))]:
+                out.append(message[2])
+        return out
+
+    yield told
+    listener.close()
+
+
+# ---- the extension ----
+
+def test_it_is_kept_with_the_settings_and_goes_with_them(shard):
+    assert shard.topic(TOPIC_PUT, "t", settings(lease=5), 1, extension=TEXT)[1].extension == TEXT
+    shard.push("t", job("a"))
+    shard.topic(TOPIC_PAUSE, "t")
+    for topic in (shard.topic(TOPIC_GET, "t")[1], shard.topics()[1][b"t"]):
+        assert (topic.extension, topic.settings) == (TEXT, settings(lease=5))
+    assert shard.topic(TOPIC_PUT, "t", settings(ttl=7))[1].extension == b""
+    assert shard.client.hexists(f"{shard.tag}:topic:t", "extension") is False
+
+
+def test_it_may_be_as_long_as_its_limit(shard):
+    shard.topic(TOPIC_PUT, "t", settings(), 1, extension=b"{" * 4096)
+    assert shard.stats("t").extension == b"{" * 4096
+    shard.push("t", job("a"))
+    assert shard.take("t")[0].id == b"a"
+
+
+def test_a_put_of_a_server_of_before_leaves_it(shard):
+    """It knows the settings alone."""
+    shard.topic(TOPIC_PUT, "t", settings(), 1, extension=TEXT)
+    shard.client.hset(f"{shard.tag}:topic:t", "settings", settings(lease=9))
+    assert (shard.stats("t").extension, shard.stats("t").settings) == (TEXT, settings(lease=9))
+
+
+# ---- what the dead take ----
+
+def size_of(shard, *idents):
+    return sum(shard.client.hstrlen(f"{shard.tag}:job:t", ident) + len(ident) for ident in idents)
+
+
+@pytest.mark.parametrize("way", ["nacked", "refused", "lease ended", "expired", "imported"])
+def test_whoever_dies_is_counted_by_what_it_takes(shard, way):
+    shard.topic(TOPIC_PUT, "t", settings(attempts=1, dead_letter_expired=True), 1)
+    shard.push("t", job("a", b"x" * 1000, own={"ttl": 1000} if way == "expired" else None, past=(1, 1, b"") if way == "imported" else None))
+    if way in ("nacked", "refused"):
+        shard.answer((NACK if way == "nacked" else REFUSE, shard.take("t")[0].delivery))
+    elif way == "lease ended":
+        shard.take("t", lease=1000)
+    if way in ("lease ended", "expired"):
+        shard.jump(1002)
+        shard.advance()
+    topic = shard.stats("t")
+    assert topic.dead == 1 and topic.dead_bytes == size_of(shard, "a") > 1000
+
+
+@pytest.mark.parametrize("way", ["cancelled", "redriven", "all redriven", "replaced", "purged", "deleted"])
+def test_whoever_is_dead_no_longer_is_not_counted(shard, way):
+    shard.push("t", job("a", b"x" * 1000, past=(1, 1, b"")), job("b", b"y" * 500, past=(1, 1, b"")))
+    assert shard.stats("t").dead_bytes == size_of(shard, "a", "b")
+    if way == "cancelled":
+        shard.change("t", (CANCEL, "a"))
+    elif way in ("redriven", "all redriven"):
+        shard.redrive("t", "a" if way == "redriven" else b"")
+    elif way == "replaced":
+        shard.push("t", job("a", b"z"))
+    elif way == "purged":
+        shard.purge("t", DEAD, most=1)
+    else:
+        shard.purge_all("t", verb="delete")
+        assert shard.topics()[1] == {}
+        return
+    assert shard.stats("t").dead_bytes == (0 if way == "all redriven" else size_of(shard, "b"))
+
+
+def test_what_servers_of_before_did_not_count_is_never_less_than_nothing_and_ends_with_the_last(shard):
+    shard.check = False
+    shard.push("t", *[job(f"j{n}", b"x" * 100, past=(1, 1, b"")) for n in range(3)])
+    shard.client.hdel(f"{shard.tag}:topic:t", "dead_bytes")
+    shard.redrive("t", "j0")
+    assert (shard.stats("t").dead, shard.stats("t").dead_bytes) == (2, 0)
+    shard.purge("t", DEAD)
+    shard.push("t", job("new", b"x", past=(1, 1, b"")))
+    assert shard.stats("t").dead_bytes == size_of(shard, "new")
+
+
+# ---- who is told ----
+
+def test_other_settings_are_told_with_who_set_them_and_a_number(shard, news):
+    shard.topic(TOPIC_PUT, "t", settings(), 1)
+    shard.topic(TOPIC_PUT, "u", settings(), 1, extension=TEXT)
+    server = shard.server.encode()
+    assert news() == [b"s" + server + b"1 t", b"s" + server + b"2 u"]
+    shard.push("t", *[job(f"j{n}") for n in range(5)])
+    assert shard.purge("t", verb="delete", most=2)[1] == 1
+    assert news() == [], "it is not gone yet"
+    shard.purge_all("t", verb="delete", most=2)
+    assert news() == [b"s" + server + b"3 t"]
+    for verb in (TOPIC_GET, TOPIC_PAUSE, TOPIC_RESUME):
+        shard.topic(verb, "u")
+    shard.purge_all("u")
+    shard.redrive("u")
+    assert news() == [] and shard.counters() == (3, 0)
+
+
+def test_the_same_ticket_tells_nothing_more(shard, news):
+    ticket = shard.ticket()
+    for _ in range(2):
+        shard.topic(TOPIC_PUT, "t", settings(), 1, ticket=ticket)
+    assert len(news()) == 1 and shard.counters() == (1, 0)
+
+
+def test_deaths_are_told_once_a_call_however_they_came(shard, news):
+    shard.topic(TOPIC_PUT, "t", settings(attempts=1, dead_letter_expired=True), 1, extension=TEXT)
+    shard.push("t", *[job(f"n{n}") for n in range(3)])
+    leases = shard.take("t")
+    shard.push("t", job("late", own={"ttl": 500}), job("cancelled", delay=60_000))
+    assert news(b"x") == []
+    shard.answer((NACK, leases[0].delivery), (REFUSE, leases[1].delivery), (ACK, leases[2].delivery))
+    assert news(b"x") == [b"x1 t"]
+    shard.jump(502)
+    shard.advance()
+    assert news(b"x") == [b"x2 t"]
+    shard.push("t", job("p", past=(1, 1, b"")))
+    shard.push("t", job("p", past=(1, 1, b"")))
+    assert news(b"x") == [b"x3 t", b"x4 t"], "also in another's place"
+    shard.change("t", (CANCEL, "cancelled"), (RUN, "p"))
+    shard.redrive("t", "p")
+    shard.purge_all("t")
+    assert news(b"x") == [] and shard.counters() == (1, 4)
+
+
+def test_a_take_that_finds_who_expired_tells_it(shard, news):
+    shard.topic(TOPIC_PUT, "t", settings(dead_letter_expired=True), 1, extension=TEXT)
+    shard.push("t", job("late", own={"ttl": 500}))
+    shard.jump(502)
+    assert shard.take("t") == [] and news(b"x") == [b"x1 t"]
+
+
+def test_nobody_is_told_of_deaths_nobody_looks_after(shard, news):
+    for name, extension in (("t", b""), ("u", TEXT)):
+        assert shard.topic(TOPIC_PUT, name, settings(attempts=1), 1, extension=extension)[0] == CREATED
+        shard.push(name, job("a"), job("b"))
+    shard.topic(TOPIC_PUT, "u", settings(attempts=1))
+    for name in ("t", "u"):
+        shard.answer(*[(NACK, lease.delivery) for lease in shard.take(name)])
+    assert news(b"x") == [] and shard.counters()[1] == 0
+
+
+def test_who_may_not_publish_is_told_by_numbers_alone(shard):
+    shard.client.execute_command("ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-spublish", "-publish")
+    try:
+        shard.client.execute_command("AUTH", "mute", "any")
+        shard.topic(TOPIC_PUT, "t", settings(attempts=1), 1, extension=TEXT)
+        shard.push("t", job("a"))
+        assert shard.answer((NACK, shard.take("t")[0].delivery))[0][:2] == (OK, DEAD)
+        assert shard.counters() == (1, 1)
+    finally:
+        shard.client.execute_command("AUTH", "default", "")
+        shard.client.execute_command("ACL", "DELUSER", "mute")

@@ -1,0 +1,348 @@
+/* What a server hears of topics: of its own calls, of another server's, and where messages are
+ * lost. Two servers on one reactor and one real Redis, on the real clock. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis/redis.h"
+#include "redis/slot.h"
+#include "support/redis_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SERVERS = 2, SHARDS = 2, HEARD_MAX = 256 };
+enum { PATIENCE_US = 10 * 1000 * 1000, LOOK_US = 3 * 1000 * 1000 /* on a busy machine */ };
+
+struct heard {
+    enum queue_event event;
+    char topic[16];
+};
+
+struct server {
+    struct redis *redis;
+    struct queue *queue;
+    struct heard heard[HEARD_MAX];
+    size_t count;
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
+    size_t lease_bytes;
+    bool waits, has_stopped;
+};
+
+struct rig {
+    struct redis_server *redis;
+    struct reactor *reactor;
+    struct server servers[SERVERS];
+};
+
+static void on_event(void *owner, enum queue_event event, struct slice topic)
+{
+    struct server *server = owner;
+    struct heard *heard = &server->heard[server->count++ % HEARD_MAX];
+
+    heard->event = event;
+    snprintf(heard->topic, sizeof heard->topic, "%.*s", (int)topic.len, topic.at);
+}
+
+static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct server *server = owner;
+
+    (void)tag;
+    assert_true(reply->status == QUEUE_OK || reply->status == QUEUE_CREATED);
+    if (reply->job_count) {
+        server->lease_bytes = reply->jobs[0].lease.len;
+        memcpy(server->lease, reply->jobs[0].lease.at, server->lease_bytes);
+    }
+    server->waits = false;
+}
+
+static struct queue_reply_to reply_of(struct server *server)
+{
+    server->waits = true;
+    return (struct queue_reply_to){.done = on_reply, .owner = server};
+}
+
+static void turn(struct rig *rig)
+{
+    uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
+}
+
+static void await_reply(struct rig *rig, struct server *server)
+{
+    int64_t until_us = clock_boot_us() + PATIENCE_US;
+
+    while (server->waits) {
+        assert_true(clock_boot_us() < until_us);
+        turn(rig);
+    }
+}
+
+static size_t times_heard(const struct server *server, enum queue_event event, const char *topic)
+{
+    size_t times = 0;
+
+    for (size_t i = 0; i < server->count && i < HEARD_MAX; i++)
+        times += server->heard[i].event == event && strcmp(server->heard[i].topic, topic) == 0;
+    return times;
+}
+
+/* By name or, where a look was faster than the message, without. How long it took. */
+static int64_t await_event(struct rig *rig, struct server *server, enum queue_event event,
+                           const char *topic)
+{
+    int64_t from_us = clock_boot_us();
+
+    while (!times_heard(server, event, topic) && !times_heard(server, event, "")) {
+        assert_true(clock_boot_us() - from_us < PATIENCE_US);
+        turn(rig);
+        usleep(100);
+    }
+    return clock_boot_us() - from_us;
+}
+
+static void pass(struct rig *rig, int64_t ms)
+{
+    int64_t until_us = clock_boot_us() + ms * 1000;
+
+    while (clock_boot_us() < until_us) {
+        turn(rig);
+        usleep(1000);
+    }
+}
+
+static void forget(struct rig *rig)
+{
+    for (int i = 0; i < SERVERS; i++)
+        rig->servers[i].count = 0;
+}
+
+/* ---- calls ---- */
+
+static void call_topic(struct rig *rig, struct server *server, enum queue_topic_verb verb,
+                       const char *extension)
+{
+    struct queue_topic_call call = {
+        .verb = verb, .topic = slice_of("t"), .settings = {.extension = slice_of(extension)}};
+
+    server->queue->ops->topic(server->queue, &call, reply_of(server));
+    await_reply(rig, server);
+}
+
+static void push_and_take(struct rig *rig, struct server *server)
+{
+    struct slice topic = slice_of("t");
+    struct queue_push push = {.topic = topic,
+                              .id = slice_of("a"),
+                              .when.due = QUEUE_DUE_NOW,
+                              .priority = QUEUE_PRIORITY_UNSET};
+    struct queue_take take = {.topics = &topic, .topic_count = 1, .max = 1};
+
+    server->queue->ops->push(server->queue, &push, 1, reply_of(server));
+    await_reply(rig, server);
+    server->lease_bytes = 0;
+    server->queue->ops->take(server->queue, &take, reply_of(server));
+    await_reply(rig, server);
+    assert_int_not_equal(server->lease_bytes, 0);
+}
+
+/* A job dies by this server's call. */
+static void let_die(struct rig *rig, struct server *server)
+{
+    push_and_take(rig, server);
+    struct queue_answer answer = {.verb = QUEUE_NACK,
+                                  .final = true,
+                                  .delay_ms = -1,
+                                  .error = slice_of("no"),
+                                  .lease = {server->lease, server->lease_bytes}};
+    server->queue->ops->answer(server->queue, &answer, 1, reply_of(server));
+    await_reply(rig, server);
+}
+
+/* ---- the rig ---- */
+
+static void open_server(struct rig *rig, struct server *server, const char *user)
+{
+    char url[256], error[512] = "";
+    struct redis_options options = {
+        .url = url, .shards = SHARDS, .body_bytes_max = 1000, .topics_max = 10};
+
+    snprintf(url, sizeof url, "redis://%s127.0.0.1:%d", user, (int)rig->redis->port);
+    if (redis_open(&options, &server->redis, error, sizeof error) != 0 ||
+        redis_attach(server->redis, rig->reactor, &server->queue, error, sizeof error) != 0)
+        fail_msg("%s", error);
+    server->queue->on_event = on_event;
+    server->queue->on_event_owner = server;
+}
+
+/* `user`: of the URL. Ready once each has heard that there may have been changes before it came, of
+ * both shards; then the next look is most of a second away. */
+static struct rig *rig_new(const char *user)
+{
+    struct rig *rig = calloc(1, sizeof *rig);
+
+    assert_non_null(rig);
+    rig->redis = redis_server_new(NULL);
+    redis_server_do(rig->redis, "ACL SETUSER mute on >pw ~* &* +@all -publish -spublish");
+    rig->reactor = reactor_new(0);
+    for (int i = 0; i < SERVERS; i++)
+        open_server(rig, &rig->servers[i], user);
+    for (int i = 0; i < SERVERS; i++) {
+        await_event(rig, &rig->servers[i], QUEUE_EVENT_TOPIC, "");
+        await_event(rig, &rig->servers[i], QUEUE_EVENT_DEAD, "");
+    }
+    pass(rig, 200);
+    forget(rig);
+    return rig;
+}
+
+static void stopped(void *ctx)
+{
+    ((struct server *)ctx)->has_stopped = true;
+}
+
+static void rig_free(struct rig *rig)
+{
+    for (int i = 0; i < SERVERS; i++) {
+        struct server *server = &rig->servers[i];
+        redis_stop(server->redis, stopped, server);
+        while (!server->has_stopped)
+            turn(rig);
+        redis_free(server->redis);
+    }
+    reactor_free(rig->reactor);
+    redis_server_free(rig->redis);
+    free(rig);
+}
+
+/* ---- claims ---- */
+
+static void put(struct rig *rig, struct server *server)
+{
+    call_topic(rig, server, QUEUE_TOPIC_PUT, "{}");
+}
+
+static void delete (struct rig *rig, struct server *server)
+{
+    call_topic(rig, server, QUEUE_TOPIC_DELETE, "");
+    put(rig, server);
+}
+
+/* A message has the name, a look has not; now and then one comes just then and is faster. */
+static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct server *),
+                            struct server *by, enum queue_event event)
+{
+    for (int attempt = 0; attempt < 5; attempt++) {
+        forget(rig);
+        act(rig, by);
+        for (int i = 0; i < SERVERS; i++)
+            (void)await_event(rig, &rig->servers[i], event, "t");
+        pass(rig, 50);
+        if (times_heard(&rig->servers[0], event, "t") && times_heard(&rig->servers[1], event, "t"))
+            return true;
+    }
+    return false;
+}
+
+static void settings_are_heard_of_by_name_also_those_of_another_server(void **state)
+{
+    struct rig *rig = rig_new("");
+
+    (void)state;
+    assert_true(is_told_by_name(rig, put, &rig->servers[1], QUEUE_EVENT_TOPIC));
+    assert_true(is_told_by_name(rig, delete, &rig->servers[1], QUEUE_EVENT_TOPIC));
+    rig_free(rig);
+}
+
+/* A look finds what was heard of already: it tells nothing again. */
+static void what_was_heard_of_is_not_told_again_by_looks(void **state)
+{
+    struct rig *rig = rig_new("");
+    struct server *here = &rig->servers[0], *there = &rig->servers[1];
+
+    (void)state;
+    put(rig, there);
+    let_die(rig, there);
+    (void)await_event(rig, here, QUEUE_EVENT_DEAD, "t");
+    (void)await_event(rig, there, QUEUE_EVENT_DEAD, "t");
+    pass(rig, 200);
+    forget(rig);
+    pass(rig, 1200);
+    assert_int_equal(here->count, 0);
+    assert_int_equal(there->count, 0);
+    rig_free(rig);
+}
+
+static void deaths_are_heard_of_only_where_somebody_looks_after_them(void **state)
+{
+    struct rig *rig = rig_new("");
+    struct server *here = &rig->servers[0], *there = &rig->servers[1];
+
+    (void)state;
+    call_topic(rig, there, QUEUE_TOPIC_PUT, "");
+    let_die(rig, there);
+    pass(rig, 1100);
+    assert_int_equal(times_heard(here, QUEUE_EVENT_DEAD, "t"), 0);
+    assert_int_equal(times_heard(there, QUEUE_EVENT_DEAD, "t"), 0);
+    assert_int_equal(times_heard(here, QUEUE_EVENT_DEAD, ""), 0);
+    put(rig, here);
+    assert_true(is_told_by_name(rig, let_die, there, QUEUE_EVENT_DEAD));
+    rig_free(rig);
+}
+
+/* Neither may publish, so no message comes. */
+static void without_messages_a_look_finds_it_within_a_second(void **state)
+{
+    struct rig *rig = rig_new("mute:pw@");
+    struct server *here = &rig->servers[0], *there = &rig->servers[1];
+
+    (void)state;
+    put(rig, there);
+    (void)await_event(rig, there, QUEUE_EVENT_TOPIC, "t");
+    assert_true(await_event(rig, here, QUEUE_EVENT_TOPIC, "") < LOOK_US);
+    forget(rig);
+    let_die(rig, there);
+    assert_true(await_event(rig, here, QUEUE_EVENT_DEAD, "") < LOOK_US);
+    assert_true(await_event(rig, there, QUEUE_EVENT_DEAD, "") < LOOK_US);
+    pass(rig, 100); /* the other shard's look */
+    forget(rig);
+    pass(rig, 1500);
+    assert_int_equal(here->count, 0);
+    rig_free(rig);
+}
+
+/* The last changes are lost with Redis' memory: the numbers begin again. */
+static void numbers_that_went_back_are_noticed(void **state)
+{
+    struct rig *rig = rig_new("");
+    struct server *here = &rig->servers[0], *there = &rig->servers[1];
+    char tag[REDIS_TAG_BYTES];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        put(rig, there);
+    pass(rig, 300);
+    forget(rig);
+    redis_slot_tag("tarry", 0, SHARDS, tag);
+    redis_server_do(rig->redis, "HSET %s:core changes 1", tag);
+    assert_true(await_event(rig, here, QUEUE_EVENT_TOPIC, "") < LOOK_US);
+    assert_true(is_told_by_name(rig, put, there, QUEUE_EVENT_TOPIC));
+    rig_free(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_heard_of_by_name_also_those_of_another_server),
+        cmocka_unit_test(what_was_heard_of_is_not_told_again_by_looks),
+        cmocka_unit_test(deaths_are_heard_of_only_where_somebody_looks_after_them),
+        cmocka_unit_test(without_messages_a_look_finds_it_within_a_second),
+        cmocka_unit_test(numbers_that_went_back_are_noticed),
+    };
+
+    log_open(NULL, LOG_ERROR, false);
+    return cmocka_run_group_tests_name("what a server hears of topics on Redis", tests, NULL, NULL);
+}
