@@ -154,17 +154,31 @@ enum queue_status give_back_for(struct slice lease, int64_t delay_ms)
         (struct queue_answer){.verb = QUEUE_RETURN, .lease = lease, .delay_ms = delay_ms});
 }
 
-static enum queue_status change(enum queue_change_verb verb, const char *id, struct queue_when when)
+static enum queue_status change_by(struct queue_change change)
 {
-    struct queue_change change = {.verb = verb,
-                                  .topic = slice_of("t"),
-                                  .id = slice_of(id),
-                                  .when = when,
-                                  .priority = QUEUE_PRIORITY_UNSET};
     const struct queue_reply *reply = world_change(w, &change, 1);
 
     stop_at_a_fault();
     return reply->results[0].status;
+}
+
+static enum queue_status change(enum queue_change_verb verb, const char *id, struct queue_when when)
+{
+    return change_by((struct queue_change){.verb = verb,
+                                           .topic = slice_of("t"),
+                                           .id = slice_of(id),
+                                           .when = when,
+                                           .priority = QUEUE_PRIORITY_UNSET});
+}
+
+enum queue_status cancel_dead(const char *id, uint64_t delivery)
+{
+    return change_by((struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = slice_of("t"),
+                                           .id = slice_of(id),
+                                           .priority = QUEUE_PRIORITY_UNSET,
+                                           .only_dead = true,
+                                           .delivery = delivery});
 }
 
 enum queue_status cancel(const char *id)

@@ -38,6 +38,8 @@ enum queue_status refuse(struct slice lease, const char *error); /* nack for goo
 enum queue_status give_back(struct slice lease);
 enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
 enum queue_status cancel(const char *id);
+enum queue_status cancel_dead(const char *id,
+                              uint64_t delivery); /* only if it died with that one */
 enum queue_status run(const char *id);
 enum queue_status reschedule_in(const char *id, int64_t delay_ms);
 

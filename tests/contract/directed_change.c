@@ -50,6 +50,26 @@ static void a_dead_job_can_be_cancelled_but_not_rescheduled_or_run(void **state)
     assert_int_equal(state_of("a"), 0);
 }
 
+static void a_dead_job_is_cancelled_only_if_it_is_the_one_meant(void **state)
+{
+    uint64_t first;
+
+    (void)state;
+    assert_int_equal(cancel_dead("a", 0), QUEUE_NOT_FOUND);
+    kill_job("a");
+    first = job_of("a").delivery;
+    assert_int_equal(cancel_dead("a", first + 1), QUEUE_CONFLICT);
+    push(a_push_in("a", 1000)); /* another job of that id */
+    assert_int_equal(cancel_dead("a", first), QUEUE_CONFLICT);
+    pass(2000);
+    assert_int_equal(cancel_dead("a", first), QUEUE_CONFLICT);
+    refuse(take("a"), "no");
+    assert_int_equal(cancel_dead("a", first), QUEUE_CONFLICT);
+    restart();
+    assert_int_equal(cancel_dead("a", job_of("a").delivery), QUEUE_CANCELLED);
+    assert_int_equal(state_of("a"), 0);
+}
+
 static void what_is_unknown_or_finished_is_not_found(void **state)
 {
     (void)state;
@@ -313,6 +333,7 @@ const struct CMUnitTest directed_change[] = {
     CLAIM(a_cancelled_job_never_comes),
     CLAIM(a_leased_job_cannot_be_cancelled_rescheduled_or_run),
     CLAIM(a_dead_job_can_be_cancelled_but_not_rescheduled_or_run),
+    CLAIM(a_dead_job_is_cancelled_only_if_it_is_the_one_meant),
     CLAIM(what_is_unknown_or_finished_is_not_found),
     CLAIM(a_job_can_be_put_off_and_brought_forward),
     CLAIM(a_ready_job_put_off_is_delayed_again),

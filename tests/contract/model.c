@@ -412,6 +412,8 @@ void model_change(struct model *model, const struct queue_change *change, struct
         return;
     if (!job) {
         out->status = QUEUE_NOT_FOUND;
+    } else if (change->only_dead && (job->state != JOB_DEAD || job->delivery != change->delivery)) {
+        show(job, QUEUE_CONFLICT, out);
     } else if (job->state == JOB_LEASED) {
         out->status = QUEUE_LEASED;
         out->state = JOB_LEASED;
