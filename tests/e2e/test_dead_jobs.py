@@ -154,6 +154,19 @@ def test_a_sweep_ends_with_its_client(server):
     assert said["jobs"] == 20_000 - redriven and said["complete"]
 
 
+def test_a_server_that_goes_down_ends_a_sweep_with_what_was_done(server):
+    client, said = server.client(), []
+    for batch in range(20):
+        client.push_batch([{"topic": "t", "id": f"j{batch}-{n}", "state": "dead", "error": "x"} for n in range(1000)])
+    asking = threading.Thread(target=lambda: said.append(server.client().topic_verb("t", "redrive", error="x")))
+    asking.start()
+    eventually(lambda: client.topic("t")["totals"]["redriven"])
+    server.terminate()
+    asking.join()
+    assert said[0]["complete"] is False and 0 < said[0]["jobs"] < 20_000
+    assert server.start().client().topic("t")["totals"]["redriven"] == said[0]["jobs"]
+
+
 def still(client):
     before = client.topic("t")["totals"]["redriven"]
     time.sleep(0.1)

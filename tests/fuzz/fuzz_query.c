@@ -21,6 +21,9 @@ static void check_fields(const struct http_fields *fields)
     CLAIM("so has max", fields->max >= 0 && fields->max <= QUEUE_TAKE_MAX);
     CLAIM("so has limit", fields->limit >= 0 && fields->limit <= QUEUE_LIST_MAX);
     CLAIM("a state is one", fields->state <= JOB_DEAD);
+    CLAIM("a callback fits into a meta", fields->callback.len <= HTTP_CALLBACK_BYTES_MAX);
+    CLAIM("a final failure has no delay",
+          !fields->final || !http_fields_have(fields, OPTION_DELAY));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
