@@ -21,8 +21,9 @@ struct resolved {
 /* Blocks; for threads that may. An address among `host` is taken as it is. */
 void resolve_now(struct guard *guard, const char *host, uint16_t port, struct resolved *out);
 
-/* On the reactor, off its loop's thread; answers are kept for some seconds. `done` comes on the
- * reactor's thread, never inside the call, once. */
+/* On the reactor, off its loop's thread. After five seconds a name is asked for anew; meanwhile,
+ * and while its name server is silent, what was found in the last five minutes is answered. `done`
+ * comes on the reactor's thread, never inside the call, once. */
 struct resolver;
 struct resolver *resolver_new(struct reactor *reactor, struct guard *guard);
 /* Answers under way are dropped: no `done` after this. May be called by a `done`. Look-ups under

@@ -4,6 +4,10 @@
  * An entry is a name: what is known of it, or a question under way and those who wait for it. At
  * most ENTRIES_MAX; the one that was not asked for the longest makes room. A question under way
  * outlives its entry only when the resolver is freed.
+ *
+ * The loop's pool asks about few names at a time, and one whose name server is silent takes long.
+ * So that others do not wait behind it, addresses that are no longer fresh are handed out while
+ * they are asked for anew.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -17,8 +21,9 @@ enum {
     ENTRIES_MAX = 1024,
     BUCKETS = 256,
     NAME_BYTES = 256,
-    KEPT_MS = 5000,        /* what was found */
-    KEPT_NOTHING_MS = 2000 /* that there is nothing, or that nobody answered */
+    FRESH_MS = 5000,          /* so long it is not asked again */
+    FAILED_MS = 2000,         /* the same for what has no address, or where nobody answered */
+    USABLE_MS = 5 * 60 * 1000 /* addresses do until then where they cannot be had anew */
 };
 
 struct question { /* somebody's */
@@ -40,9 +45,9 @@ struct entry {
     struct list recent; /* the resolver's, the one asked last at the end */
     struct entry *next; /* of its bucket */
     struct resolver *resolver;
-    struct list waiting;   /* questions, while `lookup` */
-    struct lookup *lookup; /* NULL: known */
-    int64_t until_us;
+    struct list waiting;         /* questions, while `lookup` */
+    struct lookup *lookup;       /* NULL: known */
+    int64_t fresh_ms, usable_ms; /* until then, on the inner clock */
     struct resolve_found found;
     char name[NAME_BYTES]; /* lower case */
 };
@@ -159,7 +164,7 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
     list_init(&entry->recent);
     list_init(&entry->waiting);
     memcpy(entry->name, name, strlen(name));
-    entry->until_us = INT64_MIN;
+    entry->fresh_ms = entry->usable_ms = INT64_MIN;
     *find_place(resolver, name) = entry;
     resolver->entry_count++;
     return entry;
@@ -167,10 +172,20 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
 
 /* ---- looking up ---- */
 
+static bool is_usable(const struct entry *entry, int64_t now_ms)
+{
+    return entry->found.count > 0 && now_ms < entry->usable_ms;
+}
+
+/* Nobody's answer is no reason to forget what was known. */
 static void learn(struct entry *entry, const struct addrinfo *answers, int code)
 {
-    resolve_keep(answers, code, &entry->found);
-    entry->until_us = clock_boot_us() + 1000 * (entry->found.count > 0 ? KEPT_MS : KEPT_NOTHING_MS);
+    int64_t now_ms = clock_inner_ms();
+    if (code != EAI_AGAIN || !is_usable(entry, now_ms)) {
+        resolve_keep(answers, code, &entry->found);
+        entry->usable_ms = now_ms + USABLE_MS;
+    }
+    entry->fresh_ms = now_ms + (code == 0 && entry->found.count > 0 ? FRESH_MS : FAILED_MS);
     answer_all(entry);
 }
 
@@ -207,7 +222,7 @@ static void look_up(struct entry *entry)
         }
         free(lookup);
     }
-    learn(entry, NULL, EAI_MEMORY);
+    learn(entry, NULL, EAI_AGAIN);
 }
 
 /* ---- asking ---- */
@@ -228,12 +243,14 @@ static void find(struct resolver *resolver, struct question *question)
     }
     list_remove(&entry->recent);
     list_add_last(&resolver->recent, &entry->recent);
-    if (!entry->lookup && clock_boot_us() < entry->until_us) {
+    int64_t now_ms = clock_inner_ms();
+    bool is_fresh = !entry->lookup && now_ms < entry->fresh_ms;
+    bool is_known = is_fresh || is_usable(entry, now_ms);
+    if (is_known)
         answer_from(entry, question);
-        return;
-    }
-    list_add_last(&entry->waiting, &question->list);
-    if (!entry->lookup)
+    else
+        list_add_last(&entry->waiting, &question->list);
+    if (!is_fresh && !entry->lookup)
         look_up(entry);
 }
 

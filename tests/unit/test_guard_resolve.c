@@ -2,6 +2,7 @@
  * server, and none of those would answer what is asked for here. */
 #include "guard/resolve.h"
 
+#include "base/clock.h"
 #include "guard_rig.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static const struct {
     {"empty.example", 0, {0}},
 };
 
-static atomic_int asked; /* since the test began */
+static atomic_int asked;         /* since the test began */
+static atomic_int changing_code; /* of changing.example, which has 8.8.8.8 otherwise */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static struct addrinfo *make_answer(const char *text, struct addrinfo *next)
@@ -60,6 +62,10 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     pthread_mutex_unlock(&gate);
     *out = NULL;
     errno = EIO; /* what goes with EAI_SYSTEM */
+    if (strcasecmp(host, "changing.example") == 0) {
+        *out = changing_code ? NULL : make_answer("8.8.8.8", NULL);
+        return changing_code;
+    }
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         size_t count = 0;
         if (strcasecmp(host, names[i].host) != 0)
@@ -345,6 +351,58 @@ static void nothing_is_told_once_it_is_freed(void **state)
     assert_int_equal(asker.told, 0);
 }
 
+static void finish_look_ups(struct asker *asker)
+{
+    while (reactor_loop(asker->reactor)->active_reqs.count > 0)
+        uv_run(reactor_loop(asker->reactor), UV_RUN_ONCE);
+}
+
+/* Asks once `elapsed_ms` later, and lets what is asked for behind the answer's back come in. */
+static void expect(struct asker *asker, int64_t elapsed_ms, int asks, bool is_found)
+{
+    int before = atomic_load(&asked);
+    clock_fake_advance(elapsed_ms);
+    ask(asker, "changing.example", 1);
+    turn_until_told(asker);
+    assert_int_equal(asker->last.count, is_found);
+    finish_look_ups(asker);
+    assert_int_equal(atomic_load(&asked) - before, asks);
+    asker->tags = 0;
+}
+
+static void old_addresses_do_while_they_are_asked_for_anew(void **state)
+{
+    struct asker asker;
+    (void)state;
+    set_up(&asker);
+    clock_fake_start(1000000, 1000000);
+    atomic_store(&changing_code, 0);
+    expect(&asker, 0, 1, true);
+    expect(&asker, 4999, 0, true);
+    expect(&asker, 1, 1, true);
+    atomic_store(&changing_code, EAI_AGAIN);
+    expect(&asker, 5000, 1, true); /* nobody answers: what was known does */
+    expect(&asker, 1999, 0, true);
+    expect(&asker, 1, 1, true);
+    pthread_mutex_lock(&gate); /* and nobody waits */
+    clock_fake_advance(2000);
+    for (uint64_t tag = 2; tag < 10; tag++)
+        ask(&asker, "changing.example", tag);
+    turn_until_told(&asker);
+    pthread_mutex_unlock(&gate);
+    assert_int_equal(asker.last.count, 1);
+    finish_look_ups(&asker);
+    expect(&asker, 5 * 60 * 1000, 1, false); /* too old to do */
+    atomic_store(&changing_code, 0);
+    expect(&asker, 1999, 0, false);
+    expect(&asker, 1, 1, true);
+    atomic_store(&changing_code, EAI_NONAME);
+    expect(&asker, 5000, 1, true); /* the name is gone: the next one hears of it */
+    expect(&asker, 0, 0, false);
+    clock_fake_end();
+    tear_down(&asker);
+}
+
 /* 1024 names are kept; of further ones those go that were not asked for the longest. */
 static void what_is_remembered_has_a_bound(void **state)
 {
@@ -399,6 +457,7 @@ int main(void)
         cmocka_unit_test(what_is_remembered_is_judged_anew),
         cmocka_unit_test(one_may_ask_while_being_told),
         cmocka_unit_test(nothing_is_told_once_it_is_freed),
+        cmocka_unit_test(old_addresses_do_while_they_are_asked_for_anew),
         cmocka_unit_test(what_is_remembered_has_a_bound),
         cmocka_unit_test(too_many_names_at_a_time_are_put_off),
     };
