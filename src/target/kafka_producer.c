@@ -58,7 +58,7 @@ static bool set_options(rd_kafka_conf_t *conf, char *error)
         {"message.max.bytes", "300000000"},
         {"queue.buffering.max.kbytes", "65536"},
         {"topic.metadata.propagation.max.ms", "2000"},
-        {"reconnect.backoff.max.ms", "5000"},
+        {"reconnect.backoff.max.ms", "2000"},
         {"socket.connection.setup.timeout.ms", "10000"},
         {"socket.keepalive.enable", "true"},
         {"socket.nagle.disable", "true"},

@@ -1,3 +1,3 @@
 #include "rig.h"
 
-const struct target_rig *const rigs[] = {&rig_null, &rig_http, NULL};
+const struct target_rig *const rigs[] = {&rig_null, &rig_http, &rig_kafka, &rig_stomp, NULL};
