@@ -5,8 +5,15 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { LATER_MS = 1000, USUAL_WEIGHT = 8, CROWD_MS = 20, CLOSE_TURNS_MAX = 10000 };
+enum {
+    LATER_MS = 1000,
+    USUAL_WEIGHT = 8,
+    CROWD_MS = 20,
+    CLOSE_TURNS_MAX = 10000,
+    CLOSE_TURN_US = 1000
+};
 
 struct flight { /* one message under way; named by a handle, as targets are not trusted with
                    pointers */
@@ -379,8 +386,11 @@ void endpoints_fini(struct endpoints *endpoints)
         return;
     endpoints->closed = NULL;
     endpoints_close_all(endpoints);
-    for (int i = 0; i < CLOSE_TURNS_MAX && !is_closed(endpoints); i++)
-        uv_run(reactor_loop(endpoints->env.reactor), UV_RUN_ONCE);
+    /* What closes may be a thread that ends: nothing of the loop's to wait for. */
+    for (int i = 0; i < CLOSE_TURNS_MAX && !is_closed(endpoints); i++) {
+        uv_run(reactor_loop(endpoints->env.reactor), UV_RUN_NOWAIT);
+        usleep(is_closed(endpoints) ? 0 : CLOSE_TURN_US);
+    }
     deadline_free(endpoints->sweep);
     slab_fini(&endpoints->flights);
 }

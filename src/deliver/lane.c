@@ -75,7 +75,7 @@ static void end_errand(struct errand *errand, const struct target_report *report
         end_unsent(errand, report);
         return;
     }
-    assert(!"an outcome");
+    assert(false); /* on_reported has looked */
 }
 
 static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
