@@ -1,6 +1,7 @@
 /* About the server itself: info, health, its own description. */
 #include "base/clock.h"
 #include "base/json_write.h"
+#include "http/delivery.h"
 #include "http/openapi.h"
 #include "http/private.h"
 #include "queue/status.h"
@@ -41,6 +42,9 @@ static void write_limits(struct buffer *out, const struct http_options *options)
         {"content_type_bytes", JOB_CONTENT_TYPE_BYTES_MAX},
         {"meta_bytes", JOB_META_BYTES_MAX},
         {"meta_pairs", JOB_META_PAIRS_MAX},
+        {"callback_bytes", HTTP_CALLBACK_BYTES_MAX},
+        {"extension_bytes", TOPIC_EXTENSION_BYTES_MAX},
+        {"sweeps", HTTP_SWEEPS_MAX},
         {"request_line_bytes", HTTP_LINE_BYTES_MAX},
         {"header_bytes", HTTP_HEAD_BYTES_MAX},
         {"headers", HTTP_HEADERS_MAX},
@@ -90,6 +94,8 @@ void http_info(struct http_call *call)
     buffer_append_text(body, info.healthy ? "true" : "false");
     buffer_append_text(body, ",\"accepting\":");
     buffer_append_text(body, info.accepting ? "true" : "false");
+    buffer_append_text(body, ",\"delivers\":");
+    buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
     buffer_append_text(body, ",\"limits\":");
     write_limits(body, &front->options);
     buffer_append_byte(body, '}');

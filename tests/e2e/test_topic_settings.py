@@ -41,6 +41,7 @@ def patch(client, topic, **settings):
 
 def test_delivery_is_set_shown_changed_and_taken_away(server, endpoint):
     client = server.client()
+    assert client.good("GET", "/v1/info")["delivers"] is True
     settings = {"max_attempts": 5, "deliver": {"to": endpoint.url + "/a", "max_in_flight": 9, "callback": True}, "dead_letter": {"keep": {"age": "30d"}}}
     assert client.put_topic("t", **settings)["settings"] == {"dead_letter_expired": False, **settings}
     assert client.put_topic("t", **client.topic("t")["settings"])["settings"] == {"dead_letter_expired": False, **settings}, "it can be put back"
@@ -179,6 +180,7 @@ def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
 def test_a_server_that_does_not_deliver_says_so(start_server):
     server = start_server("--sync", "never", "--wal-file", "16MiB")
     server.client().push("t", "a")
+    assert server.client().good("GET", "/v1/info")["delivers"] is False
     ended = server.cli("deliver", "test", "t")
     assert ended.returncode == REFUSED and b"--deliver FILE" in ended.stderr and b"(no_delivery)" in ended.stderr
     ended = server.cli("topic", "set", "t", "--deliver-to", "https://shop.example/")
