@@ -36,17 +36,20 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 </project>
 """
 
-# Nobody logs in at PLAIN and may do everything; LOGIN wants a user, who has the rights that are granted.
+# Nobody logs in at PLAIN and may do everything; LOGIN wants a user, who has the rights that are granted; SECURE wants TLS and the same user.
 SETTINGS = """process.roles=broker,controller
 node.id=1
-listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port}
-listener.security.protocol.map=PLAIN:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},SECURE://127.0.0.1:{tls_port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},SECURE://127.0.0.1:{tls_port}
+listener.security.protocol.map=PLAIN:PLAINTEXT,LOGIN:SASL_PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAIN
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 sasl.enabled.mechanisms=PLAIN
 listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 super.users=User:ANONYMOUS
@@ -126,12 +129,21 @@ class Kafka:
         if self.jars is None:
             raise NotStarted(why)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="kafka-"))
-        self.port, self.login_port, controller_port = free_port(), free_port(), free_port()
+        self.port, self.login_port, self.tls_port, controller_port = (free_port() for _ in range(4))
         self.proc = self.reader = None
         self.settings = self.directory / "server.properties"
-        self.settings.write_text(SETTINGS.format(port=self.port, login_port=self.login_port, controller_port=controller_port, user=USER,
-                                                 password=PASSWORD, data=self.directory / "data"))
+        self.certificate = self._make_certificate()
+        self.settings.write_text(SETTINGS.format(port=self.port, login_port=self.login_port, tls_port=self.tls_port,
+                                                 keystore=self.directory / "keystore.pem", controller_port=controller_port,
+                                                 user=USER, password=PASSWORD, data=self.directory / "data"))
         self._java("kafka.tools.StorageTool", "format", "-t", "dGFycnktdGFycnktdGFycg", "-c", self.settings).communicate(timeout=START_SECONDS)
+
+    def _make_certificate(self):
+        certificate, key = self.directory / "cert.pem", self.directory / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(certificate),
+                        "-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        (self.directory / "keystore.pem").write_text(key.read_text() + certificate.read_text())
+        return certificate
 
     def _java(self, *words, **options):
         log = open(self.directory / "output.log", "ab")
@@ -203,6 +215,10 @@ class Kafka:
     @property
     def login_url(self):
         return f"kafka://127.0.0.1:{self.login_port}"
+
+    @property
+    def tls_url(self):
+        return f"kafkas://127.0.0.1:{self.tls_port}"
 
     def launch_reader(self):
         """Its compiler takes a moment: beside something else."""

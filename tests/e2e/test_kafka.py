@@ -117,6 +117,19 @@ def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_deliver
     assert "wrong-password" not in server.log()
 
 
+def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_delivering):
+    login = f"credential = {broker.tls_url} {kafka.USER} {kafka.PASSWORD}"
+    client = start_delivering(login, f"ca-file = {broker.certificate}").client()
+    settle(client, "secret", deliver={"to": broker.tls_url})
+    client.push("secret", "1", ALL_BYTES)
+    acked(client, "secret", 1)
+    assert [record.body for record in broker.receive("secret", 1)] == [ALL_BYTES]
+    trusting_nobody = start_delivering(login).client()
+    settle(trusting_nobody, "secret", deliver={"to": broker.tls_url})
+    assert "tls failed" in deliver_test(trusting_nobody, "secret")
+    assert len(broker.receive("secret", 1)) == 1
+
+
 def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delivering):
     """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
     client = start_delivering(policy=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
