@@ -10,6 +10,7 @@ from endpoint import Endpoint, write_policy
 from server import eventually
 
 JSON = {"Content-Type": "application/json"}
+FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def start_delivering(start_server, tmp_path):
 
     def start(*flags, policy=(), **kwargs):
         path = write_policy(tmp_path / "policy", *policy)
-        return start_server("--sync", "always", "--shards", "1", *flags, "--deliver", path, **kwargs)
+        return start_server(*FLAGS, *flags, "--deliver", path, **kwargs)
 
     return start
 
@@ -221,21 +222,21 @@ def test_a_paused_topic_is_not_delivered_until_it_is_resumed(server, endpoint):
 
 def test_a_slow_endpoint_holds_up_nobody_else(server, endpoint):
     client = server.client()
-    slow = Endpoint(lambda call: time.sleep(0.4) or 200).start()
+    slow = Endpoint(lambda call: time.sleep(0.3) or 200).start()
     try:
         settle(client, "orders", deliver={"callback": True, "max_in_flight": 8})
-        jobs = [f"slow-{i}" for i in range(30)] + [f"fast-{i}" for i in range(30)]
+        jobs = [f"slow-{i}" for i in range(20)] + [f"fast-{i}" for i in range(30)]
         for name in jobs:
             push(client, "orders", name, delay="500ms", callback=(slow if name[0] == "s" else endpoint).url)
         eventually(lambda: len(endpoint.calls) == 30)
-        assert len(slow.calls) < 20
-        eventually(lambda: totals(client, "orders")["acked"] == 60)
+        assert len(slow.calls) < 12
+        eventually(lambda: totals(client, "orders")["acked"] == 50)
         assert slow.most_at_once <= 4
         assert sorted(slow.ids() + endpoint.ids()) == sorted(jobs)
         # What found the window full came back about once for each time something was sent, not in a circle.
         returned = metric(client, "tarry_deliver_returned_total", topic="orders", reason="endpoint_full")
-        print(f"{returned:.0f} returns for 30 jobs through a window of 4")
-        assert returned <= 120
+        print(f"{returned:.0f} returns for 20 jobs through a window of 4")
+        assert returned <= 80
     finally:
         slow.stop()
 
@@ -270,7 +271,7 @@ def test_without_a_policy_file_nothing_is_delivered(start_delivering, start_serv
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     server.terminate()
-    server.flags = ["--sync", "always", "--shards", "1"]
+    server.flags = list(FLAGS)
     client = server.start().client()
     push(client, "orders", "1")
     time.sleep(0.3)
