@@ -23,10 +23,10 @@ struct filter {
         "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "count them only"                          \
     }
 
-static bool is_set(const struct filter *filter)
+/* Only dead jobs have what it asks for. */
+static bool is_of_the_dead(const struct filter *filter)
 {
-    return filter->error || filter->id_prefix || filter->died_after || filter->died_before ||
-           filter->dry_run;
+    return filter->error || filter->id_prefix || filter->died_after || filter->died_before;
 }
 
 static void print(const struct client *client, const char *done)
@@ -91,7 +91,7 @@ int cli_redrive(int argc, char **argv)
         return exit_code;
     const char *id = args.list.count > 1 ? args.list.at[1] : NULL;
     int bodies = (edit.body != NULL) + (edit.file != NULL) + edit.in_editor;
-    if (id && is_set(&filter))
+    if (id && (is_of_the_dead(&filter) || filter.dry_run))
         return cli_usage("both an ID and which others are given, choose one");
     if (bodies > 1)
         return cli_usage("'--body', '--file' and '--edit' exclude each other, choose one");
@@ -129,7 +129,7 @@ int cli_purge(int argc, char **argv)
     if (!yes && !filter.dry_run)
         return cli_usage("nothing purged, the jobs of '%s' would be gone for good, give --yes",
                          args.list.at[0]);
-    if (!state && (is_set(&filter) || filter.max))
+    if (!state && is_of_the_dead(&filter))
         state = "dead";
     return act(&args, "purge", "purged", &filter, "state", state);
 }
