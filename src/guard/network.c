@@ -203,36 +203,15 @@ static bool allows_v4(const struct open *open, uint32_t inner)
 
 /* ---- addresses in addresses ---- */
 
-static bool are_zero(const struct guard_address *address, size_t from, size_t until)
-{
-    for (size_t i = from; i < until; i++)
-        if (address->bytes[i])
-            return false;
-    return true;
-}
-
-/* RFC 6052, 2.2: where the IPv4 address stands depends on the translator's prefix, which nobody
- * tells us: all that are possible have to do. Byte 8 is skipped. */
+/* RFC 6052, 2.2: it stands at the end, or behind a prefix of 64 bits in bytes 9 to 12, with zeros
+ * around; nobody tells us which, so both have to do. Behind shorter prefixes the end is 0.0.0.0,
+ * which never does. */
 static bool allows_translated(const struct open *open, const struct guard_address *address)
 {
     const unsigned char *at = address->bytes;
-    if (!allows_v4(open, guard_address_v4_at(address, 12)))
-        return false;
-    if (at[8])
-        return true;
-    for (size_t from = 6; from <= 8; from++) { /* of /48, /56 and /64 */
-        unsigned char inner[4];
-        for (size_t i = 0, byte = from; i < 4; i++, byte++) {
-            byte += byte == 8;
-            inner[i] = at[byte];
-        }
-        size_t until = from + 5;
-        uint32_t v4 = (uint32_t)inner[0] << 24 | (uint32_t)inner[1] << 16 |
-                      (uint32_t)inner[2] << 8 | inner[3];
-        if (are_zero(address, until, GUARD_ADDRESS_BYTES) && !allows_v4(open, v4))
-            return false;
-    }
-    return true;
+    bool is_behind_64 = !at[8] && !at[13] && !at[14] && !at[15];
+    return allows_v4(open, guard_address_v4_at(address, 12)) &&
+           (!is_behind_64 || allows_v4(open, guard_address_v4_at(address, 9)));
 }
 
 /* Bytes 4 to 7: the server; 12 to 15: the client, every bit turned over. */
