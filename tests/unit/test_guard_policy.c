@@ -1,6 +1,7 @@
 #include "guard_rig.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #define KEY_24 "dGFycnktZXhhbXBsZS1rZXktMjQtYnl0" /* 24 bytes */
 #define KEY_23 "dGFycnktZXhhbXBsZS1rZXktMjMtYnk=" /* 23 */
@@ -339,6 +340,48 @@ static void reading_again_takes_all_of_it_or_nothing(void **state)
     guard_free(guard);
 }
 
+static void *ask_all_the_time(void *ctx)
+{
+    struct guard *guard = ctx;
+    struct guard_key keys[GUARD_KEYS_MAX];
+    struct guard_credential credential;
+    for (int i = 0; i < 2000; i++) {
+        assert_int_equal(guard_check_host(guard, slice_of("always.example")), GUARD_ALLOWED);
+        assert_int_equal(guard_find_keys(guard, slice_of("a"), keys), 1);
+        assert_int_equal(keys[0].bytes, 24);
+        assert_true(guard_find_credential(guard, "amqp://h", &credential));
+        assert_string_equal(credential.user, credential.password);
+    }
+    return NULL;
+}
+
+static void any_thread_may_ask_while_it_is_read_again(void **state)
+{
+    char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES];
+    struct guard *guard;
+    pthread_t threads[2];
+    (void)state;
+    guard_rig_write(path,
+                    "allow-host = always.example\nsign = a whsec_" KEY_24
+                    "\ncredential = amqp://h one one\n",
+                    0600);
+    assert_int_equal(guard_open(path, &guard, error), 0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_all_the_time, guard), 0);
+    for (int round = 0; round < 50; round++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "allow-host = *\nsign = a whsec_" KEY_24 "\ncredential = amqp://h n%d n%d\n",
+                 round, round);
+        guard_rig_rewrite(path, text, 0600);
+        assert_int_equal(guard_reload(guard, error), 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    unlink(path);
+    guard_free(guard);
+}
+
 static void verdicts_have_names(void **state)
 {
     (void)state;
@@ -363,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_file_that_others_may_read_keeps_no_secret),
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(reading_again_takes_all_of_it_or_nothing),
+        cmocka_unit_test(any_thread_may_ask_while_it_is_read_again),
         cmocka_unit_test(verdicts_have_names),
     };
     return cmocka_run_group_tests_name("guard policy", tests, NULL, NULL);
