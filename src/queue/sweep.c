@@ -13,6 +13,12 @@ struct sent {
     size_t count, cap; /* cap: a power of two */
 };
 
+/* A job of the page under way that matches. */
+struct picked {
+    struct slice id;
+    uint64_t delivery;
+};
+
 struct sweep {
     struct queue *queue;
     struct sweep_order order; /* its text is in `text` */
@@ -180,43 +186,46 @@ static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *re
         enum queue_status status = reply->results[i].status;
         if (status == QUEUE_CANCELLED)
             sweep->result.jobs++;
-        else if (status != QUEUE_NOT_FOUND && status != QUEUE_LEASED)
+        else if (status != QUEUE_NOT_FOUND && status != QUEUE_CONFLICT && status != QUEUE_LEASED)
             sweep->result.status = status;
     }
     sweep->under_way = 0;
     go_on(sweep);
 }
 
-static void cancel(struct sweep *sweep, const struct slice *ids, size_t count)
+static void cancel(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     struct queue_change changes[PAGE_JOBS];
     for (size_t i = 0; i < count; i++)
         changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
                                            .topic = sweep->order.topic,
-                                           .id = ids[i],
+                                           .id = picked[i].id,
                                            .when = {.due = QUEUE_DUE_UNCHANGED},
-                                           .priority = QUEUE_PRIORITY_UNSET};
+                                           .priority = QUEUE_PRIORITY_UNSET,
+                                           .only_dead = true,
+                                           .delivery = picked[i].delivery};
     sweep->under_way = 1;
     sweep->queue->ops->change(sweep->queue, changes, count,
                               (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
 }
 
 /* Of this page, as many as may still be met. */
-static size_t pick(struct sweep *sweep, const struct queue_reply *page, struct slice *ids)
+static size_t pick(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
 {
     size_t count = 0, i = 0;
     for (; i < page->job_count && sweep->left; i++) {
         sweep->result.seen++;
         if (!matches(sweep, &page->jobs[i].job))
             continue;
-        ids[count++] = page->jobs[i].job.id;
+        picked[count++] =
+            (struct picked){.id = page->jobs[i].job.id, .delivery = page->jobs[i].job.delivery};
         sweep->left--;
     }
     sweep->is_cut = i < page->job_count;
     return count;
 }
 
-static void act(struct sweep *sweep, const struct slice *ids, size_t count)
+static void act(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     switch (sweep->order.verb) {
     case SWEEP_COUNT:
@@ -224,11 +233,11 @@ static void act(struct sweep *sweep, const struct slice *ids, size_t count)
         break;
     case SWEEP_REDRIVE:
         for (size_t i = 0; i < count && sweep->result.status == QUEUE_OK; i++)
-            redrive(sweep, ids[i]);
+            redrive(sweep, picked[i].id);
         break;
     case SWEEP_CANCEL:
         if (count)
-            cancel(sweep, ids, count);
+            cancel(sweep, picked, count);
         break;
     }
     if (!sweep->under_way)
@@ -238,7 +247,7 @@ static void act(struct sweep *sweep, const struct slice *ids, size_t count)
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sweep *sweep = owner;
-    struct slice ids[PAGE_JOBS];
+    struct picked picked[PAGE_JOBS];
     (void)tag;
     if (reply->status != QUEUE_OK) {
         sweep->result.status = reply->status;
@@ -249,8 +258,8 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     sweep->cursor_len = (uint32_t)reply->cursor.len;
     if (reply->cursor.len)
         memcpy(sweep->cursor, reply->cursor.at, reply->cursor.len);
-    size_t count = pick(sweep, reply, ids);
-    act(sweep, ids, count);
+    size_t count = pick(sweep, reply, picked);
+    act(sweep, picked, count);
 }
 
 /* ---- start ---- */

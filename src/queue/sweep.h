@@ -6,9 +6,8 @@
  * implementation, holds up nobody, and costs memory for one page, and 16 bytes for each job it sent
  * round (which may die again while it runs and is not to be sent round twice).
  *
- * It is not atomic. Jobs that die while it runs may be met or not. A job that was pushed anew or
- * redriven by somebody else between the page and the act is not redriven, but would be cancelled:
- * that window is one page wide.
+ * It is not atomic. Jobs that die while it runs may be met or not. A job that is not the dead one
+ * any more that the page showed (it was redriven or pushed anew meanwhile) is passed over.
  *
  * One thread: the queue handle's.
  */

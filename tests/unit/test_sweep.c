@@ -14,6 +14,8 @@ struct dead {
     char history[64];
     size_t history_len;
     bool is_gone;
+    bool is_another; /* than the page said: it was redriven and died again meanwhile */
+    uint64_t delivery;
     int redriven; /* how often */
 };
 
@@ -100,8 +102,12 @@ static void fake_change(struct queue *queue, const struct queue_change *changes,
     for (size_t i = 0; i < count; i++) {
         struct dead *job = find(fake, changes[i].id);
         assert_int_equal(changes[i].verb, QUEUE_CANCEL);
-        call->results[i].status = job ? QUEUE_CANCELLED : QUEUE_NOT_FOUND;
-        if (job)
+        assert_true(changes[i].only_dead);
+        bool is_same = job && !job->is_another && changes[i].delivery == job->delivery;
+        call->results[i].status = !job      ? QUEUE_NOT_FOUND
+                                  : is_same ? QUEUE_CANCELLED
+                                            : QUEUE_CONFLICT;
+        if (is_same)
             job->is_gone = true;
     }
     call->result_count = count;
@@ -124,6 +130,7 @@ static void answer_list(struct fake *fake, const struct call *call)
         jobs[count++] =
             (struct queue_job){.job = {.state = JOB_DEAD,
                                        .id = slice_of(job->id),
+                                       .delivery = job->delivery,
                                        .error = slice_of(job->error),
                                        .history = slice_make(job->history, job->history_len)}};
     }
@@ -172,6 +179,7 @@ static struct fake *fake_new(size_t count)
     fake->job_count = count;
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(fake->jobs[i].id, IDS_BYTES, "%s%zu", i % 2 ? "odd-" : "even-", i);
+        fake->jobs[i].delivery = i;
         (void)snprintf(fake->jobs[i].error, sizeof fake->jobs[i].error,
                        i % 4 == 0 ? "http 500" : "timed out after 10s");
     }
@@ -239,6 +247,18 @@ static void cancels_what_matches(void **state)
     assert_int_equal(fake->result.jobs, 113);
     for (size_t i = 0; i < 450; i++)
         assert_true(fake->jobs[i].is_gone == (i % 4 == 0));
+    free(fake);
+}
+
+static void what_is_another_job_by_then_is_not_cancelled(void **state)
+{
+    struct fake *fake = fake_new(10);
+    (void)state;
+    fake->jobs[4].is_another = true;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL});
+    assert_int_equal(fake->result.status, QUEUE_OK);
+    assert_int_equal(fake->result.jobs, 9);
+    assert_false(fake->jobs[4].is_gone);
     free(fake);
 }
 
@@ -348,6 +368,7 @@ int main(void)
         cmocka_unit_test(redrives_what_matches_page_by_page),
         cmocka_unit_test(what_dies_again_meanwhile_is_not_sent_round_twice),
         cmocka_unit_test(cancels_what_matches),
+        cmocka_unit_test(what_is_another_job_by_then_is_not_cancelled),
         cmocka_unit_test(a_maximum_is_kept_to_and_said),
         cmocka_unit_test(ends_when_nobody_wants_it),
         cmocka_unit_test(a_refusal_cuts_it_short_and_is_told_with_the_count),
