@@ -200,6 +200,32 @@ OPTIONS = [
     ("reschedule to nothing", request_bytes("PATCH", "/v1/topics/bad/jobs/a"), 400, "option_missing"),
     ("a state that is not", request_bytes("GET", "/v1/topics/bad/jobs?state=sleeping"), 400, "bad_option"),
     ("a forged cursor", request_bytes("GET", "/v1/topics/bad/jobs?cursor=forged"), 400, "bad_cursor"),
+    ("purge by a filter of any jobs", post("/v1/topics/bad/purge?error=x"), 400, "option_clash"),
+    ("purge by a filter of ready jobs", post("/v1/topics/bad/purge?state=ready&dry_run=true"), 400, "option_clash"),
+    ("redrive by nothing", post("/v1/topics/bad/redrive?error="), 400, "bad_option"),
+    ("redrive of one and of others", post("/v1/topics/bad/redrive?id=a&id_prefix=b"), 400, "option_clash"),
+    ("redrive by no time", post("/v1/topics/bad/redrive?died_after=1h"), 400, "bad_option"),
+    ("redrive by a filter of no topic", post("/v1/topics/none/redrive?error=x"), 404, "not_found"),
+    ("a final failure, later", post("/v1/nack?lease=x&final=true&delay=1s"), 400, "option_clash"),
+    ("a final ack", post("/v1/ack?lease=x&final=true"), 400, "unknown_option"),
+    ("final, maybe", post("/v1/nack?lease=x&final=maybe"), 400, "bad_option"),
+    ("patch that is no JSON", request_bytes("PATCH", "/v1/topics/bad", b"{"), 400, "bad_json"),
+    ("patch that is no object", request_bytes("PATCH", "/v1/topics/bad", b"null"), 400, "bad_json"),
+    ("patch of nothing", request_bytes("PATCH", "/v1/topics/bad"), 400, "bad_json"),
+    ("patch of the unknown", request_bytes("PATCH", "/v1/topics/bad", b'{"tll":1}'), 400, "unknown_option"),
+    ("patch with a wrong value", request_bytes("PATCH", "/v1/topics/bad", b'{"ttl":{"a":1}}'), 400, "bad_option"),
+    ("patch as deep as JSON may be", request_bytes("PATCH", "/v1/topics/bad", b'{"deliver":' + b'{"a":' * 62 + b"1" + b"}" * 63), 400, "delivery_is_off"),
+    ("patch too deep", request_bytes("PATCH", "/v1/topics/bad", b'{"deliver":' + b'{"a":' * 64 + b"1" + b"}" * 65), 400, "bad_json"),
+    ("patch at its limit", request_bytes("PATCH", "/v1/topics/bad", b"{}" + b" " * 16382), 200, None),
+    ("patch above its limit", request_bytes("PATCH", "/v1/topics/bad", b"{}" + b" " * 16383), 413, "body_too_big"),
+    ("patch of no topic", request_bytes("PATCH", "/v1/topics/none", b"{}"), 404, "not_found"),
+    ("delivery that is no object", settings(deliver="https://a/"), 400, "bad_delivery"),
+    ("delivery beyond its limit", settings(deliver={"to": "x" * 4096}), 400, "bad_delivery"),
+    ("delivery where there is none", settings(deliver={"to": "https://a/"}), 400, "delivery_is_off"),
+    ("a callback where there is none", put("?callback=https://a/"), 400, "delivery_is_off"),
+    ("a callback that is too long", put("?callback=" + "x" * 1025), 400, "bad_option"),
+    ("meta that is tarry's own", put(Tarry_Meta_Tarry_Callback="https://a/"), 400, "bad_meta"),
+    ("a test of no delivery", post("/v1/topics/bad/deliver-test"), 501, "no_delivery"),
     ("purge of leased jobs", post("/v1/topics/bad/purge?state=leased"), 400, "bad_option"),
 ]
 
@@ -242,6 +268,9 @@ ITEMS = [
     ("delay and at", {"topic": "bad", "delay": 1, "at": 1, "body": "x"}, "option_clash"),
     ("two bodies", {"topic": "bad", "body": "x", "body_base64": "eA=="}, ("option_clash", "option_twice", "bad_item")),
     ("base64 that is not", {"topic": "bad", "body_base64": "!!!"}, ("bad_item", "bad_option")),
+    ("a callback where there is none", {"topic": "bad", "callback": "https://a/"}, "delivery_is_off"),
+    ("a callback that is a number", {"topic": "bad", "callback": 1}, "bad_item"),
+    ("meta that is tarry's own", {"topic": "bad", "meta": {"tarry-callback": "https://a/"}}, "bad_meta"),
     ("meta that is a list", {"topic": "bad", "meta": [], "body": "x"}, "bad_meta"),
     ("meta with a number", {"topic": "bad", "meta": {"a": 1}, "body": "x"}, "bad_meta"),
     ("a body above the limit", {"topic": "bad", "body": "b" * (MIB + 1)}, "body_too_big"),
@@ -328,6 +357,15 @@ def test_item_of_a_batch(shared, item, code):
     else:
         assert is_one_of(reply.json()["code"], code), reply.body[:300]
     assert_unharmed(shared)
+
+
+def test_slashes_escaped_as_php_does_it(shared):
+    """Unescaped and decoded they once took more room than they had come with, which stopped the server."""
+    text = json.dumps([{"topic": "bad", "id": f"php-{n}", "meta": {"path": "/" * 1000}, "body_base64": "//8/" * 20_000} for n in range(3)])
+    reply = shared.client().call("POST", "/v1/jobs", text.replace("/", "\\/").encode(), JSON)
+    assert [result["result"] for result in reply.json()["results"]] == ["created"] * 3
+    job = shared.client().get("bad", "php-2")
+    assert job["body_base64"] == "//8/" * 20_000 and job["meta"] == {"path": "/" * 1000}
 
 
 def test_half_a_line_of_ndjson_spoils_no_other(shared):
