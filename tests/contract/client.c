@@ -223,9 +223,19 @@ const struct queue_reply *client_list(struct client *client, const struct queue_
     ONE_CALL(client->queue->ops->list(client->queue, list, to));
 }
 
+/* What the call points at is spoilt as soon as it returns: nobody may look at it later. */
 const struct queue_reply *client_topic(struct client *client, const struct queue_topic_call *call)
 {
-    ONE_CALL(client->queue->ops->topic(client->queue, call, to));
+    struct queue_topic_call lent = *call;
+    size_t bytes = call->settings.extension.len;
+    char *extension = malloc(bytes + 1);
+
+    assert(extension);
+    if (bytes)
+        memcpy(extension, call->settings.extension.at, bytes);
+    lent.settings.extension = slice_make(extension, bytes);
+    ONE_CALL(client->queue->ops->topic(client->queue, &lent, to); memset(extension, '!', bytes);
+             free(extension));
 }
 
 const struct queue_reply *client_topics(struct client *client)

@@ -2,6 +2,8 @@
  * must be told is not; the claims count that it had to. */
 #include "directed.h"
 
+#include <stdio.h>
+
 static const struct topic_settings extended = {.extension = {"{\"deliver\":{}}", 14}};
 
 /* ---- the extension ---- */
@@ -52,6 +54,31 @@ static void an_extension_may_be_as_long_as_its_limit_and_no_longer(void **state)
                      QUEUE_CREATED);
     restart();
     assert_int_equal(figures().settings.extension.len, TOPIC_EXTENSION_BYTES_MAX);
+}
+
+/* Each answer is of its own call, also where it waits while the next one is carried out. */
+static void puts_sent_together_are_answered_with_their_own_extension(void **state)
+{
+    struct client *client = &w->client;
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_PUT, .topic = slice_of("t")};
+    char text[8];
+
+    (void)state;
+    client_begin(client);
+    for (char i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, "{\"%c\":1}", 'a' + i);
+        call.settings.extension = slice_of(text);
+        client->queue->ops->topic(client->queue, &call, client_add(client));
+        client_sent(client);
+    }
+    client_wait(client);
+    for (char i = 0; i < 5; i++) {
+        const struct queue_reply *reply = &client->calls[(int)i].outcome.reply;
+
+        assert_int_equal(reply->topic_count, 1);
+        assert_int_equal(reply->topics[0].settings.extension.len, 7);
+        assert_int_equal(reply->topics[0].settings.extension.at[2], 'a' + i);
+    }
 }
 
 /* ---- events ---- */
@@ -121,6 +148,7 @@ const struct CMUnitTest directed_event[] = {
     CLAIM(settings_are_replaced_with_their_extension),
     CLAIM(a_deleted_topic_comes_back_without_its_extension),
     CLAIM(an_extension_may_be_as_long_as_its_limit_and_no_longer),
+    CLAIM(puts_sent_together_are_answered_with_their_own_extension),
     CLAIM(a_change_of_settings_and_a_delete_are_told),
     CLAIM(a_death_is_told_however_it_comes),
     CLAIM(deaths_are_told_again_after_a_restart),

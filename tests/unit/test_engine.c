@@ -621,6 +621,42 @@ static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(voi
     log_free(&world.log);
 }
 
+static void a_leased_job_carried_forward_knows_when_it_was_taken(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    int64_t taken_ms = world.now.wall_ms;
+    struct engine_lease lease = take_for(&world, 60000);
+    struct record_place place;
+    struct record record = record_at(&world.log, 0, &place);
+    assert_int_equal(record.kind, RECORD_JOB);
+    size_t before = world.log.count;
+    uint32_t topics_at = 0;
+    assert_true(engine_carry_topics(world.engine, &topics_at, 10));
+    engine_carry(world.engine, &record, place);
+    struct log kept;
+    struct engine *again = replay(&world.log, before, &kept, world.now);
+    engine_free(world.engine);
+    free(kept.kept);
+    kept = (struct log){0};
+    world.engine = again;
+    world.now.inner_ms += 700;
+    world.now.wall_ms += 700;
+    struct queue_result result = {0};
+    struct queue_answer nack = {.verb = QUEUE_NACK, .delay_ms = -1};
+    engine_answer(world.engine, &lease, &nack, world.now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.started_ms, taken_ms);
+    assert_int_equal(attempt.duration_ms, 700);
+    engine_free(world.engine);
+    log_free(&kept);
+    log_free(&world.log);
+}
+
 static void only_topics_with_an_extension_tell_of_their_dead(void **state)
 {
     (void)state;
@@ -699,6 +735,7 @@ int main(void)
         cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
         cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
         cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
+        cmocka_unit_test(a_leased_job_carried_forward_knows_when_it_was_taken),
         cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
         cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
         cmocka_unit_test(the_room_asked_for_holds_the_largest_records),

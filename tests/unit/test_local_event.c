@@ -220,6 +220,9 @@ static void a_topic_without_an_extension_tells_of_no_dead(void **state)
 
     put(world, "t", "");
     let_die(world, "t", 0, 50);
+    for (int i = 0; i < 100; i++)
+        turn(world);
+    assert_int_equal(world->dead_events, 0);
     put(world, "other", "{}");
     let_die(world, "other", 0, 50);
     wait_for_more(world, &world->dead_events, 0);
