@@ -1,8 +1,10 @@
-"""docs/delivery.md: what it shows of verifying signatures does verify what the server sends, and nothing else. Each language where it is installed."""
+"""docs/delivery.md: what it shows of verifying signatures does verify what the server sends, and nothing else, each language where it is installed; its policy
+file is one; and its table of networks is the guard's."""
 
 import base64
 import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import re
@@ -210,3 +212,34 @@ def test_node(message, tmp_path):
     node = need("node")
     (tmp_path / "verify.mjs").write_text(snippet("js") + NODE, encoding="utf-8")
     judge(message, [node, "verify.mjs"], tmp_path)
+
+
+# ---- the rest of the page ----
+
+
+def test_the_policy_file_is_one(start_server, tmp_path):
+    (text,) = re.findall(r"^```ini\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    program, certificates = tmp_path / "page", tmp_path / "ca.pem"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o700)
+    certificates.write_text("", encoding="utf-8")
+    for named, own in (("/usr/local/bin/page", program), ("/etc/tarry/our-ca.pem", certificates)):
+        assert named in text
+        text = text.replace(named, str(own))
+    policy = tmp_path / "policy"
+    policy.write_text(text, encoding="utf-8")
+    policy.chmod(0o600)
+    start_server("--deliver", str(policy))
+
+
+def test_every_network_that_cannot_be_reached_is_told():
+    section = PAGE.read_text(encoding="utf-8").split("\n## What cannot be reached\n")[1]
+    told = [ipaddress.ip_network(text) for text in re.findall(r"[0-9a-f:.]+/\d+", section)]
+    rows = re.findall(r'^    \{"([^"]+)", (CLOSED|HOLDS|RELAYS),', (REPO / "src" / "guard" / "network.c").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 40
+    for text, _ in rows:
+        network = ipaddress.ip_network(text)
+        by_itself = re.search(rf"[ `(]{re.escape(text.split('/')[0])}[ ,`.)]", section)
+        holds = text == "::/96" and "compatible (`::a.b.c.d`)" in section
+        others = text == "::/0" and "all that is not in 2000::/3" in section
+        assert by_itself or holds or others or any(network.version == one.version and network.subnet_of(one) for one in told if one.prefixlen > 3), text
