@@ -74,6 +74,9 @@ AIMS = (
      "{:.1f} bytes"),
     ("redis_ram", "on Redis: memory, ids of 26 characters", "≤ 340 bytes a job", lambda r: value(r, "redis_ram", "tarry-own-ids"),
      lambda x: x <= 340, "{:.1f} bytes"),
+    ("rabbitmq_confirms", "to RabbitMQ: due jobs confirmed", "≥ 0.7 × its own load tool", lambda r: ratio(r, "rabbitmq_confirms", "tarry", "perftest"),
+     lambda x: x >= 0.7, "{:.2f} ×"),
+    ("rabbitmq_delays", "from RabbitMQ: 30 delays", "never early", lambda r: early(r, "rabbitmq_delays"), lambda x: x == 0, "{} early"),
 )
 
 

@@ -41,9 +41,9 @@ def _stop_all():
 class RabbitMQ:
     """The port stays the same over restarts, and so does what durable queues hold."""
 
-    def __init__(self, config="", with_tls=False):
+    def __init__(self, config="", with_tls=False, prefix=()):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rabbitmq-"))
-        self.port, self.proc = free_port(), None
+        self.port, self.proc, self.prefix = free_port(), None, list(prefix)
         self.tls_port = free_port() if with_tls else None
         config += self._tls_config() if with_tls else ""
         self.env = {**os.environ, "HOME": str(self.directory), "ERL_EPMD_PORT": str(free_port()), "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -68,7 +68,7 @@ class RabbitMQ:
 
     def launch(self):
         with open(self.directory / "output.log", "ab") as log:
-            self.proc = subprocess.Popen([PROGRAMS / "rabbitmq-server"], cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.proc = subprocess.Popen([*self.prefix, PROGRAMS / "rabbitmq-server"], cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                          env=self.env, start_new_session=True)
         _running.add(self)
         return self
