@@ -629,7 +629,7 @@ static void a_leased_job_carried_forward_knows_when_it_was_taken(void **state)
     engine_start(world.engine, 1);
     push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
     int64_t taken_ms = world.now.wall_ms;
-    struct engine_lease lease = take_for(&world, 60000);
+    struct engine_lease lease = take_for(&world, 5000);
     struct record_place place;
     struct record record = record_at(&world.log, 0, &place);
     assert_int_equal(record.kind, RECORD_JOB);
