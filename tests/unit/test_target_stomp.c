@@ -291,6 +291,25 @@ static void what_never_left_is_unsent(void **state)
     finish(broker);
 }
 
+static void what_was_half_sent_may_have_arrived(void **state)
+{
+    (void)state;
+    enum { BYTES = 32 << 20 };
+    struct broker *broker = begin(POLICY, false);
+    char *body = malloc(BYTES);
+    memset(body, 'b', BYTES - 1);
+    body[BYTES - 1] = 0;
+    broker->is_deaf = true;
+    broker_rig_send_text(&broker->rig, 0, body);
+    free(body);
+    UNTIL(broker, broker->peer_count == 1 && broker->peers[0].in.len > 0);
+    (void)BROKER_RIG_UNTIL(&broker->rig, 0.1, false);
+    hang_up(&broker->peers[0]);
+    UNTIL(broker, broker->rig.reported == 1);
+    assert_int_equal(broker->rig.last.outcome, TARGET_FAILED);
+    finish(broker);
+}
+
 static void waiting_bytes_are_bounded(void **state)
 {
     (void)state;
@@ -463,6 +482,7 @@ int main(void)
         cmocka_unit_test(the_guard_is_asked_before_anything_connects),
         cmocka_unit_test(what_was_sent_and_has_no_receipt_is_failed_when_the_connection_is_lost),
         cmocka_unit_test(what_never_left_is_unsent),
+        cmocka_unit_test(what_was_half_sent_may_have_arrived),
         cmocka_unit_test(waiting_bytes_are_bounded),
         cmocka_unit_test(an_error_fails_the_message_it_names_and_no_other),
         cmocka_unit_test(an_error_that_names_nobody_fails_all_that_were_sent),
