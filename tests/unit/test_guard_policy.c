@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/xattr.h>
 
 #define KEY_24 "dGFycnktZXhhbXBsZS1rZXktMjQtYnl0" /* 24 bytes */
 #define KEY_23 "dGFycnktZXhhbXBsZS1rZXktMjMtYnk=" /* 23 */
@@ -286,6 +287,55 @@ static void a_file_that_others_may_read_keeps_no_secret(void **state)
     }
 }
 
+/* As systemd leaves a credential: the mode shows the list's mask for the group. */
+static void an_access_list_says_who_others_are(void **state)
+{
+    enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
+    static const struct {
+        uint16_t tag;
+        uint32_t id_more; /* than our own */
+        uint16_t may, mask;
+        const char *says; /* NULL: fine */
+    } rows[] = {
+        {USER, 0, 4, 6, NULL},        {USER, 1, 4, 6, "chmod 600"}, {GROUP, 0, 4, 6, "chmod 600"},
+        {USER, 1, 2, 6, "may write"}, {GROUP, 1, 0, 6, NULL},       {USER, 1, 6, 0, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct {
+            uint32_t version;
+            struct {
+                uint16_t tag, may;
+                uint32_t id;
+            } entries[5];
+        } acl = {2,
+                 {{USER_OBJ, 6, UINT32_MAX},
+                  {rows[i].tag, rows[i].may, geteuid() + rows[i].id_more},
+                  {GROUP_OBJ, 0, UINT32_MAX},
+                  {MASK, rows[i].mask, UINT32_MAX},
+                  {OTHER, 0, UINT32_MAX}}};
+        if (rows[i].tag == GROUP) { /* the kernel wants them in order */
+            acl.entries[2] = acl.entries[1];
+            acl.entries[1].tag = GROUP_OBJ;
+            acl.entries[1].may = 0;
+            acl.entries[1].id = UINT32_MAX;
+        }
+        char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES] = "";
+        struct guard *guard = NULL;
+        guard_rig_write(path, "sign = a whsec_" KEY_24, 0600);
+        int is_set = setxattr(path, "system.posix_acl_access", &acl, sizeof acl, 0);
+        int why = errno;
+        int code = is_set == 0 ? guard_open(path, &guard, error) : 0;
+        unlink(path);
+        guard_free(guard);
+        if (is_set != 0 && (why == ENOTSUP || why == EPERM))
+            skip(); /* this file system has none */
+        assert_int_equal(is_set, 0);
+        if (code != (rows[i].says ? -EPERM : 0) || (rows[i].says && !strstr(error, rows[i].says)))
+            fail_msg("row %zu: %d, '%s'", i, code, error);
+    }
+}
+
 static void what_is_no_file_is_refused(void **state)
 {
     char path[] = "/tmp/tarry-policy-XXXXXX", error[GUARD_ERROR_BYTES], pipe[64], zero[64];
@@ -404,6 +454,7 @@ int main(void)
         cmocka_unit_test(rules_have_their_limit),
         cmocka_unit_test(lines_and_files_have_their_limits),
         cmocka_unit_test(a_file_that_others_may_read_keeps_no_secret),
+        cmocka_unit_test(an_access_list_says_who_others_are),
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(reading_again_takes_all_of_it_or_nothing),
         cmocka_unit_test(any_thread_may_ask_while_it_is_read_again),
