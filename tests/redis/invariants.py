@@ -267,7 +267,7 @@ class _Topic:
 
     def judge_histories(self):
         """Whole, of the present job, and known of."""
-        if self.get("history") and self.hash.get(b"historic") != b"1":
+        if self.get("history") and self.hash.get(b"special") not in (b"1", b"2"):
             self.blame("has histories, and nobody looks for them")
         for ident, kept in self.get("history").items():
             job = self.jobs.get(ident)

@@ -399,7 +399,8 @@ def test_the_history_a_server_of_before_left_is_dropped(shard):
 
 def test_histories_that_nobody_looks_for_are_noted(shard):
     with_history(shard)
-    shard.client.hdel(f"{shard.tag}:topic:t", "historic")
+    shard.purge_all("t", READY)
+    shard.client.hdel(f"{shard.tag}:topic:t", "special")
     assert shard.get("t", "failed").history == []
     assert only(must_be_mended(shard), "histories that nobody looks for")
     assert len(shard.get("t", "failed").history) == 1

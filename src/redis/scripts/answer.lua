@@ -85,7 +85,7 @@ for t, a in pairs(acked) do
     call_many('ZREM', t.held, a.held)
     call_many('HDEL', t.jobs, a.jobs)
     call_many('HDEL', t.tries, a.jobs)
-    history_forget(t, a.jobs)
+    if t.historic then history_forget(t, a.jobs) end
     count(t, 'leased', -#a)
     count(t, 'acked', #a)
     local window = settings_of(t).dedup

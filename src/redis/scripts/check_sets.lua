@@ -149,9 +149,9 @@ end
 
 -- Servers of before leave the histories of jobs that are gone.
 local function check_histories(t)
-    local page, following = scan(t.history, 'HSCAN', step.cursor)
+    local page, following = scan(history_key(t), 'HSCAN', step.cursor)
     if #page > 0 and not t.historic and call('EXISTS', t.key) == 1 and find(t.name, '', 'has histories that nobody looks for', 'noted') then
-        call('HSET', t.key, 'historic', '1')
+        call('HSET', t.key, 'special', '2')
     end
     for i = 1, #page, 2 do
         local id, kept = page[i], page[i + 1]
@@ -159,7 +159,7 @@ local function check_histories(t)
         local wrong = not record and 'a history and no job' or not history_is_whole(kept) and 'a history that cannot be read'
             or is_readable(record) and unpack_from('>I6', record, 4) ~= unpack_from('>I6', kept) and 'the history of another job'
         step.looked, step.bytes = step.looked + 1, step.bytes + (record and #record or 0)
-        if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', t.history, id) end
+        if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', history_key(t), id) end
     end
     return following
 end

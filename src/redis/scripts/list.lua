@@ -90,7 +90,7 @@ for i = 1, math.min(limit, #found) do
     local f = found[i]
     local record, try = call('HGET', t.jobs, f[3]), call('HGET', t.tries, f[3]) or ''
     if record then
-        if try ~= '' and t.historic then try = history_shown(record, try, call('HGET', t.history, f[3])) end
+        if try ~= '' and t.historic then try = history_shown(record, try, call('HGET', history_key(t), f[3])) end
         if not with_body then record = without_body(record) end
         bytes = bytes + #record
         if bytes > BYTES_MAX and listed > 0 then break end

@@ -116,7 +116,7 @@ if is_delete and more == 0 then
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.expiry, t.history)
+        call('DEL', t.key, t.expiry, history_key(t))
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         t.deleted = true

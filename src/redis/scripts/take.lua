@@ -12,7 +12,7 @@ local function show_again(first, last)
             local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
             local record, try = t and call('HGET', t.jobs, id), t and call('HGET', t.tries, id)
             if record and try then
-                if t.historic then try = history_shown(record, try, call('HGET', t.history, id)) end
+                if t.historic then try = history_shown(record, try, call('HGET', history_key(t), id)) end
                 more[#more + 1], more[#more + 2], more[#more + 3] = id, record, try
             end
         end
@@ -118,7 +118,7 @@ local function lease(members, priority)
     first, last = math.min(first, delivery + 1), delivery + wanted
     local new_tries, leased, leases, held = {}, {}, {}, {}
     local at, shown_at = 0, #more
-    local histories = t.historic and call('HMGET', t.history, unpack(ids, 1, wanted))
+    local histories
     for i = 1, wanted do
         local id, record, member = ids[i], records[i], members[i]
         if record then
@@ -129,7 +129,10 @@ local function lease(members, priority)
             leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
             leases[at + 1], leases[at + 2] = until_text, number
             held[at + 1], held[at + 2] = text_of(due), member
-            if histories then try = history_shown(record, try, histories[i]) end
+            if tries[i] and t.historic then
+                histories = histories or call('HMGET', history_key(t), unpack(ids, 1, wanted))
+                try = history_shown(record, try, histories[i])
+            end
             more[shown_at + 1], more[shown_at + 2], more[shown_at + 3] = id, record, try
             at, shown_at, taken = at + 2, shown_at + 3, taken + 1
         end

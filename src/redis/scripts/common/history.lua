@@ -1,14 +1,18 @@
 -- What became of a job's attempts, beside its try: those that ended without an ack, as job/job.h encodes a history, so that nobody has to
 -- turn it into something else. The key is another than the try's because servers of before know nothing of it, and the sequence stands in
 -- it because they leave it behind.
-local history_begun, history_add, history_forget, history_shown = (function()
+local history_key, history_begun, history_add, history_forget, history_shown = (function()
 
 local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that is under way, when it began; attempts
 local ATTEMPTS_MAX, ERROR_BYTES_MAX = 8, 100
 
+local function history_key(t)
+    return T .. ':history:' .. t.name
+end
+
 -- What is kept; of another job that had the id before: nothing.
 local function read(t, j)
-    local kept = t.historic and call('HGET', t.history, j.id)
+    local kept = t.historic and call('HGET', history_key(t), j.id)
     if not kept or #kept < HEAD_BYTES or unpack_from('>I6', kept) ~= j.sequence then
         return {delivery = 0, started = 0, lengths = '', attempts = ''}
     end
@@ -19,9 +23,9 @@ end
 local function write(t, j, h)
     if not t.historic then
         t.historic = true
-        call('HSET', t.key, 'historic', '1')
+        if not t.special then call('HSET', t.key, 'special', '2') end
     end
-    call('HSET', t.history, j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
+    call('HSET', history_key(t), j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
 end
 
 -- When a lease began that nobody has extended.
@@ -67,7 +71,7 @@ local function history_add(t, j, outcome, ended, error)
 end
 
 local function history_forget(t, ids)
-    if t.historic then call_many('HDEL', t.history, ids) end
+    if t.historic then call_many('HDEL', history_key(t), ids) end
 end
 
 -- A job's try as answers show it: with the history, where there is one (README.md, "Calls").
@@ -79,7 +83,7 @@ local function history_shown(record, try, kept)
     return char(byte(try) % 128 + 128) .. sub(try, 2, 37) .. pack('>I2', #try - 37) .. sub(try, 38) .. sub(kept, at + attempts)
 end
 
-return history_begun, history_add, history_forget, history_shown
+return history_key, history_begun, history_add, history_forget, history_shown
 
 end)()
 

@@ -8,21 +8,22 @@ local function topic_keys(name)
         name = name, key = T .. ':topic:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
         fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':', ready_of = T .. ':ready:' .. name .. ':',
         priorities = T .. ':priorities:' .. name, expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name,
-        dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name, history = T .. ':history:' .. name,
+        dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
         soonest = NEVER, change = {}, has_priority = {},
         -- found out later; room for them is made here
-        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false, historic = false, has_dead = false,
+        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false,
     }
 end
 
--- nil where there is none. `special`: some of its jobs have a priority or a ttl of their own. `historic`: some have a history, or had.
+-- nil where there is none. `special`: some of its jobs have a priority or a ttl of their own. `historic`: some may have a history; it is
+-- said by the same field, so that nobody has to ask for one more.
 local function topic_find(name)
     local t = known_topics[name]
     if t then return t end
     t = topic_keys(name)
-    local f = call('HMGET', t.key, 'paused', 'settings', 'ready', 'special', 'historic')
+    local f = call('HMGET', t.key, 'paused', 'settings', 'ready', 'special')
     if not f[1] then return nil end
-    t.paused, t.packed, t.ready, t.special, t.historic = f[1] == '1', f[2] or '', tonumber(f[3] or 0), f[4] == '1', f[5] == '1'
+    t.paused, t.packed, t.ready, t.special, t.historic = f[1] == '1', f[2] or '', tonumber(f[3] or 0), f[4] == '1', f[4]
     known_topics[name] = t
     return t
 end
