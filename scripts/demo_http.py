@@ -1,7 +1,7 @@
 """Closes unpaid orders without a consumer: tarry calls the shop when they fall due, and signs what it sends.
 
 Twenty orders with a delay. One is paid in time, so its job is cancelled; for one the shop's answer is 500 twice, for another 410.
-Exit code 0 only if each came when it should, as often as it should, none early, every signature right. Standard library only.
+An argument after the address: the longest delay in seconds. Exit code 0 only if each came when it should, as often as it should, none early, every signature right. Standard library only.
 """
 
 import base64
@@ -17,7 +17,7 @@ import time
 
 from demo import Client, dim, green, paint, red
 
-ORDERS, DELAY_S = 20, (2.0, 6.0)
+ORDERS = 20
 TOPIC = "/v1/topics/unpaid-orders"
 
 
@@ -83,9 +83,9 @@ def push(client, orders):
         client.call("PUT", f"{TOPIC}/jobs/{order['id']}?delay={order['delay_ms']}ms", json.dumps({"id": order["id"], "amount": order["amount"]}))
 
 
-def wait(client):
+def wait(client, seconds):
     """Until nothing is left but what is dead."""
-    deadline = time.monotonic() + DELAY_S[1] + 20
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         counts = client.call("GET", TOPIC)["counts"]
         if not sum(count for state, count in counts.items() if state != "dead"):
@@ -102,10 +102,11 @@ def show_dead(client, gone):
 
 
 def main():
-    address = sys.argv[1]
+    address, longest_s = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 6.0
+    delays_s = (longest_s / 3, longest_s)
     chance = random.Random()
     orders = {f"order-{n:02}": {"id": f"order-{n:02}", "amount": f"{chance.uniform(5, 300):.2f}",
-                                "delay_ms": round(chance.uniform(*DELAY_S) * 1000), "came": []} for n in range(1, ORDERS + 1)}
+                                "delay_ms": round(chance.uniform(*delays_s) * 1000), "came": []} for n in range(1, ORDERS + 1)}
     paid, failing, gone = chance.sample(sorted(orders), 3)
     shop = Shop(os.environ["DEMO_KEY"], orders, failing, gone)
     threading.Thread(target=shop.serve_forever, daemon=True).start()
@@ -114,9 +115,9 @@ def main():
     settle(client, shop)
     push(client, orders)
     client.call("DELETE", f"{TOPIC}/jobs/{paid}")
-    print(f"  pushed {ORDERS} orders, to be closed in {DELAY_S[0]:.0f} to {DELAY_S[1]:.0f} s; {paid} was paid, so its job is cancelled\n"
+    print(f"  pushed {ORDERS} orders, to be closed in {delays_s[0]:.0f} to {delays_s[1]:.0f} s; {paid} was paid, so its job is cancelled\n"
           f"  for {failing} the shop fails twice, {gone} it does not know any more\n  waiting ...\n", flush=True)
-    wait(client)
+    wait(client, longest_s + 20)
     is_dead = show_dead(client, gone)
     plans = {paid: [], failing: [(1, 500), (2, 500), (3, 200)], gone: [(1, 410)]}
     wrong = [order["id"] for order in orders.values() if order["came"] != plans.get(order["id"], [(1, 200)])]
