@@ -28,6 +28,14 @@ SIZE_MAX = 200_000
 _running = set()
 
 
+def certificate(directory, name):
+    """One for that name alone, which is its own authority; its key is key.pem beside it."""
+    path = directory / "ca.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                    "-addext", f"subjectAltName=DNS:{name}", "-keyout", directory / "key.pem", "-out", path], capture_output=True, check=True, timeout=60)
+    return path
+
+
 class NotStarted(Exception):
     pass
 
@@ -56,13 +64,9 @@ class RabbitMQ:
         (self.directory / "rabbitmq.conf").write_text(config)
 
     def _tls_config(self):
-        """A certificate for the name localhost alone, which is its own authority."""
-        self.ca_file, key = self.directory / "ca.pem", self.directory / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", self.ca_file],
-                       capture_output=True, check=True, timeout=60)
+        self.ca_file = certificate(self.directory, "localhost")
         return (f"listeners.ssl.default = {self.tls_port}\nssl_options.cacertfile = {self.ca_file}\nssl_options.certfile = {self.ca_file}\n"
-                f"ssl_options.keyfile = {key}\nssl_options.verify = verify_none\n")
+                f"ssl_options.keyfile = {self.directory / 'key.pem'}\nssl_options.verify = verify_none\n")
 
     # ---- life ----
 

@@ -2,6 +2,8 @@
 
 import collections
 import re
+import socket
+import subprocess
 import threading
 import time
 
@@ -9,7 +11,7 @@ import pika
 import pytest
 import rabbitmq
 from endpoint import write_policy
-from server import eventually
+from server import eventually, free_port
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,31 @@ def test_over_tls_the_certificate_is_good_for_the_name(broker, start_delivering)
     explained = client.good("POST", "/v1/topics/elsewhere/deliver-test")
     assert explained["outcome"] == "unsent" and "certificate" in str(explained)
     assert client.get("elsewhere", "1")["attempt"] == 0
+
+
+def test_a_certificate_for_another_name_is_refused(start_delivering, tmp_path):
+    ca, key, port = rabbitmq.certificate(tmp_path, "elsewhere"), tmp_path / "key.pem", free_port()
+    client = start_delivering(policy=["allow-host = localhost", f"ca-file = {ca}"]).client()
+    peer = subprocess.Popen(["openssl", "s_server", "-quiet", "-accept", f"127.0.0.1:{port}", "-cert", ca, "-key", key],
+                            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: not is_free(port))
+        client.put_topic("named", deliver={"to": f"amqps://localhost:{port}/", "timeout": "3s"})
+        explained = client.good("POST", "/v1/topics/named/deliver-test")
+        assert explained["outcome"] == "unsent" and "certificate" in str(explained)
+    finally:
+        peer.kill()
+        peer.wait()
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+            return True
+        except OSError:
+            return False
 
 
 # ---- what cannot arrive ----
