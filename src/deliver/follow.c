@@ -29,8 +29,7 @@ static struct lane *make_lane(struct deliver *deliver, struct slice topic)
 
 static bool is_same(const struct lane *lane, struct slice json)
 {
-    return lane && lane->is_on && lane->said_bytes == json.len &&
-           lane->said == hash_64(json.at, json.len);
+    return lane->said_bytes == json.len && lane->said == hash_64(json.at, json.len);
 }
 
 static void follow_deliver(struct lane *lane, struct slice json)
@@ -40,6 +39,9 @@ static void follow_deliver(struct lane *lane, struct slice json)
     if (json.len > 0 && is_same(lane, json))
         return;
     bool is_on = json.len > 0 && guard_is_on(lane->deliver->options.guard);
+    if (json.len > 0 && !is_on)
+        log_event(LOG_WARN, "delivery off", LOG_TEXT("topic", lane->topic),
+                  LOG_TEXT("error", "no policy file, start the server with --deliver FILE"));
     if (is_on && !target_setting_parse(json, &setting, error)) {
         log_event(LOG_ERROR, "delivery off", LOG_TEXT("topic", lane->topic),
                   LOG_TEXT("error", error));

@@ -278,6 +278,7 @@ def test_without_a_policy_file_nothing_is_delivered(start_delivering, start_serv
     push(client, "orders", "1")
     time.sleep(0.3)
     assert endpoint.calls == [] and counts(client, "orders")["ready"] == 1
+    assert server.log().count('event="delivery off" topic=orders') == 1
 
 
 def test_another_target_takes_over_and_none_ends_it(server, endpoint):
