@@ -1,7 +1,6 @@
 #include "deliver/rate.h"
 
 #include <assert.h>
-#include <math.h>
 
 static double burst(const struct rate *rate)
 {
@@ -47,6 +46,6 @@ int64_t rate_next_ms(const struct rate *rate)
 {
     if (rate->per_s <= 0 || rate->tokens >= 1)
         return rate->at_ms;
-    double wait_ms = ceil((1 - rate->tokens) / rate->per_s * 1000);
-    return rate->at_ms + (wait_ms < 1e15 ? (int64_t)wait_ms : (int64_t)1e15);
+    double wait_ms = (1 - rate->tokens) / rate->per_s * 1000;
+    return rate->at_ms + (wait_ms < 1e15 ? (int64_t)wait_ms + 1 : (int64_t)1e15);
 }
