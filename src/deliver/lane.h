@@ -96,6 +96,14 @@ struct errand {
     char error[JOB_ERROR_BYTES_MAX + 1];
 };
 
+/* ---- errand.c ---- */
+
+/* NULL: out of memory. Ends by an answer of the queue. */
+struct errand *errand_new(struct lane *lane, const struct queue_job *taken);
+/* Hands the job to where it goes, or answers why not. It must stay until endpoints_flush. */
+void errand_send(struct errand *errand, const struct job *job);
+void errand_give_back(struct errand *errand, enum lane_return why, int64_t delay_ms);
+
 /* ---- answers.c ---- */
 
 /* The errand's answer is known: it goes with the others at the end of the turn. */
