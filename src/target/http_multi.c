@@ -202,7 +202,9 @@ static void set_options(struct target_multi *multi)
     curl_multi_setopt(curl, CURLMOPT_TIMERFUNCTION, on_time_wanted);
     curl_multi_setopt(curl, CURLMOPT_TIMERDATA, multi);
     curl_multi_setopt(curl, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT_MAX);
-    curl_multi_setopt(curl, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
+    /* HTTP/2 carries one request at a time: with several, libcurl 7.88 loses sight of answers that
+     * came while it read another's, and they wait for their time-out. */
+    curl_multi_setopt(curl, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
 }
 
 /* NULL: nothing is left behind. */

@@ -27,7 +27,7 @@ void target_multi_free(struct target_multi *multi);
 void target_multi_bind(struct target_multi *multi, CURL *easy);
 /* Begins at the end of this turn. False: out of memory. */
 bool target_multi_add(struct target_multi *multi, CURL *easy);
-/* Before its end. Its connection is closed, unless others share it. */
+/* Before its end. Its connection is closed. */
 void target_multi_remove(struct target_multi *multi, CURL *easy);
 
 #endif

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum { IDLE_MS = 15 * 1000, ORIGIN_BYTES_MAX = TARGET_HOST_BYTES_MAX + 32 };
+enum { IDLE_MS = 10 * 1000, ORIGIN_BYTES_MAX = TARGET_HOST_BYTES_MAX + 32 };
 
 struct http_endpoint {
     struct target target;

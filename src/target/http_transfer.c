@@ -2,9 +2,10 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "target/http_trust.h"
 
 #include <errno.h>
-#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,16 +43,10 @@ static int on_connected(void *ctx, char *peer, char *local, int peer_port, int l
     return CURL_PREREQFUNC_OK;
 }
 
-/* The system's authorities are looked up one by one where they are needed, not read all. */
 static CURLcode on_tls(CURL *easy, void *tls, void *ctx)
 {
-    char ca_file[GUARD_PATH_BYTES_MAX];
     (void)easy;
-    if (SSL_CTX_set_default_verify_paths(tls) != 1)
-        return CURLE_SSL_CACERT_BADFILE;
-    if (guard_ca_file(ctx, ca_file) && SSL_CTX_load_verify_locations(tls, ca_file, NULL) != 1)
-        return CURLE_SSL_CACERT_BADFILE;
-    return CURLE_OK;
+    return target_trust_add(tls, ctx) ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
 }
 
 /* ---- life ---- */
@@ -87,11 +82,8 @@ static void set_options(struct target_transfer *transfer, bool is_tls, const cha
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
     curl_easy_setopt(easy, CURLOPT_POST, 1L);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, agent);
-    /* Where the handshake tells whether one connection will do for many, the others wait for it.
-     * Without TLS they would wait for the first answer. */
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
                      (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, is_tls ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)IN_BYTES);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)OUT_BYTES);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)AGE_MAX_S);
@@ -242,6 +234,7 @@ static const char *not_trusted(CURL *easy)
     (void)curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
     switch (verdict) {
     case X509_V_OK:
+    case X509_V_ERR_UNSPECIFIED: /* libcurl compares names before it looks at this */
         return "certificate is of another host";
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return "certificate has expired";

@@ -256,7 +256,7 @@ static void what_fails_before_a_connection_says_so(void **state)
     begin_time(rig);
     send_path(rig, refused, 0, dead, "/");
     (void)snprintf(url, sizeof url, "https://127.0.0.1:%u/", mute);
-    for (uint64_t tag = 1; tag < 20; tag++) /* they wait for the first: is it HTTP/2? */
+    for (uint64_t tag = 1; tag < 20; tag++)
         send_url(rig, stalled, tag, url);
     (void)snprintf(url, sizeof url, "https://127.0.0.1:%u/", http_peer_port(rig->peer));
     send_url(rig, no_tls, 20, url);
