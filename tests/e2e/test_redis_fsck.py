@@ -378,3 +378,21 @@ def test_failovers_in_the_middle_are_waited_out(cluster, start_server):
     assert len(found) >= 2
     for code, report, said in found:
         assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 4000, (report, said)
+
+
+def test_what_a_topic_says_of_delivery_is_the_same_in_all_shards(queue):
+    shared, _ = queue
+    client, extension = shared.client(), '{"dead_letter":{"keep":{"count":10}}}'
+    at = tags(client)
+    assert len(at) == SHARDS
+    for number, tag in enumerate(at):
+        if number == 3:
+            client.hset(f"{tag}:topic:now", "extension", '{"of":"before"}')
+        elif number != 5:
+            client.hset(f"{tag}:topic:now", "extension", extension)
+    code, found, _ = fsck(shared.url)
+    assert code == FOUND and [finding["text"] for finding in found["findings"]] == ["the settings are not those of the other shards"] * 2, found
+    fsck(shared.url, "--repair")
+    assert {client.hget(f"{tag}:topic:now", "extension") for tag in at} == {extension.encode()}
+    assert [client.hget(f"{tag}:core", "changes") for tag in (at[3], at[5])] == [b"2"] * 2, "who follows settings hears of it"
+    assert fsck(shared.url)[0] == CLEAN
