@@ -27,7 +27,8 @@ struct kafka_producer {
     int fd; /* an eventfd that rings when the queue has something */
     uv_poll_t poll;
     pthread_t thread;
-    bool is_retired;
+    bool is_retired, has_thread;
+    bool are_down;                  /* all brokers, since the last delivery */
     rd_kafka_resp_err_t last_error; /* of a connection */
 };
 
@@ -119,26 +120,41 @@ static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct 
 static void tell_delivered(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *message;
-    while (!producer->is_retired && (message = rd_kafka_event_message_next(event)))
+    while (!producer->is_retired && (message = rd_kafka_event_message_next(event))) {
+        producer->are_down = producer->are_down && message->err;
         producer->events.delivered(producer->ctx, message->_private, message->err,
                                    rd_kafka_message_status(message));
+    }
 }
 
+/* A producer keeps the login it was made with: one that is refused is of no use any more, whatever
+ * it delivered before; the next one reads the policy file's. */
+static bool is_of_the_login(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR__AUTHENTICATION || error == RD_KAFKA_RESP_ERR__SSL ||
+           error == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+/* That all are down is told once, until one is up: what a broker that comes back has against the
+ * login is told alone. */
 static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     char why[GUARD_ERROR_BYTES];
     rd_kafka_resp_err_t error = rd_kafka_event_error(event);
-    bool is_down = error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
     bool is_fatal = error == RD_KAFKA_RESP_ERR__FATAL;
-    if (!is_down && !is_fatal) {
+    if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        producer->are_down = true;
+    else if (!is_fatal)
         producer->last_error = error;
+    if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !is_fatal &&
+        !(producer->are_down && is_of_the_login(error)))
         return;
-    }
+    if (!is_fatal && producer->last_error)
+        error = producer->last_error;
+    producer->last_error = 0;
     if (!kafka_way_refusal(&producer->way, why))
-        (void)snprintf(
-            why, sizeof why, "%s",
-            kafka_error_words(is_down && producer->last_error ? producer->last_error : error));
-    producer->events.trouble(producer->ctx, is_fatal, why);
+        (void)snprintf(why, sizeof why, "%s", kafka_error_words(error));
+    producer->events.trouble(producer->ctx, is_fatal || is_of_the_login(error), why);
 }
 
 static void take(struct kafka_producer *producer, rd_kafka_event_t *event)
@@ -281,7 +297,8 @@ static void on_closed(uv_handle_t *handle)
 static void come_home(struct letter *letter)
 {
     struct kafka_producer *producer = (struct kafka_producer *)(void *)letter;
-    thread_join(producer->thread);
+    if (producer->has_thread)
+        thread_join(producer->thread);
     uv_close((uv_handle_t *)&producer->poll, on_closed);
 }
 
@@ -294,7 +311,6 @@ static void run_end(void *ctx)
     rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
     rd_kafka_queue_destroy(producer->queue);
     rd_kafka_destroy(producer->kafka);
-    producer->letter.run = come_home;
     reactor_post(producer->env->reactor, &producer->letter);
 }
 
@@ -303,9 +319,10 @@ void kafka_producer_retire(struct kafka_producer *producer)
     producer->is_retired = true;
     (void)uv_poll_stop(&producer->poll);
     kafka_producer_purge(producer);
+    producer->letter.run = come_home;
+    producer->has_thread = true; /* set before it runs: it comes home by itself */
     if (thread_start(&producer->thread, "kafka-end", run_end, producer) == 0)
         return;
-    /* No thread is left: the loop waits this once. */
-    producer->thread = 0;
-    run_end(producer);
+    producer->has_thread = false;
+    run_end(producer); /* no thread is left: the loop waits this once */
 }

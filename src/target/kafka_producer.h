@@ -19,7 +19,7 @@ struct kafka_producer_events {
     /* A message came to its end; `opaque` as it was produced with. */
     void (*delivered)(void *ctx, void *opaque, rd_kafka_resp_err_t error,
                       rd_kafka_msg_status_t status);
-    /* All brokers are down or the producer is broken for good. */
+    /* All brokers are down; is_fatal: the producer is of no use any more. */
     void (*trouble)(void *ctx, bool is_fatal, const char *why);
     void (*gone)(void *ctx); /* after retire; the last */
 };

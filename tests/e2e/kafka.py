@@ -133,6 +133,7 @@ class Kafka:
         self.proc = self.reader = None
         self.settings = self.directory / "server.properties"
         self.certificate = self._make_certificate()
+        self.password = PASSWORD
         self.settings.write_text(SETTINGS.format(port=self.port, login_port=self.login_port, tls_port=self.tls_port,
                                                  keystore=self.directory / "keystore.pem", controller_port=controller_port,
                                                  user=USER, password=PASSWORD, data=self.directory / "data"))
@@ -219,6 +220,11 @@ class Kafka:
     @property
     def tls_url(self):
         return f"kafkas://127.0.0.1:{self.tls_port}"
+
+    def set_password(self, password):
+        """From its next start on."""
+        self.settings.write_text(self.settings.read_text().replace(self.password, password))
+        self.password = password
 
     def launch_reader(self):
         """Its compiler takes a moment: beside something else."""

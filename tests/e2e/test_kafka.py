@@ -1,12 +1,14 @@
 """Delivery to a real Kafka where its jars are to be had; else librdkafka's mock cluster has to do (tests/unit/test_target_kafka.c)."""
 
 import os
+import signal
 import socket
 import time
 
 import kafka
 import pytest
 from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
+from endpoint import write_policy
 from server import eventually
 
 ALL_BYTES = bytes(range(256)) * 3
@@ -96,7 +98,7 @@ def test_a_frozen_broker_gets_everything_when_it_wakes(broker, start_delivering)
 def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_delivering):
     broker.create("forbidden", 1000)
     broker.deny("forbidden", kafka.USER)
-    client = start_delivering(f"credential = {broker.login_url} {kafka.USER} {kafka.PASSWORD}").client()
+    client = start_delivering(f"credential = {broker.login_url} {kafka.USER} {broker.password}").client()
     settle(client, "login", deliver={"to": broker.login_url}, max_attempts=1)
     settle(client, "forbidden", deliver={"to": broker.login_url}, max_attempts=1)
     client.push("login", "1", b"x")
@@ -105,6 +107,24 @@ def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_de
     assert [record.id for record in broker.receive("login", 1)] == ["1"]
     eventually(lambda: client.get("forbidden", "1")["state"] == "dead")
     assert "not allowed to write" in client.get("forbidden", "1")["last_error"]
+
+
+def test_a_login_that_changes_is_read_again_with_the_policy_file(broker, start_delivering, tmp_path):
+    """The producer that delivered has the old one, and the broker takes it no more."""
+    login = f"credential = {broker.login_url} {kafka.USER} "
+    server = start_delivering(login + broker.password)
+    client = server.client()
+    settle(client, "rotated", deliver={"to": broker.login_url, "timeout": "2s"})
+    client.push("rotated", "1", b"x")
+    acked(client, "rotated", 1)
+    broker.kill()
+    broker.set_password("another")
+    write_policy(tmp_path / "policy", login + "another")
+    server.proc.send_signal(signal.SIGHUP)
+    client.push("rotated", "2", b"x")
+    broker.start()
+    acked(client, "rotated", 2)
+    assert sorted(record.id for record in broker.receive("rotated", 2)) == ["1", "2"]
 
 
 def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_delivering):
@@ -118,7 +138,7 @@ def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_deliver
 
 
 def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_delivering):
-    login = f"credential = {broker.tls_url} {kafka.USER} {kafka.PASSWORD}"
+    login = f"credential = {broker.tls_url} {kafka.USER} {broker.password}"
     client = start_delivering(login, f"ca-file = {broker.certificate}").client()
     settle(client, "secret", deliver={"to": broker.tls_url})
     client.push("secret", "1", ALL_BYTES)
