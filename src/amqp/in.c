@@ -14,7 +14,8 @@
 enum {
     CUT_MS = 3000, /* a thread that has not ended by then is in the midst of something */
     TOPIC_AGAIN_MS = 1000,
-    REMEMBER_MS = 60000 /* finished ids: a message may come once more after a cut */
+    TOPIC_LOOK_MS = 1000, /* after messages came: somebody may have deleted the topic */
+    REMEMBER_MS = 60000   /* finished ids: a message may come once more after a cut */
 };
 
 enum phase { NEW = 1, MAKING_TOPIC, CONSUMING, STOPPING, STOPPED };
@@ -24,11 +25,12 @@ struct amqp_in {
     struct amqp_in_source source;
     struct amqp_in_consumer *consumer;
     enum phase phase;
-    struct deadline *deadline; /* MAKING_TOPIC: the next try; STOPPING: the end of patience */
+    struct deadline *deadline; /* MAKING_TOPIC: the next try; CONSUMING: the next look at the
+                                  topic; STOPPING: the end of patience */
     struct letter stopped_letter;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    bool has_thread, has_ended, said_topic;
+    bool has_thread, has_ended, said_topic, will_look;
 };
 
 /* To the reactor and back. */
@@ -59,11 +61,12 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
 static void run_trip(struct letter *letter)
 {
     struct trip *trip = list_entry(letter, struct trip, letter);
-    struct queue *queue = trip->in->options.queue;
+    struct amqp_in *in = trip->in;
+    struct queue *queue = in->options.queue;
     struct queue_push pushes[AMQP_IN_BATCH] = {0};
     for (size_t i = 0; i < trip->batch->count; i++) {
         const struct amqp_in_job *job = trip->batch->jobs[i];
-        pushes[i] = (struct queue_push){.topic = slice_of(trip->in->source.topic),
+        pushes[i] = (struct queue_push){.topic = slice_of(in->source.topic),
                                         .id = job->id,
                                         .content_type = job->content_type,
                                         .meta = job->meta,
@@ -74,6 +77,10 @@ static void run_trip(struct letter *letter)
     }
     queue->ops->push(queue, pushes, trip->batch->count,
                      (struct queue_reply_to){.done = on_pushed, .owner = trip});
+    if (in->phase == CONSUMING && !in->will_look) {
+        in->will_look = true;
+        deadline_set(in->deadline, clock_inner_ms() + TOPIC_LOOK_MS);
+    }
 }
 
 /* The consumer's thread. */
@@ -95,6 +102,9 @@ static void on_batch(void *ctx, struct amqp_in_batch *batch)
 
 static void begin(struct amqp_in *in)
 {
+    in->said_topic = false;
+    if (in->phase != MAKING_TOPIC)
+        return;
     in->phase = CONSUMING;
     in->has_thread = amqp_in_consumer_start(in->consumer) == 0;
     if (!in->has_thread)
@@ -104,6 +114,9 @@ static void begin(struct amqp_in *in)
 
 static void try_later(struct amqp_in *in)
 {
+    if (in->phase != MAKING_TOPIC && in->phase != CONSUMING)
+        return;
+    in->will_look = true;
     if (!in->said_topic)
         log_event(LOG_WARN, "amqp-in waits", LOG_TEXT("topic", in->source.topic),
                   LOG_TEXT("error", "the topic's settings cannot be read or kept now"));
@@ -115,8 +128,6 @@ static void on_topic_put(void *owner, uint64_t tag, const struct queue_reply *re
 {
     struct amqp_in *in = owner;
     (void)tag;
-    if (in->phase != MAKING_TOPIC)
-        return;
     if (reply->status == QUEUE_OK || reply->status == QUEUE_CREATED)
         begin(in);
     else
@@ -154,7 +165,8 @@ static void on_topic_got(void *owner, uint64_t tag, const struct queue_reply *re
     static const struct topic_settings none;
     struct amqp_in *in = owner;
     (void)tag;
-    if (in->phase != MAKING_TOPIC)
+    in->will_look = false;
+    if (in->phase == STOPPING || in->phase == STOPPED)
         return;
     if (reply->status == QUEUE_NOT_FOUND)
         put_topic(in, &none);
@@ -202,7 +214,7 @@ static void on_ended(void *ctx)
 static void on_deadline(void *ctx)
 {
     struct amqp_in *in = ctx;
-    if (in->phase == MAKING_TOPIC)
+    if (in->phase == MAKING_TOPIC || in->phase == CONSUMING)
         make_topic(in);
     else if (in->phase == STOPPING)
         amqp_in_consumer_stop(in->consumer, true);

@@ -126,6 +126,17 @@ def test_an_exchange_named_delayed_leads_to_the_one_without(broker, start_in):
     assert (method.exchange, method.routing_key, body) == ("shop", "order.7.close", b"7")
 
 
+def test_a_topic_that_was_deleted_is_made_again(broker, start_in):
+    broker.queue("gone-in"), broker.queue("gone-out")
+    client = start_in("gone-in").client()
+    to = {"x-routing-key": "gone-out"}
+    publish(broker, "", "gone-in", delayed(b"1", 10, headers=to))
+    assert len(broker.messages("gone-out", 1)) == 1
+    client.delete_topic("amqp-in")
+    publish(broker, "", "gone-in", delayed(b"2", 10, headers=to))
+    assert [body for _, _, body, _ in broker.messages("gone-out", 1)] == [b"2"]
+
+
 def test_what_can_never_be_taken_is_dead_lettered_and_counted(broker, start_in):
     broker.queue("never-dead")
     broker.queue("never-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "never-dead"})
