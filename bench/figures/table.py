@@ -76,6 +76,8 @@ AIMS = (
      lambda x: x <= 340, "{:.1f} bytes"),
     ("rabbitmq_confirms", "to RabbitMQ: due jobs confirmed", "≥ 0.7 × its own load tool", lambda r: ratio(r, "rabbitmq_confirms", "tarry", "perftest"),
      lambda x: x >= 0.7, "{:.2f} ×"),
+    ("deliver_rate", "callbacks to nginx, keep-alive", "≥ 20,000/s", lambda r: value(r, "deliver_rate"), lambda x: x >= 20_000, "{:,.0f}/s"),
+    ("deliver_late", "lateness p99 of callbacks, 2,000/s", "≤ 5 ms", lambda r: value(r, "deliver_late"), lambda x: x <= 5, "{:g} ms"),
     ("rabbitmq_delays", "from RabbitMQ: 30 delays", "never early", lambda r: early(r, "rabbitmq_delays"), lambda x: x == 0, "{} early"),
 )
 
