@@ -141,16 +141,17 @@ def test_what_can_never_be_taken_is_dead_lettered_and_counted(broker, start_in):
     broker.queue("never-dead")
     broker.queue("never-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "never-dead"})
     broker.queue("never-out")
-    server = start_in("never-in")
+    server = start_in("never-in", "--sync", "always", "--shards", "1", "--max-body", "64KiB")
     to = {"x-routing-key": "never-out"}
     publish(broker, "", "never-in", delayed(b"soon", "soon", headers=to), delayed(b"eternity", 11 * 365 * 86400 * 1000, headers=to),
-            delayed(b"home", 10), delayed(b"big", 10, headers={**to, "blob": "x" * 4000}), delayed(b"fine", 10, headers=to))
-    dead = broker.messages("never-dead", 4)
-    assert {body for _, _, body, _ in dead} == {b"soon", b"eternity", b"home", b"big"}
+            delayed(b"home", 10), delayed(b"big", 10, headers={**to, "blob": "x" * 4000}), delayed(b"x" * 100_000, 10, headers=to),
+            delayed(b"fine", 10, headers=to))
+    dead = broker.messages("never-dead", 5)
+    assert {body[:9] for _, _, body, _ in dead} == {b"soon", b"eternity", b"home", b"big", b"x" * 9}
     assert [body for _, _, body, _ in broker.messages("never-out", 1)] == [b"fine"]
-    assert metric(server.client(), "tarry_amqp_in_rejected_total") == 4
+    assert metric(server.client(), "tarry_amqp_in_rejected_total") == 5
     log = server.log()
-    assert all(f"reason={reason}" in log for reason in ("bad_delay", "bad_destination", "properties_too_big"))
+    assert all(f"reason={reason}" in log for reason in ("bad_delay", "bad_destination", "properties_too_big", "body_too_big"))
 
 
 def test_killed_again_and_again_it_loses_nothing_and_takes_no_message_twice(broker, start_in):
