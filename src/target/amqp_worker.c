@@ -10,6 +10,7 @@
 enum {
     TURN_MESSAGES = 256, /* published before it looks at what came back */
     LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
+    IDLE_MS = 60000,
     PAUSE_MS = 100,
     PAUSE_MS_MAX = 5000
 };
@@ -174,6 +175,7 @@ static void try_open(struct target_amqp_worker *worker)
         rest(worker, -1, false);
     } else if (target_amqp_link_open(&worker->link, error)) {
         worker->is_blocked = false;
+        worker->used_ms = clock_boot_us() / 1000;
         set_trouble(worker, "");
     } else {
         lose(worker, error);
@@ -205,6 +207,8 @@ static bool publish(struct target_amqp_worker *worker, char *error)
         return true;
     if (list_is_empty(&worker->taken))
         take_some(worker);
+    if (!list_is_empty(&worker->taken))
+        worker->used_ms = clock_boot_us() / 1000;
     target_amqp_link_gather(&worker->link, true);
     bool ok = publish_taken(worker, error);
     target_amqp_link_gather(&worker->link, false);
@@ -269,13 +273,35 @@ static bool may_go_on(struct target_amqp_worker *worker)
                target_amqp_channel_find(worker->channels, first_of(&worker->taken)->exchange));
 }
 
+/* For a minute there was nothing to send: a connection wakes up for its heartbeats. */
+static bool is_out_of_use(const struct target_amqp_worker *worker)
+{
+    for (size_t i = 0; i < TARGET_AMQP_CHANNELS; i++)
+        if (!target_amqp_channel_is_idle(&worker->channels[i]))
+            return false;
+    return !worker->is_blocked && list_is_empty(&worker->taken) &&
+           clock_boot_us() / 1000 - worker->used_ms >= IDLE_MS;
+}
+
+static void close_idle(struct target_amqp_worker *worker)
+{
+    target_amqp_link_close(&worker->link, true);
+    for (size_t i = 0; i < TARGET_AMQP_CHANNELS; i++)
+        target_amqp_channel_lose(&worker->channels[i], "");
+    worker->is_blocked = false;
+    worker->pause_ms = PAUSE_MS;
+    set_trouble(worker, "");
+}
+
 static void work(struct target_amqp_worker *worker)
 {
     char error[TARGET_ERROR_BYTES];
     if (!publish(worker, error) || !read_frames(worker, error))
         lose(worker, error);
     hand_back(worker);
-    if (worker->link.state && !may_go_on(worker))
+    if (worker->link.state && is_out_of_use(worker))
+        close_idle(worker);
+    else if (worker->link.state && !may_go_on(worker))
         rest(worker, LOOK_MS, worker->is_blocked || !list_is_empty(&worker->taken));
 }
 

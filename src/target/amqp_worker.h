@@ -4,7 +4,8 @@
  *
  * It connects when there is something to send. A connection that is lost fails what was published
  * and not confirmed; what was still in the queue stays there for the next one. Where none can be
- * made the queue is settled as unsent, and the next try waits: 100 ms, doubling up to 5 s.
+ * made the queue is settled as unsent, and the next try waits: 100 ms, doubling up to 5 s. One with
+ * nothing to send for a minute is closed.
  */
 #ifndef TARRY_TARGET_AMQP_WORKER_H
 #define TARRY_TARGET_AMQP_WORKER_H
@@ -23,6 +24,7 @@ struct target_amqp_worker {
     struct list taken;       /* out of the queue, not published yet */
     bool is_blocked;         /* connection.blocked: RabbitMQ wants no messages now */
     int64_t pause_ms, next_open_ms;
+    int64_t used_ms; /* when there was last something to send */
 
     struct target_amqp_told told;
     void *ctx;
