@@ -5,9 +5,11 @@
  * Page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
  * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
  * either this very copy from a pass that was cut off (its meta tells), or another job; then the
- * copy gets an id of its own.
+ * copy gets an id of its own. The same where a job of that id has finished there and is remembered:
+ * nobody can tell whether it was this copy, and twice is better than never.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "deliver/deliver.h"
 #include "deliver/keeper_private.h"
@@ -15,6 +17,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { ID_SHOWN_BYTES = 100 }; /* of a job's id, in a copy's own */
 
 #define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
 /* For whoever gets the copy: targets hand on what does not begin with tarry-. */
@@ -25,7 +29,7 @@
 enum item_state {
     ITEM_LISTED = 1,
     ITEM_KEPT,    /* the copy is safe: the job may go */
-    ITEM_TAKEN_ID /* the other topic has a job of this id */
+    ITEM_TAKEN_ID /* the other topic has a job of this id, or had one */
 };
 
 struct item {
@@ -160,6 +164,19 @@ static void drop_kept(struct keeper *keeper)
 
 /* ---- 3: those whose id is taken, one by one ---- */
 
+/* The same for the same dead job, another one for any other, of whatever topic. */
+static struct slice id_apart(const struct pass *pass, const struct item *item,
+                             char out[JOB_ID_BYTES_MAX + 1])
+{
+    const struct slice topic = pass_topic(pass);
+    const uint64_t names[] = {hash_64(topic.at, topic.len), hash_64(item->id, item->id_bytes),
+                              item->delivery};
+    int shown = item->id_bytes < ID_SHOWN_BYTES ? (int)item->id_bytes : ID_SHOWN_BYTES;
+    int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "%.*s~%016" PRIx64, shown, item->id,
+                       hash_64(names, sizeof names));
+    return slice_make(out, (size_t)len);
+}
+
 static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct keeper *keeper = owner;
@@ -191,9 +208,7 @@ static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     }
     struct queue_push push = copy_of(&keeper->pass, &reply->jobs[0].job, &meta);
-    int len = snprintf(id, sizeof id, "%.*s~%" PRIu64, (int)(push.id.len > 100 ? 100 : push.id.len),
-                       push.id.at, item->delivery);
-    push.id = slice_make(id, (size_t)len);
+    push.id = id_apart(&keeper->pass, item, id);
     push.on_conflict = CONFLICT_KEEP;
     keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
                                      keeper_reply_to(keeper, on_copied_apart));
@@ -222,6 +237,10 @@ static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply
         is_copy_of(&keeper->pass, item, reply->jobs[0].job.meta)) {
         item->state = ITEM_KEPT;
         settle_next(keeper);
+        return;
+    }
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        keeper_pass_fail(keeper, "the queue did not show who has a dead letter's id");
         return;
     }
     keeper->options.queue->ops->get(keeper->options.queue, pass_topic(&keeper->pass), item_id(item),
@@ -253,9 +272,9 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
     keeper_replied(keeper);
     for (size_t i = 0; i < step->count && !refused; i++) {
         enum queue_status status = reply->results[i].status;
-        if (status == QUEUE_CREATED || status == QUEUE_EXISTED)
-            step->items[i].state = ITEM_KEPT; /* existed: finished within its dedup_window */
-        else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED)
+        if (status == QUEUE_CREATED)
+            step->items[i].state = ITEM_KEPT;
+        else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED)
             step->items[i].state = ITEM_TAKEN_ID;
         else
             refused = true;

@@ -136,6 +136,17 @@ def test_the_same_id_dying_twice_is_two_dead_letters(client):
     assert sorted(job["body"] for job in client.take("parking", max=10)) == ["first", "second", "third"]
 
 
+def test_a_job_of_the_same_id_that_has_finished_there_is_another_one(client):
+    client.put_topic("parking", dedup_window="1h")
+    client.put_topic("orders", dead_letter={"to": "parking"})
+    client.push("parking", "o-1", b"dealt with")
+    client.ack(client.take("parking")[0]["lease"])
+    die(client, "orders", "o-1", body=b"died")
+    eventually(lambda: counts(client, "orders")["dead"] == 0)
+    [job] = client.take("parking")
+    assert job["id"].startswith("o-1~") and job["body"] == "died"
+
+
 def test_jobs_that_are_dead_already_follow_when_the_rule_is_set(client):
     die(client, "old", *[f"j-{n}" for n in range(40)])
     assert counts(client, "old")["dead"] == 40
@@ -274,6 +285,14 @@ def test_a_dead_job_may_go_to_a_url(client, endpoint):
     assert body == b"the body" and headers["content-type"] == "text/x-own" and headers["tarry-meta-kind"] == "gold"
     assert headers["tarry-meta-dead-topic"] == "orders" and headers["tarry-id"] == "o-1"
     eventually(lambda: counts(client, "orders")["dead"] == 0)
+
+
+def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
+    for topic in ("orders", "mails"):
+        client.put_topic(topic, dead_letter={"to": f"{endpoint.url}/{topic}"})
+        die(client, topic, "42", body=topic.encode())
+        eventually(lambda: any(body == topic.encode() for _, _, body in endpoint.seen))
+        eventually(lambda: counts(client, topic)["dead"] == 0)
 
 
 # ---- what cannot be ----
