@@ -372,7 +372,7 @@ def with_history(shard):
     assert shard.client.hkeys(f"{shard.tag}:history:t") == [b"failed", b"gone"] and scan(shard.client, shard.tag) == []
 
 
-SPOILED = {"short": lambda kept: kept[:-1], "long": lambda kept: kept + b"x", "empty": lambda kept: b"", "many": lambda kept: kept[:18] + b"\x09" + kept[19:],
+SPOILED = {"short": lambda kept: kept[:-1], "long": lambda kept: kept + b"x", "empty": lambda kept: b"", "many": lambda kept: kept[:18] + b"\x09" + kept[19:20] * 9 + kept[20:] * 9,
            "another job's": lambda kept: bytes(6) + kept[6:]}
 
 

@@ -178,6 +178,9 @@ def test_what_a_server_of_before_leaves_is_not_taken_for_the_next_jobs(shard):
     assert shard.get("t", "a").history == []
     lease = take_one(shard)
     assert lease.history == []
+    shard.answer((RETURN, lease.delivery))  # it has a try now
+    lease = take_one(shard)
+    assert lease.history == shard.get("t", "a").history == shard.list_all("t")[0].history == []
     shard.answer((NACK, lease.delivery, 0, b"anew"))
     assert [attempt[4] for attempt in shard.get("t", "a").history] == [b"anew"]
 
