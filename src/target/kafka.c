@@ -155,12 +155,15 @@ static bool is_giving_up(const struct kafka *kafka)
     return kafka->give_up_ms != INT64_MAX;
 }
 
-/* In the next moments the producer hands back everything, and is let go. */
+/* In the next moments the producer hands back everything, and is let go. The reason may come right
+ * behind the news. */
 static void give_up(struct kafka *kafka, const char *why)
 {
-    if (!kafka->producer || is_giving_up(kafka))
+    if (!kafka->producer)
         return;
     (void)snprintf(kafka->why, sizeof kafka->why, "kafka: %.200s", why);
+    if (is_giving_up(kafka))
+        return;
     kafka->give_up_ms = clock_inner_ms() + GIVE_UP_MS;
     kafka_producer_purge(kafka->producer);
     reactor_once_at_turn_end(kafka->env->reactor, &kafka->turn_end);
@@ -175,7 +178,8 @@ static void on_trouble(void *ctx, bool is_fatal, const char *why)
     /* One that has been of use knows what it had sent, and comes back by itself. */
     if (!is_fatal && kafka->has_delivered)
         return;
-    pause_a_while(kafka);
+    if (!is_giving_up(kafka))
+        pause_a_while(kafka);
     give_up(kafka, why);
 }
 

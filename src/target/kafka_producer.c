@@ -135,12 +135,21 @@ static bool is_of_the_login(rd_kafka_resp_err_t error)
            error == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
+/* A handshake that fails is now and then told as any other loss of a connection. */
+static rd_kafka_resp_err_t error_of(rd_kafka_event_t *event)
+{
+    rd_kafka_resp_err_t error = rd_kafka_event_error(event);
+    const char *text = rd_kafka_event_error_string(event);
+    bool is_tls = error == RD_KAFKA_RESP_ERR__TRANSPORT && text && strstr(text, "SSL_HANDSHAKE");
+    return is_tls ? RD_KAFKA_RESP_ERR__SSL : error;
+}
+
 /* That all are down is told once, until one is up: what a broker that comes back has against the
  * login is told alone. */
 static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     char why[GUARD_ERROR_BYTES];
-    rd_kafka_resp_err_t error = rd_kafka_event_error(event);
+    rd_kafka_resp_err_t error = error_of(event);
     bool is_fatal = error == RD_KAFKA_RESP_ERR__FATAL;
     if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
         producer->are_down = true;
