@@ -125,16 +125,8 @@ static void on_counts(void *owner, uint64_t tag, const struct queue_reply *reply
 {
     struct keeper *keeper = owner;
     (void)tag;
-    keeper_replied(keeper);
-    if (reply->status == QUEUE_NOT_FOUND) {
-        keeper_pass_done(keeper);
+    if (!keeper_pass_counts(keeper, reply))
         return;
-    }
-    if (reply->status != QUEUE_OK || reply->topic_count != 1) {
-        keeper_pass_fail(keeper, "the queue did not show the topic");
-        return;
-    }
-    keeper->pass.counts = reply->topics[0].counts;
     if (!keeper->pass.counts.dead) {
         keeper_pass_done(keeper);
         return;

@@ -114,21 +114,27 @@ static bool read_rules(struct slice extension, struct dead_letter *out)
     return false;
 }
 
+bool keeper_pass_counts(struct keeper *keeper, const struct queue_reply *reply)
+{
+    keeper_replied(keeper);
+    if (reply->status == QUEUE_OK && reply->topic_count == 1) {
+        keeper->pass.counts = reply->topics[0].counts;
+        return true;
+    }
+    if (reply->status == QUEUE_NOT_FOUND)
+        keeper_pass_done(keeper);
+    else
+        keeper_pass_fail(keeper, "the queue did not show the topic");
+    return false;
+}
+
 static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct keeper *keeper = owner;
     struct pass *pass = &keeper->pass;
     (void)tag;
-    keeper_replied(keeper);
-    if (reply->status == QUEUE_NOT_FOUND) {
-        keeper_pass_done(keeper);
+    if (!keeper_pass_counts(keeper, reply))
         return;
-    }
-    if (reply->status != QUEUE_OK || reply->topic_count != 1) {
-        keeper_pass_fail(keeper, "the queue did not show the topic");
-        return;
-    }
-    pass->counts = reply->topics[0].counts;
     pass->died = reply->topics[0].totals.died;
     if (!read_rules(reply->topics[0].settings.extension, &pass->rules) ||
         keeper_pass_is_over(keeper)) {

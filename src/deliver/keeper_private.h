@@ -98,6 +98,8 @@ void keeper_forward(struct keeper *keeper);
 void keeper_drop(struct keeper *keeper);
 /* ... and the last one this. */
 void keeper_pass_done(struct keeper *keeper);
+/* The reply to a look at the topic: its counts into the pass. False: the pass has ended by it. */
+bool keeper_pass_counts(struct keeper *keeper, const struct queue_reply *reply);
 /* The queue failed: the control job comes again. */
 void keeper_pass_fail(struct keeper *keeper, const char *error);
 /* Comes again by then. */
