@@ -1,7 +1,7 @@
 /*
  * The first step of a pass: has somebody to be told that jobs died? At most once every
  * `alert.every`, over all servers: when it was last, and how many had died by then, stands in the
- * topic's note.
+ * topic's note; so does when it failed, that a command is not run for each job that dies meanwhile.
  */
 #include "base/clock.h"
 #include "base/json_read.h"
@@ -18,26 +18,33 @@ enum {
     ERRORS_MAX = 10, /* kinds of errors an alert tells of */
     IDS_MAX = 5,
     ALERT_BYTES_MAX = 64 * 1024,
-    NOTE_BYTES = 96,
+    NOTE_BYTES = 128,
     AFTER_FAULT_MS = 60 * 1000
 };
 static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
 
-struct alerting { /* the step's own */
+struct alerting { /* the step's own; what the note says */
     uint64_t died_before;
-    int64_t last_ms; /* wall clock; 0: never */
+    int64_t last_ms, failed_ms; /* wall clock; 0: never */
 };
 
 /* ---- the note ---- */
 
-static struct slice note_id(const struct pass *pass, const char *what, uint64_t number,
-                            char out[JOB_ID_BYTES_MAX + 1])
+static struct slice note_id(const struct pass *pass, char out[JOB_ID_BYTES_MAX + 1])
 {
     struct slice topic = pass_topic(pass);
-    int len =
-        snprintf(out, JOB_ID_BYTES_MAX + 1, "%s:%016" PRIx64, what, hash_64(topic.at, topic.len));
-    if (number)
-        len += snprintf(out + len, JOB_ID_BYTES_MAX + 1 - (size_t)len, ":%" PRIu64, number);
+    int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "note:%016" PRIx64, hash_64(topic.at, topic.len));
+    return slice_make(out, (size_t)len);
+}
+
+/* It says how many had died, and when one was sent before: made again after a crash an alert is the
+ * same job; of a topic that was made anew it is another. */
+static struct slice alert_id(const struct pass *pass, char out[JOB_ID_BYTES_MAX + 1])
+{
+    const struct alerting *alerting = pass->step;
+    struct slice topic = pass_topic(pass);
+    int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "alert:%016" PRIx64 ":%" PRIu64 ":%" PRId64,
+                       hash_64(topic.at, topic.len), pass->died, alerting->last_ms);
     return slice_make(out, (size_t)len);
 }
 
@@ -61,6 +68,7 @@ static void read_note(struct slice body, struct alerting *out)
         return;
     out->died_before = (uint64_t)member_number(object, "died");
     out->last_ms = member_number(object, "at_ms");
+    out->failed_ms = member_number(object, "failed_ms");
 }
 
 static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -77,41 +85,53 @@ static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
         keeper_pass_fail(keeper, "the note of an alert could not be kept");
 }
 
-static void write_note(struct keeper *keeper, int64_t last_ms)
+/* A failure may stay unknown: then it is tried sooner. */
+static void on_failure_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct pass *pass = &keeper->pass;
+    (void)tag;
+    (void)reply;
+    keeper_replied(owner);
+    keeper_forward(owner);
+}
+
+static void write_note(struct keeper *keeper, const struct alerting *says, queue_done *done)
+{
     char id[JOB_ID_BYTES_MAX + 1], body[NOTE_BYTES];
-    int len = snprintf(body, sizeof body, "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 "}",
-                       pass->died, last_ms);
+    int len = snprintf(body, sizeof body,
+                       "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 ",\"failed_ms\":%" PRId64 "}",
+                       says->died_before, says->last_ms, says->failed_ms);
     struct queue_push push = {.topic = slice_of(KEEPER_TOPIC),
-                              .id = note_id(pass, "note", 0, id),
+                              .id = note_id(&keeper->pass, id),
                               .content_type = slice_of("application/json"),
                               .body = slice_make(body, (size_t)len),
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_REPLACE};
     keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
-                                     keeper_reply_to(keeper, on_noted));
+                                     keeper_reply_to(keeper, done));
 }
 
 /* ---- the outcome ---- */
 
 static void alerted(struct keeper *keeper)
 {
+    const struct alerting now = {.died_before = keeper->pass.died, .last_ms = clock_wall_ms()};
     if (keeper->pass.kept)
         keeper_count(keeper, &keeper->pass.kept->alerts, 1);
-    write_note(keeper, clock_wall_ms());
+    write_note(keeper, &now, on_noted);
 }
 
 /* The rest of the pass does not wait for it. */
 static void not_alerted(struct keeper *keeper, const char *error)
 {
     struct pass *pass = &keeper->pass;
+    struct alerting *alerting = pass->step;
     if (pass->kept)
         keeper_count(keeper, &pass->kept->alert_faults, 1);
     log_event(LOG_WARN, "alert failed", LOG_TEXT("error", error));
     keeper_pass_again(keeper, clock_inner_ms() + AFTER_FAULT_MS);
-    keeper_forward(keeper);
+    alerting->failed_ms = clock_wall_ms();
+    write_note(keeper, alerting, on_failure_noted);
 }
 
 static void on_ran(void *ctx, bool ok)
@@ -152,7 +172,6 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
         not_alerted(keeper, "the queue did not take the callback");
 }
 
-/* Its id says how many had died: made again after a crash it is the same job. */
 static void push_callback(struct keeper *keeper, struct slice text)
 {
     struct pass *pass = &keeper->pass;
@@ -166,7 +185,7 @@ static void push_callback(struct keeper *keeper, struct slice text)
         return;
     }
     struct queue_push push = {.topic = slice_of(KEEPER_CALLBACKS_TOPIC),
-                              .id = note_id(pass, "alert", pass->died, id),
+                              .id = alert_id(pass, id),
                               .content_type = slice_of("application/json"),
                               .meta = buffer_slice(&meta),
                               .body = text,
@@ -270,12 +289,19 @@ static void ask_sample(struct keeper *keeper)
                                      keeper_reply_to(keeper, on_sample));
 }
 
-/* How long the quiet time still lasts; a wall clock that was set back makes it no longer. */
+/* How much of `ms` since then is left; a wall clock that was set back makes it no more. */
+static int64_t left_of(int64_t ms, int64_t since_ms)
+{
+    int64_t left_ms = since_ms + ms - clock_wall_ms();
+    return !since_ms || left_ms < 0 ? 0 : left_ms > ms ? ms : left_ms;
+}
+
+/* How long the quiet time still lasts. */
 static int64_t quiet_ms(const struct pass *pass, const struct alerting *alerting)
 {
-    int64_t every_ms = pass->rules.alert_every_ms;
-    int64_t left_ms = alerting->last_ms + every_ms - clock_wall_ms();
-    return left_ms > every_ms ? every_ms : left_ms;
+    int64_t told_ms = left_of(pass->rules.alert_every_ms, alerting->last_ms);
+    int64_t failed_ms = left_of(AFTER_FAULT_MS, alerting->failed_ms);
+    return told_ms > failed_ms ? told_ms : failed_ms;
 }
 
 static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -294,8 +320,9 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (pass->died == alerting->died_before) {
         keeper_forward(keeper);
     } else if (pass->died < alerting->died_before) {
-        write_note(keeper, alerting->last_ms); /* the topic was made anew, or a crash cost counts */
-    } else if (alerting->last_ms && quiet_ms(pass, alerting) > 0) {
+        alerting->died_before = pass->died; /* the topic was made anew, or a crash cost counts */
+        write_note(keeper, alerting, on_noted);
+    } else if (quiet_ms(pass, alerting) > 0) {
         keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, alerting));
         keeper_forward(keeper);
     } else {
@@ -317,5 +344,5 @@ void keeper_alert(struct keeper *keeper)
         return;
     }
     keeper->options.queue->ops->get(keeper->options.queue, slice_of(KEEPER_TOPIC),
-                                    note_id(pass, "note", 0, id), keeper_reply_to(keeper, on_note));
+                                    note_id(pass, id), keeper_reply_to(keeper, on_note));
 }

@@ -275,6 +275,19 @@ def test_a_command_that_fails_is_counted_and_tried_again(start_server, deliver_f
     assert "alert failed" in server.log(), "the rest of the pass goes on"
 
 
+def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_server, deliver_flags, tmp_path):
+    program, runs = tmp_path / "pager", tmp_path / "runs"
+    program.write_text(f"#!/bin/sh\necho >>{runs}\nexit 1\n")
+    program.chmod(0o700)
+    client = start_server(*FLAGS, *deliver_flags(f"command = pager {program}")).client()
+    client.put_topic("noisy", dead_letter={"keep": {"count": 1}, "alert": {"command": "pager"}})
+    for n in range(8):
+        die(client, "noisy", f"j-{n}")
+        time.sleep(0.4)
+    eventually(lambda: counts(client, "noisy")["dead"] == 1)
+    assert len(runs.read_text()) == 1
+
+
 # ---- to a URL ----
 
 def test_a_dead_job_may_go_to_a_url(client, endpoint):
