@@ -12,8 +12,10 @@
  *   2. What a message points at is valid during the call only.
  *   3. A report never comes inside send. TARGET_DONE only once the peer has taken the message over
  *      (2xx, publisher confirm, delivery report, receipt).
- *   4. A message that may have reached the peer though no answer came is TARGET_FAILED; one that
- *      certainly never left is TARGET_UNSENT.
+ *   4. A message that may have reached the peer though no answer came is TARGET_FAILED. One that
+ *      waited here for a broker's connection and certainly never left may be TARGET_UNSENT. Where
+ *      each message is a try of its own (HTTP) a peer that cannot be reached is FAILED and ailing:
+ *      so jobs for a host that is gone end as dead letters.
  *   5. Every message has its time: `timeout_ms` after send it is reported, whatever the peer does.
  *   6. A target connects when it first has something to send, and again after it lost its peer; it
  *      asks the guard about every address it connects to.
