@@ -118,12 +118,26 @@ static struct kept *add_kept(struct keeper *keeper, struct slice topic)
     return kept;
 }
 
+static bool needs_callbacks(const struct keeper *keeper)
+{
+    for (const struct list *node = keeper->topics.next; node != &keeper->topics; node = node->next)
+        if (list_entry(node, struct kept, node)->needs_callbacks)
+            return true;
+    return false;
+}
+
 void keeper_follow(struct keeper *keeper, struct slice topic, const struct dead_letter *rules)
 {
     struct kept *kept = keeper_find(keeper, topic);
+    if (slice_is(topic, KEEPER_CALLBACKS_TOPIC)) { /* somebody may have deleted it */
+        keeper->has_callbacks = false;
+        keeper->wants_callbacks = needs_callbacks(keeper);
+        if (keeper->wants_callbacks)
+            keeper_need_callbacks(keeper);
+    }
     if (!rules) {
         if (kept)
-            kept->is_followed = kept->is_wanted = false;
+            kept->is_followed = kept->is_wanted = kept->needs_callbacks = false;
         return;
     }
     if (!kept)
@@ -133,7 +147,8 @@ void keeper_follow(struct keeper *keeper, struct slice topic, const struct dead_
         return;
     }
     kept->is_followed = true;
-    if (rules->to_url || rules->alert_to)
+    kept->needs_callbacks = rules->to_url || rules->alert_to;
+    if (kept->needs_callbacks)
         keeper_need_callbacks(keeper);
     /* New rules are for jobs that are dead already, too; and a crash may have come between a death
      * and its control job. */

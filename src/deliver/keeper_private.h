@@ -29,9 +29,10 @@ struct kept { /* a topic with rules for its dead jobs */
     struct list node;
     char *name;
     bool is_followed; /* false: kept for its counts only */
-    bool is_wanted;   /* a control job is to be pushed */
-    bool is_telling;  /* the push is under way */
-    int64_t tell_ms;  /* not before; inner clock */
+    bool needs_callbacks;
+    bool is_wanted;  /* a control job is to be pushed */
+    bool is_telling; /* the push is under way */
+    int64_t tell_ms; /* not before; inner clock */
     /* since the start of the server; under keeper->lock */
     uint64_t forwarded, dropped[KEEPER_REASONS], alerts, alert_faults;
 };
@@ -60,7 +61,7 @@ struct keeper {
     uint64_t take;      /* handle of the waiting take; 0: none */
     int64_t take_ms;    /* not before */
     uint32_t calls;     /* of the queue under way */
-    bool has_callbacks; /* the topic KEEPER_CALLBACKS_TOPIC is there */
+    bool has_callbacks; /* the topic KEEPER_CALLBACKS_TOPIC is there, as far as was heard */
     bool wants_callbacks, asks_callbacks;
     bool is_stopping;
     struct turn_end_call stop_call;

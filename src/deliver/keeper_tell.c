@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "deliver/keeper_private.h"
+#include "deliver/private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,28 +118,52 @@ static void on_callbacks_put(void *owner, uint64_t tag, const struct queue_reply
     keeper_check_stopped(keeper);
 }
 
-/* What somebody has set there stays, as long as callbacks are allowed at all. */
+/* `there`: as it stands now, or NULL. What it says of dead letters and of attempts stays. */
+static void put_callbacks(struct keeper *keeper, const struct queue_topic *there,
+                          const struct extension *says)
+{
+    struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT,
+                                   .topic = slice_of(KEEPER_CALLBACKS_TOPIC)};
+    struct buffer text;
+    buffer_init(&text, TOPIC_EXTENSION_BYTES_MAX);
+    buffer_append_text(&text, "{\"deliver\":{\"callback\":true}");
+    if (says->dead_letter.len) {
+        buffer_append_text(&text, ",\"dead_letter\":");
+        buffer_append_slice(&text, says->dead_letter);
+    }
+    buffer_append_byte(&text, '}');
+    if (there)
+        put.settings = there->settings;
+    if (!put.settings.dedup_window_ms)
+        put.settings.dedup_window_ms = CALLBACKS_DEDUP_MS;
+    put.settings.extension = buffer_slice(&text);
+    keeper->asks_callbacks = !text.failed;
+    if (text.failed)
+        keeper_wake_by(keeper, clock_inner_ms() + KEEPER_TELL_MS);
+    else
+        keeper->options.queue->ops->topic(keeper->options.queue, &put,
+                                          keeper_reply_to(keeper, on_callbacks_put));
+    buffer_fini(&text);
+}
+
+/* Whatever somebody has set of its delivery stays. */
 static void on_callbacks_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct keeper *keeper = owner;
+    const struct queue_topic *there = reply->topic_count == 1 ? reply->topics : NULL;
+    struct extension says = {0};
+    char error[DELIVER_ERROR_BYTES];
     (void)tag;
     keeper_replied(keeper);
     keeper->asks_callbacks = false;
-    if (reply->status == QUEUE_OK && reply->topic_count == 1 &&
-        reply->topics[0].settings.extension.len) {
+    if (there && !extension_parse(there->settings.extension, &says, error))
+        says = (struct extension){0};
+    if (reply->status == QUEUE_OK && says.deliver.len)
         keeper->has_callbacks = true;
-    } else if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND) {
-        struct queue_topic_call put = {
-            .verb = QUEUE_TOPIC_PUT,
-            .topic = slice_of(KEEPER_CALLBACKS_TOPIC),
-            .settings = {.extension = slice_of("{\"deliver\":{\"callback\":true}}"),
-                         .dedup_window_ms = CALLBACKS_DEDUP_MS}};
-        keeper->asks_callbacks = true;
-        keeper->options.queue->ops->topic(keeper->options.queue, &put,
-                                          keeper_reply_to(keeper, on_callbacks_put));
-    } else {
+    else if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
+        put_callbacks(keeper, there, &says);
+    else
         keeper_wake_by(keeper, clock_inner_ms() + KEEPER_TELL_MS);
-    }
     keeper_check_stopped(keeper);
 }
 

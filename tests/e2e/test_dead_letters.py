@@ -300,6 +300,21 @@ def test_a_dead_job_may_go_to_a_url(client, endpoint):
     eventually(lambda: counts(client, "orders")["dead"] == 0)
 
 
+def test_the_topic_of_callbacks_comes_back_where_somebody_deleted_or_changed_it(client, endpoint):
+    client.put_topic("orders", dead_letter={"to": endpoint.url})
+    eventually(lambda: counts(client, "tarry.callbacks").get("leased") == 0)
+    client.call("DELETE", "/v1/topics/tarry.callbacks")
+    time.sleep(0.2)
+    die(client, "orders", "o-1")
+    eventually(lambda: len(endpoint.seen) == 1)
+    client.put_topic("tarry.callbacks", max_attempts=3, dead_letter={"keep": {"count": 9}})
+    time.sleep(0.2)
+    die(client, "orders", "o-2")
+    eventually(lambda: len(endpoint.seen) == 2)
+    settings = client.topic("tarry.callbacks")["settings"]
+    assert settings["max_attempts"] == 3 and settings["dead_letter"] == {"keep": {"count": 9}}
+
+
 def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
     for topic in ("orders", "mails"):
         client.put_topic(topic, dead_letter={"to": f"{endpoint.url}/{topic}"})
