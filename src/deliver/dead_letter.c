@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = TARGET_TO_BYTES_MAX };
+enum {
+    TEXT_BYTES_MAX = TARGET_TO_BYTES_MAX,
+    URL_BYTES_MAX = 1024 /* a meta carries it, as any callback */
+};
 
 struct reading {
     struct dead_letter *out;
@@ -54,6 +57,13 @@ static bool is_url(struct slice text)
     return memmem(text.at, text.len, "://", 3);
 }
 
+static bool keep_url(struct reading *in, struct slice text, char **out)
+{
+    return text.len <= URL_BYTES_MAX
+               ? keep_text(in, text, out)
+               : fail(in, "the URL of a dead letter or an alert is too long, at most 1024 bytes");
+}
+
 /* ---- members ---- */
 
 typedef bool read_member(struct reading *in, struct json_value value);
@@ -91,7 +101,7 @@ static bool read_to(struct reading *in, struct json_value value)
     struct slice text;
     if (read_text(in, value, &text)) {
         if (is_url(text))
-            return keep_text(in, text, &in->out->to_url);
+            return keep_url(in, text, &in->out->to_url);
         if (job_topic_is_valid(text))
             return keep_text(in, text, &in->out->to_topic);
     }
@@ -102,9 +112,9 @@ static bool read_to(struct reading *in, struct json_value value)
 static bool read_alert_to(struct reading *in, struct json_value value)
 {
     struct slice text;
-    return (read_text(in, value, &text) && is_url(text) &&
-            keep_text(in, text, &in->out->alert_to)) ||
-           fail(in, "bad value for 'dead_letter.alert.to', give a URL of http or https");
+    if (read_text(in, value, &text) && is_url(text))
+        return keep_url(in, text, &in->out->alert_to);
+    return fail(in, "bad value for 'dead_letter.alert.to', give a URL of http or https");
 }
 
 static bool read_alert_command(struct reading *in, struct json_value value)

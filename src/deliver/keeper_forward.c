@@ -27,9 +27,9 @@ enum { ID_SHOWN_BYTES = 100 }; /* of a job's id, in a copy's own */
 #define META_ERROR "dead-error"
 
 enum item_state {
-    ITEM_LISTED = 1,
-    ITEM_KEPT,    /* the copy is safe: the job may go */
-    ITEM_TAKEN_ID /* the other topic has a job of this id, or had one */
+    ITEM_LISTED = 1, /* stays what it is */
+    ITEM_KEPT,       /* the copy is safe: the job may go */
+    ITEM_TAKEN_ID    /* the other topic has a job of this id, or had one */
 };
 
 struct item {
@@ -183,12 +183,14 @@ static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply 
     struct forwarding *step = keeper->pass.step;
     (void)tag;
     keeper_replied(keeper);
-    if (reply->status != QUEUE_OK || reply->result_count != 1 ||
-        (reply->results[0].status != QUEUE_CREATED && reply->results[0].status != QUEUE_EXISTED)) {
+    enum queue_status status = reply->status == QUEUE_OK && reply->result_count == 1
+                                   ? reply->results[0].status
+                                   : QUEUE_UNAVAILABLE;
+    if (status != QUEUE_CREATED && status != QUEUE_EXISTED && status != QUEUE_BODY_TOO_BIG) {
         keeper_pass_fail(keeper, "the queue did not take a dead letter");
         return;
     }
-    step->items[step->at].state = ITEM_KEPT;
+    step->items[step->at].state = status == QUEUE_BODY_TOO_BIG ? ITEM_LISTED : ITEM_KEPT;
     settle_next(keeper);
 }
 
@@ -263,6 +265,16 @@ static void settle_next(struct keeper *keeper)
 
 /* ---- 2: copies of a page ---- */
 
+static void note_too_big(const struct pass *pass, const struct item *item)
+{
+    char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
+    const char *topic_text = topic, *id_text = id;
+    (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
+    (void)snprintf(id, sizeof id, "%.*s", (int)item->id_bytes, item->id);
+    log_event(LOG_WARN, "dead letter stays", LOG_TEXT("topic", topic_text), LOG_TEXT("id", id_text),
+              LOG_TEXT("error", "its body is larger than --max-body allows now"));
+}
+
 static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct keeper *keeper = owner;
@@ -276,6 +288,8 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
             step->items[i].state = ITEM_KEPT;
         else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED)
             step->items[i].state = ITEM_TAKEN_ID;
+        else if (status == QUEUE_BODY_TOO_BIG) /* the limit was higher once; others may go */
+            note_too_big(&keeper->pass, &step->items[i]);
         else
             refused = true;
     }

@@ -155,6 +155,18 @@ def test_jobs_that_are_dead_already_follow_when_the_rule_is_set(client):
     assert counts(client, "old")["dead"] == 0
 
 
+def test_one_that_is_too_big_by_now_holds_up_no_other(start_server, deliver_flags):
+    server = start_server(*FLAGS, *deliver_flags())
+    die(server.client(), "mixed", "big", body=b"x" * 100_000)
+    die(server.client(), "mixed", "small")
+    server.restart(flags=[*server.flags, "--max-body", "64KiB"])
+    client = server.client()
+    client.put_topic("mixed", dead_letter={"to": "parking"})
+    eventually(lambda: counts(client, "parking")["ready"] == 1)
+    eventually(lambda: [job["id"] for job in client.list("mixed", state="dead")["jobs"]] == ["big"])
+    assert "dead letter stays" in server.log()
+
+
 def test_expired_jobs_that_are_dead_lettered_go_too(client):
     client.put_topic("brief", dead_letter_expired=True, dead_letter={"to": "brief.dead"})
     client.push("brief", "late", ttl="10ms")
@@ -331,6 +343,8 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
     ({"alert": {"to": "http://10.0.0.1/"}}, "allow"),
     ({"alert": {"command": "unknown"}}, "command"),
     ({"to": "amqp://127.0.0.1/"}, "http"),
+    ({"to": "http://127.0.0.1/" + "x" * 1100}, "1024"),
+    ({"alert": {"to": "http://127.0.0.1/" + "x" * 1100}}, "1024"),
 ])
 def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
     reply = client.call("PUT", "/v1/topics/orders", json.dumps({"dead_letter": rule}).encode(), {"Content-Type": "application/json"})
