@@ -1,12 +1,16 @@
-/* The command of an alert: started, fed, waited for, killed when it takes too long. */
+/* The command of an alert: started, fed, waited for, killed when it takes too long. It has a
+ * session of its own, so that what it started goes with it, and none of the server's descriptors.
+ */
 #include "base/clock.h"
 #include "base/log.h"
 #include "deliver/keeper_private.h"
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-enum { HANDLES = 2 };
+enum { HANDLES = 2, CLOSE_ON_EXEC = 1 << 2 /* CLOSE_RANGE_CLOEXEC */ };
 
 struct alert_run {
     uv_process_t process;
@@ -65,7 +69,13 @@ static void on_too_long(void *ctx)
 void alert_run_kill(struct alert_run *run)
 {
     if (!run->is_over)
-        uv_process_kill(&run->process, SIGKILL);
+        (void)kill(-uv_process_get_pid(&run->process), SIGKILL);
+}
+
+/* Libraries open some that would be handed down. The server itself hands down none. */
+static void hide_descriptors(void)
+{
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1U, ~0U, CLOSE_ON_EXEC);
 }
 
 /* Both handles are closed also where the program could not be started; `done` then says so. */
@@ -79,8 +89,10 @@ static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program)
     const uv_process_options_t options = {.exit_cb = on_exit_of,
                                           .file = program,
                                           .args = args,
+                                          .flags = UV_PROCESS_DETACHED,
                                           .stdio = stdio,
                                           .stdio_count = sizeof stdio / sizeof stdio[0]};
+    hide_descriptors();
     int error = uv_spawn(loop, &run->process, &options);
     if (error == 0)
         return;

@@ -1,6 +1,7 @@
 """What becomes of dead jobs by `dead_letter`: forwarded, dropped beyond a limit, told of; over crashes and several servers too."""
 
 import json
+import pathlib
 import re
 import stat
 import threading
@@ -298,6 +299,25 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
         time.sleep(0.4)
     eventually(lambda: counts(client, "noisy")["dead"] == 1)
     assert len(runs.read_text()) == 1
+
+
+def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server(start_server, deliver_flags, tmp_path, endpoint):
+    program, told = tmp_path / "pager", tmp_path / "told"
+    program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{told}.new && mv {told}.new {told}\nwait\n")
+    program.chmod(0o700)
+    server = start_server(*FLAGS, *deliver_flags(f"command = pager {program}"))
+    client = server.client()
+    client.put_topic("web", deliver={"to": endpoint.url})
+    client.push("web", "one")
+    eventually(lambda: endpoint.seen)
+    client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
+    die(client, "noisy", "a")
+    eventually(told.exists)
+    pid, *descriptors = told.read_text().split()
+    assert pathlib.Path(f"/proc/{pid}").exists()
+    server.terminate()
+    eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists() or "(zombie)" in pathlib.Path(f"/proc/{pid}/status").read_text())
+    assert {path.rsplit("/", 1)[1] for path in descriptors} <= {"0", "1", "2", "3", "10"}, "3 and 10: the shell's own"
 
 
 # ---- to a URL ----
