@@ -166,9 +166,11 @@ class RabbitMQ:
         out = []
         limit = time.monotonic() + seconds
         with self.channel() as channel:
-            for method, properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=0.05):
+            # Each is acknowledged by itself: what is on its way when this ends goes back to the queue.
+            for method, properties, body in channel.consume(queue, inactivity_timeout=0.05):
                 if method is not None:
                     out.append((method, properties, body, time.time()))
+                    channel.basic_ack(method.delivery_tag)
                 elif len(out) >= count or time.monotonic() > limit:
                     break
         return out
