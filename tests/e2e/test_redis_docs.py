@@ -1,4 +1,4 @@
-"""The pages of docs/operations.md about Redis, copied and pasted: each section runs in one shell, in an empty directory, on ports of its own."""
+"""Sections of docs/operations.md and docs/delivery.md, copied and pasted: each runs in one shell, in an empty directory, on ports of its own."""
 
 import os
 import re
@@ -14,9 +14,9 @@ import pytest
 from server import BINARY, REPO, free_port
 from test_docs import matches
 
-PAGE = "docs/operations.md"
-SECTIONS = ("moving", "redis", "sentinel", "cluster", "lost")
-PORT = re.compile(r"\b(6379|640\d|26379|700\d|8279|8280)\b")
+SECTIONS = {"moving": "docs/operations.md", "redis": "docs/operations.md", "sentinel": "docs/operations.md", "cluster": "docs/operations.md",
+            "lost": "docs/operations.md", "callback": "docs/delivery.md"}
+PORT = re.compile(r"\b(6379|640\d|26379|700\d|8279|8280|8000)\b")
 COMMAND_SECONDS = 90
 
 
@@ -36,9 +36,9 @@ def port_for(named):
 
 
 def section(name):
-    """[(line number, command, expected lines)] from `<!-- run: name -->` to the next heading."""
+    """[(line number, command, expected lines)] from `<!-- run: name -->` to the next heading. `> ` goes on with a command, as in a terminal."""
     steps, inside, block = [], False, False
-    for number, line in enumerate((REPO / PAGE).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate((REPO / SECTIONS[name]).read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("## "):
             inside = False
         elif line.strip() == f"<!-- run: {name} -->":
@@ -46,7 +46,9 @@ def section(name):
         elif inside and line.startswith("```"):
             block = line.strip() == "```console"
         elif inside and block and line.startswith("$ "):
-            steps.append((number, line[2:], []))
+            steps.append([number, line[2:], []])
+        elif inside and block and re.match(r">( |$)", line) and not steps[-1][2]:
+            steps[-1][1] += "\n" + line[2:]
         elif inside and block:
             steps[-1][2].append(line)
     return steps
@@ -107,7 +109,7 @@ def logs(shell):
     out = []
     for root, _, names in os.walk(shell.directory):
         for name in sorted(names):
-            if name.endswith(".log"):
+            if name.endswith(".log") and not root.endswith("/wal"):
                 with open(os.path.join(root, name), encoding="utf-8", errors="replace") as log:
                     out.append(f"---- {os.path.join(root, name)} ----\n{log.read()[-3000:]}")
     return "\n".join(out)
@@ -122,12 +124,12 @@ def test_the_page_does_what_it_says(name, shell):
         said = shell.run(text)
         for there, here in ports.items():
             said = said.replace(str(here), there)
-        assert matches(expected, said), f"{PAGE}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{said}\n{logs(shell)}"
+        assert matches(expected, said), f"{SECTIONS[name]}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{said}\n{logs(shell)}"
 
 
 def test_every_section_that_is_marked_is_run():
-    marked = re.findall(r"<!-- run: (\w+) -->", (REPO / PAGE).read_text(encoding="utf-8"))
-    assert sorted(marked) == sorted(SECTIONS)
+    marked = [(name, f"docs/{page.name}") for page in (REPO / "docs").glob("*.md") for name in re.findall(r"<!-- run: (\w+) -->", page.read_text(encoding="utf-8"))]
+    assert sorted(marked) == sorted(SECTIONS.items())
 
 
 def test_the_demo_starts_a_redis_of_its_own_and_leaves_nothing(tmp_path):
