@@ -95,6 +95,22 @@ static bool prefix(char error[DELIVER_ERROR_BYTES], const char *member)
     return false;
 }
 
+/* Without it every job would fail until it is dead. */
+static bool check_sign(struct guard *guard, const struct target_setting *setting,
+                       char error[DELIVER_ERROR_BYTES])
+{
+    struct guard_key keys[GUARD_KEYS_MAX];
+    if (!setting->sign || !setting->sign[0])
+        return true;
+    size_t count = guard_find_keys(guard, slice_of(setting->sign), keys);
+    explicit_bzero(keys, sizeof keys);
+    if (count == 0)
+        snprintf(error, DELIVER_ERROR_BYTES,
+                 "no key '%.64s' to sign with, add 'sign = %.64s whsec_…' to the policy file",
+                 setting->sign, setting->sign);
+    return count > 0;
+}
+
 static bool check_deliver(struct guard *guard, struct slice json, char error[DELIVER_ERROR_BYTES])
 {
     struct target_setting setting = {0};
@@ -106,6 +122,7 @@ static bool check_deliver(struct guard *guard, struct slice json, char error[DEL
     /* Without a destination of the topic's own each job's callback is checked. */
     bool ok = setting.to ? check_to(guard, &setting, slice_of(setting.to), error)
                          : guard_is_on(guard) || check_verdict(GUARD_OFF, json, error);
+    ok = ok && check_sign(guard, &setting, error);
     target_setting_fini(&setting);
     return ok || prefix(error, "deliver");
 }

@@ -154,7 +154,7 @@ static bool fail_unknown(struct reading *in, const char *of, struct slice key,
         names[i] = members[i].name;
     snprintf(name, sizeof name, "%.*s", (int)(key.len > 2 ? key.len - 2 : 0), key.at + 1);
     const char *nearest = text_nearest(name, names);
-    snprintf(in->error, DELIVER_ERROR_BYTES, "unknown member '%s' in '%s', %s%s", name, of,
+    snprintf(in->error, DELIVER_ERROR_BYTES, "unknown member '%s' in '%s', %s'%s'", name, of,
              nearest ? "did you mean " : "the first that there is: ",
              nearest ? nearest : members[0].name);
     return false;

@@ -53,7 +53,7 @@ static const struct {
 } bad[] = {
     {"[]", "must be an object"},
     {"{", "malformed"},
-    {"{\"keeps\":{}}", "did you mean keep"},
+    {"{\"keeps\":{}}", "did you mean 'keep'"},
     {"{\"keep\":5}", "'dead_letter.keep' must be an object"},
     {"{\"keep\":{\"count\":0}}", "from 1"},
     {"{\"keep\":{\"count\":-1}}", "from 1"},

@@ -14,7 +14,8 @@ static int open_policy(void **state)
 {
     static const char text[] = "allow-host = shop.example\nallow-host = mq.example\n"
                                "allow-host = 127.0.0.1\nallow-host = 8.8.8.8\n"
-                               "command = pager /bin/true\n";
+                               "command = pager /bin/true\n"
+                               "sign = shop whsec_dGFycnktZXhhbXBsZS1rZXktMjQtYnl0\n";
     char error[GUARD_ERROR_BYTES];
     (void)state;
     int fd = mkstemp(policy_path);
@@ -129,6 +130,9 @@ static void settings_are_checked_with_a_word_on_what_to_do(void **state)
         {"{\"deliver\":{\"to\":\"kafka://mq.example,other.example:9092\"}}", "other.example"},
         {"{\"deliver\":{\"to\":\"gopher://shop.example\"}}", "http"},
         {"{\"deliver\":{\"to\":\"https://shop.example\",\"max_in_flight\":0}}", "max_in_flight"},
+        {"{\"deliver\":{\"to\":\"https://shop.example\",\"sign\":\"shop\"}}", NULL},
+        {"{\"deliver\":{\"to\":\"https://shop.example\",\"sign\":false}}", NULL},
+        {"{\"deliver\":{\"callback\":true,\"sign\":\"shp\"}}", "sign = shp whsec_"},
         {"{\"deliver\":null,\"dead_letter\":null}", NULL},
         {"{}", NULL},
         {"{\"delivr\":{}}", "unknown member 'delivr'"},
