@@ -25,7 +25,7 @@ static void check_setting(const struct target_setting *setting)
     CLAIM("a rate is none or more", setting->rate_per_s >= 0 && setting->rate_per_s <= 1e6);
     CLAIM("codes are few", setting->dead_on_count <= TARGET_DEAD_ON_MAX);
     for (size_t i = 0; i < setting->dead_on_count; i++)
-        CLAIM("codes are statuses", setting->dead_on[i].from >= 100 &&
+        CLAIM("codes are statuses", setting->dead_on[i].from >= 300 &&
                                         setting->dead_on[i].from <= setting->dead_on[i].to &&
                                         setting->dead_on[i].to <= 599);
     check_text(setting->to, TARGET_TO_BYTES_MAX);

@@ -136,7 +136,7 @@ static const struct {
     {"{\"to\":\"https://h\",\"max_in_flight\":0}", "bad 'max_in_flight', write a number from 1"},
     {"{\"to\":\"https://h\",\"max_in_flight\":1.5}", "bad 'max_in_flight', write a number from 1"},
     {"{\"to\":\"https://h\",\"max_in_flight\":\"7\"}", "bad 'max_in_flight', write a number"},
-    {"{\"to\":\"https://h\",\"rate\":100}", "bad 'rate', it is a string"},
+    {"{\"to\":\"https://h\",\"rate\":100}", "bad 'rate', write 1 to 1000000 and /s, /m or /h"},
     {"{\"to\":\"https://h\",\"rate\":\"100\"}", "bad 'rate', write 1 to 1000000 and /s, /m or /h"},
     {"{\"to\":\"https://h\",\"rate\":\"0/s\"}", "pause the topic"},
     {"{\"to\":\"https://h\",\"rate\":\"-1/s\"}", "bad 'rate'"},
@@ -151,9 +151,9 @@ static const struct {
     {"{\"to\":\"https://h\",\"sign\":\"a b\"}", "bad 'sign', a name has letters"},
     {"{\"to\":\"https://h\",\"dead_on\":410}", "bad 'dead_on', it is a list"},
     {"{\"to\":\"https://h\",\"dead_on\":[true]}", "bad 'dead_on', it is a string"},
-    {"{\"to\":\"https://h\",\"dead_on\":[\"404-400\"]}", "write statuses from 100 to 599"},
-    {"{\"to\":\"https://h\",\"dead_on\":[\"4xx\"]}", "write statuses from 100 to 599"},
-    {"{\"to\":\"https://h\",\"dead_on\":[4e2]}", "write statuses from 100 to 599"},
+    {"{\"to\":\"https://h\",\"dead_on\":[\"404-400\"]}", "write statuses from 300 to 599"},
+    {"{\"to\":\"https://h\",\"dead_on\":[\"4xx\"]}", "write statuses from 300 to 599"},
+    {"{\"to\":\"https://h\",\"dead_on\":[4e2]}", "write statuses from 300 to 599"},
     {"{\"to\":\"https://h\",\"exchange\":\"x\"}", "'exchange' is for targets of amqp"},
     {"{\"to\":\"amqp://h\",\"key\":\"x\"}", "'key' is for targets of kafka"},
     {"{\"to\":\"amqp://h\",\"sign\":\"x\"}", "'sign' is for targets of http"},
@@ -192,9 +192,9 @@ static void numbers_have_their_limits(void **state)
         {"timeout", "300000", "300001"},
         {"timeout", "\"100ms\"", "\"99ms\""},
         {"timeout", "\"5m\"", "\"5m1ms\""},
-        {"dead_on", "[100]", "[99]"},
+        {"dead_on", "[300]", "[299]"},
         {"dead_on", "[599]", "[600]"},
-        {"dead_on", "[\"100-599\"]", "[\"100-600\"]"},
+        {"dead_on", "[\"300-599\"]", "[\"300-600\"]"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
