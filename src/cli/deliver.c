@@ -11,7 +11,10 @@ enum { TEST_MS = 300 * 1000 }; /* as long as a target may be given */
 static void print_row(const json_t *answer, const char *name, const char *key, const char *unit)
 {
     char cell[SHOW_CELL_BYTES];
-    show_text(json_object_get(answer, key), cell);
+    const json_t *value = json_object_get(answer, key);
+    show_text(value, cell);
+    if (value && !cell[0] && strcmp(key, "signed_with") == 0)
+        printf("%-14snothing, 'sign' is false or the policy file has no key 'default'\n", name);
     if (cell[0])
         printf("%-14s%s%s\n", name, cell, unit);
 }

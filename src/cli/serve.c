@@ -10,10 +10,10 @@ static void print_help(void)
     puts(
         "usage: tarry serve [OPTIONS]\n\n"
         "Runs the server until SIGTERM or SIGINT, which let it finish what is under way; a second\n"
-        "one stops it at once. SIGHUP opens the log file again. Every option can also be a "
-        "variable\n"
-        "(--max-body is TARRY_MAX_BODY) or a line of the file (max-body = 1MiB); a flag beats the\n"
-        "environment, which beats the file. Defaults in brackets.\n\noptions:");
+        "one stops it at once. SIGHUP opens the log file again and reads the policy file of\n"
+        "--deliver anew. Every option can also be a variable (--max-body is TARRY_MAX_BODY) or a\n"
+        "line of the file (max-body = 1MiB); a flag beats the environment, which beats the file.\n"
+        "Defaults in brackets.\n\noptions:");
     config_print_help(stdout);
 }
 

@@ -273,6 +273,13 @@ static const char *reason_of(CURL *easy, CURLcode code)
     }
 }
 
+static const char *version_name(long version)
+{
+    return version == CURL_HTTP_VERSION_2_0   ? "2"
+           : version == CURL_HTTP_VERSION_1_0 ? "1.0"
+                                              : "1.1";
+}
+
 void target_transfer_explain(const struct target_transfer *transfer, int64_t now_ms)
 {
     const struct target_report *report = &transfer->report;
@@ -281,8 +288,8 @@ void target_transfer_explain(const struct target_transfer *transfer, int64_t now
         return;
     (void)curl_easy_getinfo(transfer->easy, CURLINFO_HTTP_VERSION, &version);
     if (report->code)
-        buffer_append_format(transfer->explained, "< http/%s %u\n",
-                             version == CURL_HTTP_VERSION_2_0 ? "2" : "1", (unsigned)report->code);
+        buffer_append_format(transfer->explained, "< HTTP/%s %u\n", version_name(version),
+                             (unsigned)report->code);
     buffer_append_format(
         transfer->explained, "%s after %lld ms%s%s\n", target_outcome_name(report->outcome),
         (long long)(now_ms - transfer->started_ms), report->error[0] ? ": " : "", report->error);

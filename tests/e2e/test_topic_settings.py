@@ -166,6 +166,9 @@ def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
     out = tarry("deliver", "test", "t", "--body", "hello")
     assert out.endswith("ok, the target has the sample\n") and f"to            {endpoint.url}/hook\n" in out
     assert endpoint.calls[-1].body == b"hello" and endpoint.calls[-1].path == "/hook"
+    assert "< HTTP/1.1 200\n" in out and "signed with   default\n" in out
+    tarry("topic", "set", "t", "deliver.sign=false")
+    assert "signed with   nothing, 'sign' is false or " in tarry("deliver", "test", "t")
     endpoint.answer = lambda call: 500
     out = tarry("deliver", "test", "t", code=REFUSED)
     assert "code          500\n" in out and out.endswith("failed\n")
