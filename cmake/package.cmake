@@ -11,6 +11,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates) # for callbacks to https
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 
 # The unit and the configuration stand at absolute places and belong to a system's package, not to `make install`.
