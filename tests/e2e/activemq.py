@@ -7,23 +7,16 @@ A real ActiveMQ for tests: on a free port, in a temporary directory, with a STOM
 What arrived is read by a small STOMP client of the test's own, which shares no code with the server under test.
 """
 
-import atexit
 import contextlib
-import os
 import pathlib
 import shutil
-import signal
 import socket
-import subprocess
-import tempfile
 import time
 
-from server import free_port
+from child import Child
 
 HOME = pathlib.Path("/usr/share/activemq")
-START_SECONDS = 90.0
 USER, PASSWORD = "tarry", "se:cr\\et"
-_running = set()
 
 CONFIG = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
@@ -54,86 +47,31 @@ CONFIG = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi
 """
 
 
-class NotStarted(Exception):
-    pass
-
-
 def is_here():
     return (HOME / "bin" / "activemq.jar").exists() and shutil.which("java") is not None
 
 
-@atexit.register
-def _stop_all():
-    for broker in list(_running):
-        broker.stop()
+class ActiveMQ(Child):
+    """`login`: it wants USER and PASSWORD. What queues hold survives restarts."""
 
-
-class ActiveMQ:
-    """`login`: it wants USER and PASSWORD. The port stays the same over restarts, and so does what queues hold."""
+    NAME = "activemq"
+    PAUSE_SECONDS = 0.1
 
     def __init__(self, login=False):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="activemq-"))
-        self.port, self.login, self.proc = free_port(), login, None
-        self.config = self.directory / "broker.xml"
+        super().__init__()
+        self.login, self.config = login, self.directory / "broker.xml"
         self.config.write_text(CONFIG.format(data=self.directory / "data", port=self.port, user=USER, password=PASSWORD,
                                              anonymous="false" if login else "true"))
 
-    # ---- life ----
+    def command(self):
+        base = self.directory
+        return ["java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Dactivemq.home={HOME}",
+                f"-Dactivemq.base={base}", f"-Dactivemq.conf={base}", f"-Dactivemq.data={base}/data", f"-Djava.io.tmpdir={base}",
+                "-jar", HOME / "bin" / "activemq.jar", "start", f"xbean:file:{self.config}"]
 
-    def launch(self):
-        base = str(self.directory)
-        command = ["java", "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Dactivemq.home={HOME}",
-                   f"-Dactivemq.base={base}", f"-Dactivemq.conf={base}", f"-Dactivemq.data={base}/data", f"-Djava.io.tmpdir={base}",
-                   "-jar", str(HOME / "bin" / "activemq.jar"), "start", f"xbean:file:{self.config}"]
-        with open(self.directory / "output.log", "ab") as log:
-            self.proc = subprocess.Popen(command, cwd=base, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        _running.add(self)
-        return self
-
-    def start(self):
-        return self.launch().wait_ready()
-
-    def wait_ready(self):
-        limit = time.monotonic() + START_SECONDS
-        while time.monotonic() < limit:
-            if self.proc.poll() is not None:
-                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-3000:]}")
-            with contextlib.suppress(OSError):
-                self.client().close()
-                return self
-            time.sleep(0.1)
-        raise NotStarted(f"not within {START_SECONDS} s:\n{self.log()[-3000:]}")
-
-    def kill(self):
-        """kill -9, and wait for the end."""
-        if self.proc:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.proc.pid, signal.SIGKILL)
-            self.proc.wait()
-            self.proc = None
-
-    @contextlib.contextmanager
-    def frozen(self):
-        self.proc.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.proc.send_signal(signal.SIGCONT)
-
-    def stop(self):
-        self.kill()
-        _running.discard(self)
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
+    def is_ready(self):
+        self.client().close()
+        return True
 
     # ---- talking ----
 
@@ -148,10 +86,6 @@ class ActiveMQ:
         """Takes messages off a queue until there are so many, and those that come in a quiet moment more: [Message]."""
         with contextlib.closing(self.client()) as client:
             return client.receive(queue, count, seconds, quiet)
-
-    def log(self):
-        path = self.directory / "output.log"
-        return path.read_text(errors="replace") if path.exists() else ""
 
 
 class Message:

@@ -8,7 +8,6 @@ The jars come from Maven, once, into the user's cache. Where they cannot be had 
 tests/unit/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
 """
 
-import atexit
 import base64
 import contextlib
 import functools
@@ -16,19 +15,17 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 
+from child import Child, NotStarted, certificate, listens
 from server import free_port
 
 VERSION = "3.9.1"
-DOWNLOAD_SECONDS, START_SECONDS, ANSWER_SECONDS = 60.0, 90.0, 60.0
+DOWNLOAD_SECONDS, FORMAT_SECONDS = 60.0, 90.0
 USER, PASSWORD = "tarry", "secret-of-kafka"
 READER = pathlib.Path(__file__).with_name("KafkaReader.java")
 SMALL = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_running = set()
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
   <groupId>tarry</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
@@ -62,10 +59,6 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
-
-
-class NotStarted(Exception):
-    pass
 
 
 @functools.cache
@@ -106,12 +99,6 @@ def _download(cache):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@atexit.register
-def _stop_all():
-    for broker in list(_running):
-        broker.stop()
-
-
 class Record:
     def __init__(self, key, body, headers):
         self.key, self.body, self.headers = key, body, headers
@@ -121,91 +108,44 @@ class Record:
         return self.headers.get("tarry-id")
 
 
-class Kafka:
-    """The ports stay the same over restarts, and so does what topics hold."""
+class Kafka(Child):
+    """The other ports stay the same over restarts too, and so does what topics hold."""
+
+    NAME = "kafka"
 
     def __init__(self):
         self.jars, why = find_jars()
         if self.jars is None:
             raise NotStarted(why)
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="kafka-"))
-        self.port, self.login_port, self.tls_port, controller_port = (free_port() for _ in range(4))
-        self.proc = self.reader = None
+        super().__init__()
+        self.login_port, self.tls_port, controller_port = (free_port() for _ in range(3))
+        self.reader = None
         self.settings = self.directory / "server.properties"
-        self.certificate = self._make_certificate()
+        self.certificate = certificate(self.directory, "IP:127.0.0.1")
+        (self.directory / "keystore.pem").write_text((self.directory / "key.pem").read_text() + self.certificate.read_text())
         self.password = PASSWORD
         self.settings.write_text(SETTINGS.format(port=self.port, login_port=self.login_port, tls_port=self.tls_port,
                                                  keystore=self.directory / "keystore.pem", controller_port=controller_port,
                                                  user=USER, password=PASSWORD, data=self.directory / "data"))
-        self._java("kafka.tools.StorageTool", "format", "-t", "dGFycnktdGFycnktdGFycg", "-c", self.settings).communicate(timeout=START_SECONDS)
-
-    def _make_certificate(self):
-        certificate, key = self.directory / "cert.pem", self.directory / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(certificate),
-                        "-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-        (self.directory / "keystore.pem").write_text(key.read_text() + certificate.read_text())
-        return certificate
+        self._java("kafka.tools.StorageTool", "format", "-t", "dGFycnktdGFycnktdGFycg", "-c", self.settings).communicate(timeout=FORMAT_SECONDS)
 
     def _java(self, *words, **options):
-        log = open(self.directory / "output.log", "ab")
-        with log:
-            return subprocess.Popen(["java", *SMALL, "-cp", f"{self.jars}/*", *map(str, words)], cwd=self.directory,
-                                    **{"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True, **options})
+        return self.spawn(*self._words(*words), **options)
 
-    # ---- life ----
+    def _words(self, *words):
+        return ["java", *SMALL, "-cp", f"{self.jars}/*", *words]
 
-    def launch(self):
-        self.proc = self._java("kafka.Kafka", self.settings)
-        _running.add(self)
-        return self
+    def command(self):
+        return self._words("kafka.Kafka", self.settings)
 
-    def start(self):
-        return self.launch().wait_ready()
-
-    def wait_ready(self):
-        limit = time.monotonic() + START_SECONDS
-        while time.monotonic() < limit:
-            if self.proc.poll() is not None:
-                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-3000:]}")
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                socket.create_connection(("127.0.0.1", self.login_port), 1).close()
-                return self
-            time.sleep(0.05)
-        raise NotStarted(f"not within {START_SECONDS} s:\n{self.log()[-3000:]}")
-
-    def kill(self):
-        """kill -9, and wait for the end."""
-        if self.proc:
-            self.proc.kill()
-            self.proc.wait()
-            self.proc = None
-
-    @contextlib.contextmanager
-    def frozen(self):
-        self.proc.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.proc.send_signal(signal.SIGCONT)
+    def is_ready(self):
+        return listens(self.port) and listens(self.login_port)
 
     def stop(self):
-        self.kill()
         if self.reader:
             self.reader.kill()
             self.reader.communicate()
-        _running.discard(self)
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
+        super().stop()
 
     # ---- talking ----
 
@@ -263,7 +203,3 @@ class Kafka:
 
     def deny(self, topic, user):
         self.ask("deny", topic, user)
-
-    def log(self):
-        path = self.directory / "output.log"
-        return path.read_text(errors="replace") if path.exists() else ""

@@ -7,51 +7,31 @@ A real RabbitMQ for tests: on free ports, in a temporary directory, with an epmd
 `shared()` is one for the whole run, started by whoever asks first; it also speaks TLS and refuses messages above SIZE_MAX. What it does is asked of pika, which shares no code with the server under test.
 """
 
-import atexit
 import contextlib
 import functools
 import os
 import pathlib
-import shutil
-import signal
-import socket
 import subprocess
-import tempfile
 import time
 
 import pika
+from child import Child, certificate, listens
 from server import free_port
 
 PROGRAMS = pathlib.Path("/usr/lib/rabbitmq/bin")
-START_SECONDS = 90.0
 SIZE_MAX = 200_000
-_running = set()
 
 
-def certificate(directory, name):
-    """One for that name alone, which is its own authority; its key is key.pem beside it."""
-    path = directory / "ca.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-                    "-addext", f"subjectAltName=DNS:{name}", "-keyout", directory / "key.pem", "-out", path], capture_output=True, check=True, timeout=60)
-    return path
+class RabbitMQ(Child):
+    """What durable queues hold survives restarts."""
 
-
-class NotStarted(Exception):
-    pass
-
-
-@atexit.register
-def _stop_all():
-    for broker in list(_running):
-        broker.stop()
-
-
-class RabbitMQ:
-    """The port stays the same over restarts, and so does what durable queues hold."""
+    NAME = "rabbitmq"
+    FAULTS = (OSError, pika.exceptions.AMQPError)
+    LOGS = ("output.log", "log/*.log")
 
     def __init__(self, config="", with_tls=False, prefix=()):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rabbitmq-"))
-        self.port, self.proc, self.prefix = free_port(), None, list(prefix)
+        super().__init__()
+        self.prefix = list(prefix)
         self.tls_port = free_port() if with_tls else None
         config += self._tls_config() if with_tls else ""
         self.env = {**os.environ, "HOME": str(self.directory), "ERL_EPMD_PORT": str(free_port()), "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -64,70 +44,23 @@ class RabbitMQ:
         (self.directory / "rabbitmq.conf").write_text(config)
 
     def _tls_config(self):
-        self.ca_file = certificate(self.directory, "localhost")
+        self.ca_file = certificate(self.directory, "DNS:localhost")
         return (f"listeners.ssl.default = {self.tls_port}\nssl_options.cacertfile = {self.ca_file}\nssl_options.certfile = {self.ca_file}\n"
                 f"ssl_options.keyfile = {self.directory / 'key.pem'}\nssl_options.verify = verify_none\n")
 
-    # ---- life ----
+    def command(self):
+        return [*self.prefix, PROGRAMS / "rabbitmq-server"]
 
-    def launch(self):
-        with open(self.directory / "output.log", "ab") as log:
-            self.proc = subprocess.Popen([*self.prefix, PROGRAMS / "rabbitmq-server"], cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                         env=self.env, start_new_session=True)
-        _running.add(self)
-        return self
-
-    def start(self):
-        return self.launch().wait_ready()
-
-    def wait_ready(self):
-        limit = time.monotonic() + START_SECONDS
-        while time.monotonic() < limit:
-            if self.proc.poll() is not None:
-                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-2000:]}")
-            # Nobody listens until it is nearly there, and only a channel that opens says that it is.
-            with contextlib.suppress(OSError, pika.exceptions.AMQPError):
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                self.connection(timeout=2).close()
-                return self
-            time.sleep(0.05)
-        raise NotStarted(f"not within {START_SECONDS} s:\n{self.log()[-2000:]}")
-
-    def signal(self, number):
-        """To the whole of it: a shell, the broker, its helpers."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.proc.pid, number)
-
-    def kill(self):
-        """kill -9, and wait for the end."""
-        if self.proc:
-            self.signal(signal.SIGKILL)
-            self.proc.wait()
-            self.proc = None
-
-    @contextlib.contextmanager
-    def frozen(self):
-        self.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.signal(signal.SIGCONT)
+    def is_ready(self):
+        """Nobody listens until it is nearly there, and only a channel that opens says that it is."""
+        listens(self.port)
+        self.connection(timeout=2).close()
+        return True
 
     def stop(self):
         self.kill()
-        _running.discard(self)
         subprocess.run(["epmd", "-kill"], env=self.env, capture_output=True, timeout=20, check=False)
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
+        super().stop()
 
     # ---- talking ----
 
@@ -174,10 +107,6 @@ class RabbitMQ:
                 elif len(out) >= count or time.monotonic() > limit:
                     break
         return out
-
-    def log(self):
-        paths = [self.directory / "output.log", *sorted((self.directory / "log").glob("*.log"))]
-        return "".join(path.read_text(errors="replace") for path in paths if path.exists())
 
 
 @functools.cache

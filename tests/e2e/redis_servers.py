@@ -7,10 +7,8 @@ what it started, also when the test fails or the program ends early.
     with Cluster(replicas=1) as cluster:          cluster.url, cluster.fail_over(slot), cluster.move_slot(slot)
 """
 
-import atexit
 import datetime
 import itertools
-import os
 import pathlib
 import re
 import shutil
@@ -20,6 +18,7 @@ import threading
 import time
 
 import redis
+from child import Child, NotStarted
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server import free_port
@@ -27,17 +26,6 @@ from server import free_port
 START_SECONDS = 30.0
 FAULTS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
 SLOTS = 16384
-_running = set()
-
-
-class NotStarted(Exception):
-    pass
-
-
-@atexit.register
-def _stop_all():
-    for server in list(_running):
-        server.kill()
 
 
 def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
@@ -55,21 +43,22 @@ def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
         time.sleep(pause)
 
 
-class RedisServer:
+class RedisServer(Child):
     """
     `aof`: None (memory only), "always", "everysec", "no". `flags`: more arguments of redis-server. `preload`: a library for LD_PRELOAD.
-    `unix`: also listens on a socket. The port stays the same over restarts.
+    `unix`: also listens on a socket.
     """
 
+    NAME = "redis"
+    START_SECONDS, PAUSE_SECONDS = START_SECONDS, 0.01
+    FAULTS = (redis.exceptions.RedisError,)
+    LOGS = ("output.log", "redis.log")
+    HAS_HELPERS = False
+
     def __init__(self, *flags, aof=None, preload=None, env=None, unix=False, directory=None, port=None, program="redis-server"):
-        self.own = directory is None
-        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="redis-"))
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.port = port or free_port()
+        super().__init__(directory, port, {**(env or {}), **({"LD_PRELOAD": str(preload)} if preload else {})})
         self.socket = self.directory / "socket" if unix else None
         self.program, self.flags, self.aof = program, [str(flag) for flag in flags], aof
-        self.env = {**(env or {}), **({"LD_PRELOAD": str(preload)} if preload else {})}
-        self.proc = None
         self._client = None
 
     # ---- life ----
@@ -88,65 +77,23 @@ class RedisServer:
             done = subprocess.run(["redis-check-aof", "--fix", str(manifest)], input="y\ny\n", capture_output=True, text=True, timeout=60, check=False)
             if done.returncode != 0:
                 raise NotStarted(f"its log cannot be mended: {done.stdout[-500:]}{done.stderr[-500:]}")
-        with open(self.directory / "output.log", "ab") as log:
-            self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env})
-        _running.add(self)
-        return self
+        return super().launch()
 
-    def start(self):
-        return self.launch().wait_ready()
-
-    def wait_ready(self):
-        def answers():
-            if self.proc.poll() is not None:
-                raise NotStarted(f"it ended with {self.proc.returncode}:\n{self.log()[-2000:]}")
-            return self.client().ping()
-
-        wait_for(answers, "a PONG of " + self.program)
-        return self
+    def is_ready(self):
+        return self.client().ping()
 
     def kill(self):
-        """kill -9, and wait for the end."""
         self._forget()
-        if self.proc:
-            self.proc.kill()
-            self.proc.wait()
+        super().kill()
 
     def terminate(self, timeout=20):
         self._forget()
-        if self.proc and self.proc.poll() is None:
-            self.proc.terminate()
-            self.proc.wait(timeout)
-
-    def restart(self, how="terminate"):
-        """Stops (or kills) it, and starts it again on the same data and port."""
-        getattr(self, how)()
-        return self.start()
+        super().terminate(timeout)
 
     def _forget(self):
-        _running.discard(self)
         if self._client:
             self._client.close()
         self._client = None
-
-    def stop(self):
-        self.kill()
-        if self.own:
-            shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_):
-        self.stop()
-
-    @property
-    def alive(self):
-        return self.proc is not None and self.proc.poll() is None
 
     # ---- talking ----
 
@@ -175,9 +122,6 @@ class RedisServer:
 
     def info(self, section):
         return self.client().info(section)
-
-    def log(self):
-        return "".join(path.read_text(errors="replace") for path in (self.directory / "output.log", self.directory / "redis.log") if path.exists())
 
     def events(self):
         """What its log says, in order: [(wall clock in ms, role: "M", "S" or "C" where it has none, text)]."""
@@ -294,7 +238,7 @@ class Sentinel:
 
     def stop(self):
         for server in self.sentinels + self.servers:
-            server.kill()
+            server.stop()
         if self.own:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -407,7 +351,7 @@ class Cluster:
 
     def stop(self):
         for server in self.servers:
-            server.kill()
+            server.stop()
         if self.own:
             shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -4,7 +4,6 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 
@@ -12,6 +11,7 @@ import activemq
 import pytest
 from activemq import ActiveMQ
 from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
+from child import certificate
 from server import eventually, free_port
 
 ALL_BYTES = bytes(range(256)) * 3
@@ -168,11 +168,9 @@ class TlsPeer:
     """Speaks as much STOMP as one message needs."""
 
     def __init__(self, directory, name):
-        self.certificate, key = directory / "cert.pem", directory / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-keyout", str(key),
-                        "-out", str(self.certificate), "-subj", "/CN=broker", "-addext", f"subjectAltName={name}"], check=True, capture_output=True)
+        self.certificate = certificate(directory, name)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(self.certificate, key)
+        self.context.load_cert_chain(self.certificate, directory / "key.pem")
         self.listener = socket.create_server(("127.0.0.1", free_port()))
         self.port = self.listener.getsockname()[1]
         self.got = b""

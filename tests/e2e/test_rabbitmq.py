@@ -10,6 +10,7 @@ import time
 import pika
 import pytest
 import rabbitmq
+from child import certificate
 from endpoint import write_policy
 from server import eventually, free_port
 
@@ -98,7 +99,7 @@ def test_over_tls_the_certificate_is_good_for_the_name(broker, start_delivering)
 
 
 def test_a_certificate_for_another_name_is_refused(start_delivering, tmp_path):
-    ca, key, port = rabbitmq.certificate(tmp_path, "elsewhere"), tmp_path / "key.pem", free_port()
+    ca, key, port = certificate(tmp_path, "DNS:elsewhere"), tmp_path / "key.pem", free_port()
     client = start_delivering(policy=["allow-host = localhost", f"ca-file = {ca}"]).client()
     peer = subprocess.Popen(["openssl", "s_server", "-quiet", "-accept", f"127.0.0.1:{port}", "-cert", ca, "-key", key],
                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
