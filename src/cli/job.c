@@ -21,7 +21,7 @@ static struct buffer *begin_job(struct client *client, const char *topic, const 
 static void print_line(const char *name, const char *value)
 {
     if (value[0])
-        printf("%-14s%s\n", name, value);
+        printf("%-13s %s\n", name, value);
 }
 
 /* "history       attempt 1, 2026-11-20 09:00:00.000, failed after 12ms: http 500" */

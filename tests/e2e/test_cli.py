@@ -100,10 +100,11 @@ def test_a_server_that_is_not_there():
 
 
 def test_a_job_from_push_to_ack(tarry):
-    out = tarry("push", "orders", "o-1", "--body", '{"order":1}', "--meta", "trace=abc")
+    out = tarry("push", "orders", "o-1", "--body", '{"order":1}', "--meta", "trace=abc", "--meta", "dead-delivery=7")
+    assert "meta trace    abc\n" in tarry("get", "orders", "o-1") and "meta dead-delivery 7\n" in tarry("get", "orders", "o-1")
     assert out.startswith("created o-1, due ")
     job = take_one(tarry, "orders")
-    assert job["id"] == "o-1" and job["body"] == {"order": 1} and job["meta"] == {"trace": "abc"}
+    assert job["id"] == "o-1" and job["body"] == {"order": 1} and job["meta"] == {"trace": "abc", "dead-delivery": "7"}
     assert job["content_type"] == "application/json"
     assert tarry("ack", job["lease"]) == "acked 1\n"
     tarry("get", "orders", "o-1", code=NOTHING)
