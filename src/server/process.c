@@ -1,6 +1,7 @@
 #include "server/process.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,28 @@ uint64_t process_raise_files(void)
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
+
+/* The loop's library looks up names on half of these. */
+void process_size_pool(void)
+{
+    (void)setenv("UV_THREADPOOL_SIZE", "32", 0);
+}
+
+static volatile sig_atomic_t exit_code;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    _exit(exit_code);
+}
+
+void process_exit_by(unsigned seconds, int code)
+{
+    struct sigaction action = {.sa_handler = on_alarm};
+    exit_code = code;
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)alarm(seconds);
 }
 
 void process_notify(const char *state)

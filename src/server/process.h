@@ -10,6 +10,14 @@
 /* Raises the limit of open files as far as the system lets it. Returns what it is then. */
 uint64_t process_raise_files(void);
 
+/* Before the first look-up of a name: so many are under way at a time, that a few whose name server
+ * is silent hold up no other. UV_THREADPOOL_SIZE of the environment has the last word. */
+void process_size_pool(void);
+
+/* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
+ * look-up) is left to the system, and the process exits with `code`. */
+void process_exit_by(unsigned seconds, int code);
+
 /* Tells systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Nothing where there is
  * none. */
 void process_notify(const char *state);

@@ -21,6 +21,7 @@
 enum {
     DRAIN_MS = 5000,    /* for requests under way, then connections are cut */
     DELIVER_MS = 4000,  /* of that for deliveries under way, then they are given up */
+    FREE_S = 3,         /* for what is left once all is kept */
     FILES_BESIDE = 200, /* descriptors that are no connections */
     PARTS_MAX = 64,
     ERROR_BYTES = BACKEND_ERROR_BYTES
@@ -391,6 +392,7 @@ static bool start(struct server *server)
         "other machines can reach this server, which has neither TLS nor tokens (--insecure)";
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
     uint64_t files = process_raise_files();
+    process_size_pool();
     signal(SIGPIPE, SIG_IGN);
     if (files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", files),
@@ -457,9 +459,10 @@ bool server_run(const struct config *config)
     if (ok) {
         run(&server);
         ok = server.phase == STOPPED && !server.is_broken;
+        if (ok)
+            log_event(LOG_INFO, "stopped");
+        process_exit_by(FREE_S, ok ? 0 : 1);
     }
     fini(&server);
-    if (ok)
-        log_event(LOG_INFO, "stopped");
     return ok;
 }

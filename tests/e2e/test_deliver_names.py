@@ -1,0 +1,55 @@
+"""Name servers that are silent hold up neither other deliveries nor the server's end."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import FLAGS
+from endpoint import Endpoint, write_policy
+from server import REPO, eventually
+
+SLOW_S = 30
+
+
+@pytest.fixture(scope="session")
+def slow_names(tmp_path_factory):
+    """The environment of a program for which names that begin with "slow" take SLOW_S seconds; "fast…" is this machine."""
+    library = tmp_path_factory.mktemp("names") / "slow_names.so"
+    subprocess.run([os.environ.get("CC") or shutil.which("cc"), "-shared", "-fPIC", "-O2", "-D_GNU_SOURCE", "-o", str(library),
+                    str(REPO / "tests/support/slow_names.c")], check=True)
+    return {"LD_PRELOAD": str(library), "TARRY_SLOW_NAMES": str(SLOW_S),
+            "ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))}
+
+
+@pytest.fixture
+def server(start_server, tmp_path, slow_names):
+    return start_server(*FLAGS, "--deliver", write_policy(tmp_path / "policy", "allow-host = *"), env=slow_names)
+
+
+def push_to_slow(client, scheme, count):
+    for n in range(count):
+        to = f"{scheme}://slow{n}.example"
+        client.put_topic(f"slow{n}", deliver={"to": to})
+        client.push(f"slow{n}", "one")
+    eventually(lambda: all(client.topic(f"slow{n}")["counts"]["leased"] for n in range(count)))
+
+
+def test_names_that_take_long_hold_up_no_other(server):
+    client, endpoint = server.client(), Endpoint().start()
+    push_to_slow(client, "http", 6)
+    client.put_topic("good", deliver={"to": f"http://fast.example:{endpoint.port}/"})
+    client.push("good", "one")
+    eventually(lambda: endpoint.calls, seconds=5)
+    endpoint.stop()
+    server.kill()
+
+
+@pytest.mark.parametrize("scheme", ["http", "stomp"])
+def test_a_look_up_under_way_does_not_keep_the_server_from_its_end(server, scheme):
+    push_to_slow(server.client(), scheme, 3)
+    began = time.monotonic()
+    assert server.terminate() == 0
+    assert time.monotonic() - began < 14, "5 s for deliveries, 3 s for what is left"
+    assert "event=stopped" in server.log()
