@@ -111,6 +111,15 @@ static bool check_sign(struct guard *guard, const struct target_setting *setting
     return count > 0;
 }
 
+bool check_setting(struct guard *guard, const struct target_setting *setting,
+                   char error[DELIVER_ERROR_BYTES])
+{
+    /* Without a destination of the topic's own each job's callback is checked. */
+    bool ok = setting->to ? check_to(guard, setting, slice_of(setting->to), error)
+                          : guard_is_on(guard) || check_verdict(GUARD_OFF, slice_of(""), error);
+    return ok && check_sign(guard, setting, error);
+}
+
 static bool check_deliver(struct guard *guard, struct slice json, char error[DELIVER_ERROR_BYTES])
 {
     struct target_setting setting = {0};
@@ -119,10 +128,7 @@ static bool check_deliver(struct guard *guard, struct slice json, char error[DEL
         fail(error, why);
         return prefix(error, "deliver");
     }
-    /* Without a destination of the topic's own each job's callback is checked. */
-    bool ok = setting.to ? check_to(guard, &setting, slice_of(setting.to), error)
-                         : guard_is_on(guard) || check_verdict(GUARD_OFF, json, error);
-    ok = ok && check_sign(guard, &setting, error);
+    bool ok = check_setting(guard, &setting, error);
     target_setting_fini(&setting);
     return ok || prefix(error, "deliver");
 }

@@ -184,6 +184,13 @@ void deliver_start(struct deliver *deliver)
     follow_topic(deliver, slice_make(NULL, 0));
 }
 
+void deliver_judge_all(struct deliver *deliver)
+{
+    for (size_t i = 0; i < TABLE_BUCKETS; i++)
+        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next)
+            lane_judge((struct lane *)entry);
+}
+
 static void free_errands(struct list *errands)
 {
     while (!list_is_empty(errands)) {

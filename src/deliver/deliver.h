@@ -31,6 +31,9 @@ struct deliver_options {
 struct deliver *deliver_new(const struct deliver_options *options);
 /* Looks at all topics, then follows their changes. On the reactor's thread. */
 void deliver_start(struct deliver *deliver);
+/* The policy file was read again: topics that it does not let deliver are named in the log. On the
+ * reactor's thread. */
+void deliver_judge_all(struct deliver *deliver);
 /* Takes no more; waits up to `patience_ms` for what is under way, gives up the rest (those jobs go
  * back). `stopped` once, never inside the call. Call it before waiters_drain. */
 void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(void *ctx),

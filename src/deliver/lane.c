@@ -171,6 +171,14 @@ static void log_lane(const struct lane *lane, const char *event)
               LOG_NUMBER("timeout_ms", lane->setting.timeout_ms));
 }
 
+void lane_judge(struct lane *lane)
+{
+    char error[DELIVER_ERROR_BYTES] = "";
+    if (lane->is_on && !check_setting(lane->deliver->options.guard, &lane->setting, error))
+        log_event(LOG_ERROR, "policy forbids delivery", LOG_TEXT("topic", lane->topic),
+                  LOG_TEXT("error", error));
+}
+
 static bool find_endpoint(struct lane *lane)
 {
     char error[TARGET_ERROR_BYTES] = "too long";
@@ -212,6 +220,7 @@ void lane_set(struct lane *lane, struct target_setting *setting)
         pthread_mutex_unlock(&lane->deliver->lock);
         if (lane->is_on && (!was_on || !same))
             log_lane(lane, "delivery started");
+        lane_judge(lane);
     }
     deliver_kick(lane->deliver, lane);
 }

@@ -73,6 +73,8 @@ void lane_free(struct lane *lane);
 /* Follows new settings, which become the lane's; NULL: delivers no more. What is under way ends
  * with the old ones. */
 void lane_set(struct lane *lane, struct target_setting *setting);
+/* Says in the log where the policy does not let it deliver: its jobs would fail without a word. */
+void lane_judge(struct lane *lane);
 /* Takes if there is room. At the end of a turn. */
 void lane_look(struct lane *lane, int64_t now_ms);
 /* Its endpoint changed: it opened, closed, or a probe has ended. */

@@ -76,5 +76,8 @@ bool deliver_callback_is_well(struct slice url, char error[DELIVER_ERROR_BYTES])
 bool check_verdict(enum guard_verdict verdict, struct slice host, char error[DELIVER_ERROR_BYTES]);
 /* All hosts of an endpoint's name. */
 bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_ERROR_BYTES]);
+/* Would the policy let a topic with these settings deliver? */
+bool check_setting(struct guard *guard, const struct target_setting *setting,
+                   char error[DELIVER_ERROR_BYTES]);
 
 #endif

@@ -146,8 +146,10 @@ void delivery_reload(struct delivery *delivery)
         return;
     if (guard_reload(delivery->guard, error) != 0)
         log_event(LOG_ERROR, "policy not reloaded, the old one stays", LOG_TEXT("error", error));
-    else
+    else {
         log_event(LOG_INFO, "policy reloaded");
+        deliver_judge_all(delivery->deliver);
+    }
 }
 
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),

@@ -8,29 +8,12 @@ import subprocess
 import time
 
 import pytest
-from endpoint import Endpoint, write_policy
+from conftest import FLAGS
+from delivery import counts, settle, totals
+from endpoint import write_policy
 from server import BINARY, REPO, eventually
 
 JSON = {"Content-Type": "application/json"}
-FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
-
-
-@pytest.fixture
-def endpoint():
-    endpoint = Endpoint().start()
-    yield endpoint
-    endpoint.stop()
-
-
-@pytest.fixture
-def start_delivering(start_server, tmp_path):
-    """start_delivering(*flags, policy=lines) is start_server with a policy file that allows this machine."""
-
-    def start(*flags, policy=(), **kwargs):
-        path = write_policy(tmp_path / "policy", *policy)
-        return start_server(*FLAGS, *flags, "--deliver", path, **kwargs)
-
-    return start
 
 
 @pytest.fixture
@@ -38,22 +21,9 @@ def server(start_delivering):
     return start_delivering()
 
 
-def settle(client, topic, **settings):
-    """Settings as they are said: settle(client, "orders", deliver={…}, retry="…")."""
-    client.good("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode(), JSON)
-
-
 def push(client, topic, job_id, delay="0", body=b'{"total":12}', **options):
     query = "".join(f"&{name}={value}" for name, value in options.items())
     return client.good("PUT", f"/v1/topics/{topic}/jobs/{job_id}?delay={delay}{query}", body)
-
-
-def totals(client, topic):
-    return client.good("GET", f"/v1/topics/{topic}")["totals"]
-
-
-def counts(client, topic):
-    return client.good("GET", f"/v1/topics/{topic}")["counts"]
 
 
 def job(client, topic, job_id):
@@ -268,7 +238,7 @@ def test_an_endpoint_that_is_down_is_left_in_peace_and_found_again(start_deliver
 # ---- settings ----
 
 
-def test_without_a_policy_file_nothing_is_delivered(start_delivering, start_server, endpoint, tmp_path):
+def test_without_a_policy_file_nothing_is_delivered(start_delivering, endpoint, tmp_path):
     server = start_delivering()
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
@@ -312,6 +282,22 @@ def test_the_policy_is_read_again_on_sighup_and_a_bad_one_is_not(server, endpoin
     server.proc.send_signal(signal.SIGHUP)
     eventually(lambda: "policy reloaded" in server.log())
     assert client.call("PUT", "/v1/topics/orders", asked, JSON).ok
+
+
+def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named(start_delivering, endpoint, tmp_path):
+    server = start_delivering()
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url, "sign": "default"})
+    settle(client, "other", deliver={"to": "null:"})
+    for lines, says in (("allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n", "no key 'default' to sign with"),
+                        ("allow-host = shop.example\n", "add 'allow-host = 127.0.0.1' to the policy file")):
+        with open(tmp_path / "policy", "w", encoding="utf-8") as policy:
+            policy.write(lines)
+        server.proc.send_signal(signal.SIGHUP)
+        eventually(lambda: says in server.log())
+    server.restart()
+    told = re.findall(r'event="policy forbids delivery" topic=(\w+)', server.log())
+    assert told == ["orders"] * 3
 
 
 def test_a_bad_policy_file_refuses_the_start(start_server, tmp_path):
@@ -391,7 +377,7 @@ def test_a_stop_waits_for_what_is_under_way(start_delivering, endpoint):
 
 @pytest.mark.shards
 def test_several_shards_deliver_all(start_delivering, endpoint):
-    server = start_delivering("--shards", "3")
+    server = start_delivering(*FLAGS, "--shards", "3")
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     for i in range(100):
@@ -402,10 +388,9 @@ def test_several_shards_deliver_all(start_delivering, endpoint):
     assert len([name for name in endpoint.ids() if not name.startswith("test-")]) == 100
 
 
-def test_two_servers_on_one_redis_deliver_each_job_once(start_redis, start_server, endpoint, tmp_path):
+def test_two_servers_on_one_redis_deliver_each_job_once(start_redis, start_delivering, endpoint):
     redis = start_redis()
-    policy = write_policy(tmp_path / "policy")
-    servers = [start_server("--store", redis.url, "--deliver", policy) for _ in range(2)]
+    servers = [start_delivering("--store", redis.url) for _ in range(2)]
     clients = [server.client() for server in servers]
     settle(clients[0], "orders", deliver={"to": endpoint.url, "max_in_flight": 4})
     endpoint.answer = lambda call: time.sleep(0.005) or 200
@@ -417,9 +402,9 @@ def test_two_servers_on_one_redis_deliver_each_job_once(start_redis, start_serve
     assert all(metric(client, "tarry_deliver_attempts_total", topic="orders", outcome="done") > 0 for client in clients)
 
 
-def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_server, endpoint, tmp_path):
+def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_delivering, endpoint):
     redis = start_redis()
-    server = start_server("--store", redis.url, "--redis-patience", "1s", "--deliver", write_policy(tmp_path / "policy"))
+    server = start_delivering("--store", redis.url, "--redis-patience", "1s")
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     endpoint.answer = lambda call: time.sleep(0.3) or 200
@@ -434,10 +419,9 @@ def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_s
     assert metric(client, "tarry_deliver_lease_ended_total", topic="orders") == 0
 
 
-def test_one_of_two_servers_dies_and_the_other_delivers_all(start_redis, start_server, endpoint, tmp_path):
+def test_one_of_two_servers_dies_and_the_other_delivers_all(start_redis, start_delivering, endpoint):
     redis = start_redis()
-    policy = write_policy(tmp_path / "policy")
-    servers = [start_server("--store", redis.url, "--deliver", policy) for _ in range(2)]
+    servers = [start_delivering("--store", redis.url) for _ in range(2)]
     client = servers[1].client()
     endpoint.answer = lambda call: time.sleep(0.01) or 200
     settle(client, "orders", deliver={"to": endpoint.url, "max_in_flight": 4, "timeout": "2s"})
