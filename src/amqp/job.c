@@ -140,8 +140,8 @@ static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struc
 
 /* ---- the job ---- */
 
-/* Of a message that has an id: the same for the same message once more, another one for any other,
- * also where a publisher uses an id twice. */
+/* Of a message that has an id: the same for the same message once more, another one for any other
+ * content, also where a publisher uses an id twice. */
 static size_t make_id(const amqp_basic_properties_t *properties, struct slice meta,
                       struct slice body, char out[JOB_ID_BYTES_MAX + 1])
 {
@@ -180,7 +180,8 @@ static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice
     struct amqp_in_job *job = malloc(sizeof(*job) + id_bytes + type.len + meta.len + body.len);
     if (!job)
         return NULL;
-    *job = (struct amqp_in_job){.delivery_tag = envelope->delivery_tag};
+    *job = (struct amqp_in_job){.delivery_tag = envelope->delivery_tag,
+                                .may_be_there = envelope->redelivered};
     list_init(&job->list);
     char *at = job->bytes;
     job->id = copy_to(&at, slice_make(id, id_bytes));

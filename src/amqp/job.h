@@ -37,6 +37,7 @@ struct amqp_in_job {
     uint64_t delivery_tag;
     struct queue_when when;
     enum queue_status status; /* what became of the push */
+    bool may_be_there;        /* it was delivered before, or pushed without a clear answer */
     struct slice id, content_type, meta, body;
     char bytes[];
 };

@@ -125,7 +125,14 @@ static bool settle_job(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
 {
     uint64_t tag = job->delivery_tag;
     enum queue_status status = job->status;
+    if (status == QUEUE_EXISTED && !job->may_be_there) {
+        /* It comes the first time: a publisher has sent the same twice, and means it. */
+        job->id.len = 0;
+        list_add_last(&consumer->again, &job->list);
+        return true;
+    }
     if (is_for_later(status)) {
+        job->may_be_there = true;
         set_refused(consumer, true, queue_status_sentence(status));
         atomic_fetch_add(&consumer->counts.again, 1);
         list_add_last(&consumer->again, &job->list);

@@ -126,6 +126,17 @@ def test_an_exchange_named_delayed_leads_to_the_one_without(broker, start_in):
     assert (method.exchange, method.routing_key, body) == ("shop", "order.7.close", b"7")
 
 
+def test_a_message_published_again_with_its_id_is_another_one(broker, start_in):
+    """As consumers do that put a message off until later."""
+    broker.queue("again-in"), broker.queue("again-out")
+    start_in("again-in")
+    message = delayed(b"later", 100, message_id="m-1", headers={"x-routing-key": "again-out"})
+    publish(broker, "", "again-in", message, message)
+    assert len(broker.messages("again-out", 2)) == 2
+    publish(broker, "", "again-in", message)
+    assert len(broker.messages("again-out", 1)) == 1
+
+
 def test_a_topic_that_was_deleted_is_made_again(broker, start_in):
     broker.queue("gone-in"), broker.queue("gone-out")
     client = start_in("gone-in").client()
