@@ -16,6 +16,12 @@ static void answer(struct errand *errand, enum queue_verb verb, int64_t delay_ms
     answers_add(errand);
 }
 
+/* "At once" would use up all attempts in a moment: then as after any failure, by backoff. */
+static int64_t asked_delay_ms(const struct target_report *report)
+{
+    return report->retry_after_ms > 0 ? report->retry_after_ms : -1;
+}
+
 static void refuse(struct errand *errand, const char *error)
 {
     errand->final = true;
@@ -38,7 +44,7 @@ static void end_unsent(struct errand *errand, const struct target_report *report
 {
     struct deliver *deliver = errand->lane->deliver;
     if (errand->waiting_ms >= LANE_PATIENCE_MS) {
-        answer(errand, QUEUE_NACK, report->retry_after_ms);
+        answer(errand, QUEUE_NACK, asked_delay_ms(report));
         return;
     }
     int64_t delay_ms =
@@ -61,7 +67,7 @@ static void end_errand(struct errand *errand, const struct target_report *report
         answer(errand, QUEUE_ACK, -1);
         return;
     case TARGET_FAILED:
-        answer(errand, QUEUE_NACK, report->retry_after_ms);
+        answer(errand, QUEUE_NACK, asked_delay_ms(report));
         return;
     case TARGET_REFUSED:
         errand->final = true;

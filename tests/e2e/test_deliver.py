@@ -91,6 +91,16 @@ def test_it_is_dead_after_its_last_attempt_with_its_history(server, endpoint):
     assert all("500" in entry["error"] for entry in history)
 
 
+def test_a_retry_after_that_is_over_already_does_not_use_up_the_attempts(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    endpoint.answer = lambda call: (503, {"Retry-After": "0" if call.n == 1 else "Sun, 06 Nov 1994 08:49:37 GMT"})
+    push(client, "orders", "42")
+    eventually(lambda: endpoint.calls)
+    time.sleep(0.6)
+    assert len(endpoint.calls) == 1 and job(client, "orders", "42")["state"] == "delayed"
+
+
 def test_retry_after_is_obeyed_for_the_job_and_the_endpoint(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: (503, {"Retry-After": 1}) if call.id == "first" and call.n == 1 else 200
