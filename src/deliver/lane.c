@@ -108,7 +108,7 @@ static uint32_t window_room(const struct lane *lane)
 void lane_look(struct lane *lane, int64_t now_ms)
 {
     lane->wake_ms = INT64_MAX;
-    if (!lane->is_on || lane->take)
+    if (!lane->is_on || lane->take || (lane->is_forbidden && !lane->setting.allows_callback))
         return;
     uint32_t room = window_room(lane);
     if (room > 0)
@@ -171,12 +171,21 @@ static void log_lane(const struct lane *lane, const char *event)
               LOG_NUMBER("timeout_ms", lane->setting.timeout_ms));
 }
 
+/* Some of the jobs' own callbacks may be allowed where the topic's destination is not. */
 void lane_judge(struct lane *lane)
 {
     char error[DELIVER_ERROR_BYTES] = "";
-    if (lane->is_on && !check_setting(lane->deliver->options.guard, &lane->setting, error))
+    bool was_forbidden = lane->is_forbidden;
+    if (!lane->is_on)
+        return;
+    lane->is_forbidden = !check_setting(lane->deliver->options.guard, &lane->setting, error);
+    if (lane->is_forbidden)
         log_event(LOG_ERROR, "policy forbids delivery", LOG_TEXT("topic", lane->topic),
                   LOG_TEXT("error", error));
+    else if (was_forbidden)
+        log_event(LOG_INFO, "policy allows delivery again", LOG_TEXT("topic", lane->topic));
+    if (lane->is_forbidden != was_forbidden)
+        lane_rethink(lane);
 }
 
 static bool find_endpoint(struct lane *lane)

@@ -50,8 +50,9 @@ struct lane {
     char *topic;
     struct target_setting setting; /* to NULL and !allows_callback: none any more */
     bool is_on;
-    bool is_gone;  /* the topic is no more: the lane goes when nothing is under way */
-    uint64_t said; /* hash of the JSON it was set from, and its size */
+    bool is_forbidden; /* by the policy file */
+    bool is_gone;      /* the topic is no more: the lane goes when nothing is under way */
+    uint64_t said;     /* hash of the JSON it was set from, and its size */
     size_t said_bytes;
     uint32_t seen;                     /* the last look at all topics that found it */
     char endpoint[ENDPOINT_BYTES_MAX]; /* of setting.to */
@@ -73,7 +74,8 @@ void lane_free(struct lane *lane);
 /* Follows new settings, which become the lane's; NULL: delivers no more. What is under way ends
  * with the old ones. */
 void lane_set(struct lane *lane, struct target_setting *setting);
-/* Says in the log where the policy does not let it deliver: its jobs would fail without a word. */
+/* Takes nothing where the policy does not let it deliver, and says so in the log: its jobs would
+ * all fail, and another server may have the right one. */
 void lane_judge(struct lane *lane);
 /* Takes if there is room. At the end of a turn. */
 void lane_look(struct lane *lane, int64_t now_ms);

@@ -10,7 +10,7 @@ import time
 import pytest
 from conftest import FLAGS
 from delivery import counts, settle, totals
-from endpoint import write_policy
+from endpoint import Endpoint, write_policy
 from server import BINARY, REPO, eventually
 
 JSON = {"Content-Type": "application/json"}
@@ -294,7 +294,7 @@ def test_the_policy_is_read_again_on_sighup_and_a_bad_one_is_not(server, endpoin
     assert client.call("PUT", "/v1/topics/orders", asked, JSON).ok
 
 
-def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named(start_delivering, endpoint, tmp_path):
+def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named_and_waits(start_delivering, endpoint, tmp_path):
     server = start_delivering()
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url, "sign": "default"})
@@ -305,9 +305,16 @@ def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named(start_del
             policy.write(lines)
         server.proc.send_signal(signal.SIGHUP)
         eventually(lambda: says in server.log())
-    server.restart()
+        push(client, "orders", len(says))
+    client = server.restart().client()
     told = re.findall(r'event="policy forbids delivery" topic=(\w+)', server.log())
     assert told == ["orders"] * 3
+    time.sleep(0.3)
+    assert counts(client, "orders")["ready"] == 2 and not endpoint.calls, "another server may deliver them, or this one later"
+    write_policy(tmp_path / "policy")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: totals(client, "orders")["acked"] == 2)
+    assert {call.attempt for call in endpoint.calls} == {1} and "policy allows delivery again" in server.log()
 
 
 def test_a_bad_policy_file_refuses_the_start(start_server, tmp_path):
