@@ -156,32 +156,42 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, v
     return 0;
 }
 
-/* The last look at an address, whatever led to it. */
-static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
 {
-    struct target_multi *multi = ctx;
-    (void)purpose;
     if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {
         errno = EACCES;
-        return CURL_SOCKET_BAD;
+        return -1;
     }
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                     address->protocol);
     if (fd >= 0 && !make_room(multi, (size_t)fd)) {
         close(fd);
-        return CURL_SOCKET_BAD;
+        errno = ENOMEM;
+        return -1;
     }
     if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
         multi->sockets[fd] = (struct multi_socket){0};
     return fd;
 }
 
+/* The last look at an address, whatever led to it. libcurl forgets why there is no socket. */
+static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct target_opening *opening = ctx;
+    (void)purpose;
+    int fd = open_socket(opening->multi, address);
+    if (fd < 0)
+        opening->error = errno;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 /* ---- life ---- */
 
-void target_multi_bind(struct target_multi *multi, CURL *easy)
+void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening)
 {
+    opening->multi = multi;
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, multi);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, opening);
 }
 
 bool target_multi_add(struct target_multi *multi, CURL *easy)

@@ -14,6 +14,12 @@
 #include <curl/curl.h>
 
 struct target_multi;
+
+struct target_opening { /* of an easy handle's socket */
+    struct target_multi *multi;
+    int error; /* why there is none: an errno; the reader clears it */
+};
+
 /* A transfer is over; it is no longer the multi's. Not inside a call, but for the loop's. */
 typedef void target_multi_ended(void *ctx, CURL *easy, CURLcode code);
 
@@ -24,7 +30,7 @@ struct target_multi *target_multi_new(struct reactor *reactor, struct guard *gua
 void target_multi_free(struct target_multi *multi);
 
 /* Once for an easy handle, before it is first added: where its sockets come from. */
-void target_multi_bind(struct target_multi *multi, CURL *easy);
+void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening);
 /* Begins at the end of this turn. False: out of memory. */
 bool target_multi_add(struct target_multi *multi, CURL *easy);
 /* Before its end. Its connection is closed. */

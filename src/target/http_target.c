@@ -116,7 +116,7 @@ static void begin(struct http_endpoint *endpoint, struct target_transfer *transf
         give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory or descriptors");
         return;
     }
-    target_multi_bind(endpoint->multi, transfer->easy);
+    target_multi_bind(endpoint->multi, transfer->easy, &transfer->opening);
     if (!target_multi_add(endpoint->multi, transfer->easy)) {
         give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
         return;

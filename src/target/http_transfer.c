@@ -129,6 +129,7 @@ void target_transfer_clear(struct target_transfer *transfer)
 {
     buffer_shrink(&transfer->text, TEXT_BYTES_KEPT);
     transfer->answer = (struct target_answer){0};
+    transfer->opening.error = 0;
     transfer->has_begun = transfer->is_added = transfer->is_decided = false;
     transfer->explained = NULL;
 }
@@ -208,10 +209,11 @@ void target_transfer_give_up(struct target_transfer *transfer, enum target_outco
     transfer->is_decided = true;
 }
 
-static const char *no_connection(CURL *easy)
+static const char *no_connection(const struct target_transfer *transfer)
 {
-    long number = 0;
-    (void)curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &number);
+    long number = transfer->opening.error;
+    if (!number)
+        (void)curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &number);
     switch (number) {
     case ECONNREFUSED:
         return "connection refused";
@@ -220,6 +222,9 @@ static const char *no_connection(CURL *easy)
         return "no route to the host";
     case EACCES:
         return "the address may not be reached by the policy file";
+    case ENOMEM:
+    case ENOBUFS:
+        return "out of memory";
     case EMFILE:
     case ENFILE:
         return "out of descriptors, raise the limit of open files";
@@ -243,15 +248,15 @@ static const char *not_trusted(CURL *easy)
     }
 }
 
-static const char *reason_of(CURL *easy, CURLcode code)
+static const char *reason_of(const struct target_transfer *transfer, CURLcode code)
 {
     switch (code) {
     case CURLE_COULDNT_CONNECT:
-        return no_connection(easy);
+        return no_connection(transfer);
     case CURLE_OPERATION_TIMEDOUT:
         return "no connection in time";
     case CURLE_PEER_FAILED_VERIFICATION:
-        return not_trusted(easy);
+        return not_trusted(transfer->easy);
     case CURLE_SSL_CONNECT_ERROR:
         return "tls handshake failed";
     case CURLE_SSL_CACERT_BADFILE:
@@ -306,6 +311,12 @@ static void time_out(struct target_transfer *transfer)
     buffer_fini(&text);
 }
 
+/* What the endpoint is not to blame for. */
+static bool is_our_want(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
 void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
 {
     if (transfer->is_decided)
@@ -319,7 +330,9 @@ void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
         time_out(transfer);
     else if (code == CURLE_OUT_OF_MEMORY)
         target_transfer_give_up(transfer, TARGET_UNSENT, false, "out of memory");
+    else if (code == CURLE_COULDNT_CONNECT && is_our_want(transfer->opening.error))
+        target_transfer_give_up(transfer, TARGET_UNSENT, false, reason_of(transfer, code));
     else
-        target_transfer_give_up(transfer, TARGET_FAILED, true, reason_of(transfer->easy, code));
+        target_transfer_give_up(transfer, TARGET_FAILED, true, reason_of(transfer, code));
     transfer->is_decided = true;
 }

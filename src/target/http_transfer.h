@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "target/http_answer.h"
+#include "target/http_multi.h"
 #include "target/http_url.h"
 
 #include <curl/curl.h>
@@ -27,6 +28,7 @@ struct target_transfer {
     int64_t started_ms, until_ms, timeout_ms; /* on boot time */
     struct target_codes dead_on[TARGET_DEAD_ON_MAX];
     size_t dead_on_count;
+    struct target_opening opening;
     struct target_answer answer;
     bool is_added;   /* the multi has it */
     bool has_begun;  /* there was a connection: the peer may have got something */

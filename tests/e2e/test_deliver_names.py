@@ -1,6 +1,7 @@
-"""Name servers that are silent hold up neither other deliveries nor the server's end."""
+"""What the server itself lacks is no fault of an endpoint or a job: answers of name servers, descriptors."""
 
 import os
+import resource
 import shutil
 import subprocess
 import time
@@ -53,3 +54,14 @@ def test_a_look_up_under_way_does_not_keep_the_server_from_its_end(server, schem
     assert server.terminate() == 0
     assert time.monotonic() - began < 14, "5 s for deliveries, 3 s for what is left"
     assert "event=stopped" in server.log()
+
+
+def test_too_few_descriptors_cost_no_attempts(server):
+    client, endpoint = server.client(), Endpoint(lambda call: time.sleep(0.3) or 200).start()
+    client.put_topic("many", deliver={"to": f"http://127.0.0.1:{endpoint.port}/", "max_in_flight": 500}, max_attempts=1)
+    resource.prlimit(server.proc.pid, resource.RLIMIT_NOFILE, (server.descriptors() + 30,) * 2)
+    for n in range(60):
+        client.push("many", f"j-{n}")
+    eventually(lambda: client.topic("many")["totals"]["acked"] == 60, seconds=20)
+    assert len(endpoint.calls) == 60
+    endpoint.stop()
