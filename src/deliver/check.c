@@ -28,9 +28,8 @@ bool check_verdict(enum guard_verdict verdict, struct slice host, char error[DEL
     case GUARD_NETWORK_FORBIDDEN:
     case GUARD_NOT_AN_ADDRESS:
         snprintf(error, DELIVER_ERROR_BYTES,
-                 "address '%.*s' is not public, add its network as 'allow-network' to the policy "
-                 "file",
-                 len, host.at);
+                 "address '%.*s' is not public, add it as 'allow-network' to the policy file", len,
+                 host.at);
         return false;
     }
     return fail(error, "not allowed");

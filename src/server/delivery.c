@@ -120,6 +120,8 @@ bool delivery_open(struct delivery *delivery, const char *path, struct reactor *
                                             .waiters = waiters,
                                             .guard = delivery->guard,
                                             .version = TARRY_VERSION};
+    if (guard_is_on(delivery->guard))
+        log_event(LOG_INFO, "policy read", LOG_TEXT("file", path));
     delivery->reactor = reactor;
     delivery->deliver = deliver_new(&options);
     if (!delivery->deliver) {

@@ -315,6 +315,7 @@ def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named_and_waits
     server.proc.send_signal(signal.SIGHUP)
     eventually(lambda: totals(client, "orders")["acked"] == 2)
     assert {call.attempt for call in endpoint.calls} == {1} and "policy allows delivery again" in server.log()
+    assert server.log().count(f'event="policy read" file={tmp_path}/policy') == 2
 
 
 def test_a_bad_policy_file_refuses_the_start(start_server, tmp_path):

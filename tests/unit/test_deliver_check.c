@@ -125,7 +125,7 @@ static void settings_are_checked_with_a_word_on_what_to_do(void **state)
         {"{\"deliver\":{}}", "'to'"},
         {"{\"deliver\":{\"callback\":false}}", "'to'"},
         {"{\"deliver\":{\"to\":\"https://other.example/\"}}", "allow-host = other.example"},
-        {"{\"deliver\":{\"to\":\"http://127.0.0.1/\"}}", "allow-network"},
+        {"{\"deliver\":{\"to\":\"http://127.0.0.1/\"}}", "add it as 'allow-network'"},
         {"{\"deliver\":{\"to\":\"http://8.8.8.8/\"}}", NULL},
         {"{\"deliver\":{\"to\":\"kafka://mq.example,other.example:9092\"}}", "other.example"},
         {"{\"deliver\":{\"to\":\"gopher://shop.example\"}}", "http"},
