@@ -9,6 +9,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
+from endpoint import Endpoint, write_policy  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
 
@@ -73,6 +74,27 @@ def server(start_server):
 @pytest.fixture
 def client(server):
     return server.client()
+
+
+@pytest.fixture
+def start_delivering(start_server, tmp_path):
+    """start_delivering(*flags, policy=lines) is start_server with a policy file, tmp_path / "policy", that allows this machine; only=lines: these alone."""
+
+    def start(*flags, policy=(), only=None, **options):
+        path = write_policy(tmp_path / "policy", *policy)
+        if only is not None:
+            (tmp_path / "policy").write_text("\n".join(only) + "\n", encoding="utf-8")
+        return start_server(*(flags or FLAGS), "--deliver", path, **options)
+
+    return start
+
+
+@pytest.fixture
+def endpoint():
+    """A real one for callbacks; it answers 200 unless told otherwise."""
+    endpoint = Endpoint().start()
+    yield endpoint
+    endpoint.stop()
 
 
 @pytest.fixture

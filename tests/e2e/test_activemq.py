@@ -10,8 +10,8 @@ import time
 import activemq
 import pytest
 from activemq import ActiveMQ
-from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
 from child import certificate
+from delivery import acked, check_copies, deliver_test, settle, totals
 from server import eventually, free_port
 
 ALL_BYTES = bytes(range(256)) * 3
@@ -132,7 +132,7 @@ def test_a_frozen_broker_gets_everything_when_it_wakes(start_delivering, broker)
 
 @needs_broker
 def test_a_login_comes_from_the_policy_file(strict, start_delivering):
-    client = start_delivering(f"credential = {strict.url} {activemq.USER} {activemq.PASSWORD}").client()
+    client = start_delivering(policy=[f"credential = {strict.url} {activemq.USER} {activemq.PASSWORD}"]).client()
     settle(client, "login", deliver={"to": strict.url})
     client.push("login", "1", b"x")
     assert [message.id for message in strict.receive("login", 1)] == ["1"]
@@ -142,7 +142,7 @@ def test_a_login_comes_from_the_policy_file(strict, start_delivering):
 
 @needs_broker
 def test_without_a_login_it_is_told_why(strict, start_delivering):
-    server = start_delivering(f"credential = {strict.url} {activemq.USER} wrong-password")
+    server = start_delivering(policy=[f"credential = {strict.url} {activemq.USER} wrong-password"])
     client = server.client()
     settle(client, "login", deliver={"to": strict.url})
     assert "login refused" in deliver_test(client, "login")
@@ -152,7 +152,7 @@ def test_without_a_login_it_is_told_why(strict, start_delivering):
 def test_where_the_guard_refuses_nothing_connects(start_delivering):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
-        client = start_delivering(policy=["allow-host = localhost"]).client()
+        client = start_delivering(only=["allow-host = localhost"]).client()
         settle(client, "inner", deliver={"to": f"stomp://localhost:{listener.getsockname()[1]}"})
         client.push("inner", "1", b"x")
         assert "not public" in deliver_test(client, "inner")
@@ -224,7 +224,7 @@ def tls_peer(tmp_path):
 
 def test_by_tls_a_job_arrives_whole(tls_peer, start_delivering):
     peer = tls_peer("DNS:localhost,IP:127.0.0.1")
-    client = start_delivering(f"ca-file = {peer.certificate}").client()
+    client = start_delivering(policy=[f"ca-file = {peer.certificate}"]).client()
     body = b"b" * (1 << 19) + b"END"
     settle(client, "secret", deliver={"to": f"stomps://127.0.0.1:{peer.port}"})
     client.push("secret", "1", body)
@@ -235,7 +235,7 @@ def test_by_tls_a_job_arrives_whole(tls_peer, start_delivering):
 @pytest.mark.parametrize("name, trusted", [("DNS:elsewhere.example", True), ("IP:127.0.0.1", False)])
 def test_by_tls_a_stranger_is_sent_nothing(tls_peer, start_delivering, name, trusted):
     peer = tls_peer(name)
-    client = start_delivering(*([f"ca-file = {peer.certificate}"] if trusted else [])).client()
+    client = start_delivering(policy=[f"ca-file = {peer.certificate}"] if trusted else []).client()
     settle(client, "secret", deliver={"to": f"stomps://127.0.0.1:{peer.port}"})
     assert "tls failed" in deliver_test(client, "secret")
     assert peer.got == b""

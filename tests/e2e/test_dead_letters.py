@@ -4,76 +4,14 @@ import json
 import pathlib
 import re
 import stat
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from conftest import FLAGS
 from server import eventually
 
-POLICY = """
-allow-host = 127.0.0.1
-allow-network = 127.0.0.1/32
-"""
-
-
-class Endpoint:
-    """Takes callbacks, answers with what `answer` says."""
-
-    def __init__(self):
-        self.seen, self.answer, lock = [], 204, threading.Lock()
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                with lock:
-                    endpoint.seen.append((time.monotonic(), {name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(endpoint.answer)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def bodies(self):
-        return [json.loads(body) for _, _, body in list(self.seen)]
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 @pytest.fixture
-def endpoint():
-    one = Endpoint()
-    yield one
-    one.close()
-
-
-@pytest.fixture
-def deliver_flags(tmp_path):
-    """deliver_flags(*lines): the flags of a server whose policy file has these lines too."""
-
-    def write(*lines):
-        path = tmp_path / "deliver.conf"
-        path.write_text(POLICY + "\n".join(lines) + "\n")
-        path.chmod(0o600)
-        return ("--deliver", str(path))
-
-    return write
-
-
-@pytest.fixture
-def server(start_server, deliver_flags):
-    return start_server(*FLAGS, *deliver_flags())
+def server(start_delivering):
+    return start_delivering()
 
 
 def die(client, topic, *idents, body=b"x", error="broken", **options):
@@ -101,6 +39,10 @@ def figure(client, name, **labels):
     wanted = ",".join(f'{key}="{value}"' for key, value in labels.items())
     found = re.search(rf"^{name}{{{wanted}}} (\d+)$", page, re.M)
     return int(found.group(1)) if found else 0
+
+
+def alerts(endpoint):
+    return [json.loads(call.body) for call in list(endpoint.calls)]
 
 
 # ---- to another topic ----
@@ -156,8 +98,8 @@ def test_jobs_that_are_dead_already_follow_when_the_rule_is_set(client):
     assert counts(client, "old")["dead"] == 0
 
 
-def test_one_that_is_too_big_by_now_holds_up_no_other(start_server, deliver_flags):
-    server = start_server(*FLAGS, *deliver_flags())
+def test_one_that_is_too_big_by_now_holds_up_no_other(start_delivering):
+    server = start_delivering()
     die(server.client(), "mixed", "big", body=b"x" * 100_000)
     die(server.client(), "mixed", "small")
     server.restart(flags=[*server.flags, "--max-body", "64KiB"])
@@ -174,8 +116,8 @@ def test_expired_jobs_that_are_dead_lettered_go_too(client):
     eventually(lambda: counts(client, "brief.dead")["ready"] == 1)
 
 
-def test_a_kill_in_the_middle_loses_nothing_and_doubles_nothing(start_server, deliver_flags):
-    server = start_server(*FLAGS, *deliver_flags())
+def test_a_kill_in_the_middle_loses_nothing_and_doubles_nothing(start_delivering):
+    server = start_delivering()
     client = server.client()
     die(client, "many", *[f"j-{n}" for n in range(600)])
     client.put_topic("many", dead_letter={"to": "many.dead"})
@@ -233,41 +175,41 @@ def test_the_old_go_when_their_time_has_come_and_not_before(client):
 def test_an_alert_comes_at_most_once_in_its_time_with_counts(client, endpoint):
     client.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/alert", "every": "2s"}})
     die(client, "noisy", "a", "b", error="http 500")
-    eventually(lambda: endpoint.seen)
+    eventually(lambda: endpoint.calls)
     die(client, "noisy", "c", "d", "e", error="no stock")
-    eventually(lambda: len(endpoint.seen) == 2)
-    first, second = endpoint.bodies()
-    assert endpoint.seen[1][0] - endpoint.seen[0][0] >= 1.9
+    eventually(lambda: len(endpoint.calls) == 2)
+    first, second = alerts(endpoint)
+    assert endpoint.calls[1].at - endpoint.calls[0].at >= 1.9
     assert (first["type"], first["topic"]) == ("tarry.dead_letters", "noisy")
     assert first["died"] + second["died"] == 5 and second["dead"] == 5 and second["since"] >= first["at"][:19]
     assert {error["error"]: error["jobs"] for error in second["errors"]} == {"http 500": 2, "no stock": 3}
     time.sleep(2.5)
-    assert len(endpoint.seen) == 2, "nothing died since: nothing to tell"
+    assert len(endpoint.calls) == 2, "nothing died since: nothing to tell"
     assert figure(client, "tarry_alerts_total", topic="noisy") == 2
 
 
-def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_server, deliver_flags, endpoint):
-    server = start_server(*FLAGS, *deliver_flags())
+def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_delivering, endpoint):
+    server = start_delivering()
     client = server.client()
     client.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url, "every": "1h"}})
-    endpoint.answer = 500
+    endpoint.answer = lambda call: 500
     die(client, "noisy", "a")
     eventually(lambda: counts(client, "tarry.callbacks").get("retrying"))
-    before = len(endpoint.seen)
-    endpoint.answer = 204
+    before = len(endpoint.calls)
+    endpoint.answer = lambda call: 200
     server.restart("kill")
-    eventually(lambda: len(endpoint.seen) > before)
+    eventually(lambda: len(endpoint.calls) > before)
     server.restart()
     die(server.client(), "noisy", "b")
     time.sleep(1.5)
-    assert {body["died"] for body in endpoint.bodies()} == {1}, "the hour is not over"
+    assert {body["died"] for body in alerts(endpoint)} == {1}, "the hour is not over"
 
 
-def test_an_alert_may_be_a_command_of_the_policy_file(start_server, deliver_flags, tmp_path):
+def test_an_alert_may_be_a_command_of_the_policy_file(start_delivering, tmp_path):
     told, program = tmp_path / "told", tmp_path / "pager"
     program.write_text(f"#!/bin/sh\ncat >{told}.new && mv {told}.new {told}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    client = start_server(*FLAGS, *deliver_flags(f"command = pager {program}")).client()
+    client = start_delivering(policy=[f"command = pager {program}"]).client()
     client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
     die(client, "noisy", "a")
     eventually(told.exists)
@@ -275,11 +217,11 @@ def test_an_alert_may_be_a_command_of_the_policy_file(start_server, deliver_flag
     assert eventually(lambda: figure(client, "tarry_alerts_total", topic="noisy")) == 1
 
 
-def test_a_command_that_fails_is_counted_and_tried_again(start_server, deliver_flags, tmp_path):
+def test_a_command_that_fails_is_counted_and_tried_again(start_delivering, tmp_path):
     program = tmp_path / "pager"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o700)
-    server = start_server(*FLAGS, *deliver_flags(f"command = pager {program}"))
+    server = start_delivering(policy=[f"command = pager {program}"])
     client = server.client()
     client.put_topic("noisy", dead_letter={"to": "parking", "alert": {"command": "pager"}})
     die(client, "noisy", "a")
@@ -288,11 +230,11 @@ def test_a_command_that_fails_is_counted_and_tried_again(start_server, deliver_f
     assert "alert failed" in server.log(), "the rest of the pass goes on"
 
 
-def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_server, deliver_flags, tmp_path):
+def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_delivering, tmp_path):
     program, runs = tmp_path / "pager", tmp_path / "runs"
     program.write_text(f"#!/bin/sh\necho >>{runs}\nexit 1\n")
     program.chmod(0o700)
-    client = start_server(*FLAGS, *deliver_flags(f"command = pager {program}")).client()
+    client = start_delivering(policy=[f"command = pager {program}"]).client()
     client.put_topic("noisy", dead_letter={"keep": {"count": 1}, "alert": {"command": "pager"}})
     for n in range(8):
         die(client, "noisy", f"j-{n}")
@@ -301,15 +243,15 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
     assert len(runs.read_text()) == 1
 
 
-def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server(start_server, deliver_flags, tmp_path, endpoint):
+def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
     program, told = tmp_path / "pager", tmp_path / "told"
     program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{told}.new && mv {told}.new {told}\nwait\n")
     program.chmod(0o700)
-    server = start_server(*FLAGS, *deliver_flags(f"command = pager {program}"))
+    server = start_delivering(policy=[f"command = pager {program}"])
     client = server.client()
     client.put_topic("web", deliver={"to": endpoint.url})
     client.push("web", "one")
-    eventually(lambda: endpoint.seen)
+    eventually(lambda: endpoint.calls)
     client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
     die(client, "noisy", "a")
     eventually(told.exists)
@@ -325,9 +267,9 @@ def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server
 def test_a_dead_job_may_go_to_a_url(client, endpoint):
     client.put_topic("orders", dead_letter={"to": endpoint.url + "/graves"})
     die(client, "orders", "o-1", body=b"the body", meta={"kind": "gold"}, content_type="text/x-own")
-    eventually(lambda: endpoint.seen)
-    _, headers, body = endpoint.seen[0]
-    assert body == b"the body" and headers["content-type"] == "text/x-own" and headers["tarry-meta-kind"] == "gold"
+    eventually(lambda: endpoint.calls)
+    headers = endpoint.calls[0].headers
+    assert endpoint.calls[0].body == b"the body" and headers["content-type"] == "text/x-own" and headers["tarry-meta-kind"] == "gold"
     assert headers["tarry-meta-dead-topic"] == "orders" and headers["tarry-id"] == "o-1"
     eventually(lambda: counts(client, "orders")["dead"] == 0)
 
@@ -338,11 +280,11 @@ def test_the_topic_of_callbacks_comes_back_where_somebody_deleted_or_changed_it(
     client.call("DELETE", "/v1/topics/tarry.callbacks")
     time.sleep(0.2)
     die(client, "orders", "o-1")
-    eventually(lambda: len(endpoint.seen) == 1)
+    eventually(lambda: len(endpoint.calls) == 1)
     client.put_topic("tarry.callbacks", max_attempts=3, dead_letter={"keep": {"count": 9}})
     time.sleep(0.2)
     die(client, "orders", "o-2")
-    eventually(lambda: len(endpoint.seen) == 2)
+    eventually(lambda: len(endpoint.calls) == 2)
     settings = client.topic("tarry.callbacks")["settings"]
     assert settings["max_attempts"] == 3 and settings["dead_letter"] == {"keep": {"count": 9}}
 
@@ -351,7 +293,7 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
     for topic in ("orders", "mails"):
         client.put_topic(topic, dead_letter={"to": f"{endpoint.url}/{topic}"})
         die(client, topic, "42", body=topic.encode())
-        eventually(lambda: any(body == topic.encode() for _, _, body in endpoint.seen))
+        eventually(lambda: any(call.body == topic.encode() for call in endpoint.calls))
         eventually(lambda: counts(client, topic)["dead"] == 0)
 
 
@@ -374,17 +316,17 @@ def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
 
 # ---- several servers ----
 
-def test_of_two_servers_one_forwards_and_one_tells(start_server, start_redis, deliver_flags, endpoint):
+def test_of_two_servers_one_forwards_and_one_tells(start_redis, start_delivering, endpoint):
     redis = start_redis()
-    servers = [start_server("--store", redis.url, *deliver_flags()) for _ in range(2)]
+    servers = [start_delivering("--store", redis.url) for _ in range(2)]
     clients = [server.client() for server in servers]
     clients[0].put_topic("orders", dead_letter={"to": "parking", "alert": {"to": endpoint.url, "every": "1h"}})
     for n in range(60):
         die(clients[n % 2], "orders", f"j-{n}")
     eventually(lambda: counts(clients[0], "parking")["ready"] == 60, seconds=20)
     eventually(lambda: counts(clients[1], "orders")["dead"] == 0, seconds=20)
-    eventually(lambda: endpoint.seen)
+    eventually(lambda: endpoint.calls)
     time.sleep(1.2)
-    assert len(endpoint.seen) == 1
+    assert len(endpoint.calls) == 1
     idents = [job["id"] for job in clients[0].take("parking", max=100)]
     assert sorted(idents) == sorted(f"j-{n}" for n in range(60))

@@ -1,18 +1,15 @@
 """Endpoints that misbehave harm nobody else; TLS and HTTP/2 with real servers."""
 
 import datetime
-import json
 import os
 import subprocess
 
 import pytest
-from endpoint import write_policy
+from delivery import counts, settle, totals
 from evil import Evil
 from nginx import Nginx
 from server import IS_SANITIZED, eventually
 
-JSON = {"Content-Type": "application/json"}
-FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 GOOD, JOBS, SPREAD_MS = 99, 8, 1500
 
 
@@ -42,18 +39,6 @@ def evil():
     evil.stop()
 
 
-def settle(client, topic, **settings):
-    client.good("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode(), JSON)
-
-
-def counts(client, topic):
-    return client.good("GET", f"/v1/topics/{topic}")["counts"]
-
-
-def totals(client, topic):
-    return client.good("GET", f"/v1/topics/{topic}")["totals"]
-
-
 # ---- one among a hundred ----
 
 
@@ -77,9 +62,9 @@ def p99(values):
     return values[len(values) * 99 // 100]
 
 
-def test_a_bad_endpoint_beside_ninety_nine_good_ones_holds_up_nobody(start_server, tmp_path, nginx, evil):
+def test_a_bad_endpoint_beside_ninety_nine_good_ones_holds_up_nobody(start_delivering, nginx, evil):
     good = nginx(fields="$msec $http_tarry_due_at")
-    server = start_server(*FLAGS, "--deliver", write_policy(tmp_path / "policy", "allow-host = *"))
+    server = start_delivering(policy=["allow-host = *"])
     client = server.client()
     baseline = server.descriptors()
     for n in range(GOOD):
@@ -129,10 +114,9 @@ def tls(certificates):
 
 
 @pytest.mark.parametrize("listen, protocol", [("ssl http2", "HTTP/2.0"), ("ssl", "HTTP/1.1")])
-def test_http2_is_spoken_where_the_peer_does(start_server, tmp_path, nginx, certificates, listen, protocol):
+def test_http2_is_spoken_where_the_peer_does(start_delivering, nginx, certificates, listen, protocol):
     peer = nginx(fields="$server_protocol $connection $http_webhook_signature", listen=listen, more=tls(certificates))
-    policy = write_policy(tmp_path / "policy", f"ca-file = {certificates}/ca.pem")
-    client = start_server(*FLAGS, "--deliver", policy).client()
+    client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"]).client()
     settle(client, "orders", deliver={"to": f"https://localhost:{peer.port}/{{id}}", "max_in_flight": 10})
     client.push_batch([{"topic": "orders", "id": str(i), "body": "x" * 2000} for i in range(290)])
     client.push_batch([{"topic": "orders", "id": f"long-{i}", "body": "x" * 200000} for i in range(10)])
@@ -147,10 +131,9 @@ def test_http2_is_spoken_where_the_peer_does(start_server, tmp_path, nginx, cert
     ("localhost", False, "certificate not trusted"),
     ("127.0.0.1", True, "certificate is of another host"),
 ])
-def test_a_certificate_that_proves_nothing_gets_nothing(start_server, tmp_path, nginx, certificates, host, trusts, error):
+def test_a_certificate_that_proves_nothing_gets_nothing(start_delivering, nginx, certificates, host, trusts, error):
     peer = nginx(fields="$server_protocol", listen="ssl http2", more=tls(certificates))
-    policy = write_policy(tmp_path / "policy", *([f"ca-file = {certificates}/ca.pem"] if trusts else []))
-    client = start_server(*FLAGS, "--deliver", policy).client()
+    client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"] if trusts else []).client()
     settle(client, "orders", deliver={"to": f"https://{host}:{peer.port}/"}, max_attempts=1)
     client.push_batch([{"topic": "orders", "id": "1", "body": "x"}])
     eventually(lambda: counts(client, "orders")["dead"] == 1)
@@ -158,10 +141,10 @@ def test_a_certificate_that_proves_nothing_gets_nothing(start_server, tmp_path, 
     assert peer.came() == []
 
 
-def test_proxies_of_the_environment_are_not_asked(start_server, tmp_path, nginx, evil):
+def test_proxies_of_the_environment_are_not_asked(start_delivering, nginx, evil):
     peer = nginx(fields="$request_uri")
     environment = {name: evil.url for name in ("http_proxy", "https_proxy", "ALL_PROXY", "HTTPS_PROXY")}
-    client = start_server(*FLAGS, "--deliver", write_policy(tmp_path / "policy"), env={**os.environ, **environment}).client()
+    client = start_delivering(env={**os.environ, **environment}).client()
     settle(client, "orders", deliver={"to": f"http://127.0.0.1:{peer.port}/here"})
     client.push_batch([{"topic": "orders", "body": "x"}])
     eventually(lambda: totals(client, "orders")["acked"] == 1)

@@ -7,7 +7,7 @@ import time
 
 import kafka
 import pytest
-from brokers import acked, check_copies, deliver_test, settle, start_delivering, totals  # noqa: F401
+from delivery import acked, check_copies, deliver_test, settle, totals
 from endpoint import write_policy
 from server import eventually
 
@@ -98,7 +98,7 @@ def test_a_frozen_broker_gets_everything_when_it_wakes(broker, start_delivering)
 def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_delivering):
     broker.create("forbidden", 1000)
     broker.deny("forbidden", kafka.USER)
-    client = start_delivering(f"credential = {broker.login_url} {kafka.USER} {broker.password}").client()
+    client = start_delivering(policy=[f"credential = {broker.login_url} {kafka.USER} {broker.password}"]).client()
     settle(client, "login", deliver={"to": broker.login_url}, max_attempts=1)
     settle(client, "forbidden", deliver={"to": broker.login_url}, max_attempts=1)
     client.push("login", "1", b"x")
@@ -112,7 +112,7 @@ def test_a_login_comes_from_the_policy_file_and_rights_are_kept(broker, start_de
 def test_a_login_that_changes_is_read_again_with_the_policy_file(broker, start_delivering, tmp_path):
     """The producer that delivered has the old one, and the broker takes it no more."""
     login = f"credential = {broker.login_url} {kafka.USER} "
-    server = start_delivering(login + broker.password)
+    server = start_delivering(policy=[login + broker.password])
     client = server.client()
     settle(client, "rotated", deliver={"to": broker.login_url, "timeout": "2s"})
     client.push("rotated", "1", b"x")
@@ -128,7 +128,7 @@ def test_a_login_that_changes_is_read_again_with_the_policy_file(broker, start_d
 
 
 def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_delivering):
-    server = start_delivering(f"credential = {broker.login_url} {kafka.USER} wrong-password")
+    server = start_delivering(policy=[f"credential = {broker.login_url} {kafka.USER} wrong-password"])
     client = server.client()
     settle(client, "nologin", deliver={"to": broker.login_url}, max_attempts=1)
     client.push("nologin", "1", b"x")
@@ -139,12 +139,12 @@ def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_deliver
 
 def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_delivering):
     login = f"credential = {broker.tls_url} {kafka.USER} {broker.password}"
-    client = start_delivering(login, f"ca-file = {broker.certificate}").client()
+    client = start_delivering(policy=[login, f"ca-file = {broker.certificate}"]).client()
     settle(client, "secret", deliver={"to": broker.tls_url})
     client.push("secret", "1", ALL_BYTES)
     acked(client, "secret", 1)
     assert [record.body for record in broker.receive("secret", 1)] == [ALL_BYTES]
-    trusting_nobody = start_delivering(login).client()
+    trusting_nobody = start_delivering(policy=[login]).client()
     settle(trusting_nobody, "secret", deliver={"to": broker.tls_url})
     assert "tls failed" in deliver_test(trusting_nobody, "secret")
     assert len(broker.receive("secret", 1)) == 1
@@ -152,7 +152,7 @@ def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_deliv
 
 def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delivering):
     """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
-    client = start_delivering(policy=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
+    client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
     settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "1s"})
     said = deliver_test(client, "named")
     assert '"done"' not in said, said
@@ -164,7 +164,7 @@ def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delive
 def test_where_the_guard_refuses_nothing_connects(start_delivering):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
-        client = start_delivering(policy=["allow-host = localhost"]).client()
+        client = start_delivering(only=["allow-host = localhost"]).client()
         settle(client, "inner", deliver={"to": f"kafka://localhost:{listener.getsockname()[1]}"})
         assert "not public" in deliver_test(client, "inner")
         with pytest.raises(TimeoutError):

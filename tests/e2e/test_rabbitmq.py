@@ -11,7 +11,8 @@ import pika
 import pytest
 import rabbitmq
 from child import certificate
-from endpoint import write_policy
+from conftest import FLAGS
+from delivery import totals
 from server import eventually, free_port
 
 
@@ -20,20 +21,8 @@ def broker():
     return rabbitmq.shared()
 
 
-@pytest.fixture
-def start_delivering(start_server, tmp_path):
-    def start(*flags, policy=(), **kwargs):
-        return start_server("--sync", "always", "--shards", "1", *flags, "--deliver", write_policy(tmp_path / "policy", *policy), **kwargs)
-
-    return start
-
-
 def settle(client, broker, topic, backoff="fixed:200ms", **deliver):
     client.put_topic(topic, backoff=backoff, deliver={"to": broker.url, "timeout": "2s", **deliver})
-
-
-def totals(client, topic):
-    return client.topic(topic)["totals"]
 
 
 def error_of(client, topic, ident):
@@ -219,7 +208,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_was_taken_over(broker, start
     """Both ways at once: jobs on their way to it, and messages that tarry takes from it."""
     for queue in ("sink", "killed-in"):
         broker.queue(queue)
-    server = start_delivering("--amqp-in", f"{broker.url}?queue=killed-in")
+    server = start_delivering(*FLAGS, "--amqp-in", f"{broker.url}?queue=killed-in")
     client = server.client()
     settle(client, broker, "sink")
     client.push_batch([{"topic": "sink", "id": f"job-{n}", "delay": n * 10, "body": f"job-{n}"} for n in range(400)])

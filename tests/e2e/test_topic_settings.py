@@ -4,20 +4,14 @@ import json
 
 import pytest
 from client import Refused
-from endpoint import Endpoint, write_policy
 from test_cli import NOTHING, OK, REFUSED, USAGE
 
-
-@pytest.fixture
-def endpoint():
-    endpoint = Endpoint().start()
-    yield endpoint
-    endpoint.stop()
+FLAGS = ("--sync", "never", "--wal-file", "16MiB")
 
 
 @pytest.fixture
-def server(start_server, tmp_path):
-    return start_server("--sync", "never", "--wal-file", "16MiB", "--deliver", write_policy(tmp_path / "policy"))
+def server(start_delivering):
+    return start_delivering(*FLAGS)
 
 
 @pytest.fixture
@@ -92,19 +86,19 @@ def test_a_callback_goes_with_the_job(server, endpoint):
         assert refused.value.code == code, wrong
 
 
-def test_delivery_and_callbacks_come_over(server, start_server, endpoint, tmp_path):
+def test_delivery_and_callbacks_come_over(server, start_server, start_delivering, endpoint, tmp_path):
     client = server.client()
     client.put_topic("t", deliver={"callback": True}, dead_letter={"keep": {"count": 10}})
     client.push("t", "a", callback=endpoint.url + "/own", meta={"k": "v"}, delay="1h")
     file = str(tmp_path / "all.ndjson")
     assert server.cli("export", "--output", file).returncode == OK
-    target = start_server("--sync", "never", "--wal-file", "16MiB", "--deliver", write_policy(tmp_path / "policy"))
+    target = start_delivering(*FLAGS)
     ended = target.cli("import", file)
     assert ended.returncode == OK, ended.stderr
     assert target.client().topic("t")["settings"] == client.topic("t")["settings"]
     before, after = client.get("t", "a"), target.client().get("t", "a")
     assert (after["callback"], after["meta"]) == (before["callback"], before["meta"])
-    silent = start_server("--sync", "never", "--wal-file", "16MiB")
+    silent = start_server(*FLAGS)
     ended = silent.cli("import", file)
     assert ended.returncode == REFUSED and b"delivery_is_off" in ended.stderr, "said, line by line"
 
@@ -181,7 +175,7 @@ def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
 
 
 def test_a_server_that_does_not_deliver_says_so(start_server):
-    server = start_server("--sync", "never", "--wal-file", "16MiB")
+    server = start_server(*FLAGS)
     server.client().push("t", "a")
     assert server.client().good("GET", "/v1/info")["delivers"] is False
     ended = server.cli("deliver", "test", "t")

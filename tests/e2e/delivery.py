@@ -1,25 +1,9 @@
-"""What the tests of delivery to brokers share: a server that delivers, settings, and the judgement of what arrived."""
+"""What the tests of delivery share: settings, counts, and the judgement of what arrived."""
 
 import json
 from collections import Counter
 
-import pytest
-from endpoint import write_policy
 from server import eventually
-
-
-@pytest.fixture
-def start_delivering(start_server, tmp_path):
-    """start_delivering(*lines): a server whose policy file allows this machine, with more lines; policy=[…]: these alone."""
-
-    def start(*lines, policy=None):
-        path = tmp_path / "policy"
-        write_policy(path, *lines)
-        if policy is not None:
-            path.write_text("\n".join(policy) + "\n", encoding="utf-8")
-        return start_server("--sync", "always", "--shards", "1", "--deliver", str(path))
-
-    return start
 
 
 def settle(client, topic, **settings):
@@ -28,6 +12,10 @@ def settle(client, topic, **settings):
 
 def totals(client, topic):
     return client.topic(topic)["totals"]
+
+
+def counts(client, topic):
+    return client.topic(topic)["counts"]
 
 
 def deliver_test(client, topic):
