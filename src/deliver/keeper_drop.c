@@ -4,6 +4,9 @@
  *
  * What a job takes in the store is known as a sum only, so for `bytes` some are dropped, by the
  * average and rather too few, and the sum is looked at again.
+ *
+ * Where dead jobs are forwarded, no more are dropped than this pass could not forward: what died
+ * since is for the next one.
  */
 #include "base/clock.h"
 #include "deliver/keeper_private.h"
@@ -68,6 +71,8 @@ static void on_dropped(void *owner, uint64_t tag, const struct queue_reply *repl
         keeper_pass_fail(keeper, "the queue did not drop dead jobs");
         return;
     }
+    if (keeper->pass.droppable != UINT64_MAX)
+        keeper->pass.droppable -= step->count;
     for (size_t i = 0; i < step->count && keeper->pass.kept; i++)
         if (reply->results[i].status == QUEUE_CANCELLED)
             keeper_count(keeper, &keeper->pass.kept->dropped[step->reasons[i]], 1);
@@ -82,8 +87,9 @@ static size_t choose(struct keeper *keeper, const struct queue_reply *reply,
 {
     struct dropping *step = keeper->pass.step;
     uint64_t by_count = excess_by_count(&keeper->pass), by_bytes = excess_by_bytes(&keeper->pass);
+    uint64_t most = keeper->pass.droppable < KEEPER_PAGE ? keeper->pass.droppable : KEEPER_PAGE;
     size_t count = 0;
-    for (size_t i = 0; i < reply->job_count && count < KEEPER_PAGE; i++) {
+    for (size_t i = 0; i < reply->job_count && count < most; i++) {
         const struct job *job = &reply->jobs[i].job;
         if (count < by_count)
             step->reasons[count] = KEEPER_COUNT;
@@ -150,7 +156,7 @@ void keeper_drop(struct keeper *keeper)
     bool has_limit = pass->rules.keep_count || pass->rules.keep_bytes || pass->rules.keep_ms;
     free(pass->step);
     pass->step = NULL;
-    if (!has_limit || keeper_pass_is_over(keeper)) {
+    if (!has_limit || !pass->droppable || keeper_pass_is_over(keeper)) {
         keeper_pass_done(keeper);
         return;
     }

@@ -146,7 +146,9 @@ static void drop_kept(struct keeper *keeper)
     struct queue_change changes[KEEPER_PAGE_WITH_BODIES];
     size_t count = 0;
     for (size_t i = 0; i < step->count; i++)
-        if (step->items[i].state == ITEM_KEPT)
+        if (step->items[i].state != ITEM_KEPT)
+            keeper->pass.droppable++;
+        else
             changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
                                                      .topic = pass_topic(&keeper->pass),
                                                      .id = item_id(&step->items[i]),
@@ -359,6 +361,7 @@ void keeper_forward(struct keeper *keeper)
     bool has_to = pass->rules.to_topic || pass->rules.to_url;
     free(pass->step);
     pass->step = NULL;
+    pass->droppable = has_to ? 0 : UINT64_MAX;
     if (!has_to || keeper_pass_is_over(keeper)) {
         keeper_drop(keeper);
         return;

@@ -46,6 +46,7 @@ struct pass {
     struct dead_letter rules;
     struct queue_counts counts;
     uint64_t died;              /* ever */
+    uint64_t droppable;         /* where they are forwarded: those that could not be */
     int64_t lease_until_ms;     /* inner clock, not later than it really ends */
     int64_t until_ms, again_ms; /* inner clock; again: INT64_MAX when there is no need */
     void *step;                 /* the step's own; given to free() at the end of the pass */
