@@ -6,6 +6,7 @@
 #include "deliver/keeper_private.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@ struct alert_run {
     uv_write_t write;
     struct deadline *patience;
     char *text;
+    char program[GUARD_PATH_BYTES_MAX]; /* for the log */
     void (*done)(void *ctx, bool ok);
     void *ctx;
     int closed;
@@ -48,6 +50,9 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
     struct alert_run *run = process->data;
     run->ok = status == 0 && signal_number == 0;
+    if (!run->ok)
+        log_event(LOG_WARN, "alert command failed", LOG_TEXT("program", run->program),
+                  LOG_NUMBER("exit_code", status), LOG_NUMBER("signal", signal_number));
     run->is_over = true;
     close_input(run);
     uv_close((uv_handle_t *)process, on_closed);
@@ -96,7 +101,8 @@ static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program)
     int error = uv_spawn(loop, &run->process, &options);
     if (error == 0)
         return;
-    log_event(LOG_WARN, "alert command failed", LOG_TEXT("error", uv_strerror(error)));
+    log_event(LOG_WARN, "alert command failed", LOG_TEXT("program", program),
+              LOG_TEXT("error", uv_strerror(error)));
     run->is_over = true;
     close_input(run);
     uv_close((uv_handle_t *)&run->process, on_closed);
@@ -119,6 +125,7 @@ struct alert_run *alert_run_start(struct reactor *reactor, const char *program, 
     }
     if (input.len)
         memcpy(run->text, input.at, input.len);
+    (void)snprintf(run->program, sizeof run->program, "%s", program);
     run->done = done;
     run->ctx = ctx;
     run->process.data = run->input.data = run->write.data = run;

@@ -128,7 +128,9 @@ static void not_alerted(struct keeper *keeper, const char *error)
     struct alerting *alerting = pass->step;
     if (pass->kept)
         keeper_count(keeper, &pass->kept->alert_faults, 1);
-    log_event(LOG_WARN, "alert failed", LOG_TEXT("error", error));
+    char topic[JOB_TOPIC_BYTES_MAX + 1];
+    (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
+    log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", topic), LOG_TEXT("error", error));
     keeper_pass_again(keeper, clock_inner_ms() + AFTER_FAULT_MS);
     alerting->failed_ms = clock_wall_ms();
     write_note(keeper, alerting, on_failure_noted);

@@ -227,7 +227,8 @@ def test_a_command_that_fails_is_counted_and_tried_again(start_delivering, tmp_p
     die(client, "noisy", "a")
     eventually(lambda: figure(client, "tarry_alert_failures_total", topic="noisy"))
     eventually(lambda: counts(client, "parking")["ready"] == 1, seconds=5)
-    assert "alert failed" in server.log(), "the rest of the pass goes on"
+    assert re.search(r'"alert failed" topic=noisy ', server.log()), "the rest of the pass goes on"
+    assert re.search(r'"alert command failed" program=\S*/pager exit_code=3 ', server.log())
 
 
 def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_delivering, tmp_path):
