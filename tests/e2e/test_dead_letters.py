@@ -7,7 +7,7 @@ import stat
 import time
 
 import pytest
-from server import eventually
+from server import eventually, together
 
 @pytest.fixture
 def server(start_delivering):
@@ -168,6 +168,28 @@ def test_the_old_go_when_their_time_has_come_and_not_before(client):
     eventually(lambda: counts(client, "old")["dead"] == 0)
     assert time.monotonic() - died >= 3
     assert figure(client, "tarry_dead_dropped_total", topic="old", reason="age") == 2
+
+
+def test_what_is_to_be_forwarded_is_not_dropped_as_one_too_many(server):
+    client = server.client()
+    client.put_topic("both", max_attempts=1, dead_letter={"to": "both.dead", "keep": {"count": 1}})
+
+    def go_on_dying(thread):
+        own, until, pushed = server.client(), time.monotonic() + 2, 0
+        while time.monotonic() < until:
+            for n in range(pushed, pushed + 10):
+                own.push("both", f"{thread}-{n}", b"x")
+            pushed += 10
+            if jobs := own.take("both", max=100):
+                own.nack(*[job["lease"] for job in jobs])
+        return pushed
+
+    died = sum(together(*[lambda thread=thread: go_on_dying(thread) for thread in range(3)]))
+    while jobs := client.take("both", max=100):
+        client.nack(*[job["lease"] for job in jobs])
+    eventually(lambda: counts(client, "both")["dead"] == 0)
+    assert counts(client, "both.dead")["ready"] == died
+    assert figure(client, "tarry_dead_dropped_total", topic="both", reason="count") == 0
 
 
 # ---- somebody is told ----
