@@ -1,0 +1,348 @@
+/* The engine, one claim after the other: clocks, attempts that end, topics, room. */
+#include "engine_rig.h"
+
+/* ---- clocks ---- */
+
+static struct world open_plain(void)
+{
+    return open_world(1);
+}
+
+static struct queue_result push_at(struct world *world, const char *id, struct queue_when when)
+{
+    struct queue_result result = {0};
+    struct queue_push push = {
+        .topic = topic_name(0), .id = slice_of(id), .priority = QUEUE_PRIORITY_UNSET, .when = when};
+    engine_push(world->engine, &push, world->now, &result);
+    return result;
+}
+
+static size_t take_count(struct world *world)
+{
+    struct engine_view views[8];
+    engine_advance(world->engine, world->now, 100);
+    size_t got = engine_take(world->engine, topic_name(0), 8, SIZE_MAX, 0, world->now, views);
+    for (size_t i = 0; i < got; i++)
+        engine_view_fini(&views[i]);
+    return got;
+}
+
+static void a_step_of_the_wall_clock_moves_no_relative_delay(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_DELAY, 1000});
+    world.now.wall_ms += 3600 * 1000;
+    world.now.skew_ms += 3600 * 1000;
+    assert_int_equal(take_count(&world), 0);
+    world.now.wall_ms -= 7200 * 1000;
+    world.now.skew_ms -= 7200 * 1000;
+    world.now.inner_ms += 1000;
+    world.now.wall_ms += 1000;
+    assert_int_equal(take_count(&world), 0); /* pushed within this millisecond: rounded up */
+    world.now.inner_ms += 1;
+    world.now.wall_ms += 1;
+    assert_int_equal(take_count(&world), 1);
+    close_world(&world);
+}
+
+static void an_absolute_due_follows_the_wall_clock_both_ways(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_AT, world.now.wall_ms + 10000});
+    push_at(&world, "b", (struct queue_when){QUEUE_DUE_AT, world.now.wall_ms + 20000});
+    /* Set back by 5 s: after 10 s of elapsed time it is not yet that time of day. */
+    world.now.wall_ms -= 5000;
+    world.now.skew_ms -= 5000;
+    world.now.inner_ms += 10000;
+    world.now.wall_ms += 10000;
+    assert_int_equal(take_count(&world), 0);
+    world.now.inner_ms += 5000;
+    world.now.wall_ms += 5000;
+    assert_int_equal(take_count(&world), 1);
+    /* Set forward by 10 s: it is that time of day at once. */
+    world.now.wall_ms += 10000;
+    world.now.skew_ms += 10000;
+    assert_int_equal(take_count(&world), 1);
+    close_world(&world);
+}
+
+static void a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "years", (struct queue_when){QUEUE_DUE_DELAY, POLICY_DELAY_MS_MAX});
+    push_at(&world, "weeks", (struct queue_when){QUEUE_DUE_DELAY, (1LL << 32) + 5});
+    assert_int_equal(
+        push_at(&world, "far",
+                (struct queue_when){QUEUE_DUE_AT, world.now.wall_ms + POLICY_DELAY_MS_MAX + 1})
+            .status,
+        QUEUE_BAD_OPTION);
+    world.now.inner_ms += 1LL << 32;
+    world.now.wall_ms += 1LL << 32;
+    catch_up(&world, world.engine);
+    assert_int_equal(take_count(&world), 0);
+    world.now.inner_ms += 6;
+    catch_up(&world, world.engine);
+    assert_int_equal(take_count(&world), 1);
+    world.now.inner_ms = START_MS + POLICY_DELAY_MS_MAX;
+    catch_up(&world, world.engine);
+    assert_int_equal(take_count(&world), 0);
+    world.now.inner_ms += 1;
+    catch_up(&world, world.engine);
+    assert_int_equal(take_count(&world), 1);
+    close_world(&world);
+}
+
+static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    struct engine_view before, after;
+    size_t durable = world.log.count;
+    assert_int_equal(engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 0, world.now, &before),
+                     1);
+    struct log cut = world.log, kept;
+    cut.count = durable; /* the take never reached the disk */
+    struct engine *again = replay(&cut, 0, &kept, world.now);
+    free(kept.kept);
+    kept = (struct log){0};
+    /* From here on the second engine appends for itself. */
+    struct engine_lease old = {.key_low = before.key.low, .delivery = before.delivery};
+    struct queue_answer ack = {.verb = QUEUE_ACK};
+    struct queue_result result = {0};
+    assert_int_equal(engine_take(again, topic_name(0), 1, SIZE_MAX, 0, world.now, &after), 1);
+    assert_true(after.delivery > before.delivery);
+    engine_view_fini(&before);
+    engine_view_fini(&after);
+    engine_answer(again, &old, &ack, world.now, &result);
+    assert_int_equal(result.status, QUEUE_LEASE_ENDED);
+    engine_free(again);
+    log_free(&kept);
+    close_world(&world);
+}
+
+/* ---- attempts that end ---- */
+
+static struct engine_lease take_for(struct world *world, int64_t lease_ms)
+{
+    struct engine_view view;
+    engine_advance(world->engine, world->now, 100);
+    assert_int_equal(
+        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, lease_ms, world->now, &view), 1);
+    engine_view_fini(&view);
+    return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
+}
+
+static void answer_with(struct world *world, const struct engine_lease *lease,
+                        struct queue_answer answer)
+{
+    struct queue_result result = {0};
+    engine_answer(world->engine, lease, &answer, world->now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+}
+
+/* The only attempt in the history of "a". */
+static struct job_attempt first_attempt(struct world *world)
+{
+    struct engine_view view;
+    struct job_attempt attempt = {0};
+    struct job job;
+    size_t at = 0;
+    assert_true(engine_find(world->engine, topic_name(0), slice_of("a"), world->now, &view));
+    engine_show(&view, &job);
+    assert_true(job_history_next(job.history, &at, &attempt));
+    assert_int_equal(at, job.history.len);
+    attempt.error = (struct slice){0};
+    engine_view_fini(&view);
+    return attempt;
+}
+
+/* Where the wall clock was set meanwhile the start is told as that clock would have had it. */
+static void an_attempt_s_start_is_shown_by_the_wall_clock_there_is(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    int64_t taken_ms = world.now.wall_ms;
+    struct engine_lease lease = take_for(&world, 60000);
+    world.now.inner_ms += 2500;
+    world.now.wall_ms += 2500 + 3600 * 1000;
+    world.now.skew_ms += 3600 * 1000;
+    answer_with(&world, &lease, (struct queue_answer){.verb = QUEUE_NACK, .delay_ms = -1});
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.started_ms, taken_ms + 3600 * 1000);
+    assert_int_equal(attempt.duration_ms, 2500);
+    close_world(&world);
+}
+
+/* As an older version left it: its records do not say when a job was taken. */
+static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    take_for(&world, 0);
+    struct log kept;
+    for (size_t at = 0; at < world.log.count; at++) {
+        struct record_place place;
+        struct record record = record_at(&world.log, at, &place);
+        if (record.kind != RECORD_STATE)
+            continue;
+        assert_true(record.state.taken_ms > 0);
+        record.state.taken_ms = 0;
+        world.log.bytes[at] = record_encode(&record, world.log.records[at]);
+    }
+    struct engine *again = replay(&world.log, 0, &kept, world.now);
+    engine_free(world.engine);
+    free(kept.kept);
+    kept = (struct log){0};
+    world.engine = again;
+    int64_t taken_ms = world.now.wall_ms;
+    world.now.inner_ms += 100000;
+    world.now.wall_ms += 100000;
+    engine_advance(world.engine, world.now, 10);
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.outcome, JOB_OUTCOME_LEASE_ENDED);
+    assert_int_equal(attempt.started_ms, taken_ms);
+    assert_int_equal(attempt.duration_ms, POLICY_LEASE_MS + 1);
+    engine_free(world.engine);
+    log_free(&kept);
+    log_free(&world.log);
+}
+
+static void a_leased_job_carried_forward_knows_when_it_was_taken(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    int64_t taken_ms = world.now.wall_ms;
+    struct engine_lease lease = take_for(&world, 5000);
+    struct record_place place;
+    struct record record = record_at(&world.log, 0, &place);
+    assert_int_equal(record.kind, RECORD_JOB);
+    size_t before = world.log.count;
+    uint32_t topics_at = 0;
+    assert_true(engine_carry_topics(world.engine, &topics_at, 10));
+    engine_carry(world.engine, &record, place);
+    struct log kept;
+    struct engine *again = replay(&world.log, before, &kept, world.now);
+    engine_free(world.engine);
+    free(kept.kept);
+    kept = (struct log){0};
+    world.engine = again;
+    world.now.inner_ms += 700;
+    world.now.wall_ms += 700;
+    struct queue_result result = {0};
+    struct queue_answer nack = {.verb = QUEUE_NACK, .delay_ms = -1};
+    engine_answer(world.engine, &lease, &nack, world.now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+    struct job_attempt attempt = first_attempt(&world);
+    assert_int_equal(attempt.started_ms, taken_ms);
+    assert_int_equal(attempt.duration_ms, 700);
+    engine_free(world.engine);
+    log_free(&kept);
+    log_free(&world.log);
+}
+
+/* ---- topics, room ---- */
+
+static void only_topics_with_an_extension_tell_of_their_dead(void **state)
+{
+    (void)state;
+    struct topic_settings settings = {.policy.max_attempts = 1};
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    for (size_t round = 0; round < 2; round++) {
+        engine_topic_put(world.engine, topic_name(0), &settings);
+        push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+        struct engine_lease lease = take_for(&world, 1000);
+        answer_with(&world, &lease, (struct queue_answer){.verb = QUEUE_NACK});
+        push_at(&world, "b", (struct queue_when){QUEUE_DUE_NOW, 0});
+        take_for(&world, 1000);
+        world.now.inner_ms += 2000;
+        engine_advance(world.engine, world.now, 10);
+        assert_int_equal(world.log.told_died, 2 * round);
+        settings.extension = slice_of("{}");
+    }
+    close_world(&world);
+}
+
+/* Memory that others think theirs: a put that hands in what a show gave out. */
+static void a_topic_s_extension_may_be_put_from_what_was_shown(void **state)
+{
+    (void)state;
+    struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
+    struct queue_topic shown;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    engine_topic_put(world.engine, topic_name(0), &settings);
+    for (int i = 0; i < 2; i++) {
+        assert_true(engine_topic_show(world.engine, topic_name(0), world.now, &shown));
+        assert_true(slice_is(shown.settings.extension, "{\"kept\":true}"));
+        shown.settings.dedup_window_ms = 1000;
+        assert_int_equal(engine_topic_put(world.engine, topic_name(0), &shown.settings), QUEUE_OK);
+    }
+    close_world(&world);
+}
+
+static void the_room_asked_for_holds_the_largest_records(void **state)
+{
+    static char text[TOPIC_EXTENSION_BYTES_MAX], name[JOB_TOPIC_BYTES_MAX];
+    struct record record = {.kind = RECORD_TOPIC};
+    (void)state;
+    memset(text, 'x', sizeof text);
+    memset(name, 't', sizeof name);
+    record.topic.topic = slice_make(name, sizeof name);
+    record.topic.settings.extension = slice_make(text, sizeof text);
+    assert_true(record_bytes_max(&record) <= ENGINE_TOPIC_BYTES_MAX);
+    record = (struct record){.kind = RECORD_STATE};
+    record.state.error = slice_make(text, JOB_ERROR_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= ENGINE_STATE_BYTES_MAX);
+    record = (struct record){.kind = RECORD_JOB};
+    record.job.topic = slice_make(name, sizeof name);
+    size_t room = engine_room_carry(&record);
+    record.job.error = slice_make(text, JOB_ERROR_BYTES_MAX);
+    record.job.history = slice_make(text, JOB_HISTORY_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= room);
+    struct queue_push push = {.topic = record.job.topic,
+                              .past.error = slice_make(text, JOB_ERROR_BYTES_MAX)};
+    record.job.history = (struct slice){0};
+    record.job.id = slice_make(name, JOB_ID_BYTES_MAX);
+    assert_true(record_bytes_max(&record) <= engine_room_push(&push));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_of_the_wall_clock_moves_no_relative_delay),
+        cmocka_unit_test(an_absolute_due_follows_the_wall_clock_both_ways),
+        cmocka_unit_test(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait),
+        cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
+        cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
+        cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
+        cmocka_unit_test(a_leased_job_carried_forward_knows_when_it_was_taken),
+        cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
+        cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
+        cmocka_unit_test(the_room_asked_for_holds_the_largest_records),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
