@@ -1,18 +1,8 @@
-/*
- * A front on a real socket, before a queue that answers when and in what order it is told. The
- * reactor has its own thread; the tests are the client.
- */
-#include "http/front.h"
+/* A front before a queue that answers when and in what order it is told. */
+#include "front_rig.h"
 
-#include "cases.h"
-
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- a queue that keeps its answers back ---- */
 
@@ -95,25 +85,12 @@ static void fake_answer(struct queue *queue, const struct queue_answer *answers,
             atomic_fetch_add(&fake->returned, 1);
 }
 
-static void fake_watch(struct queue *queue, struct slice topic, bool on)
-{
-    (void)queue;
-    (void)topic;
-    (void)on;
-}
-
-static void fake_info(struct queue *queue, struct queue_info *out)
-{
-    (void)queue;
-    *out = (struct queue_info){.store = "fake", .healthy = true, .accepting = true};
-}
-
 static const struct queue_ops fake_ops = {
     .push = fake_push,
     .take = fake_take,
     .answer = fake_answer,
-    .watch = fake_watch,
-    .info = fake_info,
+    .watch = front_rig_watch,
+    .info = front_rig_info,
 };
 
 static bool answer_held(void *ctx)
@@ -137,45 +114,28 @@ static bool answer_held(void *ctx)
 
 struct server {
     struct fake fake;
-    struct reactor *reactor;
-    struct waiters *waiters;
-    struct http_shared *shared;
-    struct http_front *front;
+    struct front_rig rig;
     struct letter drain;
     atomic_bool drained;
 };
 
 static void start(struct server *server, struct http_options options)
 {
-    char error[200];
     memset(server, 0, sizeof *server);
-    server->reactor = server->fake.reactor = reactor_new(0);
     server->fake.queue.ops = &fake_ops;
-    server->waiters =
-        waiters_new(&server->fake.queue, options.waiting_max ? options.waiting_max : 10);
-    server->shared = http_shared_new("test");
-    http_shared_set_ready(server->shared, true);
-    options.host = "127.0.0.1";
-    assert_int_equal(http_front_new(server->reactor, &server->fake.queue, server->waiters, &options,
-                                    server->shared, &server->front, error, sizeof error),
-                     0);
+    front_rig_open(&server->rig, &server->fake.queue, options);
+    server->fake.reactor = server->rig.reactor;
     /* After the front's hook: the worst place for it. */
-    reactor_at_turn_end(server->reactor, answer_held, &server->fake);
-    assert_int_equal(reactor_start(server->reactor), 0);
+    reactor_at_turn_end(server->rig.reactor, answer_held, &server->fake);
+    assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 
 static void stop(struct server *server)
 {
-    reactor_stop(server->reactor);
-    reactor_join(server->reactor);
+    front_rig_halt(&server->rig);
     server->fake.holds = 0;
     (void)answer_held(&server->fake);
-    http_front_free(server->front);
-    for (int i = 0; i < 10; i++)
-        (void)uv_run(reactor_loop(server->reactor), UV_RUN_NOWAIT);
-    waiters_free(server->waiters);
-    http_shared_free(server->shared);
-    reactor_free(server->reactor);
+    front_rig_close(&server->rig);
 }
 
 static void on_drained(void *ctx)
@@ -187,14 +147,14 @@ static void run_drain(struct letter *letter)
 {
     struct server *server =
         (struct server *)(void *)((char *)letter - offsetof(struct server, drain));
-    waiters_drain(server->waiters);
-    http_front_drain(server->front, on_drained, &server->drained);
+    waiters_drain(server->rig.waiters);
+    http_front_drain(server->rig.front, on_drained, &server->drained);
 }
 
 static void drain(struct server *server)
 {
     server->drain.run = run_drain;
-    reactor_post(server->reactor, &server->drain);
+    reactor_post(server->rig.reactor, &server->drain);
 }
 
 /* ---- the client ---- */
@@ -207,11 +167,7 @@ struct client {
 
 static void dial(struct client *client, const struct server *server)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(http_front_port(server->front)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    *client = (struct client){.fd = socket(AF_INET, SOCK_STREAM, 0), .text = calloc(1, 1)};
-    assert_int_equal(connect(client->fd, (struct sockaddr *)&address, sizeof address), 0);
+    *client = (struct client){.fd = front_rig_dial(&server->rig), .text = calloc(1, 1)};
 }
 
 static void hang_up(struct client *client)

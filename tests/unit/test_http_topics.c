@@ -1,17 +1,8 @@
-/*
- * Calls about topics that deliver by themselves, on a real socket, before a queue that holds one
- * topic, and hooks that judge by a word. The reactor has its own thread; the tests are the client.
- */
-#include "http/front.h"
+/* Calls about topics that deliver by themselves: a front before a queue that holds one topic, and
+ * hooks that judge by a word. */
+#include "front_rig.h"
 
-#include "cases.h"
-
-#include <arpa/inet.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- a queue with one topic, "t", and dead jobs without end ---- */
 
@@ -128,26 +119,13 @@ static void fake_answer(struct queue *queue, const struct queue_answer *answers,
     answer(fake, to, REPLY_RESULT, QUEUE_OK);
 }
 
-static void fake_watch(struct queue *queue, struct slice topic, bool on)
-{
-    (void)queue;
-    (void)topic;
-    (void)on;
-}
-
-static void fake_info(struct queue *queue, struct queue_info *out)
-{
-    (void)queue;
-    *out = (struct queue_info){.store = "fake", .healthy = true, .accepting = true};
-}
-
 static const struct queue_ops fake_ops = {
     .push = fake_push,
     .answer = fake_answer,
     .list = fake_list,
     .topic = fake_topic,
-    .watch = fake_watch,
-    .info = fake_info,
+    .watch = front_rig_watch,
+    .info = front_rig_info,
 };
 
 /* ---- hooks ---- */
@@ -216,51 +194,24 @@ static const struct http_hooks hooks = {.is_on = is_on,
 
 struct server {
     struct fake fake;
-    struct reactor *reactor;
-    struct waiters *waiters;
-    struct http_shared *shared;
-    struct http_front *front;
+    struct front_rig rig;
 };
 
 static void start(struct server *server)
 {
-    char error[200];
-    struct http_options options = {.host = "127.0.0.1"};
     memset(server, 0, sizeof *server);
     atomic_store(&delivery_is_on, true);
-    server->reactor = server->fake.reactor = reactor_new(0);
     server->fake.queue.ops = &fake_ops;
-    server->waiters = waiters_new(&server->fake.queue, 10);
-    server->shared = http_shared_new("test");
-    http_shared_set_hooks(server->shared, &hooks);
-    assert_int_equal(http_front_new(server->reactor, &server->fake.queue, server->waiters, &options,
-                                    server->shared, &server->front, error, sizeof error),
-                     0);
-    assert_int_equal(reactor_start(server->reactor), 0);
+    front_rig_open(&server->rig, &server->fake.queue, (struct http_options){0});
+    server->fake.reactor = server->rig.reactor;
+    http_shared_set_hooks(server->rig.shared, &hooks);
+    assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 
 static void stop(struct server *server)
 {
-    reactor_stop(server->reactor);
-    reactor_join(server->reactor);
-    http_front_free(server->front);
-    for (int i = 0; i < 10; i++)
-        (void)uv_run(reactor_loop(server->reactor), UV_RUN_NOWAIT);
-    waiters_free(server->waiters);
-    http_shared_free(server->shared);
-    reactor_free(server->reactor);
-}
-
-static int dial(const struct server *server)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(http_front_port(server->front)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = 10};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    return fd;
+    front_rig_halt(&server->rig);
+    front_rig_close(&server->rig);
 }
 
 static void say(int fd, const char *line, const char *headers, const char *body)
@@ -279,7 +230,7 @@ static const char *ask(const struct server *server, const char *line, const char
 {
     static char text[20000];
     size_t len = 0;
-    int fd = dial(server);
+    int fd = front_rig_dial(&server->rig);
     say(fd, line, headers, body);
     for (ssize_t got; (got = recv(fd, text + len, sizeof text - 1 - len, 0)) > 0;)
         len += (size_t)got;
@@ -365,7 +316,7 @@ static void a_patch_has_a_limit(void **state)
     (void)state;
     memset(body, ' ', 20000);
     start(&server);
-    fd = dial(&server);
+    fd = front_rig_dial(&server.rig);
     static const char head[] =
         "PATCH /v1/topics/t HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
     assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), strlen(head));
