@@ -423,7 +423,7 @@ static void a_sweep_ends_with_its_client(void **state)
     (void)state;
     start(&server);
     for (int i = 0; i < 4; i++) {
-        fds[i] = dial(&server);
+        fds[i] = front_rig_dial(&server.rig);
         say(fds[i], "POST /v1/topics/t/redrive?error=x", "", "");
     }
     for (int i = 0; i < 5000 && atomic_load(&server.fake.lists) < 20; i++)
