@@ -175,7 +175,7 @@ def test_what_is_to_be_forwarded_is_not_dropped_as_one_too_many(server):
     client.put_topic("both", max_attempts=1, dead_letter={"to": "both.dead", "keep": {"count": 1}})
 
     def go_on_dying(thread):
-        own, until, pushed = server.client(), time.monotonic() + 2, 0
+        own, until, pushed = server.client(), time.monotonic() + 4, 0
         while time.monotonic() < until:
             for n in range(pushed, pushed + 10):
                 own.push("both", f"{thread}-{n}", b"x")
