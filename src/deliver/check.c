@@ -25,8 +25,11 @@ bool check_verdict(enum guard_verdict verdict, struct slice host, char error[DEL
                  "host '%.*s' is not allowed, add 'allow-host = %.*s' to the policy file", len,
                  host.at, len, host.at);
         return false;
-    case GUARD_NETWORK_FORBIDDEN:
     case GUARD_NOT_AN_ADDRESS:
+        snprintf(error, DELIVER_ERROR_BYTES,
+                 "'%.*s' is neither a name nor an address, write one of them", len, host.at);
+        return false;
+    case GUARD_NETWORK_FORBIDDEN:
         snprintf(error, DELIVER_ERROR_BYTES,
                  "address '%.*s' is not public, add it as 'allow-network' to the policy file", len,
                  host.at);
@@ -139,6 +142,12 @@ static bool check_callback_url(struct guard *guard, struct slice url,
     return deliver_callback_is_well(url, error) && check_to(guard, &none, url, error);
 }
 
+/* What is pushed to these tarry takes for its own work. */
+static bool is_own(struct slice topic)
+{
+    return slice_is(topic, KEEPER_TOPIC) || slice_is(topic, KEEPER_CALLBACKS_TOPIC);
+}
+
 static bool check_dead_letter(struct guard *guard, struct slice topic, struct slice json,
                               char error[DELIVER_ERROR_BYTES])
 {
@@ -149,6 +158,8 @@ static bool check_dead_letter(struct guard *guard, struct slice topic, struct sl
     bool ok = true;
     if (rules.to_topic && slice_is(topic, rules.to_topic))
         ok = fail(error, "'to' is the topic itself, name another one");
+    if (ok && rules.to_topic && is_own(slice_of(rules.to_topic)))
+        ok = fail(error, "'to' is a topic of tarry's own, name another one");
     if (ok && rules.to_url)
         ok = check_callback_url(guard, slice_of(rules.to_url), error);
     if (ok && rules.alert_to)
@@ -164,6 +175,9 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
                    char error[DELIVER_ERROR_BYTES])
 {
     struct extension parts;
+    if (slice_is(topic, KEEPER_TOPIC))
+        return fail(error, "tarry itself works off this topic, it has neither 'deliver' nor "
+                           "'dead_letter'");
     return extension_parse(extension, &parts, error) &&
            (parts.deliver.len == 0 || check_deliver(guard, parts.deliver, error)) &&
            (parts.dead_letter.len == 0 ||

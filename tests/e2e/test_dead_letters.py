@@ -227,6 +227,21 @@ def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_delivering,
     assert {body["died"] for body in alerts(endpoint)} == {1}, "the hour is not over"
 
 
+def test_the_first_death_after_a_move_to_another_store_is_told(start_delivering, endpoint):
+    """What was noted of the last alert moves along, the sums of the topic do not."""
+    old, new = start_delivering().client(), start_delivering().client()
+    rules = {"alert": {"to": endpoint.url + "/alert", "every": "1s"}}
+    old.put_topic("noisy", dead_letter=rules)
+    die(old, "noisy", "a", "b", "c")
+    notes = eventually(lambda: [job for job in old.list("tarry.dead", body="true")["jobs"] if '"died":3' in json.dumps(job["body"], separators=(",", ":"))])
+    new.put_topic("noisy", dead_letter=rules)
+    new.push("tarry.dead", notes[0]["id"], json.dumps(notes[0]["body"]).encode(), "application/json", delay="1000d")
+    told = len(endpoint.calls)
+    die(new, "noisy", "d")
+    eventually(lambda: len(endpoint.calls) > told)
+    assert alerts(endpoint)[-1]["died"] == 1
+
+
 def test_an_alert_may_be_a_command_of_the_policy_file(start_delivering, tmp_path):
     told, program = tmp_path / "told", tmp_path / "pager"
     program.write_text(f"#!/bin/sh\ncat >{told}.new && mv {told}.new {told}\n")
@@ -324,6 +339,8 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
 
 @pytest.mark.parametrize("rule, says", [
     ({"to": "orders"}, "itself"),
+    ({"to": "tarry.dead"}, "own"),
+    ({"to": "tarry.callbacks"}, "own"),
     ({"keep": {"count": 0}}, "from 1"),
     ({"alert": {"to": "http://10.0.0.1/"}}, "allow"),
     ({"alert": {"command": "unknown"}}, "command"),
@@ -335,6 +352,11 @@ def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
     reply = client.call("PUT", "/v1/topics/orders", json.dumps({"dead_letter": rule}).encode(), {"Content-Type": "application/json"})
     assert reply.status == 400 and says in reply.json()["detail"], reply.body
     assert client.call("GET", "/v1/topics/orders").status == 404
+
+
+def test_the_topic_of_the_work_itself_is_not_delivered(client):
+    reply = client.call("PUT", "/v1/topics/tarry.dead", json.dumps({"deliver": {"to": "http://127.0.0.1:1/"}}).encode(), {"Content-Type": "application/json"})
+    assert reply.status == 400 and "tarry itself" in reply.json()["detail"]
 
 
 # ---- several servers ----
