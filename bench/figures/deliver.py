@@ -3,8 +3,6 @@
 The server has core 0 with all its threads, nginx core 1.
 """
 
-import http.client
-import json
 import os
 import re
 import shutil
@@ -14,6 +12,7 @@ import tempfile
 import time
 
 from . import servers
+from .delivery import acked, call, policy_file, target_alone
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 CONFIG = """worker_processes 1; daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log;
@@ -32,10 +31,7 @@ class Peer:
 
     def __init__(self, bench):
         self.dir, self.port = tempfile.mkdtemp(prefix="tarry-bench-nginx-", dir=bench.base_dir), servers.free_port()
-        self.policy = os.path.join(self.dir, "policy")
-        with open(os.open(self.policy, os.O_WRONLY | os.O_CREAT, 0o600), "w") as policy:
-            policy.write("allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n"
-                         "sign = default whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
+        self.policy = policy_file(self.dir, "sign = default whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
         with open(os.path.join(self.dir, "nginx.conf"), "w") as config:
             config.write(CONFIG.format(dir=self.dir, port=self.port))
         self.process = subprocess.Popen(["taskset", "-c", "1", NGINX, "-p", self.dir, "-c", os.path.join(self.dir, "nginx.conf")],
@@ -55,24 +51,13 @@ class Peer:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def call(server, method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    data = reply.read()
-    connection.close()
-    if reply.status >= 300:
-        raise RuntimeError(f"{method} {path}: {reply.status} {data[:300]}")
-    return data
-
-
 def push(server, count, delay_ms=lambda at: 0):
     for first in range(0, count, 1000):
         call(server, "POST", "/v1/jobs", [{"topic": "callbacks", "body": "x" * 200, "delay": delay_ms(first + at)} for at in range(1000)])
 
 
 def wait_for(server, count):
-    while json.loads(call(server, "GET", "/v1/topics/callbacks"))["totals"]["acked"] < count:
+    while acked(server, "callbacks") < count:
         time.sleep(0.02)
 
 
@@ -91,10 +76,7 @@ def deliver_rate(bench):
                 wait_for(server, jobs)
                 elapsed, cpu = time.monotonic() - begun, server.cpu_s() - cpu
             runs.append({"per_s": round(jobs / elapsed), "cpu_us": round(cpu * 1e6 / jobs, 1)})
-            program = os.path.join(os.path.dirname(bench.generator), "bench_target")
-            told = subprocess.run(["taskset", "-c", "0", program, peer.policy, json.dumps(peer.setting), str(jobs), str(IN_FLIGHT)],
-                                  check=True, capture_output=True, text=True).stdout
-            alone.append(json.loads(told))
+            alone.append(target_alone(bench, "0", peer.policy, peer.setting, jobs, IN_FLIGHT))
         bench.say(f"  round {number + 1}  {runs[-1]['per_s']:,}/s, {runs[-1]['cpu_us']} us of CPU each  alone {alone[-1]}")
     return {"tarry": {"median": statistics.median(run["per_s"] for run in runs), "runs": runs},
             "per second of CPU": {"median": statistics.median(1e6 / run["cpu_us"] for run in runs), "runs": runs}}

@@ -5,8 +5,6 @@ places all as it likes.
 """
 
 import contextlib
-import http.client
-import json
 import os
 import re
 import shutil
@@ -16,12 +14,12 @@ import threading
 import time
 
 from . import redis, servers
+from .delivery import acked, call, policy_file, target_alone
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PERFTEST = os.path.join(ROOT, "bench", "perftest")
 TARRY = servers.Kind("tarry", "http", "{tarry} serve --data {dir}/data --listen 127.0.0.1:{port} --deliver {policy} --amqp-in {source}",
                      "durable: every answer after fdatasync")
-POLICY = "allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n"
 QUEUE, WINDOW, BODY_BYTES = "bench", 1000, 200
 DELAYS = [1000 + 500 * n for n in range(30)]
 
@@ -37,13 +35,6 @@ def broker_on(core=None):
         for queue in (QUEUE, "tarry-in", "out"):
             broker.queue(queue)
         yield broker
-
-
-def policy(bench):
-    path = os.path.join(bench.base_dir, "policy")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as out:
-        out.write(POLICY)
-    return path
 
 
 def has_perftest(bench):
@@ -80,40 +71,26 @@ def perftest(bench, broker, jobs):
     return {"per_s": float(re.search(r"sending rate avg: (\d+)", done.stdout)[1]), "jobs": jobs}
 
 
-def target_alone(bench, broker, jobs):
+def through_target(bench, broker, jobs):
     setting = {"to": broker.url, "routing_key": QUEUE, "timeout": "1m"}
-    program = os.path.join(os.path.dirname(bench.generator), "bench_target")
-    done = subprocess.run(["taskset", "-c", redis.CLIENT_CORE, program, policy(bench), json.dumps(setting), str(jobs), str(WINDOW), str(BODY_BYTES)],
-                          capture_output=True, text=True, check=True, timeout=600)
-    return json.loads(done.stdout)
-
-
-def call(port, method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    said = answer.read()
-    connection.close()
-    if answer.status >= 300:
-        raise RuntimeError(f"{method} {path}: {answer.status} {said[:200]!r}")
-    return json.loads(said)
+    return target_alone(bench, redis.CLIENT_CORE, policy_file(bench.base_dir), setting, jobs, WINDOW, BODY_BYTES)
 
 
 def started(bench, broker, core):
-    return servers.Server(TARRY, bench.tarry, bench.base_dir, core=core, policy=policy(bench), source=f"{broker.url}?queue=tarry-in")
+    return servers.Server(TARRY, bench.tarry, bench.base_dir, core=core, policy=policy_file(bench.base_dir), source=f"{broker.url}?queue=tarry-in")
 
 
 def end_to_end(bench, broker, jobs):
     """Jobs that were pushed beforehand and fall due at one moment, until the last is acked."""
     with started(bench, broker, redis.CLIENT_CORE) as tarry:
-        call(tarry.port, "PUT", f"/v1/topics/{QUEUE}", {"deliver": {"to": broker.url, "max_in_flight": WINDOW, "timeout": "1m"}})
+        call(tarry, "PUT", f"/v1/topics/{QUEUE}", {"deliver": {"to": broker.url, "max_in_flight": WINDOW, "timeout": "1m"}})
         due = int(time.time() * 1000) + 3000 + jobs // 10
         for at in range(0, jobs, 1000):
-            call(tarry.port, "POST", "/v1/jobs", [{"topic": QUEUE, "at": due, "body": "x" * BODY_BYTES} for _ in range(at, min(at + 1000, jobs))])
+            call(tarry, "POST", "/v1/jobs", [{"topic": QUEUE, "at": due, "body": "x" * BODY_BYTES} for _ in range(at, min(at + 1000, jobs))])
         if time.time() * 1000 > due:
             raise RuntimeError("pushing took longer than the jobs' delay")
         time.sleep(max(0.0, due / 1000 - time.time()))
-        while call(tarry.port, "GET", f"/v1/topics/{QUEUE}")["totals"]["acked"] < jobs:
+        while acked(tarry, QUEUE) < jobs:
             time.sleep(0.02)
         return {"per_s": jobs / (time.time() - due / 1000), "jobs": jobs}
 
@@ -121,7 +98,7 @@ def end_to_end(bench, broker, jobs):
 def rabbitmq_confirms(bench):
     """persistent messages of 200 bytes that RabbitMQ has confirmed, 1,000 under way at a time"""
     jobs = 20_000 if bench.quick else 20_000 * bench.seconds
-    ways = {"tarry": end_to_end, "tarry-target": target_alone}
+    ways = {"tarry": end_to_end, "tarry-target": through_target}
     if has_perftest(bench):
         ways["perftest"] = perftest
 
@@ -130,7 +107,7 @@ def rabbitmq_confirms(bench):
         return way(bench, broker, jobs)
 
     with broker_on(servers.SERVER_CORE) as broker:
-        run(target_alone)  # the first one finds a cold broker
+        run(through_target)  # the first one finds a cold broker
         return redis.in_turn(bench, {name: lambda way=way: run(way) for name, way in ways.items()}, lambda result: result["per_s"])
 
 
