@@ -43,9 +43,9 @@ def evil():
 
 
 def late_ms(line):
-    """Of a log line "1795000000.123 2026-11-18T11:06:40.120Z": when it came after it was due."""
+    """Of a log line "1795000000.123 2026-11-18T11:06:40.120Z": when it came after it was due, in whole milliseconds, as both clocks tell them."""
     due = datetime.datetime.fromisoformat(line[1].replace("Z", "+00:00"))
-    return (float(line[0]) - due.timestamp()) * 1000
+    return round((float(line[0]) - due.timestamp()) * 1000)
 
 
 def run_phase(client, good, number):
@@ -77,7 +77,7 @@ def test_a_bad_endpoint_beside_ninety_nine_good_ones_holds_up_nobody(start_deliv
     beside = run_phase(client, good, 2)
     print(f"lateness p99 of {GOOD} good endpoints: alone {p99(alone):.1f} ms, beside a bad one {p99(beside):.1f} ms, "
           f"ratio {p99(beside) / max(p99(alone), 0.1):.2f}")
-    assert min(alone) > -1 and min(beside) > -1
+    assert min(alone) >= -1 and min(beside) >= -1  # two clocks, each cut to its millisecond
     assert p99(beside) <= 3 * p99(alone) + 250
     assert evil.connections > 3 and totals(client, "bad")["acked"] == 0
     assert all(totals(client, f"good-{n}")["acked"] == 3 * JOBS for n in range(0, GOOD, 14))
