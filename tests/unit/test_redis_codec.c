@@ -1,9 +1,10 @@
-/* What travels to the scripts and back: what goes in comes out, and nothing else gets in. The
- * scripts' part, putting a record together, is played here. */
+/* Jobs and topics on their way to the scripts and back: what goes in comes out, and nothing else
+ * gets in. The scripts' part, putting a record together, is played here. */
 #include "redis/codec.h"
 #include "redis/id.h"
 
 #include "mutate.h"
+#include "redis_args.h"
 #include "seed.h"
 
 #include <setjmp.h>
@@ -18,23 +19,6 @@ enum { ROUNDS = 5000, BROKEN_ROUNDS = 200 };
 static const int64_t adjust_ms = -7;
 
 /* ---- arguments ---- */
-
-/* The next of Redis' protocol's "$length\r\ntext\r\n". */
-static struct slice next_arg(struct slice *rest)
-{
-    char *end;
-    size_t bytes;
-    struct slice arg;
-
-    assert_true(rest->len > 5 && rest->at[0] == '$');
-    bytes = strtoul(rest->at + 1, &end, 10);
-    assert_memory_equal(end, "\r\n", 2);
-    arg = slice_make(end + 2, bytes);
-    assert_memory_equal(arg.at + bytes, "\r\n", 2);
-    rest->len -= (size_t)(arg.at + bytes + 2 - rest->at);
-    rest->at = arg.at + bytes + 2;
-    return arg;
-}
 
 static uint64_t number_at(struct slice text, size_t at, size_t bytes)
 {
@@ -373,125 +357,6 @@ static void a_job_must_be_in_a_state(void **state)
     assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
 }
 
-/* ---- answers, changes ---- */
-
-static void a_nack_without_a_time_goes_by_backoff(void **state)
-{
-    struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of("no")};
-    struct buffer args;
-    struct slice rest, packed;
-
-    (void)state;
-    buffer_init(&args, SIZE_MAX / 2);
-    redis_pack_answer(&args, &answer, 0x010203040506);
-    rest = buffer_slice(&args);
-    packed = next_arg(&rest);
-    assert_true(slice_equals(packed, slice_make("\1\2\3\4\5\6\2\xff\xff\xff\xff\xff\xff", 13)));
-    assert_true(slice_is(next_arg(&rest), "no"));
-    assert_int_equal(rest.len, 0);
-    buffer_fini(&args);
-}
-
-static struct slice packed_answer(struct buffer *args, const struct queue_answer *answer)
-{
-    buffer_clear(args);
-    redis_pack_answer(args, answer, 1);
-    struct slice rest = buffer_slice(args), packed = next_arg(&rest);
-    return slice_make(packed.at + 6, packed.len - 6);
-}
-
-static void for_good_is_a_verb_of_its_own_and_a_return_may_wait(void **state)
-{
-    struct buffer args;
-    struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = 258, .final = true};
-
-    (void)state;
-    buffer_init(&args, SIZE_MAX / 2);
-    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\5\0\0\0\0\1\2", 7)));
-    answer.verb = QUEUE_RETURN;
-    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\4\0\0\0\0\1\2", 7)));
-    answer.delay_ms = -1;
-    assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\4\0\0\0\0\0\0", 7)));
-    buffer_fini(&args);
-}
-
-static void a_look_tells_two_numbers(void **state)
-{
-    uint64_t changes, deaths;
-
-    (void)state;
-    assert_true(
-        redis_unpack_counters(slice_make("\0\0\0\0\0\7\0\0\0\0\1\2", 12), &changes, &deaths));
-    assert_int_equal(changes, 7);
-    assert_int_equal(deaths, 258);
-    assert_false(
-        redis_unpack_counters(slice_make("\0\0\0\0\0\7\0\0\0\0\1", 11), &changes, &deaths));
-}
-
-static void a_long_error_is_cut(void **state)
-{
-    char long_error[1000];
-    struct queue_answer answer = {.verb = QUEUE_NACK, .error = {long_error, sizeof long_error}};
-    struct buffer args;
-    struct slice rest;
-
-    (void)state;
-    memset(long_error, 'e', sizeof long_error);
-    buffer_init(&args, SIZE_MAX / 2);
-    redis_pack_answer(&args, &answer, 1);
-    rest = buffer_slice(&args);
-    (void)next_arg(&rest);
-    assert_int_equal(next_arg(&rest).len, JOB_ERROR_BYTES_MAX);
-    buffer_fini(&args);
-}
-
-static void a_change_carries_what_it_changes_and_no_more(void **state)
-{
-    struct queue_change change = {.verb = QUEUE_RESCHEDULE,
-                                  .id = slice_of("a"),
-                                  .priority = 513,
-                                  .when = {QUEUE_DUE_DELAY, 0x0102}};
-    struct buffer args;
-    struct slice rest;
-
-    (void)state;
-    buffer_init(&args, SIZE_MAX / 2);
-    redis_pack_change(&args, &change);
-    change.verb = QUEUE_CANCEL;
-    redis_pack_change(&args, &change);
-    rest = buffer_slice(&args);
-    assert_true(slice_is(next_arg(&rest), "a"));
-    assert_true(slice_equals(next_arg(&rest), slice_make("\2\2\1\2\1\0\0\0\0\1\2", 11)));
-    assert_true(slice_is(next_arg(&rest), "a"));
-    assert_true(slice_equals(next_arg(&rest), slice_make("\1\0\0\0\0\0\0\0\0\0\0", 11)));
-    buffer_fini(&args);
-}
-
-static void results_are_read_one_after_the_other(void **state)
-{
-    static const char text[] = "\1\2\0\0\0\0\1\0"
-                               "\14\0\0\0\0\0\0\0"
-                               "\0\3\0\0\0\0\0\5\0\0\0\0\0\6";
-    struct slice rest = slice_make(text, sizeof text - 1);
-    struct queue_result result = {0};
-
-    (void)state;
-    assert_true(redis_unpack_result(&rest, 56, &result));
-    assert_int_equal(result.status, QUEUE_CREATED);
-    assert_int_equal(result.state, JOB_READY);
-    assert_int_equal(result.due_ms, 200);
-    assert_null(result.detail);
-    assert_true(redis_unpack_result(&rest, 56, &result));
-    assert_int_equal(result.status, QUEUE_BAD_OPTION);
-    assert_int_equal(result.due_ms, 0); /* none */
-    assert_string_equal(result.detail, "at");
-    assert_true(redis_unpack_answered(&rest, 1, &result));
-    assert_int_equal(result.state, JOB_LEASED);
-    assert_int_equal(result.due_ms, 4);
-    assert_int_equal(result.lease_until_ms, 5);
-    assert_false(redis_unpack_result(&rest, 0, &result));
-}
-
 static void a_well_known_content_type_takes_a_byte(void **state)
 {
     static const struct {
@@ -528,47 +393,6 @@ static void a_well_known_content_type_takes_a_byte(void **state)
     }
     buffer_fini(&args);
     buffer_fini(&record);
-}
-
-static void pushes_that_were_simply_made_are_told_by_when_they_were_made(void **state)
-{
-    static const struct {
-        struct queue_when when;
-        enum job_state state;
-        int64_t due_ms;
-    } cases[] = {
-        {{.due = QUEUE_DUE_NOW}, JOB_READY, 9000},
-        {{.due = QUEUE_DUE_DELAY}, JOB_READY, 9000},
-        {{.due = QUEUE_DUE_DELAY, .ms = 1}, JOB_DELAYED, 9002}, /* never early */
-        {{.due = QUEUE_DUE_AT, .ms = 9000}, JOB_READY, 9000},
-        {{.due = QUEUE_DUE_AT, .ms = 9001}, JOB_DELAYED, 9001},
-        {{.due = QUEUE_DUE_AT, .ms = 1}, JOB_READY, 9000},
-    };
-    int64_t now_ms = 0;
-
-    (void)state;
-    assert_true(redis_unpack_all_made(slice_make("\0\0\0\0\x27\x10", 6), &now_ms));
-    assert_int_equal(now_ms, 10000);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct queue_result result = {0};
-        redis_result_of_made(&cases[i].when, now_ms, 1000, &result);
-        assert_int_equal(result.status, QUEUE_CREATED);
-        assert_int_equal(result.state, cases[i].state);
-        assert_int_equal(result.due_ms, cases[i].due_ms);
-    }
-    assert_false(redis_unpack_all_made(slice_make("\1\2\0\0\0\0\1\0", 8), &now_ms));
-    assert_false(redis_unpack_all_made(slice_make("\0\0\0\0\1", 5), &now_ms));
-}
-
-static void an_unknown_status_or_state_is_refused(void **state)
-{
-    struct slice status = slice_make("\x7f\0\0\0\0\0\0\0", 8),
-                 is = slice_make("\0\x7f\0\0\0\0\0\0", 8);
-    struct queue_result result = {0};
-
-    (void)state;
-    assert_false(redis_unpack_result(&status, 0, &result));
-    assert_false(redis_unpack_result(&is, 0, &result));
 }
 
 /* ---- topics ---- */
@@ -649,15 +473,7 @@ int main(void)
         cmocka_unit_test(a_history_stands_behind_the_error),
         cmocka_unit_test(what_is_cut_short_or_damaged_is_never_read_past_its_end),
         cmocka_unit_test(a_job_must_be_in_a_state),
-        cmocka_unit_test(a_nack_without_a_time_goes_by_backoff),
-        cmocka_unit_test(for_good_is_a_verb_of_its_own_and_a_return_may_wait),
-        cmocka_unit_test(a_look_tells_two_numbers),
-        cmocka_unit_test(a_long_error_is_cut),
-        cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
-        cmocka_unit_test(results_are_read_one_after_the_other),
         cmocka_unit_test(a_well_known_content_type_takes_a_byte),
-        cmocka_unit_test(pushes_that_were_simply_made_are_told_by_when_they_were_made),
-        cmocka_unit_test(an_unknown_status_or_state_is_refused),
         cmocka_unit_test(settings_come_back_with_the_topic),
     };
 
