@@ -319,11 +319,13 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)
         read_note(reply->jobs[0].job.body, alerting);
-    if (pass->died == alerting->died_before) {
-        keeper_forward(keeper);
-    } else if (pass->died < alerting->died_before) {
-        alerting->died_before = pass->died; /* the topic was made anew, or a crash cost counts */
+    bool is_anew = pass->died < alerting->died_before; /* or a failover cost counts */
+    if (is_anew)
+        alerting->died_before = 0;
+    if (is_anew && pass->died == 0) {
         write_note(keeper, alerting, on_noted);
+    } else if (pass->died == alerting->died_before) {
+        keeper_forward(keeper);
     } else if (quiet_ms(pass, alerting) > 0) {
         keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, alerting));
         keeper_forward(keeper);
