@@ -15,7 +15,7 @@ uint64_t process_raise_files(void);
 void process_size_pool(void);
 
 /* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
- * look-up) is left to the system, and the process exits with `code`. */
+ * look-up) is left to the system, and the process exits with `code`. 0 seconds: no longer. */
 void process_exit_by(unsigned seconds, int code);
 
 /* Tells systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Nothing where there is

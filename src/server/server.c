@@ -464,5 +464,6 @@ bool server_run(const struct config *config)
         process_exit_by(FREE_S, ok ? 0 : 1);
     }
     fini(&server);
+    process_exit_by(0, 0);
     return ok;
 }
