@@ -88,6 +88,7 @@ static void on_reported(void *owner, const struct target_report *report, int64_t
     assert(lane->in_flight > 0 && report->outcome >= TARGET_DONE &&
            report->outcome <= TARGET_UNSENT);
     lane->in_flight--;
+    lane->bytes_in_flight -= errand->body_bytes;
     pthread_mutex_lock(&deliver->lock);
     lane->tally.in_flight = lane->in_flight;
     lane->tally.attempts[report->outcome]++;
@@ -109,11 +110,13 @@ static struct slice find_callback(const struct job *job)
     return slice_make(NULL, 0);
 }
 
-static void note_sent(struct lane *lane, const struct job *job)
+static void note_sent(struct errand *errand, const struct job *job)
 {
+    struct lane *lane = errand->lane;
     struct deliver *deliver = lane->deliver;
     int64_t late_ms = clock_wall_ms() - job->due_ms;
     lane->in_flight++;
+    lane->bytes_in_flight += errand->body_bytes;
     pthread_mutex_lock(&deliver->lock);
     lane->tally.in_flight = lane->in_flight;
     if (job->attempt == 1)
@@ -128,7 +131,7 @@ static void give(struct errand *errand, const struct parcel *parcel)
     int64_t wait_ms;
     switch (endpoints_give(&lane->deliver->endpoints, parcel, &wait_ms)) {
     case ENDPOINT_SENT:
-        note_sent(lane, parcel->message.job);
+        note_sent(errand, parcel->message.job);
         return;
     case ENDPOINT_RESTS:
         errand_give_back(errand, LANE_RETURN_RESTS, wait_ms);
@@ -204,6 +207,7 @@ struct errand *errand_new(struct lane *lane, const struct queue_job *taken)
     *errand = (struct errand){
         .lane = lane,
         .lease_bytes = (uint16_t)taken->lease.len,
+        .body_bytes = (uint32_t)job->body.len,
         .lease_until_ms = clock_inner_ms() + lane->setting.timeout_ms + LANE_LEASE_MARGIN_MS,
         .waiting_ms = job->first_due_ms > 0 ? clock_inner_ms() - job->first_due_ms : 0};
     memcpy(errand->lease, taken->lease.at, taken->lease.len);

@@ -99,8 +99,9 @@ static uint32_t endpoint_room(struct lane *lane, uint32_t want)
 static uint32_t window_room(const struct lane *lane)
 {
     uint32_t max = lane->setting.max_in_flight;
-    /* Answers that the queue does not take must not pile up. */
-    if (lane->in_flight >= max || lane->unanswered >= lane->in_flight + 2 * QUEUE_BATCH_MAX)
+    /* Bodies are held in memory; answers that the queue does not take must not pile up. */
+    if (lane->in_flight >= max || lane->bytes_in_flight >= LANE_BYTES_MAX ||
+        lane->unanswered >= lane->in_flight + 2 * QUEUE_BATCH_MAX)
         return 0;
     return max - lane->in_flight < QUEUE_TAKE_MAX ? max - lane->in_flight : QUEUE_TAKE_MAX;
 }

@@ -20,6 +20,7 @@ struct deliver;
 
 enum {
     LANE_LEASE_MARGIN_MS = 20 * 1000,    /* of a lease, beyond the timeout */
+    LANE_BYTES_MAX = 64 << 20,           /* of bodies in flight, and of one take beyond */
     LANE_WAIT_MS = 3600 * 1000,          /* of a take: nobody is woken for nothing */
     LANE_RETRY_MS = 250,                 /* where the queue could not */
     LANE_UNSENT_MS = 1000,               /* a job that could not leave comes back in so long */
@@ -64,6 +65,7 @@ struct lane {
     int64_t lag_ms;  /* how much shorter than asked for leases usually look when they come here */
     bool knows_lag;
     uint32_t in_flight, unanswered;
+    uint64_t bytes_in_flight; /* of bodies */
     struct lane_tally tally;
 };
 
@@ -93,6 +95,7 @@ struct errand {
     bool final;
     bool is_again; /* the queue could not take the answer before */
     uint16_t lease_bytes;
+    uint32_t body_bytes;
     int64_t delay_ms;
     int64_t lease_until_ms; /* inner clock, about */
     int64_t waiting_ms;     /* since it was due first, when it was taken */

@@ -1,4 +1,4 @@
-"""What the server itself lacks is no fault of an endpoint or a job: answers of name servers, descriptors."""
+"""What the server itself lacks is no fault of an endpoint or a job: answers of name servers, descriptors, memory."""
 
 import os
 import resource
@@ -64,4 +64,14 @@ def test_too_few_descriptors_cost_no_attempts(server):
         client.push("many", f"j-{n}")
     eventually(lambda: client.topic("many")["totals"]["acked"] == 60, seconds=20)
     assert len(endpoint.calls) == 60
+    endpoint.stop()
+
+
+def test_large_bodies_in_flight_are_bounded(server):
+    client, endpoint = server.client(), Endpoint(lambda call: time.sleep(1) or 200).start()
+    for n in range(110):
+        client.push("large", f"j-{n}", b"x" * 1_000_000)
+    client.put_topic("large", deliver={"to": f"http://127.0.0.1:{endpoint.port}/", "max_in_flight": 1000})
+    eventually(lambda: client.topic("large")["totals"]["acked"] == 110, seconds=30)
+    assert 20 < endpoint.most_at_once <= 64 + 17, "64 MiB and a take more"
     endpoint.stop()
