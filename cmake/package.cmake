@@ -1,7 +1,9 @@
 # What `cmake --install` puts where, and the packages made of it.
 include(GNUInstallDirs)
 install(TARGETS tarry RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES README.md CHANGELOG.md LICENSE docs/operations.md docs/delivery.md docs/redis.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB PAGES ${CMAKE_SOURCE_DIR}/docs/*.md)
+install(FILES ${PAGES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 
 set(CPACK_PACKAGE_NAME tarry)
 set(CPACK_PACKAGE_VENDOR "the tarry authors")
