@@ -176,6 +176,23 @@ def test_a_paused_topic_stays_paused(start_server):
     assert server.client().take("pausing")[0]["id"] == "a"
 
 
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_the_history_of_attempts_stays(start_server, how):
+    server = start_server(*FLAGS)
+    client = server.client()
+    client.push("h", "a", max_attempts=10)
+    for error in ("no stock", "http 500"):
+        client.nack(client.take("h")[0]["lease"], error=error, delay="1ms")
+        eventually(lambda: client.get("h", "a")["state"] == "ready")
+    before = client.get("h", "a")["history"]
+    assert [(entry["attempt"], entry["outcome"], entry["error"]) for entry in before] == [(1, "failed", "no stock"), (2, "failed", "http 500")]
+    client = server.restart(how).client()
+    assert client.get("h", "a")["history"] == before
+    client.nack(client.take("h")[0]["lease"], error="gone", final="true")
+    history = client.get("h", "a")["history"]
+    assert history[:2] == before and (history[2]["attempt"], history[2]["outcome"]) == (3, "refused")
+
+
 def test_one_server_per_directory(start_server):
     server = start_server(*FLAGS)
     second = start_server(*FLAGS, directory=server.directory.parent / "second", started=False)
