@@ -1,0 +1,108 @@
+"""Lines that do not get in, and the calls of the API that export and import are made of."""
+
+import base64
+
+import pytest
+from client import Refused
+from migration import NOTHING, REFUSED, UNREACHABLE, USAGE, assert_sums_add_up, export, fill, lines_of, load, push_many, source, target, tarry  # noqa: F401, F811: fixtures
+from server import free_port
+
+
+def test_refused_lines_are_named_and_kept(target, tmp_path):
+    rejects = tmp_path / "rejects"
+    good = b'{"topic":"t","id":"good","delay":"1h","body":"x"}\n'
+    bad = [b"no json", b'{"topic":".t","id":"a"}', b'{"topic":"t","id":"b","attempt":-1}', b'{"topic":"t","id":"c","state":"ready"}',
+           b'{"topic":"t","id":"d","on_conflict":"sometimes"}', b"[1]"]
+    err = load(target, good + b"\n" + b"\n".join(bad) + b"\n", "--rejects", str(rejects), code=REFUSED)
+    assert "1 created" in err and "6 refused" in err
+    assert sorted(rejects.read_bytes().splitlines()) == sorted(bad)
+    for line, code in ((3, "bad_json"), (4, "bad_topic"), (5, "bad_option"), (6, "bad_option"), (7, "bad_option"), (8, "bad_json")):
+        assert f"line {line} refused: {code}" in err, err
+    assert target.client().topic("t")["totals"]["pushed"] == 1
+
+
+def test_a_body_the_target_does_not_take_is_refused_alone(source, start_server):
+    small = start_server("--max-body", "1KiB")
+    source.client().push("t", "big", b"x" * 2000, delay="1h")
+    source.client().push("t", "small", b"x", delay="1h")
+    err = load(small, export(source), code=REFUSED)
+    assert "1 created" in err and "refused: body_too_big" in err
+
+
+def test_batch_items_of_ones_own_can_be_imported(target):
+    load(target, b'{"topic":"t","id":"a","delay":"1h"}\r\n{"topic":"t","delay":"1h","on_conflict":"replace"}')
+    assert target.client().topic("t")["counts"]["delayed"] == 2
+
+
+def test_only_named_topics_are_exported(source, target):
+    fill(source)
+    dump = export(source, "--topic", "bare", "--topic", "paused")
+    assert {line["topic"] for line in lines_of(dump) if "topic" in line} == {"bare", "paused"}
+    assert "there is no topic 'nobody'" in tarry(source, "export", "--topic", "nobody", code=NOTHING)[1]
+
+
+def test_an_empty_server_exports_and_imports(source, target):
+    assert "imported 0 jobs" in load(target, export(source))
+    assert target.client().topics() == []
+
+
+def test_exit_codes(source, tmp_path):
+    away = f"http://127.0.0.1:{free_port()}"
+    tarry(source, "export", "--url", away, code=UNREACHABLE)
+    tarry(source, "import", "--url", away, code=UNREACHABLE)
+    tarry(source, "export", "--resume", code=USAGE)
+    tarry(source, "import", "--on-conflict", "reject", code=USAGE)
+    tarry(source, "import", str(tmp_path / "none"), code=REFUSED)
+
+
+def test_a_list_shows_bodies_where_it_is_asked_to(source):
+    client = source.client()
+    client.push("t", "j", b'{"a": 1}', content_type="application/json", delay="1h")
+    assert "body" not in client.list("t")["jobs"][0] and "body" not in client.list("t", body="false")["jobs"][0]
+    assert client.list("t", body="true")["jobs"][0]["body"] == {"a": 1}
+    assert base64.b64decode(client.list("t", body="base64")["jobs"][0]["body_base64"]) == b'{"a": 1}'
+    with pytest.raises(Refused) as refused:
+        client.list("t", body="yes")
+    assert refused.value.code == "bad_option"
+
+
+def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
+    for shards in ("1", "3"):
+        server = start_server("--shards", shards, "--sync", "never")
+        client = server.client()
+        for i in range(12):
+            client.push("t", f"j{i}", b"x" * (1 << 20), delay="1h")
+        page = client.list("t", limit=1000, body="true")
+        assert 6 <= len(page["jobs"]) < 12 and page["cursor"]
+        seen, cursor = [], None
+        while True:
+            page = client.list("t", limit=1000, body="true", cursor=cursor)
+            seen += [job["id"] for job in page["jobs"]]
+            cursor = page["cursor"]
+            if not cursor:
+                break
+        assert sorted(seen) == sorted(f"j{i}" for i in range(12))
+
+
+def test_a_pushed_past_has_its_limits(source):
+    client = source.client()
+    rows = client.push_batch([
+        {"topic": "t", "id": "a", "attempt": 10000, "delay": "1h"},
+        {"topic": "t", "id": "b", "attempt": 10001},
+        {"topic": "t", "id": "c", "state": "leased"},
+        {"topic": "t", "id": "d", "state": "dead", "error": "\u20ac" * 200},
+    ])
+    assert [row["result"] for row in rows] == ["created", "bad_option", "bad_option", "created"]
+    assert rows[3]["state"] == "dead"
+    assert client.get("t", "d")["last_error"] == "\u20ac" * 85  # 256 bytes, and no half character
+    with pytest.raises(Refused) as refused:
+        client.push("t", "e", attempt=1)
+    assert refused.value.code == "unknown_option"
+    assert_sums_add_up(source)
+
+
+def test_an_export_says_what_is_to_come_and_that_nothing_is_missing(source):
+    push_many(source, 3)
+    head, *_, end = lines_of(export(source))
+    assert head["tarry_export"] == 1 and head["topics"] == ["t0", "t1", "t2"]
+    assert end == {"tarry_export_end": 1, "topics": 3, "jobs": 3}
