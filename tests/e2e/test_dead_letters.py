@@ -61,6 +61,19 @@ def test_a_dead_job_goes_to_the_topic_that_is_named(client):
     assert eventually(lambda: figure(client, "tarry_dead_forwarded_total", topic="orders")) == 1
 
 
+def test_without_a_policy_file_topics_and_limits_work_and_what_leaves_the_server_is_refused(start_server):
+    client = start_server().client()
+    client.put_topic("orders", dead_letter={"to": "orders.dead"})
+    die(client, "orders", "o-1")
+    eventually(lambda: counts(client, "orders.dead")["ready"] == 1)
+    client.put_topic("few", dead_letter={"keep": {"count": 1}})
+    die(client, "few", "a", "b")
+    eventually(lambda: counts(client, "few")["dead"] == 1)
+    for rule in ({"to": "https://a.example/"}, {"alert": {"to": "https://a.example/"}}, {"alert": {"command": "pager"}}):
+        reply = client.call("PUT", "/v1/topics/out", json.dumps({"dead_letter": rule}).encode(), {"Content-Type": "application/json"})
+        assert reply.status == 400, rule
+
+
 def test_a_job_of_the_same_id_there_is_not_touched(client):
     client.put_topic("orders", dead_letter={"to": "parking"})
     client.push("parking", "o-1", b"was here before", delay="1h")
