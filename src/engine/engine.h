@@ -21,6 +21,7 @@
 #ifndef TARRY_ENGINE_ENGINE_H
 #define TARRY_ENGINE_ENGINE_H
 
+#include "job/part.h"
 #include "queue/queue.h"
 
 struct engine;
@@ -34,6 +35,8 @@ struct engine_now {
     int64_t skew_ms;
 };
 
+enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
+
 /* What the engine needs from whoever keeps its records. */
 struct engine_sink {
     /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
@@ -43,6 +46,10 @@ struct engine_sink {
     void (*release)(void *ctx, struct record_place place);
     /* This DONE is kept as well: the id is remembered. */
     void (*retain)(void *ctx, struct record_place place);
+    /* A slot of a run (engine/stored.h) holds nothing that counts any more; told after the record
+     * that makes it so was appended. SLOT_RELEASED with its part; SLOT_WAS_DEAD: it was so already;
+     * SLOT_UNKNOWN (replay only): its run was never committed. NULL: there are no runs. */
+    enum engine_slot (*release_slot)(void *ctx, struct record_place place, enum job_part *part);
     /* The topic had nothing to hand out and has now. */
     void (*ready)(void *ctx, struct slice topic);
     /* A job of this topic, which has an extension, has died. */

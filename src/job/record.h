@@ -96,8 +96,31 @@ struct record_topic { /* RECORD_TOPIC */
     uint64_t sequence; /* the shard's sequence when it was written */
 };
 
+/*
+ * Where a record lies: in a file of the log, or in a slot of a run. bytes 0: nowhere.
+ */
+struct record_place {
+    uint32_t file;  /* number of the log file; with RECORD_IN_RUN: of the run */
+    uint32_t at;    /* byte offset in the log file; in a run: the slot */
+    uint32_t bytes; /* the whole record */
+};
+#define RECORD_IN_RUN (1u << 31)
+
+static inline bool record_place_is_run(struct record_place place)
+{
+    return (place.file & RECORD_IN_RUN) != 0;
+}
+static inline uint32_t record_place_run(struct record_place place)
+{
+    return place.file & ~RECORD_IN_RUN;
+}
+
 struct record {
     enum record_kind kind;
+    /* JOB, STATE, DONE: the slot of a run in which the job lay when this was written (JOB: the one
+     * it replaces); so replay needs not look for it. bytes 0: it lay in the log, or there was none.
+     */
+    struct record_place from;
     enum record_job_origin origin; /* RECORD_JOB */
     union {
         struct job job;
@@ -105,13 +128,6 @@ struct record {
         struct record_done done;
         struct record_topic topic;
     };
-};
-
-/* Where a record lies in a shard's log. bytes 0: nowhere. */
-struct record_place {
-    uint32_t file;  /* number of the log file */
-    uint32_t at;    /* byte offset in it */
-    uint32_t bytes; /* the whole record */
 };
 
 /* An upper bound of what record_encode will write. */

@@ -8,6 +8,7 @@
 #include "net/worker.h"
 #include "queue/cursor.h"
 #include "queue/watch.h"
+#include "store/depot.h"
 
 #include <stdatomic.h>
 
@@ -42,7 +43,14 @@ struct shard {
     uint64_t body_bytes_max;
     struct engine *engine;
     struct wal *wal;
-    struct worker *committer, *librarian;
+    struct depot *depot;
+    /* The committer writes and syncs the log; the librarian reads cold records and keeps log files
+     * ready; the scout looks for far jobs by key and by time, each in milliseconds; the archivist
+     * does what takes long: checkpoints, merging, reading filters. */
+    struct worker *committer, *librarian, *scout, *archivist;
+    struct checkpoint *checkpoint;
+    struct loading *loading;
+    size_t findings; /* commands that wait for the scout */
     struct deadline *deadline;
     struct clock_watch *clock_watch;
 

@@ -30,6 +30,15 @@ struct shard_options {
     /* What happened to a topic; at the end of a turn as well. */
     void (*event)(void *ctx, enum queue_event event, struct slice topic);
     void (*failed)(void *ctx);
+    const struct fs *fs; /* NULL: the real one */
+    /* Tests make them small; 0: default. */
+    struct shard_limits {
+        uint32_t checkpoint_files_min, checkpoint_files_max; /* of the log; 2, 3 */
+        int64_t horizon_ms;                                  /* 10 s */
+        uint64_t topic_quota; /* loaded jobs of a topic that wait; 100,000 */
+        uint64_t slack_bytes, victim_bytes_max, keys_entries_max; /* depot_options */
+        uint32_t keys_fan;
+    } limits;
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);
     void *ctx;

@@ -34,6 +34,10 @@ struct fs_ops {
     int (*unlink)(void *ctx, const char *path);
     int (*mkdir)(void *ctx, const char *path, int mode); /* an existing directory is fine */
     int (*fsync_dir)(void *ctx, const char *path);
+    /* The bytes read as zeros and take no disk space, where the file system can; -EOPNOTSUPP where
+     * not. */
+    int (*punch)(void *ctx, int fd, int64_t offset, int64_t bytes);
+    int64_t (*disk_bytes)(void *ctx, int fd); /* what the file takes on the disk, holes left out */
     /* Calls `each` with every name in the directory but "." and "..". */
     int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                 void *each_ctx);

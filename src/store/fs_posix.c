@@ -139,6 +139,21 @@ static int posix_list(void *ctx, const char *path, void (*each)(void *each_ctx, 
     return result;
 }
 
+static int posix_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
+{
+    (void)ctx;
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) < 0 ? -errno
+                                                                                        : 0;
+}
+
+static int64_t posix_disk_bytes(void *ctx, int fd)
+{
+    struct stat about;
+
+    (void)ctx;
+    return fstat(fd, &about) < 0 ? -errno : (int64_t)about.st_blocks * 512;
+}
+
 static const struct fs_ops posix_ops = {
     .open = posix_open,
     .close = posix_close,
@@ -152,6 +167,8 @@ static const struct fs_ops posix_ops = {
     .unlink = posix_unlink,
     .mkdir = posix_mkdir,
     .fsync_dir = posix_fsync_dir,
+    .punch = posix_punch,
+    .disk_bytes = posix_disk_bytes,
     .list = posix_list,
 };
 

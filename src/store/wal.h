@@ -55,6 +55,10 @@ struct wal_options {
     int64_t (*inner_ms)(void); /* clocks for the batch headers */
     int64_t (*wall_ms)(void);
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
+    /* What the catalog says: files before this one do not count, whatever the log's own manifest
+     * says (a crash came between the two). 0: the manifest alone counts. */
+    uint32_t first;
+    uint64_t first_sequence;
 };
 
 /* What was found while opening. */
@@ -130,6 +134,24 @@ int64_t wal_sync_due_ms(const struct wal *wal);
  */
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
              struct slice *out); /* [helper, only with may_block] */
+
+/* ---- checkpoints: the oldest files may go once their effects lie elsewhere ---- */
+
+/*
+ * The number of the file up to which (not including it) a checkpoint should make the log
+ * unnecessary now: at least `files_min` files would go, at most `files_max`. 0: there are not so
+ * many; never the file being written, nor newer ones.
+ */
+uint32_t wal_checkpoint_before(const struct wal *wal, uint32_t files_min, uint32_t files_max);
+/* The sequence of the first batch in a file that counts. For catalogs. */
+uint64_t wal_first_sequence(const struct wal *wal, uint32_t file);
+/* Files before this one are not needed any more; upkeep lets them go. */
+void wal_checkpointed(struct wal *wal, uint32_t file);
+/* The newest batch known synced; and the newest sealed or not. */
+uint64_t wal_synced(const struct wal *wal);
+uint32_t wal_current_file(const struct wal *wal);
+/* While held, no file is dropped or re-used: for backups. Counted. */
+void wal_hold_back(struct wal *wal, bool on);
 
 /* ---- space ---- */
 

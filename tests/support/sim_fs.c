@@ -331,6 +331,25 @@ static int sim_truncate(void *ctx, int fd, int64_t size)
     return 0;
 }
 
+/* Zeros that reach the disk when they like, as any other write. */
+static int sim_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
+{
+    static const char zeros[4096];
+    struct sim_fs *sim = ctx;
+    struct sim_inode *inode = inode_of(sim, fd);
+    int fault = io(sim);
+
+    if (fault < 0)
+        return fault;
+    if (bytes > inode->size - offset)
+        bytes = inode->size - offset;
+    for (int64_t done = 0; done < bytes; done += (int64_t)sizeof zeros)
+        put(sim, inode, zeros,
+            (size_t)(bytes - done < (int64_t)sizeof zeros ? bytes - done : (int64_t)sizeof zeros),
+            offset + done);
+    return 0;
+}
+
 static int sim_unlink(void *ctx, const char *path)
 {
     struct sim_fs *sim = ctx;
@@ -415,6 +434,8 @@ static const struct fs_ops sim_ops = {
     .mkdir = sim_mkdir,
     .fsync_dir = sim_fsync_dir,
     .list = sim_list,
+    .punch = sim_punch,
+    .disk_bytes = sim_size,
 };
 
 /* ---- making, crashing ---- */

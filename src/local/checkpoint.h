@@ -1,0 +1,37 @@
+/*
+ * checkpoint: makes the log's oldest files unnecessary: what of them still counts goes to a run,
+ * the rest is forgotten. This room only.
+ *
+ * One at a time, in the steps of store/depot.h, each bounded: collecting and installing go over the
+ * engine's entries some thousands a turn, the archivist thread does all that touches the disk.
+ * Begun when the log has LOG_FILES_MIN files that could go, or when runs hold much that is dead.
+ * Between checkpoints the archivist reads filters and merges tables of keys.
+ *
+ * Before the snapshot the topics' records are written to the log again (carry.c), and the log is
+ * synced up to the snapshot before that is committed. No disk space, or any other failure before
+ * the commit: the checkpoint is given up, logged, and tried again after a while; jobs stay where
+ * they are.
+ */
+#ifndef TARRY_LOCAL_CHECKPOINT_H
+#define TARRY_LOCAL_CHECKPOINT_H
+
+#include "local/private.h"
+
+struct checkpoint *checkpoint_new(struct shard *shard); /* NULL: out of memory */
+void checkpoint_free(struct checkpoint *checkpoint);
+/* A bounded piece of it. Whether there is more to do now that nothing stands in the way of. */
+bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now);
+/* While it is under way the shard is not quiet; a stop gives it up at the next step it can. */
+bool checkpoint_is_busy(const struct checkpoint *checkpoint);
+/* When (inner clock) to step again although nothing happens; INT64_MAX: need not. */
+int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
+/* The log is so far ahead of the checkpoint under way that pushes should wait. */
+bool checkpoint_is_behind(const struct checkpoint *checkpoint);
+
+struct checkpoint_figures {
+    uint64_t checkpoints, failed, keys_merges;
+    int64_t last_ms; /* how long the last one took */
+};
+void checkpoint_figures(const struct checkpoint *checkpoint, struct checkpoint_figures *out);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * loading: far jobs come to memory just ahead of their time. This room only.
+ *
+ * For each run and each timed part a cursor; all before it has been looked at. The scout thread
+ * reads the slice that comes up next, the shard loads it some hundreds a turn. A slice is loaded
+ * when it comes up within HORIZON.
+ *
+ * A topic whose loaded jobs pile up (nobody takes them) has a quota: what is over it is passed by
+ * and noted, and loaded from there once there is room. So one stalled topic neither fills the
+ * memory nor holds up another. What is passed by and due is shown as ready (engine_set_far_ready).
+ */
+#ifndef TARRY_LOCAL_LOADING_H
+#define TARRY_LOCAL_LOADING_H
+
+#include "local/private.h"
+
+struct loading *loading_new(struct shard *shard); /* NULL: out of memory */
+void loading_free(struct loading *loading);
+/* Before serving: everything in PART_LEASED. Blocking. 0 or negative errno. */
+int loading_begin(struct loading *loading, char *error, size_t error_bytes);
+/* As checkpoint_step. */
+bool loading_step(struct loading *loading, struct engine_now now);
+bool loading_is_busy(const struct loading *loading); /* a slice is being read or loaded */
+int64_t loading_next_ms(const struct loading *loading);
+/* The view has changed (depot_installed, depot_committed): new runs, and runs that went. */
+void loading_view_changed(struct loading *loading);
+/* Entries due before this (inner clock) are not worth evicting. */
+int64_t loading_keep_until_ms(const struct loading *loading, struct engine_now now);
+uint64_t loading_ready_max(const struct loading *loading);
+/* What the record of a slot loaded not long ago says, from RAM; false: not there. */
+bool loading_recent(const struct loading *loading, struct record_place place, struct slice *out);
+
+#endif

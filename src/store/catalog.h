@@ -1,0 +1,70 @@
+/*
+ * catalog: what of a shard's directory counts: the one commit point of runs, tables of keys, what
+ * is alive in them, and where the log begins.
+ *
+ * DIR/run/CATALOG-00000012: written whole under a temporary name, synced, renamed, directory
+ * synced; then the one before is removed. The newest whole one counts; where the newest is damaged
+ * and no older one is there, opening fails. Binary, with a format version and a checksum.
+ *
+ * State of a shard = the runs it names, less the slots it calls dead, and the log from
+ * `log_first` on replayed over that.
+ *
+ * Plain data and its file; no threads of its own. Errors as in run.h.
+ */
+#ifndef TARRY_STORE_CATALOG_H
+#define TARRY_STORE_CATALOG_H
+
+#include "base/buffer.h"
+#include "job/part.h"
+#include "store/fs.h"
+
+enum { CATALOG_FORMAT = 1 };
+
+struct catalog_run {
+    uint32_t number, slots;
+    uint32_t alive_count;
+    char *alive; /* alive_bytes(slots), own memory; as alive_save */
+};
+
+/* What the runs hold of a topic: alive slots by part, whether their jobs are in RAM or not. */
+struct catalog_topic {
+    struct slice name; /* own memory */
+    uint64_t stored[PARTS];
+    uint64_t dead_bytes; /* records of PART_DEAD */
+};
+
+struct catalog {
+    uint64_t generation; /* rises with every writing; 0: none was ever written */
+    uint64_t seed;       /* for the checksums of runs and tables; drawn once */
+    uint32_t next_run;   /* numbers from here on were never committed */
+    uint32_t next_keys;
+    uint32_t log_first;          /* the log's oldest file that counts; 0: whatever the log says */
+    uint64_t log_first_sequence; /* of the first batch in it */
+    int64_t inner_ms, wall_ms;   /* when it was written */
+    struct catalog_run *runs;
+    uint32_t run_count;
+    uint32_t *keys; /* numbers of tables */
+    uint32_t key_count;
+    struct catalog_topic *topics;
+    uint32_t topic_count;
+};
+
+void catalog_fini(struct catalog *catalog); /* zeroed ones too */
+
+/* The newest that is whole. 0; -ENOENT: there is none (a directory without runs); -EBADMSG:
+ * damaged. *damaged: newer ones that are not readable were passed over (a crash leaves none: they
+ * have another name until they are whole). */
+int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint32_t *damaged,
+                 char *error, size_t error_bytes);
+/* Writes it as the generation it says, durably; then removes older ones. 0 or negative errno: then
+ * *is_fatal says whether the disk may have got it nevertheless (a sync failed), so that nobody
+ * knows what counts. */
+int catalog_write(const struct fs *fs, const char *dir, const struct catalog *catalog,
+                  bool *is_fatal);
+/* The stored form, for tests and fuzzing. */
+bool catalog_encode(const struct catalog *catalog, struct buffer *out);
+int catalog_decode(struct slice bytes, struct catalog *out);
+void catalog_file_name(uint64_t generation, char out[32]);
+uint64_t catalog_file_generation(const char *name); /* 0: something else */
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * depot: a shard's jobs that outlived the log: its runs, the tables that find a job by its key,
+ * what is alive of them, and the catalog that says which of it counts.
+ *
+ * What is here and not in the engine's memory is a far job. It comes back by time (slices of runs
+ * just ahead of due) or by key, and goes for good when its slot is released.
+ *
+ * Views. The owner (the shard's thread) changes what there is; helpers work on a view: the runs and
+ * tables of one moment, which stay open and on the disk as long as a view of them is held.
+ *
+ * Checkpoint, one at a time (local/checkpoint.c drives it):
+ *   1. owner   depot_plan chooses runs that are mostly dead, or small: the victims
+ *   2. owner   collects items: jobs in memory whose records lie in the log files to be given up,
+ *              and those of victims
+ *   3. helper  depot_build writes one new run of the items and of all else alive in the victims,
+ *              and its table of keys; nothing counts yet
+ *   4. owner   depot_install: the new run can be read, and a place in a victim is translated
+ *              (depot_moved). The owner goes over the items in steps, tells the engine, and clears
+ *              (depot_release) new slots whose job is gone or whose slot in a victim is dead.
+ *              Then depot_installed: its jobs can be found by key and loaded by time; only now may
+ *              the engine evict them
+ *   5. owner   depot_snapshot: one moment's bitmaps and lists. It must not be committed before the
+ *              log is synced up to that moment
+ *   6. helper  depot_commit: the catalog is written; then depot_tidy: dead runs and victims are
+ *              removed once nobody holds a view of them, dead parts of runs are punched
+ *   7. owner   depot_committed: victims leave the view; the log may drop its files before log_first
+ * Merging tables of keys is a commit of its own: depot_keys_wanted, depot_keys_merge, then 5 to 7.
+ *
+ * Threads: functions belong to the owner but those marked [helper]. Errors: negative errno.
+ */
+#ifndef TARRY_STORE_DEPOT_H
+#define TARRY_STORE_DEPOT_H
+
+#include "store/alive.h"
+#include "store/catalog.h"
+#include "store/keys.h"
+#include "store/run.h"
+
+struct depot;
+
+struct depot_options {
+    const struct fs *fs;
+    const char *dir;                      /* the shard's directory; DIR/run is made where missing */
+    uint64_t hash_seed;                   /* of job keys */
+    uint64_t seed;                        /* for checksums of a new depot; 0: drawn by chance */
+    int (*pace)(void *ctx, size_t bytes); /* [helper] as in run.h; NULL: none */
+    void *ctx;
+    /* Tests make them small. 0: default. */
+    uint64_t slack_bytes;      /* garbage that is always fine; default 256 MiB */
+    uint64_t victim_bytes_max; /* alive bytes of victims of one checkpoint; default 256 MiB */
+    uint32_t keys_fan;         /* tables of one size that are merged into one; default 8 */
+    uint64_t keys_entries_max; /* a table with so many is merged no more; default 16 million */
+};
+
+/* Opens what the catalog names, removes files that do not count. Filters are not read yet
+ * (depot_load_filters). 0 or negative errno with `error`: what is damaged and what to do. */
+int depot_open(const struct depot_options *options, struct depot **out, char *error,
+               size_t error_bytes);
+void depot_close(struct depot *depot);
+/* The catalog as it was read or last committed; its bitmaps and topics are there only until the
+ * first depot_forget_catalog. */
+const struct catalog *depot_catalog(const struct depot *depot);
+void depot_forget_catalog(struct depot *depot);
+
+/* ---- views ---- */
+
+struct depot_run {
+    struct run *run;
+    struct alive alive;
+    uint32_t number;
+    bool is_victim; /* of the checkpoint under way */
+    bool is_new;    /* of the checkpoint under way, not yet to be loaded from */
+    /* private below */
+    uint64_t garbage; /* record bytes of dead slots not given back yet */
+    uint64_t alive_bytes;
+    uint32_t punched[PARTS]; /* slots of each part whose space went, from its first */
+    uint32_t *moved; /* by slot: its slot in the new run plus 1; 0: none. While it is a victim */
+    _Atomic uint32_t holds;
+    bool is_gone; /* unlink when the last hold goes */
+    struct depot *depot;
+};
+
+struct depot_view {
+    struct depot_run **runs; /* by number, rising */
+    uint32_t run_count;
+    struct depot_table **tables; /* private */
+    uint32_t table_count;
+    _Atomic uint32_t holds;
+    uint64_t generation; /* rises with every change of the view */
+};
+
+/* The owner's own view: good until the next call that changes it. */
+const struct depot_view *depot_view(const struct depot *depot);
+struct depot_view *depot_hold(struct depot *depot);
+void depot_let_go(struct depot_view *view); /* [any thread] */
+/* NULL: not in the view. */
+struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number);
+
+/* ---- slots ---- */
+
+bool depot_is_alive(const struct depot *depot, struct record_place place);
+enum depot_release { DEPOT_RELEASED = 0, DEPOT_WAS_DEAD, DEPOT_NEVER_COMMITTED };
+/* The slot holds nothing that counts any more; told after the record that makes it so was appended.
+ * RELEASED with its part; WAS_DEAD: it is dead already or its run was dropped; NEVER_COMMITTED
+ * (replay only): a run that a crash kept from counting. */
+enum depot_release depot_release(struct depot *depot, struct record_place place,
+                                 enum job_part *part);
+/* Where it lies once the checkpoint under way is through: the place in the new run where it is in a
+ * victim and depot_install was called, else the place itself. Whoever loads a job that a helper
+ * found translates its place first, and then asks depot_is_alive. */
+struct record_place depot_moved(const struct depot *depot, struct record_place place);
+/* The record, copied to scratch. may_block false: -EAGAIN. [helper with may_block] */
+int depot_read(const struct depot_view *view, struct record_place place, bool may_block,
+               struct buffer *scratch, struct slice *out);
+
+/* ---- by key ---- */
+
+/* False: no far job has this key, for certain. */
+bool depot_maybe(const struct depot *depot, struct hash128 key);
+void depot_prefetch(const struct depot *depot, struct hash128 key);
+
+struct depot_hit {
+    struct record_place place;
+    enum job_part part;
+    size_t at; /* of the record in `records` */
+};
+/* [helper] 1: found alive, its record appended to `records`; 0: there is none; negative errno. */
+int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
+               struct buffer *records, struct depot_hit *out);
+/* [helper] Reads filters not read yet, newest tables first. Negative: one could not be read (its
+ * keys are looked for on the disk). */
+int depot_load_filters(struct depot_view *view);
+
+/* ---- checkpoint ---- */
+
+struct depot_item {
+    uint64_t when_ms : 48;
+    uint64_t part : 8;
+    uint64_t failed : 1; /* its record could not be read: it stays where it is */
+    uint64_t sequence;
+    struct record_place place; /* of its record, in the log or in a run */
+    uint32_t id;               /* the engine's; 0: from a victim */
+    union {
+        void *changed; /* before building: what is true of it now, where the record does not say so;
+                          else NULL */
+        uint64_t key_low; /* after it */
+    };
+};
+
+struct depot_build {
+    struct depot_item *items; /* own memory (malloc); sorted by building: item i lies in slot i,
+                                 failed ones last */
+    size_t count, cap;
+    uint32_t run; /* number of the new run; 0: nothing to write */
+    uint32_t slots;
+    uint32_t failed; /* items */
+    /* [helper] The record of an item in the log. */
+    int (*read_log)(void *ctx, struct record_place place, struct buffer *scratch,
+                    struct slice *out);
+    /* [helper] Overlays item->changed on the decoded record. */
+    void (*apply)(void *ctx, const void *changed, struct record *record);
+    void *ctx;
+    char error[256];
+    struct depot_view *view; /* private */
+    struct run *made_run;
+    struct keys *made_keys;
+};
+
+/* Whether what is dead and not given back is worth a checkpoint although the log is short. */
+bool depot_wants_checkpoint(const struct depot *depot);
+/* Chooses victims (depot_run.is_victim) and readies `build`; it is then the checkpoint under way.
+ */
+int depot_plan(struct depot *depot, struct depot_build *build);
+int depot_build(struct depot_build *build); /* [helper] */
+/* The new run joins the view, without its table of keys. Also where there is none. False: out of
+ * memory; nothing has happened. */
+bool depot_install(struct depot *depot, struct depot_build *build);
+/* Its table joins; depot_run.is_new ends. False: out of memory, try again. */
+bool depot_installed(struct depot *depot, struct depot_build *build);
+/* Gives it up: nothing has happened. Also after a failed build. */
+void depot_abandon(struct depot *depot, struct depot_build *build);
+void depot_build_fini(
+    struct depot_build *build); /* after commit or abandoning; frees items but not `changed` */
+
+/* What a commit writes. topics: the owner's; copied. */
+int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_sequence,
+                   const struct catalog_topic *topics, uint32_t topic_count, int64_t inner_ms,
+                   int64_t wall_ms, struct catalog *out);
+int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal); /* [helper] */
+/* Takes the catalog over. */
+void depot_committed(struct depot *depot, struct catalog *catalog);
+/* [helper] What the committed catalog lets go: files unlinked, dead slots punched. While held back
+ * (depot_hold_back) it does nothing. */
+void depot_tidy(struct depot *depot);
+/* For backups: while held back nothing that counts or counted is removed or punched. Counted. */
+void depot_hold_back(struct depot *depot, bool on);
+
+/* ---- tables of keys ---- */
+struct depot_keys_merge {
+    struct depot_view *view;
+    struct depot_table **tables;
+    uint32_t table_count, number;
+    struct keys *made;
+};
+bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out);
+int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge);    /* [helper] */
+bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge); /* then 5 to 7 */
+void depot_keys_abandon(struct depot *depot, struct depot_keys_merge *merge);
+
+/* ---- figures ---- */
+struct depot_stats {
+    uint32_t runs, tables;
+    uint64_t slots_alive, alive_bytes, garbage_bytes, bytes_on_disk, filter_bytes;
+    bool filters_loading;
+};
+void depot_stats(const struct depot *depot, struct depot_stats *out);
+
+#endif
