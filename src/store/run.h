@@ -77,7 +77,7 @@ const struct run_info *run_info(const struct run *run);
 enum job_part run_part_of(const struct run *run, uint32_t slot);
 /* UINT32_MAX: none of its jobs is of that topic. */
 uint32_t run_find_topic(const struct run *run, struct slice topic);
-struct slice run_topic(const struct run *run, uint32_t number);
+struct slice run_topic_name(const struct run *run, uint32_t number);
 
 /* The directory's entries from `first` on. may_block false: -EAGAIN instead of waiting for the
  * disk. */
