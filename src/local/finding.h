@@ -11,15 +11,24 @@
 
 #include "local/private.h"
 
-/* True: the command (copied) waits and will be submitted again by itself; it is counted until
- * then. False: carry it out now. */
+/* Keys that no far job has, as long as the view is of this generation: a job becomes far only by a
+ * checkpoint, which changes the view. */
+struct absent {
+    uint64_t generation;
+    size_t count;
+    struct hash128 keys[];
+};
+
+/* True: the command (copied) waits and will be carried out later. False: carry it out now. `absent`
+ * (may be NULL) is what an earlier look has shown; it stays the caller's. */
 bool finding_wants(struct shard *shard, const struct command *command,
-                   struct queue_reply_to reply_to);
-bool finding_is_busy(const struct shard *shard);
-void finding_fini(struct shard *shard);
-/* A far job that a helper found: translated, checked, loaded. Negative: it does not count any more,
- * or no memory. */
-int shard_load(struct shard *shard, const struct record *record, struct record_place place,
+                   struct queue_reply_to reply_to, const struct absent *absent);
+
+/*
+ * A far job that a helper found comes to memory; `place` as the helper knows it. 0: it is there (or
+ * was already); -ENOENT: it does not count any more; -EBADMSG: the record makes no sense; -ENOMEM.
+ */
+int shard_load(struct shard *shard, struct slice record, struct record_place place,
                struct engine_now now);
 
 #endif
