@@ -25,8 +25,11 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now);
 bool checkpoint_is_busy(const struct checkpoint *checkpoint);
 /* When (inner clock) to step again although nothing happens; INT64_MAX: need not. */
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
-/* The log is so far ahead of the checkpoint under way that pushes should wait. */
-bool checkpoint_is_behind(const struct checkpoint *checkpoint);
+/* The log is so far ahead of the checkpoint under way that pushes should wait. Asked before each
+ * push: it also lets the archivist go faster. */
+bool checkpoint_is_behind(struct checkpoint *checkpoint);
+/* For the depot; `ctx` is the shard. [helper] */
+int checkpoint_pace(void *ctx, size_t bytes);
 
 struct checkpoint_figures {
     uint64_t checkpoints, failed, keys_merges;

@@ -3,6 +3,7 @@
 #define TARRY_LOCAL_PRIVATE_H
 
 #include "base/list.h"
+#include "engine/stored.h"
 #include "engine/walk.h"
 #include "local/shard.h"
 #include "net/worker.h"
@@ -27,14 +28,7 @@ struct parked {
     struct list list;
     struct command *command;
     struct queue_reply_to reply_to;
-};
-
-/* Walks under way: list, purge, redrive, delete. */
-struct walking {
-    struct list list;
-    struct walk walk;
-    bool with_body; /* list */
-    struct queue_reply_to reply_to;
+    struct absent *absent; /* finding.h; may be NULL */
 };
 
 struct shard {
@@ -60,7 +54,8 @@ struct shard {
     struct list waiting;    /* completions in the order of `needs` */
     struct list soon;       /* completions that need no disk */
     struct list parked;
-    struct list walkings;
+    struct list walkings;     /* walking.h */
+    size_t listings;          /* lists among them */
     size_t readings;          /* under way on the librarian */
     struct completion *spare; /* small blocks for re-use, linked through list.next */
     struct watch_table *watches;
@@ -73,11 +68,9 @@ struct shard {
     uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
-    struct carry *carry;
-    uint32_t carry_failed; /* a file that could not be read */
-    bool carrying_topics;  /* the topics' records are being written again, */
-    uint32_t topics_at;    /* and have come so far */
-    bool totals_kept;      /* the last records before a stop have been begun */
+    bool carrying_topics; /* the topics' records are being written again, */
+    uint32_t topics_at;   /* and have come so far */
+    bool totals_kept;     /* the last records before a stop have been begun */
 
     bool broken, stopping;
     void (*stopped)(void *ctx);
@@ -88,8 +81,15 @@ struct shard {
 
 /* ---- shard.c ---- */
 struct engine_now shard_now(struct shard *shard);
+/* Carries out a command whose far jobs have been looked for, or parks it. Takes both over. */
+void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
+                  struct absent *absent);
 /* What the helper threads do for it. */
 void shard_init_works(struct shard *shard);
+/* What was appended up to now is synced soon, whatever the class says. */
+void shard_sync(struct shard *shard);
+/* The log or the catalog failed: nothing more is taken. */
+void shard_fail(struct shard *shard, const char *what);
 /* For the reactor; `ctx` is the shard. */
 bool shard_turn(void *ctx);
 
@@ -130,8 +130,9 @@ void completions_fini(struct shard *shard);
 /* ---- command.c ---- */
 /* -EAGAIN: no room just now. 0: carried out (or refused), and will be answered. */
 int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
-/* Whether there is more to do that nothing stands in the way of. */
-bool walkings_step(struct shard *shard);
+/* -EAGAIN, or 0 with *status OK or the refusal for the whole call. */
+int command_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
+                     enum queue_status *status);
 
 /* ---- reading.c: replies with jobs, whose records must be read first ---- */
 struct reading_options {
@@ -143,13 +144,11 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
                    struct reading_options options, struct slice cursor,
                    struct queue_reply_to reply_to);
 
-/* ---- carry.c: old log files ---- */
+/* ---- carry.c: the topics' records, written to the log again ---- */
+void carry_begin_topics(struct shard *shard);
 /* A bounded piece of it. Whether there is more to do that nothing stands in the way of. */
 bool carry_step(struct shard *shard);
 bool carry_is_busy(const struct shard *shard);
-/* Writes the topics' records again, also without a new file. */
-void carry_begin_topics(struct shard *shard);
-void carry_fini(struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look
  * ---- */

@@ -4,6 +4,7 @@
  */
 #include "base/log.h"
 #include "local/lease.h"
+#include "local/loading.h"
 #include "local/private.h"
 
 #include <assert.h>
@@ -15,7 +16,8 @@ struct reading {
     struct shard *shard;
     struct engine_view *views;
     size_t count;
-    size_t *offsets; /* of each record in `bytes`; or a mark */
+    struct depot_view *view; /* for those that lie in runs; NULL: none do */
+    size_t *offsets;         /* of each record in `bytes`; or a mark */
     struct buffer bytes;
     struct buffer scratch;
     struct reading_options options;
@@ -37,6 +39,8 @@ static void reading_free(struct reading *reading)
     buffer_fini(&reading->scratch);
     free(reading->offsets);
     views_free(reading->views, reading->count);
+    if (reading->view)
+        depot_let_go(reading->view);
     free(reading);
 }
 
@@ -46,9 +50,13 @@ static const size_t failed_mark = SIZE_MAX, pending_mark = SIZE_MAX - 1;
 static int read_one(struct reading *reading, size_t i, bool may_block)
 {
     struct slice record;
+    struct record_place place = reading->views[i].place;
     buffer_clear(&reading->scratch);
-    int failed = wal_read(reading->shard->wal, reading->views[i].place, may_block,
-                          &reading->scratch, &record);
+    int failed = 0;
+    if (!record_place_is_run(place))
+        failed = wal_read(reading->shard->wal, place, may_block, &reading->scratch, &record);
+    else if (may_block || !loading_recent(reading->shard->loading, place, &record))
+        failed = depot_read(reading->view, place, may_block, &reading->scratch, &record);
     if (failed == -EAGAIN && !may_block) {
         reading->offsets[i] = pending_mark;
         return -EAGAIN;
@@ -161,6 +169,14 @@ static void on_turn_end(void *owner, uint64_t tag, const struct queue_reply *not
     reading_free(reading);
 }
 
+static bool any_in_run(const struct engine_view *views, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (record_place_is_run(views[i].place))
+            return true;
+    return false;
+}
+
 void reading_start(struct shard *shard, struct engine_view *views, size_t count,
                    struct reading_options options, struct slice cursor,
                    struct queue_reply_to reply_to)
@@ -172,7 +188,11 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
     }
     struct reading *reading = calloc(1, sizeof *reading);
     size_t *offsets = malloc(count * sizeof *offsets);
-    if (!reading || !offsets) {
+    if (reading && any_in_run(views, count))
+        reading->view = depot_hold(shard->depot);
+    if (!reading || !offsets || (!reading->view && any_in_run(views, count))) {
+        if (reading && reading->view)
+            depot_let_go(reading->view);
         free(reading);
         free(offsets);
         views_free(views, count);

@@ -1,6 +1,9 @@
 #include "base/clock.h"
 #include "base/log.h"
-#include "local/private.h"
+#include "local/checkpoint.h"
+#include "local/finding.h"
+#include "local/loading.h"
+#include "local/walking.h"
 #include "queue/copy.h"
 
 #include <assert.h>
@@ -36,14 +39,15 @@ struct engine_now shard_now(struct shard *shard)
 
 /* ---- the log ---- */
 
-static void fail(struct shard *shard, const char *what)
+void shard_fail(struct shard *shard, const char *what)
 {
     if (shard->broken)
         return;
     shard->broken = true;
     atomic_store(&shard->healthy, false);
     log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
-              LOG_TEXT("during", what), LOG_TEXT("error", wal_error(shard->wal)));
+              LOG_TEXT("during", what),
+              LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : "see above"));
     completions_fail(shard, QUEUE_UNAVAILABLE);
     shard->options.failed(shard->options.ctx);
 }
@@ -60,12 +64,20 @@ static void commit_done(struct work *work)
     shard->committing = false;
     shard->durable = wal_committed(shard->wal);
     if (shard->commit_error)
-        fail(shard, "commit");
+        shard_fail(shard, "commit");
 }
 
 static void commit_start(struct shard *shard)
 {
     if (shard->committing || shard->broken || !wal_seal(shard->wal))
+        return;
+    shard->committing = true;
+    worker_give(shard->committer, &shard->commit_work);
+}
+
+void shard_sync(struct shard *shard)
+{
+    if (shard->committing || shard->broken || !wal_seal_sync(shard->wal))
         return;
     shard->committing = true;
     worker_give(shard->committer, &shard->commit_work);
@@ -99,7 +111,7 @@ static void upkeep_done(struct work *work)
     struct wal_stats stats;
     wal_stats(shard->wal, &stats);
     if (stats.broken) {
-        fail(shard, "upkeep");
+        shard_fail(shard, "upkeep");
     } else if (shard->upkeep_error) {
         shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
         log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
@@ -148,17 +160,18 @@ void shard_init_works(struct shard *shard)
 
 /* ---- commands ---- */
 
-static void park(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
+static void park(struct shard *shard, struct command *copy, struct queue_reply_to reply_to,
+                 struct absent *absent)
 {
     struct parked *parked = malloc(sizeof *parked);
-    struct command *copy = copy_command(command);
     if (!parked || !copy) {
         free(parked);
         free(copy);
+        free(absent);
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return;
     }
-    *parked = (struct parked){.command = copy, .reply_to = reply_to};
+    *parked = (struct parked){.command = copy, .reply_to = reply_to, .absent = absent};
     list_add_last(&shard->parked, &parked->list);
 }
 
@@ -170,8 +183,23 @@ void shard_submit(struct shard *shard, const struct command *command,
         completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
     else if (shard->stopping)
         completion_status_soon(shard, QUEUE_STOPPING, reply_to);
-    else if (!list_is_empty(&shard->parked) || command_run(shard, command, reply_to) == -EAGAIN)
-        park(shard, command, reply_to);
+    else if (!list_is_empty(&shard->parked))
+        park(shard, copy_command(command), reply_to, NULL);
+    else if (!finding_wants(shard, command, reply_to, NULL) &&
+             command_run(shard, command, reply_to) == -EAGAIN)
+        park(shard, copy_command(command), reply_to, NULL);
+}
+
+void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
+                  struct absent *absent)
+{
+    if (!finding_wants(shard, command, reply_to, absent) &&
+        command_run(shard, command, reply_to) == -EAGAIN) {
+        park(shard, command, reply_to, absent);
+        return;
+    }
+    free(command);
+    free(absent);
 }
 
 static void unpark(struct shard *shard)
@@ -180,10 +208,12 @@ static void unpark(struct shard *shard)
         struct parked *first = list_entry(shard->parked.next, struct parked, list);
         if (shard->broken)
             completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
-        else if (command_run(shard, first->command, first->reply_to) == -EAGAIN)
+        else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
+                 command_run(shard, first->command, first->reply_to) == -EAGAIN)
             return;
         list_remove(&first->list);
         free(first->command);
+        free(first->absent);
         free(first);
     }
 }
@@ -205,11 +235,12 @@ static bool advance(struct shard *shard, struct engine_now now)
 
 static bool is_quiet(const struct shard *shard)
 {
-    return list_is_empty(&shard->waiting) && list_is_empty(&shard->soon) &&
-           list_is_empty(&shard->parked) && list_is_empty(&shard->walkings) &&
-           news_is_empty(shard) && !shard->readings && !shard->committing && !shard->keeping_up &&
-           !shard->stepped && !shard->telling_step && !carry_is_busy(shard) &&
-           (shard->broken || wal_open_is_empty(shard->wal));
+    return !shard->findings && !checkpoint_is_busy(shard->checkpoint) &&
+           !loading_is_busy(shard->loading) && list_is_empty(&shard->waiting) &&
+           list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
+           list_is_empty(&shard->walkings) && news_is_empty(shard) && !shard->readings &&
+           !shard->committing && !shard->keeping_up && !shard->stepped && !shard->telling_step &&
+           !carry_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 static void publish_figures(struct shard *shard)
@@ -254,8 +285,11 @@ bool shard_turn(void *ctx)
     struct engine_now now = shard_now(shard);
     bool busy = advance(shard, now);
     bool more = walkings_step(shard);
-    if (!shard->broken && carry_step(shard))
-        more = true;
+    if (!shard->broken) {
+        more |= carry_step(shard);
+        more |= loading_step(shard->loading, now);
+        more |= checkpoint_step(shard->checkpoint, now);
+    }
     unpark(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool told = news_run(shard);
@@ -274,8 +308,11 @@ bool shard_turn(void *ctx)
     int64_t sync_ms = shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal);
     if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
         next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
-    if (sync_ms < next_ms)
-        next_ms = sync_ms;
+    int64_t others_ms[] = {sync_ms, shard->broken ? INT64_MAX : loading_next_ms(shard->loading),
+                           shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint)};
+    for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
+        if (others_ms[i] < next_ms)
+            next_ms = others_ms[i];
     if (!shard->keeping_up && shard->upkeep_retry_ms > now.inner_ms &&
         shard->upkeep_retry_ms < next_ms)
         next_ms = shard->upkeep_retry_ms;

@@ -1,11 +1,13 @@
 /* Opening a shard: the engine is filled from the log, the helper threads begin. And its end. */
 #include "base/clock.h"
 #include "base/random.h"
-#include "local/private.h"
+#include "local/checkpoint.h"
+#include "local/loading.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the engine's sink ---- */
 
@@ -14,14 +16,17 @@ static struct record_place on_append(void *ctx, const struct record *record)
     return wal_append(((struct shard *)ctx)->wal, record);
 }
 
-static void on_release(void *ctx, struct record_place place)
+static enum engine_slot on_release_slot(void *ctx, struct record_place place, enum job_part *part)
 {
-    wal_release(((struct shard *)ctx)->wal, place);
-}
-
-static void on_retain(void *ctx, struct record_place place)
-{
-    wal_retain(((struct shard *)ctx)->wal, place);
+    switch (depot_release(((struct shard *)ctx)->depot, place, part)) {
+    case DEPOT_RELEASED:
+        return SLOT_RELEASED;
+    case DEPOT_WAS_DEAD:
+        return SLOT_WAS_DEAD;
+    case DEPOT_NEVER_COMMITTED:
+        break;
+    }
+    return SLOT_UNKNOWN;
 }
 
 /* ---- open ---- */
@@ -54,6 +59,26 @@ static void init(struct shard *shard, const struct shard_options *options, struc
     atomic_store(&shard->accepting, true);
 }
 
+static const struct fs *fs_of(const struct shard *shard)
+{
+    return shard->options.fs ? shard->options.fs : &fs_posix;
+}
+
+static int open_depot(struct shard *shard, char *error, size_t error_bytes)
+{
+    const struct shard_limits *limits = &shard->options.limits;
+    struct depot_options options = {.fs = fs_of(shard),
+                                    .dir = shard->options.dir,
+                                    .hash_seed = shard->options.hash_seed,
+                                    .pace = checkpoint_pace,
+                                    .ctx = shard,
+                                    .slack_bytes = limits->slack_bytes,
+                                    .victim_bytes_max = limits->victim_bytes_max,
+                                    .keys_fan = limits->keys_fan,
+                                    .keys_entries_max = limits->keys_entries_max};
+    return depot_open(&options, &shard->depot, error, error_bytes);
+}
+
 static int open_log(struct shard *shard, struct wal_found *found, char *error, size_t error_bytes)
 {
     const struct local_options *local = shard->options.local;
@@ -63,7 +88,10 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
     uint32_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
     if (batch_bytes > file_bytes / 2)
         batch_bytes = file_bytes / 2;
-    struct wal_options options = {.fs = &fs_posix,
+    struct wal_options options = {.fs = fs_of(shard),
+                                  .by_checkpoint = true,
+                                  .first = depot_catalog(shard->depot)->log_first,
+                                  .first_sequence = depot_catalog(shard->depot)->log_first_sequence,
                                   .dir = shard->options.dir,
                                   .file_bytes = file_bytes,
                                   .batch_bytes_max = batch_bytes,
@@ -75,14 +103,19 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
     return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
 }
 
-static int recover(struct shard *shard, struct shard_recovered *recovered, char *error,
-                   size_t error_bytes)
+/* ---- recovery: the catalog's figures, the log over them, then what the log could not tell ---- */
+
+static int out_of_memory(char *error, size_t error_bytes)
 {
-    int64_t began_us = clock_boot_us();
-    struct wal_found found;
+    snprintf(error, error_bytes, "out of memory");
+    return -ENOMEM;
+}
+
+static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
+{
+    const struct catalog *catalog = depot_catalog(shard->depot);
     struct engine_options options = {.sink = {.append = on_append,
-                                              .release = on_release,
-                                              .retain = on_retain,
+                                              .release_slot = on_release_slot,
                                               .ready = shard_on_engine_ready,
                                               .died = shard_on_engine_died,
                                               .ctx = shard},
@@ -92,16 +125,105 @@ static int recover(struct shard *shard, struct shard_recovered *recovered, char 
                                      .random_seed = random_u64(),
                                      .now = shard_now(shard)};
     shard->engine = engine_new(&options);
-    if (!shard->engine) {
-        snprintf(error, error_bytes, "out of memory");
-        return -ENOMEM;
+    if (!shard->engine)
+        return out_of_memory(error, error_bytes);
+    for (uint32_t i = 0; i < catalog->topic_count; i++) {
+        const struct catalog_topic *topic = &catalog->topics[i];
+        if (!engine_stored_begin(shard->engine, topic->name, topic->stored, topic->dead_bytes))
+            return out_of_memory(error, error_bytes);
     }
-    int failed = open_log(shard, &found, error, error_bytes);
+    return 0;
+}
+
+/* The record of a job that the log tells of but does not hold. 1 found, 0 not. */
+static int find_stored(struct shard *shard, struct hash128 key, struct record_place *place,
+                       struct buffer *bytes, struct record *record)
+{
+    struct slice at;
+    buffer_clear(bytes);
+    if (place->bytes && depot_is_alive(shard->depot, *place)) {
+        int failed = depot_read(depot_view(shard->depot), *place, true, bytes, &at);
+        if (failed)
+            return failed;
+    } else {
+        struct depot_hit hit;
+        int found =
+            depot_find(depot_view(shard->depot), shard->options.hash_seed, key, bytes, &hit);
+        if (found != 1)
+            return found;
+        *place = hit.place;
+        at = slice_make(bytes->at + hit.at, hit.place.bytes);
+    }
+    return record_decode(at, record) ? 1 : -EBADMSG;
+}
+
+static int fill_stubs(struct shard *shard, struct buffer *bytes)
+{
+    struct hash128 key;
+    struct record_place place;
+    struct record record;
+    for (uint32_t at = 0; engine_stub_next(shard->engine, &at, &key, &place);) {
+        int found = find_stored(shard, key, &place, bytes, &record);
+        if (found != 1)
+            return found < 0 ? found : -ENOENT;
+        if (!engine_stub_fill(shard->engine, at, &record, place))
+            return -EBADMSG;
+    }
+    return 0;
+}
+
+static int release_unresolved(struct shard *shard, struct buffer *bytes)
+{
+    struct hash128 key;
+    struct record record;
+    for (uint32_t at = 0; engine_unresolved_next(shard->engine, &at, &key);) {
+        struct record_place place = {0};
+        int found = find_stored(shard, key, &place, bytes, &record);
+        if (found < 0)
+            return found;
+        if (found)
+            engine_release_stored(shard->engine,
+                                  record.kind == RECORD_JOB ? record.job.topic : record.done.topic,
+                                  place);
+    }
+    return 0;
+}
+
+static int complete(struct shard *shard, char *error, size_t error_bytes)
+{
+    struct buffer bytes;
+    buffer_init(&bytes, SIZE_MAX / 2);
+    int failed = release_unresolved(shard, &bytes);
+    if (!failed)
+        failed = fill_stubs(shard, &bytes);
+    buffer_fini(&bytes);
+    if (failed)
+        snprintf(error, error_bytes,
+                 "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "
+                 "from a backup, or see what 'tarry fsck' says (nothing was changed)",
+                 shard->options.dir, strerror(-failed));
+    return failed;
+}
+
+static int recover(struct shard *shard, struct shard_recovered *recovered, char *error,
+                   size_t error_bytes)
+{
+    int64_t began_us = clock_boot_us();
+    struct wal_found found;
+    int failed = open_depot(shard, error, error_bytes);
+    if (!failed)
+        failed = begin_engine(shard, error, error_bytes);
+    if (!failed)
+        failed = open_log(shard, &found, error, error_bytes);
+    if (!failed)
+        failed = complete(shard, error, error_bytes);
     if (failed)
         return failed;
     /* After a reboot the wall clock may stand before the last moment we know of: time does not go
      * back. */
     clock_raise(found.last_inner_ms);
+    clock_raise(depot_catalog(shard->depot)->inner_ms);
+    depot_forget_catalog(shard->depot);
     engine_start(shard->engine, found.epoch);
     struct engine_stats stats;
     engine_stats(shard->engine, &stats);
@@ -111,6 +233,24 @@ static int recover(struct shard *shard, struct shard_recovered *recovered, char 
                                           .took_ms = (clock_boot_us() - began_us) / 1000};
     shard->durable = wal_open_sequence(shard->wal) - 1;
     return 0;
+}
+
+static int start_helpers(struct shard *shard, char *error, size_t error_bytes)
+{
+    shard->committer = worker_new(shard->reactor, "committer");
+    shard->librarian = worker_new(shard->reactor, "librarian");
+    shard->scout = worker_new(shard->reactor, "scout");
+    shard->archivist = worker_new(shard->reactor, "archivist");
+    shard->deadline = deadline_new(shard->reactor, on_deadline, shard);
+    shard->checkpoint = checkpoint_new(shard);
+    shard->loading = loading_new(shard);
+    if (!shard->committer || !shard->librarian || !shard->scout || !shard->archivist ||
+        !shard->deadline || !shard->checkpoint || !shard->loading) {
+        snprintf(error, error_bytes,
+                 "cannot start the shard's helper threads: out of memory or of threads");
+        return -ENOMEM;
+    }
+    return loading_begin(shard->loading, error, error_bytes);
 }
 
 int shard_open(const struct shard_options *options, struct reactor *reactor, struct shard **out,
@@ -123,19 +263,13 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
     }
     init(shard, options, reactor);
     shard->watches = watch_table_new();
-    int failed = recover(shard, recovered, error, error_bytes);
+    int failed = shard->watches ? recover(shard, recovered, error, error_bytes)
+                                : out_of_memory(error, error_bytes);
+    if (!failed)
+        failed = start_helpers(shard, error, error_bytes);
     if (failed) {
         shard_free(shard);
         return failed;
-    }
-    shard->committer = worker_new(reactor, "committer");
-    shard->librarian = worker_new(reactor, "librarian");
-    shard->deadline = deadline_new(reactor, on_deadline, shard);
-    if (!shard->watches || !shard->committer || !shard->librarian || !shard->deadline) {
-        snprintf(error, error_bytes,
-                 "cannot start the shard's helper threads: out of memory or of threads");
-        shard_free(shard);
-        return -ENOMEM;
     }
     shard->clock_watch = clock_watch_new(reactor);
     reactor_at_turn_end(reactor, shard_turn, shard);
@@ -149,13 +283,18 @@ void shard_free(struct shard *shard)
         return;
     worker_free(shard->committer);
     worker_free(shard->librarian);
+    worker_free(shard->scout);
+    worker_free(shard->archivist);
     deadline_free(shard->deadline);
     clock_watch_free(shard->clock_watch);
     completions_fini(shard);
-    carry_fini(shard);
     news_fini(shard);
+    checkpoint_free(shard->checkpoint);
+    loading_free(shard->loading);
     if (shard->wal)
         wal_close(shard->wal);
+    if (shard->depot)
+        depot_close(shard->depot);
     engine_free(shard->engine);
     watch_table_free(shard->watches);
     free(shard);

@@ -1,0 +1,554 @@
+#include "local/checkpoint.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "local/loading.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    FILES_MIN = 2, /* of the log, that could go */
+    FILES_MAX = 3,
+    FILES_BEHIND = 8,
+    STEPS = 8192, /* entries looked at in a turn */
+    INSTALLS = 2048,
+    RETRY_MS = 1000,
+    PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
+};
+
+enum phase {
+    IDLE = 0,
+    FILTERS,    /* archivist */
+    COLLECTING, /* which jobs must be written */
+    BUILDING,   /* archivist */
+    INSTALLING, /* they lie in the new run from now on */
+    EVICTING,
+    TOPICS, /* their records go to the log again */
+    SNAPSHOT,
+    SYNCING,    /* the log, up to the snapshot */
+    MERGING,    /* archivist: tables of keys */
+    COMMITTING, /* archivist */
+    TIDYING     /* archivist */
+};
+
+struct checkpoint {
+    struct shard *shard;
+    struct work work;
+    enum phase phase;
+    bool is_with_archivist;
+    int result;
+    bool is_fatal;
+    uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
+    struct depot_build build;
+    struct engine_collect collect;
+    struct engine_changed **changed; /* what the items point at; own memory */
+    size_t changed_count, changed_cap;
+    uint32_t at; /* item, or entry */
+    struct depot_keys_merge merge;
+    struct catalog catalog;
+    uint64_t needs; /* sequence that must be synced before the commit */
+    struct depot_view *filters;
+    bool filters_failed;
+    int64_t retry_ms, began_ms;
+    struct checkpoint_figures figures;
+    atomic_bool is_hurried;
+};
+
+struct checkpoint *checkpoint_new(struct shard *shard)
+{
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (checkpoint)
+        checkpoint->shard = shard;
+    return checkpoint;
+}
+
+static void forget_changed(struct checkpoint *checkpoint)
+{
+    for (size_t i = 0; i < checkpoint->changed_count; i++)
+        engine_changed_free(checkpoint->changed[i]);
+    free(checkpoint->changed);
+    checkpoint->changed = NULL;
+    checkpoint->changed_count = checkpoint->changed_cap = 0;
+}
+
+void checkpoint_free(struct checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    forget_changed(checkpoint);
+    depot_build_fini(&checkpoint->build);
+    catalog_fini(&checkpoint->catalog);
+    if (checkpoint->filters)
+        depot_let_go(checkpoint->filters);
+    free(checkpoint);
+}
+
+/* ---- the archivist ---- */
+
+int checkpoint_pace(void *ctx, size_t bytes)
+{
+    const struct shard *shard = ctx;
+    if (shard->options.fs || !shard->checkpoint || atomic_load(&shard->checkpoint->is_hurried))
+        return 0;
+    int64_t us = (int64_t)bytes * 1000 / PACE_BYTES_A_MS;
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    nanosleep(&pause, NULL);
+    return 0;
+}
+
+static void perform(struct work *work)
+{
+    struct checkpoint *checkpoint = list_entry(work, struct checkpoint, work);
+    struct depot *depot = checkpoint->shard->depot;
+    checkpoint->result = 0;
+    if (checkpoint->phase == FILTERS)
+        checkpoint->result = depot_load_filters(checkpoint->filters);
+    else if (checkpoint->phase == BUILDING)
+        checkpoint->result = depot_build(&checkpoint->build);
+    else if (checkpoint->phase == MERGING)
+        checkpoint->result = depot_keys_merge(depot, &checkpoint->merge);
+    else if (checkpoint->phase == COMMITTING)
+        checkpoint->result = depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
+    else if (checkpoint->phase == TIDYING)
+        depot_tidy(depot);
+}
+
+static void performed(struct work *work)
+{
+    list_entry(work, struct checkpoint, work)->is_with_archivist = false;
+}
+
+static void give(struct checkpoint *checkpoint, enum phase phase)
+{
+    checkpoint->phase = phase;
+    checkpoint->is_with_archivist = true;
+    checkpoint->is_fatal = false;
+    checkpoint->work.perform = perform;
+    checkpoint->work.done = performed;
+    worker_give(checkpoint->shard->archivist, &checkpoint->work);
+}
+
+/* ---- giving up, and ending ---- */
+
+static void complain(struct checkpoint *checkpoint, int failed, const char *during,
+                     const char *error)
+{
+    log_event(LOG_ERROR, "checkpoint failed", LOG_NUMBER("shard", checkpoint->shard->options.index),
+              LOG_TEXT("during", during),
+              LOG_TEXT("error", error && *error ? error : strerror(-failed)));
+    checkpoint->figures.failed++;
+    checkpoint->retry_ms = clock_inner_ms() + RETRY_MS;
+}
+
+static void become_idle(struct checkpoint *checkpoint)
+{
+    forget_changed(checkpoint);
+    depot_build_fini(&checkpoint->build);
+    catalog_fini(&checkpoint->catalog);
+    checkpoint->phase = IDLE;
+    atomic_store(&checkpoint->is_hurried, false);
+}
+
+/* Before anything has happened. */
+static void give_up(struct checkpoint *checkpoint, int failed, const char *during)
+{
+    complain(checkpoint, failed, during, checkpoint->build.error);
+    depot_abandon(checkpoint->shard->depot, &checkpoint->build);
+    become_idle(checkpoint);
+}
+
+/* ---- beginning ---- */
+
+static bool add_changed(struct checkpoint *checkpoint, struct engine_changed *changed)
+{
+    if (checkpoint->changed_count == checkpoint->changed_cap) {
+        size_t cap = checkpoint->changed_cap ? checkpoint->changed_cap * 2 : 256;
+        struct engine_changed **grown = realloc(checkpoint->changed, cap * sizeof(*grown));
+        if (!grown)
+            return false;
+        checkpoint->changed = grown;
+        checkpoint->changed_cap = cap;
+    }
+    checkpoint->changed[checkpoint->changed_count++] = changed;
+    return true;
+}
+
+static bool reserve_item(struct depot_build *build)
+{
+    if (build->count < build->cap)
+        return true;
+    size_t cap = build->cap ? build->cap + build->cap / 2 : 4096;
+    struct depot_item *items = realloc(build->items, cap * sizeof *items);
+    if (!items)
+        return false;
+    build->items = items;
+    build->cap = cap;
+    return true;
+}
+
+static bool on_item(void *ctx, const struct engine_item *item)
+{
+    struct checkpoint *checkpoint = ctx;
+    struct depot_build *build = &checkpoint->build;
+    if ((item->changed && !add_changed(checkpoint, item->changed))) {
+        engine_changed_free(item->changed);
+        return false;
+    }
+    if (!reserve_item(build))
+        return false;
+    build->items[build->count++] =
+        (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
+                            .part = (uint64_t)item->part & 0xff,
+                            .sequence = item->sequence,
+                            .place = item->place,
+                            .id = item->id,
+                            .changed = item->changed};
+    return true;
+}
+
+static bool is_victim(void *ctx, uint32_t number)
+{
+    const struct checkpoint *checkpoint = ctx;
+    const struct depot_run *run = depot_view_run(depot_view(checkpoint->shard->depot), number);
+    return run && run->is_victim;
+}
+
+static int read_log(void *ctx, struct record_place place, struct buffer *scratch, struct slice *out)
+{
+    const struct checkpoint *checkpoint = ctx;
+    return wal_read(checkpoint->shard->wal, place, true, scratch, out);
+}
+
+static void apply(void *ctx, const void *changed, struct record *record)
+{
+    (void)ctx;
+    engine_changed_apply(changed, record);
+}
+
+static void begin(struct checkpoint *checkpoint, uint32_t before_file, struct engine_now now)
+{
+    checkpoint->before_file = before_file;
+    checkpoint->began_ms = now.inner_ms;
+    checkpoint->build =
+        (struct depot_build){.read_log = read_log, .apply = apply, .ctx = checkpoint};
+    int failed = depot_plan(checkpoint->shard->depot, &checkpoint->build);
+    if (failed) {
+        complain(checkpoint, failed, "planning", checkpoint->build.error);
+        become_idle(checkpoint);
+        return;
+    }
+    checkpoint->collect = (struct engine_collect){
+        .before_file = before_file, .is_victim = is_victim, .each = on_item, .ctx = checkpoint};
+    checkpoint->phase = COLLECTING;
+}
+
+static bool load_filters(struct checkpoint *checkpoint)
+{
+    struct depot_stats stats;
+    depot_stats(checkpoint->shard->depot, &stats);
+    if (!stats.filters_loading || checkpoint->filters_failed)
+        return false;
+    checkpoint->filters = depot_hold(checkpoint->shard->depot);
+    if (!checkpoint->filters)
+        return false;
+    give(checkpoint, FILTERS);
+    return true;
+}
+
+static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct shard_limits *limits = &shard->options.limits;
+    if (now.inner_ms < checkpoint->retry_ms)
+        return false;
+    if (load_filters(checkpoint))
+        return false;
+    uint32_t before = wal_checkpoint_before(
+        shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
+        limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
+    if (before || depot_wants_checkpoint(shard->depot)) {
+        begin(checkpoint, before, now);
+        return checkpoint->phase == COLLECTING;
+    }
+    if (depot_keys_wanted(shard->depot, &checkpoint->merge)) {
+        checkpoint->before_file = 0;
+        checkpoint->began_ms = now.inner_ms;
+        give(checkpoint, MERGING);
+    }
+    return false;
+}
+
+static void filters_read(struct checkpoint *checkpoint)
+{
+    depot_let_go(checkpoint->filters);
+    checkpoint->filters = NULL;
+    checkpoint->filters_failed = checkpoint->result < 0;
+    if (checkpoint->result < 0)
+        complain(checkpoint, checkpoint->result, "reading a filter", NULL);
+    checkpoint->phase = IDLE;
+}
+
+/* ---- the steps ---- */
+
+static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now)
+{
+    int result = engine_collect(checkpoint->shard->engine, &checkpoint->collect, now, STEPS);
+    if (result == 1)
+        return true;
+    if (result < 0)
+        give_up(checkpoint, result, "collecting");
+    else
+        give(checkpoint, BUILDING);
+    return false;
+}
+
+static bool built(struct checkpoint *checkpoint)
+{
+    struct depot_build *build = &checkpoint->build;
+    int failed = checkpoint->result;
+    if (!failed && build->failed)
+        failed = -EIO; /* the log must stay where a record of it cannot be read */
+    if (!failed && !depot_install(checkpoint->shard->depot, build))
+        failed = -ENOMEM;
+    if (failed) {
+        give_up(checkpoint, failed, "building a run");
+        return false;
+    }
+    forget_changed(checkpoint);
+    checkpoint->at = 0;
+    checkpoint->phase = INSTALLING;
+    return true;
+}
+
+static void install(struct checkpoint *checkpoint, uint32_t slot)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct depot_item *item = &checkpoint->build.items[slot];
+    struct record_place place = {
+        .file = checkpoint->build.run | RECORD_IN_RUN, .at = slot, .bytes = item->bytes};
+    enum job_part part;
+    if (item->id) {
+        if (!engine_install(shard->engine, item->id, item->place, place, (enum job_part)item->part,
+                            checkpoint->before_file))
+            depot_release(shard->depot, place, &part);
+    } else if (!depot_is_alive(shard->depot, item->place)) {
+        depot_release(shard->depot, place, &part);
+    } else {
+        engine_relocate(shard->engine, item->key_low, item->place, place);
+    }
+}
+
+static bool step_installing(struct checkpoint *checkpoint)
+{
+    for (int left = INSTALLS; left && checkpoint->at < checkpoint->build.slots; left--)
+        install(checkpoint, checkpoint->at++);
+    if (checkpoint->at < checkpoint->build.slots)
+        return true;
+    if (!depot_installed(checkpoint->shard->depot, &checkpoint->build))
+        return false; /* no memory: the next turn tries again */
+    loading_view_changed(checkpoint->shard->loading);
+    checkpoint->at = 0;
+    checkpoint->phase = EVICTING;
+    return true;
+}
+
+static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    if (shard->listings)
+        return false;
+    if (!engine_evict_some(shard->engine, &checkpoint->at,
+                           loading_keep_until_ms(shard->loading, now),
+                           loading_ready_max(shard->loading), now, STEPS))
+        return true;
+    carry_begin_topics(shard);
+    checkpoint->phase = TOPICS;
+    return true;
+}
+
+static bool step_topics(struct checkpoint *checkpoint)
+{
+    if (carry_is_busy(checkpoint->shard))
+        return false;
+    checkpoint->phase = SNAPSHOT;
+    return true;
+}
+
+static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *count)
+{
+    uint32_t at = 0;
+    struct catalog_topic *topics =
+        calloc(engine_topic_count(shard->engine) + (size_t)1, sizeof *topics);
+    *count = 0;
+    while (topics && engine_stored_next(shard->engine, &at, &topics[*count].name,
+                                        topics[*count].stored, &topics[*count].dead_bytes))
+        ++*count;
+    return topics;
+}
+
+static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct catalog *old = depot_catalog(shard->depot);
+    uint32_t count, first = old->log_first;
+    uint64_t sequence = old->log_first_sequence;
+    if (now.inner_ms < checkpoint->retry_ms)
+        return false;
+    if (checkpoint->before_file) {
+        first = checkpoint->before_file;
+        sequence = wal_first_sequence(shard->wal, first);
+    }
+    struct catalog_topic *topics = stored_topics(shard, &count);
+    int failed = topics ? depot_snapshot(shard->depot, first, sequence, topics, count, now.inner_ms,
+                                         now.wall_ms, &checkpoint->catalog)
+                        : -ENOMEM;
+    free(topics);
+    if (failed) {
+        complain(checkpoint, failed, "snapshot", NULL);
+        return false;
+    }
+    checkpoint->needs = wal_open_sequence(shard->wal) - wal_open_is_empty(shard->wal);
+    checkpoint->phase = SYNCING;
+    return true;
+}
+
+static bool step_syncing(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    if (wal_synced(shard->wal) < checkpoint->needs) {
+        shard_sync(shard);
+        return false;
+    }
+    give(checkpoint, COMMITTING);
+    return false;
+}
+
+static bool merged(struct checkpoint *checkpoint)
+{
+    struct depot *depot = checkpoint->shard->depot;
+    int failed = checkpoint->result;
+    if (!failed && !depot_keys_install(depot, &checkpoint->merge))
+        failed = -ENOMEM;
+    if (failed) {
+        complain(checkpoint, failed, "merging tables of keys", NULL);
+        depot_keys_abandon(depot, &checkpoint->merge);
+        checkpoint->phase = IDLE;
+        return false;
+    }
+    checkpoint->figures.keys_merges++;
+    checkpoint->phase = SNAPSHOT;
+    return true;
+}
+
+static bool committed(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    if (checkpoint->result < 0) {
+        complain(checkpoint, checkpoint->result, "writing the catalog", NULL);
+        if (checkpoint->is_fatal)
+            shard_fail(shard, "writing the catalog");
+        catalog_fini(&checkpoint->catalog);
+        checkpoint->phase = SNAPSHOT; /* what is true by then */
+        return false;
+    }
+    depot_committed(shard->depot, &checkpoint->catalog);
+    if (checkpoint->before_file)
+        wal_checkpointed(shard->wal, checkpoint->before_file);
+    loading_view_changed(shard->loading);
+    give(checkpoint, TIDYING);
+    return false;
+}
+
+static void tidied(struct checkpoint *checkpoint, struct engine_now now)
+{
+    checkpoint->figures.checkpoints++;
+    checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
+    become_idle(checkpoint);
+}
+
+/* A stop does not wait for more than what the archivist has in hand: nothing counts before the
+ * commit, and the log has it all. */
+static void stop(struct checkpoint *checkpoint)
+{
+    if (checkpoint->phase == FILTERS)
+        filters_read(checkpoint);
+    else if (checkpoint->phase == COLLECTING || checkpoint->phase == BUILDING)
+        depot_abandon(checkpoint->shard->depot, &checkpoint->build);
+    else if (checkpoint->phase == MERGING)
+        depot_keys_abandon(checkpoint->shard->depot, &checkpoint->merge);
+    else if (checkpoint->phase == COMMITTING && checkpoint->result == 0)
+        depot_committed(checkpoint->shard->depot, &checkpoint->catalog);
+    become_idle(checkpoint);
+}
+
+bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
+{
+    if (checkpoint->is_with_archivist)
+        return false;
+    if (checkpoint->shard->stopping) {
+        if (checkpoint->phase != IDLE)
+            stop(checkpoint);
+        return false;
+    }
+    switch (checkpoint->phase) {
+    case IDLE:
+        return step_idle(checkpoint, now);
+    case FILTERS:
+        filters_read(checkpoint);
+        return true;
+    case COLLECTING:
+        return step_collecting(checkpoint, now);
+    case BUILDING:
+        return built(checkpoint);
+    case INSTALLING:
+        return step_installing(checkpoint);
+    case EVICTING:
+        return step_evicting(checkpoint, now);
+    case TOPICS:
+        return step_topics(checkpoint);
+    case SNAPSHOT:
+        return step_snapshot(checkpoint, now);
+    case SYNCING:
+        return step_syncing(checkpoint);
+    case MERGING:
+        return merged(checkpoint);
+    case COMMITTING:
+        return committed(checkpoint);
+    case TIDYING:
+        tidied(checkpoint, now);
+        return true;
+    }
+    return false;
+}
+
+bool checkpoint_is_busy(const struct checkpoint *checkpoint)
+{
+    return checkpoint->is_with_archivist || checkpoint->phase != IDLE;
+}
+
+int64_t checkpoint_next_ms(const struct checkpoint *checkpoint)
+{
+    bool waits = checkpoint->phase == IDLE || checkpoint->phase == SNAPSHOT;
+    return waits && checkpoint->retry_ms > clock_inner_ms() ? checkpoint->retry_ms : INT64_MAX;
+}
+
+bool checkpoint_is_behind(struct checkpoint *checkpoint)
+{
+    const struct shard *shard = checkpoint->shard;
+    uint32_t first = depot_catalog(shard->depot)->log_first;
+    uint32_t files = wal_current_file(shard->wal) - (first ? first : 1);
+    if (checkpoint->phase == IDLE || checkpoint->retry_ms > clock_inner_ms())
+        return false;
+    if (files >= FILES_BEHIND / 2)
+        atomic_store(&checkpoint->is_hurried, true);
+    return files >= FILES_BEHIND;
+}
+
+void checkpoint_figures(const struct checkpoint *checkpoint, struct checkpoint_figures *out)
+{
+    *out = checkpoint->figures;
+}

@@ -1,0 +1,374 @@
+#include "local/far_list.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { SLOTS_AT_ONCE = 512, SLOTS_A_TURN = 1 << 18 /* of the scout's time, before others */ };
+
+/* One job found, and later its record. */
+struct far_job {
+    int64_t due_ms; /* wall clock */
+    uint64_t sequence;
+    struct record_place place;
+    size_t at; /* of its record in `records` */
+};
+
+struct far_list {
+    struct work work;
+    struct shard *shard;
+    struct depot_view *view;
+    const struct walk *walk;
+    int64_t skew_ms, now_ms; /* wall minus inner; wall */
+    bool is_reading, more;
+    int result;
+    uint32_t run_index, part, slot; /* where it has come to; slot 0: at the part's beginning */
+    struct far_job *jobs;           /* a heap, the last of them at its root; own memory */
+    size_t count;
+    struct buffer records;
+    struct run_slot slots[SLOTS_AT_ONCE];
+};
+
+/* ---- the heap ---- */
+
+static bool comes_before(const struct far_job *a, const struct far_job *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
+}
+
+static void swap(struct far_job *a, struct far_job *b)
+{
+    struct far_job copy = *a;
+    *a = *b;
+    *b = copy;
+}
+
+static void sift_up(struct far_job *heap, size_t at)
+{
+    for (; at && comes_before(&heap[(at - 1) / 2], &heap[at]); at = (at - 1) / 2)
+        swap(&heap[(at - 1) / 2], &heap[at]);
+}
+
+static void sift_down(struct far_job *heap, size_t count)
+{
+    for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && comes_before(&heap[child], &heap[child + 1]))
+            child++;
+        if (!comes_before(&heap[at], &heap[child]))
+            return;
+        swap(&heap[at], &heap[child]);
+    }
+}
+
+/* False: it comes after all there is room for. */
+static bool add(struct far_list *list, struct far_job job)
+{
+    if (list->count < list->walk->limit) {
+        list->jobs[list->count] = job;
+        sift_up(list->jobs, list->count++);
+        return true;
+    }
+    list->more = true;
+    if (!comes_before(&job, &list->jobs[0]))
+        return false;
+    list->jobs[0] = job;
+    sift_down(list->jobs, list->count);
+    return true;
+}
+
+/* ---- which slots ---- */
+
+static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
+{
+    const struct queue_cursor *after = &walk->after;
+    if (!walk->has_cursor)
+        return true;
+    if (due_ms != after->due_ms)
+        return due_ms > after->due_ms;
+    return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->part;
+}
+
+static bool is_asked_for(const struct far_list *list, enum job_part part)
+{
+    enum job_state state = list->walk->state;
+    if (part == PART_LEASED || part == PART_REMEMBERED) /* in memory; no jobs */
+        return false;
+    if (part == PART_DEAD)
+        return !state || state == JOB_DEAD;
+    return !state || state == JOB_DELAYED || state == JOB_READY;
+}
+
+/* What is to be added to `when` of a part's slots to have their due by the wall clock. */
+static int64_t offset_of(const struct far_list *list, enum job_part part)
+{
+    return job_part_is_wall(part) || part == PART_DEAD ? 0 : list->skew_ms;
+}
+
+/* The first due worth looking at. */
+static int64_t due_from(const struct far_list *list, enum job_part part)
+{
+    int64_t from_ms = list->walk->has_cursor ? list->walk->after.due_ms : 0;
+    if (part != PART_DEAD && list->walk->state == JOB_DELAYED && from_ms <= list->now_ms)
+        from_ms = list->now_ms + 1;
+    return from_ms;
+}
+
+/* Whether later slots of this part may be wanted too. */
+static bool look_at(struct far_list *list, const struct depot_run *run, enum job_part part,
+                    uint32_t slot, const struct run_slot *entry, uint32_t topic)
+{
+    struct far_job job = {.due_ms = entry->when_ms + offset_of(list, part),
+                          .sequence = entry->sequence,
+                          .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
+    if (part != PART_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
+        return false;
+    if (entry->topic != topic || !alive_test(&run->alive, slot) ||
+        !is_past_cursor(list->walk, job.due_ms, job.sequence))
+        return true;
+    return add(list, job);
+}
+
+/* ---- on the scout ---- */
+
+static int look_at_part(struct far_list *list, const struct depot_run *run, uint32_t topic,
+                        uint32_t *budget)
+{
+    const struct run_info_part *part = &run_info(run->run)->parts[list->part];
+    uint32_t end = part->first + part->count;
+    enum job_part which = (enum job_part)list->part;
+    if (!list->slot) {
+        int64_t when_ms = due_from(list, which) - offset_of(list, which);
+        int failed = run_seek(run->run, part->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
+        if (failed)
+            return failed;
+    }
+    while (list->slot < end && *budget) {
+        uint32_t count = end - list->slot < SLOTS_AT_ONCE ? end - list->slot : SLOTS_AT_ONCE;
+        int failed = run_slots(run->run, list->slot, count, true, list->slots);
+        if (failed)
+            return failed;
+        for (uint32_t i = 0; i < count; i++)
+            if (!look_at(list, run, which, list->slot + i, &list->slots[i], topic)) {
+                list->slot = end;
+                return 0;
+            }
+        list->slot += count;
+        *budget -= count < *budget ? count : *budget;
+    }
+    return 0;
+}
+
+/* True: that was all. */
+static bool look_on(struct far_list *list)
+{
+    uint32_t budget = SLOTS_A_TURN;
+    struct slice topic = slice_make(list->walk->topic, list->walk->topic_bytes);
+    for (; list->run_index < list->view->run_count; list->run_index++, list->part = 0) {
+        const struct depot_run *run = list->view->runs[list->run_index];
+        uint32_t number = run->is_new ? UINT32_MAX : run_find_topic(run->run, topic);
+        for (; number != UINT32_MAX && list->part < PARTS; list->part++, list->slot = 0) {
+            const struct run_info_part *part = &run_info(run->run)->parts[list->part];
+            if (!part->count || !is_asked_for(list, (enum job_part)list->part))
+                continue;
+            list->result = look_at_part(list, run, number, &budget);
+            if (list->result < 0)
+                return true;
+            if (list->slot < part->first + part->count)
+                return false;
+        }
+        list->slot = 0;
+    }
+    return true;
+}
+
+static int wants_it(void *ctx, uint32_t slot, const struct run_slot *entry)
+{
+    (void)ctx;
+    (void)slot;
+    (void)entry;
+    return 1;
+}
+
+static bool keep_it(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
+{
+    (void)slot;
+    (void)entry;
+    buffer_append_slice(ctx, record);
+    return true;
+}
+
+/* Their records. A damaged one takes no room. */
+static void read_found(struct far_list *list)
+{
+    for (size_t i = 0; i < list->count && list->result == 0; i++) {
+        struct far_job *job = &list->jobs[i];
+        const struct depot_run *run = depot_view_run(list->view, record_place_run(job->place));
+        struct run_scan scan = {.first = job->place.at,
+                                .end = job->place.at + 1,
+                                .wants = wants_it,
+                                .each = keep_it,
+                                .ctx = &list->records};
+        uint32_t next;
+        job->at = list->records.len;
+        list->result = run_scan(run->run, &scan, &next);
+        job->place.bytes = (uint32_t)(list->records.len - job->at);
+    }
+    if (list->records.failed)
+        list->result = -ENOMEM;
+}
+
+static void on_scout(struct work *work)
+{
+    struct far_list *list = (struct far_list *)(void *)work;
+    if (!look_on(list))
+        return; /* once more, after others */
+    if (list->result == 0)
+        read_found(list);
+    list->part = PARTS;
+}
+
+/* ---- the shard's thread ---- */
+
+static void on_back(struct work *work)
+{
+    struct far_list *list = (struct far_list *)(void *)work;
+    if (list->part != PARTS) {
+        worker_give(list->shard->scout, &list->work);
+        return;
+    }
+    list->is_reading = false;
+    list->shard->readings--;
+    depot_let_go(list->view);
+    list->view = NULL;
+}
+
+struct far_list *far_list_new(struct shard *shard, const struct walk *walk)
+{
+    struct far_list *list = calloc(1, sizeof *list);
+    if (!list)
+        return NULL;
+    struct engine_now now = shard_now(shard);
+    list->shard = shard;
+    list->walk = walk;
+    list->skew_ms = now.skew_ms;
+    list->now_ms = now.inner_ms + now.skew_ms;
+    buffer_init(&list->records, SIZE_MAX / 2);
+    list->jobs = malloc(walk->limit * sizeof *list->jobs);
+    list->view = list->jobs ? depot_hold(shard->depot) : NULL;
+    if (!list->view) {
+        far_list_free(list);
+        return NULL;
+    }
+    list->is_reading = true;
+    shard->readings++;
+    list->work.perform = on_scout;
+    list->work.done = on_back;
+    worker_give(shard->scout, &list->work);
+    return list;
+}
+
+void far_list_free(struct far_list *list)
+{
+    if (!list)
+        return;
+    assert(!list->is_reading);
+    buffer_fini(&list->records);
+    free(list->jobs);
+    free(list);
+}
+
+bool far_list_is_reading(const struct far_list *list)
+{
+    return list && list->is_reading;
+}
+
+/* ---- putting together ---- */
+
+static bool is_found(const struct walk *walk, size_t count, uint64_t sequence)
+{
+    for (size_t i = 0; i < count; i++)
+        if (walk->found[i].sequence == sequence)
+            return true;
+    return false;
+}
+
+/* The view the engine would give, had it the job in memory. */
+static void view_of(const struct job *job, const struct far_job *far, struct hash128 key,
+                    struct engine_now now, struct engine_view *out)
+{
+    bool waits = job->state == JOB_DELAYED;
+    *out = (struct engine_view){
+        .key = key,
+        .place = far->place,
+        .state = waits && far->due_ms <= now.inner_ms + now.skew_ms ? JOB_READY : job->state,
+        .priority = job->priority,
+        .attempt = job->attempt,
+        .due_ms = job->due_ms + (job->due_is_wall ? 0 : now.skew_ms),
+        .delivery = job->delivery,
+        .sequence = job->sequence};
+    size_t bytes = job->history.len + job->error.len;
+    if (!bytes || !(out->text = malloc(bytes)))
+        return;
+    memcpy(out->text, job->history.at, job->history.len);
+    if (job->error.len)
+        memcpy(out->text + job->history.len, job->error.at, job->error.len);
+    out->history_bytes = (uint16_t)job->history.len;
+    out->error_bytes = (uint16_t)job->error.len;
+}
+
+/* As it stands now. False: it is gone, or not what is asked for any more. */
+static bool show(struct far_list *list, const struct walk *walk, struct far_job *far,
+                 struct engine_now now, struct engine_view *out)
+{
+    struct engine *engine = list->shard->engine;
+    struct record record;
+    if (!far->place.bytes ||
+        !record_decode(slice_make(list->records.at + far->at, far->place.bytes), &record) ||
+        record.kind != RECORD_JOB)
+        return false;
+    struct hash128 key = engine_key(engine, record.job.topic, record.job.id);
+    if (engine_knows(engine, key)) {
+        if (!engine_find(engine, record.job.topic, record.job.id, now, out))
+            return false;
+    } else {
+        far->place = depot_moved(list->shard->depot, far->place);
+        if (!depot_is_alive(list->shard->depot, far->place))
+            return false;
+        view_of(&record.job, far, key, now, out);
+    }
+    if (is_past_cursor(walk, out->due_ms, out->sequence) &&
+        (!walk->state || walk->state == out->state))
+        return true;
+    engine_view_fini(out);
+    return false;
+}
+
+static int by_due(const void *left, const void *right)
+{
+    const struct engine_view *a = left, *b = right;
+    if (a->due_ms != b->due_ms)
+        return a->due_ms < b->due_ms ? -1 : 1;
+    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+}
+
+int far_list_merge(struct far_list *list, struct walk *walk, struct engine_now now)
+{
+    size_t count = walk->found_count;
+    if (list->result < 0)
+        return list->result;
+    struct engine_view *all = realloc(walk->found, (count + list->count + 1) * sizeof *all);
+    if (!all)
+        return -ENOMEM;
+    walk->found = all;
+    for (size_t i = 0; i < list->count; i++)
+        if (!is_found(walk, count, list->jobs[i].sequence) &&
+            show(list, walk, &list->jobs[i], now, &all[walk->found_count]))
+            walk->found_count++;
+    qsort(all, walk->found_count, sizeof *all, by_due);
+    walk->more |= list->more || walk->found_count > walk->limit;
+    while (walk->found_count > walk->limit)
+        engine_view_fini(&all[--walk->found_count]);
+    return 0;
+}

@@ -1,0 +1,189 @@
+#include "local/far_walk.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+    SLICE_JOBS = 1024,
+    SLICE_BYTES = 4 << 20,
+    SLICE_SLOTS = 1 << 19 /* looked at before others have their turn with the scout */
+};
+
+struct far_found {
+    uint32_t slot, bytes;
+    size_t at;
+};
+
+struct far_walk {
+    struct work work;
+    struct shard *shard;
+    char topic[JOB_TOPIC_BYTES_MAX];
+    size_t topic_bytes;
+    unsigned parts;
+    /* Where it has come to: a run, a part of it, a slot. */
+    uint32_t run, part, slot;
+    bool is_reading, is_through; /* with this run */
+    int result;
+    struct depot_view *view;
+    struct far_found found[SLICE_JOBS];
+    size_t count, given;
+    uint32_t looked_at, topic_number;
+    struct buffer records;
+};
+
+struct far_walk *far_walk_new(struct shard *shard, struct slice topic, unsigned parts)
+{
+    struct far_walk *walk = calloc(1, sizeof *walk);
+    if (!walk)
+        return NULL;
+    walk->shard = shard;
+    walk->topic_bytes = topic.len;
+    memcpy(walk->topic, topic.at, topic.len);
+    walk->parts = parts;
+    walk->is_through = true;
+    buffer_init(&walk->records, SIZE_MAX / 2);
+    return walk;
+}
+
+void far_walk_free(struct far_walk *walk)
+{
+    if (!walk)
+        return;
+    assert(!walk->is_reading);
+    buffer_fini(&walk->records);
+    free(walk);
+}
+
+bool far_walk_is_reading(const struct far_walk *walk)
+{
+    return walk && walk->is_reading;
+}
+
+/* ---- on the scout ---- */
+
+static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
+{
+    struct far_walk *walk = ctx;
+    const struct depot_run *run = depot_view_run(walk->view, walk->run);
+    if (walk->looked_at++ >= SLICE_SLOTS)
+        return -EAGAIN;
+    return entry->topic == walk->topic_number && alive_test(&run->alive, slot);
+}
+
+static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
+{
+    struct far_walk *walk = ctx;
+    (void)entry;
+    struct far_found *found = &walk->found[walk->count++];
+    *found =
+        (struct far_found){.slot = slot, .bytes = (uint32_t)record.len, .at = walk->records.len};
+    buffer_append_slice(&walk->records, record);
+    return walk->count < SLICE_JOBS && walk->records.len < SLICE_BYTES;
+}
+
+static bool is_full(const struct far_walk *walk)
+{
+    return walk->count == SLICE_JOBS || walk->records.len >= SLICE_BYTES ||
+           walk->looked_at >= SLICE_SLOTS;
+}
+
+static void on_scout(struct work *work)
+{
+    struct far_walk *walk = (struct far_walk *)(void *)work;
+    const struct run *run = depot_view_run(walk->view, walk->run)->run;
+    const struct run_info *info = run_info(run);
+    walk->topic_number = run_find_topic(run, slice_make(walk->topic, walk->topic_bytes));
+    walk->result = 0;
+    while (walk->topic_number != UINT32_MAX && walk->part < PARTS && !is_full(walk)) {
+        uint32_t first = info->parts[walk->part].first, end = first + info->parts[walk->part].count;
+        if (walk->slot < first)
+            walk->slot = first;
+        if (walk->parts & 1u << walk->part && walk->slot < end) {
+            struct run_scan scan = {
+                .first = walk->slot, .end = end, .wants = wants, .each = each, .ctx = walk};
+            walk->result = run_scan(run, &scan, &walk->slot);
+            if (walk->result < 0)
+                return;
+            if (walk->slot < end)
+                continue;
+        }
+        walk->part++;
+    }
+    walk->is_through = walk->topic_number == UINT32_MAX || walk->part == PARTS;
+    if (walk->records.failed)
+        walk->result = -ENOMEM;
+}
+
+/* ---- the shard's thread ---- */
+
+static void on_back(struct work *work)
+{
+    struct far_walk *walk = (struct far_walk *)(void *)work;
+    walk->is_reading = false;
+    walk->shard->readings--;
+    depot_let_go(walk->view);
+    walk->view = NULL;
+}
+
+/* The next run after the one that is done with; false: there is none. */
+static bool next_run(struct far_walk *walk)
+{
+    const struct depot_view *view = depot_view(walk->shard->depot);
+    for (uint32_t i = 0; i < view->run_count; i++)
+        if (view->runs[i]->number > walk->run) {
+            walk->run = view->runs[i]->number;
+            walk->part = walk->slot = 0;
+            return true;
+        }
+    return false;
+}
+
+/* A run that went meanwhile has handed its jobs to a newer one. */
+static bool is_in_view(const struct far_walk *walk)
+{
+    return depot_view_run(depot_view(walk->shard->depot), walk->run) != NULL;
+}
+
+static int read_slice(struct far_walk *walk)
+{
+    if ((walk->is_through || !is_in_view(walk)) && !next_run(walk))
+        return -ENOENT;
+    buffer_clear(&walk->records);
+    walk->count = walk->given = 0;
+    walk->looked_at = 0;
+    walk->view = depot_hold(walk->shard->depot);
+    if (!walk->view)
+        return -ENOMEM;
+    walk->is_reading = true;
+    walk->is_through = false;
+    walk->shard->readings++;
+    walk->work.perform = on_scout;
+    walk->work.done = on_back;
+    worker_give(walk->shard->scout, &walk->work);
+    return 0;
+}
+
+int far_walk_next(struct far_walk *walk, struct slice *record, struct record_place *place)
+{
+    if (walk->is_reading)
+        return 0;
+    if (walk->result < 0)
+        return walk->result;
+    while (walk->given < walk->count) {
+        const struct far_found *found = &walk->found[walk->given++];
+        if (!found->bytes) { /* damaged: it stays where it is */
+            log_event(LOG_ERROR, "job cannot be read",
+                      LOG_NUMBER("shard", walk->shard->options.index), LOG_NUMBER("run", walk->run),
+                      LOG_NUMBER("slot", found->slot));
+            continue;
+        }
+        *record = slice_make(walk->records.at + found->at, found->bytes);
+        *place = (struct record_place){
+            .file = walk->run | RECORD_IN_RUN, .at = found->slot, .bytes = found->bytes};
+        return 1;
+    }
+    return read_slice(walk);
+}

@@ -1,0 +1,216 @@
+#include "local/finding.h"
+
+#include "base/log.h"
+#include "queue/copy.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct finding_key {
+    struct hash128 key;
+    int found; /* as depot_find */
+    struct depot_hit hit;
+};
+
+struct finding {
+    struct work work;
+    struct shard *shard;
+    struct command *command;
+    struct queue_reply_to reply_to;
+    struct depot_view *view;
+    struct buffer records;
+    size_t count;
+    struct finding_key keys[];
+};
+
+/* ---- which jobs a command names ---- */
+
+static size_t names_count(const struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_PUSH:
+    case COMMAND_CHANGE:
+        return command->count;
+    case COMMAND_GET:
+        return 1;
+    case COMMAND_TOPIC:
+        return command->topic.verb == QUEUE_TOPIC_REDRIVE && command->topic.id.len ? 1 : 0;
+    case COMMAND_ANSWER: /* leased ones are always in memory */
+    case COMMAND_TAKE:
+    case COMMAND_LIST:
+    case COMMAND_TOPICS:
+        return 0;
+    }
+    return 0;
+}
+
+/* False: nobody can have this one. */
+static bool name_at(const struct command *command, size_t i, struct slice *topic, struct slice *id)
+{
+    if (command->kind == COMMAND_PUSH) {
+        *topic = command->pushes[i].topic;
+        *id = command->pushes[i].id;
+        return !command->pushes[i].id_is_made;
+    }
+    if (command->kind == COMMAND_CHANGE) {
+        *topic = command->changes[i].topic;
+        *id = command->changes[i].id;
+    } else if (command->kind == COMMAND_GET) {
+        *topic = command->get.topic;
+        *id = command->get.id;
+    } else {
+        *topic = command->topic.topic;
+        *id = command->topic.id;
+    }
+    return true;
+}
+
+static bool is_absent(const struct absent *absent, const struct shard *shard, struct hash128 key)
+{
+    if (!absent || absent->generation != depot_view(shard->depot)->generation)
+        return false;
+    for (size_t i = 0; i < absent->count; i++)
+        if (absent->keys[i].low == key.low && absent->keys[i].high == key.high)
+            return true;
+    return false;
+}
+
+/* The keys that must be looked for; with `out` NULL only counts them. */
+static size_t unknown_keys(const struct shard *shard, const struct command *command,
+                           const struct absent *absent, struct finding_key *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < names_count(command); i++) {
+        struct slice topic, id;
+        if (!name_at(command, i, &topic, &id))
+            continue;
+        struct hash128 key = engine_key(shard->engine, topic, id);
+        if (engine_knows(shard->engine, key) || !depot_maybe(shard->depot, key) ||
+            is_absent(absent, shard, key))
+            continue;
+        if (out)
+            out[count].key = key;
+        count++;
+    }
+    return count;
+}
+
+/* ---- looking ---- */
+
+static void on_scout(struct work *work)
+{
+    struct finding *finding = (struct finding *)(void *)work;
+    for (size_t i = 0; i < finding->count; i++) {
+        struct finding_key *key = &finding->keys[i];
+        key->found = depot_find(finding->view, finding->shard->options.hash_seed, key->key,
+                                &finding->records, &key->hit);
+    }
+}
+
+static void finding_free(struct finding *finding)
+{
+    if (finding->view)
+        depot_let_go(finding->view);
+    buffer_fini(&finding->records);
+    free(finding->command);
+    free(finding);
+}
+
+/* Loads what was found. QUEUE_OK, or why the command cannot be carried out. */
+static enum queue_status load_found(struct finding *finding)
+{
+    struct shard *shard = finding->shard;
+    struct engine_now now = shard_now(shard);
+    for (size_t i = 0; i < finding->count; i++) {
+        const struct finding_key *key = &finding->keys[i];
+        int failed = key->found < 0 ? key->found : 0;
+        if (key->found == 1)
+            failed = shard_load(shard,
+                                slice_make(finding->records.at + key->hit.at, key->hit.place.bytes),
+                                key->hit.place, now);
+        if (failed && failed != -ENOENT) {
+            log_event(LOG_ERROR, "job cannot be looked up",
+                      LOG_NUMBER("shard", shard->options.index),
+                      LOG_TEXT("error", strerror(-failed)));
+            return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
+        }
+    }
+    return QUEUE_OK;
+}
+
+static struct absent *absent_of(const struct finding *finding)
+{
+    struct absent *absent = malloc(sizeof *absent + finding->count * sizeof absent->keys[0]);
+    if (!absent)
+        return NULL;
+    absent->generation = finding->view->generation;
+    absent->count = 0;
+    for (size_t i = 0; i < finding->count; i++)
+        if (finding->keys[i].found == 0)
+            absent->keys[absent->count++] = finding->keys[i].key;
+    return absent;
+}
+
+static void on_back(struct work *work)
+{
+    struct finding *finding = (struct finding *)(void *)work;
+    struct shard *shard = finding->shard;
+    enum queue_status status = shard->broken ? QUEUE_UNAVAILABLE : load_found(finding);
+    struct absent *absent = status == QUEUE_OK ? absent_of(finding) : NULL;
+    shard->findings--;
+    if (status == QUEUE_OK && !absent)
+        status = QUEUE_NO_MEMORY;
+    if (status != QUEUE_OK) {
+        completion_status_soon(shard, status, finding->reply_to);
+    } else {
+        shard_resume(shard, finding->command, finding->reply_to, absent);
+        finding->command = NULL;
+    }
+    finding_free(finding);
+}
+
+bool finding_wants(struct shard *shard, const struct command *command,
+                   struct queue_reply_to reply_to, const struct absent *absent)
+{
+    if (depot_view(shard->depot)->run_count == 0)
+        return false;
+    size_t count = unknown_keys(shard, command, absent, NULL);
+    if (!count)
+        return false;
+    struct finding *finding = calloc(1, sizeof *finding + count * sizeof finding->keys[0]);
+    if (finding) {
+        finding->view = depot_hold(shard->depot);
+        finding->command = copy_command(command);
+        buffer_init(&finding->records, SIZE_MAX / 2);
+    }
+    if (!finding || !finding->view || !finding->command) {
+        if (finding)
+            finding_free(finding);
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return true;
+    }
+    finding->shard = shard;
+    finding->reply_to = reply_to;
+    finding->count = unknown_keys(shard, command, absent, finding->keys);
+    finding->work.perform = on_scout;
+    finding->work.done = on_back;
+    shard->findings++;
+    worker_give(shard->scout, &finding->work);
+    return true;
+}
+
+/* ---- loading ---- */
+
+int shard_load(struct shard *shard, struct slice bytes, struct record_place place,
+               struct engine_now now)
+{
+    struct record record;
+    place = depot_moved(shard->depot, place);
+    if (!depot_is_alive(shard->depot, place))
+        return -ENOENT;
+    if (!record_decode(bytes, &record))
+        return -EBADMSG;
+    return engine_load(shard->engine, &record, place, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
+}

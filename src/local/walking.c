@@ -1,0 +1,310 @@
+#include "local/walking.h"
+
+#include "base/log.h"
+#include "local/far_list.h"
+#include "local/far_walk.h"
+#include "local/finding.h"
+#include "queue/check.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+    LIST_BYTES_MAX = 8 << 20,
+    WALK_STEPS = 16384, /* jobs looked at in a turn, about a millisecond */
+    WALK_CHANGES = 512
+};
+
+/* One under way. */
+struct walking {
+    struct list list;
+    struct walk walk;
+    bool with_body;            /* list */
+    bool is_memory_done;       /* the engine's part */
+    uint64_t most;             /* redrive: as many as were dead when it began */
+    struct far_list *far_list; /* list */
+    struct far_walk *far_walk; /* the others, once memory is done */
+    struct queue_reply_to reply_to;
+};
+
+static void walking_free(struct shard *shard, struct walking *walking)
+{
+    list_remove(&walking->list);
+    if (walking->walk.kind == WALK_LIST)
+        shard->listings--;
+    walk_fini(&walking->walk);
+    far_list_free(walking->far_list);
+    far_walk_free(walking->far_walk);
+    free(walking);
+}
+
+static void refuse(struct shard *shard, struct walking *walking, enum queue_status status)
+{
+    completion_status_soon(shard, status, walking->reply_to);
+    walking_free(shard, walking);
+}
+
+/* ---- beginning ---- */
+
+static void start(struct shard *shard, const struct walk *walk, bool with_body,
+                  struct queue_reply_to reply_to)
+{
+    struct queue_topic topic;
+    struct walking *walking = calloc(1, sizeof *walking);
+    if (!walking) {
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    walking->walk = *walk;
+    walking->with_body = with_body;
+    walking->reply_to = reply_to;
+    if (!walk_init(&walking->walk, shard->engine)) {
+        free(walking);
+        completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
+        return;
+    }
+    if (engine_topic_show(shard->engine, slice_make(walk->topic, walk->topic_bytes),
+                          shard_now(shard), &topic))
+        walking->most = topic.counts.dead;
+    list_add_last(&shard->walkings, &walking->list);
+    if (walk->kind == WALK_LIST) {
+        shard->listings++; /* until it ends no job becomes far: none is missed */
+        if (depot_view(shard->depot)->run_count &&
+            !(walking->far_list = far_list_new(shard, &walking->walk)))
+            refuse(shard, walking, QUEUE_NO_MEMORY);
+    }
+    reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
+}
+
+static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_state state)
+{
+    struct walk walk = {.kind = kind, .state = state, .topic_bytes = topic.len};
+    memcpy(walk.topic, topic.at, topic.len);
+    return walk;
+}
+
+void walking_list(struct shard *shard, const struct queue_list *list,
+                  struct queue_reply_to reply_to)
+{
+    const char *detail;
+    enum queue_status status = queue_check_list(list, &detail);
+    struct walk walk = {0};
+    if (status == QUEUE_OK) {
+        walk = walk_of(WALK_LIST, list->topic, list->state);
+        walk.limit = list->limit;
+        walk.shard = shard->options.index;
+        walk.has_cursor = list->cursor.len > 0;
+        if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
+            status = QUEUE_BAD_CURSOR;
+    }
+    if (status != QUEUE_OK)
+        completion_status_soon(shard, status, reply_to);
+    else
+        start(shard, &walk, list->with_body, reply_to);
+}
+
+void walking_topic(struct shard *shard, const struct queue_topic_call *call,
+                   struct queue_reply_to reply_to)
+{
+    enum walk_kind kind = call->verb == QUEUE_TOPIC_PURGE    ? WALK_PURGE
+                          : call->verb == QUEUE_TOPIC_DELETE ? WALK_DELETE
+                                                             : WALK_REDRIVE;
+    struct walk walk = walk_of(kind, call->topic, kind == WALK_PURGE ? call->state : 0);
+    walk.max = call->max;
+    start(shard, &walk, false, reply_to);
+}
+
+/* ---- far jobs ---- */
+
+/* A bit for each part that may hold what is to be changed. */
+static unsigned parts_of(const struct walk *walk)
+{
+    const unsigned waiting = 1u << PART_DELAYED | 1u << PART_DELAYED_WALL | 1u << PART_RETRYING |
+                             1u << PART_RETRYING_WALL;
+    if (walk->kind == WALK_REDRIVE)
+        return 1u << PART_DEAD;
+    if (walk->kind == WALK_DELETE)
+        return (1u << PARTS) - 1;
+    if (walk->state == JOB_DEAD)
+        return 1u << PART_DEAD;
+    if (walk->state == JOB_LEASED)
+        return 0;
+    return walk->state ? waiting : waiting | 1u << PART_DEAD;
+}
+
+static struct hash128 key_of(const struct shard *shard, const struct record *record)
+{
+    if (record->kind == RECORD_DONE)
+        return record->done.key;
+    return engine_key(shard->engine, record->job.topic, record->job.id);
+}
+
+/* 1: through; 0: waits for the scout; -EAGAIN: had its share of this turn; else what failed. */
+static int change_far(struct shard *shard, struct walking *walking)
+{
+    struct walk *walk = &walking->walk;
+    struct engine_now now = shard_now(shard);
+    if (!walking->far_walk &&
+        !(walking->far_walk =
+              far_walk_new(shard, slice_make(walk->topic, walk->topic_bytes), parts_of(walk))))
+        return -ENOMEM;
+    for (int left = WALK_CHANGES; left; left--) {
+        struct slice bytes;
+        struct record_place place;
+        struct record record;
+        if (walk->kind == WALK_REDRIVE &&
+            (walk->affected >= walking->most || (walk->max && walk->affected >= walk->max)))
+            return far_walk_is_reading(walking->far_walk) ? 0 : 1;
+        int result = far_walk_next(walking->far_walk, &bytes, &place);
+        if (result != 1)
+            return result == -ENOENT ? 1 : result;
+        int failed = shard_load(shard, bytes, place, now);
+        if (!failed && record_decode(bytes, &record))
+            walk_one(walk, shard->engine, key_of(shard, &record), now);
+        else if (failed && failed != -ENOENT)
+            return failed;
+    }
+    return -EAGAIN;
+}
+
+/* ---- the end ---- */
+
+/* As many as fit into one reply; the cursor then says where to go on. */
+static void finish_list(struct shard *shard, struct walking *walking)
+{
+    struct walk *walk = &walking->walk;
+    char text[QUEUE_CURSOR_BYTES_MAX];
+    struct slice cursor = {0};
+    size_t count = 0, bytes = 0;
+    while (count < walk->found_count &&
+           (!count || bytes + walk->found[count].place.bytes <= LIST_BYTES_MAX))
+        bytes += walk->found[count++].place.bytes;
+    if (count && (walk->more || count < walk->found_count)) {
+        const struct engine_view *last = &walk->found[count - 1];
+        struct queue_cursor at = {
+            .due_ms = last->due_ms, .sequence = last->sequence, .part = walk->shard};
+        cursor = slice_make(text, queue_cursor_write(text, &at));
+    }
+    struct engine_view *views = walk->found;
+    for (size_t i = count; i < walk->found_count; i++)
+        engine_view_fini(&views[i]);
+    walk->found = NULL;
+    reading_start(shard, views, count, (struct reading_options){.with_body = walking->with_body},
+                  cursor, walking->reply_to);
+}
+
+/* False: it begins again. */
+static bool finish_change(struct shard *shard, struct walking *walking)
+{
+    struct walk *walk = &walking->walk;
+    struct slice topic = slice_make(walk->topic, walk->topic_bytes);
+    enum queue_status status = QUEUE_OK;
+    if (walk->kind == WALK_DELETE) {
+        status = engine_topic_remove(shard->engine, topic);
+        if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
+            walk->at = 0;
+            walk->until_sequence = UINT64_MAX;
+            walking->is_memory_done = false;
+            far_walk_free(walking->far_walk);
+            walking->far_walk = NULL;
+            return false;
+        }
+        shard_tell(shard, QUEUE_EVENT_TOPIC, topic);
+    }
+    struct completion *completion = completion_new(shard, 0, 0, walking->reply_to);
+    assert(completion);
+    completion->reply.status = status;
+    completion->reply.affected = walk->affected;
+    completion_when_durable(shard, completion);
+    return true;
+}
+
+/* ---- steps ---- */
+
+static enum queue_status status_of(int failed)
+{
+    return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
+}
+
+/* Whether there is more to do now. It may end. */
+static bool step_list(struct shard *shard, struct walking *walking)
+{
+    struct engine_now now = shard_now(shard);
+    if (far_list_is_reading(walking->far_list))
+        return false;
+    if (!walk_step(&walking->walk, shard->engine, now, WALK_STEPS, WALK_CHANGES))
+        return true;
+    int failed = walking->far_list ? far_list_merge(walking->far_list, &walking->walk, now) : 0;
+    if (failed) {
+        log_event(LOG_ERROR, "jobs cannot be listed", LOG_NUMBER("shard", shard->options.index),
+                  LOG_TEXT("error", strerror(-failed)));
+        refuse(shard, walking, status_of(failed));
+        return false;
+    }
+    finish_list(shard, walking);
+    walking_free(shard, walking);
+    return false;
+}
+
+static bool step_change(struct shard *shard, struct walking *walking)
+{
+    if (!walking->is_memory_done) {
+        walking->is_memory_done =
+            walk_step(&walking->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES);
+        return true;
+    }
+    int result = depot_view(shard->depot)->run_count ? change_far(shard, walking) : 1;
+    if (result == 0 || result == -EAGAIN)
+        return result == -EAGAIN;
+    if (result < 0)
+        refuse(shard, walking, status_of(result));
+    else if (!finish_change(shard, walking))
+        return true;
+    else
+        walking_free(shard, walking);
+    return false;
+}
+
+/* What a walk leaves behind must be writable even on a full disk: purging is how space comes back.
+ * -EAGAIN: not yet. Else 0, and *status as of command_ask_room. */
+static int ask_room(struct shard *shard, const struct walking *walking, enum queue_status *status)
+{
+    *status = QUEUE_OK;
+    if (walking->walk.kind == WALK_LIST)
+        return 0;
+    return command_ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
+                            WAL_FOR_ANSWER, status);
+}
+
+static bool is_reading(const struct walking *walking)
+{
+    return far_list_is_reading(walking->far_list) || far_walk_is_reading(walking->far_walk);
+}
+
+bool walkings_step(struct shard *shard)
+{
+    enum { SHARES = 10 };
+    int share = 0;
+    bool more = false;
+    for (struct list *at = shard->walkings.next, *next; at != &shard->walkings; at = next) {
+        struct walking *walking = list_entry(at, struct walking, list);
+        enum queue_status status = QUEUE_UNAVAILABLE;
+        next = at->next;
+        if (is_reading(walking))
+            continue;
+        if (!shard->broken) {
+            if (share++ == SHARES)
+                return true;
+            if (ask_room(shard, walking, &status) == -EAGAIN)
+                continue;
+        }
+        if (status != QUEUE_OK)
+            refuse(shard, walking, status);
+        else if (walking->walk.kind == WALK_LIST)
+            more |= step_list(shard, walking);
+        else
+            more |= step_change(shard, walking);
+    }
+    return more;
+}
