@@ -35,6 +35,7 @@ void engine_free(struct engine *engine)
         if (entry->state && entry->extra)
             free(entry_extra(engine, entry)->text);
     }
+    stub_fini(engine);
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
     slab_fini(&engine->extras);
@@ -245,6 +246,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
 
     struct record record = {.kind = RECORD_JOB,
+                            .from = entry_slot(entry),
                             .origin = is_new ? RECORD_PUSHED : RECORD_PUSHED_REPLACING,
                             .job = {.topic = push->topic,
                                     .id = push->id,
@@ -260,10 +262,10 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
                                     .first_due_ms = due_ms,
                                     .sequence = entry->sequence,
                                     .policy = push->policy}};
-    struct record_place old_place = entry->place;
-    entry->place = engine->sink.append(engine->sink.ctx, &record);
-    if (!is_new)
-        engine->sink.release(engine->sink.ctx, old_place);
+    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    entry_release(engine, entry);
+    entry->place = place;
+    entry->state_file = 0;
     if (is_new)
         topic->totals.pushed++;
     else
@@ -404,12 +406,14 @@ void engine_stats(const struct engine *engine, struct engine_stats *out)
         const struct topic *topic = engine->topics[id];
         if (!topic)
             continue;
-        out->counts.delayed += topic->counts.delayed;
-        out->counts.retrying += topic->counts.retrying;
-        out->counts.ready += topic->counts.ready;
-        out->counts.leased += topic->counts.leased;
-        out->counts.dead += topic->counts.dead;
-        out->counts.dead_bytes += topic->counts.dead_bytes;
-        out->remembered += topic->remembered;
+        uint64_t remembered;
+        struct queue_counts counts = engine_topic_counts(topic, &remembered);
+        out->counts.delayed += counts.delayed;
+        out->counts.retrying += counts.retrying;
+        out->counts.ready += counts.ready;
+        out->counts.leased += counts.leased;
+        out->counts.dead += counts.dead;
+        out->counts.dead_bytes += counts.dead_bytes;
+        out->remembered += remembered;
     }
 }

@@ -2,10 +2,11 @@
  * engine: one shard's state machine. PURE: time comes in as an argument, records go out through the
  * sink.
  *
- * It knows every job of the shard by key, state, due and place in the log, but not its body or id:
- * those are in the log, and whoever wants them reads them there (struct engine_view says where).
- * About 88 bytes of RAM a job that was pushed without options and not yet tried; 100 more
- * otherwise, and its error and its history where an attempt failed.
+ * It knows the jobs in its memory by key, state, due and place (in the log or in a run), but not
+ * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of far
+ * jobs (engine/stored.h) it knows how many there are. About 96 bytes of RAM a job in memory that
+ * was pushed without options and not yet tried; 100 more otherwise, and its error and its history
+ * where an attempt failed.
  *
  * Rules
  *   - Each change appends its record first and then happens; what is appended is enough to make the
@@ -42,9 +43,9 @@ struct engine_sink {
     /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
     /* A kept record is needed no more; told after the record that makes it so was appended. A
-     * RECORD_JOB is kept from its append on. */
+     * RECORD_JOB is kept from its append on. Of records in the log only. NULL: need not be told. */
     void (*release)(void *ctx, struct record_place place);
-    /* This DONE is kept as well: the id is remembered. */
+    /* This DONE is kept as well: the id is remembered. NULL: need not be told. */
     void (*retain)(void *ctx, struct record_place place);
     /* A slot of a run (engine/stored.h) holds nothing that counts any more; told after the record
      * that makes it so was appended. SLOT_RELEASED with its part; SLOT_WAS_DEAD: it was so already;

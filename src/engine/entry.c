@@ -118,6 +118,41 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
     entry_set_texts(engine, entry, slice_make(history, bytes), error);
 }
 
+void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
+                     uint32_t attempt)
+{
+    entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
+    entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
+    entry->priority = priority;
+    entry->attempt = attempt;
+}
+
+static bool job_is_plain(const struct job *job)
+{
+    return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
+           !job->policy.ttl_ms && !job->policy.backoff.kind && !job->policy.max_attempts &&
+           job->first_due_ms == job->due_ms && !job->error.len && !job->history.len;
+}
+
+bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job)
+{
+    entry->sequence = job->sequence & 0xffffffffffffffu;
+    entry_set_times(entry, job->due_ms, job->due_is_wall, job->priority, job->attempt);
+    if (job_is_plain(job) && !entry->extra)
+        return true;
+    struct extra *extra = entry_need_extra(engine, entry);
+    if (!extra)
+        return false;
+    extra->policy = job->policy;
+    extra->first_due_ms = job->first_due_ms;
+    extra->delivery = job->delivery;
+    extra->lease_until_ms = job->lease_until_ms;
+    extra->taken_ms = job->taken_ms;
+    extra->lease_ms = 0; /* not recorded */
+    entry_set_texts(engine, entry, job->history, job->error);
+    return true;
+}
+
 static uint64_t *count_of(struct topic *topic, const struct entry *entry)
 {
     switch ((enum job_state)entry->state) {
@@ -164,11 +199,18 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
     node->prev = node->next = 0;
 }
 
+static bool waits_in_slot(const struct entry *entry)
+{
+    return record_place_is_run(entry->place) &&
+           (entry->state == JOB_DELAYED || entry->state == JOB_READY);
+}
+
 void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
     --*count_of(topic, entry);
+    topic->waiting -= waits_in_slot(entry);
     topic->changes++;
     if (entry->state == JOB_READY)
         engine_ready_remove(engine, topic, id);
@@ -221,6 +263,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
     entry->state = (uint64_t)state & 0xf;
     ++*count_of(topic, entry);
+    topic->waiting += waits_in_slot(entry);
     topic->changes++;
 
     switch (state) {
@@ -247,11 +290,12 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
 
 static void record_change(struct engine *engine, uint32_t id, struct record_ended ended)
 {
-    const struct entry *entry = entry_at(engine, id);
+    struct entry *entry = entry_at(engine, id);
     const struct extra *extra = entry_extra(engine, entry);
     enum job_state state = entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
     struct record record = {
         .kind = RECORD_STATE,
+        .from = entry_slot(entry),
         .state = {.key = entry->key,
                   .state = state,
                   .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
@@ -264,7 +308,7 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .delivery = extra ? extra->delivery : 0,
                   .error = entry_error(extra),
                   .ended = ended}};
-    engine->sink.append(engine->sink.ctx, &record);
+    entry->state_file = engine->sink.append(engine->sink.ctx, &record).file;
 }
 
 void entry_record(struct engine *engine, uint32_t id)
@@ -278,19 +322,25 @@ uint32_t entry_new(struct engine *engine, const struct topic *topic, struct hash
     if (id) {
         struct entry *entry = entry_at(engine, id);
         entry->key = key;
-        entry->topic = topic->id;
+        entry->topic = topic ? topic->id : 0;
         engine_index_add(engine, id);
     }
     return id;
 }
 
+void entry_discard(struct engine *engine, uint32_t id)
+{
+    engine_index_remove(engine, id);
+    entry_drop_extra(engine, entry_at(engine, id));
+    slab_remove(&engine->entries, id);
+}
+
 void entry_forget(struct engine *engine, uint32_t id)
 {
-    struct entry *entry = entry_at(engine, id);
-    engine->sink.release(engine->sink.ctx, entry->place);
-    engine_index_remove(engine, id);
-    entry_drop_extra(engine, entry);
-    slab_remove(&engine->entries, id);
+    struct topic *topic = entry_topic(engine, entry_at(engine, id));
+    entry_release(engine, entry_at(engine, id));
+    entry_discard(engine, id);
+    engine_topic_let_go(engine, topic);
 }
 
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
@@ -301,6 +351,7 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     int64_t window_ms = reason == RECORD_PURGED ? 0 : topic->settings.dedup_window_ms;
     struct record record = {
         .kind = RECORD_DONE,
+        .from = entry_slot(entry),
         .done = {.key = entry->key,
                  .reason = reason,
                  .remember_until_ms = window_ms ? now.inner_ms + 1 + window_ms : 0,
@@ -312,10 +363,12 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
         entry_forget(engine, id);
         return;
     }
-    engine->sink.release(engine->sink.ctx, entry->place);
-    engine->sink.retain(engine->sink.ctx, place);
+    entry_release(engine, entry);
+    if (engine->sink.retain)
+        engine->sink.retain(engine->sink.ctx, place);
     entry_drop_extra(engine, entry);
     entry->place = place;
+    entry->state_file = 0;
     entry->flags = 0;
     entry->attempt = 0;
     entry->due_ms = (uint64_t)record.done.remember_until_ms & 0xffffffffffffu;

@@ -137,3 +137,16 @@ uint32_t engine_index_find_lease(const struct engine *engine, const struct engin
     }
     return 0;
 }
+
+uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
+                                 struct record_place place)
+{
+    uint32_t id = *bucket_at(&engine->index, bucket_of(&engine->index, key_low));
+    while (id) {
+        const struct entry *entry = entry_at(engine, id);
+        if (entry->key.low == key_low && entry_is_at(entry, place))
+            return id;
+        id = entry->index_next;
+    }
+    return 0;
+}

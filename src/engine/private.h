@@ -3,7 +3,7 @@
 #define TARRY_ENGINE_PRIVATE_H
 
 #include "base/random.h"
-#include "engine/engine.h"
+#include "engine/stored.h"
 #include "wheel/wheel.h"
 
 /*
@@ -13,6 +13,7 @@
  *   leased    in the wheel at the lease's end
  *   dead      in its topic's list of the dead, through timer.prev and timer.next
  *   finished  in the wheel until it may be forgotten
+ * A stub (stub.c) hangs nowhere and has no topic yet; there are some while coming back only.
  */
 struct entry {
     struct wheel_node timer; /* first: the wheel's rule */
@@ -26,8 +27,11 @@ struct entry {
     uint32_t topic;
     struct record_place place;
     uint32_t extra;    /* id of a struct extra, 0: none */
-    uint32_t ready_at; /* position in the topic's heap */
+    uint32_t ready_at; /* position in the topic's heap; of a stub: its last event */
     uint32_t attempt;
+    uint32_t state_file; /* log file of its newest STATE record; 0: its record says all */
+    uint8_t part;        /* of its slot, where `place` is one */
+    bool is_stub;
 };
 
 enum { ENTRY_DUE_IS_WALL = 1 };
@@ -75,6 +79,19 @@ struct topic {
     uint32_t ready_count, ready_cap;
     uint32_t dead_first, dead_last;
     uint32_t changes; /* of state, of any job of it: tells a walk that its count still holds */
+    /* Slots of runs that are alive, by part, and those of them that have an entry. */
+    uint64_t stored[PARTS], loaded[PARTS];
+    uint64_t stored_dead_bytes, loaded_dead_bytes; /* of PART_DEAD */
+    uint64_t far_ready;                            /* of far jobs: due by now */
+    uint64_t waiting;                              /* entries in slots that are delayed or ready */
+    uint64_t totals_at;                            /* the replayed record that `totals` came with */
+};
+
+/* What a STATE record adds to the totals of a stub's topic. */
+struct stub_event {
+    uint64_t at; /* the replayed record */
+    uint32_t next;
+    bool delivered, nacked, lease_ended, died;
 };
 
 struct engine {
@@ -97,6 +114,13 @@ struct engine {
     struct engine_now recovery; /* the time replayed jobs are hung by */
     uint32_t retime_at;         /* entry a retime goes on from; 0: none under way */
     bool recovering;            /* replay: nothing is appended, no ready is told */
+    /* while recovering */
+    uint64_t replayed; /* records */
+    uint32_t stubs;
+    struct stub_event *events; /* from 1 */
+    uint32_t event_count, event_cap;
+    struct hash128 *unresolved;
+    uint32_t unresolved_count, unresolved_cap;
 };
 
 /* ---- index.c ---- */
@@ -107,6 +131,9 @@ bool engine_index_add(struct engine *engine, uint32_t id);
 void engine_index_remove(struct engine *engine, uint32_t id);
 uint32_t engine_index_find(const struct engine *engine, struct hash128 key); /* 0: absent */
 uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease);
+/* The entry whose record lies there. */
+uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
+                                 struct record_place place);
 
 /* ---- ready.c ---- */
 bool engine_ready_reserve(struct topic *topic); /* room for one more */
@@ -116,13 +143,42 @@ void engine_ready_remove(struct engine *engine, struct topic *topic, uint32_t id
 
 /* ---- topic.c ---- */
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
-bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids */
+bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none far */
+/* Its entries and what is far of it, as it is shown; *remembered too. */
+struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
+/* Also one that was removed and has slots left. */
+struct topic *engine_topic_lookup(struct engine *engine, struct slice name);
+/* It was removed, and the last of its slots has gone. */
+void engine_topic_let_go(struct engine *engine, struct topic *topic);
 /* With a copy of the extension. False: out of memory, nothing is changed. */
 bool engine_topic_set(struct topic *topic, const struct topic_settings *settings);
 struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
+
+/* ---- slot.c: where the records of entries lie ---- */
+/* Its slot, for record.from; bytes 0: it lies in the log. */
+struct record_place entry_slot(const struct entry *entry);
+bool entry_is_at(const struct entry *entry, struct record_place place);
+/* The entry's record is this slot; counted as loaded. It is not hung. */
+void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
+                  enum job_part part);
+/* Its record is needed no more; it lies nowhere then. Not hung. */
+void entry_release(struct engine *engine, struct entry *entry);
+/* The slot is needed no more, entry or not: `stored` follows. */
+enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
+                                     struct record_place place);
+
+/* ---- stub.c ---- */
+bool stub_replay(struct engine *engine, uint32_t id, const struct record *record,
+                 struct record_place place);
+/* It is no stub any more, but empty: its topic is known now, its totals are counted. */
+void stub_end(struct engine *engine, uint32_t id, struct topic *topic);
+/* Takes a replayed record's slot back. False: out of memory. */
+bool stub_release_from(struct engine *engine, struct topic *topic, const struct record *record,
+                       struct hash128 key);
+void stub_fini(struct engine *engine);
 
 /* ---- engine.c ---- */
 void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now);
@@ -140,7 +196,7 @@ struct extra *entry_need_extra(struct engine *engine,
                                struct entry *entry); /* NULL: out of memory */
 void entry_drop_extra(struct engine *engine, struct entry *entry);
 uint32_t entry_new(struct engine *engine, const struct topic *topic,
-                   struct hash128 key); /* 0: out of memory */
+                   struct hash128 key); /* 0: out of memory. topic NULL: a stub */
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry);
 struct policy entry_policy(const struct engine *engine, const struct entry *entry);
 int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entry);
@@ -168,6 +224,12 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
  */
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now);
+/* What a JOB record says, but for its place. False: out of memory. */
+bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job);
+void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
+                     uint32_t attempt);
+/* Gives its memory back and nothing else. */
+void entry_discard(struct engine *engine, uint32_t id);
 /* Gives memory back; nothing recorded. Already unhung. */
 void entry_forget(struct engine *engine, uint32_t id);
 /* An attempt failed: retry or dead. Already unhung. */

@@ -36,6 +36,12 @@ static bool grow_table(struct engine *engine)
 
 struct topic *engine_topic_find(struct engine *engine, struct slice name)
 {
+    struct topic *topic = engine_topic_lookup(engine, name);
+    return topic && topic->exists ? topic : NULL;
+}
+
+struct topic *engine_topic_lookup(struct engine *engine, struct slice name)
+{
     if (engine->topic_last) {
         struct topic *last = engine->topics[engine->topic_last];
         if (slice_equals(last->name, name))
@@ -69,6 +75,13 @@ static uint32_t free_topic_id(struct engine *engine)
 
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out)
 {
+    struct topic *removed = engine_topic_lookup(engine, name);
+    if (removed) {
+        assert(!removed->exists);
+        removed->exists = true;
+        *out = removed;
+        return QUEUE_OK;
+    }
     if (engine->topic_count >= engine->topics_max && !engine->recovering)
         return QUEUE_TOO_MANY_TOPICS;
     if ((engine->topic_count + 1) * 2 > engine->topic_table_size && !grow_table(engine))
@@ -152,9 +165,48 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason)
 
 bool engine_topic_is_empty(const struct topic *topic)
 {
-    const struct queue_counts *counts = &topic->counts;
-    return !(counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead +
-             topic->remembered);
+    uint64_t remembered, stored = 0;
+    struct queue_counts counts = engine_topic_counts(topic, &remembered);
+    for (int part = 0; part < PARTS; part++)
+        stored += topic->stored[part];
+    return !(counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead +
+             remembered + stored);
+}
+
+void engine_topic_let_go(struct engine *engine, struct topic *topic)
+{
+    if (!topic->exists && engine_topic_is_empty(topic))
+        engine_topic_free(engine, topic);
+}
+
+static uint64_t far_of(const struct topic *topic, enum job_part part)
+{
+    return topic->stored[part] - topic->loaded[part];
+}
+
+static void move_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
+{
+    uint64_t moved = *count < *from ? *count : *from;
+    *from -= moved;
+    *ready += moved;
+    *count -= moved;
+}
+
+struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered)
+{
+    struct queue_counts counts = topic->counts;
+    uint64_t delayed = far_of(topic, PART_DELAYED) + far_of(topic, PART_DELAYED_WALL);
+    uint64_t retrying = far_of(topic, PART_RETRYING) + far_of(topic, PART_RETRYING_WALL);
+    uint64_t due = topic->far_ready;
+    move_ready(&delayed, &counts.ready, &due);
+    move_ready(&retrying, &counts.ready, &due);
+    counts.delayed += delayed;
+    counts.retrying += retrying;
+    counts.leased += far_of(topic, PART_LEASED); /* until all of them are loaded, at start */
+    counts.dead += far_of(topic, PART_DEAD);
+    counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
+    *remembered = topic->remembered + far_of(topic, PART_REMEMBERED);
+    return counts;
 }
 
 /* ---- records ---- */
@@ -177,7 +229,7 @@ bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
     while (*at < engine->topic_top && max) {
         const struct topic *topic = engine->topics[++*at];
-        if (!topic)
+        if (!topic || !topic->exists)
             continue;
         append_topic(engine, topic, true);
         max--;
@@ -236,10 +288,11 @@ enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
 static void show(const struct engine *engine, const struct topic *topic, struct engine_now now,
                  struct queue_topic *out)
 {
+    uint64_t remembered;
     *out = (struct queue_topic){.name = topic->name,
                                 .paused = topic->paused,
                                 .settings = topic->settings,
-                                .counts = topic->counts,
+                                .counts = engine_topic_counts(topic, &remembered),
                                 .totals = topic->totals};
     /* The head of the heap is the next to go, not always the oldest: good enough for "how far
      * behind", and free. */
@@ -268,7 +321,7 @@ bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now no
 {
     while (*at < engine->topic_top) {
         const struct topic *topic = engine->topics[++*at];
-        if (topic) {
+        if (topic && topic->exists) {
             show(engine, topic, now, out);
             return true;
         }

@@ -105,6 +105,15 @@ static void list_finish(struct walk *walk)
         walk->found[count - 1] = swap;
         sift_down(walk->found, count - 1, 0);
     }
+    /* A job that was evicted and loaded again meanwhile may have been met twice. */
+    size_t kept = 0;
+    for (size_t i = 0; i < walk->found_count; i++) {
+        if (kept && walk->found[i].sequence == walk->found[kept - 1].sequence)
+            engine_view_fini(&walk->found[i]);
+        else
+            walk->found[kept++] = walk->found[i];
+    }
+    walk->found_count = kept;
 }
 
 static uint64_t count_matching(const struct walk *walk, const struct topic *topic)
@@ -143,6 +152,7 @@ static void forget_remembered(struct engine *engine, uint32_t id)
 {
     const struct entry *entry = entry_at(engine, id);
     struct record record = {.kind = RECORD_DONE,
+                            .from = entry_slot(entry),
                             .done = {.key = entry->key,
                                      .reason = RECORD_PURGED,
                                      .sequence = entry->sequence,

@@ -5,11 +5,13 @@
  * One content has one stored form: a field that is there but has its usual value is refused, so
  * decoding and encoding again gives the same bytes.
  *
- *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · topic · id ·
- *          body (the rest)
- *   STATE  fields · form · key · due · [fields]
- *   DONE   form · key · sequence · [remember_until] · [topic]
+ *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · [from] · topic ·
+ *          id · body (the rest)
+ *   STATE  fields · form · key · due · [fields] · [from]
+ *   DONE   form · key · sequence · [remember_until] · [topic] · [from]
  *   TOPIC  see record_topic.c
+ *
+ * `from` is there where FORM_FROM of `form` says so: run · slot · bytes.
  */
 enum {
     HAS_PRIORITY = 1 << 0, /* other than JOB_PRIORITY */
@@ -37,6 +39,8 @@ enum {
 enum { FORM_STATE = 7, FORM_DUE_IS_WALL = 1 << 3, FORM_ORIGIN_SHIFT = 4, FORM_ORIGIN = 3 };
 /* DONE: reason and these. */
 enum { FORM_REASON = 7, FORM_CARRIED = 1 << 3, FORM_REMEMBERED = 1 << 4, FORM_TOPIC = 1 << 5 };
+/* All three. */
+enum { FORM_FROM = 1 << 6, FORM_END = 1 << 7 };
 enum { HEAD_BYTES = 5 };
 
 /* ---- sizes ---- */
@@ -46,7 +50,7 @@ size_t record_bytes_max(const struct record *record)
     const struct job *job = &record->job;
 
     switch (record->kind) {
-    case RECORD_JOB: /* at most 20 varints and 10 other bytes beside the text */
+    case RECORD_JOB: /* at most 23 varints and 10 other bytes beside the text */
         return 210 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
                job->error.len + job->history.len + job->body.len;
     case RECORD_STATE:
@@ -70,6 +74,30 @@ size_t record_next(struct slice bytes)
         kind > RECORD_TOPIC)
         return 0;
     return size;
+}
+
+/* ---- the slot a job lay in ---- */
+
+static bool has_from(const struct record *record)
+{
+    return record->from.bytes != 0;
+}
+
+static char *put_from(char *at, struct record_place from)
+{
+    assert(record_place_is_run(from) && record_place_run(from));
+    at = wire_put_varint(at, record_place_run(from));
+    at = wire_put_varint(at, from.at);
+    return wire_put_varint(at, from.bytes);
+}
+
+static struct record_place take_from(struct wire_in *in)
+{
+    uint32_t run = (uint32_t)wire_take_varint(in, 1, RECORD_IN_RUN - 1);
+    uint32_t slot = (uint32_t)wire_take_varint(in, 0, UINT32_MAX);
+    uint32_t bytes = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+
+    return (struct record_place){.file = run | RECORD_IN_RUN, .at = slot, .bytes = bytes};
 }
 
 /* ---- what JOB and STATE have in common: how far a job has come ---- */
@@ -199,17 +227,20 @@ static bool job_is_storable(const struct job *job)
            (!job->history.len || job_history_check(job->history));
 }
 
-static char *put_job(char *at, const struct job *job, enum record_job_origin origin)
+static char *put_job(char *at, const struct record *record)
 {
+    const struct job *job = &record->job;
     const struct record_state state = state_of(job);
     unsigned policy = record_policy_fields(&job->policy);
     unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
                       (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT |
                       (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u);
 
-    assert(origin >= RECORD_PUSHED && origin <= RECORD_CARRIED && job_is_storable(job));
+    assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
+    assert(job_is_storable(job));
     at = wire_put_varint(at, fields);
-    at = wire_put_byte(at, state_form(&state) | origin << FORM_ORIGIN_SHIFT);
+    at = wire_put_byte(at, state_form(&state) | record->origin << FORM_ORIGIN_SHIFT |
+                               (has_from(record) ? FORM_FROM : 0u));
     at = wire_put_ms(at, job->due_ms);
     at = wire_put_varint(at, job->sequence);
     at = put_state_fields(at, &state, fields);
@@ -222,19 +253,22 @@ static char *put_job(char *at, const struct job *job, enum record_job_origin ori
         at = wire_put_text(at, job->history, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
         at = put_taken(at, job->taken_ms, job->lease_until_ms);
+    if (has_from(record))
+        at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
     at = wire_put_text(at, job->id, JOB_ID_BYTES_MAX);
     return wire_put_bytes(at, job->body);
 }
 
-static void take_job(struct wire_in *in, struct job *job, enum record_job_origin *origin)
+static void take_job(struct wire_in *in, struct record *record)
 {
+    struct job *job = &record->job;
     struct record_state state = {0};
     unsigned fields = (unsigned)wire_take_varint(in, 0, JOB_FIELDS);
     unsigned form = wire_take_byte(in);
 
-    *origin = (enum record_job_origin)(form >> FORM_ORIGIN_SHIFT);
-    if (*origin < RECORD_PUSHED || *origin > RECORD_CARRIED)
+    record->origin = (enum record_job_origin)(form >> FORM_ORIGIN_SHIFT & FORM_ORIGIN);
+    if (record->origin < RECORD_PUSHED || form >= FORM_END)
         wire_fail(in);
     take_state_form(in, form, &state);
     state.due_ms = wire_take_ms(in, 0);
@@ -250,6 +284,8 @@ static void take_job(struct wire_in *in, struct job *job, enum record_job_origin
         job->history = wire_take_text(in, 1, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
         job->taken_ms = take_taken(in, job->lease_until_ms);
+    if (form & FORM_FROM)
+        record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     job->id = wire_take_text(in, 1, JOB_ID_BYTES_MAX);
     job->body = wire_take_bytes(in, wire_left(in));
@@ -290,28 +326,32 @@ static void take_ended(struct wire_in *in, struct record_ended *out)
     out->duration_ms = wire_take_ms(in, 0);
 }
 
-static char *put_state(char *at, const struct record_state *state)
+static char *put_state(char *at, const struct record *record)
 {
+    const struct record_state *state = &record->state;
     unsigned fields = state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
                       (state->ended.outcome ? HAS_ENDED : 0u);
 
     assert(state->attempt || !state->ended.outcome);
     at = wire_put_varint(at, fields);
-    at = wire_put_byte(at, state_form(state));
+    at = wire_put_byte(at, state_form(state) | (has_from(record) ? FORM_FROM : 0u));
     at = put_key(at, state->key);
     at = wire_put_ms(at, state->due_ms);
     at = put_state_fields(at, state, fields);
     if (fields & HAS_STATE_TAKEN)
         at = put_taken(at, state->taken_ms, state->lease_until_ms);
-    return fields & HAS_ENDED ? put_ended(at, &state->ended) : at;
+    if (fields & HAS_ENDED)
+        at = put_ended(at, &state->ended);
+    return has_from(record) ? put_from(at, record->from) : at;
 }
 
-static void take_state(struct wire_in *in, struct record_state *state)
+static void take_state(struct wire_in *in, struct record *record)
 {
+    struct record_state *state = &record->state;
     unsigned fields = (unsigned)wire_take_varint(in, 0, STATE_RECORD_FIELDS);
     unsigned form = wire_take_byte(in);
 
-    if (form >> FORM_ORIGIN_SHIFT)
+    if (form >> FORM_ORIGIN_SHIFT & FORM_ORIGIN || form >= FORM_END)
         wire_fail(in);
     take_state_form(in, form, state);
     state->key = take_key(in);
@@ -323,16 +363,21 @@ static void take_state(struct wire_in *in, struct record_state *state)
         take_ended(in, &state->ended);
     if (fields & HAS_ENDED && !state->attempt)
         wire_fail(in);
+    if (form & FORM_FROM)
+        record->from = take_from(in);
 }
 
 /* ---- DONE ---- */
 
-static char *put_done(char *at, const struct record_done *done)
+static char *put_done(char *at, const struct record *record)
 {
+    const struct record_done *done = &record->done;
+
     assert(done->reason >= RECORD_ACKED && done->reason <= RECORD_REPLACED);
     at = wire_put_byte(at, done->reason | (done->carried ? FORM_CARRIED : 0u) |
                                (done->remember_until_ms ? FORM_REMEMBERED : 0u) |
-                               (done->topic.len ? FORM_TOPIC : 0u));
+                               (done->topic.len ? FORM_TOPIC : 0u) |
+                               (has_from(record) ? FORM_FROM : 0u));
     at = put_key(at, done->key);
     at = wire_put_varint(at, done->sequence);
     if (done->remember_until_ms)
@@ -341,14 +386,15 @@ static char *put_done(char *at, const struct record_done *done)
         assert(job_topic_is_valid(done->topic));
         at = wire_put_text(at, done->topic, JOB_TOPIC_BYTES_MAX);
     }
-    return at;
+    return has_from(record) ? put_from(at, record->from) : at;
 }
 
-static void take_done(struct wire_in *in, struct record_done *done)
+static void take_done(struct wire_in *in, struct record *record)
 {
+    struct record_done *done = &record->done;
     unsigned form = wire_take_byte(in), reason = form & FORM_REASON;
 
-    if (reason < RECORD_ACKED || reason > RECORD_REPLACED || form >= FORM_TOPIC << 1)
+    if (reason < RECORD_ACKED || reason > RECORD_REPLACED || form >= FORM_END)
         wire_fail(in);
     done->reason = (enum record_reason)reason;
     done->carried = form & FORM_CARRIED;
@@ -361,6 +407,8 @@ static void take_done(struct wire_in *in, struct record_done *done)
         if (!job_topic_is_valid(done->topic))
             wire_fail(in);
     }
+    if (form & FORM_FROM)
+        record->from = take_from(in);
 }
 
 /* ---- all kinds ---- */
@@ -369,12 +417,13 @@ static char *put_payload(char *at, const struct record *record)
 {
     switch (record->kind) {
     case RECORD_JOB:
-        return put_job(at, &record->job, record->origin);
+        return put_job(at, record);
     case RECORD_STATE:
-        return put_state(at, &record->state);
+        return put_state(at, record);
     case RECORD_DONE:
-        return put_done(at, &record->done);
+        return put_done(at, record);
     case RECORD_TOPIC:
+        assert(!has_from(record));
         return record_put_topic(at, &record->topic);
     }
     assert(false && "record of no kind");
@@ -402,13 +451,13 @@ bool record_decode(struct slice bytes, struct record *out)
     out->kind = (enum record_kind)wire_take_byte(&in);
     switch (out->kind) {
     case RECORD_JOB:
-        take_job(&in, &out->job, &out->origin);
+        take_job(&in, out);
         break;
     case RECORD_STATE:
-        take_state(&in, &out->state);
+        take_state(&in, out);
         break;
     case RECORD_DONE:
-        take_done(&in, &out->done);
+        take_done(&in, out);
         break;
     case RECORD_TOPIC:
         record_take_topic(&in, &out->topic);

@@ -9,7 +9,12 @@
  * State of a shard = the runs it names, less the slots it calls dead, and the log from
  * `log_first` on replayed over that.
  *
- * Plain data and its file; no threads of its own. Errors as in run.h.
+ * The file: magic, format, its own length, the fields in the order of the structs below, and last a
+ * checksum of all before it. Magic, format and checksum lie where they are in every format to come,
+ * so that a newer one is told from damage. Little-endian.
+ *
+ * `dir` is DIR/run and exists. Plain data and its file; no threads of its own. Errors as in run.h,
+ * and -EPROTONOSUPPORT: a newer format.
  */
 #ifndef TARRY_STORE_CATALOG_H
 #define TARRY_STORE_CATALOG_H
@@ -23,7 +28,8 @@ enum { CATALOG_FORMAT = 1 };
 struct catalog_run {
     uint32_t number, slots;
     uint32_t alive_count;
-    char *alive; /* alive_bytes(slots), own memory; as alive_save */
+    uint64_t record_bytes; /* of the alive ones' records */
+    char *alive;           /* alive_bytes(slots), own memory; as alive_save */
 };
 
 /* What the runs hold of a topic: alive slots by part, whether their jobs are in RAM or not. */
@@ -41,9 +47,9 @@ struct catalog {
     uint32_t log_first;          /* the log's oldest file that counts; 0: whatever the log says */
     uint64_t log_first_sequence; /* of the first batch in it */
     int64_t inner_ms, wall_ms;   /* when it was written */
-    struct catalog_run *runs;
+    struct catalog_run *runs;    /* numbers rising */
     uint32_t run_count;
-    uint32_t *keys; /* numbers of tables */
+    uint32_t *keys; /* numbers of tables, rising */
     uint32_t key_count;
     struct catalog_topic *topics;
     uint32_t topic_count;
@@ -53,7 +59,8 @@ void catalog_fini(struct catalog *catalog); /* zeroed ones too */
 
 /* The newest that is whole. 0; -ENOENT: there is none (a directory without runs); -EBADMSG:
  * damaged. *damaged: newer ones that are not readable were passed over (a crash leaves none: they
- * have another name until they are whole). */
+ * have another name until they are whole). One that cannot be read for another reason than damage
+ * (memory, an I/O error, a newer format) is never passed over. */
 int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint32_t *damaged,
                  char *error, size_t error_bytes);
 /* Writes it as the generation it says, durably; then removes older ones. 0 or negative errno: then
@@ -61,7 +68,8 @@ int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint
  * knows what counts. */
 int catalog_write(const struct fs *fs, const char *dir, const struct catalog *catalog,
                   bool *is_fatal);
-/* The stored form, for tests and fuzzing. */
+/* The stored form, for tests and fuzzing. A content has one: what decodes encodes to the same bytes
+ * again. False: out of memory. */
 bool catalog_encode(const struct catalog *catalog, struct buffer *out);
 int catalog_decode(struct slice bytes, struct catalog *out);
 void catalog_file_name(uint64_t generation, char out[32]);

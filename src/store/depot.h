@@ -140,6 +140,7 @@ struct depot_item {
     uint64_t sequence;
     struct record_place place; /* of its record, in the log or in a run */
     uint32_t id;               /* the engine's; 0: from a victim */
+    uint32_t bytes;            /* after building: of the record in the new run */
     union {
         void *changed; /* before building: what is true of it now, where the record does not say so;
                           else NULL */

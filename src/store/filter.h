@@ -24,6 +24,8 @@ struct filter {
 
 /* For so many hashes. False: out of memory; everything is then "maybe". */
 bool filter_init(struct filter *filter, uint64_t hashes);
+/* The same by its size, for one that is read from a file. */
+bool filter_init_blocks(struct filter *filter, uint64_t blocks);
 void filter_fini(struct filter *filter); /* zeroed ones too */
 void filter_put(struct filter *filter, uint64_t hash);
 bool filter_maybe(const struct filter *filter, uint64_t hash);

@@ -3,8 +3,9 @@
  *
  * DIR/run/00000001.keys: blocks of 4 KiB, each with a checksum, of entries sorted by hash, run,
  * slot (a hash is the low half of the job's key); then a filter (filter.h), which is read to RAM;
- * then a footer. A hash is found with one read as a rule: hashes are spread evenly, so its block is
- * guessed from its value.
+ * then the first hash of each block ("fences", 0.03 bytes an entry), read to RAM with the filter;
+ * then a footer. A hash is found with one read as a rule. Until the fences are read its block is
+ * guessed from its value, since hashes are spread evenly: that takes two reads as a rule.
  *
  * An entry is a hint: its slot may be dead, its run gone, its job another of the same hash. Whoever
  * asks looks at the record. So tables can be merged at any time without regard to anything else.
@@ -44,6 +45,7 @@ void keys_writer_abandon(struct keys_writer *writer);
 
 /* A new table of what `tables` hold; entries for which `keeps` says no are left out. *kept: how
  * many entries it has. */
+/* entries_max: at least as many as are kept; the filter's size follows from it. */
 int keys_merge(const struct keys_writing *writing, struct keys *const *tables, size_t count,
                bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx, uint64_t *kept);
 
@@ -68,8 +70,9 @@ int keys_find(const struct keys *keys, uint64_t hash, bool may_block, struct key
  */
 struct keys_cursor {
     const struct keys *keys;
-    char *block; /* own memory */
+    char *block; /* own memory: a few hundred KiB of the file */
     uint64_t next;
+    struct keys_entry last; /* given before; -EBADMSG where they do not rise */
 };
 int keys_cursor_next(struct keys_cursor *cursor, struct keys_entry *out);
 void keys_cursor_fini(struct keys_cursor *cursor);

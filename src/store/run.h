@@ -27,6 +27,7 @@ struct run_slot {
     int64_t when_ms;
     uint64_t sequence;
     uint64_t offset; /* of its record in the file */
+    uint32_t bytes;  /* of its record, without checksum */
     uint32_t topic;  /* number within the run */
 };
 
@@ -59,7 +60,8 @@ struct run_writing {
 
 int run_writer_new(const struct run_writing *writing, struct run_writer **out);
 /* In the order of part, when, sequence (asserted). `record` is the stored form of a JOB or DONE.
- * Its slot is the number of calls before. */
+ * Its slot is the number of calls before. After an error all that follow, and run_writer_finish,
+ * give it again. -EFBIG: more than a run can hold (1 TiB, 16 million topics). */
 int run_writer_add(struct run_writer *writer, enum job_part part, int64_t when_ms,
                    uint64_t sequence, struct slice topic, struct slice record);
 /* Writes what is left, syncs the file every few MiB and at the end, gives it its name, syncs the
@@ -69,7 +71,8 @@ void run_writer_abandon(struct run_writer *writer);
 
 /* ---- reading ---- */
 
-/* Reads header, footer and topics. `error` says what is wrong and where. */
+/* Reads header, footer and topics. `error` says what is wrong and where. -EBADMSG: damaged;
+ * -EPROTONOSUPPORT: written by a newer version; -ENOENT and others from the file system. */
 int run_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t seed, struct run **out,
              char *error, size_t error_bytes);
 void run_close(struct run *run);
@@ -83,7 +86,8 @@ struct slice run_topic_name(const struct run *run, uint32_t number);
  * disk. */
 int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_block,
               struct run_slot *out);
-/* The record of a slot, copied to `scratch`. */
+/* The record of a slot, copied to `scratch` (what was there goes). `bytes`: its length; another one
+ * is damage; 0: whatever the directory says. A slot there is none of is damage too. */
 int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_block,
              struct buffer *scratch, struct slice *out);
 /* The first slot of [first, end) whose when is not below `when_ms`; `end` where there is none. They
@@ -94,8 +98,10 @@ int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_m
  * Goes over the slots of [first, end), in large reads. `wants` decides by the directory alone: 1
  * the record is read and given to `each`, 0 not, negative: stop before this slot. `each` returning
  * false: stop behind it. *next is where to go on. The record's slice is good during the call only.
- * Record reads are merged where they lie near each other. A record that is damaged is given as an
- * empty slice.
+ * Record reads are merged where they lie near each other, so `wants` runs ahead of `each`: it may
+ * have been asked about slots behind the one where `each` stopped, and will be again. A record that
+ * is damaged or cannot be read is given as an empty slice. Negative where the directory is damaged
+ * or cannot be read at *next: what comes before was given; run_after_damage is behind it.
  */
 struct run_scan {
     uint32_t first, end;
@@ -104,9 +110,13 @@ struct run_scan {
     void *ctx;
 };
 int run_scan(const struct run *run, const struct run_scan *scan, uint32_t *next);
+/* Where the next block of the directory begins, or where the slots end. */
+uint32_t run_after_damage(const struct run *run, uint32_t slot);
 
-/* Gives back the disk space of the records of [first, end) where whole blocks of the file system
- * lie in them. The directory stays. *freed: about how many bytes. */
+/* Gives back the disk space of the records of [first, end) where whole blocks of 4 KiB lie in them.
+ * The directory stays; the records read as damaged from then on. Doing it again with a wider range
+ * is fine and gives the blocks between the two. *freed: about how many bytes; 0 where the file
+ * system cannot. [helper] Not beside another run_punch of the same run. */
 int run_punch(const struct run *run, uint32_t first, uint32_t end, uint64_t *freed);
 int64_t run_disk_bytes(const struct run *run); /* what it takes on the disk now, holes left out */
 void run_file_name(uint32_t number, char out[32]);

@@ -19,11 +19,17 @@
  * thread. wal_committed, back on the owner's thread, makes it durable and returns its sequence. One
  * commit in flight; the next batch fills meanwhile.
  *
- * Space: the owner tells what it keeps (wal_append of a RECORD_JOB counts as kept) and what it let
- * go (wal_release). The oldest file is let go when nothing in it is kept; where the log has grown
- * to more than about twice what is kept, wal_oldest_to_carry tells the owner to append the live
- * records of the oldest file again. Files are only ever dropped from the old end: a DONE never goes
- * before the JOB it finishes.
+ * Space, with checkpoints (options.by_checkpoint): the owner writes what still counts of the oldest
+ * files elsewhere, makes that the truth by a catalog which says where the log goes on
+ * (wal_checkpoint_before, wal_first_sequence), and only then says wal_checkpointed. The next
+ * opening is told the same by options.first: it is what counts, should the log's own MANIFEST not
+ * have come so far.
+ *
+ * Space, without them: the owner tells what it keeps (wal_append of a RECORD_JOB counts as kept)
+ * and what it let go (wal_release). The oldest file is let go when nothing in it is kept; where the
+ * log has grown to more than about twice what is kept, wal_oldest_to_carry tells the owner to
+ * append the live records of the oldest file again. Files are only ever dropped from the old end: a
+ * DONE never goes before the JOB it finishes.
  *
  * Threads: all functions belong to the owner's thread but those marked [helper], which may run on
  * one other thread while the owner goes on. Errors: negative errno, and text for people through
@@ -56,9 +62,13 @@ struct wal_options {
     int64_t (*wall_ms)(void);
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
     /* What the catalog says: files before this one do not count, whatever the log's own manifest
-     * says (a crash came between the two). 0: the manifest alone counts. */
+     * says (a crash came between the two). 0: the manifest alone counts. Opening is refused where
+     * that file or that batch is not there, or older files are all the log says it has. */
     uint32_t first;
     uint64_t first_sequence;
+    /* Files go by wal_checkpointed alone: wal_release and wal_retain do nothing,
+     * wal_oldest_to_carry is always 0. */
+    bool by_checkpoint;
 };
 
 /* What was found while opening. */
@@ -139,18 +149,24 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
 
 /*
  * The number of the file up to which (not including it) a checkpoint should make the log
- * unnecessary now: at least `files_min` files would go, at most `files_max`. 0: there are not so
- * many; never the file being written, nor newer ones.
+ * unnecessary now: at least `files_min` files would go, at most `files_max`; never the file being
+ * written, nor newer ones. 0: there are not so many.
  */
 uint32_t wal_checkpoint_before(const struct wal *wal, uint32_t files_min, uint32_t files_max);
-/* The sequence of the first batch in a file that counts. For catalogs. */
+/* The sequence of the first batch in a file that counts (or will have, where it has none yet). For
+ * catalogs. */
 uint64_t wal_first_sequence(const struct wal *wal, uint32_t file);
-/* Files before this one are not needed any more; upkeep lets them go. */
+/* Files before this one are not needed any more; upkeep lets them go. Its first batch is synced
+ * (wal_synced), and a catalog that names file and batch is durable: from now on an opening without
+ * them is refused. */
 void wal_checkpointed(struct wal *wal, uint32_t file);
-/* The newest batch known synced; and the newest sealed or not. */
+/* The newest batch that is known to be synced. */
 uint64_t wal_synced(const struct wal *wal);
+/* The file in which the last batch was begun. The next may begin a newer one. */
 uint32_t wal_current_file(const struct wal *wal);
-/* While held, no file is dropped or re-used: for backups. Counted. */
+/* While held, no file is dropped, and none that was dropped before is used again or unlinked: for
+ * backups. Counted. An upkeep under way may still do so: it takes only files that no catalog of now
+ * names. */
 void wal_hold_back(struct wal *wal, bool on);
 
 /* ---- space ---- */

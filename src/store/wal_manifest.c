@@ -92,6 +92,30 @@ int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_mani
     return 0;
 }
 
+/*
+ * A file that is not the log's own oldest was checkpointed up to, which takes a synced batch in it:
+ * where that is not there, it is damage and not the end of the log.
+ */
+int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *manifest,
+                          uint32_t first, uint64_t first_sequence, char *error, size_t error_bytes)
+{
+    if (first < manifest->first || (first > manifest->first && manifest->epoch == 0) ||
+        (first == manifest->first) != (first_sequence == manifest->first_sequence) ||
+        first_sequence < manifest->first_sequence)
+        return wal_complain(error, error_bytes, -EBADMSG,
+                            "the runs go on in log file %" PRIu32 " with batch %" PRIu64
+                            ", but the log in '%s' begins with file %" PRIu32 " and batch %" PRIu64
+                            ": they are of different times; restore both from one backup (nothing "
+                            "was changed)",
+                            first, first_sequence, disk->dir, manifest->first,
+                            manifest->first_sequence);
+    if (first > manifest->first && manifest->synced < first_sequence)
+        manifest->synced = first_sequence;
+    manifest->first = first;
+    manifest->first_sequence = first_sequence;
+    return 0;
+}
+
 static int write_slot(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest)
 {
     char slot[SLOT_BYTES + 1];

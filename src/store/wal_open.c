@@ -23,6 +23,7 @@ struct opening {
     char *error;
     size_t error_bytes;
     struct wal_reader reader;
+    struct wal_manifest read; /* as it is on the disk */
 };
 
 static int fail(struct opening *opening, int result, const char *what)
@@ -96,18 +97,19 @@ static int make_manifest(struct opening *opening)
 
     if (result < 0)
         return fail(opening, result, "cannot list");
-    if (has_files)
-        return wal_complain(
-            opening->error, opening->error_bytes, -EBADMSG,
-            "'%s' has log files but no MANIFEST; restore it from a backup (nothing was changed)",
-            wal->disk.dir);
-    wal->chore.manifest = (struct wal_manifest){
+    if (has_files || wal->options.first)
+        return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
+                            "'%s' has %s but no MANIFEST; restore it from a backup (nothing was "
+                            "changed)",
+                            wal->disk.dir, has_files ? "log files" : "runs beside it");
+    opening->read = (struct wal_manifest){
         .seed = wal->options.seed ? wal->options.seed : random_u64(),
         .first = 1,
         .first_sequence = 1,
         .epoch_sequence = 1,
     };
-    result = wal_manifest_make(&wal->disk, &wal->chore.manifest_fd, &wal->chore.manifest);
+    result = wal_manifest_make(&wal->disk, &wal->chore.manifest_fd, &opening->read);
+    wal->chore.manifest = opening->read;
     return result < 0 ? fail(opening, result, "cannot write MANIFEST") : 0;
 }
 
@@ -120,8 +122,7 @@ static int open_manifest(struct opening *opening)
     result = wal->disk.fs->ops->fsync_dir(wal->disk.fs->ctx, wal->disk.dir);
     if (result < 0)
         return fail(opening, result, "cannot sync the log's directory");
-    result =
-        wal_manifest_open(&wal->disk, O_RDWR, &wal->chore.manifest_fd, &wal->chore.manifest, NULL);
+    result = wal_manifest_open(&wal->disk, O_RDWR, &wal->chore.manifest_fd, &opening->read, NULL);
 
     if (result == -ENOENT)
         return make_manifest(opening);
@@ -130,7 +131,13 @@ static int open_manifest(struct opening *opening)
             opening->error, opening->error_bytes, result,
             "'%s/MANIFEST' is damaged; restore it from a backup (nothing was changed)",
             wal->disk.dir);
-    return result < 0 ? fail(opening, result, "cannot read MANIFEST") : 0;
+    if (result < 0)
+        return fail(opening, result, "cannot read MANIFEST");
+    wal->chore.manifest = opening->read;
+    if (wal->options.first == 0)
+        return 0;
+    return wal_manifest_begin_at(&wal->disk, &wal->chore.manifest, wal->options.first,
+                                 wal->options.first_sequence, opening->error, opening->error_bytes);
 }
 
 /* A crash may have come between the manifest and the very first file. */
@@ -276,7 +283,7 @@ static int begin_epoch(struct opening *opening)
     struct wal *wal = opening->wal;
     struct wal_manifest *manifest = &wal->chore.manifest;
     const struct wal_reader *reader = &opening->reader;
-    int result = wal_manifest_settle(&wal->disk, wal->chore.manifest_fd, manifest);
+    int result = wal_manifest_settle(&wal->disk, wal->chore.manifest_fd, &opening->read);
 
     if (result < 0)
         return fail(opening, result, "cannot write MANIFEST");
@@ -292,6 +299,8 @@ static int begin_epoch(struct opening *opening)
     wal->tail_at = reader->at;
     wal->next_sequence = reader->expected;
     wal->committed = wal->synced = reader->expected - 1;
+    if (reader->last.bytes == 0) /* nothing in it yet */
+        wal->files.at[reader->index]->first_sequence = reader->expected;
     wal->began_file =
         reader->last.bytes != 0; /* the topics may not have got into the newest file */
     opening->found->epoch = wal->epoch;

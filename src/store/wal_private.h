@@ -7,7 +7,8 @@
  * corruption wal_open      recovery and closing wal_append    the open batch, sealing, committing
  *   wal_recent    the buffers of batches, kept for reading after they were written
  *   wal_read      records back from RAM and disk
- *   wal_space     what is kept, what is let go
+ *   wal_space     what is let go, and upkeep
+ *   wal_kept      what is kept, where there are no checkpoints
  */
 #ifndef TARRY_STORE_WAL_PRIVATE_H
 #define TARRY_STORE_WAL_PRIVATE_H
@@ -66,6 +67,10 @@ int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_mani
                       int *slots_bad);
 /* Makes it, atomically, and leaves it open. */
 int wal_manifest_make(struct wal_disk *disk, int *fd, struct wal_manifest *manifest);
+/* The log begins with `first`, whose first batch is first_sequence, as somebody says who keeps what
+ * older files held. -EBADMSG with `error`: that cannot be true. Nothing is written. */
+int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *manifest,
+                          uint32_t first, uint64_t first_sequence, char *error, size_t error_bytes);
 /* Writes and syncs what was read once more: a process that died may have left it in the page cache
  * only, and the older copy is about to be written over. */
 int wal_manifest_settle(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest);
@@ -217,6 +222,7 @@ struct wal_chore {
     int manifest_fd;
     struct wal_manifest manifest;
     uint32_t first_needed; /* when wal_wants_upkeep was asked */
+    bool is_held;          /* then */
     uint32_t spare;        /* a file older than the manifest's first, to be used again; 0: none */
     struct wal_file *made;
     uint32_t dropped_before;
@@ -251,6 +257,7 @@ struct wal {
     int64_t dirty_since_ms; /* the first commit since the last sync; INT64_MAX: none */
     bool drop_wants_sync;   /* a file could go, were it not for the sync */
 
+    uint32_t held; /* wal_hold_back */
     uint64_t kept_bytes;
     uint64_t bytes_written, commits, syncs;
     bool is_broken, is_full;
@@ -262,7 +269,7 @@ struct wal {
     pthread_mutex_t lock;
     struct {
         uint32_t first_needed; /* files before it may go */
-        uint64_t first_sequence, synced;
+        uint64_t synced;
     } shared;
 };
 
@@ -291,7 +298,9 @@ static inline bool wal_next_is_ready(const struct wal *wal)
     return wal->files.at[wal->files.count - 1]->number > wal->current;
 }
 
-/* wal_space: counts a record as kept. */
+/* wal_space: files before `needed` may go. */
+void wal_let_go(struct wal *wal, uint32_t needed);
+/* wal_kept: counts a record as kept. */
 void wal_keep(struct wal *wal, struct record_place place);
 /* Which files are not needed any more? After a sync, or when a file lost its last kept record. */
 void wal_review(struct wal *wal);

@@ -4,88 +4,69 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLACK_FILES = 4 };
+/* ---- checkpoints ---- */
 
-/* ---- what is kept ---- */
-
-void wal_keep(struct wal *wal, struct record_place place)
+void wal_let_go(struct wal *wal, uint32_t needed)
 {
-    struct wal_file *file = wal_files_find(&wal->files, place.file);
-
-    assert(file && place.bytes);
-    file->kept_records++;
-    file->kept_bytes += place.bytes;
-    wal->kept_bytes += place.bytes;
-}
-
-void wal_retain(struct wal *wal, struct record_place place)
-{
-    wal_keep(wal, place);
-}
-
-void wal_release(struct wal *wal, struct record_place place)
-{
-    struct wal_file *file = wal_files_find(&wal->files, place.file);
-
-    assert(file && file->kept_records && file->kept_bytes >= place.bytes);
-    file->kept_records--;
-    file->kept_bytes -= place.bytes;
-    wal->kept_bytes -= place.bytes;
-    file->release_sequence = wal->next_sequence;
-    if (file->kept_records == 0)
-        wal_review(wal);
-}
-
-/*
- * A file may go when it and all older ones keep nothing, and what made it so (the DONE, the job
- * carried forward) is synced: release_sequence. Topics are not counted: they are written again when
- * a newer file is begun, which must be synced too. The file being written and the one before it
- * stay in any case.
- */
-void wal_review(struct wal *wal)
-{
-    uint32_t needed = wal->shared.first_needed;
-    const struct wal_file *file, *next;
-
-    for (; needed + 2 <= wal->current; needed++) {
-        file = wal_files_find(&wal->files, needed);
-        next = wal_files_find(&wal->files, needed + 1);
-        if (file->kept_records || needed >= wal->topics.file)
-            break;
-        if (wal->synced < file->release_sequence || wal->synced < wal->topics.sequence ||
-            wal->synced < next->last_sequence) {
-            /* Where every commit syncs, the next one will do; else one has to be asked for. */
-            wal->drop_wants_sync = wal->options.sync != WAL_SYNC_ALWAYS && wal->dirty_first;
-            break;
-        }
-    }
-    if (needed == wal->shared.first_needed)
-        return;
     pthread_mutex_lock(&wal->lock);
     wal->shared.first_needed = needed;
-    wal->shared.first_sequence = wal_files_find(&wal->files, needed)->first_sequence;
     wal->shared.synced = wal->synced;
     pthread_mutex_unlock(&wal->lock);
 }
 
-uint32_t wal_oldest_to_carry(const struct wal *wal)
+uint32_t wal_checkpoint_before(const struct wal *wal, uint32_t files_min, uint32_t files_max)
 {
-    const struct wal_file *oldest = wal_files_find(&wal->files, wal->shared.first_needed);
-    uint64_t files = wal->current - wal->shared.first_needed + 1;
+    uint32_t files = wal->current - wal->shared.first_needed;
 
-    if (files <= SLACK_FILES || oldest->kept_records == 0)
+    assert(files_min <= files_max);
+    if (files < files_min)
         return 0;
-    return (files - SLACK_FILES) * wal->options.file_bytes > 2 * wal->kept_bytes ? oldest->number
-                                                                                 : 0;
+    return wal->shared.first_needed + (files < files_max ? files : files_max);
+}
+
+uint64_t wal_first_sequence(const struct wal *wal, uint32_t file)
+{
+    assert(file >= wal->shared.first_needed && file <= wal->current);
+    return wal_files_find(&wal->files, file)->first_sequence;
+}
+
+/* What the log says it begins with is durable, so recovery may insist on it. */
+void wal_checkpointed(struct wal *wal, uint32_t file)
+{
+    if (file <= wal->shared.first_needed)
+        return;
+    assert(wal->options.by_checkpoint && wal_first_sequence(wal, file) <= wal->synced);
+    wal_let_go(wal, file);
+}
+
+uint64_t wal_synced(const struct wal *wal)
+{
+    return wal->synced;
+}
+
+uint32_t wal_current_file(const struct wal *wal)
+{
+    return wal->current;
+}
+
+void wal_hold_back(struct wal *wal, bool on)
+{
+    assert(on || wal->held);
+    if (on)
+        wal->held++;
+    else
+        wal->held--;
 }
 
 /* ---- upkeep ---- */
 
 bool wal_wants_upkeep(struct wal *wal)
 {
-    wal->chore.first_needed = wal->shared.first_needed;
-    return !wal->is_broken &&
-           (!wal_next_is_ready(wal) || wal->shared.first_needed > wal->files.at[0]->number);
+    uint32_t oldest = wal->files.at[0]->number;
+
+    wal->chore.is_held = wal->held;
+    wal->chore.first_needed = wal->held ? oldest : wal->shared.first_needed;
+    return !wal->is_broken && (!wal_next_is_ready(wal) || wal->chore.first_needed > oldest);
 }
 
 /* Files from `first` on that may go now; pinned ones wait. Marks them, so that nobody begins to
@@ -155,11 +136,13 @@ static void drop(struct wal *wal, uint32_t first)
 static void make_next(struct wal *wal, uint32_t number)
 {
     struct wal_chore *chore = &wal->chore;
+    uint32_t spare = chore->is_held ? 0 : chore->spare;
     bool is_fatal = false;
-    int result = wal_file_make(&wal->disk, number, wal->options.file_bytes, wal->epoch,
-                               chore->spare, &chore->made, &is_fatal);
+    int result = wal_file_make(&wal->disk, number, wal->options.file_bytes, wal->epoch, spare,
+                               &chore->made, &is_fatal);
 
-    chore->spare = 0;
+    if (spare)
+        chore->spare = 0;
     if (result < 0)
         fail(wal, result, is_fatal,
              result == -ENOSPC || result == -EDQUOT ? "no space for the next log file"

@@ -184,10 +184,23 @@ static inline struct record_topic random_topic(struct random *random)
     return topic;
 }
 
+/* Half the time nowhere. */
+static inline struct record_place random_from(struct random *random)
+{
+    if (random_below(random, 2))
+        return (struct record_place){0};
+    return (struct record_place){.file = RECORD_IN_RUN |
+                                         (1 + (uint32_t)random_below(random, RECORD_IN_RUN - 1)),
+                                 .at = (uint32_t)random_number(random, 32),
+                                 .bytes = 1 + (uint32_t)random_number(random, 31)};
+}
+
 static inline struct record random_record(struct random *random)
 {
     struct record record = {.kind = (enum record_kind)(1 + random_below(random, 4))};
 
+    if (record.kind != RECORD_TOPIC)
+        record.from = random_from(random);
     if (record.kind == RECORD_JOB) {
         record.origin = (enum record_job_origin)(1 + random_below(random, 3));
         record.job = random_job(random);
@@ -288,6 +301,9 @@ static inline void same_topic(const struct record_topic *a, const struct record_
 static inline void same_record(const struct record *a, const struct record *b)
 {
     SAME(kind);
+    SAME(from.file);
+    SAME(from.at);
+    SAME(from.bytes);
     if (a->kind == RECORD_JOB) {
         SAME(origin);
         same_job(&a->job, &b->job);

@@ -74,6 +74,7 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
     static char bytes[ROOM];
     const struct policy policy = {
         INT64_MAX, INT64_MAX, {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX}, UINT32_MAX};
+    const struct record_place from = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
     struct record record = plain_job(), decoded;
     struct topic_totals *totals = &record.topic.totals;
     struct job_attempt attempt = {UINT32_MAX, INT64_MAX, INT64_MAX, JOB_OUTCOME_REFUSED,
@@ -95,6 +96,7 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
                               .sequence = UINT64_MAX,
                               .delivery = UINT64_MAX,
                               .policy = policy};
+    record.from = from;
     record.job.taken_ms = 1;
     record.job.history = slice_make(history, job_history_add((struct slice){0}, &attempt, history));
     len = record_encode(&record, bytes);
@@ -102,7 +104,7 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
                 record_decode(slice_make(bytes, len), &decoded));
     same_record(&record, &decoded);
 
-    record = (struct record){.kind = RECORD_STATE};
+    record = (struct record){.kind = RECORD_STATE, .from = from};
     record.state = (struct record_state){.state = JOB_FINISHED,
                                          .priority = JOB_PRIORITY_MAX,
                                          .attempt = UINT32_MAX,
@@ -113,6 +115,14 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
                                          .delivery = UINT64_MAX,
                                          .error = slice_of("e"),
                                          .ended = {JOB_OUTCOME_REFUSED, INT64_MAX, INT64_MAX}};
+    len = record_encode(&record, bytes);
+    assert_true(len <= record_bytes_max(&record) &&
+                record_decode(slice_make(bytes, len), &decoded));
+    same_record(&record, &decoded);
+
+    record = (struct record){.kind = RECORD_DONE, .from = from};
+    record.done = (struct record_done){
+        {UINT64_MAX, UINT64_MAX}, RECORD_REPLACED, INT64_MAX, UINT64_MAX, slice_of("t"), true};
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
                 record_decode(slice_make(bytes, len), &decoded));
@@ -306,6 +316,23 @@ static const struct malformed_row malformed[] = {
     {"unknown field of a topic",
      {21, 0, 0, 0, 4, 4, 0x80, 1, 1, 't', 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
      21},
+    {"form with its last bit",
+     {18, 0, 0, 0, 1, 0, 0x91, 5, 9, 1, 't', 2, 'i', 'd', 'b', 'o', 'd', 'y'},
+     18},
+    {"from without a run", {18, 0, 0, 0, 1, 0, 0x51, 5, 9, 0, 3, 7, 1, 't', 2, 'i', 'd', 'b'}, 18},
+    {"from without bytes", {18, 0, 0, 0, 1, 0, 0x51, 5, 9, 1, 3, 0, 1, 't', 2, 'i', 'd', 'b'}, 18},
+    {"from a run beyond 31 bits",
+     {22, 0, 0, 0, 1, 0, 0x51, 5, 9, 0x80, 0x80, 0x80, 0x80, 0x08, 3, 7, 1, 't', 2, 'i', 'd', 'b'},
+     22},
+    {"from that ends early",
+     {26, 0, 0, 0, 2, 0, 0x41, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 1, 3},
+     26},
+    {"state with an origin",
+     {24, 0, 0, 0, 2, 0, 0x11, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5},
+     24},
+    {"form of a done with its last bit",
+     {23, 0, 0, 0, 3, 0x81, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+     23},
     {"negative due",
      {26,   0,    0,    0, 1, 0, 0x11, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
       0xff, 0xff, 0xff, 1, 9, 1, 't',  2,    'i',  'd',  'b',  'o',  'd'},
@@ -327,6 +354,13 @@ static void malformed_records_are_refused(void **unused)
          {29, 0, 0, 0, 2, 0x82, 1, 1, 1, 2, 3, 4, 5, 6, 7,
           8,  1, 2, 3, 4, 5,    6, 7, 8, 5, 3, 3, 9, 9},
          29},
+        {"from of a job", {18, 0, 0, 0, 1, 0, 0x51, 5, 9, 1, 3, 7, 1, 't', 2, 'i', 'd', 'b'}, 18},
+        {"from of a state",
+         {27, 0, 0, 0, 2, 0, 0x41, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 5, 1, 3, 7},
+         27},
+        {"from of a done",
+         {26, 0, 0, 0, 3, 0x41, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 3, 7},
+         26},
         {"extension",
          {22, 0, 0, 0, 4, 4, 0x40, 1, 't', 9, 1, 'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
          22},

@@ -1,0 +1,166 @@
+/* What a checkpoint takes from the engine, and what it tells it. */
+#include "engine/private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+struct engine_changed {
+    enum job_state state;
+    bool due_is_wall;
+    uint16_t priority;
+    uint32_t attempt;
+    int64_t due_ms, first_due_ms, lease_until_ms, taken_ms;
+    uint64_t delivery;
+    uint16_t history_bytes, error_bytes;
+    char text[]; /* the history, then the error */
+};
+
+void engine_changed_free(struct engine_changed *changed)
+{
+    free(changed);
+}
+
+void engine_changed_apply(const struct engine_changed *changed, struct record *record)
+{
+    struct job *job = &record->job;
+    assert(record->kind == RECORD_JOB);
+    job->state = changed->state;
+    job->due_is_wall = changed->due_is_wall;
+    job->priority = changed->priority;
+    job->attempt = changed->attempt;
+    job->due_ms = changed->due_ms;
+    job->first_due_ms = changed->first_due_ms;
+    job->lease_until_ms = changed->lease_until_ms;
+    job->taken_ms = changed->taken_ms;
+    job->delivery = changed->delivery;
+    job->history = slice_make(changed->text, changed->history_bytes);
+    job->error = slice_make(changed->text + changed->history_bytes, changed->error_bytes);
+}
+
+static enum job_state stored_state(const struct entry *entry)
+{
+    return entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
+}
+
+static struct engine_changed *changed_of(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    struct slice history = entry_history(extra), error = entry_error(extra);
+    struct engine_changed *changed = malloc(sizeof *changed + history.len + error.len);
+    if (!changed)
+        return NULL;
+    bool is_leased = entry->state == JOB_LEASED;
+    *changed = (struct engine_changed){.state = stored_state(entry),
+                                       .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
+                                       .priority = (uint16_t)entry->priority,
+                                       .attempt = entry->attempt,
+                                       .due_ms = (int64_t)entry->due_ms,
+                                       .first_due_ms = entry_first_due_ms(engine, entry),
+                                       .lease_until_ms = is_leased ? extra->lease_until_ms : 0,
+                                       .taken_ms = is_leased ? extra->taken_ms : 0,
+                                       .delivery = extra ? extra->delivery : 0,
+                                       .history_bytes = (uint16_t)history.len,
+                                       .error_bytes = (uint16_t)error.len};
+    if (history.len)
+        memcpy(changed->text, history.at, history.len);
+    if (error.len)
+        memcpy(changed->text + history.len, error.at, error.len);
+    return changed;
+}
+
+static bool is_wanted(const struct engine_collect *collect, const struct entry *entry)
+{
+    if (!entry->state || entry->is_stub)
+        return false;
+    if (!record_place_is_run(entry->place))
+        return entry->place.file < collect->before_file;
+    if (entry->state_file && entry->state_file < collect->before_file)
+        return true;
+    return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
+}
+
+static int64_t when_of(const struct entry *entry, enum job_part part, struct engine_now now)
+{
+    int64_t when_ms = (int64_t)entry->due_ms;
+    if (part == PART_LEASED)
+        return 0;
+    if (part == PART_DEAD)
+        when_ms = entry_due_wall_ms(entry, now.skew_ms);
+    return when_ms < 0 ? 0 : when_ms;
+}
+
+static bool give_item(const struct engine *engine, const struct engine_collect *collect,
+                      uint32_t id, struct engine_now now)
+{
+    const struct entry *entry = entry_at(engine, id);
+    enum job_part part =
+        job_part_of((enum job_state)entry->state, entry->attempt, entry->flags & ENTRY_DUE_IS_WALL);
+    struct engine_item item = {.part = part,
+                               .when_ms = when_of(entry, part, now),
+                               .sequence = entry->sequence,
+                               .place = entry->place,
+                               .id = id};
+    if (entry->state_file && !(item.changed = changed_of(engine, entry)))
+        return false;
+    if (collect->each(collect->ctx, &item))
+        return true;
+    engine_changed_free(item.changed);
+    return false;
+}
+
+int engine_collect(struct engine *engine, struct engine_collect *collect, struct engine_now now,
+                   size_t steps)
+{
+    while (steps--) {
+        if (collect->at >= engine->entries.top)
+            return 0;
+        uint32_t id = ++collect->at;
+        if (is_wanted(collect, entry_at(engine, id)) && !give_item(engine, collect, id, now))
+            return -ENOMEM;
+    }
+    return collect->at < engine->entries.top;
+}
+
+/* ---- installing ---- */
+
+/* A hung entry's record lies elsewhere now. */
+static void move_to(struct engine *engine, struct entry *entry, struct record_place place,
+                    enum job_part part)
+{
+    struct topic *topic = entry_topic(engine, entry);
+    bool waits = entry->state == JOB_DELAYED || entry->state == JOB_READY;
+    if (entry->state == JOB_DEAD)
+        topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
+    topic->waiting += waits && !record_place_is_run(entry->place);
+    topic->stored[part]++;
+    if (part == PART_DEAD)
+        topic->stored_dead_bytes += place.bytes;
+    entry_release(engine, entry);
+    entry_settle(engine, entry, place, part);
+}
+
+bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
+                    struct record_place place, enum job_part part, uint32_t before_file)
+{
+    if (!id || id > engine->entries.top)
+        return false;
+    struct entry *entry = entry_at(engine, id);
+    if (!entry->state || !entry_is_at(entry, old))
+        return false;
+    move_to(engine, entry, place, part);
+    if (entry->state_file < before_file)
+        entry->state_file = 0;
+    return true;
+}
+
+void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,
+                     struct record_place place)
+{
+    uint32_t id = engine_index_find_place(engine, key_low, old);
+    if (!id)
+        return;
+    struct entry *entry = entry_at(engine, id);
+    assert(place.bytes == old.bytes); /* its record was copied */
+    entry->place = place;
+}

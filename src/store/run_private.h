@@ -1,0 +1,130 @@
+/*
+ * run_private: what the files of a run share. Nobody outside run*.c and fsck*.c includes it.
+ *
+ *   run_block    checksums, header and footer, names of files
+ *   run_topics   the topics' names, and the number of each
+ *   run_write    the writer
+ *   run_open     opening, what a run says about itself
+ *   run_read     slots and records one by one; punching
+ *   run_scan     slots and records in large reads
+ *
+ * The file, in blocks of RUN_BLOCK_BYTES:
+ *   header      1 block
+ *   records     back to back from block 1 on: the record, 4 bytes of checksum. Zeros to the block's
+ *               end behind the last one
+ *   directory   RUN_BLOCK_SLOTS entries a block: u64 when, u64 sequence, u64 offset | topic << 40;
+ *               behind them u64 where the block's last record ends
+ *   topics      u8 length and the name, each; one stream over the blocks
+ *   footer      1 block
+ * The last 8 bytes of every block but those of records are its checksum.
+ */
+#ifndef TARRY_STORE_RUN_PRIVATE_H
+#define TARRY_STORE_RUN_PRIVATE_H
+
+#include "store/run.h"
+
+#include <assert.h>
+#include <limits.h>
+
+enum {
+    RUN_FORMAT = 1,
+    RUN_BLOCK_BYTES = 4096,
+    RUN_BLOCK_ROOM = RUN_BLOCK_BYTES - 8, /* before the checksum */
+    RUN_ENTRY_BYTES = 24,
+    RUN_BLOCK_SLOTS = 170,
+    RUN_ENTRIES_BYTES = RUN_BLOCK_SLOTS * RUN_ENTRY_BYTES, /* the end of the last record follows */
+    RUN_CHECK_BYTES = 4,                                   /* behind every record */
+    RUN_OFFSET_BITS = 40,
+    RUN_RECORD_BYTES_MAX = 1 << 30,
+    RUN_TOPIC_BYTES_MAX = 255
+};
+_Static_assert(RUN_ENTRIES_BYTES + 8 == RUN_BLOCK_ROOM, "a block of the directory is full");
+
+#define RUN_FILE_BYTES_MAX (UINT64_C(1) << RUN_OFFSET_BITS)
+#define RUN_TOPICS_MAX (UINT32_C(1) << (64 - RUN_OFFSET_BITS))
+
+/* ---- run_topics ---- */
+
+struct run_topics {
+    struct buffer names; /* as they are stored */
+    uint32_t *at;        /* of each in `names` */
+    uint32_t count, cap;
+    uint32_t *table; /* numbers plus 1 by hash; 0: free */
+    uint32_t table_cap;
+};
+
+void run_topics_init(struct run_topics *topics);
+void run_topics_fini(struct run_topics *topics);
+struct slice run_topics_name(const struct run_topics *topics, uint32_t number);
+uint32_t run_topics_find(const struct run_topics *topics, struct slice name); /* UINT32_MAX: none */
+/* Its number, new or not. 0, -ENOMEM, -EFBIG: there are too many. */
+int run_topics_add(struct run_topics *topics, struct slice name, uint32_t *number);
+/* What was stored; `bytes` are those of the stream. 0, -ENOMEM, -EBADMSG. */
+int run_topics_parse(struct run_topics *topics, struct slice bytes, uint32_t count);
+
+/* ---- run_block ---- */
+
+/* What footers say, beside what follows from it. */
+struct run_footer {
+    struct run_info info;
+    uint64_t record_end; /* where the last record's checksum ends */
+    uint64_t directory_at, topics_at;
+    uint32_t topic_bytes;
+};
+
+struct run {
+    const struct fs *fs;
+    char *dir;
+    uint64_t seed;
+    int fd;
+    struct run_footer footer;
+    struct run_topics topics;
+};
+
+static inline uint64_t run_round_up(uint64_t bytes)
+{
+    return (bytes + (RUN_BLOCK_BYTES - 1)) & ~(uint64_t)(RUN_BLOCK_BYTES - 1);
+}
+
+static inline uint32_t run_directory_blocks(uint32_t slots)
+{
+    return slots / RUN_BLOCK_SLOTS + (slots % RUN_BLOCK_SLOTS != 0);
+}
+
+static inline uint64_t run_topic_blocks(uint32_t topic_bytes)
+{
+    return ((uint64_t)topic_bytes + RUN_BLOCK_ROOM - 1) / RUN_BLOCK_ROOM;
+}
+
+/* Derives from slots, topic_bytes and record_end where everything lies. */
+void run_footer_lay_out(struct run_footer *footer);
+
+/* `offset`: of the block in the file. */
+void run_block_seal(uint64_t seed, uint32_t number, uint64_t offset, char *block);
+bool run_block_is_whole(uint64_t seed, uint32_t number, uint64_t offset, const char *block);
+uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct slice record);
+
+void run_header_encode(uint64_t seed, uint32_t number, char *block);
+/* 0; -EBADMSG; -EPROTONOSUPPORT: made by a newer version, *format says which. */
+int run_header_decode(uint64_t seed, uint32_t number, const char *block, uint32_t *format);
+void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *block);
+/* False: it is not whole, or its figures do not go together. */
+bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
+                       struct run_footer *out);
+
+/* Whole or error; -EBADMSG: the file ends before. */
+int run_pread(const struct fs *fs, int fd, bool may_block, void *into, size_t len, uint64_t offset);
+int run_pwrite(const struct fs *fs, int fd, const void *from, size_t len, uint64_t offset);
+void run_path(const char *dir, const char *name, const char *suffix, char out[PATH_MAX]);
+
+/* ---- run_read ---- */
+
+/* The entries [at, at + count) of the directory's block `block`, whose bytes are given. -EBADMSG
+ * where it is damaged. */
+int run_block_slots(const struct run *run, uint32_t block, const char *bytes, uint32_t at,
+                    uint32_t count, struct run_slot *out);
+/* The record of the slot with its checksum lies at `bytes`. */
+bool run_record_is_whole(const struct run *run, uint32_t slot, const struct run_slot *entry,
+                         const char *bytes);
+
+#endif

@@ -1,0 +1,349 @@
+#include "job/wire.h"
+#include "store/run_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+/*
+ * Records stream through one portion of memory; of what comes behind them only the directory is
+ * kept, 24 bytes a slot, in pieces that are written as they are. The file has its name only once it
+ * is whole and synced.
+ */
+
+enum {
+    PORTION_BYTES = 512 << 10,
+    SYNC_BYTES = 8 << 20, /* so that the last sync is short, and others wait little behind it */
+    PIECE_BLOCKS = 64,    /* of the directory */
+    PIECE_BYTES = PIECE_BLOCKS * RUN_BLOCK_BYTES,
+    PIECE_SLOTS = PIECE_BLOCKS * RUN_BLOCK_SLOTS
+};
+
+struct run_writer {
+    struct run_writing writing;
+    char *dir;
+    int fd, failed;    /* failed: the first error, which stays */
+    uint64_t at;       /* where the portion begins in the file */
+    size_t filled;     /* of it */
+    uint64_t unsynced; /* bytes written and not synced */
+    char *portion;
+    char **pieces;
+    uint32_t piece_count, piece_cap;
+    struct run_topics topics;
+    struct run_footer footer;
+    enum job_part last_part;
+    int64_t last_when_ms;
+    uint64_t last_sequence;
+};
+
+/* ---- the stream ---- */
+
+static int sync_file(struct run_writer *writer)
+{
+    writer->unsynced = 0;
+    return writer->writing.fs->ops->fdatasync(writer->writing.fs->ctx, writer->fd);
+}
+
+static int flush(struct run_writer *writer)
+{
+    const struct run_writing *writing = &writer->writing;
+    size_t bytes = writer->filled;
+    int result = run_pwrite(writing->fs, writer->fd, writer->portion, bytes, writer->at);
+
+    if (result < 0)
+        return result;
+    writer->at += bytes;
+    writer->filled = 0;
+    writer->unsynced += bytes;
+    if (writer->unsynced >= SYNC_BYTES)
+        result = sync_file(writer);
+    if (result == 0 && writing->pace && bytes)
+        result = writing->pace(writing->ctx, bytes);
+    return result < 0 ? result : 0;
+}
+
+/* Portions are full but for the last, so writes begin and end with blocks. */
+static int put(struct run_writer *writer, const char *bytes, size_t len)
+{
+    while (len) {
+        size_t room = PORTION_BYTES - writer->filled, some = len < room ? len : room;
+        int result;
+
+        memcpy(writer->portion + writer->filled, bytes, some);
+        writer->filled += some;
+        bytes += some;
+        len -= some;
+        if (writer->filled == PORTION_BYTES && (result = flush(writer)) < 0)
+            return result;
+    }
+    return 0;
+}
+
+static uint64_t position(const struct run_writer *writer)
+{
+    return writer->at + writer->filled;
+}
+
+static int put_block(struct run_writer *writer, char *block)
+{
+    run_block_seal(writer->writing.seed, writer->writing.number, position(writer), block);
+    return put(writer, block, RUN_BLOCK_BYTES);
+}
+
+/* ---- making and unmaking ---- */
+
+static void writer_free(struct run_writer *writer)
+{
+    for (uint32_t i = 0; i < writer->piece_count; i++)
+        free(writer->pieces[i]);
+    free(writer->pieces);
+    free(writer->portion);
+    free(writer->dir);
+    run_topics_fini(&writer->topics);
+    free(writer);
+}
+
+static void path_of(const struct run_writer *writer, const char *suffix, char out[PATH_MAX])
+{
+    char name[32];
+
+    run_file_name(writer->writing.number, name);
+    run_path(writer->dir, name, suffix, out);
+}
+
+static int begin(struct run_writer *writer)
+{
+    const struct fs *fs = writer->writing.fs;
+    char path[PATH_MAX], header[RUN_BLOCK_BYTES];
+
+    path_of(writer, ".tmp", path);
+    writer->fd = fs->ops->open(fs->ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (writer->fd < 0)
+        return writer->fd;
+    run_header_encode(writer->writing.seed, writer->writing.number, header);
+    return put(writer, header, sizeof header);
+}
+
+int run_writer_new(const struct run_writing *writing, struct run_writer **out)
+{
+    struct run_writer *writer = calloc(1, sizeof *writer);
+    int result;
+
+    assert(writing->number > 0);
+    if (!writer)
+        return -ENOMEM;
+    run_topics_init(&writer->topics);
+    writer->writing = *writing;
+    writer->fd = -1;
+    writer->footer.info.number = writing->number;
+    writer->portion = malloc(PORTION_BYTES);
+    writer->dir = strdup(writing->dir);
+    result = writer->portion && writer->dir ? begin(writer) : -ENOMEM;
+    if (result < 0) {
+        run_writer_abandon(writer);
+        return result;
+    }
+    *out = writer;
+    return 0;
+}
+
+void run_writer_abandon(struct run_writer *writer)
+{
+    const struct fs *fs;
+    char path[PATH_MAX];
+
+    if (!writer)
+        return;
+    fs = writer->writing.fs;
+    if (writer->fd >= 0) {
+        fs->ops->close(fs->ctx, writer->fd);
+        path_of(writer, ".tmp", path);
+        (void)fs->ops->unlink(fs->ctx, path);
+    }
+    writer_free(writer);
+}
+
+/* ---- adding ---- */
+
+static bool add_piece(struct run_writer *writer)
+{
+    if (writer->piece_count == writer->piece_cap) {
+        uint32_t cap = writer->piece_cap ? writer->piece_cap * 2 : 16;
+        char **pieces = realloc(writer->pieces, cap * sizeof *pieces);
+
+        if (!pieces)
+            return false;
+        writer->pieces = pieces;
+        writer->piece_cap = cap;
+    }
+    writer->pieces[writer->piece_count] = calloc(1, PIECE_BYTES);
+    if (!writer->pieces[writer->piece_count])
+        return false;
+    writer->piece_count++;
+    return true;
+}
+
+static char *block_of(const struct run_writer *writer, uint32_t slot)
+{
+    uint32_t block = slot / RUN_BLOCK_SLOTS;
+
+    return writer->pieces[block / PIECE_BLOCKS] + (size_t)(block % PIECE_BLOCKS) * RUN_BLOCK_BYTES;
+}
+
+static void put_entry(struct run_writer *writer, int64_t when_ms, uint64_t sequence, uint32_t topic,
+                      uint64_t end)
+{
+    uint32_t slot = writer->footer.info.slots;
+    char *block = block_of(writer, slot);
+    char *at = block + slot % RUN_BLOCK_SLOTS * (size_t)RUN_ENTRY_BYTES;
+
+    at = wire_put_u64(at, (uint64_t)when_ms);
+    at = wire_put_u64(at, sequence);
+    wire_put_u64(at, position(writer) | (uint64_t)topic << RUN_OFFSET_BITS);
+    wire_put_u64(block + RUN_ENTRIES_BYTES, end);
+}
+
+/* In pairs: what must not be, in the order of what is sorted by. */
+static void assert_order(struct run_writer *writer, enum job_part part, int64_t when_ms,
+                         uint64_t sequence)
+{
+    assert(part < PARTS && part >= writer->last_part);
+    if (writer->footer.info.parts[part].count) {
+        assert(when_ms >= writer->last_when_ms);
+        assert(when_ms > writer->last_when_ms || sequence >= writer->last_sequence);
+    }
+    writer->last_part = part;
+    writer->last_when_ms = when_ms;
+    writer->last_sequence = sequence;
+}
+
+static int add(struct run_writer *writer, enum job_part part, int64_t when_ms, uint64_t sequence,
+               struct slice topic, struct slice record)
+{
+    struct run_info *info = &writer->footer.info;
+    uint64_t end = position(writer) + record.len + RUN_CHECK_BYTES;
+    char check[RUN_CHECK_BYTES];
+    uint32_t number;
+    int result;
+
+    if (end >= RUN_FILE_BYTES_MAX || info->slots == UINT32_MAX - 1)
+        return -EFBIG;
+    if (info->slots % PIECE_SLOTS == 0 && !add_piece(writer))
+        return -ENOMEM;
+    result = run_topics_add(&writer->topics, topic, &number);
+    if (result < 0)
+        return result;
+    put_entry(writer, when_ms, sequence, number, end);
+    wire_put_u32(
+        check, run_record_check(writer->writing.seed, writer->writing.number, info->slots, record));
+    if (info->parts[part].count++ == 0)
+        info->parts[part].first_when_ms = when_ms;
+    info->slots++;
+    result = put(writer, record.at, record.len);
+    return result < 0 ? result : put(writer, check, sizeof check);
+}
+
+int run_writer_add(struct run_writer *writer, enum job_part part, int64_t when_ms,
+                   uint64_t sequence, struct slice topic, struct slice record)
+{
+    assert(record_next(record) == record.len && record.len <= RUN_RECORD_BYTES_MAX);
+    assert(record.at[4] == RECORD_JOB || record.at[4] == RECORD_DONE);
+    assert_order(writer, part, when_ms, sequence);
+    if (writer->failed == 0)
+        writer->failed = add(writer, part, when_ms, sequence, topic, record);
+    return writer->failed;
+}
+
+/* ---- finishing ---- */
+
+static int put_padding(struct run_writer *writer)
+{
+    static const char zeros[RUN_BLOCK_BYTES];
+
+    return put(writer, zeros, (size_t)(run_round_up(position(writer)) - position(writer)));
+}
+
+static int put_directory(struct run_writer *writer)
+{
+    int result = 0;
+
+    for (uint32_t slot = 0; result == 0 && slot < writer->footer.info.slots;
+         slot += RUN_BLOCK_SLOTS) {
+        result = put_block(writer, block_of(writer, slot));
+        if (writer->footer.info.slots - slot <= RUN_BLOCK_SLOTS)
+            break;
+    }
+    return result;
+}
+
+static int put_topics(struct run_writer *writer)
+{
+    struct slice names = buffer_slice(&writer->topics.names);
+    int result = 0;
+
+    while (result == 0 && names.len) {
+        char block[RUN_BLOCK_BYTES] = {0};
+        size_t some = names.len < RUN_BLOCK_ROOM ? names.len : RUN_BLOCK_ROOM;
+
+        memcpy(block, names.at, some);
+        names = slice_make(names.at + some, names.len - some);
+        result = put_block(writer, block);
+    }
+    return result;
+}
+
+static int put_end(struct run_writer *writer)
+{
+    struct run_footer *footer = &writer->footer;
+    char block[RUN_BLOCK_BYTES];
+    int result;
+
+    footer->record_end = position(writer);
+    footer->info.topics = writer->topics.count;
+    footer->topic_bytes = (uint32_t)writer->topics.names.len;
+    run_footer_lay_out(footer);
+    if ((result = put_padding(writer)) < 0 || (result = put_directory(writer)) < 0 ||
+        (result = put_topics(writer)) < 0)
+        return result;
+    assert(position(writer) == footer->info.file_bytes - RUN_BLOCK_BYTES);
+    run_footer_encode(writer->writing.seed, footer, block);
+    result = put(writer, block, sizeof block);
+    if (result == 0)
+        result = flush(writer);
+    return result < 0 ? result : sync_file(writer);
+}
+
+/* The file gets its name. */
+static int name_it(struct run_writer *writer)
+{
+    const struct fs *fs = writer->writing.fs;
+    char from[PATH_MAX], to[PATH_MAX];
+    int result;
+
+    path_of(writer, ".tmp", from);
+    path_of(writer, "", to);
+    result = fs->ops->rename(fs->ctx, from, to);
+    if (result < 0)
+        return result;
+    result = fs->ops->fsync_dir(fs->ctx, writer->dir);
+    if (result < 0)
+        (void)fs->ops->unlink(fs->ctx, to);
+    return result;
+}
+
+int run_writer_finish(struct run_writer *writer, struct run_info *out)
+{
+    const struct fs *fs = writer->writing.fs;
+    int result = writer->failed ? writer->failed : put_end(writer);
+
+    if (result == 0)
+        result = name_it(writer);
+    if (result < 0) {
+        run_writer_abandon(writer);
+        return result;
+    }
+    *out = writer->footer.info;
+    fs->ops->close(fs->ctx, writer->fd);
+    writer_free(writer);
+    return 0;
+}

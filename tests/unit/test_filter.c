@@ -1,0 +1,144 @@
+#include "store/filter.h"
+#include "unit/seed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void never_says_no_to_what_was_put_in(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 15, 16, 17, 1000, 100000};
+    struct random random = seed_random(__func__);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct filter filter;
+        struct random again = random;
+
+        assert_true(filter_init(&filter, counts[i]));
+        assert_true(filter_bytes(&filter) <= counts[i] * FILTER_BITS_PER_HASH / 8 + 32);
+        for (uint64_t n = 0; n < counts[i]; n++)
+            filter_put(&filter, random_next(&random));
+        filter_put(&filter, 0);
+        filter_put(&filter, UINT64_MAX);
+        for (uint64_t n = 0; n < counts[i]; n++)
+            assert_true(filter_maybe(&filter, random_next(&again)));
+        assert_true(filter_maybe(&filter, 0));
+        assert_true(filter_maybe(&filter, UINT64_MAX));
+        filter_prefetch(&filter, 0);
+        filter_fini(&filter);
+    }
+}
+
+static void is_wrong_about_once_in_a_thousand(void **state)
+{
+    enum { HASHES = 500000, QUESTIONS = 2000000 };
+    struct random random = seed_random(__func__);
+    struct filter filter;
+    int wrong = 0;
+
+    (void)state;
+    assert_true(filter_init(&filter, HASHES));
+    for (int i = 0; i < HASHES; i++)
+        filter_put(&filter, random_next(&random));
+    for (int i = 0; i < QUESTIONS; i++)
+        wrong += filter_maybe(&filter, random_next(&random));
+    print_message("false maybe: %.4f %%\n", 100.0 * wrong / QUESTIONS);
+    assert_true(wrong < QUESTIONS * 0.0015);
+    assert_true(wrong > QUESTIONS / 10000); /* else something else is measured */
+    filter_fini(&filter);
+}
+
+static void an_empty_one_says_no(void **state)
+{
+    struct filter filter;
+
+    (void)state;
+    assert_true(filter_init(&filter, 0));
+    assert_int_equal(filter_bytes(&filter), FILTER_BLOCK_BYTES);
+    assert_false(filter_maybe(&filter, 0));
+    assert_false(filter_maybe(&filter, UINT64_MAX));
+    filter_fini(&filter);
+}
+
+static void a_zeroed_one_says_maybe(void **state)
+{
+    struct filter filter = {0};
+
+    (void)state;
+    filter_put(&filter, 7);
+    filter_prefetch(&filter, 7);
+    assert_true(filter_maybe(&filter, 8));
+    assert_int_equal(filter_bytes(&filter), 0);
+    filter_fini(&filter);
+    filter_fini(&filter);
+}
+
+static void too_much_is_refused_and_all_is_maybe(void **state)
+{
+    struct filter filter;
+
+    (void)state;
+    assert_false(filter_init(&filter, UINT64_MAX));
+    assert_true(filter_maybe(&filter, 1));
+    assert_false(filter_init_blocks(&filter, 0));
+    assert_false(filter_init_blocks(&filter, UINT64_MAX / 32));
+    assert_true(filter_maybe(&filter, 1));
+    filter_fini(&filter);
+}
+
+/* What a file holds is asked just so again. */
+static void is_the_same_by_its_size(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct filter filter, again;
+
+    (void)state;
+    assert_true(filter_init(&filter, 10000));
+    assert_true(filter_init_blocks(&again, filter.blocks));
+    for (int i = 0; i < 10000; i++)
+        filter_put(&filter, random_next(&random));
+    memcpy(again.words, filter.words, filter_bytes(&filter));
+    for (int i = 0; i < 100000; i++) {
+        uint64_t hash = random_next(&random);
+        assert_int_equal(filter_maybe(&filter, hash), filter_maybe(&again, hash));
+    }
+    filter_fini(&filter);
+    filter_fini(&again);
+}
+
+static void its_blocks_rise_with_the_hashes(void **state)
+{
+    struct filter filter;
+    size_t written = 0;
+
+    (void)state;
+    assert_true(filter_init(&filter, 4096));
+    for (uint64_t i = 0; i < 4096; i++) {
+        filter_put(&filter, i << 52);
+        for (size_t word = 0; word < written; word++) /* nothing comes before the block at hand */
+            assert_true(filter.words[word] || word + 8 >= written);
+        while (written < filter_bytes(&filter) / 4 && filter.words[written])
+            written++;
+    }
+    assert_int_equal(written, filter_bytes(&filter) / 4);
+    filter_fini(&filter);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_says_no_to_what_was_put_in),
+        cmocka_unit_test(is_wrong_about_once_in_a_thousand),
+        cmocka_unit_test(an_empty_one_says_no),
+        cmocka_unit_test(a_zeroed_one_says_maybe),
+        cmocka_unit_test(too_much_is_refused_and_all_is_maybe),
+        cmocka_unit_test(is_the_same_by_its_size),
+        cmocka_unit_test(its_blocks_rise_with_the_hashes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
