@@ -225,3 +225,21 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
         list_finish(walk);
     return true;
 }
+
+void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now)
+{
+    uint32_t id = engine_index_find(engine, key);
+    const struct topic *topic =
+        engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    assert(walk->kind != WALK_LIST);
+    if (!entry || !topic || entry->topic != topic->id)
+        return;
+    if (walk->kind != WALK_REDRIVE) {
+        if (is_purged(walk, entry))
+            purge_one(walk, engine, id, now);
+    } else if (entry->state == JOB_DEAD && (!walk->max || walk->affected < walk->max)) {
+        engine_redrive_entry(engine, id, now);
+        walk->affected++;
+    }
+}

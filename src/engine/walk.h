@@ -41,6 +41,9 @@ bool walk_init(struct walk *walk, struct engine *engine);
  * True: finished. */
 bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, size_t steps,
                size_t changes);
+/* The one job of this key, which has just come to memory, as walk_step would have treated it. Not
+ * for lists. Needs ENGINE_STATE_BYTES_MAX. */
+void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now);
 void walk_fini(struct walk *walk);
 
 #endif

@@ -77,23 +77,25 @@ static bool is_absent(const struct absent *absent, const struct shard *shard, st
     return false;
 }
 
-/* The keys that must be looked for; with `out` NULL only counts them. */
+/* The keys that must be looked for; at most QUEUE_BATCH_MAX. Asks for the filters' memory of all of
+ * them before it looks at any. */
 static size_t unknown_keys(const struct shard *shard, const struct command *command,
-                           const struct absent *absent, struct finding_key *out)
+                           const struct absent *absent, struct hash128 *out)
 {
-    size_t count = 0;
+    size_t far = 0, count = 0;
     for (size_t i = 0; i < names_count(command); i++) {
         struct slice topic, id;
         if (!name_at(command, i, &topic, &id))
             continue;
         struct hash128 key = engine_key(shard->engine, topic, id);
-        if (engine_knows(shard->engine, key) || !depot_maybe(shard->depot, key) ||
-            is_absent(absent, shard, key))
+        if (engine_knows(shard->engine, key))
             continue;
-        if (out)
-            out[count].key = key;
-        count++;
+        depot_prefetch(shard->depot, key);
+        out[far++] = key;
     }
+    for (size_t i = 0; i < far; i++)
+        if (depot_maybe(shard->depot, out[i]) && !is_absent(absent, shard, out[i]))
+            out[count++] = out[i];
     return count;
 }
 
@@ -171,29 +173,40 @@ static void on_back(struct work *work)
     finding_free(finding);
 }
 
+static struct finding *finding_new(struct shard *shard, const struct command *command,
+                                   const struct hash128 *keys, size_t count)
+{
+    struct finding *finding = calloc(1, sizeof *finding + count * sizeof finding->keys[0]);
+    if (!finding)
+        return NULL;
+    finding->shard = shard;
+    finding->count = count;
+    for (size_t i = 0; i < count; i++)
+        finding->keys[i].key = keys[i];
+    buffer_init(&finding->records, SIZE_MAX / 2);
+    finding->view = depot_hold(shard->depot);
+    finding->command = finding->view ? copy_command(command) : NULL;
+    if (finding->command)
+        return finding;
+    finding_free(finding);
+    return NULL;
+}
+
 bool finding_wants(struct shard *shard, const struct command *command,
                    struct queue_reply_to reply_to, const struct absent *absent)
 {
-    if (depot_view(shard->depot)->run_count == 0)
-        return false;
-    size_t count = unknown_keys(shard, command, absent, NULL);
+    struct hash128 keys[QUEUE_BATCH_MAX];
+    if (depot_view(shard->depot)->run_count == 0 || names_count(command) > QUEUE_BATCH_MAX)
+        return false; /* too many: it will be refused as a whole */
+    size_t count = unknown_keys(shard, command, absent, keys);
     if (!count)
         return false;
-    struct finding *finding = calloc(1, sizeof *finding + count * sizeof finding->keys[0]);
-    if (finding) {
-        finding->view = depot_hold(shard->depot);
-        finding->command = copy_command(command);
-        buffer_init(&finding->records, SIZE_MAX / 2);
-    }
-    if (!finding || !finding->view || !finding->command) {
-        if (finding)
-            finding_free(finding);
+    struct finding *finding = finding_new(shard, command, keys, count);
+    if (!finding) {
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return true;
     }
-    finding->shard = shard;
     finding->reply_to = reply_to;
-    finding->count = unknown_keys(shard, command, absent, finding->keys);
     finding->work.perform = on_scout;
     finding->work.done = on_back;
     shard->findings++;
