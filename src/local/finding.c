@@ -196,8 +196,9 @@ bool finding_wants(struct shard *shard, const struct command *command,
                    struct queue_reply_to reply_to, const struct absent *absent)
 {
     struct hash128 keys[QUEUE_BATCH_MAX];
-    if (depot_view(shard->depot)->run_count == 0 || names_count(command) > QUEUE_BATCH_MAX)
-        return false; /* too many: it will be refused as a whole */
+    if (depot_view(shard->depot)->run_count == 0)
+        return false;
+    assert(names_count(command) <= QUEUE_BATCH_MAX);
     size_t count = unknown_keys(shard, command, absent, keys);
     if (!count)
         return false;

@@ -246,8 +246,11 @@ static bool is_quiet(const struct shard *shard)
 static void publish_figures(struct shard *shard)
 {
     struct wal_stats stats;
+    struct depot_stats stored;
     wal_stats(shard->wal, &stats);
-    atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk, memory_order_relaxed);
+    depot_stats(shard->depot, &stored);
+    atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk + stored.bytes_on_disk,
+                          memory_order_relaxed);
     bool accepting = !stats.full;
     if (accepting != atomic_load_explicit(&shard->accepting, memory_order_relaxed)) {
         atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
