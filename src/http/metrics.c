@@ -210,6 +210,15 @@ static void write_queue(struct buffer *out, struct queue *queue)
     struct queue_info info = {0};
     queue->ops->info(queue, &info);
     write_one(out, "tarry_store_bytes", PROMETHEUS_GAUGE, "Bytes on disk.", info.bytes_on_disk);
+    if (info.store && !strcmp(info.store, "embedded")) {
+        write_one(out, "tarry_store_run_jobs", PROMETHEUS_GAUGE,
+                  "Jobs that outlived the log: in runs on the disk.", info.far_jobs);
+        write_one(out, "tarry_store_runs", PROMETHEUS_GAUGE, "Files these jobs lie in.", info.runs);
+        write_one(out, "tarry_store_checkpoints_total", PROMETHEUS_COUNTER,
+                  "Times the log's oldest files were made unnecessary.", info.checkpoints);
+        write_one(out, "tarry_store_checkpoints_failed_total", PROMETHEUS_COUNTER,
+                  "Checkpoints given up, to be tried again.", info.checkpoints_failed);
+    }
     write_one(out, "tarry_store_healthy", PROMETHEUS_GAUGE,
               "0 where the store has failed or cannot be reached.", info.healthy);
     write_one(out, "tarry_store_accepting", PROMETHEUS_GAUGE,

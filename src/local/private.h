@@ -75,7 +75,7 @@ struct shard {
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    atomic_uint_fast64_t bytes_on_disk;
+    atomic_uint_fast64_t bytes_on_disk, far_jobs, runs, checkpoints, checkpoints_failed;
     atomic_bool healthy, accepting;
 };
 

@@ -251,6 +251,12 @@ static void publish_figures(struct shard *shard)
     depot_stats(shard->depot, &stored);
     atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk + stored.bytes_on_disk,
                           memory_order_relaxed);
+    struct checkpoint_figures checkpoints;
+    checkpoint_figures(shard->checkpoint, &checkpoints);
+    atomic_store_explicit(&shard->far_jobs, stored.slots_alive, memory_order_relaxed);
+    atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
+    atomic_store_explicit(&shard->checkpoints, checkpoints.checkpoints, memory_order_relaxed);
+    atomic_store_explicit(&shard->checkpoints_failed, checkpoints.failed, memory_order_relaxed);
     bool accepting = !stats.full;
     if (accepting != atomic_load_explicit(&shard->accepting, memory_order_relaxed)) {
         atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
@@ -337,6 +343,11 @@ void shard_figures(const struct shard *shard, struct shard_figures *out)
 {
     *out = (struct shard_figures){
         .bytes_on_disk = atomic_load_explicit(&shard->bytes_on_disk, memory_order_relaxed),
+        .far_jobs = atomic_load_explicit(&shard->far_jobs, memory_order_relaxed),
+        .runs = atomic_load_explicit(&shard->runs, memory_order_relaxed),
+        .checkpoints = atomic_load_explicit(&shard->checkpoints, memory_order_relaxed),
+        .checkpoints_failed =
+            atomic_load_explicit(&shard->checkpoints_failed, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
 }

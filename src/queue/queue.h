@@ -233,8 +233,10 @@ struct queue_info {
     uint32_t shards;
     uint64_t body_bytes_max;
     uint64_t bytes_on_disk; /* sums over the shards, as of a moment ago */
-    bool healthy;           /* false: every call would be answered QUEUE_UNAVAILABLE */
-    bool accepting;         /* false: pushes are refused for want of space */
+    /* What the embedded store keeps out of memory, and its upkeep; 0 elsewhere. */
+    uint64_t far_jobs, runs, checkpoints, checkpoints_failed;
+    bool healthy;   /* false: every call would be answered QUEUE_UNAVAILABLE */
+    bool accepting; /* false: pushes are refused for want of space */
 };
 
 enum queue_event {
