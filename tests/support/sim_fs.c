@@ -3,11 +3,62 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FD_BASE = 1000, SECTORS_A_PAGE = 8 };
+
+/* ---- blocks: memory that clones share until one of them writes ---- */
+
+struct block {
+    size_t refs;
+    char bytes[];
+};
+
+static struct block *block_of(void *bytes)
+{
+    return (struct block *)(void *)((char *)bytes - offsetof(struct block, bytes));
+}
+
+/* The first `used` bytes as in `old` (may be NULL), the others zero. */
+static void *block_new(const void *old, size_t used, size_t size)
+{
+    struct block *block = malloc(sizeof *block + size);
+
+    assert(block);
+    block->refs = 1;
+    if (used)
+        memcpy(block->bytes, old, used);
+    memset(block->bytes + used, 0, size - used);
+    return block->bytes;
+}
+
+static void *block_share(void *bytes)
+{
+    if (bytes)
+        block_of(bytes)->refs++;
+    return bytes;
+}
+
+static void block_release(void *bytes)
+{
+    if (bytes && --block_of(bytes)->refs == 0)
+        free(block_of(bytes));
+}
+
+/* `bytes`, of `used`, for writing to, with room for `size`. */
+static void *block_own(void *bytes, size_t used, size_t size)
+{
+    void *own;
+
+    if (bytes && used == size && block_of(bytes)->refs == 1)
+        return bytes;
+    own = block_new(bytes, used, size);
+    block_release(bytes);
+    return own;
+}
 
 /* ---- inodes ---- */
 
@@ -15,29 +66,29 @@ static void inode_free_if_unused(struct sim_inode *inode)
 {
     if (inode->links || inode->opens || inode->durable_links)
         return;
-    free(inode->now);
-    free(inode->durable);
-    free(inode->dirty);
+    block_release(inode->now);
+    block_release(inode->durable);
+    block_release(inode->dirty);
     free(inode);
 }
 
+/* For writing, up to `size`. */
 static void inode_reserve(struct sim_inode *inode, int64_t size)
 {
     int64_t cap = inode->cap ? inode->cap : 4096;
+    size_t used = (size_t)inode->cap;
 
-    if (size <= inode->cap)
-        return;
     while (cap < size)
         cap *= 2;
-    inode->now = realloc(inode->now, (size_t)cap);
-    inode->durable = realloc(inode->durable, (size_t)cap);
-    inode->dirty = realloc(inode->dirty, (size_t)(cap / SIM_SECTOR_BYTES));
-    assert(inode->now && inode->durable && inode->dirty);
-    memset(inode->now + inode->cap, 0, (size_t)(cap - inode->cap));
-    memset(inode->durable + inode->cap, 0, (size_t)(cap - inode->cap));
-    memset(inode->dirty + inode->cap / SIM_SECTOR_BYTES, 0,
-           (size_t)((cap - inode->cap) / SIM_SECTOR_BYTES));
+    inode->now = block_own(inode->now, used, (size_t)cap);
+    inode->durable = block_own(inode->durable, used, (size_t)cap);
+    inode->dirty = block_own(inode->dirty, used / SIM_SECTOR_BYTES, (size_t)cap / SIM_SECTOR_BYTES);
     inode->cap = cap;
+}
+
+static bool inode_is_dirty(const struct sim_inode *inode)
+{
+    return inode->cap && memchr(inode->dirty, true, (size_t)(inode->cap / SIM_SECTOR_BYTES));
 }
 
 static void write_back(struct sim_inode *inode, int64_t sector)
@@ -156,11 +207,13 @@ static void note_change(struct sim_fs *sim, const char *gone, const char *made,
 /* ---- faults ---- */
 
 /* 0, or the errno this I/O fails with. */
-static int io(struct sim_fs *sim)
+static int count_io(struct sim_fs *sim, bool is_write)
 {
     if (sim->is_down)
         return -EIO;
     sim->ios++;
+    if (sim->at_io && !is_write)
+        sim->at_io(sim->at_io_ctx);
     if (sim->crash_at && sim->ios >= sim->crash_at) {
         sim->is_down = true;
         return -EIO;
@@ -168,6 +221,22 @@ static int io(struct sim_fs *sim)
     if (sim->fail_at &&
         (sim->ios == sim->fail_at || (sim->fail_for_ever && sim->ios > sim->fail_at)))
         return -sim->fail_errno;
+    return 0;
+}
+
+static int io(struct sim_fs *sim)
+{
+    return count_io(sim, false);
+}
+
+static int read_fault(struct sim_fs *sim)
+{
+    if (sim->is_down)
+        return -EIO;
+    sim->reads++;
+    if (sim->fail_read_at &&
+        (sim->reads == sim->fail_read_at || (sim->fail_for_ever && sim->reads > sim->fail_read_at)))
+        return -EIO;
     return 0;
 }
 
@@ -203,6 +272,7 @@ static int sim_open(void *ctx, const char *path, int flags, int mode)
         note_change(sim, "", path, inode);
         entry = find(&sim->now, path);
     } else if ((flags & O_TRUNC) && entry->inode->cap) {
+        inode_reserve(entry->inode, 0);
         memset(entry->inode->now, 0, (size_t)entry->inode->cap);
         memset(entry->inode->dirty, 1, (size_t)sectors(entry->inode));
         entry->inode->size = 0;
@@ -227,9 +297,10 @@ static ssize_t sim_pread(void *ctx, int fd, void *into, size_t len, int64_t offs
 {
     struct sim_fs *sim = ctx;
     struct sim_inode *inode = inode_of(sim, fd);
+    int fault = read_fault(sim);
 
-    if (sim->is_down)
-        return -EIO;
+    if (fault < 0)
+        return fault;
     if (offset >= inode->size)
         return 0;
     if ((int64_t)len > inode->size - offset)
@@ -270,7 +341,7 @@ static ssize_t sim_pwrite(void *ctx, int fd, const void *from, size_t len, int64
     struct sim_inode *inode = inode_of(sim, fd);
     bool was_down = sim->is_down;
     int64_t grow = offset + (int64_t)len - inode->size;
-    int fault = io(sim);
+    int fault = count_io(sim, true);
 
     if (fault < 0) {
         /* A part of it may have got there. */
@@ -283,6 +354,8 @@ static ssize_t sim_pwrite(void *ctx, int fd, const void *from, size_t len, int64
     if (len > 1 && random_below(&sim->random, 8) == 0) /* a short count is no fault */
         len = 1 + random_below(&sim->random, len - 1);
     put(sim, inode, from, len, offset);
+    if (sim->at_io)
+        sim->at_io(sim->at_io_ctx);
     return (ssize_t)len;
 }
 
@@ -290,17 +363,23 @@ static int sim_fdatasync(void *ctx, int fd)
 {
     struct sim_fs *sim = ctx;
     struct sim_inode *inode = inode_of(sim, fd);
+    bool any;
     int fault = io(sim);
 
     if (fault < 0 && sim->is_down)
         return fault;
-    for (int64_t sector = 0; sector < sectors(inode); sector++) {
+    any = inode_is_dirty(inode);
+    if (any)
+        inode_reserve(inode, 0);
+    for (int64_t sector = 0; any && sector < sectors(inode); sector++) {
         if (!inode->dirty[sector])
             continue;
-        if (fault == 0 || random_below(&sim->random, 2))
+        if (fault == 0 || random_below(&sim->random, 2)) {
             write_back(inode, sector);
-        else
+        } else {
             inode->dirty[sector] = false; /* lost, and called clean */
+            inode->lost = true;
+        }
     }
     if (fault == 0) {
         inode->durable_size = inode->size;
@@ -471,27 +550,44 @@ void sim_fs_fini(struct sim_fs *sim)
     forget_names(&sim->durable, true);
 }
 
+/* Which of the unsynced sectors got there. */
+static bool is_lucky(struct sim_fs *sim, enum sim_damage damage, int64_t sector, int64_t lasting,
+                     bool was_lucky)
+{
+    if (damage == SIM_PREFIX)
+        return sector < lasting;
+    if (damage == SIM_SOME_SECTORS || (damage == SIM_SOME_PAGES && sector % SECTORS_A_PAGE == 0))
+        return random_below(&sim->random, 2);
+    return was_lucky;
+}
+
 static void settle_inode(struct sim_fs *sim, struct sim_inode *inode, enum sim_damage damage)
 {
-    bool lucky = false;
+    bool lucky = false, changed;
+    int64_t lasting = 0;
 
     if (damage == SIM_GROWN_BUT_ZERO ||
         (damage != SIM_DROP_UNSYNCED && random_below(&sim->random, 2)))
         inode->durable_size = inode->size;
+    if (damage == SIM_PREFIX)
+        lasting = (int64_t)random_below(&sim->random, (uint64_t)sectors(inode) + 1);
+    /* What did not change stays shared. */
+    changed = inode_is_dirty(inode) || inode->lost || inode->size != inode->durable_size;
+    if (changed)
+        inode_reserve(inode, 0);
     for (int64_t sector = 0; sector < sectors(inode); sector++) {
-        if (damage == SIM_SOME_SECTORS ||
-            (damage == SIM_SOME_PAGES && sector % SECTORS_A_PAGE == 0))
-            lucky = random_below(&sim->random, 2);
-        if (inode->dirty[sector] && lucky)
+        lucky = is_lucky(sim, damage, sector, lasting, lucky);
+        if (changed && inode->dirty[sector] && lucky)
             write_back(inode, sector);
-        inode->dirty[sector] = false;
     }
-    if (inode->cap == 0)
+    inode->size = inode->durable_size;
+    if (!changed)
         return;
+    inode->lost = false;
+    memset(inode->dirty, 0, (size_t)sectors(inode));
     if (inode->durable_size < inode->cap)
         memset(inode->durable + inode->durable_size, 0, (size_t)(inode->cap - inode->durable_size));
     memcpy(inode->now, inode->durable, (size_t)inode->cap);
-    inode->size = inode->durable_size;
 }
 
 void sim_fs_crash(struct sim_fs *sim, enum sim_damage damage)
@@ -528,6 +624,8 @@ char *sim_fs_bytes(struct sim_fs *sim, const char *path, int64_t *size)
         return NULL;
     if (size)
         *size = entry->inode->size;
+    if (entry->inode->cap)
+        inode_reserve(entry->inode, 0);
     return entry->inode->now;
 }
 
@@ -536,8 +634,59 @@ void sim_fs_damage(struct sim_fs *sim, const char *path, int64_t at, unsigned ch
     struct sim_entry *entry = find(&sim->now, path);
 
     assert(entry && at < entry->inode->size);
+    inode_reserve(entry->inode, 0);
     entry->inode->now[at] = (char)(entry->inode->now[at] ^ xor_with);
     entry->inode->durable[at] = entry->inode->now[at];
+}
+
+/* Each inode once, however many names it has. */
+static struct sim_inode *clone_of(struct sim_inode *old)
+{
+    if (old && !old->clone) {
+        struct sim_inode *inode = malloc(sizeof *inode);
+
+        assert(inode);
+        *inode = *old;
+        inode->now = block_share(old->now);
+        inode->durable = block_share(old->durable);
+        inode->dirty = block_share(old->dirty);
+        inode->opens = 0;
+        old->clone = inode;
+    }
+    return old ? old->clone : NULL;
+}
+
+static void clone_names(struct sim_dir_names *to, const struct sim_dir_names *from)
+{
+    to->count = from->count;
+    memcpy(to->entries, from->entries, (size_t)from->count * sizeof *from->entries);
+    for (int i = 0; i < from->count; i++)
+        to->entries[i].inode = clone_of(from->entries[i].inode);
+}
+
+static void forget_clones(const struct sim_dir_names *names)
+{
+    for (int i = 0; i < names->count; i++)
+        if (names->entries[i].inode)
+            names->entries[i].inode->clone = NULL;
+}
+
+void sim_fs_clone(struct sim_fs *to, const struct sim_fs *from, uint64_t seed)
+{
+    sim_fs_init(to, seed);
+    to->no_writeback = from->no_writeback;
+    to->bytes_max = from->bytes_max;
+    clone_names(&to->now, &from->now);
+    clone_names(&to->durable, &from->durable);
+    to->change_count = from->change_count;
+    memcpy(to->changes, from->changes, (size_t)from->change_count * sizeof *from->changes);
+    for (int i = 0; i < from->change_count; i++)
+        to->changes[i].inode = clone_of(from->changes[i].inode);
+    forget_clones(&from->now);
+    forget_clones(&from->durable);
+    for (int i = 0; i < from->change_count; i++)
+        if (from->changes[i].inode)
+            from->changes[i].inode->clone = NULL;
 }
 
 void sim_fs_copy(struct sim_fs *to, const struct sim_fs *from)
