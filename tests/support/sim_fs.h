@@ -3,8 +3,11 @@
  *
  * A file has what reading shows now and what a power cut would leave; fdatasync makes the second
  * the first, sector by sector where dirty. A directory has its names now and after a power cut;
- * fsync_dir makes them equal. In between the disk may write back sectors on its own. Every
- * operation of the table counts as one I/O but close and reads.
+ * fsync_dir makes them equal. In between the disk may write back sectors and names on its own.
+ * Every operation of the table counts as one I/O but close and reads, which are counted apart.
+ *
+ * A punched range reads as zeros and its whole sectors take no space. It is a change like a write:
+ * a power cut before the next sync keeps it for some sectors and not for others.
  *
  * Faults: the n-th I/O or read fails, once or from then on, with an errno of choice; a failed sync
  * marks its pages clean, as Linux does; no space beyond a number of bytes; the power goes at the
@@ -21,7 +24,7 @@
 #include "base/random.h"
 #include "store/fs.h"
 
-enum { SIM_SECTOR_BYTES = 512, SIM_FILES_MAX = 128, SIM_NAME_BYTES = 200, SIM_FDS_MAX = 512 };
+enum { SIM_SECTOR_BYTES = 512, SIM_FILES_MAX = 256, SIM_NAME_BYTES = 200, SIM_FDS_MAX = 512 };
 
 enum sim_damage {
     SIM_DROP_UNSYNCED = 1, /* nothing but what was synced */
@@ -39,8 +42,10 @@ enum sim_damage {
 struct sim_inode {
     char *now, *durable;
     int64_t size, durable_size;
-    bool *dirty; /* by sector, of `now` */
-    bool lost;   /* a sync that failed: `now` shows what is neither durable nor dirty */
+    bool *dirty;               /* by sector, of `now` */
+    bool *hole, *durable_hole; /* by sector: takes no space, and reads as zeros */
+    int64_t holes;             /* of `hole` */
+    bool lost; /* a sync that failed: `now` shows what is neither durable nor dirty */
     int64_t cap;
     int links, opens, durable_links;
     struct sim_inode *clone; /* while a disk is being cloned */
@@ -81,8 +86,10 @@ struct sim_fs {
     int fail_errno;
     uint64_t crash_at; /* 0: never */
     bool is_down;      /* the power went */
+    bool is_cold;      /* nothing is in the page cache: pread_cached says -EAGAIN */
+    bool no_punch;     /* the file system cannot: -EOPNOTSUPP */
     bool no_writeback; /* the disk writes nothing on its own */
-    int64_t bytes_max; /* 0: no limit on what all files have together */
+    int64_t bytes_max; /* 0: no limit on the space all files take together */
     uint64_t syncs;
 };
 
