@@ -32,6 +32,7 @@ const struct cli_command cli_commands[] = {
     {"export", cli_export, "write topics and jobs to a file"},
     {"import", cli_import, "push what an export wrote"},
     {"bench", cli_bench, "measure a server"},
+    {"backup", cli_backup, "copy the data directory of a server that works on"},
     {"fsck", cli_fsck, "check a data directory, or a queue in Redis and mend it"},
     {"version", cli_version, "print the version"},
     {"help", cli_help, "print this, or help on a command"},

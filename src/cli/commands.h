@@ -3,9 +3,10 @@
 #ifndef TARRY_CLI_COMMANDS_H
 #define TARRY_CLI_COMMANDS_H
 
-int cli_serve(int argc, char **argv); /* serve.c */
-int cli_fsck(int argc, char **argv);  /* fsck.c */
-int cli_work(int argc, char **argv);  /* work.c */
+int cli_serve(int argc, char **argv);  /* serve.c */
+int cli_fsck(int argc, char **argv);   /* fsck.c */
+int cli_backup(int argc, char **argv); /* backup.c */
+int cli_work(int argc, char **argv);   /* work.c */
 
 int cli_export(int argc, char **argv); /* export.c */
 int cli_import(int argc, char **argv); /* import.c */

@@ -6,7 +6,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { TERMINAL_PAUSE_US = 150 * 1000, FILE_PAUSE_US = 1000 * 1000, SECOND_US = 1000 * 1000 };
+enum {
+    TERMINAL_PAUSE_US = 150 * 1000,
+    FILE_PAUSE_US = 1000 * 1000,
+    SECOND_US = 1000 * 1000,
+    MIB = 1 << 20
+};
 
 static struct {
     const char *verb;
@@ -92,6 +97,28 @@ void progress_show(uint64_t jobs, uint64_t total, double share)
     progress.jobs = jobs;
     if (!progress.is_waiting && is_time(now_us))
         print_state(jobs, total, share, now_us - progress.began_us);
+}
+
+void progress_show_bytes(uint64_t bytes, uint64_t total)
+{
+    int64_t now_us = clock_boot_us();
+    double share = !total ? -1 : bytes < total ? (double)bytes / (double)total : 1;
+    struct buffer line;
+    if (!progress.has_first) {
+        progress.has_first = true;
+        progress.began_us = progress.printed_us = now_us;
+        progress.first_share = share;
+    }
+    if (!is_time(now_us))
+        return;
+    buffer_init(&line, 256);
+    buffer_append_format(&line, "%s %.1f", progress.verb, (double)bytes / MIB);
+    if (total)
+        buffer_append_format(&line, " of %.1f", (double)total / MIB);
+    buffer_append_text(&line, " MiB");
+    write_left(&line, share, (double)(now_us - progress.began_us));
+    print(&line);
+    buffer_fini(&line);
 }
 
 void progress_wait(const char *whom)

@@ -15,6 +15,8 @@ void progress_begin(const char *verb, bool is_asked);
 /* `total` 0: not known. `share` is that of the work which is done, from 0 to 1; below 0: that of
  * the jobs. May be called as often as one likes. */
 void progress_show(uint64_t jobs, uint64_t total, double share);
+/* The same for work that is counted in bytes. */
+void progress_show_bytes(uint64_t bytes, uint64_t total);
 /* Nothing goes on until `whom` is back. */
 void progress_wait(const char *whom);
 /* Before anything else is said there. */

@@ -76,6 +76,21 @@ struct http_hooks {
 /* Before the reactors run; `hooks` must outlive the fronts. */
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks);
 
+/*
+ * What keeps a store's files where they are while somebody copies them. `done` comes as in
+ * http_hooks.test, inside the call only where there is no memory; `json` describes the backup.
+ * QUEUE_NOT_FOUND: there is no such backup (any more); QUEUE_CONFLICT: there are too many. Without
+ * it there is no backup through this server.
+ */
+enum http_backup { HTTP_BACKUP_BEGIN = 1, HTTP_BACKUP_RENEW, HTTP_BACKUP_END };
+struct http_keeper {
+    void *ctx;
+    void (*backup)(void *ctx, struct reactor *reactor, enum http_backup what, struct slice id,
+                   http_tested *done, void *owner, uint64_t tag);
+};
+/* Before the reactors run; `keeper` must outlive the fronts. */
+void http_shared_set_keeper(struct http_shared *shared, const struct http_keeper *keeper);
+
 /* 0 or negative errno, then `error` says what, where and what to do. */
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    const struct http_options *options, struct http_shared *shared,

@@ -156,8 +156,9 @@ struct http_shared {
     atomic_bool is_ready;
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
-    const struct http_hooks *hooks; /* NULL: none */
-    pthread_mutex_t lock;           /* of the fronts */
+    const struct http_hooks *hooks;   /* NULL: none */
+    const struct http_keeper *keeper; /* NULL: none */
+    pthread_mutex_t lock;             /* of the fronts */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
 };
@@ -282,6 +283,9 @@ void http_topic_resume(struct http_call *call);
 void http_topic_purge(struct http_call *call);
 void http_topic_redrive(struct http_call *call);
 void http_deliver_test(struct http_call *call);
+void http_backup_begin(struct http_call *call);
+void http_backup_renew(struct http_call *call);
+void http_backup_end(struct http_call *call);
 void http_root(struct http_call *call);
 void http_info(struct http_call *call);
 void http_healthz(struct http_call *call);

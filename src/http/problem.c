@@ -38,11 +38,13 @@ static const struct row {
     [PROBLEM_TRANSFER_CODING_UNKNOWN] = {"transfer_coding_unknown",
                                          "The transfer coding is unknown", 501},
     [PROBLEM_NO_DELIVERY] = {"no_delivery", "The server does not deliver by itself", 501},
+    [PROBLEM_NO_BACKUP] = {"no_backup", "The store is not backed up through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
     [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "There are too many connections",
                                       503},
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
     [PROBLEM_TOO_MANY_SWEEPS] = {"too_many_sweeps", "There are too many sweeps", 503},
+    [PROBLEM_TOO_MANY_BACKUPS] = {"too_many_backups", "There are too many backups", 503},
     [PROBLEM_NOT_READY] = {"not_ready", "The server is not ready", 503},
     [PROBLEM_NO_MEMORY] = {"no_memory", "The server is out of memory", 503},
 };

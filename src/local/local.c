@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/log.h"
+#include "local/backup.h"
 #include "local/handle.h"
 #include "store/datadir.h"
 
@@ -116,6 +117,10 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .ctx = handle};
     local->handles[index] = handle;
+    if (index == 0 && !(local->backups = backups_new(local, reactor))) {
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
     int failed =
         shard_open(&options, reactor, &local->shards[index], &recovered, error, error_bytes);
     /* The last one: any of them may have raised the clock. */
@@ -196,6 +201,7 @@ void local_free(struct local *local)
         shard_free(local->shards[i]);
         handle_free(local->handles[i]);
     }
+    backups_free(local->backups);
     datadir_close(local->datadir);
     free(local);
 }

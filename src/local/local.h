@@ -26,6 +26,7 @@ struct local_options {
      * stop. Any shard's thread, maybe more than once. */
     void (*failed)(void *ctx);
     void *failed_ctx;
+    int64_t backup_hold_ms; /* how long a backup may go without a word; 0: 60 s */
 };
 
 /* Locks the directory and reads its manifest, fixes the inner clock. `*shards` is how many reactors
@@ -41,6 +42,29 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
 /* Any thread, once: no new calls are accepted (QUEUE_STOPPING); what is under way is committed;
  * then `stopped` is called on reactor 0. */
 void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx);
+
+/*
+ * Somebody copies the store while it works. From BEGIN on no shard drops, re-uses, unlinks or
+ * punches a file, until END, or until backup_hold_ms go by without a RENEW: the disk fills up
+ * meanwhile. At most LOCAL_BACKUPS_MAX at a time.
+ *
+ * BEGIN and RENEW are answered with a JSON object: the backup's id, the absolute path of the data
+ * directory, the process, and for each shard the generation of its catalog (0: none) with the log's
+ * files and how far each counts, as of one moment of that shard. A copy of that catalog, of the
+ * runs and tables it names, and of the log up to there is the shard at that moment, with all that
+ * had been answered. Shards are asked one by one: each has its own moment within the call.
+ *
+ * `done` is called on `reactor`, on whose thread this is called: once, and inside the call only
+ * where there is no memory. QUEUE_NOT_FOUND: no such backup, or it went without a word for too
+ * long, and the copy is worth nothing. QUEUE_CONFLICT: there are too many. The reactors run.
+ */
+enum { LOCAL_BACKUPS_MAX = 4 };
+enum local_backup { LOCAL_BACKUP_BEGIN = 1, LOCAL_BACKUP_RENEW, LOCAL_BACKUP_END };
+typedef void local_backed_up(void *owner, uint64_t tag, enum queue_status status,
+                             struct slice json);
+/* `id`: as BEGIN told it. */
+void local_backup(struct local *local, struct reactor *reactor, enum local_backup what,
+                  struct slice id, local_backed_up *done, void *owner, uint64_t tag);
 
 /* Whether the log of any shard broke. Any thread. */
 bool local_has_failed(const struct local *local);

@@ -8,6 +8,7 @@
 #ifndef TARRY_SERVER_BACKEND_H
 #define TARRY_SERVER_BACKEND_H
 
+#include "http/front.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 #include "server/config.h"
@@ -36,6 +37,9 @@ struct backend_ops {
     void (*free)(struct backend *backend);
     /* Lines of a Prometheus page; any reactor's thread. */
     void (*emit_metrics)(struct backend *backend, struct buffer *out);
+    /* As http_keeper.backup; NULL: the store is backed up by other means. */
+    void (*backup)(struct backend *backend, struct reactor *reactor, enum http_backup what,
+                   struct slice id, http_tested *done, void *owner, uint64_t tag);
 };
 
 extern const struct backend_ops backend_embedded, backend_redis;

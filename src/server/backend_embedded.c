@@ -50,8 +50,18 @@ static void on_emit_metrics(struct backend *backend, struct buffer *out)
     (void)out;
 }
 
+static void on_backup(struct backend *backend, struct reactor *reactor, enum http_backup what,
+                      struct slice id, http_tested *done, void *owner, uint64_t tag)
+{
+    static const enum local_backup names[] = {[HTTP_BACKUP_BEGIN] = LOCAL_BACKUP_BEGIN,
+                                              [HTTP_BACKUP_RENEW] = LOCAL_BACKUP_RENEW,
+                                              [HTTP_BACKUP_END] = LOCAL_BACKUP_END};
+    local_backup(backend->self, reactor, names[what], id, done, owner, tag);
+}
+
 const struct backend_ops backend_embedded = {.open = on_open,
                                              .attach = on_attach,
                                              .stop = on_stop,
                                              .free = on_free,
-                                             .emit_metrics = on_emit_metrics};
+                                             .emit_metrics = on_emit_metrics,
+                                             .backup = on_backup};

@@ -49,6 +49,7 @@ struct server {
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
+    struct http_keeper keeper;
     struct delivery delivery;
     struct amqp_in *amqp_in; /* NULL: none was asked for */
     struct part *parts;
@@ -293,12 +294,22 @@ static void emit_metrics(void *ctx, struct buffer *out)
     process_emit_metrics(NULL, out);
 }
 
+static void on_backup(void *ctx, struct reactor *reactor, enum http_backup what, struct slice id,
+                      http_tested *done, void *owner, uint64_t tag)
+{
+    struct server *server = ctx;
+    server->backend.ops->backup(&server->backend, reactor, what, id, done, owner, tag);
+}
+
 static bool open_fronts(struct server *server)
 {
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
         return fail("out of memory");
     http_shared_add_metrics(server->http, emit_metrics, server);
+    server->keeper = (struct http_keeper){.ctx = server, .backup = on_backup};
+    if (server->backend.ops->backup)
+        http_shared_set_keeper(server->http, &server->keeper);
     for (uint32_t i = 0; i < server->part_count; i++)
         if (!open_front(server, &server->parts[i]))
             return false;

@@ -224,6 +224,20 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
 
 /* ---- opening ---- */
 
+/* A backup gets its manifest last. */
+static int refuse_incomplete(const struct datadir *datadir, char *error, size_t error_bytes)
+{
+    char path[PATH_MAX];
+
+    path_of(datadir, DATADIR_INCOMPLETE, path);
+    if (access(path, F_OK) < 0)
+        return 0;
+    return complain(error, error_bytes, -EBADMSG,
+                    "'%s' is a backup that was not completed; use another one (nothing was "
+                    "changed)",
+                    datadir->path);
+}
+
 /* Files of a log or shard without a manifest: somebody lost it. Making a new one would lose the
  * jobs. */
 static void note_shard(void *ctx, const char *name)
@@ -313,6 +327,8 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     if ((result = take_lock(datadir, existing, error, error_bytes)) < 0)
         goto out;
     result = read_manifest(datadir, &found, error, error_bytes);
+    if (result == -ENOENT && refuse_incomplete(datadir, error, error_bytes) < 0)
+        result = -EBADMSG;
     if (result == -ENOENT && existing)
         result = complain(error, error_bytes, -ENOENT,
                           "'%s' is not a data directory: it has no MANIFEST", datadir->path);

@@ -11,6 +11,9 @@
 
 #include "store/fs.h"
 
+/* A file that says: a backup which was not completed. */
+#define DATADIR_INCOMPLETE "INCOMPLETE"
+
 struct datadir;
 
 struct datadir_manifest {
@@ -28,14 +31,17 @@ struct datadir_manifest {
  * 2: records may carry a topic's extension, a job's history and when it was taken. A directory of
  *    format 1 is one of format 2 that has none of these: it becomes one when it is opened for
  *    writing, so that a version that cannot read them says so instead of finding damage.
+ * 3: jobs lie in runs, too, beside the log. A directory of format 2 is one of format 3 that has no
+ *    runs yet.
  */
-enum { DATADIR_FORMAT = 2, DATADIR_SHARDS_MAX = 64 };
+enum { DATADIR_FORMAT = 3, DATADIR_SHARDS_MAX = 64 };
 
 /*
  * Opens and locks DIR, making it (0700) and its manifest where missing, and writing that of an
  * older format anew. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
  * negative errno; `error` then says what and what to do: locked by another server (with its pid),
- * not writable, a different number of shards, a newer format, a manifest that cannot be read.
+ * not writable, a different number of shards, a newer format, a manifest that cannot be read, a
+ * backup that was not completed.
  */
 int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes);

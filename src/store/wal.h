@@ -168,6 +168,13 @@ uint32_t wal_current_file(const struct wal *wal);
  * backups. Counted. An upkeep under way may still do so: it takes only files that no catalog of now
  * names. */
 void wal_hold_back(struct wal *wal, bool on);
+/* The files that count, oldest first, and up to where each holds what was written: the last one ends
+ * behind the newest batch whose commit has come back. Returns how many there are; the first `max`
+ * are put into `out`. */
+struct wal_extent {
+    uint32_t file, bytes, file_bytes;
+};
+uint32_t wal_extents(const struct wal *wal, struct wal_extent *out, uint32_t max);
 
 /* ---- space ---- */
 

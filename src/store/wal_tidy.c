@@ -2,47 +2,56 @@
 
 #include <fcntl.h>
 
+struct old {
+    uint32_t below, newest; /* older than `below`; 0: none */
+};
+
 static void note_old(void *ctx, const char *name)
 {
-    struct wal *wal = ctx;
+    struct old *old = ctx;
     uint32_t number = wal_file_number(name);
 
-    if (number && number < wal->chore.manifest.first && number > wal->chore.spare)
-        wal->chore.spare = number;
+    if (number && number < old->below && number > old->newest)
+        old->newest = number;
 }
 
-/* Files older than the first: the newest is kept to be used again, if it has the right size. One at
- * a time: listing while removing is not for every file system. */
+static bool is_of_size(const struct wal *wal, uint32_t number)
+{
+    const struct fs *fs = wal->disk.fs;
+    char name[32], path[PATH_MAX];
+    int64_t size;
+    int fd;
+
+    wal_file_name(number, name);
+    wal_path(&wal->disk, name, path);
+    fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
+    if (fd < 0)
+        return false;
+    size = fs->ops->size(fs->ctx, fd);
+    fs->ops->close(fs->ctx, fd);
+    return size == wal->options.file_bytes;
+}
+
+/* Files older than the first: the newest of the right size is kept to be used again. One at a time:
+ * listing while removing is not for every file system. */
 static int tidy_old(struct wal *wal)
 {
     const struct fs *fs = wal->disk.fs;
-    uint32_t keep = 0;
+    struct old old = {.below = wal->chore.manifest.first};
     int result;
 
-    for (;;) {
-        char name[32], path[PATH_MAX];
-        int64_t size = 0;
-        int fd;
-
-        wal->chore.spare = 0;
-        result = fs->ops->list(fs->ctx, wal->disk.dir, note_old, wal);
-        if (result < 0 || wal->chore.spare == 0 || wal->chore.spare == keep)
-            break;
-        wal_file_name(wal->chore.spare, name);
-        wal_path(&wal->disk, name, path);
-        fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
-        if (fd >= 0) {
-            size = fs->ops->size(fs->ctx, fd);
-            fs->ops->close(fs->ctx, fd);
-        }
-        if (size == wal->options.file_bytes)
-            return 0;
-        result = fs->ops->unlink(fs->ctx, path);
-        if (result < 0)
-            break;
-    }
     wal->chore.spare = 0;
-    return result;
+    for (;;) {
+        old.newest = 0;
+        result = fs->ops->list(fs->ctx, wal->disk.dir, note_old, &old);
+        if (result < 0 || old.newest == 0)
+            return result;
+        old.below = old.newest;
+        if (wal->chore.spare == 0 && is_of_size(wal, old.newest))
+            wal->chore.spare = old.newest;
+        else if ((result = wal_file_unlink(&wal->disk, old.newest)) < 0)
+            return result;
+    }
 }
 
 /* Files behind the tail were made ahead. Those of another size than the options now say go, newest

@@ -1,12 +1,15 @@
 #include "support/wal_owner.h"
 
+#include "store/wal_private.h"
+
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BODY_BYTES_MAX = 4096 };
+enum { BODY_BYTES_MAX = 4096, IN_CATALOG = RECORD_IN_RUN | 1 };
 
 int64_t wal_owner_ms = 1000;
 
@@ -25,7 +28,8 @@ void wal_owner_init(struct wal_owner *owner, const struct wal_options *options, 
     owner->random.state = seed;
     owner->changes = calloc(OWNER_CHANGES_MAX, sizeof *owner->changes);
     owner->places = calloc(OWNER_JOBS_MAX, sizeof *owner->places);
-    assert(owner->changes && owner->places);
+    owner->checkpoint.ids = calloc(OWNER_JOBS_MAX, sizeof *owner->checkpoint.ids);
+    assert(owner->changes && owner->places && owner->checkpoint.ids);
 }
 
 void wal_owner_fini(struct wal_owner *owner)
@@ -33,6 +37,7 @@ void wal_owner_fini(struct wal_owner *owner)
     wal_close(owner->wal);
     free(owner->changes);
     free(owner->places);
+    free(owner->checkpoint.ids);
 }
 
 void wal_owner_close(struct wal_owner *owner)
@@ -100,6 +105,90 @@ static uint32_t job_id(const struct job *job)
     return id;
 }
 
+/* ---- the catalog: numbers, the last a sum of those before ---- */
+
+enum { CATALOG_HEAD = 3, CATALOG_NUMBERS_MAX = CATALOG_HEAD + OWNER_JOBS_MAX + 1 };
+
+static void catalog_paths(const struct wal_owner *owner, char path[PATH_MAX], char fresh[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/CATALOG", owner->options.dir);
+    snprintf(fresh, PATH_MAX, "%s/CATALOG.tmp", owner->options.dir);
+}
+
+static uint64_t sum_of(const uint64_t *numbers, size_t count)
+{
+    uint64_t sum = count;
+
+    for (size_t i = 0; i < count; i++)
+        sum = (sum ^ numbers[i]) * 0x9e3779b97f4a7c15u;
+    return sum;
+}
+
+static int write_catalog(struct wal_owner *owner)
+{
+    static uint64_t numbers[CATALOG_NUMBERS_MAX];
+    const struct owner_checkpoint *checkpoint = &owner->checkpoint;
+    const struct fs *fs = owner->options.fs;
+    char path[PATH_MAX], fresh[PATH_MAX];
+    size_t count = CATALOG_HEAD;
+    int result, fd;
+
+    numbers[0] = checkpoint->before;
+    numbers[1] = checkpoint->first_sequence;
+    numbers[2] = checkpoint->count;
+    for (uint32_t i = 0; i < checkpoint->count; i++)
+        numbers[count++] = checkpoint->ids[i];
+    numbers[count] = sum_of(numbers, count);
+    count++;
+    catalog_paths(owner, path, fresh);
+    fd = fs->ops->open(fs->ctx, fresh, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0)
+        return fd;
+    result = wal_pwrite(fs, fd, numbers, count * sizeof *numbers, 0);
+    if (result == 0)
+        result = fs->ops->fdatasync(fs->ctx, fd);
+    fs->ops->close(fs->ctx, fd);
+    if (result == 0)
+        result = fs->ops->rename(fs->ctx, fresh, path);
+    if (result == 0) {
+        result = fs->ops->fsync_dir(fs->ctx, owner->options.dir);
+        owner->is_dead = result < 0;
+    }
+    return result;
+}
+
+/* What it says of the log goes to the options, its jobs to `places`. 0 also where there is none. */
+static int read_catalog(struct wal_owner *owner)
+{
+    static uint64_t numbers[CATALOG_NUMBERS_MAX];
+    const struct fs *fs = owner->options.fs;
+    char path[PATH_MAX], fresh[PATH_MAX];
+    int fd, result = fs->ops->fsync_dir(fs->ctx, owner->options.dir);
+    ssize_t got;
+
+    owner->options.first = 0;
+    owner->options.first_sequence = 0;
+    catalog_paths(owner, path, fresh);
+    fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
+    if (fd == -ENOENT)
+        return 0;
+    if (fd < 0 || result < 0)
+        return fd < 0 ? fd : result;
+    got = fs->ops->pread(fs->ctx, fd, numbers, sizeof numbers, 0);
+    fs->ops->close(fs->ctx, fd);
+    if (got < 0)
+        return (int)got;
+    assert(got == (ssize_t)((CATALOG_HEAD + numbers[2] + 1) * sizeof *numbers));
+    assert(numbers[CATALOG_HEAD + numbers[2]] == sum_of(numbers, CATALOG_HEAD + numbers[2]));
+    owner->options.first = (uint32_t)numbers[0];
+    owner->options.first_sequence = numbers[1];
+    for (uint64_t i = 0; i < numbers[2]; i++)
+        owner->places[numbers[CATALOG_HEAD + i]] =
+            (struct record_place){.file = IN_CATALOG, .bytes = 1};
+    owner->live = (uint32_t)numbers[2];
+    return 0;
+}
+
 /* ---- opening, and the judge ---- */
 
 static bool replay(void *ctx, const struct record *record, struct record_place place)
@@ -159,6 +248,11 @@ int wal_owner_open(struct wal_owner *owner, uint64_t least)
     owner->topic_is_due = false;
     owner->live = 0;
     owner->syncs = 0;
+    owner->checkpoint.before = 0;
+    owner->is_dead = false;
+    result = owner->options.by_checkpoint ? read_catalog(owner) : 0;
+    if (result < 0)
+        return result;
     result = wal_open(&owner->options, replay, owner, &owner->wal, &owner->found, owner->error,
                       sizeof owner->error);
     if (result == 0)
@@ -247,22 +341,27 @@ void wal_owner_set_topic(struct wal_owner *owner, uint32_t value)
     owner->topic_value = value;
 }
 
-int wal_owner_commit(struct wal_owner *owner)
+/* What was sealed. */
+static int commit(struct wal_owner *owner)
 {
     struct wal_stats stats;
-    int result = 0;
+    int result = wal_commit(owner->wal);
 
-    if (wal_seal(owner->wal)) {
-        result = wal_commit(owner->wal);
-        owner->acked = wal_committed(owner->wal);
-        wal_stats(owner->wal, &stats);
-        assert(stats.broken == (result < 0));
-        if (result == 0 && stats.syncs > owner->syncs)
-            owner->synced_acked = owner->acked;
-        assert(owner->options.sync != WAL_SYNC_ALWAYS || owner->synced_acked == owner->acked);
-        owner->syncs = stats.syncs;
-    }
-    if (result == 0)
+    owner->acked = wal_committed(owner->wal);
+    wal_stats(owner->wal, &stats);
+    assert(stats.broken == (result < 0));
+    if (result == 0 && stats.syncs > owner->syncs)
+        owner->synced_acked = owner->acked;
+    assert(owner->options.sync != WAL_SYNC_ALWAYS || owner->synced_acked == owner->acked);
+    owner->syncs = stats.syncs;
+    return result;
+}
+
+int wal_owner_commit(struct wal_owner *owner)
+{
+    int result = wal_seal(owner->wal) ? commit(owner) : 0;
+
+    if (result == 0 && !owner->options.by_checkpoint)
         carry_topic(owner);
     return result;
 }
@@ -310,6 +409,53 @@ int wal_owner_carry(struct wal_owner *owner)
     return result;
 }
 
+static void begin_checkpoint(struct wal_owner *owner, uint32_t files_min)
+{
+    struct owner_checkpoint *checkpoint = &owner->checkpoint;
+    struct record record = topic_record(owner->topic_value);
+    uint32_t before = wal_checkpoint_before(owner->wal, files_min, 3);
+
+    if (before == 0 || wal_has_room(owner->wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
+        return;
+    if (owner->topic_value)
+        wal_append(owner->wal, &record);
+    checkpoint->before = before;
+    checkpoint->first_sequence = wal_first_sequence(owner->wal, before);
+    checkpoint->sequence = wal_open_sequence(owner->wal) - wal_open_is_empty(owner->wal);
+    checkpoint->count = 0;
+    for (uint32_t id = 1; id <= owner->jobs; id++)
+        if (owner->places[id].bytes &&
+            (owner->places[id].file < before || record_place_is_run(owner->places[id])))
+            checkpoint->ids[checkpoint->count++] = id;
+}
+
+int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min)
+{
+    struct owner_checkpoint *checkpoint = &owner->checkpoint;
+    int result;
+
+    if (checkpoint->before == 0)
+        begin_checkpoint(owner, files_min);
+    if (checkpoint->before == 0)
+        return 0;
+    if (wal_synced(owner->wal) < checkpoint->sequence) {
+        if (random_below(&owner->random, 2)) /* something may happen in between */
+            return 0;
+        return wal_seal_sync(owner->wal) ? commit(owner) : 0;
+    }
+    result = write_catalog(owner);
+    if (result == 0) {
+        for (uint32_t i = 0; i < checkpoint->count; i++)
+            if (owner->places[checkpoint->ids[i]].bytes)
+                owner->places[checkpoint->ids[i]] =
+                    (struct record_place){.file = IN_CATALOG, .bytes = 1};
+        wal_checkpointed(owner->wal, checkpoint->before);
+        owner->checkpoints++;
+    }
+    checkpoint->before = 0; /* what failed is begun anew */
+    return result;
+}
+
 int wal_owner_turn(struct wal_owner *owner)
 {
     uint64_t pushes = random_below(&owner->random, 8), ends = random_below(&owner->random, 9);
@@ -329,6 +475,7 @@ int wal_owner_turn(struct wal_owner *owner)
     if (result == 0 && random_below(&owner->random, 2))
         wal_owner_upkeep(owner);
     if (result == 0)
-        result = wal_owner_carry(owner);
+        result =
+            owner->options.by_checkpoint ? wal_owner_checkpoint(owner, 1) : wal_owner_carry(owner);
     return result;
 }

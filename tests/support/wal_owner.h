@@ -5,6 +5,9 @@
  * from a seed, and remembers every change with its batch. After each opening exactly the changes of
  * the batches up to some one must be there: no fewer than were committed, each body to the byte,
  * nothing else. What is wrong aborts.
+ *
+ * With options.by_checkpoint it carries nothing: jobs of old files go to a catalog of its own
+ * (DIR/CATALOG, durable before the log is told), and an opening begins where that says.
  */
 #ifndef TARRY_TESTS_WAL_OWNER_H
 #define TARRY_TESTS_WAL_OWNER_H
@@ -35,8 +38,15 @@ struct wal_owner {
     uint64_t acked;        /* batches up to it were committed: they must stay */
     uint64_t synced_acked; /* those that a sync came after */
     uint32_t live;
+    struct owner_checkpoint {
+        uint32_t before; /* 0: none is under way */
+        uint64_t first_sequence, sequence;
+        uint32_t *ids; /* live ones whose records lie in older files, or in the catalog */
+        uint32_t count;
+    } checkpoint;
+    bool is_dead; /* nobody knows which catalog counts */
 
-    uint64_t syncs, refused, carried;
+    uint64_t syncs, refused, carried, checkpoints;
 };
 
 /* `options` may leave out clocks and seed. */
@@ -59,8 +69,11 @@ int wal_owner_commit(struct wal_owner *owner);
 int wal_owner_upkeep(struct wal_owner *owner);
 /* Carries the oldest file forward where that is asked for. */
 int wal_owner_carry(struct wal_owner *owner);
-/* Some pushes and ends by chance, then a commit, upkeep and carrying. 0, or the first error that
- * broke the log. */
+/* A step of a checkpoint, where there is one to make of at least `files_min` files: the snapshot;
+ * or, once that is synced, the catalog. 0 or negative errno. */
+int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min);
+/* Some pushes and ends by chance, then a commit, upkeep and carrying or a checkpoint. 0, or the
+ * first error that broke the log. */
 int wal_owner_turn(struct wal_owner *owner);
 
 /* The body of job `id` is made of its id: so many bytes. */

@@ -1,0 +1,455 @@
+/* backup: a copy of a running server's data directory, as of one moment of each shard. */
+#include "base/clock.h"
+#include "cli/backup_copy.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "store/catalog.h"
+#include "store/datadir.h"
+#include "store/keys.h"
+#include "store/run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RENEW_US = 10 * 1000 * 1000, CATALOG_TRIES = 500, CATALOG_PAUSE_US = 20 * 1000 };
+
+struct extent {
+    uint32_t file, bytes, file_bytes;
+};
+
+/* A shard at the moment the server said. */
+struct moment {
+    struct catalog catalog; /* zeroed: it has none */
+    struct extent *log;
+    size_t log_count;
+};
+
+struct backup {
+    struct client client;
+    char id[32];
+    char from[PATH_MAX - 128], into[PATH_MAX - 128];
+    struct moment moments[DATADIR_SHARDS_MAX];
+    uint32_t shards;
+    struct backup_copying copying;
+    uint64_t done, total; /* bytes */
+    int64_t renewed_us;
+    int exit_code; /* of what went wrong while copying */
+};
+
+static int say(struct backup *backup)
+{
+    if (backup->copying.error[0])
+        cli_error("%s", backup->copying.error);
+    return CLI_REFUSED;
+}
+
+/* ---- the server ---- */
+
+static int call(struct backup *backup, const char *method)
+{
+    struct buffer *target = client_begin(&backup->client);
+    url_add_segment(target, "backup");
+    if (backup->id[0])
+        url_add_segment(target, backup->id);
+    int exit_code = client_call(&backup->client, method, NULL, 0);
+    backup->renewed_us = clock_boot_us();
+    /* "Not found" is no answer to a backup: files may be gone. */
+    return exit_code == CLI_NOTHING ? CLI_REFUSED : exit_code;
+}
+
+static int begin(struct backup *backup)
+{
+    int exit_code = call(backup, "POST");
+    if (exit_code != CLI_OK)
+        return exit_code;
+    const json_t *answer = backup->client.json;
+    const char *id = json_string_value(json_object_get(answer, "id"));
+    const char *from = json_string_value(json_object_get(answer, "data"));
+    size_t shards = json_array_size(json_object_get(answer, "shards"));
+    if (!id || strlen(id) >= sizeof(backup->id) || !from || strlen(from) >= sizeof(backup->from) ||
+        shards == 0 || shards > DATADIR_SHARDS_MAX)
+        return cli_error("the server's answer is none this version knows, use its own 'tarry'");
+    strcpy(backup->id, id);
+    strcpy(backup->from, from);
+    backup->shards = (uint32_t)shards;
+    return CLI_OK;
+}
+
+static bool on_pulse(void *ctx, uint64_t bytes)
+{
+    struct backup *backup = ctx;
+    backup->done += bytes;
+    if (interrupt_came()) {
+        backup->exit_code = cli_error("interrupted");
+        return false;
+    }
+    if (clock_boot_us() - backup->renewed_us > RENEW_US)
+        backup->exit_code = call(backup, "PUT");
+    progress_show_bytes(backup->done, backup->total);
+    return backup->exit_code == CLI_OK;
+}
+
+/* The directory it names may be another one here: in a container, or on another machine. */
+static int check_is_here(struct backup *backup)
+{
+    char path[PATH_MAX], text[32] = "";
+    long pid = (long)json_integer_value(json_object_get(backup->client.json, "pid"));
+    snprintf(path, sizeof(path), "%s/LOCK", backup->from);
+    FILE *lock = fopen(path, "re");
+    bool is_its_own = lock && fgets(text, sizeof(text), lock) && strtol(text, NULL, 10) == pid;
+    int fault = lock ? 0 : errno;
+    if (lock)
+        fclose(lock);
+    if (fault && fault != ENOENT)
+        return cli_error("cannot open '%s': %s; run this as the user the server runs as", path,
+                         strerror(fault));
+    if (!is_its_own)
+        return cli_error("the data directory of that server, '%s', is not here; run this on the "
+                         "machine, and in the container, of the server",
+                         backup->from);
+    return CLI_OK;
+}
+
+/* ---- paths ---- */
+
+static void shard_path(char out[PATH_MAX], const char *root, uint32_t shard, const char *name)
+{
+    snprintf(out, PATH_MAX, "%s/shard-%02" PRIu32 "%s%s", root, shard, *name ? "/" : "", name);
+}
+
+static int both_paths(const struct backup *backup, uint32_t shard, const char *folder,
+                      const char *name, char from[PATH_MAX], char into[PATH_MAX])
+{
+    char relative[64];
+    snprintf(relative, sizeof(relative), "%s/%s", folder, name);
+    shard_path(from, backup->from, shard, relative);
+    shard_path(into, backup->into, shard, relative);
+    return 0;
+}
+
+/* ---- the new directory ---- */
+
+static bool is_empty(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    bool empty = true;
+    while (dir && (entry = readdir(dir)))
+        empty &= strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (dir)
+        closedir(dir);
+    return dir && empty;
+}
+
+static int make_root(struct backup *backup, const char *path)
+{
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return cli_error("cannot make '%s': %s", path, strerror(errno));
+    if (!is_empty(path))
+        return cli_error("'%s' is not an empty directory, name one that is not there yet", path);
+    char whole[PATH_MAX];
+    if (chmod(path, 0700) < 0 || !realpath(path, whole))
+        return cli_error("cannot use '%s': %s", path, strerror(errno));
+    if (strlen(whole) >= sizeof(backup->into))
+        return cli_error("the path of '%s' is too long", path);
+    strcpy(backup->into, whole);
+    return CLI_OK;
+}
+
+static int make_shards(struct backup *backup)
+{
+    static const char *const folders[] = {"", "wal", "run"};
+    char path[PATH_MAX];
+    for (uint32_t i = 0; i < backup->shards; i++)
+        for (size_t folder = 0; folder < sizeof(folders) / sizeof(folders[0]); folder++) {
+            shard_path(path, backup->into, i, folders[folder]);
+            if (mkdir(path, 0700) < 0)
+                return cli_error("cannot make '%s': %s", path, strerror(errno));
+        }
+    return CLI_OK;
+}
+
+static int mark_incomplete(struct backup *backup)
+{
+    static const char text[] = "This is a backup that was not completed: it cannot be used. Remove "
+                               "it and make another one.\n";
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/" DATADIR_INCOMPLETE, backup->into);
+    int result = backup_write(&backup->copying, path, slice_of(text));
+    if (result == 0)
+        result = backup_sync_dir(&backup->copying, backup->into);
+    return result < 0 ? say(backup) : CLI_OK;
+}
+
+/* ---- the moment ---- */
+
+static uint32_t number_of(const json_t *object, const char *key)
+{
+    return (uint32_t)json_integer_value(json_object_get(object, key));
+}
+
+static int note_log(struct moment *moment, const json_t *shard)
+{
+    const json_t *log = json_object_get(shard, "log"), *file;
+    size_t i;
+    free(moment->log);
+    moment->log_count = json_array_size(log);
+    moment->log = calloc(moment->log_count + 1, sizeof(*moment->log));
+    if (!moment->log)
+        return cli_error("out of memory");
+    json_array_foreach(log, i, file) moment->log[i] =
+        (struct extent){.file = number_of(file, "file"),
+                        .bytes = number_of(file, "bytes"),
+                        .file_bytes = number_of(file, "file_bytes")};
+    return CLI_OK;
+}
+
+/* -ENOENT: a newer one has been written meanwhile, which the server will tell of. */
+static int copy_catalog(struct backup *backup, uint32_t index, uint64_t generation)
+{
+    struct moment *moment = &backup->moments[index];
+    char name[32], from[PATH_MAX], into[PATH_MAX], dir[PATH_MAX];
+    uint32_t damaged = 0;
+    catalog_file_name(generation, name);
+    both_paths(backup, index, "run", name, from, into);
+    int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    if (result < 0)
+        return result;
+    shard_path(dir, backup->into, index, "run");
+    return catalog_read(&fs_posix, dir, &moment->catalog, &damaged, backup->copying.error,
+                        sizeof(backup->copying.error));
+}
+
+/*
+ * The catalog first, and the end of the log as the server told it together with that: a catalog
+ * must not be ahead of the log beside it.
+ */
+static int take_moment(struct backup *backup, uint32_t index)
+{
+    int result = -ENOENT, exit_code = CLI_OK;
+    for (int i = 0; result == -ENOENT && i < CATALOG_TRIES && exit_code == CLI_OK; i++) {
+        if (i) {
+            usleep(CATALOG_PAUSE_US);
+            exit_code = call(backup, "PUT");
+            if (exit_code != CLI_OK)
+                return exit_code;
+        }
+        const json_t *shard = json_array_get(json_object_get(backup->client.json, "shards"), index);
+        int64_t generation = json_integer_value(json_object_get(shard, "generation"));
+        exit_code = note_log(&backup->moments[index], shard);
+        result = generation ? copy_catalog(backup, index, (uint64_t)generation) : 0;
+    }
+    if (result == -ENOENT)
+        return cli_error("the catalog of shard %" PRIu32 " is not in '%s'", index, backup->from);
+    return result < 0 ? say(backup) : exit_code;
+}
+
+/* ---- copying ---- */
+
+static int copy_log(struct backup *backup, uint32_t index)
+{
+    const struct moment *moment = &backup->moments[index];
+    char name[32], from[PATH_MAX], into[PATH_MAX];
+    both_paths(backup, index, "wal", "MANIFEST", from, into);
+    int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    for (size_t i = 0; result == 0 && i < moment->log_count; i++) {
+        const struct extent *extent = &moment->log[i];
+        if (extent->file < moment->catalog.log_first)
+            continue;
+        snprintf(name, sizeof(name), "%08" PRIu32 ".log", extent->file);
+        both_paths(backup, index, "wal", name, from, into);
+        result = backup_copy(&backup->copying, from, into, extent->bytes, extent->file_bytes);
+    }
+    if (result == -ENOENT)
+        return cli_error("'%s' is gone although the server was asked to keep it", from);
+    return result < 0 ? say(backup) : CLI_OK;
+}
+
+static int copy_runs(struct backup *backup, uint32_t index)
+{
+    const struct catalog *catalog = &backup->moments[index].catalog;
+    char name[32], from[PATH_MAX], into[PATH_MAX];
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < catalog->run_count + catalog->key_count; i++) {
+        if (i < catalog->run_count)
+            run_file_name(catalog->runs[i].number, name);
+        else
+            keys_file_name(catalog->keys[i - catalog->run_count], name);
+        both_paths(backup, index, "run", name, from, into);
+        result = backup_share(&backup->copying, from, into);
+    }
+    if (result == -ENOENT)
+        return cli_error("'%s' is gone although the server was asked to keep it", from);
+    return result < 0 ? say(backup) : CLI_OK;
+}
+
+static int sync_shard(struct backup *backup, uint32_t index)
+{
+    static const char *const folders[] = {"wal", "run", ""};
+    char path[PATH_MAX];
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+        shard_path(path, backup->into, index, folders[i]);
+        result = backup_sync_dir(&backup->copying, path);
+    }
+    return result < 0 ? say(backup) : CLI_OK;
+}
+
+static uint64_t size_of(const struct backup *backup, uint32_t index, const char *name)
+{
+    char from[PATH_MAX], into[PATH_MAX];
+    struct stat about;
+    both_paths(backup, index, "run", name, from, into);
+    return stat(from, &about) == 0 ? (uint64_t)about.st_size : 0;
+}
+
+static void sum_up(struct backup *backup)
+{
+    char name[32];
+    for (uint32_t i = 0; i < backup->shards; i++) {
+        const struct moment *moment = &backup->moments[i];
+        for (size_t at = 0; at < moment->log_count; at++)
+            if (moment->log[at].file >= moment->catalog.log_first)
+                backup->total += moment->log[at].file_bytes;
+        for (uint32_t at = 0; at < moment->catalog.run_count; at++) {
+            run_file_name(moment->catalog.runs[at].number, name);
+            backup->total += size_of(backup, i, name);
+        }
+        for (uint32_t at = 0; at < moment->catalog.key_count; at++) {
+            keys_file_name(moment->catalog.keys[at], name);
+            backup->total += size_of(backup, i, name);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+/* Only from here on is it a data directory. */
+static int complete(struct backup *backup)
+{
+    char from[PATH_MAX], into[PATH_MAX], mark[PATH_MAX];
+    snprintf(from, sizeof(from), "%s/MANIFEST", backup->from);
+    snprintf(into, sizeof(into), "%s/MANIFEST", backup->into);
+    snprintf(mark, sizeof(mark), "%s/" DATADIR_INCOMPLETE, backup->into);
+    int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    if (result == -ENOENT)
+        return cli_error("'%s' is gone", from);
+    if (result == 0)
+        result = backup_sync_dir(&backup->copying, backup->into);
+    if (result < 0)
+        return say(backup);
+    if (unlink(mark) < 0)
+        return cli_error("cannot remove '%s': %s", mark, strerror(errno));
+    return backup_sync_dir(&backup->copying, backup->into) < 0 ? say(backup) : CLI_OK;
+}
+
+static int copy_all(struct backup *backup)
+{
+    int exit_code = CLI_OK;
+    for (uint32_t i = 0; exit_code == CLI_OK && i < backup->shards; i++)
+        exit_code = take_moment(backup, i);
+    sum_up(backup);
+    for (uint32_t i = 0; exit_code == CLI_OK && i < backup->shards; i++) {
+        exit_code = copy_log(backup, i);
+        if (exit_code == CLI_OK)
+            exit_code = copy_runs(backup, i);
+        if (exit_code == CLI_OK)
+            exit_code = sync_shard(backup, i);
+    }
+    return exit_code == CLI_OK ? backup->exit_code : exit_code;
+}
+
+/* What was copied is a backup only if the server has held still up to here. */
+static int run(struct backup *backup, const char *path)
+{
+    int exit_code = check_is_here(backup);
+    if (exit_code == CLI_OK)
+        exit_code = make_root(backup, path);
+    bool has_begun = exit_code == CLI_OK;
+    if (exit_code == CLI_OK)
+        exit_code = mark_incomplete(backup);
+    if (exit_code == CLI_OK)
+        exit_code = make_shards(backup);
+    if (exit_code == CLI_OK)
+        exit_code = copy_all(backup);
+    progress_clear();
+    if (exit_code != CLI_UNREACHABLE) {
+        int ended = call(backup, "DELETE");
+        exit_code = exit_code == CLI_OK ? ended : exit_code;
+    }
+    if (exit_code == CLI_OK)
+        exit_code = complete(backup);
+    if (exit_code != CLI_OK && has_begun)
+        cli_error("'%s' is not complete, remove it and make another backup", path);
+    return exit_code;
+}
+
+static void say_done(const struct backup *backup, const char *path, bool json)
+{
+    const struct backup_copying *copying = &backup->copying;
+    fprintf(stderr, "backed up '%s' into '%s': %" PRIu64 " bytes copied, %" PRIu64 " shared\n",
+            backup->from, path, copying->copied, copying->shared);
+    if (json)
+        printf("{\"shards\":%" PRIu32 ",\"bytes_copied\":%" PRIu64 ",\"bytes_shared\":%" PRIu64
+               "}\n",
+               backup->shards, copying->copied, copying->shared);
+}
+
+static void fini(struct backup *backup)
+{
+    client_close(&backup->client);
+    for (uint32_t i = 0; i < backup->shards; i++) {
+        catalog_fini(&backup->moments[i].catalog);
+        free(backup->moments[i].log);
+    }
+}
+
+int cli_backup(int argc, char **argv)
+{
+    static struct backup backup; /* large */
+    bool copies = false, wants_progress = false;
+    const struct cli_flag flags[] = {
+        {"copy", CLI_SWITCH, &copies, NULL, "share no file with the server's own directory"},
+        {"progress", CLI_SWITCH, &wants_progress, NULL,
+         "a line a second where there is no terminal"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "backup DIR [--copy]",
+        .about =
+            "Copies the data directory of a server that goes on working, as of one moment: all\n"
+            "that was answered before this command is in it. Runs where the server runs, with the\n"
+            "right to read its directory. DIR is made, or empty.\n\n"
+            "On one file system files that never change are hard links, which cost no room and\n"
+            "save from nothing that happens to the disk: give --copy, or another disk.\n\n"
+            "To go back: stop the server, look the copy over with 'tarry fsck', and start with it\n"
+            "as --data.",
+        .flags = flags,
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    backup = (struct backup){0};
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    backup.copying = (struct backup_copying){.links = !copies, .pulse = on_pulse, .ctx = &backup};
+    progress_begin("copied", wants_progress);
+    if (!client_open(&backup.client, args.url))
+        return CLI_REFUSED;
+    interrupt_catch();
+    exit_code = begin(&backup);
+    if (exit_code == CLI_OK)
+        exit_code = run(&backup, args.list.at[0]);
+    if (exit_code == CLI_OK)
+        say_done(&backup, args.list.at[0], args.json);
+    fini(&backup);
+    return exit_code;
+}

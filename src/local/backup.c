@@ -1,0 +1,331 @@
+#include "local/backup.h"
+
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "local/handle.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    HOLD_MS = 60 * 1000,
+    ANSWER_BYTES_MAX = 16 << 20,
+    ID_BYTES = 16,
+    EXTENTS_FIRST = 64,
+    NOT_AN_ID = 2
+};
+
+struct hold {
+    uint64_t id; /* 0: free */
+    int64_t until_ms;
+};
+
+struct backups {
+    struct local *local;
+    struct reactor *home;
+    struct deadline *deadline;
+    struct hold holds[LOCAL_BACKUPS_MAX];
+    char data_dir[PATH_MAX];
+};
+
+/* What a shard is to do, and says of itself. */
+struct visit {
+    struct letter letter;
+    struct errand *errand;
+    uint32_t shard;
+    uint64_t generation;
+    struct wal_extent *extents;
+    uint32_t extent_count;
+    bool has_failed; /* out of memory */
+};
+
+/* One call: from the reactor that asked to the first one, to all shards, and back. */
+struct errand {
+    struct letter letter;
+    struct backups *backups;
+    struct reactor *asked_on;
+    enum local_backup what;
+    uint64_t id;
+    enum queue_status status;
+    struct buffer json;
+    uint32_t visits_left;
+    local_backed_up *done; /* NULL: nobody waits */
+    void *owner;
+    uint64_t tag;
+    struct visit visits[];
+};
+
+static void go_home(struct letter *letter);
+
+/* ---- errands ---- */
+
+static struct errand *errand_new(struct backups *backups, enum local_backup what)
+{
+    const uint32_t shards = backups->local->shard_count;
+    struct errand *errand = calloc(1, sizeof *errand + shards * sizeof errand->visits[0]);
+    if (!errand)
+        return NULL;
+    errand->backups = backups;
+    errand->what = what;
+    buffer_init(&errand->json, ANSWER_BYTES_MAX);
+    for (uint32_t i = 0; i < shards; i++)
+        errand->visits[i] = (struct visit){.errand = errand, .shard = i};
+    return errand;
+}
+
+static void errand_free(struct errand *errand)
+{
+    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
+        free(errand->visits[i].extents);
+    buffer_fini(&errand->json);
+    free(errand);
+}
+
+static void tell(struct letter *letter)
+{
+    struct errand *errand = (struct errand *)(void *)letter;
+    errand->done(errand->owner, errand->tag, errand->status, buffer_slice(&errand->json));
+    errand_free(errand);
+}
+
+/* On the first reactor. */
+static void finish(struct errand *errand, enum queue_status status)
+{
+    if (!errand->done) {
+        errand_free(errand);
+        return;
+    }
+    errand->status = status;
+    errand->letter.run = tell;
+    reactor_post(errand->asked_on, &errand->letter);
+}
+
+/* ---- what a shard says ---- */
+
+static void write_shard(struct buffer *out, const struct visit *visit)
+{
+    buffer_append_format(out, "%s{\"shard\":%" PRIu32 ",\"generation\":%" PRIu64 ",\"log\":[",
+                         visit->shard ? "," : "", visit->shard, visit->generation);
+    for (uint32_t i = 0; i < visit->extent_count; i++)
+        buffer_append_format(
+            out, "%s{\"file\":%" PRIu32 ",\"bytes\":%" PRIu32 ",\"file_bytes\":%" PRIu32 "}",
+            i ? "," : "", visit->extents[i].file, visit->extents[i].bytes,
+            visit->extents[i].file_bytes);
+    buffer_append_text(out, "]}");
+}
+
+static int64_t hold_ms(const struct backups *backups)
+{
+    const int64_t given = backups->local->options.backup_hold_ms;
+    return given ? given : HOLD_MS;
+}
+
+static void write_answer(struct errand *errand)
+{
+    struct buffer *out = &errand->json;
+    buffer_append_format(out, "{\"id\":\"%016" PRIx64 "\"", errand->id);
+    if (errand->what == LOCAL_BACKUP_END) {
+        buffer_append_byte(out, '}');
+        return;
+    }
+    buffer_append_text(out, ",\"data\":");
+    json_write_string(out, slice_of(errand->backups->data_dir));
+    buffer_append_format(out, ",\"pid\":%ld,\"hold_ms\":%" PRId64 ",\"shards\":[", (long)getpid(),
+                         hold_ms(errand->backups));
+    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
+        write_shard(out, &errand->visits[i]);
+    buffer_append_text(out, "]}");
+}
+
+/* ---- at the shards ---- */
+
+static void look(struct shard *shard, struct visit *visit)
+{
+    uint32_t room = EXTENTS_FIRST;
+    visit->generation = 0;
+    for (;;) {
+        visit->extents = calloc(room, sizeof *visit->extents);
+        if (!visit->extents)
+            break;
+        visit->extent_count = wal_extents(shard->wal, visit->extents, room);
+        if (visit->extent_count <= room)
+            return;
+        room = visit->extent_count;
+        free(visit->extents);
+    }
+    visit->extent_count = 0;
+    visit->has_failed = true;
+}
+
+static void hold_back(struct shard *shard, bool on)
+{
+    wal_hold_back(shard->wal, on);
+}
+
+static void visit_shard(struct letter *letter)
+{
+    struct visit *visit = (struct visit *)(void *)letter;
+    const struct errand *errand = visit->errand;
+    struct shard *shard = errand->backups->local->shards[visit->shard];
+    if (errand->what != LOCAL_BACKUP_RENEW)
+        hold_back(shard, errand->what == LOCAL_BACKUP_BEGIN);
+    if (errand->what != LOCAL_BACKUP_END)
+        look(shard, visit);
+    visit->letter.run = go_home;
+    reactor_post(errand->backups->home, &visit->letter);
+}
+
+static void send_out(struct errand *errand)
+{
+    struct local *local = errand->backups->local;
+    errand->visits_left = local->shard_count;
+    for (uint32_t i = 0; i < local->shard_count; i++) {
+        errand->visits[i].letter.run = visit_shard;
+        reactor_post(local->handles[i]->reactor, &errand->visits[i].letter);
+    }
+}
+
+/* ---- on the first reactor ---- */
+
+static struct hold *find(struct backups *backups, uint64_t id)
+{
+    for (size_t i = 0; i < LOCAL_BACKUPS_MAX; i++)
+        if (backups->holds[i].id == id)
+            return &backups->holds[i];
+    return NULL;
+}
+
+static void set_deadline(struct backups *backups)
+{
+    int64_t first_ms = INT64_MAX;
+    for (size_t i = 0; i < LOCAL_BACKUPS_MAX; i++)
+        if (backups->holds[i].id && backups->holds[i].until_ms < first_ms)
+            first_ms = backups->holds[i].until_ms;
+    deadline_set(backups->deadline, first_ms);
+}
+
+static void go_home(struct letter *letter)
+{
+    struct visit *visit = (struct visit *)(void *)letter;
+    struct errand *errand = visit->errand;
+    bool has_failed = false;
+    if (--errand->visits_left)
+        return;
+    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
+        has_failed |= errand->visits[i].has_failed;
+    write_answer(errand);
+    finish(errand, has_failed || errand->json.failed ? QUEUE_NO_MEMORY : QUEUE_OK);
+}
+
+static void begin(struct errand *errand, struct hold *hold)
+{
+    hold->id = random_u64() | 1;
+    hold->until_ms = clock_inner_ms() + hold_ms(errand->backups);
+    errand->id = hold->id;
+    log_event(LOG_INFO, "backup begun", LOG_NUMBER("hold_ms", hold_ms(errand->backups)));
+}
+
+static void arrive(struct letter *letter)
+{
+    struct errand *errand = (struct errand *)(void *)letter;
+    struct backups *backups = errand->backups;
+    struct hold *hold = find(backups, errand->what == LOCAL_BACKUP_BEGIN ? 0 : errand->id);
+    if (!hold) {
+        finish(errand, errand->what == LOCAL_BACKUP_BEGIN ? QUEUE_CONFLICT : QUEUE_NOT_FOUND);
+        return;
+    }
+    if (errand->what == LOCAL_BACKUP_BEGIN) {
+        begin(errand, hold);
+    } else if (errand->what == LOCAL_BACKUP_RENEW) {
+        hold->until_ms = clock_inner_ms() + hold_ms(backups);
+    } else {
+        log_event(LOG_INFO, "backup ended");
+        *hold = (struct hold){0};
+    }
+    set_deadline(backups);
+    send_out(errand);
+}
+
+static void expire(void *ctx)
+{
+    struct backups *backups = ctx;
+    const int64_t now_ms = clock_inner_ms();
+    for (size_t i = 0; i < LOCAL_BACKUPS_MAX; i++) {
+        struct hold *hold = &backups->holds[i];
+        if (!hold->id || hold->until_ms > now_ms)
+            continue;
+        struct errand *errand = errand_new(backups, LOCAL_BACKUP_END);
+        if (!errand) { /* no memory: once more after a while */
+            hold->until_ms = now_ms + 1000;
+            continue;
+        }
+        log_event(LOG_WARN, "backup given up",
+                  LOG_TEXT("reason", "whoever makes it did not say in time that it goes on"),
+                  LOG_NUMBER("hold_ms", hold_ms(backups)));
+        *hold = (struct hold){0};
+        send_out(errand);
+    }
+    set_deadline(backups);
+}
+
+/* ---- the rest ---- */
+
+/* Ids are odd; what is none gives one that is not. */
+static uint64_t parse_id(struct slice text)
+{
+    char digits[ID_BYTES + 1];
+    if (text.len != ID_BYTES)
+        return NOT_AN_ID;
+    memcpy(digits, text.at, ID_BYTES);
+    digits[ID_BYTES] = '\0';
+    if (strspn(digits, "0123456789abcdef") != ID_BYTES)
+        return NOT_AN_ID;
+    uint64_t id = strtoull(digits, NULL, 16);
+    return id & 1 ? id : NOT_AN_ID; /* a free place has 0 */
+}
+
+void local_backup(struct local *local, struct reactor *reactor, enum local_backup what,
+                  struct slice id, local_backed_up *done, void *owner, uint64_t tag)
+{
+    struct backups *backups = local->backups;
+    struct errand *errand = errand_new(backups, what);
+    if (!errand) {
+        done(owner, tag, QUEUE_NO_MEMORY, (struct slice){0});
+        return;
+    }
+    errand->asked_on = reactor;
+    errand->done = done;
+    errand->owner = owner;
+    errand->tag = tag;
+    errand->letter.run = arrive;
+    errand->id = what == LOCAL_BACKUP_BEGIN ? 0 : parse_id(id);
+    reactor_post(backups->home, &errand->letter);
+}
+
+struct backups *backups_new(struct local *local, struct reactor *home)
+{
+    struct backups *backups = calloc(1, sizeof *backups);
+    if (!backups)
+        return NULL;
+    backups->local = local;
+    backups->home = home;
+    backups->deadline = deadline_new(home, expire, backups);
+    if (!backups->deadline || !realpath(local->options.data_dir, backups->data_dir)) {
+        backups_free(backups);
+        return NULL;
+    }
+    return backups;
+}
+
+void backups_free(struct backups *backups)
+{
+    if (!backups)
+        return;
+    deadline_free(backups->deadline);
+    free(backups);
+}
