@@ -328,8 +328,7 @@ static void install(struct checkpoint *checkpoint, uint32_t slot)
 {
     struct shard *shard = checkpoint->shard;
     const struct depot_item *item = &checkpoint->build.items[slot];
-    struct record_place place = {
-        .file = checkpoint->build.run | RECORD_IN_RUN, .at = slot, .bytes = item->bytes};
+    struct record_place place = depot_build_place(&checkpoint->build, slot);
     enum job_part part;
     if (item->id) {
         if (!engine_install(shard->engine, item->id, item->place, place, (enum job_part)item->part,
