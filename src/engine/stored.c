@@ -58,6 +58,12 @@ void engine_set_far_ready(struct engine *engine, struct slice name, uint64_t cou
         topic->far_ready = count;
 }
 
+uint64_t engine_far_ready(struct engine *engine, struct slice name)
+{
+    const struct topic *topic = engine_topic_lookup(engine, name);
+    return topic ? topic->far_ready : 0;
+}
+
 uint64_t engine_entries(const struct engine *engine)
 {
     return engine->entries.live;

@@ -51,6 +51,8 @@ uint64_t engine_loaded_of(struct engine *engine, struct slice topic);
 /* So many far jobs of the topic are due: they are shown as ready, not delayed. Set by the loader.
  */
 void engine_set_far_ready(struct engine *engine, struct slice topic, uint64_t count);
+/* As it was set, less those that were loaded and ready since, more those evicted. */
+uint64_t engine_far_ready(struct engine *engine, struct slice topic);
 uint64_t engine_entries(const struct engine *engine);
 
 /* ---- checkpoint ---- */

@@ -24,10 +24,14 @@ bool loading_is_busy(const struct loading *loading); /* a slice is being read or
 int64_t loading_next_ms(const struct loading *loading);
 /* The view has changed (depot_installed, depot_committed): new runs, and runs that went. */
 void loading_view_changed(struct loading *loading);
-/* Entries due before this (inner clock) are not worth evicting. */
+/* Before each step of evicting, both. Entries due before this (inner clock) must stay: their slots
+ * have been looked at already, or are just being read. */
 int64_t loading_keep_until_ms(const struct loading *loading, struct engine_now now);
-uint64_t loading_ready_max(const struct loading *loading);
-/* What the record of a slot loaded not long ago says, from RAM; false: not there. */
+/* So many ready ones of a topic stay. Of topics that have more some are about to be evicted: all
+ * their slots are looked at once more a second after. */
+uint64_t loading_ready_max(struct loading *loading);
+/* What the record of a slot loaded not long ago says, from RAM, good until the next turn; false:
+ * not there. */
 bool loading_recent(const struct loading *loading, struct record_place place, struct slice *out);
 
 #endif

@@ -1,0 +1,260 @@
+/*
+ * Which slice is read next: what comes up first, and in turn with it the topics to refill. A slice
+ * is read when its first job comes up within three quarters of the horizon, and then holds what
+ * comes up within all of it: so jobs that trickle in come some at a time.
+ */
+#include "local/loading_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { RETRY_MS = 1000, TRIES = 3 };
+
+int64_t loading_up_ms(const struct loading *loading, const struct loading_run *run,
+                      enum job_part part)
+{
+    const struct loading_cursor *cursor = &run->cursors[part];
+
+    if (cursor->next >= cursor->end)
+        return INT64_MAX;
+    return job_part_is_wall(part) ? cursor->when_ms - loading->shard->skew_ms : cursor->when_ms;
+}
+
+static int64_t first_up(const struct loading *loading, struct loading_run **run,
+                        enum job_part *part)
+{
+    int64_t first_ms = INT64_MAX;
+
+    for (uint32_t i = 0; i < loading->run_count; i++)
+        for (enum job_part at = PART_DELAYED; at <= PART_REMEMBERED; at++) {
+            int64_t up_ms = loading_up_ms(loading, loading->runs[i], at);
+            if (up_ms >= first_ms)
+                continue;
+            first_ms = up_ms;
+            *run = loading->runs[i];
+            *part = at;
+        }
+    return first_ms;
+}
+
+static int64_t lead_ms(const struct loading *loading)
+{
+    return loading->horizon_ms - loading->horizon_ms / 4;
+}
+
+int64_t loading_slice_ms(const struct loading *loading)
+{
+    struct loading_run *run;
+    enum job_part part;
+    int64_t up_ms = first_up(loading, &run, &part);
+
+    return up_ms == INT64_MAX ? up_ms : up_ms - lead_ms(loading);
+}
+
+/* ---- beginning ---- */
+
+/* NULL: nothing comes up. */
+static struct loading_slice *next_by_time(struct loading *loading, struct engine_now now)
+{
+    struct loading_run *run;
+    enum job_part part;
+    int64_t up_ms = first_up(loading, &run, &part);
+
+    if (up_ms == INT64_MAX || up_ms > now.inner_ms + lead_ms(loading)) {
+        loading_topics_caught_up(loading, now);
+        return NULL;
+    }
+    struct loading_slice *slice = loading_slice_new(loading, run, part);
+    if (!slice) {
+        loading->retry_ms = now.inner_ms + RETRY_MS;
+        return NULL;
+    }
+    slice->first = run->cursors[part].next;
+    slice->end = run->cursors[part].end;
+    slice->limit_ms = now.inner_ms + loading->horizon_ms;
+    if (job_part_is_wall(part))
+        slice->limit_ms += now.skew_ms;
+    return slice;
+}
+
+/* What of the topic was passed by comes up first. */
+static struct loading_place *first_place(const struct loading *loading,
+                                         const struct loading_topic *topic, enum job_part *part)
+{
+    struct loading_place *first = NULL;
+    int64_t first_ms = INT64_MAX, up_ms = 0;
+
+    for (struct list *at = topic->places.next; at != &topic->places; at = at->next) {
+        struct loading_place *place = list_entry(at, struct loading_place, list);
+        unsigned in = loading_place_first(loading, place, &up_ms);
+        if (in == LOADING_WAITS || (first && up_ms >= first_ms))
+            continue;
+        first = place;
+        first_ms = up_ms;
+        *part = in + LOADING_WAIT_FIRST;
+    }
+    return first;
+}
+
+static struct loading_slice *next_to_refill(struct loading *loading, struct engine_now now)
+{
+    struct loading_topic *topic = loading_topic_to_refill(loading);
+    enum job_part part;
+
+    if (!topic)
+        return NULL;
+    struct loading_place *place = first_place(loading, topic, &part);
+    if (!place)
+        return NULL;
+    struct loading_slice *slice = loading_slice_new(loading, place->run, part);
+    if (!slice) {
+        loading->retry_ms = now.inner_ms + RETRY_MS;
+        return NULL;
+    }
+    uint64_t loaded = loading_topic_loaded(loading, topic), quota = loading_topic_quota(loading);
+    uint64_t room = quota > loaded ? quota - loaded : 1;
+    if (room < slice->jobs_max)
+        slice->jobs_max = (uint32_t)room;
+    slice->refill = place;
+    slice->topic = (uint32_t)(place - place->run->places);
+    slice->first = place->noted[part - LOADING_WAIT_FIRST].from;
+    slice->end = place->run->cursors[part].next;
+    slice->limit_ms = INT64_MAX;
+    return slice;
+}
+
+void loading_read_next(struct loading *loading, struct engine_now now)
+{
+    struct loading_slice *slice = NULL;
+
+    if (!loading->refilled_last)
+        slice = next_to_refill(loading, now);
+    if (!slice)
+        slice = next_by_time(loading, now);
+    if (!slice && loading->refilled_last)
+        slice = next_to_refill(loading, now);
+    if (!slice) {
+        loading->refilled_last = false;
+        return;
+    }
+    loading->refilled_last = slice->refill != NULL;
+    loading->reading = slice;
+    worker_give(loading->shard->scout, &slice->work);
+}
+
+/* ---- what was read ---- */
+
+/* A directory that cannot be read is passed by slot after slot, where trying again does not help.
+ */
+static void took_error(struct loading *loading, struct loading_slice *slice, struct engine_now now)
+{
+    if (slice->error == -ENOMEM) {
+        loading->retry_ms = now.inner_ms + RETRY_MS;
+        return;
+    }
+    loading->errors++;
+    if (slice->error != -EBADMSG && loading->errors < TRIES) {
+        loading->retry_ms = now.inner_ms + RETRY_MS;
+        return;
+    }
+    if (slice->error != -EBADMSG)
+        loading->errors = 0;
+    loading_cannot_read(loading, slice->number, slice->next, strerror(-slice->error));
+    if (slice->next < slice->end)
+        slice->next++;
+}
+
+static void advance_cursor(struct loading_slice *slice)
+{
+    struct loading_cursor *cursor = &slice->run->cursors[slice->part];
+
+    if (slice->item_count && slice->items[slice->item_count - 1].when_ms > cursor->passed_ms)
+        cursor->passed_ms = slice->items[slice->item_count - 1].when_ms;
+    if (slice->pass_count && slice->passes[slice->pass_count - 1].when_ms > cursor->passed_ms)
+        cursor->passed_ms = slice->passes[slice->pass_count - 1].when_ms;
+    if (cursor->passed_ms > cursor->when_ms)
+        cursor->when_ms = cursor->passed_ms;
+    if (slice->stop_slot == slice->next)
+        cursor->when_ms = slice->stop_ms;
+    cursor->next = alive_next(&slice->depot_run->alive, slice->next, cursor->end);
+}
+
+static void note_passes(struct loading *loading, struct loading_slice *slice, struct engine_now now)
+{
+    for (uint32_t i = 0; i < slice->pass_count; i++) {
+        const struct loading_pass *pass = &slice->passes[i];
+        loading_place_note(loading, &slice->run->places[pass->topic], slice->part, pass->slot,
+                           pass->when_ms, now);
+    }
+}
+
+static void advance_refill(struct loading_slice *slice)
+{
+    struct loading_place *place = slice->refill;
+    unsigned at = slice->part - LOADING_WAIT_FIRST;
+    const struct loading_cursor *cursor = &slice->run->cursors[slice->part];
+
+    if (!place->noted[at].open)
+        return;
+    if (slice->item_count)
+        place->noted[at].when_ms = slice->items[slice->item_count - 1].when_ms;
+    place->noted[at].from = alive_next(&slice->depot_run->alive, slice->next, cursor->next);
+}
+
+/* Topics that have enough now are held before the next slice is read. */
+static void count_items(struct loading *loading, struct loading_slice *slice)
+{
+    uint64_t quota;
+
+    loading->slices++;
+    for (uint32_t i = 0; i < slice->item_count; i++)
+        slice->run->places[slice->items[i].topic].topic->reading++;
+    if (!loading_part_waits(slice->part))
+        return;
+    for (uint32_t i = 0; i < slice->item_count; i++) {
+        struct loading_topic *topic = slice->run->places[slice->items[i].topic].topic;
+        if (topic->slice == loading->slices)
+            continue;
+        topic->slice = loading->slices;
+        loading_topic_use(loading, topic);
+        quota = loading_topic_quota(loading);
+        if (loading_topic_loaded(loading, topic) >= quota)
+            loading_topic_hold(loading, topic);
+    }
+}
+
+/* Jobs that were carried are met again. */
+static void meet(struct loading *loading, struct loading_slice *slice)
+{
+    for (uint32_t i = 0; loading->carries && i < slice->item_count; i++) {
+        struct loading_topic *topic = slice->run->places[slice->items[i].topic].topic;
+        if (!topic->carried)
+            continue;
+        topic->carried--;
+        loading_topic_changed(loading, topic);
+    }
+}
+
+void loading_took_in(struct loading *loading, struct loading_slice *slice, struct engine_now now)
+{
+    if (slice->error)
+        took_error(loading, slice, now);
+    else
+        loading->errors = 0;
+    bool counts = !slice->run->is_gone && slice->epoch == slice->run->epoch;
+    if (counts && slice->refill)
+        advance_refill(slice);
+    if (counts && !slice->refill) {
+        note_passes(loading, slice, now);
+        advance_cursor(slice);
+        meet(loading, slice);
+    }
+    count_items(loading, slice);
+    if (!slice->item_count) {
+        loading_slice_end(slice);
+        loading_recent_give_spare(loading, slice);
+        return;
+    }
+    loading->queue[loading->queue[0] ? 1 : 0] = slice;
+    loading_recent_add(loading, slice);
+}

@@ -1,0 +1,218 @@
+/*
+ * A slice: a stretch of a run, read by the scout. What is wanted of it is decided by the directory
+ * alone; what is passed by is written down, for the owner to note.
+ */
+#include "local/loading_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+    JOBS_MAX = 4096,
+    LOOKED_MAX = 32768,  /* slots of the directory */
+    BYTES_MAX = 1 << 20, /* of records; the last may go beyond */
+    ITEMS_FIRST = 64,
+    BYTES_KEPT = 2 << 20 /* what is kept for the next slice */
+};
+
+static bool item_room(struct loading_slice *slice)
+{
+    if (slice->item_count < slice->item_cap)
+        return true;
+    uint32_t cap = slice->item_cap ? slice->item_cap * 2 : ITEMS_FIRST;
+    struct loading_item *items = realloc(slice->items, cap * sizeof *items);
+    if (!items)
+        return false;
+    slice->items = items;
+    slice->item_cap = cap;
+    return true;
+}
+
+static bool pass_room(struct loading_slice *slice)
+{
+    if (slice->pass_count < slice->pass_cap)
+        return true;
+    uint32_t cap = slice->pass_cap ? slice->pass_cap * 2 : ITEMS_FIRST;
+    struct loading_pass *passes = realloc(slice->passes, cap * sizeof *passes);
+    if (!passes)
+        return false;
+    slice->passes = passes;
+    slice->pass_cap = cap;
+    return true;
+}
+
+static int pass_by(struct loading_slice *slice, uint32_t slot, const struct run_slot *entry)
+{
+    if (!pass_room(slice)) {
+        slice->no_memory = true;
+        return -ENOMEM;
+    }
+    slice->passes[slice->pass_count++] =
+        (struct loading_pass){.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
+    return 0;
+}
+
+static bool is_held(const struct loading_slice *slice, uint32_t topic)
+{
+    return loading_part_waits(slice->part) && topic < slice->run->topic_count &&
+           atomic_load_explicit(&slice->run->places[topic].topic->held, memory_order_relaxed);
+}
+
+static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
+{
+    struct loading_slice *slice = ctx;
+
+    if (slice->looked == LOOKED_MAX)
+        return -EAGAIN;
+    if (entry->when_ms > slice->limit_ms) {
+        slice->stop_slot = slot;
+        slice->stop_ms = entry->when_ms;
+        return -EAGAIN;
+    }
+    slice->looked++;
+    if (!alive_test(&slice->depot_run->alive, slot) ||
+        (slice->refill && entry->topic != slice->topic))
+        return 0;
+    if (!slice->refill && is_held(slice, entry->topic))
+        return pass_by(slice, slot, entry);
+    if (slice->wanted == slice->jobs_max)
+        return -EAGAIN;
+    slice->wanted++;
+    return 1;
+}
+
+static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
+{
+    struct loading_slice *slice = ctx;
+    char *into = NULL;
+
+    if (item_room(slice))
+        into = buffer_reserve(&slice->bytes, record.len ? record.len : 1);
+    if (!into) {
+        slice->no_memory = true;
+        slice->refused = slot;
+        return false;
+    }
+    if (record.len)
+        memcpy(into, record.at, record.len);
+    slice->items[slice->item_count++] = (struct loading_item){.when_ms = entry->when_ms,
+                                                              .at = slice->bytes.len,
+                                                              .bytes = (uint32_t)record.len,
+                                                              .slot = slot,
+                                                              .topic = entry->topic};
+    slice->bytes.len += record.len;
+    return slice->bytes.len < BYTES_MAX;
+}
+
+/* What was passed by before a scan ended early is passed again by the next. */
+static void trim_passes(struct loading_slice *slice)
+{
+    while (slice->pass_count && slice->passes[slice->pass_count - 1].slot >= slice->next)
+        slice->pass_count--;
+}
+
+void loading_slice_read(struct loading_slice *slice)
+{
+    struct run_scan scan = {
+        .first = slice->first, .end = slice->end, .wants = wants, .each = each, .ctx = slice};
+
+    slice->next = slice->first;
+    slice->refused = UINT32_MAX;
+    slice->stop_slot = UINT32_MAX;
+    slice->error = run_scan(slice->depot_run->run, &scan, &slice->next);
+    if (slice->refused < slice->next)
+        slice->next = slice->refused;
+    if (!slice->error && slice->no_memory)
+        slice->error = -ENOMEM;
+    trim_passes(slice);
+}
+
+static void on_scout(struct work *work)
+{
+    loading_slice_read((struct loading_slice *)(void *)work);
+}
+
+static void on_back(struct work *work)
+{
+    struct loading_slice *slice = (struct loading_slice *)(void *)work;
+    struct loading *loading = slice->loading;
+
+    assert(loading->reading == slice);
+    loading->reading = NULL;
+    loading_took_in(loading, slice, shard_now(loading->shard));
+}
+
+/* The run has just left the view, or there is no memory. */
+static void give_up(struct loading_slice *slice)
+{
+    if (slice->view)
+        depot_let_go(slice->view);
+    slice->view = NULL;
+    loading_recent_give_spare(slice->loading, slice);
+}
+
+struct loading_slice *loading_slice_new(struct loading *loading, struct loading_run *run,
+                                        enum job_part part)
+{
+    struct loading_slice *slice = loading_recent_take_spare(loading);
+
+    if (!slice) {
+        slice = calloc(1, sizeof *slice);
+        if (!slice)
+            return NULL;
+        buffer_init(&slice->bytes, SIZE_MAX / 2);
+    }
+    buffer_shrink(&slice->bytes, BYTES_KEPT);
+    slice->work = (struct work){.perform = on_scout, .done = on_back};
+    slice->loading = loading;
+    slice->view = depot_hold(loading->shard->depot);
+    slice->depot_run = slice->view ? depot_view_run(slice->view, run->number) : NULL;
+    if (!slice->depot_run) {
+        give_up(slice);
+        return NULL;
+    }
+    slice->run = run;
+    run->holds++;
+    slice->refill = NULL;
+    slice->part = part;
+    slice->number = run->number;
+    slice->epoch = run->epoch;
+    slice->jobs_max = JOBS_MAX;
+    slice->looked = slice->wanted = slice->loaded = 0;
+    slice->item_count = slice->pass_count = 0;
+    slice->no_memory = false;
+    slice->error = 0;
+    return slice;
+}
+
+void loading_slice_free(struct loading_slice *slice)
+{
+    if (!slice)
+        return;
+    buffer_fini(&slice->bytes);
+    free(slice->items);
+    free(slice->passes);
+    free(slice);
+}
+
+void loading_slice_end(struct loading_slice *slice)
+{
+    struct loading_run *run = slice->run;
+    struct loading_place *refilled = slice->refill;
+
+    depot_let_go(slice->view);
+    slice->view = NULL;
+    slice->depot_run = NULL;
+    slice->run = NULL;
+    slice->refill = NULL;
+    if (refilled && !run->is_gone)
+        loading_place_settle(slice->loading, refilled, slice->part);
+    run->holds--;
+    loading_run_let_go(run, slice->loading);
+}
+
+size_t loading_slice_bytes(const struct loading_slice *slice)
+{
+    return sizeof *slice + slice->bytes.cap + slice->item_cap * sizeof *slice->items;
+}
