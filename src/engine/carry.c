@@ -28,7 +28,7 @@ static void carry_job(struct engine *engine, uint32_t id, const struct record *o
     entry->place = engine->sink.append(engine->sink.ctx, &record);
     if (job->state == JOB_DEAD)
         entry_topic(engine, entry)->counts.dead_bytes += entry->place.bytes - (uint64_t)place.bytes;
-    entry->state_file = 0;
+    entry_is_said(engine, entry);
     if (engine->sink.release)
         engine->sink.release(engine->sink.ctx, place);
 }

@@ -69,13 +69,17 @@ static struct engine_changed *changed_of(const struct engine *engine, const stru
     return changed;
 }
 
-static bool is_wanted(const struct engine_collect *collect, const struct entry *entry)
+static bool is_wanted(const struct engine *engine, const struct engine_collect *collect,
+                      const struct entry *entry)
 {
     if (!entry->state || entry->is_stub)
         return false;
     if (!record_place_is_run(entry->place))
         return entry->place.file < collect->before_file;
+    const struct extra *extra = entry_extra(engine, entry);
     if (entry->state_file && entry->state_file < collect->before_file)
+        return true;
+    if (extra && extra->ended_file && extra->ended_file < collect->before_file)
         return true;
     return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
 }
@@ -116,7 +120,8 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
         if (collect->at >= engine->entries.top)
             return 0;
         uint32_t id = ++collect->at;
-        if (is_wanted(collect, entry_at(engine, id)) && !give_item(engine, collect, id, now))
+        if (is_wanted(engine, collect, entry_at(engine, id)) &&
+            !give_item(engine, collect, id, now))
             return -ENOMEM;
     }
     return collect->at < engine->entries.top;
@@ -149,8 +154,11 @@ bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
     if (!entry->state || !entry_is_at(entry, old))
         return false;
     move_to(engine, entry, place, part);
+    struct extra *extra = entry_extra(engine, entry);
     if (entry->state_file < before_file)
-        entry->state_file = 0;
+        entry_is_said(engine, entry);
+    else if (extra && extra->ended_file && extra->ended_file < before_file)
+        extra->ended_file = before_file;
     return true;
 }
 

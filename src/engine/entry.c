@@ -127,6 +127,21 @@ void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t
     entry->attempt = attempt;
 }
 
+void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    entry->state_file = file;
+    if (ends && extra && !extra->ended_file)
+        extra->ended_file = file;
+}
+
+void entry_is_said(struct engine *engine, struct entry *entry)
+{
+    entry->state_file = 0;
+    if (entry->extra)
+        entry_extra(engine, entry)->ended_file = 0;
+}
+
 static bool job_is_plain(const struct job *job)
 {
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
@@ -149,6 +164,7 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     extra->lease_until_ms = job->lease_until_ms;
     extra->taken_ms = job->taken_ms;
     extra->lease_ms = 0; /* not recorded */
+    extra->ended_file = 0;
     entry_set_texts(engine, entry, job->history, job->error);
     return true;
 }
@@ -308,7 +324,8 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .delivery = extra ? extra->delivery : 0,
                   .error = entry_error(extra),
                   .ended = ended}};
-    entry->state_file = engine->sink.append(engine->sink.ctx, &record).file;
+    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    entry_set_state_file(engine, entry, place.file, ended.outcome);
 }
 
 void entry_record(struct engine *engine, uint32_t id)

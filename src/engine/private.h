@@ -45,6 +45,8 @@ struct extra {
     uint64_t delivery;
     char *text; /* the history, then the error: own memory; NULL: neither */
     uint32_t lease_ms;
+    uint32_t ended_file; /* log file of the oldest end of an attempt that its record does not know:
+                            a newer STATE does not tell of it; 0: none */
     uint16_t history_bytes, error_bytes;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
@@ -226,6 +228,10 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now);
 /* What a JOB record says, but for its place. False: out of memory. */
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job);
+/* This STATE record is its newest. */
+void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends);
+/* Its record says all. */
+void entry_is_said(struct engine *engine, struct entry *entry);
 void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
                      uint32_t attempt);
 /* Gives its memory back and nothing else. */

@@ -97,7 +97,6 @@ static bool replay_state(struct engine *engine, const struct record *record,
         return false;
     bool was_leased = entry->state == JOB_LEASED;
     entry_unhang(engine, id);
-    entry->state_file = place.file;
     entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority, state->attempt);
     bool plain = !state->attempt && !state->delivery && state->first_due_ms == state->due_ms &&
                  !state->error.len && state->state == JOB_DELAYED;
@@ -117,6 +116,7 @@ static bool replay_state(struct engine *engine, const struct record *record,
         extra->taken_ms = state->taken_ms;
         extra->lease_ms = 0;
     }
+    entry_set_state_file(engine, entry, place.file, state->ended.outcome);
     return hang_replayed(engine, id, state->state);
 }
 

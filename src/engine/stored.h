@@ -25,8 +25,8 @@ bool engine_stored_begin(struct engine *engine, struct slice topic, const uint64
 /*
  * After the replay, before engine_start: jobs of which the log told a new state but not the job
  * itself lie in a run. Start with *at = 0; false: no more. `place`: their slot as of the log, bytes
- * 0: not known. For each the owner finds the record and calls engine_stub_fill; false there: the
- * record is not that job's, or out of memory.
+ * 0: not known; *at is then its id. For each the owner finds the record and calls engine_stub_fill;
+ * false there: the record is not that job's, or out of memory.
  */
 bool engine_stub_next(const struct engine *engine, uint32_t *at, struct hash128 *key,
                       struct record_place *place);
@@ -63,8 +63,9 @@ void engine_changed_free(struct engine_changed *changed);
 /* Overlays it on the decoded record, whose error and history then point into it. [any thread] */
 void engine_changed_apply(const struct engine_changed *changed, struct record *record);
 
-/* One entry that a checkpoint must write: its record or its newest state lies in a log file before
- * `before_file`, or its slot is in a run for which is_victim says so. */
+/* One entry that a checkpoint must write: its record, its newest state, or the end of an attempt
+ * that its record does not know lies in a log file before `before_file`, or its slot is in a run
+ * for which is_victim says so. */
 struct engine_item {
     enum job_part part;
     int64_t when_ms;
@@ -77,7 +78,8 @@ struct engine_collect {
     uint32_t at; /* start with 0 */
     uint32_t before_file;
     bool (*is_victim)(void *ctx, uint32_t run);
-    /* False: out of memory, collecting ends. */
+    /* False: out of memory, collecting ends; what is behind item->changed stays the engine's. Else
+     * it is the owner's. */
     bool (*each)(void *ctx, const struct engine_item *item);
     void *ctx;
 };
@@ -90,18 +92,21 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
  * The item's record now lies in slot `place` of a run, in part `part`. True: it is the same job
  * still, in the place it had when collected (`old`), and from now on it lies in the new one; an old
  * slot is released. What changed after collecting was written to `before_file` or later and still
- * counts. False: gone or replaced; the owner clears the new slot.
+ * counts. False: gone, replaced, or evicted; then, where `old` is a slot that is alive still, the
+ * owner calls engine_relocate, else it clears the new slot.
  */
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
                     struct record_place place, enum job_part part, uint32_t before_file);
-/* A slot of a victim that had no entry when collected lies elsewhere now: where it has one by now,
- * that one is told. Stored counts do not change. */
+/* A slot of a victim that had no entry when collected, or has another now, lies elsewhere: where it
+ * has one by now, that one is told. Its record was copied as it was. Stored counts do not change.
+ */
 void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,
                      struct record_place place);
 
-/* Evicts unchanged entries in slots that nobody will want before keep_until_ms (inner clock), the
- * dead, and ready ones beyond `ready_max` of their topic; looks at `steps` from *at (start with 0).
- * True: the end was reached. Never leased ones. */
+/* Not while a checkpoint installs: nobody could find them in the new run. Evicts unchanged entries
+ * in slots that nobody will want before keep_until_ms (inner clock), the dead, and ready ones
+ * beyond `ready_max` of their topic; looks at `steps` from *at (start with 0). True: the end was
+ * reached. Never leased ones. */
 bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_ms,
                        uint64_t ready_max, struct engine_now now, size_t steps);
 

@@ -94,7 +94,7 @@ bool stub_replay(struct engine *engine, uint32_t id, const struct record *record
                                    ends && state->ended.outcome == JOB_OUTCOME_LEASE_ENDED,
                                .nacked = ends && state->ended.outcome != JOB_OUTCOME_LEASE_ENDED};
     set_state(engine, entry, state, ends);
-    entry->state_file = place.file;
+    entry_set_state_file(engine, entry, place.file, ends);
     if (record->from.bytes)
         entry->place = record->from;
     return add_event(engine, entry, event);

@@ -27,6 +27,7 @@ enum { CATALOG_FORMAT = 1 };
 
 struct catalog_run {
     uint32_t number, slots;
+    uint32_t keys; /* number of the table its keys are in */
     uint32_t alive_count;
     uint64_t record_bytes; /* of the alive ones' records */
     char *alive;           /* alive_bytes(slots), own memory; as alive_save */

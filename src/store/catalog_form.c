@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { HEAD_BYTES = 20, SUM_BYTES = 8, RUN_BYTES = 20 };
+enum { HEAD_BYTES = 20, SUM_BYTES = 8, RUN_BYTES = 24 };
 
 static const char MAGIC[8] = "tarryCAT";
 
@@ -55,6 +55,7 @@ static void put_run(const struct catalog_run *run, struct buffer *out)
 {
     put(out, run->number, 4);
     put(out, run->slots, 4);
+    put(out, run->keys, 4);
     put(out, run->alive_count, 4);
     put(out, run->record_bytes, 8);
     buffer_append(out, run->alive, alive_bytes(run->slots));
@@ -158,6 +159,7 @@ static int get_run(struct reader *reader, struct catalog_run *run)
 
     run->number = (uint32_t)get(reader, 4);
     run->slots = (uint32_t)get(reader, 4);
+    run->keys = (uint32_t)get(reader, 4);
     run->alive_count = (uint32_t)get(reader, 4);
     run->record_bytes = get(reader, 8);
     bits = take(reader, alive_bytes(run->slots));

@@ -21,10 +21,16 @@
  *              the engine evict them
  *   5. owner   depot_snapshot: one moment's bitmaps and lists. It must not be committed before the
  *              log is synced up to that moment
- *   6. helper  depot_commit: the catalog is written; then depot_tidy: dead runs and victims are
- *              removed once nobody holds a view of them, dead parts of runs are punched
- *   7. owner   depot_committed: victims leave the view; the log may drop its files before log_first
- * Merging tables of keys is a commit of its own: depot_keys_wanted, depot_keys_merge, then 5 to 7.
+ *   6. helper  depot_commit: the catalog is written
+ *   7. owner   depot_committed: victims and dead runs leave the view; the log may drop its files
+ *              before log_first
+ *   8. helper  depot_tidy: what left the view is removed once nobody holds a view of it, dead parts
+ *              of runs are punched. May be called at any time, and again
+ * Merging tables of keys is a commit of its own: depot_keys_wanted, depot_keys_merge,
+ * depot_keys_install, then 5 to 8. It and a checkpoint never go on at once (asserted).
+ *
+ * The number of a run is never used twice, nor after a crash: the log may name a run that never
+ * came to count. Such a run's file stays, empty, until a catalog is written that says so.
  *
  * Threads: functions belong to the owner but those marked [helper]. Errors: negative errno.
  */
@@ -48,12 +54,15 @@ struct depot_options {
     /* Tests make them small. 0: default. */
     uint64_t slack_bytes;      /* garbage that is always fine; default 256 MiB */
     uint64_t victim_bytes_max; /* alive bytes of victims of one checkpoint; default 256 MiB */
+    uint64_t small_run_bytes;  /* runs with less alive are small; default 16 MiB */
+    uint64_t punch_bytes;      /* punched at least so much at a time; default 1 MiB */
     uint32_t keys_fan;         /* tables of one size that are merged into one; default 8 */
     uint64_t keys_entries_max; /* a table with so many is merged no more; default 16 million */
 };
 
 /* Opens what the catalog names, removes files that do not count. Filters are not read yet
- * (depot_load_filters). 0 or negative errno with `error`: what is damaged and what to do. */
+ * (depot_load_filters), nothing is punched (depot_tidy: call it once early). 0 or negative errno
+ * with `error`: what is damaged and what to do. */
 int depot_open(const struct depot_options *options, struct depot **out, char *error,
                size_t error_bytes);
 void depot_close(struct depot *depot);
@@ -68,16 +77,23 @@ struct depot_run {
     struct run *run;
     struct alive alive;
     uint32_t number;
-    bool is_victim; /* of the checkpoint under way */
-    bool is_new;    /* of the checkpoint under way, not yet to be loaded from */
+    _Atomic bool is_victim; /* of the checkpoint under way */
+    _Atomic bool is_new;    /* of the checkpoint under way, not yet to be loaded from */
     /* private below */
-    uint64_t garbage; /* record bytes of dead slots not given back yet */
-    uint64_t alive_bytes;
-    uint32_t punched[PARTS]; /* slots of each part whose space went, from its first */
-    uint32_t *moved; /* by slot: its slot in the new run plus 1; 0: none. While it is a victim */
-    _Atomic uint32_t holds;
-    bool is_gone; /* unlink when the last hold goes */
     struct depot *depot;
+    uint32_t keys;        /* number of the table its keys are in; 0: none has joined yet */
+    uint64_t alive_bytes; /* of the alive slots' records */
+    uint64_t file_bytes;
+    _Atomic uint64_t freed; /* bytes of the file that were punched */
+    uint32_t *moved;        /* by slot: its slot in the new run plus 1; 0: none. While a victim */
+    /* Slots of each part, from its first, that are dead: as of the catalog being written, as of the
+     * committed one (under the depot's lock), and those whose space went (the helper's). */
+    uint32_t dead_written[PARTS], dead_committed[PARTS], punched[PARTS];
+    _Atomic uint32_t holds;
+    bool is_counted;    /* in the depot's sums */
+    bool was_committed; /* a catalog named it */
+    bool is_gone;       /* its file goes with the last hold */
+    struct depot_run *next_gone;
 };
 
 struct depot_view {
@@ -85,6 +101,7 @@ struct depot_view {
     uint32_t run_count;
     struct depot_table **tables; /* private */
     uint32_t table_count;
+    struct depot *depot;
     _Atomic uint32_t holds;
     uint64_t generation; /* rises with every change of the view */
 };
@@ -136,43 +153,54 @@ int depot_load_filters(struct depot_view *view);
 struct depot_item {
     uint64_t when_ms : 48;
     uint64_t part : 8;
-    uint64_t failed : 1; /* its record could not be read: it stays where it is */
+    uint64_t failed : 1; /* its record could not be read: it stays where it is. After building */
     uint64_t sequence;
     struct record_place place; /* of its record, in the log or in a run */
     uint32_t id;               /* the engine's; 0: from a victim */
-    uint32_t bytes;            /* after building: of the record in the new run */
-    union {
-        void *changed; /* before building: what is true of it now, where the record does not say so;
-                          else NULL */
-        uint64_t key_low; /* after it */
-    };
+    const void *changed; /* what is true of it now, where the record does not say so; else NULL.
+                            Whoever gave it frees it: after building, or where that never came */
+    uint64_t key_low;    /* after building */
 };
 
 struct depot_build {
-    struct depot_item *items; /* own memory (malloc); sorted by building: item i lies in slot i,
-                                 failed ones last */
+    /* Own memory (malloc); sorted by building: item i lies in slot i, failed ones last. An item
+     * whose place has become nowhere stays in its victim after all; its new slot is dead. */
+    struct depot_item *items;
     size_t count, cap;
     uint32_t run; /* number of the new run; 0: nothing to write */
     uint32_t slots;
+    uint32_t *bytes; /* by slot: of its record, as it is in the new run. Own memory */
     uint32_t failed; /* items */
+    uint32_t kept;   /* victims that stay: something in them could not be read */
     /* [helper] The record of an item in the log. */
     int (*read_log)(void *ctx, struct record_place place, struct buffer *scratch,
                     struct slice *out);
-    /* [helper] Overlays item->changed on the decoded record. */
+    /* [helper] Overlays item->changed on the decoded record. Once for an item at most. */
     void (*apply)(void *ctx, const void *changed, struct record *record);
     void *ctx;
     char error[256];
-    struct depot_view *view; /* private */
+    /* private below */
+    struct depot *depot;
+    struct depot_view *view;
     struct run *made_run;
     struct keys *made_keys;
+    uint32_t keys_number;
+    uint64_t record_bytes;
+    struct depot_victim *victims;
+    size_t victim_count;
 };
+
+/* The place of an item that did not fail, in the new run. After building. */
+struct record_place depot_build_place(const struct depot_build *build, size_t item);
 
 /* Whether what is dead and not given back is worth a checkpoint although the log is short. */
 bool depot_wants_checkpoint(const struct depot *depot);
-/* Chooses victims (depot_run.is_victim) and readies `build`; it is then the checkpoint under way.
- */
+/* Chooses victims (depot_run.is_victim) and readies `build` (zeroed before; read_log, apply and ctx
+ * may be set before or after); it is then the checkpoint under way. */
 int depot_plan(struct depot *depot, struct depot_build *build);
-int depot_build(struct depot_build *build); /* [helper] */
+/* [helper] Adds what is alive in the victims to the items and writes the run. 0; negative errno
+ * with `error`: nothing is left on the disk, and depot_abandon is what follows. */
+int depot_build(struct depot_build *build);
 /* The new run joins the view, without its table of keys. Also where there is none. False: out of
  * memory; nothing has happened. */
 bool depot_install(struct depot *depot, struct depot_build *build);
@@ -190,8 +218,8 @@ int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_s
 int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal); /* [helper] */
 /* Takes the catalog over. */
 void depot_committed(struct depot *depot, struct catalog *catalog);
-/* [helper] What the committed catalog lets go: files unlinked, dead slots punched. While held back
- * (depot_hold_back) it does nothing. */
+/* [helper, the one of depot_commit] What the committed catalog lets go: files unlinked, dead slots
+ * punched. While held back (depot_hold_back) it begins nothing. */
 void depot_tidy(struct depot *depot);
 /* For backups: while held back nothing that counts or counted is removed or punched. Counted. */
 void depot_hold_back(struct depot *depot, bool on);
@@ -199,9 +227,9 @@ void depot_hold_back(struct depot *depot, bool on);
 /* ---- tables of keys ---- */
 struct depot_keys_merge {
     struct depot_view *view;
-    struct depot_table **tables;
+    struct depot_table **tables; /* own memory */
     uint32_t table_count, number;
-    struct keys *made;
+    struct keys *made; /* NULL after merging: nothing in them counts any more */
 };
 bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out);
 int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge);    /* [helper] */
@@ -215,5 +243,7 @@ struct depot_stats {
     bool filters_loading;
 };
 void depot_stats(const struct depot *depot, struct depot_stats *out);
+/* Whether all that is kept about it goes together; asserts. For tests. */
+void depot_check(const struct depot *depot);
 
 #endif

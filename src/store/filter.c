@@ -7,9 +7,8 @@ enum {
     HUGE_BYTES_MIN = 8 << 20 /* below that, what a large page wastes at the end is too much */
 };
 
-/* One bit in each word of a block. Odd numbers without a pattern: the digits of pi in base 16. */
-static const uint32_t MULTIPLIERS[WORDS_A_BLOCK] = {0x243f6a89, 0x85a308d3, 0x13198a2f, 0x03707345,
-                                                    0xa4093823, 0x299f31d1, 0x082efa99, 0xec4e6c89};
+/* Spreads 32 bits over 64; odd and without a pattern: digits of pi in base 16. */
+static const uint64_t MULTIPLIER = 0x85a308d313198a2f;
 
 static bool is_huge(const struct filter *filter)
 {
@@ -40,39 +39,43 @@ void filter_fini(struct filter *filter)
     *filter = (struct filter){0};
 }
 
-/* The high half of a hash chooses the block, the low half the bits in it. */
+/* The high half of a hash chooses the block, the low half a bit in each of its words. */
 static uint32_t *block_of(const struct filter *filter, uint64_t hash)
 {
     return filter->words + ((hash >> 32) * filter->blocks >> 32) * WORDS_A_BLOCK;
 }
 
-static uint32_t bit_of(uint64_t hash, int word)
+/* Five bits for each word, which say where its bit is. One multiplication and no branch: where
+ * sixteen filters are asked one after the other, that counts. */
+static uint64_t places_of(uint64_t hash)
 {
-    return UINT32_C(1) << ((uint32_t)hash * MULTIPLIERS[word] >> 27);
+    return (uint32_t)hash * MULTIPLIER >> (64 - 5 * WORDS_A_BLOCK);
 }
 
 void filter_put(struct filter *filter, uint64_t hash)
 {
+    uint64_t places = places_of(hash);
     uint32_t *block;
 
     if (!filter->words)
         return;
     block = block_of(filter, hash);
-    for (int i = 0; i < WORDS_A_BLOCK; i++)
-        block[i] |= bit_of(hash, i);
+    for (int i = 0; i < WORDS_A_BLOCK; i++, places >>= 5)
+        block[i] |= UINT32_C(1) << (places & 31);
 }
 
 bool filter_maybe(const struct filter *filter, uint64_t hash)
 {
+    uint64_t places = places_of(hash);
     const uint32_t *block;
-    uint32_t missing = 0;
+    uint32_t all = 1;
 
     if (!filter->words)
         return true;
     block = block_of(filter, hash);
-    for (int i = 0; i < WORDS_A_BLOCK; i++)
-        missing |= bit_of(hash, i) & ~block[i];
-    return missing == 0;
+    for (int i = 0; i < WORDS_A_BLOCK; i++, places >>= 5)
+        all &= block[i] >> (places & 31);
+    return all;
 }
 
 void filter_prefetch(const struct filter *filter, uint64_t hash)

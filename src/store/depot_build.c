@@ -1,0 +1,455 @@
+#include "store/depot_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/*
+ * Runs beside the owner. What it reads that the owner changes are the bits of victims: a bit seen
+ * late means a slot is written that is dead already, and the owner clears it when it goes over the
+ * items. Everything else here belongs to the build, or never changes.
+ *
+ * Records are read in the order in which they are written: each is a few hundred bytes of the page
+ * cache, and the log's oldest files were written not long ago. Reading in the log's order would
+ * need all records in memory, or a second pass.
+ */
+enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024 };
+#define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
+
+struct work {
+    struct depot_build *build;
+    struct run_writer *writer;
+    struct keys_entry *entries;
+    struct buffer scratch, encoded;
+    struct run_slot chunk[CHUNK_SLOTS];
+};
+
+static struct depot_victim *victim_of(const struct depot_build *build, struct record_place place)
+{
+    if (!record_place_is_run(place))
+        return NULL;
+    for (size_t i = 0; i < build->victim_count; i++)
+        if (build->victims[i].run->number == record_place_run(place))
+            return &build->victims[i];
+    return NULL;
+}
+
+static int fail(struct depot_build *build, int result, const char *what)
+{
+    snprintf(build->error, sizeof build->error, "%s run %" PRIu32 " in '%.150s': %s", what,
+             build->run, build->depot->dir, strerror(-result));
+    return result;
+}
+
+/* ---- what is alive in the victims ---- */
+
+static bool push_item(struct depot_build *build, const struct depot_item *item)
+{
+    if (build->count == build->cap) {
+        size_t cap = build->cap ? build->cap * 2 : ITEMS_FIRST;
+        struct depot_item *grown = realloc(build->items, cap * sizeof *grown);
+
+        if (!grown)
+            return false;
+        build->items = grown;
+        build->cap = cap;
+    }
+    build->items[build->count++] = *item;
+    return true;
+}
+
+static int ready_victims(struct depot_build *build)
+{
+    for (size_t i = 0; i < build->victim_count; i++) {
+        struct depot_victim *victim = &build->victims[i];
+
+        victim->moved = calloc(victim->run->alive.slots, sizeof *victim->moved);
+        if (!victim->moved)
+            return -ENOMEM;
+    }
+    for (size_t i = 0; i < build->count; i++) {
+        struct depot_victim *victim = victim_of(build, build->items[i].place);
+
+        if (victim && build->items[i].place.at < victim->run->alive.slots)
+            victim->moved[build->items[i].place.at] = TAKEN;
+    }
+    return 0;
+}
+
+static int add_slots(struct work *work, const struct depot_victim *victim, uint32_t first,
+                     uint32_t count)
+{
+    const struct depot_run *run = victim->run;
+    int result = run_slots(run->run, first, count, true, work->chunk);
+
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        const struct run_slot *slot = &work->chunk[i];
+        const struct depot_item item = {
+            .when_ms = (uint64_t)slot->when_ms & ((UINT64_C(1) << 48) - 1),
+            .part = (uint64_t)run_part_of(run->run, first + i) & 0xff,
+            .sequence = slot->sequence,
+            .place = {.file = run->number | RECORD_IN_RUN, .at = first + i, .bytes = slot->bytes}};
+
+        if (!alive_test(&run->alive, first + i) || victim->moved[first + i] == TAKEN)
+            continue;
+        if (!push_item(work->build, &item))
+            result = -ENOMEM;
+    }
+    return result;
+}
+
+/* Where its directory cannot be read the whole victim stays. */
+static int add_victim(struct work *work, struct depot_victim *victim)
+{
+    uint32_t slots = victim->run->alive.slots;
+    size_t before = work->build->count;
+
+    for (uint32_t first = alive_next(&victim->run->alive, 0, slots); first < slots;
+         first = alive_next(&victim->run->alive, first + CHUNK_SLOTS, slots)) {
+        uint32_t count = slots - first < CHUNK_SLOTS ? slots - first : CHUNK_SLOTS;
+        int result = add_slots(work, victim, first, count);
+
+        if (result == -ENOMEM)
+            return result;
+        if (result < 0) {
+            work->build->count = before;
+            victim->stays = true;
+            return 0;
+        }
+        if (slots - first <= CHUNK_SLOTS)
+            break;
+    }
+    return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct depot_item *left = a, *right = b;
+
+    if (left->part != right->part)
+        return left->part < right->part ? -1 : 1;
+    if (left->when_ms != right->when_ms)
+        return left->when_ms < right->when_ms ? -1 : 1;
+    return left->sequence < right->sequence ? -1 : left->sequence > right->sequence;
+}
+
+static int gather(struct work *work)
+{
+    struct depot_build *build = work->build;
+    int result = ready_victims(build);
+
+    for (size_t i = 0; result == 0 && i < build->victim_count; i++)
+        result = add_victim(work, &build->victims[i]);
+    if (result == 0 && build->count > 0)
+        qsort(build->items, build->count, sizeof *build->items, by_time);
+    return result;
+}
+
+/* ---- one record ---- */
+
+static int read_record(struct work *work, const struct depot_item *item, struct slice *out)
+{
+    const struct depot_build *build = work->build;
+
+    if (record_place_is_run(item->place))
+        return depot_read(build->view, item->place, true, &work->scratch, out);
+    return build->read_log(build->ctx, item->place, &work->scratch, out);
+}
+
+static bool decode(struct slice bytes, struct record *out)
+{
+    return record_decode(bytes, out) && (out->kind == RECORD_JOB || out->kind == RECORD_DONE);
+}
+
+/* As it is to be stored: with what changed, and without the slot it once replaced. */
+static int bring_up_to_date(struct work *work, const struct depot_item *item, struct record *record,
+                            struct slice *bytes)
+{
+    char *into;
+
+    if (!item->changed && record->from.bytes == 0)
+        return 0;
+    if (item->changed)
+        work->build->apply(work->build->ctx, item->changed, record);
+    record->from = (struct record_place){0};
+    buffer_clear(&work->encoded);
+    into = buffer_reserve(&work->encoded, record_bytes_max(record));
+    if (!into)
+        return -ENOMEM;
+    *bytes = slice_make(into, record_encode(record, into));
+    return 0;
+}
+
+static struct slice topic_of(const struct record *record)
+{
+    return record->kind == RECORD_DONE ? record->done.topic : record->job.topic;
+}
+
+static uint64_t key_low_of(const struct depot_build *build, const struct record *record)
+{
+    if (record->kind == RECORD_DONE)
+        return record->done.key.low;
+    return hash_pair(record->job.topic, record->job.id, build->depot->options.hash_seed).low;
+}
+
+static void note_written(struct work *work, struct depot_item *item, uint32_t bytes)
+{
+    struct depot_build *build = work->build;
+    struct depot_victim *victim = victim_of(build, item->place);
+    uint32_t slot = build->slots++;
+
+    build->bytes[slot] = bytes;
+    build->record_bytes += bytes;
+    work->entries[slot] =
+        (struct keys_entry){.hash = item->key_low, .run = build->run, .slot = slot};
+    if (victim && item->place.at < victim->run->alive.slots)
+        victim->moved[item->place.at] = slot + 1;
+}
+
+/* 0; 1: it cannot be read; negative: the build is over. */
+static int write_item(struct work *work, struct depot_item *item)
+{
+    struct record record;
+    struct slice bytes;
+    int result = read_record(work, item, &bytes);
+
+    if (result == -ENOMEM)
+        return result;
+    if (result < 0 || !decode(bytes, &record))
+        return 1;
+    result = bring_up_to_date(work, item, &record, &bytes);
+    if (result < 0)
+        return result;
+    item->key_low = key_low_of(work->build, &record);
+    result = run_writer_add(work->writer, (enum job_part)item->part, (int64_t)item->when_ms,
+                            item->sequence, topic_of(&record), bytes);
+    if (result == 0)
+        note_written(work, item, (uint32_t)bytes.len);
+    return result;
+}
+
+/* ---- all of them ---- */
+
+/* A job in memory whose record is damaged stays where it is; a victim with a damaged slot that is
+ * still alive stays as a whole, and the slot is no item. */
+static void note_failed(struct work *work, struct depot_item *item)
+{
+    struct depot_victim *victim = victim_of(work->build, item->place);
+
+    item->failed = 1;
+    if (!victim || item->place.at >= victim->run->alive.slots)
+        return;
+    victim->moved[item->place.at] = 0;
+    if (alive_test(&victim->run->alive, item->place.at))
+        victim->stays = true;
+}
+
+static bool keep_failed(struct work *work, const struct depot_item *item,
+                        struct depot_item **failed)
+{
+    struct depot_item *grown = realloc(*failed, ((size_t)work->build->failed + 1) * sizeof *grown);
+
+    if (!grown)
+        return false;
+    *failed = grown;
+    grown[work->build->failed++] = *item;
+    return true;
+}
+
+/* Of victims that stay nothing more is written but what the engine asks for. */
+static bool is_left_out(const struct depot_build *build, const struct depot_item *item)
+{
+    const struct depot_victim *victim = item->id ? NULL : victim_of(build, item->place);
+
+    return victim && victim->stays;
+}
+
+static int write_all(struct work *work, struct depot_item **failed)
+{
+    struct depot_build *build = work->build;
+    size_t kept = 0;
+    int result = 0;
+
+    for (size_t i = 0; result == 0 && i < build->count; i++) {
+        struct depot_item item = build->items[i];
+
+        if (is_left_out(build, &item))
+            continue;
+        result = write_item(work, &item);
+        if (result == 0)
+            build->items[kept++] = item;
+        if (result <= 0)
+            continue;
+        note_failed(work, &item);
+        result = item.id == 0 || keep_failed(work, &item, failed) ? 0 : -ENOMEM;
+    }
+    if (result < 0)
+        return result;
+    if (build->failed > 0)
+        memcpy(build->items + kept, *failed, build->failed * sizeof **failed);
+    build->count = kept + build->failed;
+    return 0;
+}
+
+/* What was already written of a victim that stays after all: its new slots are dead. */
+static void give_back(struct depot_build *build)
+{
+    for (size_t i = 0; i < build->victim_count; i++)
+        build->kept += build->victims[i].stays;
+    for (size_t i = 0; build->kept && i < build->count; i++) {
+        const struct depot_victim *victim = victim_of(build, build->items[i].place);
+
+        if (victim && victim->stays && build->items[i].id == 0 && !build->items[i].failed)
+            build->items[i].place = (struct record_place){0};
+    }
+}
+
+static int write_run(struct work *work)
+{
+    struct depot_build *build = work->build;
+    const struct depot *depot = build->depot;
+    const struct run_writing writing = {.fs = depot->options.fs,
+                                        .dir = depot->dir,
+                                        .number = build->run,
+                                        .seed = depot->catalog.seed,
+                                        .pace = depot->options.pace,
+                                        .ctx = depot->options.ctx};
+    struct depot_item *failed = NULL;
+    struct run_info info;
+    int result;
+
+    build->bytes = calloc(build->count + 1, sizeof *build->bytes);
+    work->entries = calloc(build->count + 1, sizeof *work->entries);
+    if (!build->bytes || !work->entries)
+        return -ENOMEM;
+    result = run_writer_new(&writing, &work->writer);
+    if (result < 0)
+        return result;
+    result = write_all(work, &failed);
+    free(failed);
+    if (result < 0 || build->slots == 0) {
+        run_writer_abandon(work->writer);
+        return result;
+    }
+    give_back(build);
+    return run_writer_finish(work->writer, &info);
+}
+
+/* ---- its keys ---- */
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct keys_entry *left = a, *right = b;
+
+    if (left->hash != right->hash)
+        return left->hash < right->hash ? -1 : 1;
+    return left->slot < right->slot ? -1 : left->slot > right->slot;
+}
+
+static int write_keys(struct work *work)
+{
+    struct depot_build *build = work->build;
+    const struct depot *depot = build->depot;
+    const struct keys_writing writing = {.fs = depot->options.fs,
+                                         .dir = depot->dir,
+                                         .number = build->keys_number,
+                                         .seed = depot->catalog.seed,
+                                         .entries_max = build->slots,
+                                         .pace = depot->options.pace,
+                                         .ctx = depot->options.ctx};
+    struct keys_writer *writer;
+    int result = keys_writer_new(&writing, &writer);
+
+    if (result < 0)
+        return result;
+    qsort(work->entries, build->slots, sizeof *work->entries, by_hash);
+    for (uint32_t i = 0; result == 0 && i < build->slots; i++)
+        result = keys_writer_add(writer, &work->entries[i]);
+    if (result < 0) {
+        keys_writer_abandon(writer);
+        return result;
+    }
+    return keys_writer_finish(writer);
+}
+
+/* ---- all of it ---- */
+
+static int open_made(struct depot_build *build)
+{
+    const struct depot *depot = build->depot;
+    int result = run_open(depot->options.fs, depot->dir, build->run, depot->catalog.seed,
+                          &build->made_run, build->error, sizeof build->error);
+
+    if (result < 0)
+        return result;
+    result = keys_open(depot->options.fs, depot->dir, build->keys_number, depot->catalog.seed,
+                       &build->made_keys, build->error, sizeof build->error);
+    if (result == 0)
+        keys_load_filter(build->made_keys); /* else its keys are looked for on the disk */
+    return result;
+}
+
+/* Nobody has heard of it. */
+static void unmake(struct depot_build *build)
+{
+    if (build->made_run)
+        run_close(build->made_run);
+    build->made_run = NULL;
+    depot_unlink_run(build->depot, build->run);
+    depot_unlink_keys(build->depot, build->keys_number);
+}
+
+static int make(struct work *work)
+{
+    struct depot_build *build = work->build;
+    int result = gather(work);
+
+    if (result < 0)
+        return fail(build, result, "failed to gather what goes to");
+    if (build->count > 0) {
+        result = write_run(work);
+        if (result < 0)
+            return fail(build, result, "failed to write");
+    }
+    if (build->slots == 0) {
+        give_back(build);
+        build->run = 0;
+        return 0;
+    }
+    result = write_keys(work);
+    if (result < 0)
+        fail(build, result, "failed to write the keys of");
+    else
+        result = open_made(build);
+    if (result < 0)
+        unmake(build);
+    return result;
+}
+
+int depot_build(struct depot_build *build)
+{
+    struct work *work = calloc(1, sizeof *work);
+    int result;
+
+    assert(build->depot && build->read_log && build->apply);
+    if (!work)
+        return fail(build, -ENOMEM, "failed to begin");
+    work->build = build;
+    buffer_init(&work->scratch, SIZE_MAX / 2);
+    buffer_init(&work->encoded, SIZE_MAX / 2);
+    result = make(work);
+    buffer_fini(&work->scratch);
+    buffer_fini(&work->encoded);
+    free(work->entries);
+    free(work);
+    return result;
+}
+
+struct record_place depot_build_place(const struct depot_build *build, size_t item)
+{
+    assert(item < build->slots);
+    return (struct record_place){
+        .file = build->run | RECORD_IN_RUN, .at = (uint32_t)item, .bytes = build->bytes[item]};
+}

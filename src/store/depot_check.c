@@ -1,0 +1,90 @@
+#include "store/depot_private.h"
+
+#include <assert.h>
+
+/* What must hold of a depot whenever the owner has the say. */
+
+static uint32_t bits_set(const struct alive *alive)
+{
+    uint32_t count = 0;
+
+    for (uint32_t slot = alive_next(alive, 0, alive->slots); slot < alive->slots;
+         slot = alive_next(alive, slot + 1, alive->slots))
+        count++;
+    return count;
+}
+
+static bool has_table(const struct depot_view *view, uint32_t number)
+{
+    for (uint32_t i = 0; i < view->table_count; i++)
+        if (view->tables[i]->number == number)
+            return true;
+    return false;
+}
+
+static void check_moved(const struct depot *depot, const struct depot_run *run)
+{
+    const struct depot_build *build = depot->build;
+
+    assert(build && depot->is_installed && run->is_victim && !run->is_counted);
+    for (uint32_t slot = 0; slot < run->alive.slots; slot++)
+        assert(run->moved[slot] <= build->slots);
+}
+
+static void check_run(const struct depot *depot, const struct depot_run *run)
+{
+    assert(run->depot == depot && run->holds > 0 && run->number < depot->next_run);
+    assert(run->alive.slots == run_info(run->run)->slots);
+    assert(run->alive.count == bits_set(&run->alive));
+    assert(run->alive_bytes <= run_info(run->run)->record_bytes);
+    assert(run->alive.count > 0 || run->alive_bytes == 0);
+    assert(run->freed <= run->file_bytes);
+    assert(!run->is_new || depot->build || run->is_gone);
+    assert(!run->is_victim || depot->build);
+    if (run->moved)
+        check_moved(depot, run);
+    if (!run->is_new && run->alive.count > 0)
+        assert(has_table(depot->view, run->keys));
+    for (size_t part = 0; part < PARTS; part++)
+        assert(run->dead_committed[part] <= run_info(run->run)->parts[part].count &&
+               run->punched[part] <= run->dead_committed[part]);
+}
+
+static void check_sums(const struct depot *depot)
+{
+    struct depot_sums sums = {0};
+
+    for (uint32_t i = 0; i < depot->view->run_count; i++) {
+        const struct depot_run *run = depot->view->runs[i];
+
+        if (!run->is_counted)
+            continue;
+        sums.slots_alive += run->alive.count;
+        sums.alive_bytes += run->alive_bytes;
+        sums.file_bytes += run->file_bytes;
+        sums.freed += run->freed;
+    }
+    assert(sums.slots_alive == depot->sums.slots_alive);
+    assert(sums.alive_bytes == depot->sums.alive_bytes);
+    assert(sums.file_bytes == depot->sums.file_bytes);
+    assert(sums.freed == depot->sums.freed);
+}
+
+void depot_check(const struct depot *depot)
+{
+    const struct depot_view *view = depot->view;
+
+    assert(view && view->holds > 0 && depot->views > 0);
+    assert(depot->next_run >= depot->catalog.next_run);
+    assert(depot->next_keys >= depot->catalog.next_keys);
+    for (uint32_t i = 0; i < view->run_count; i++) {
+        assert(i == 0 || view->runs[i - 1]->number < view->runs[i]->number);
+        check_run(depot, view->runs[i]);
+    }
+    for (uint32_t i = 0; i < view->table_count; i++) {
+        assert(view->tables[i]->number < depot->next_keys && view->tables[i]->holds > 0);
+        for (uint32_t j = 0; j < i; j++)
+            assert(view->tables[j]->number != view->tables[i]->number);
+    }
+    check_sums(depot);
+}

@@ -1,0 +1,121 @@
+#include "store/depot_private.h"
+
+/*
+ * Which runs to write anew. Two reasons:
+ *
+ * Too much on the disk is dead: more than a quarter of what is alive, beyond the slack. Then those
+ * go first whose share of dead bytes is the highest: they cost the least writing for a byte given
+ * back. What is dead at the front of a part is punched and needs no writing at all, and a run with
+ * nothing alive just goes.
+ *
+ * Too many runs are small: each costs a descriptor, a topic list and a look for every slice that is
+ * loaded. Then the smallest are made one; a job so moves about as often as the logarithm of how
+ * many there are.
+ */
+enum { SMALL_RUNS_MAX = 16, SMALL_RUNS_LEFT = 8 };
+
+bool depot_plan_is_due(uint64_t disk_bytes, uint64_t alive_bytes, uint64_t slack_bytes)
+{
+    return disk_bytes > alive_bytes + alive_bytes / 4 + slack_bytes;
+}
+
+struct chosen {
+    size_t runs;
+    uint64_t bytes, slots;
+};
+
+/* One is always allowed: else a run that is too large would stay for ever. */
+static bool fits(const struct chosen *chosen, const struct depot_plan_run *run,
+                 const struct depot_plan_limits *limits)
+{
+    return chosen->runs == 0 || (chosen->bytes + run->alive_bytes <= limits->victim_bytes_max &&
+                                 chosen->slots + run->alive <= limits->victim_slots_max);
+}
+
+static void choose(struct chosen *chosen, struct depot_plan_run *run)
+{
+    run->is_victim = true;
+    chosen->runs++;
+    chosen->bytes += run->alive_bytes;
+    chosen->slots += run->alive;
+}
+
+static uint64_t stays_on_disk(const struct depot_plan_run *run)
+{
+    return run->alive ? run->disk_bytes - run->prefix_bytes : 0;
+}
+
+static uint64_t garbage(const struct depot_plan_run *run)
+{
+    uint64_t stays = stays_on_disk(run);
+
+    return stays > run->alive_bytes ? stays - run->alive_bytes : 0;
+}
+
+static double share(const struct depot_plan_run *run)
+{
+    uint64_t stays = stays_on_disk(run);
+
+    return stays ? (double)garbage(run) / (double)stays : 0;
+}
+
+static void choose_deadest(struct depot_plan_run *runs, size_t count,
+                           const struct depot_plan_limits *limits, struct chosen *chosen)
+{
+    uint64_t disk = 0, alive = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        disk += stays_on_disk(&runs[i]);
+        alive += runs[i].alive_bytes;
+    }
+    while (depot_plan_is_due(disk, alive, limits->slack_bytes)) {
+        struct depot_plan_run *best = NULL;
+
+        for (size_t i = 0; i < count; i++)
+            if (!runs[i].is_victim && garbage(&runs[i]) > 0 && fits(chosen, &runs[i], limits) &&
+                (!best || share(&runs[i]) > share(best)))
+                best = &runs[i];
+        if (!best)
+            return;
+        choose(chosen, best);
+        disk -= garbage(best);
+    }
+}
+
+static bool is_small(const struct depot_plan_run *run, const struct depot_plan_limits *limits)
+{
+    return run->alive > 0 && !run->is_victim && run->alive_bytes < limits->small_run_bytes;
+}
+
+static void choose_small(struct depot_plan_run *runs, size_t count,
+                         const struct depot_plan_limits *limits, struct chosen *chosen)
+{
+    size_t small = 0;
+
+    for (size_t i = 0; i < count; i++)
+        small += is_small(&runs[i], limits);
+    if (small <= SMALL_RUNS_MAX)
+        return;
+    for (; small > SMALL_RUNS_LEFT; small--) {
+        struct depot_plan_run *least = NULL;
+
+        for (size_t i = 0; i < count; i++)
+            if (is_small(&runs[i], limits) && (!least || runs[i].alive_bytes < least->alive_bytes))
+                least = &runs[i];
+        if (!least || !fits(chosen, least, limits))
+            return;
+        choose(chosen, least);
+    }
+}
+
+size_t depot_plan_victims(struct depot_plan_run *runs, size_t count,
+                          const struct depot_plan_limits *limits)
+{
+    struct chosen chosen = {0};
+
+    for (size_t i = 0; i < count; i++)
+        runs[i].is_victim = false;
+    choose_deadest(runs, count, limits, &chosen);
+    choose_small(runs, count, limits, &chosen);
+    return chosen.runs;
+}
