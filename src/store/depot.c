@@ -290,13 +290,27 @@ static int look_for_strays(struct depot *depot, bool may_remove, char *error, si
 
 /* ---- open, close ---- */
 
+static int make_one(const struct fs *fs, const char *path, const char *parent)
+{
+    int result = fs->ops->mkdir(fs->ctx, path, 0700);
+
+    return result < 0 ? result : fs->ops->fsync_dir(fs->ctx, parent);
+}
+
 static int make_dir(struct depot *depot, char *error, size_t error_bytes)
 {
     const struct fs *fs = depot->options.fs;
-    int result = fs->ops->mkdir(fs->ctx, depot->dir, 0700);
+    char parent[PATH_MAX];
+    char *slash;
+    int result;
 
+    snprintf(parent, sizeof parent, "%s", depot->options.dir);
+    slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    result = make_one(fs, depot->options.dir, slash ? parent : ".");
     if (result == 0)
-        result = fs->ops->fsync_dir(fs->ctx, depot->options.dir);
+        result = make_one(fs, depot->dir, depot->options.dir);
     if (result < 0)
         snprintf(error, error_bytes, "'%s' cannot be made: %s", depot->dir, strerror(-result));
     return result;
