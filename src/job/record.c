@@ -76,6 +76,16 @@ size_t record_next(struct slice bytes)
     return size;
 }
 
+bool record_is_read_again(struct slice bytes)
+{
+    struct wire_in in = wire_in_make(bytes);
+    unsigned kind;
+
+    wire_take_u32(&in);
+    kind = wire_take_byte(&in);
+    return kind == RECORD_JOB || (kind == RECORD_DONE && wire_take_byte(&in) & FORM_REMEMBERED);
+}
+
 /* ---- the slot a job lay in ---- */
 
 static bool has_from(const struct record *record)

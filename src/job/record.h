@@ -144,4 +144,8 @@ bool record_decode(struct slice bytes, struct record *out);
  * hold all of it. */
 size_t record_next(struct slice bytes);
 
+/* Whether the encoded record is one that is read again by its place: a JOB, or a DONE that is
+ * remembered. The others are only ever read with all that stands around them. */
+bool record_is_read_again(struct slice bytes);
+
 #endif

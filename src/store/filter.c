@@ -4,6 +4,9 @@
 
 enum {
     WORDS_A_BLOCK = FILTER_BLOCK_BYTES / 4,
+    HASHES_A_BLOCK = FILTER_BLOCK_BYTES * 8 / FILTER_BITS_PER_HASH,
+    FOLDABLE_BLOCKS_MIN = 1024,
+    FOLDS_BLOCKS = 16,
     HUGE_BYTES_MIN = 8 << 20 /* below that, what a large page wastes at the end is too much */
 };
 
@@ -27,10 +30,11 @@ bool filter_init_blocks(struct filter *filter, uint64_t blocks)
 
 bool filter_init(struct filter *filter, uint64_t hashes)
 {
-    uint64_t hashes_a_block = FILTER_BLOCK_BYTES * 8 / FILTER_BITS_PER_HASH;
+    uint64_t blocks = hashes / HASHES_A_BLOCK + (hashes % HASHES_A_BLOCK != 0);
 
-    return filter_init_blocks(filter, hashes / hashes_a_block + (hashes % hashes_a_block != 0) +
-                                          (hashes == 0));
+    if (blocks >= FOLDABLE_BLOCKS_MIN) /* so that it can be folded a few times */
+        blocks = (blocks + FOLDS_BLOCKS - 1) / FOLDS_BLOCKS * FOLDS_BLOCKS;
+    return filter_init_blocks(filter, blocks ? blocks : 1);
 }
 
 void filter_fini(struct filter *filter)
@@ -76,6 +80,23 @@ bool filter_maybe(const struct filter *filter, uint64_t hash)
     for (int i = 0; i < WORDS_A_BLOCK; i++, places >>= 5)
         all &= block[i] >> (places & 31);
     return all;
+}
+
+/* The blocks' order follows the hashes': what would lie in block i of half as many lies in 2 i and
+ * 2 i + 1. */
+uint64_t filter_fold(struct filter *filter, uint64_t hashes)
+{
+    uint64_t blocks = filter->blocks;
+
+    while (blocks % 2 == 0 && blocks / 2 >= hashes / HASHES_A_BLOCK + 1) {
+        blocks /= 2;
+        for (uint64_t i = 0; i < blocks * WORDS_A_BLOCK; i++) {
+            uint64_t from = i / WORDS_A_BLOCK * 2 * WORDS_A_BLOCK + i % WORDS_A_BLOCK;
+
+            filter->words[i] = filter->words[from] | filter->words[from + WORDS_A_BLOCK];
+        }
+    }
+    return blocks;
 }
 
 void filter_prefetch(const struct filter *filter, uint64_t hash)

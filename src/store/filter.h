@@ -29,6 +29,10 @@ bool filter_init_blocks(struct filter *filter, uint64_t blocks);
 void filter_fini(struct filter *filter); /* zeroed ones too */
 void filter_put(struct filter *filter, uint64_t hash);
 bool filter_maybe(const struct filter *filter, uint64_t hash);
+/* For one that got fewer hashes than it was made for: folds it into its first blocks, by halves, as
+ * long as these are enough for so many. Returns how many blocks these are: a filter of that size
+ * with these words. This one is good for nothing but filter_fini then. */
+uint64_t filter_fold(struct filter *filter, uint64_t hashes);
 /* Asks for the memory a later filter_maybe will touch. */
 void filter_prefetch(const struct filter *filter, uint64_t hash);
 static inline size_t filter_bytes(const struct filter *filter)

@@ -57,7 +57,7 @@ static bool examine_batch(struct examining *examining, const struct wal_view *vi
     struct slice bytes;
     int result;
 
-    while ((result = wal_record_next(view->records, &at, &bytes)) == 1) {
+    while ((result = wal_record_next(view->records, view->format, &at, &bytes)) == 1) {
         struct record_place place = {.file = view->file,
                                      .at = view->at + WAL_HEAD_BYTES +
                                            (uint32_t)(bytes.at - view->records.at),
@@ -65,7 +65,8 @@ static bool examine_batch(struct examining *examining, const struct wal_view *vi
         struct record record;
 
         count++;
-        if (!wal_check_holds(&examining->disk, place, bytes.at))
+        if (wal_check_bytes(view->format, bytes) &&
+            !wal_check_holds(&examining->disk, place, bytes.at))
             find(examining, place.file, place.at, "the record's checksum is wrong");
         else if (!record_decode(bytes, &record))
             find(examining, place.file, place.at, "the record cannot be decoded");

@@ -45,7 +45,8 @@ void keys_writer_abandon(struct keys_writer *writer);
 
 /* A new table of what `tables` hold; entries for which `keeps` says no are left out. *kept: how
  * many entries it has. */
-/* entries_max: at least as many as are kept; the filter's size follows from it. */
+/* entries_max: at least as many as are kept. Memory follows from it while merging; where far fewer
+ * are kept the table's filter is the smaller for it. */
 int keys_merge(const struct keys_writing *writing, struct keys *const *tables, size_t count,
                bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx, uint64_t *kept);
 

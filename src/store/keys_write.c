@@ -197,11 +197,12 @@ static int give_name(struct keys_writer *writer)
 
 int keys_writer_finish(struct keys_writer *writer)
 {
-    struct keys_shape shape = keys_shape_of(writer->entries, writer->filter.blocks);
+    uint64_t filter_blocks = filter_fold(&writer->filter, writer->entries);
+    struct keys_shape shape = keys_shape_of(writer->entries, filter_blocks);
     int result = end_block(writer);
 
     if (result == 0)
-        result = put_words(writer, writer->filter.words, filter_bytes(&writer->filter) / 4);
+        result = put_words(writer, writer->filter.words, filter_blocks * FILTER_BLOCK_BYTES / 4);
     if (result == 0)
         result = put_fences(writer, shape.filter_at);
     if (result == 0)

@@ -4,7 +4,7 @@
  * Files DIR/wal/00000001.log, … of a fixed size, zero-filled once and re-used. A file starts with a
  * header; then batches, one per commit: {magic, bytes, count, epoch, sequence, synced_sequence,
  * inner_ms, wall_ms, XXH3 of the records, XXH3 of the head} + `count` times: a record
- *   (job/record.h), four bytes of XXH3 of it and its place
+ *   (job/record.h), and where it is one that is read by its place four bytes of XXH3 of both
  * `epoch` rises with every opening of the log, `sequence` by one with every batch: what a file held
  * before it was re-used, and what a crash left half-written, is told apart from what counts.
  * `synced_sequence` is the newest batch that was known durable when this one was written.
@@ -138,9 +138,9 @@ int64_t wal_sync_due_ms(const struct wal *wal);
  * The bytes of a record. From RAM where it is recent or still in the open batch (the slice is then
  * good until the next append, wal_has_room, seal or wal_committed), else read into `scratch`. 0;
  * -EAGAIN with `may_block` false: it is not in RAM, ask again with may_block on a helper thread;
- * -ENOENT: its file was let go; -EIO and others: it could not be read or is damaged (each record
- * has its own checksum, which is checked). With may_block the
- * bytes are always copied.
+ * -ENOENT: its file was let go; -EIO and others: it could not be read or is damaged (its
+ * own checksum is checked). Only of records that have one: a JOB, a DONE that is remembered. With
+ * may_block the bytes are always copied.
  */
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
              struct slice *out); /* [helper, only with may_block] */
@@ -168,9 +168,9 @@ uint32_t wal_current_file(const struct wal *wal);
  * backups. Counted. An upkeep under way may still do so: it takes only files that no catalog of now
  * names. */
 void wal_hold_back(struct wal *wal, bool on);
-/* The files that count, oldest first, and up to where each holds what was written: the last one ends
- * behind the newest batch whose commit has come back. Returns how many there are; the first `max`
- * are put into `out`. */
+/* The files that count, oldest first, and up to where each holds what was written: the last one
+ * ends behind the newest batch whose commit has come back. Returns how many there are; the first
+ * `max` are put into `out`. */
 struct wal_extent {
     uint32_t file, bytes, file_bytes;
 };

@@ -88,6 +88,7 @@ static void begin_batch(struct wal *wal)
     pthread_mutex_lock(&wal->lock);
     wal->open->file = wal->current;
     wal->open->offset = wal->tail_at;
+    wal->open->format = wal_current(wal)->format;
     pthread_mutex_unlock(&wal->lock);
     wal->open->len = WAL_HEAD_BYTES;
     wal->open->count = 0;
@@ -97,7 +98,8 @@ struct record_place wal_append(struct wal *wal, const struct record *record)
 {
     struct wal_batch *batch = wal->open;
     struct record_place place;
-    size_t room = record_bytes_max(record) + WAL_CHECK_BYTES;
+    char *at;
+    size_t check_bytes, room = record_bytes_max(record) + WAL_CHECK_BYTES;
 
     assert(batch && "wal_has_room comes first");
     if (batch->len == 0)
@@ -105,9 +107,12 @@ struct record_place wal_append(struct wal *wal, const struct record *record)
     assert(batch->len + room <= batch->cap && "wal_has_room comes first");
     place.file = batch->file;
     place.at = batch->offset + (uint32_t)batch->len;
-    place.bytes = (uint32_t)record_encode(record, batch->at + batch->len);
-    wal_check_put(&wal->disk, place.file, place.at, batch->at + batch->len, place.bytes);
-    batch->len += place.bytes + WAL_CHECK_BYTES;
+    at = batch->at + batch->len;
+    place.bytes = (uint32_t)record_encode(record, at);
+    check_bytes = wal_check_bytes(batch->format, slice_make(at, place.bytes));
+    if (check_bytes)
+        wal_check_put(&wal->disk, place.file, place.at, at, place.bytes);
+    batch->len += place.bytes + check_bytes;
     batch->count++;
     assert(batch->offset + batch->len <= wal_current(wal)->bytes);
     if (record->kind == RECORD_JOB)

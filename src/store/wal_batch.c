@@ -92,19 +92,25 @@ bool wal_check_holds(const struct wal_disk *disk, struct record_place place, con
            (uint32_t)wal_sum(record, place.bytes, place_seed(disk, place.file, place.at));
 }
 
-int wal_record_next(struct slice records, size_t *at, struct slice *record)
+size_t wal_check_bytes(uint32_t format, struct slice record)
 {
-    struct slice rest;
+    return format == 1 || record_is_read_again(record) ? WAL_CHECK_BYTES : 0;
+}
 
-    if (*at == records.len)
-        return 0;
-    if (records.len - *at <= WAL_CHECK_BYTES)
-        return -EBADMSG;
-    rest = slice_make(records.at + *at, records.len - *at - WAL_CHECK_BYTES);
-    rest.len = record_next(rest);
+int wal_record_next(struct slice records, uint32_t format, size_t *at, struct slice *record)
+{
+    struct slice rest = slice_make(records.at + *at, records.len - *at);
+    size_t bytes, with_check;
+
     if (rest.len == 0)
+        return 0;
+    bytes = record_next(rest);
+    if (bytes == 0)
         return -EBADMSG;
-    *record = rest;
-    *at += rest.len + WAL_CHECK_BYTES;
+    with_check = bytes + wal_check_bytes(format, slice_make(rest.at, bytes));
+    if (with_check > rest.len)
+        return -EBADMSG;
+    *record = slice_make(rest.at, bytes);
+    *at += with_check;
     return 1;
 }

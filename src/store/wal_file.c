@@ -138,14 +138,14 @@ void wal_files_fini(const struct wal_disk *disk, struct wal_files *files)
 
 /* ---- headers ---- */
 
-void wal_file_header(const struct wal_disk *disk, uint32_t number, uint32_t bytes, uint64_t epoch,
-                     char *out)
+void wal_file_header(const struct wal_disk *disk, uint32_t format, uint32_t number, uint32_t bytes,
+                     uint64_t epoch, char *out)
 {
     char *at = out + sizeof MAGIC;
 
     memset(out, 0, WAL_HEADER_BYTES);
     memcpy(out, MAGIC, sizeof MAGIC);
-    at = wire_put_u32(at, WAL_FORMAT);
+    at = wire_put_u32(at, format);
     at = wire_put_u32(at, number);
     at = wire_put_u32(at, bytes);
     at = wire_put_u64(at, epoch);
@@ -153,20 +153,19 @@ void wal_file_header(const struct wal_disk *disk, uint32_t number, uint32_t byte
 }
 
 /* The header is what would be written again just so. */
-static bool header_is_sound(const struct wal_disk *disk, uint32_t number, int64_t size,
-                            const char *header, uint32_t *bytes)
+static bool header_is_sound(const struct wal_disk *disk, const char *header, int64_t size,
+                            struct wal_file *file)
 {
     struct wire_in in =
         wire_in_make(slice_make(header + sizeof MAGIC, HEADER_USED_BYTES - sizeof MAGIC));
     char again[WAL_HEADER_BYTES];
-    uint64_t epoch;
 
-    wire_take_u64(&in);
-    *bytes = wire_take_u32(&in);
-    epoch = wire_take_u64(&in);
-    wal_file_header(disk, number, *bytes, epoch, again);
-    return memcmp(header, again, WAL_HEADER_BYTES) == 0 && *bytes >= WAL_FILE_BYTES_MIN &&
-           size == *bytes;
+    file->format = wire_take_u32(&in);
+    wire_take_u32(&in);
+    file->bytes = wire_take_u32(&in);
+    wal_file_header(disk, file->format, file->number, file->bytes, wire_take_u64(&in), again);
+    return memcmp(header, again, WAL_HEADER_BYTES) == 0 && file->format >= 1 &&
+           file->format <= WAL_FORMAT && file->bytes >= WAL_FILE_BYTES_MIN && size == file->bytes;
 }
 
 static int open_one(const struct wal_disk *disk, uint32_t number, int flags, struct wal_file **out,
@@ -174,8 +173,7 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
 {
     const struct fs *fs = disk->fs;
     char name[32], path[PATH_MAX], header[WAL_HEADER_BYTES];
-    struct wal_file *file;
-    uint32_t bytes = 0;
+    struct wal_file found = {.number = number, .end = WAL_HEADER_BYTES}, *file;
     ssize_t got;
     int fd;
 
@@ -192,7 +190,7 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
                             strerror((int)-got));
     }
     if (got < WAL_HEADER_BYTES ||
-        !header_is_sound(disk, number, fs->ops->size(fs->ctx, fd), header, &bytes)) {
+        !header_is_sound(disk, header, fs->ops->size(fs->ctx, fd), &found)) {
         fs->ops->close(fs->ctx, fd);
         return wal_complain(
             error, error_bytes, -EBADMSG,
@@ -205,7 +203,8 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
         fs->ops->close(fs->ctx, fd);
         return wal_complain(error, error_bytes, -ENOMEM, "out of memory");
     }
-    *file = (struct wal_file){.number = number, .bytes = bytes, .fd = fd, .end = WAL_HEADER_BYTES};
+    found.fd = fd;
+    *file = found;
     *out = file;
     return 0;
 }
@@ -318,7 +317,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
     if (result == 0 && !spare)
         result = fill(fs, fd, bytes);
     if (result == 0) {
-        wal_file_header(disk, number, bytes, epoch, header);
+        wal_file_header(disk, WAL_FORMAT, number, bytes, epoch, header);
         result = wal_pwrite(fs, fd, header, sizeof header, 0);
     }
     if (result == 0)
@@ -339,7 +338,8 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         free(file);
         return result;
     }
-    *file = (struct wal_file){.number = number, .bytes = bytes, .fd = fd, .end = WAL_HEADER_BYTES};
+    *file = (struct wal_file){
+        .number = number, .bytes = bytes, .format = WAL_FORMAT, .fd = fd, .end = WAL_HEADER_BYTES};
     *out = file;
     return 0;
 }

@@ -14,7 +14,7 @@
  * Where the newer copy is damaged later, the older one counts again. It then speaks of files that
  * are gone, or of an epoch older than the batches have: both are refused when the log is read.
  */
-enum { SLOT_BYTES = 512, SLOT_STRIDE = 4096, SLOTS = 2 };
+enum { FORMAT = 1, SLOT_BYTES = 512, SLOT_STRIDE = 4096, SLOTS = 2 };
 
 static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
 {
@@ -22,7 +22,7 @@ static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
                        "format=%d\ngeneration=%" PRIu64 "\nseed=%016" PRIx64 "\nfirst=%" PRIu32
                        "\nfirst_sequence=%" PRIu64 "\nepoch=%" PRIu64 "\nepoch_sequence=%" PRIu64
                        "\nsynced=%" PRIu64 "\nclean=%d\n",
-                       WAL_FORMAT, manifest->generation, manifest->seed, manifest->first,
+                       FORMAT, manifest->generation, manifest->seed, manifest->first,
                        manifest->first_sequence, manifest->epoch, manifest->epoch_sequence,
                        manifest->synced, manifest->is_clean);
     uint64_t sum = wal_sum(slot, (size_t)len, 0);

@@ -178,7 +178,7 @@ static int replay_batch(struct opening *opening, const struct wal_view *view)
     struct slice bytes;
     int result;
 
-    while ((result = wal_record_next(view->records, &at, &bytes)) == 1) {
+    while ((result = wal_record_next(view->records, view->format, &at, &bytes)) == 1) {
         struct record_place place = {.file = view->file,
                                      .at = view->at + WAL_HEAD_BYTES +
                                            (uint32_t)(bytes.at - view->records.at),

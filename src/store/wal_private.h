@@ -20,10 +20,10 @@
 #include <pthread.h>
 
 enum {
-    WAL_FORMAT = 1,
+    WAL_FORMAT = 2,          /* of files: 1: a check stands behind every record */
     WAL_HEADER_BYTES = 4096, /* of a file; the first batch follows */
     WAL_HEAD_BYTES = 72,     /* of a batch; the first record follows */
-    WAL_CHECK_BYTES = 4,     /* behind every record: a checksum of it and its place */
+    WAL_CHECK_BYTES = 4,     /* behind records read by their place: a checksum of both */
     WAL_ALIGN = 8,           /* batches start at multiples of it */
     WAL_FILE_BYTES_MIN = 16384,
     WAL_ERROR_BYTES = PATH_MAX + 512
@@ -82,6 +82,7 @@ int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest 
 struct wal_file {
     uint32_t number;
     uint32_t bytes;
+    uint32_t format;
     int fd;
     /* The owner's; the helper reads them under the lock, once a newer file was begun. */
     uint32_t end; /* where its batches end */
@@ -122,8 +123,8 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
                   uint32_t spare, struct wal_file **out, bool *is_fatal);
 int wal_file_unlink(const struct wal_disk *disk, uint32_t number);
 /* The file's header into WAL_HEADER_BYTES. */
-void wal_file_header(const struct wal_disk *disk, uint32_t number, uint32_t bytes, uint64_t epoch,
-                     char *out);
+void wal_file_header(const struct wal_disk *disk, uint32_t format, uint32_t number, uint32_t bytes,
+                     uint64_t epoch, char *out);
 
 /* ---- wal_batch ---- */
 
@@ -147,8 +148,10 @@ bool wal_body_is_whole(const struct wal_disk *disk, const struct wal_head *head,
 void wal_check_put(const struct wal_disk *disk, uint32_t file, uint32_t at, char *record,
                    size_t bytes);
 bool wal_check_holds(const struct wal_disk *disk, struct record_place place, const char *record);
+/* How many bytes of check stand behind the record in a file of this format. */
+size_t wal_check_bytes(uint32_t format, struct slice record);
 /* The record at *at of a batch's records; moves on. 1; 0 at the end; -EBADMSG. */
-int wal_record_next(struct slice records, size_t *at, struct slice *record);
+int wal_record_next(struct slice records, uint32_t format, size_t *at, struct slice *record);
 uint64_t wal_sum(const void *bytes, size_t len, uint64_t seed);
 
 /* ---- wal_reader ---- */
@@ -176,7 +179,7 @@ struct wal_reader {
 
 struct wal_view {
     struct wal_head head;
-    uint32_t file, at;
+    uint32_t file, at, format;
     struct slice records; /* good until the next call */
 };
 
@@ -195,7 +198,7 @@ int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, stru
 struct wal_batch {
     char *at;
     size_t len, cap;
-    uint32_t file, offset;
+    uint32_t file, offset, format;
     uint32_t count;
 };
 
@@ -282,6 +285,7 @@ const struct wal_batch *wal_recent_find(const struct wal_recent *recent, struct 
 void wal_batch_free(struct wal_batch *batch);
 void wal_recent_fini(struct wal_recent *recent);
 
+/* For records that are read by their place. */
 static inline bool wal_batch_has(const struct wal_batch *batch, struct record_place place)
 {
     return batch && batch->file == place.file && place.at >= batch->offset &&

@@ -119,14 +119,15 @@ struct scan_each {
     void *ctx;
 };
 
-static int each_record(struct slice records, uint32_t file, uint32_t at, struct scan_each each)
+static int each_record(struct slice records, const struct wal_file *file, uint32_t at,
+                       struct scan_each each)
 {
     size_t offset = 0;
     struct slice bytes;
     int result;
 
-    while ((result = wal_record_next(records, &offset, &bytes)) == 1) {
-        struct record_place place = {.file = file,
+    while ((result = wal_record_next(records, file->format, &offset, &bytes)) == 1) {
+        struct record_place place = {.file = file->number,
                                      .at = at + (uint32_t)(bytes.at - records.at),
                                      .bytes = (uint32_t)bytes.len};
         struct record record;
@@ -165,8 +166,8 @@ static int scan_batch(struct wal *wal, const struct wal_file *file, uint32_t at,
     if (got < head->bytes || !wal_body_is_whole(&wal->disk, head, into))
         return -EIO;
     scratch->len += head->bytes;
-    return each_record(slice_make(into + WAL_HEAD_BYTES, head->bytes - WAL_HEAD_BYTES),
-                       file->number, at + WAL_HEAD_BYTES, each);
+    return each_record(slice_make(into + WAL_HEAD_BYTES, head->bytes - WAL_HEAD_BYTES), file,
+                       at + WAL_HEAD_BYTES, each);
 }
 
 static int scan(struct wal *wal, const struct wal_file *file, uint32_t end, uint32_t *at,

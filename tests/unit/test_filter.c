@@ -19,7 +19,7 @@ static void never_says_no_to_what_was_put_in(void **state)
         struct random again = random;
 
         assert_true(filter_init(&filter, counts[i]));
-        assert_true(filter_bytes(&filter) <= counts[i] * FILTER_BITS_PER_HASH / 8 + 32);
+        assert_true(filter_bytes(&filter) <= counts[i] * FILTER_BITS_PER_HASH / 8 + 16 * 32);
         for (uint64_t n = 0; n < counts[i]; n++)
             filter_put(&filter, random_next(&random));
         filter_put(&filter, 0);
@@ -110,6 +110,42 @@ static void is_the_same_by_its_size(void **state)
     filter_fini(&again);
 }
 
+static double wrong_share(const struct filter *filter, struct random *random)
+{
+    int wrong = 0;
+
+    for (int i = 0; i < 1000000; i++)
+        wrong += filter_maybe(filter, random_next(random));
+    return wrong / 1e6;
+}
+
+static void folded_it_is_smaller_and_as_good(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 6000, 6250, 12499, 49000, 51000, 100000};
+    struct random random = seed_random(__func__);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct filter filter, folded;
+        struct random again = random;
+        uint64_t blocks;
+
+        assert_true(filter_init(&filter, 100000));
+        for (uint64_t n = 0; n < counts[i]; n++)
+            filter_put(&filter, random_next(&random));
+        blocks = filter_fold(&filter, counts[i]);
+        assert_true(blocks == filter.blocks || blocks * 16 >= counts[i]);
+        assert_true(blocks * 16 <= counts[i] * 2 + 32 * 16 || blocks <= filter.blocks / 16);
+        assert_true(filter_init_blocks(&folded, blocks));
+        memcpy(folded.words, filter.words, filter_bytes(&folded));
+        for (uint64_t n = 0; n < counts[i]; n++)
+            assert_true(filter_maybe(&folded, random_next(&again)));
+        assert_true(wrong_share(&folded, &random) < 0.0016);
+        filter_fini(&folded);
+        filter_fini(&filter);
+    }
+}
+
 static void its_blocks_rise_with_the_hashes(void **state)
 {
     struct filter filter;
@@ -137,6 +173,7 @@ int main(void)
         cmocka_unit_test(a_zeroed_one_says_maybe),
         cmocka_unit_test(too_much_is_refused_and_all_is_maybe),
         cmocka_unit_test(is_the_same_by_its_size),
+        cmocka_unit_test(folded_it_is_smaller_and_as_good),
         cmocka_unit_test(its_blocks_rise_with_the_hashes),
     };
 
