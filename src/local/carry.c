@@ -39,5 +39,5 @@ bool carry_step(struct shard *shard)
 
 bool carry_is_busy(const struct shard *shard)
 {
-    return shard->carrying_topics;
+    return shard->carrying_topics && !shard->broken;
 }

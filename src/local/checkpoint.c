@@ -32,7 +32,8 @@ enum phase {
     SYNCING,    /* the log, up to the snapshot */
     MERGING,    /* archivist: tables of keys */
     COMMITTING, /* archivist */
-    TIDYING     /* archivist */
+    TIDYING,    /* archivist */
+    STOPPED     /* for good, with a run that was never committed */
 };
 
 struct checkpoint {
@@ -79,6 +80,8 @@ void checkpoint_free(struct checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
+    if (checkpoint->phase == STOPPED)
+        depot_forget(checkpoint->shard->depot, &checkpoint->build);
     forget_changed(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);
@@ -473,14 +476,38 @@ static void tidied(struct checkpoint *checkpoint, struct engine_now now)
  * commit, and the log has it all. */
 static void stop(struct checkpoint *checkpoint)
 {
-    if (checkpoint->phase == FILTERS)
+    struct depot *depot = checkpoint->shard->depot;
+    bool is_build = checkpoint->build.depot != NULL;
+    switch (checkpoint->phase) {
+    case FILTERS:
         filters_read(checkpoint);
-    else if (checkpoint->phase == COLLECTING || checkpoint->phase == BUILDING)
-        depot_abandon(checkpoint->shard->depot, &checkpoint->build);
-    else if (checkpoint->phase == MERGING)
-        depot_keys_abandon(checkpoint->shard->depot, &checkpoint->merge);
-    else if (checkpoint->phase == COMMITTING && checkpoint->result == 0)
-        depot_committed(checkpoint->shard->depot, &checkpoint->catalog);
+        break;
+    case COLLECTING:
+    case BUILDING:
+        depot_abandon(depot, &checkpoint->build);
+        break;
+    case MERGING:
+        depot_keys_abandon(depot, &checkpoint->merge);
+        break;
+    case COMMITTING:
+        if (checkpoint->result == 0) {
+            depot_committed(depot, &checkpoint->catalog);
+            break;
+        }
+        checkpoint->phase = is_build ? STOPPED : IDLE;
+        return;
+    case IDLE:
+    case TIDYING:
+    case STOPPED:
+        break;
+    case INSTALLING:
+    case EVICTING:
+    case TOPICS:
+    case SNAPSHOT:
+    case SYNCING:
+        checkpoint->phase = is_build ? STOPPED : IDLE;
+        return;
+    }
     become_idle(checkpoint);
 }
 
@@ -488,8 +515,8 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
     if (checkpoint->is_with_archivist)
         return false;
-    if (checkpoint->shard->stopping) {
-        if (checkpoint->phase != IDLE)
+    if (checkpoint->shard->stopping || checkpoint->shard->broken) {
+        if (checkpoint->phase != IDLE && checkpoint->phase != STOPPED)
             stop(checkpoint);
         return false;
     }
@@ -520,13 +547,16 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
     case TIDYING:
         tidied(checkpoint, now);
         return true;
+    case STOPPED:
+        break;
     }
     return false;
 }
 
 bool checkpoint_is_busy(const struct checkpoint *checkpoint)
 {
-    return checkpoint->is_with_archivist || checkpoint->phase != IDLE;
+    return checkpoint->is_with_archivist ||
+           (checkpoint->phase != IDLE && checkpoint->phase != STOPPED);
 }
 
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint)

@@ -294,11 +294,10 @@ bool shard_turn(void *ctx)
     struct engine_now now = shard_now(shard);
     bool busy = advance(shard, now);
     bool more = walkings_step(shard);
-    if (!shard->broken) {
+    if (!shard->broken)
         more |= carry_step(shard);
-        more |= loading_step(shard->loading, now);
-        more |= checkpoint_step(shard->checkpoint, now);
-    }
+    more |= loading_step(shard->loading, now);
+    more |= checkpoint_step(shard->checkpoint, now);
     unpark(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool told = news_run(shard);

@@ -208,6 +208,8 @@ bool depot_install(struct depot *depot, struct depot_build *build);
 bool depot_installed(struct depot *depot, struct depot_build *build);
 /* Gives it up: nothing has happened. Also after a failed build. */
 void depot_abandon(struct depot *depot, struct depot_build *build);
+/* Before depot_close: a checkpoint that was installed will not be committed any more. */
+void depot_forget(struct depot *depot, struct depot_build *build);
 void depot_build_fini(
     struct depot_build *build); /* after commit or abandoning; frees items but not `changed` */
 
