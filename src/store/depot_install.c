@@ -276,7 +276,10 @@ void depot_build_fini(struct depot_build *build)
 {
     struct depot *depot = build->depot;
 
-    assert(!depot || depot->build != build);
+    if (depot && depot->build == build) { /* nothing but depot_close follows */
+        depot->build = NULL;
+        depot->is_installed = false;
+    }
     /* What never joined was never named by anybody. */
     if (build->made_run) {
         run_close(build->made_run);
