@@ -80,8 +80,6 @@ void checkpoint_free(struct checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    if (checkpoint->phase == STOPPED)
-        depot_forget(checkpoint->shard->depot, &checkpoint->build);
     forget_changed(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);

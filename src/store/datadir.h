@@ -31,8 +31,9 @@ struct datadir_manifest {
  * 2: records may carry a topic's extension, a job's history and when it was taken. A directory of
  *    format 1 is one of format 2 that has none of these: it becomes one when it is opened for
  *    writing, so that a version that cannot read them says so instead of finding damage.
- * 3: jobs lie in runs, too, beside the log. A directory of format 2 is one of format 3 that has no
- *    runs yet.
+ * 3: jobs lie in runs, too, beside the log, and records name the slots they are about; fewer of the
+ *    log's records have a check of their own. A directory of format 2 is one of format 3 that has
+ *    none of these yet.
  */
 enum { DATADIR_FORMAT = 3, DATADIR_SHARDS_MAX = 64 };
 

@@ -208,10 +208,9 @@ bool depot_install(struct depot *depot, struct depot_build *build);
 bool depot_installed(struct depot *depot, struct depot_build *build);
 /* Gives it up: nothing has happened. Also after a failed build. */
 void depot_abandon(struct depot *depot, struct depot_build *build);
-/* Before depot_close: a checkpoint that was installed will not be committed any more. */
-void depot_forget(struct depot *depot, struct depot_build *build);
-void depot_build_fini(
-    struct depot_build *build); /* after commit or abandoning; frees items but not `changed` */
+/* After commit or abandoning, or with it still under way where nothing but depot_close follows.
+ * Frees items but not their `changed`. */
+void depot_build_fini(struct depot_build *build);
 
 /* What a commit writes. topics: the owner's; copied. */
 int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_sequence,

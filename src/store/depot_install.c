@@ -272,19 +272,14 @@ void depot_abandon(struct depot *depot, struct depot_build *build)
     depot->is_installed = false;
 }
 
-void depot_forget(struct depot *depot, struct depot_build *build)
-{
-    assert(depot->build == build && depot->is_installed);
-    spare_victims(depot, build);
-    depot->build = NULL;
-    depot->is_installed = false;
-}
-
 void depot_build_fini(struct depot_build *build)
 {
     struct depot *depot = build->depot;
 
-    assert(!depot || depot->build != build);
+    if (depot && depot->build == build) { /* nothing but depot_close follows */
+        depot->build = NULL;
+        depot->is_installed = false;
+    }
     /* What never joined was never named by anybody. */
     if (build->made_run) {
         run_close(build->made_run);

@@ -1,8 +1,8 @@
 /*
  * Any bytes as the batches of a log file, behind a valid header: the log opens and goes on, or
  * refuses, and says the same when asked again. Where a batch's checksums are wrong they are set
- * right first, so that what is behind them is reached too. Seeds: corpus/wal, bodies of small log
- * files.
+ * right first, so that what is behind them is reached too. The last byte says of which format the
+ * file is. Seeds: corpus/wal, bodies of small log files.
  */
 #include "fuzz/claim.h"
 #include "store/wal_private.h"
@@ -79,7 +79,7 @@ static int open_log(struct sim_fs *sim, uint64_t *records, uint64_t *next, bool 
     return 0;
 }
 
-static void run(const uint8_t *data, size_t size, bool right)
+static void run(const uint8_t *data, size_t size, uint32_t format, bool right)
 {
     static struct sim_fs sim;
     const struct wal_disk disk = {.seed = SEED};
@@ -101,6 +101,7 @@ static void run(const uint8_t *data, size_t size, bool right)
     CLAIM("it can be written", wal_manifest_write(&made, fd, &manifest) == 0);
     sim.fs.ops->close(&sim, fd);
     file = sim_fs_bytes(&sim, "s/wal/00000001.log", NULL);
+    wal_file_header(&disk, format, 1, FILE_BYTES, 1, file);
     memcpy(file + WAL_HEADER_BYTES, data,
            size < FILE_BYTES - WAL_HEADER_BYTES ? size : FILE_BYTES - WAL_HEADER_BYTES);
     if (right)
@@ -117,7 +118,9 @@ static void run(const uint8_t *data, size_t size, bool right)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    run(data, size, false);
-    run(data, size, true);
+    uint32_t format = size && data[size - 1] % 2 ? WAL_FORMAT : 1;
+
+    run(data, size, format, false);
+    run(data, size, format, true);
     return 0;
 }

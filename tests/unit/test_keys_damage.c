@@ -131,6 +131,41 @@ static void a_sound_block_in_another_place_is_noticed(void **state)
     free(list.at);
 }
 
+static void a_block_of_another_table_is_noticed(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct keys_rig_list list = even_list(&random, SMALL);
+    struct keys *keys = keys_rig_table((sim_fs_init(&sim, 1), &sim), 1, list);
+
+    (void)state;
+    keys_close(keys_rig_table(&sim, 2, list));
+    memcpy(sim_fs_bytes(&sim, TABLE, NULL), sim_fs_bytes(&sim, "run/00000002.keys", NULL),
+           KEYS_BLOCK_BYTES);
+    assert_int_equal(keys_rig_same(keys, list), -EBADMSG);
+    keys_close(keys);
+    sim_fs_fini(&sim);
+    free(list.at);
+}
+
+/* Whoever made that: it is damage, and no merging goes on with it. */
+static void entries_in_no_order_are_noticed(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct keys_rig_list list = even_list(&random, SMALL);
+    struct keys *keys = keys_rig_table((sim_fs_init(&sim, 1), &sim), 1, list);
+    char *block = sim_fs_bytes(&sim, TABLE, NULL);
+
+    (void)state;
+    keys_put_entry(block, 3, &list.at[4]);
+    keys_put_entry(block, 4, &list.at[3]);
+    keys_sign(block, KEYS_RIG_SEED, 1, 0);
+    list.at[3] = list.at[4];
+    assert_int_equal(keys_rig_same(keys, list), -EBADMSG);
+    keys_close(keys);
+    sim_fs_fini(&sim);
+    free(list.at);
+}
+
 static void a_newer_format_is_refused_as_such(void **state)
 {
     struct random random = seed_random(__func__);
@@ -444,6 +479,8 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_noticed),
         cmocka_unit_test(a_file_of_another_length_is_refused),
         cmocka_unit_test(a_sound_block_in_another_place_is_noticed),
+        cmocka_unit_test(a_block_of_another_table_is_noticed),
+        cmocka_unit_test(entries_in_no_order_are_noticed),
         cmocka_unit_test(a_newer_format_is_refused_as_such),
         cmocka_unit_test(a_crash_leaves_a_whole_table_or_none),
         cmocka_unit_test(a_crash_of_small_ones_leaves_whole_or_none),
