@@ -72,8 +72,6 @@ static struct engine_changed *changed_of(const struct engine *engine, const stru
 static bool is_wanted(const struct engine *engine, const struct engine_collect *collect,
                       const struct entry *entry)
 {
-    if (!entry->state || entry->is_stub)
-        return false;
     if (!record_place_is_run(entry->place))
         return entry->place.file < collect->before_file;
     const struct extra *extra = entry_extra(engine, entry);
@@ -120,8 +118,11 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
         if (collect->at >= engine->entries.top)
             return 0;
         uint32_t id = ++collect->at;
-        if (is_wanted(engine, collect, entry_at(engine, id)) &&
-            !give_item(engine, collect, id, now))
+        struct entry *entry = entry_at(engine, id);
+        if (!entry->state)
+            continue;
+        entry->is_collected = is_wanted(engine, collect, entry);
+        if (entry->is_collected && !give_item(engine, collect, id, now))
             return -ENOMEM;
     }
     return collect->at < engine->entries.top;
@@ -154,6 +155,7 @@ bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
     if (!entry->state || !entry_is_at(entry, old))
         return false;
     move_to(engine, entry, place, part);
+    entry->is_collected = false;
     struct extra *extra = entry_extra(engine, entry);
     if (entry->state_file < before_file)
         entry_is_said(engine, entry);

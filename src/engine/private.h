@@ -32,6 +32,7 @@ struct entry {
     uint32_t state_file; /* log file of its newest STATE record; 0: its record says all */
     uint8_t part;        /* of its slot, where `place` is one */
     bool is_stub;
+    bool is_collected; /* the checkpoint under way knows it by its id: it stays */
 };
 
 enum { ENTRY_DUE_IS_WALL = 1 };

@@ -122,7 +122,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
 static bool may_go(const struct engine *engine, const struct entry *entry, int64_t keep_until_ms,
                    uint64_t ready_max, struct engine_now now)
 {
-    if (!record_place_is_run(entry->place) || entry->state_file || entry->is_stub)
+    if (!record_place_is_run(entry->place) || entry->state_file || entry->is_collected)
         return false;
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:

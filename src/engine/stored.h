@@ -92,21 +92,20 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
  * The item's record now lies in slot `place` of a run, in part `part`. True: it is the same job
  * still, in the place it had when collected (`old`), and from now on it lies in the new one; an old
  * slot is released. What changed after collecting was written to `before_file` or later and still
- * counts. False: gone, replaced, or evicted; then, where `old` is a slot that is alive still, the
- * owner calls engine_relocate, else it clears the new slot.
+ * counts. False: gone or replaced; the owner clears the new slot.
  */
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
                     struct record_place place, enum job_part part, uint32_t before_file);
-/* A slot of a victim that had no entry when collected, or has another now, lies elsewhere: where it
- * has one by now, that one is told. Its record was copied as it was. Stored counts do not change.
- */
+/* A slot of a victim that had no entry when collected lies elsewhere now: where it has one by now,
+ * that one is told. Its record was copied as it was. Stored counts do not change. */
 void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,
                      struct record_place place);
 
-/* Not while a checkpoint installs: nobody could find them in the new run. Evicts unchanged entries
- * in slots that nobody will want before keep_until_ms (inner clock), the dead, and ready ones
- * beyond `ready_max` of their topic; looks at `steps` from *at (start with 0). True: the end was
- * reached. Never leased ones. */
+/* Evicts unchanged entries in slots that nobody will want before keep_until_ms (inner clock), the
+ * dead, and ready ones beyond `ready_max` of their topic; looks at `steps` from *at (start with 0).
+ * True: the end was reached, and *at is 0 again. Never leased ones, nor those that were collected
+ * and not yet installed. The owner does not call it while it installs: what was told its new slot
+ * could not be found there yet. */
 bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_ms,
                        uint64_t ready_max, struct engine_now now, size_t steps);
 

@@ -184,20 +184,21 @@ static void newer_format_is_refused_as_such(void **state)
 }
 
 /* Its words are those by which an older version refuses this one's. */
-static void older_format_is_raised_when_it_is_opened_for_writing_and_only_then(void **state)
+static void raises(uint32_t format)
 {
     struct datadir *other;
+    char text[200];
 
-    (void)state;
-    datadir_close(open_well(1));
-    write_manifest(
-        "format=1\nshards=1\nhash_seed=0x10\nboot_id=abc\nboot_offset_ms=-5\nskew_ms=7\n");
+    snprintf(text, sizeof text,
+             "format=%u\nshards=1\nhash_seed=0x10\nboot_id=abc\nboot_offset_ms=-5\nskew_ms=7\n",
+             format);
+    write_manifest(text);
     assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
-    assert_int_equal(manifest.format, 1);
+    assert_int_equal(manifest.format, format);
     datadir_close(other);
     assert_int_equal(open_badly(2), -EINVAL);
     assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
-    assert_int_equal(manifest.format, 1);
+    assert_int_equal(manifest.format, format);
     datadir_close(other);
     datadir_close(open_well(1));
     assert_int_equal(manifest.format, DATADIR_FORMAT);
@@ -208,6 +209,14 @@ static void older_format_is_raised_when_it_is_opened_for_writing_and_only_then(v
     assert_int_equal(manifest.boot_offset_ms, -5);
     assert_int_equal(manifest.skew_ms, 7);
     datadir_close(other);
+}
+
+static void older_format_is_raised_when_it_is_opened_for_writing_and_only_then(void **state)
+{
+    (void)state;
+    datadir_close(open_well(1));
+    for (uint32_t format = 1; format < DATADIR_FORMAT; format++)
+        raises(format);
 }
 
 static void shards_without_manifest_are_not_begun_anew(void **state)
