@@ -21,10 +21,28 @@ static void print(struct buffer *text)
 
 /* ---- a data directory ---- */
 
-static int check_directory(const char *directory, bool json)
+/* To the standard error, so that a report in JSON stays one. */
+static void on_say(void *ctx, const char *text)
+{
+    (void)ctx;
+    progress_clear();
+    fprintf(stderr, "%s\n", text);
+}
+
+static void on_records(void *ctx, uint64_t records, uint64_t total)
+{
+    (void)ctx;
+    progress_show(records, total, -1);
+}
+
+static int check_directory(const char *directory, bool repair, bool accept_loss, bool json)
 {
     static struct fsck_report report; /* large */
-    int result = fsck_run(directory, &report);
+    const struct fsck_options options = {
+        .repair = repair, .accept_loss = accept_loss, .progress = on_records, .say = on_say};
+    progress_begin("checked", false);
+    int result = fsck_run_with(directory, &options, &report);
+    progress_clear();
     if (result == 0 || json) {
         struct buffer text;
         buffer_init(&text, REPORT_BYTES_MAX);
@@ -36,7 +54,7 @@ static int check_directory(const char *directory, bool json)
     }
     if (result != 0)
         return cli_error("%s", report.error);
-    return report.finding_count == 0 ? CLI_OK : CLI_REFUSED;
+    return report.finding_count == report.mended ? CLI_OK : CLI_REFUSED;
 }
 
 /* ---- Redis ---- */
@@ -106,14 +124,17 @@ static int check_redis(const char *store, const char *password_file, bool repair
 
 /* ---- either ---- */
 
-static int choose(const char *directory, const char *store, bool repair, const char *password_file)
+static int choose(const char *directory, const char *store, bool repair, bool accept_loss,
+                  const char *password_file)
 {
     if (directory && store)
         return cli_usage("give a data directory or --store, not both");
     if (!directory && !store)
         return cli_usage("give a data directory, or --store and the URL of a Redis");
-    if (directory && repair)
-        return cli_usage("--repair is for --store: a data directory is mended by the next start");
+    if (accept_loss && !repair)
+        return cli_usage("--accept-loss is for --repair, give both");
+    if (accept_loss && store)
+        return cli_usage("--accept-loss is for a data directory: in Redis no job is dropped");
     if (directory && password_file)
         return cli_usage("--redis-password-file is for --store");
     return CLI_OK;
@@ -122,21 +143,26 @@ static int choose(const char *directory, const char *store, bool repair, const c
 int cli_fsck(int argc, char **argv)
 {
     const char *store = NULL, *password_file = NULL;
-    bool json = false, repair = false;
+    bool json = false, repair = false, accept_loss = false;
     const struct cli_flag flags[] = {
         {"store", CLI_TEXT, &store, "URL",
          "check the queue in this Redis, as 'tarry serve' has it"},
-        {"repair", CLI_SWITCH, &repair, NULL, "mend what is found there"},
+        {"repair", CLI_SWITCH, &repair, NULL, "mend what can be mended"},
+        {"accept-loss", CLI_SWITCH, &accept_loss, NULL,
+         "with --repair: give up jobs whose record cannot be read"},
         {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
         {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "fsck DIR | --store URL [--repair] [--json]",
+        .usage = "fsck DIR | --store URL [--repair [--accept-loss]] [--json]",
         .about =
             "Checks a data directory that no server is using, and changes no byte of it: every\n"
             "file, batch and record, and whether they make sense together. The half-written end\n"
-            "that a crash leaves is nothing wrong.\n\n"
+            "that a crash leaves is nothing wrong. --repair writes tables of keys and counts "
+            "anew,\n"
+            "and says what it does; a job whose record cannot be read is given up only with\n"
+            "--accept-loss.\n\n"
             "With --store, checks a queue in Redis, servers may be at work: every shard, topic "
             "and\n"
             "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
@@ -152,9 +178,9 @@ int cli_fsck(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     const char *directory = args.list.count ? args.list.at[0] : NULL;
-    exit_code = choose(directory, store, repair, password_file);
+    exit_code = choose(directory, store, repair, accept_loss, password_file);
     if (exit_code != CLI_OK)
         return exit_code;
-    return directory ? check_directory(directory, json)
+    return directory ? check_directory(directory, repair, accept_loss, json)
                      : check_redis(store, password_file, repair, json);
 }

@@ -147,7 +147,7 @@ static void write_answer(struct errand *errand)
 static void look(struct shard *shard, struct visit *visit)
 {
     uint32_t room = EXTENTS_FIRST;
-    visit->generation = 0;
+    visit->generation = shard->depot ? depot_catalog(shard->depot)->generation : 0;
     for (;;) {
         visit->extents = calloc(room, sizeof *visit->extents);
         if (!visit->extents)
@@ -165,6 +165,8 @@ static void look(struct shard *shard, struct visit *visit)
 static void hold_back(struct shard *shard, bool on)
 {
     wal_hold_back(shard->wal, on);
+    if (shard->depot)
+        depot_hold_back(shard->depot, on);
 }
 
 static void visit_shard(struct letter *letter)

@@ -1,56 +1,87 @@
 #include "store/fsck.h"
 
-#include "store/fsck_model.h"
-#include "store/wal_private.h"
+#include "store/fsck_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-struct examining {
-    struct fsck_report *report;
-    uint32_t shard;
-    uint64_t hash_seed;
-    struct wal_disk disk;
-    struct wal_manifest manifest;
-    struct wal_files files;
-    struct wal_reader reader;
-    struct fsck_model *model;
-    char error[WAL_ERROR_BYTES];
-};
-
-static void find(struct examining *examining, uint32_t file, uint32_t at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void find(struct examining *examining, uint32_t file, uint32_t at, const char *format, ...)
+void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure cure,
+               const char *format, ...)
 {
-    struct fsck_report *report = examining->report;
+    struct fsck_report *report = exam->report;
     struct fsck_finding *finding;
     va_list args;
 
     if (report->finding_count++ >= FSCK_FINDINGS_MAX)
         return;
     finding = &report->finding[report->finding_count - 1];
-    finding->shard = examining->shard;
-    finding->file = file;
-    finding->at = at;
+    *finding = (struct fsck_finding){.shard = exam->shard,
+                                     .at = where.at,
+                                     .slot = where.slot,
+                                     .has_slot = where.slot != FSCK_NO_SLOT,
+                                     .cure = cure};
+    if (where.file)
+        snprintf(finding->file, sizeof finding->file, "%s", where.file);
     va_start(args, format);
     vsnprintf(finding->text, sizeof finding->text, format, args);
     va_end(args);
 }
 
+void fsck_note(struct fsck_exam *exam, const char *format, ...)
+{
+    struct fsck_report *report = exam->report;
+    struct fsck_note *note;
+    va_list args;
+
+    if (report->note_count++ >= FSCK_NOTES_MAX)
+        return;
+    note = &report->note[report->note_count - 1];
+    note->shard = exam->shard;
+    va_start(args, format);
+    vsnprintf(note->text, sizeof note->text, format, args);
+    va_end(args);
+}
+
+void fsck_advance(struct fsck_exam *exam, uint64_t records)
+{
+    exam->done += records;
+    if (exam->options->progress)
+        exam->options->progress(exam->options->ctx, exam->done, exam->total);
+}
+
+static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* In the log; file 0: about none. */
+static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
+{
+    char name[32], path[48], text[FSCK_TEXT_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    wal_file_name(file, name);
+    snprintf(path, sizeof path, "wal/%s", name);
+    fsck_find(exam, (struct fsck_where){.file = file ? path : NULL, .at = at, .slot = FSCK_NO_SLOT},
+              FSCK_RESTORE, "%s", text);
+}
+
 static void on_nonsense(void *ctx, struct record_place place, const char *text)
 {
-    find(ctx, place.file, place.at, "%s", text);
+    find(ctx, record_place_is_run(place) ? 0 : place.file, place.at, "%s", text);
 }
 
 /* ---- records ---- */
 
 /* False: out of memory. */
-static bool examine_batch(struct examining *examining, const struct wal_view *view)
+static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
 {
     uint32_t count = 0;
     size_t at = 0;
@@ -65,42 +96,40 @@ static bool examine_batch(struct examining *examining, const struct wal_view *vi
         struct record record;
 
         count++;
-        if (wal_check_bytes(view->format, bytes) &&
-            !wal_check_holds(&examining->disk, place, bytes.at))
-            find(examining, place.file, place.at, "the record's checksum is wrong");
+        if (wal_check_bytes(view->format, bytes) && !wal_check_holds(&exam->disk, place, bytes.at))
+            find(exam, place.file, place.at, "the record's checksum is wrong");
         else if (!record_decode(bytes, &record))
-            find(examining, place.file, place.at, "the record cannot be decoded");
-        else if (!fsck_model_apply(examining->model, &record, place))
+            find(exam, place.file, place.at, "the record cannot be decoded");
+        else if (exam->model && !fsck_model_apply(exam->model, &record, place))
             return false;
     }
     if (result < 0 || count != view->head.count)
-        find(examining, view->file, view->at,
-             "the batch does not hold the %" PRIu32 " records it says", view->head.count);
-    examining->report->shard[examining->shard].records += count;
+        find(exam, view->file, view->at, "the batch does not hold the %" PRIu32 " records it says",
+             view->head.count);
+    exam->report->shard[exam->shard].records += count;
     return true;
 }
 
-static int examine_log(struct examining *examining)
+static int examine_log(struct fsck_exam *exam)
 {
-    struct fsck_shard *shard = &examining->report->shard[examining->shard];
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
     struct wal_view view;
-    int result = wal_reader_init(&examining->reader, &examining->disk, &examining->manifest,
-                                 &examining->files, examining->error, sizeof examining->error);
+    int result = wal_reader_init(&exam->reader, &exam->disk, &exam->manifest, &exam->files,
+                                 exam->error, sizeof exam->error);
 
     if (result < 0)
         return result;
-    while ((result = wal_reader_next(&examining->reader, &view)) == 1) {
+    while ((result = wal_reader_next(&exam->reader, &view)) == 1) {
         shard->batches++;
         shard->bytes += view.head.bytes;
-        if (!examine_batch(examining, &view))
+        if (!examine_batch(exam, &view))
             return -ENOMEM;
     }
-    shard->torn_bytes = examining->reader.torn_bytes;
-    if (result == 0)
-        fsck_model_end(examining->model, shard);
-    else if (result != -ENOMEM)
-        find(examining, examining->reader.bad_file, examining->reader.bad_at, "%s",
-             examining->error);
+    shard->torn_bytes = exam->reader.torn_bytes;
+    if (result == 0 && exam->model)
+        fsck_model_end(exam->model, shard);
+    else if (result < 0 && result != -ENOMEM)
+        find(exam, exam->reader.bad_file, exam->reader.bad_at, "%s", exam->error);
     return result == -ENOMEM ? result : 0;
 }
 
@@ -113,26 +142,34 @@ static void note_log(void *ctx, const char *name)
 }
 
 /* A start may have been cut short before the log was first opened. */
-static bool was_never_opened(const struct examining *examining)
+static bool was_never_opened(const struct fsck_exam *exam)
 {
     bool has_files = false;
 
-    (void)fs_posix.ops->list(NULL, examining->disk.dir, note_log, &has_files);
+    (void)fs_posix.ops->list(NULL, exam->disk.dir, note_log, &has_files);
     return !has_files;
 }
 
-/* 1: there is a log to be read; 0: there is not. */
-static int open_log(struct examining *examining)
+/* Where the runs say that the log goes on. */
+static int skip_to_first(struct fsck_exam *exam)
 {
-    struct fsck_shard *shard = &examining->report->shard[examining->shard];
-    int fd, slots_bad = 0;
-    int result =
-        wal_manifest_open(&examining->disk, O_RDONLY, &fd, &examining->manifest, &slots_bad);
+    if (exam->catalog.log_first == 0)
+        return 0;
+    return wal_manifest_begin_at(&exam->disk, &exam->manifest, exam->catalog.log_first,
+                                 exam->catalog.log_first_sequence, exam->error, sizeof exam->error);
+}
 
-    if (result == -ENOENT && was_never_opened(examining))
+/* 1: there is a log to be read; 0: there is not. */
+static int open_log(struct fsck_exam *exam)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    int fd, slots_bad = 0;
+    int result = wal_manifest_open(&exam->disk, O_RDONLY, &fd, &exam->manifest, &slots_bad);
+
+    if (result == -ENOENT && was_never_opened(exam))
         return 0;
     if (result < 0) {
-        find(examining, 0, 0, "'%s/MANIFEST' %s", examining->disk.dir,
+        find(exam, 0, 0, "'%s/MANIFEST' %s", exam->disk.dir,
              result == -EBADMSG  ? "is damaged"
              : result == -ENOENT ? "is missing"
                                  : strerror(-result));
@@ -140,70 +177,140 @@ static int open_log(struct examining *examining)
     }
     fs_posix.ops->close(NULL, fd);
     shard->manifest_copies_bad = (uint32_t)slots_bad;
-    if (examining->manifest.epoch == 0 && was_never_opened(examining))
+    if (exam->manifest.epoch == 0 && was_never_opened(exam))
         return 0;
-    result = wal_files_open(&examining->disk, examining->manifest.first, O_RDONLY,
-                            &examining->files, examining->error, sizeof examining->error);
-    shard->first_file = examining->manifest.first;
-    shard->files = examining->files.count;
+    result = skip_to_first(exam);
+    if (result < 0) {
+        find(exam, 0, 0, "%s", exam->error);
+        return 0;
+    }
+    result = wal_files_open(&exam->disk, exam->manifest.first, O_RDONLY, &exam->files, exam->error,
+                            sizeof exam->error);
+    shard->first_file = exam->manifest.first;
+    shard->files = exam->files.count;
     if (result == -ENOMEM)
         return result;
     if (result < 0) {
-        find(examining, examining->manifest.first + examining->files.count, 0, "%s",
-             examining->error);
+        find(exam, exam->manifest.first + exam->files.count, 0, "%s", exam->error);
         return 0;
     }
     return 1;
 }
 
-static int examine_shard(struct examining *examining, const struct datadir *datadir)
+static int look_at_log(struct fsck_exam *exam)
 {
-    char path[PATH_MAX - 64];
+    struct fsck_base base = {0};
+    const bool has_runs = exam->catalog.generation != 0;
     int result;
 
-    datadir_shard_path(datadir, examining->shard, path, sizeof path);
-    examining->disk.fs = &fs_posix;
-    if ((size_t)snprintf(examining->disk.dir, sizeof examining->disk.dir, "%s/wal", path) >=
-        sizeof examining->disk.dir)
-        return -ENAMETOOLONG;
-    result = open_log(examining);
-    if (result == 1) {
-        examining->model = fsck_model_new(examining->hash_seed, examining->manifest.first == 1,
-                                          on_nonsense, examining);
-        result = examining->model ? examine_log(examining) : -ENOMEM;
+    if (has_runs && !fsck_base_init(exam, &base))
+        return -ENOMEM;
+    result = open_log(exam);
+    if (result != 1)
+        return result;
+    /* Where nothing is known of the runs, records that speak of them make no sense. */
+    if (!exam->is_catalog_bad) {
+        exam->model = fsck_model_new(exam->hash_seed, exam->manifest.first == 1 && !has_runs, &base,
+                                     on_nonsense, exam);
+        if (!exam->model)
+            return -ENOMEM;
     }
-    wal_reader_fini(&examining->reader);
-    wal_files_fini(&examining->disk, &examining->files);
-    fsck_model_free(examining->model);
+    return examine_log(exam);
+}
+
+static int look_at_runs(struct fsck_exam *exam)
+{
+    int result = fsck_catalog_read(exam);
+
+    if (result == 0)
+        result = fsck_runs(exam);
+    if (result == 0)
+        result = fsck_keys(exam);
+    if (result == 0)
+        fsck_topics_compare(exam);
+    if (result == 0)
+        result = fsck_catalog_orphans(exam);
     return result;
 }
 
-int fsck_run(const char *data_dir, struct fsck_report *report)
+static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
+{
+    char path[PATH_MAX - 64];
+
+    datadir_shard_path(datadir, exam->shard, path, sizeof path);
+    exam->disk.fs = &fs_posix;
+    if ((size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path) >=
+            sizeof exam->disk.dir ||
+        (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path) >=
+            sizeof exam->run_dir)
+        return -ENAMETOOLONG;
+    return 0;
+}
+
+static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir)
+{
+    int result = set_paths(exam, datadir);
+
+    if (result == 0)
+        result = look_at_runs(exam);
+    if (result == 0)
+        result = look_at_log(exam);
+    wal_reader_fini(&exam->reader);
+    wal_files_fini(&exam->disk, &exam->files);
+    fsck_model_free(exam->model);
+    if (result == 0 && exam->options->repair)
+        result = fsck_repair(exam);
+    fsck_exam_fini(exam);
+    return result;
+}
+
+/* ---- the directory ---- */
+
+/* To repair it, it is opened as a server does, so that none can meanwhile. */
+static int open_dir(const char *path, bool for_repair, struct datadir **datadir,
+                    struct datadir_manifest *manifest, struct fsck_report *report)
+{
+    int result =
+        datadir_open_existing(path, datadir, manifest, report->error, sizeof report->error);
+
+    if (result < 0 || !for_repair)
+        return result;
+    datadir_close(*datadir);
+    return datadir_open(path, 0, datadir, manifest, report->error, sizeof report->error);
+}
+
+int fsck_run_with(const char *data_dir, const struct fsck_options *options,
+                  struct fsck_report *report)
 {
     struct datadir *datadir;
     struct datadir_manifest manifest;
     int result;
 
     *report = (struct fsck_report){0};
-    result =
-        datadir_open_existing(data_dir, &datadir, &manifest, report->error, sizeof report->error);
+    result = open_dir(data_dir, options->repair, &datadir, &manifest, report);
     if (result < 0)
         return result;
     report->shards = manifest.shards;
     for (uint32_t i = 0; result == 0 && i < manifest.shards; i++) {
-        struct examining *examining = calloc(1, sizeof *examining);
+        struct fsck_exam *exam = calloc(1, sizeof *exam);
 
-        if (examining) {
-            examining->report = report;
-            examining->shard = i;
-            examining->hash_seed = manifest.hash_seed;
+        if (exam) {
+            exam->options = options;
+            exam->report = report;
+            exam->shard = i;
+            exam->hash_seed = manifest.hash_seed;
         }
-        result = examining ? examine_shard(examining, datadir) : -ENOMEM;
-        free(examining);
+        result = exam ? examine_shard(exam, datadir) : -ENOMEM;
+        free(exam);
     }
-    if (result < 0)
+    if (result < 0 && !*report->error)
         snprintf(report->error, sizeof report->error, "cannot examine '%s': %s", data_dir,
                  strerror(-result));
     datadir_close(datadir);
     return result;
+}
+
+int fsck_run(const char *data_dir, struct fsck_report *report)
+{
+    return fsck_run_with(data_dir, &(struct fsck_options){0}, report);
 }

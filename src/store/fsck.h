@@ -1,10 +1,17 @@
 /*
- * fsck: looks a data directory over that no server uses, and changes no byte of it.
+ * fsck: looks a data directory over that no server uses; mends what can be mended where asked to.
  *
- * Reads the manifests, every log file, batch and record with their checksums, replays the records
- * into a small model (about 40 bytes of memory a job) and checks that they make sense: what changes
- * a job finds one, what ends is there, each topic's totals add up. A torn tail is what a crash
- * leaves and no fault; the next start goes on before it.
+ * For each shard: the catalog; every run with all its blocks, slots and records that are alive;
+ * every table of keys, and that each alive slot is found under its key; the topics' counts; then
+ * every log file, batch and record, replayed over that into a small model which says whether they
+ * make sense. About 40 bytes of memory a job the log speaks of, and two bits a job in a run. A torn
+ * tail is what a crash leaves and no fault, nor are files that nothing names: these are notes.
+ *
+ * Without `repair` no byte is changed. With it, and only where no server runs: tables of keys that
+ * are damaged, missing or incomplete are written anew from the runs, counts are counted anew, a
+ * damaged catalog that has a whole one before it is removed, and files that nothing names go. What
+ * cannot be read of a run is given up only with `accept_loss`. All of it counts with the next
+ * catalog, or not at all: it may be interrupted at any time, and done again.
  */
 #ifndef TARRY_STORE_FSCK_H
 #define TARRY_STORE_FSCK_H
@@ -12,20 +19,39 @@
 #include "base/buffer.h"
 #include "store/datadir.h"
 
-enum { FSCK_FINDINGS_MAX = 100, FSCK_TEXT_BYTES = 512 };
+enum { FSCK_FINDINGS_MAX = 100, FSCK_NOTES_MAX = 50, FSCK_TEXT_BYTES = 512 };
+
+/* What helps. */
+enum fsck_cure {
+    FSCK_RESTORE = 1, /* a backup */
+    FSCK_REPAIR,      /* repair */
+    FSCK_ACCEPT_LOSS  /* repair with accept_loss, or a backup */
+};
 
 struct fsck_finding {
     uint32_t shard;
-    uint32_t file; /* number of the log file; 0: not about one */
-    uint32_t at;   /* byte in it */
+    char file[48]; /* within the shard: "wal/00000001.log"; empty: not about one */
+    uint64_t at;   /* byte in it */
+    uint32_t slot; /* of a run */
+    bool has_slot;
+    enum fsck_cure cure;
+    bool is_mended;
     char text[FSCK_TEXT_BYTES];
 };
 
+struct fsck_note {
+    uint32_t shard;
+    char text[200];
+};
+
 struct fsck_shard {
-    uint32_t first_file, files;   /* files 0: never opened */
+    uint32_t first_file, files;   /* of the log; files 0: never opened */
     uint32_t manifest_copies_bad; /* of two; one may be after a power cut */
     uint64_t batches, records, bytes, torn_bytes;
     uint64_t topics, delayed, leased, dead; /* delayed: due or not; leases end on their own time */
+    uint64_t generation;                    /* of the catalog; 0: there is none */
+    uint32_t runs, tables;
+    uint64_t far, remembered; /* alive slots of runs: jobs, finished ids */
 };
 
 /* Zeroed: a valid nothing. */
@@ -33,13 +59,28 @@ struct fsck_report {
     uint32_t shards;
     struct fsck_shard shard[DATADIR_SHARDS_MAX];
     uint64_t finding_count; /* all of them; the first FSCK_FINDINGS_MAX are kept */
+    uint64_t mended;        /* of these */
     struct fsck_finding finding[FSCK_FINDINGS_MAX];
+    uint64_t note_count;
+    struct fsck_note note[FSCK_NOTES_MAX];
     char error[FSCK_TEXT_BYTES]; /* why it could not be examined */
 };
 
-/* 0: examined, finding_count says with what result. Negative errno: it could not be (in use, not a
- * data directory, out of memory); then `error` says why. */
+/* Zeroed: look only. */
+struct fsck_options {
+    bool repair, accept_loss;
+    /* NULL, or how many records were looked at, of how many (0: not known). */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total);
+    /* NULL, or what repair is about to do. */
+    void (*say)(void *ctx, const char *text);
+    void *ctx;
+};
+
+/* 0: examined, finding_count and mended say with what result. Negative errno: it could not be (in
+ * use, not a data directory, out of memory, no space to mend it); then `error` says why. */
 int fsck_run(const char *data_dir, struct fsck_report *report);
+int fsck_run_with(const char *data_dir, const struct fsck_options *options,
+                  struct fsck_report *report);
 
 /* For people, a line a shard and a line a finding; for programs, one JSON object. Also after a
  * failed run. */

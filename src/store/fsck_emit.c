@@ -20,6 +20,12 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
                          "shard %02" PRIu32 ": %" PRIu64 " topics; jobs: %" PRIu64
                          " delayed or ready, %" PRIu64 " leased, %" PRIu64 " dead\n",
                          number, shard->topics, shard->delayed, shard->leased, shard->dead);
+    if (shard->generation)
+        buffer_append_format(
+            out,
+            "shard %02" PRIu32 ": catalog %" PRIu64 ", %" PRIu32 " runs, %" PRIu32
+            " tables of keys; in runs: %" PRIu64 " jobs, %" PRIu64 " remembered ids\n",
+            number, shard->generation, shard->runs, shard->tables, shard->far, shard->remembered);
     if (shard->torn_bytes)
         buffer_append_format(out,
                              "shard %02" PRIu32 ": %" PRIu64
@@ -34,6 +40,33 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
             number);
 }
 
+static const char *advice(const struct fsck_finding *finding)
+{
+    if (finding->is_mended)
+        return "mended";
+    switch (finding->cure) {
+    case FSCK_REPAIR:
+        return "'tarry fsck --repair' mends it";
+    case FSCK_ACCEPT_LOSS:
+        return "restore a backup, or give it up with 'tarry fsck --repair --accept-loss'";
+    case FSCK_RESTORE:
+        break;
+    }
+    return "restore a backup";
+}
+
+static void emit_finding(struct buffer *out, const struct fsck_finding *finding)
+{
+    buffer_append_format(out, "shard %02" PRIu32, finding->shard);
+    if (finding->file[0])
+        buffer_append_format(out, ", %s", finding->file);
+    if (finding->at)
+        buffer_append_format(out, ", byte %" PRIu64, finding->at);
+    if (finding->has_slot)
+        buffer_append_format(out, ", slot %" PRIu32, finding->slot);
+    buffer_append_format(out, ": %s; %s\n", finding->text, advice(finding));
+}
+
 void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
 {
     if (*report->error) {
@@ -42,17 +75,16 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
     }
     for (uint32_t i = 0; i < report->shards; i++)
         emit_shard(out, i, &report->shard[i]);
-    for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++) {
-        const struct fsck_finding *finding = &report->finding[i];
-
-        buffer_append_format(out, "shard %02" PRIu32, finding->shard);
-        if (finding->file)
-            buffer_append_format(out, ", log file %" PRIu32 ", byte %" PRIu32, finding->file,
-                                 finding->at);
-        buffer_append_format(out, ": %s\n", finding->text);
-    }
+    for (uint64_t i = 0; i < report->note_count && i < FSCK_NOTES_MAX; i++)
+        buffer_append_format(out, "shard %02" PRIu32 ": %s\n", report->note[i].shard,
+                             report->note[i].text);
+    for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++)
+        emit_finding(out, &report->finding[i]);
     if (report->finding_count == 0)
         buffer_append_text(out, "clean\n");
+    else if (report->mended)
+        buffer_append_format(out, "%" PRIu64 " findings, %" PRIu64 " mended\n",
+                             report->finding_count, report->mended);
     else
         buffer_append_format(out, "%" PRIu64 " findings\n", report->finding_count);
 }
@@ -65,6 +97,20 @@ static void number(struct buffer *out, const char *key, uint64_t value)
         buffer_append_byte(out, ',');
     json_write_key(out, key);
     buffer_append_u64(out, value);
+}
+
+static void text(struct buffer *out, const char *key, const char *value)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    json_write_string(out, slice_of(value));
+}
+
+static void flag(struct buffer *out, const char *key, bool value)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_text(out, value ? "true" : "false");
 }
 
 static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsck_shard *shard)
@@ -82,6 +128,11 @@ static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsc
     number(out, "delayed", shard->delayed);
     number(out, "leased", shard->leased);
     number(out, "dead", shard->dead);
+    number(out, "generation", shard->generation);
+    number(out, "runs", shard->runs);
+    number(out, "tables", shard->tables);
+    number(out, "far", shard->far);
+    number(out, "remembered", shard->remembered);
     buffer_append_byte(out, '}');
 }
 
@@ -89,13 +140,18 @@ static void emit_finding_json(struct buffer *out, const struct fsck_finding *fin
 {
     buffer_append_byte(out, '{');
     number(out, "shard", finding->shard);
-    if (finding->file) {
-        number(out, "file", finding->file);
+    if (finding->file[0]) {
+        text(out, "file", finding->file);
         number(out, "at", finding->at);
     }
-    buffer_append_byte(out, ',');
-    json_write_key(out, "text");
-    json_write_string(out, slice_of(finding->text));
+    if (finding->has_slot)
+        number(out, "slot", finding->slot);
+    text(out, "cure",
+         finding->cure == FSCK_REPAIR        ? "repair"
+         : finding->cure == FSCK_ACCEPT_LOSS ? "accept_loss"
+                                             : "restore");
+    flag(out, "mended", finding->is_mended);
+    text(out, "text", finding->text);
     buffer_append_byte(out, '}');
 }
 
@@ -110,6 +166,7 @@ void fsck_emit_json(struct buffer *out, const struct fsck_report *report)
         json_write_string(out, slice_of(report->error));
     }
     number(out, "finding_count", report->finding_count);
+    number(out, "mended", report->mended);
     buffer_append_byte(out, ',');
     json_write_key(out, "findings");
     buffer_append_byte(out, '[');
@@ -117,6 +174,15 @@ void fsck_emit_json(struct buffer *out, const struct fsck_report *report)
         if (i)
             buffer_append_byte(out, ',');
         emit_finding_json(out, &report->finding[i]);
+    }
+    buffer_append_text(out, "],");
+    json_write_key(out, "notes");
+    buffer_append_byte(out, '[');
+    for (uint64_t i = 0; i < report->note_count && i < FSCK_NOTES_MAX; i++) {
+        buffer_append_text(out, i ? ",{" : "{");
+        number(out, "shard", report->note[i].shard);
+        text(out, "text", report->note[i].text);
+        buffer_append_byte(out, '}');
     }
     buffer_append_text(out, "],");
     json_write_key(out, "shards");

@@ -10,7 +10,9 @@ struct known {
     uint32_t topic; /* index + 1; 0: not known, or gone */
     uint8_t state;  /* enum job_state; 0: gone; STRAY */
     bool is_used;
-    struct record_place place; /* of the record that says so last */
+    /* Of the record that says so last; or the alive slot of a run in which the job lies, while the
+     * log told only of its state: then it is counted there. */
+    struct record_place place;
 };
 
 /* A state changed of a job that is not there: a job carried forward or an end must follow. */
@@ -27,6 +29,8 @@ struct topic {
 struct fsck_model {
     uint64_t hash_seed;
     bool is_whole;
+    struct fsck_base base;  /* zeroed: no runs */
+    uint64_t loaded[PARTS]; /* alive slots whose jobs the log tells the state of */
     void (*complain)(void *ctx, struct record_place place, const char *text);
     void *ctx;
     struct known *table; /* open addressing */
@@ -143,14 +147,80 @@ static bool is_job(const struct known *known)
     return known->state && known->state != STRAY;
 }
 
+/* ---- slots ---- */
+
+static bool is_in_slot(const struct known *known)
+{
+    return is_job(known) && record_place_is_run(known->place);
+}
+
+/* The slot a record names does not count any more. What a crash kept from counting is looked for by
+ * its key. False: no slot of the job was alive. */
+static bool end_slot(struct fsck_model *model, struct hash128 key, struct record_place from)
+{
+    enum job_part part;
+    struct slice topic;
+    enum fsck_slot slot;
+
+    if (!model->base.look || !from.bytes || !record_place_is_run(from))
+        return false;
+    slot = model->base.look(model->base.ctx, from, &part, &topic);
+    if (slot == FSCK_SLOT_UNKNOWN && model->base.find(model->base.ctx, key, &from) == 1)
+        slot = FSCK_SLOT_ALIVE;
+    if (slot == FSCK_SLOT_ALIVE)
+        model->base.release(model->base.ctx, from);
+    return slot == FSCK_SLOT_ALIVE;
+}
+
+/* Before a job that was known is something else: its count, and its slot's. */
+static void let_go(struct fsck_model *model, struct known *known)
+{
+    enum job_part part;
+    struct slice topic;
+
+    if (is_in_slot(known)) {
+        if (model->base.look(model->base.ctx, known->place, &part, &topic) == FSCK_SLOT_ALIVE)
+            model->loaded[part]--;
+        end_slot(model, known->key, known->place);
+    } else if (is_job(known)) {
+        model->topics[known->topic - 1].jobs--;
+    }
+    known->state = 0;
+}
+
 static void set_job(struct fsck_model *model, struct known *known, uint32_t topic, unsigned state)
 {
-    if (is_job(known))
-        model->topics[known->topic - 1].jobs--;
+    let_go(model, known);
     known->topic = topic;
     known->state = (uint8_t)state;
     if (is_job(known))
         model->topics[topic - 1].jobs++;
+}
+
+/* The log tells the state of a job, but not the job: it may lie in a run. 1, 0; negative: out of
+ * memory. */
+static int load(struct fsck_model *model, struct known *known, struct record_place from)
+{
+    enum fsck_slot slot = FSCK_SLOT_DEAD;
+    enum job_part part;
+    struct slice name;
+    uint32_t topic;
+
+    if (!model->base.look)
+        return 0;
+    if (from.bytes && record_place_is_run(from))
+        slot = model->base.look(model->base.ctx, from, &part, &name);
+    if (slot != FSCK_SLOT_ALIVE &&
+        (model->base.find(model->base.ctx, known->key, &from) != 1 ||
+         model->base.look(model->base.ctx, from, &part, &name) != FSCK_SLOT_ALIVE))
+        return 0;
+    topic = topic_of(model, name);
+    if (!topic)
+        return -1;
+    known->topic = topic;
+    known->place = from;
+    model->loaded[part]++;
+    return 1;
 }
 
 static bool apply_job(struct fsck_model *model, const struct record *record,
@@ -164,6 +234,8 @@ static bool apply_job(struct fsck_model *model, const struct record *record,
     if (!known || !topic)
         return false;
     was_there = is_job(known);
+    let_go(model, known);
+    was_there |= end_slot(model, known->key, record->from) && record->origin != RECORD_PUSHED;
     if (job->state == JOB_READY || job->state == JOB_FINISHED)
         model->complain(model->ctx, place, "a job is stored in a state that is never stored");
     if (record->origin == RECORD_PUSHED && was_there)
@@ -179,29 +251,33 @@ static bool apply_job(struct fsck_model *model, const struct record *record,
     return true;
 }
 
-static bool apply_state(struct fsck_model *model, const struct record_state *state,
+static bool apply_state(struct fsck_model *model, const struct record *record,
                         struct record_place place)
 {
+    const struct record_state *state = &record->state;
     struct known *known = known_of(model, state->key);
+    int loaded = 0;
 
-    if (!known)
+    if (!known || (!is_job(known) && (loaded = load(model, known, record->from)) < 0))
         return false;
     if (state->state == JOB_READY || state->state == JOB_FINISHED)
         model->complain(model->ctx, place, "a job is stored in a state that is never stored");
-    if (is_job(known)) {
-        set_job(model, known, known->topic, state->state);
+    if (loaded || is_job(known)) {
+        known->state = (uint8_t)state->state;
     } else {
         if (model->is_whole)
             model->complain(model->ctx, place, "the state of a job changes that is not there");
         known->state = STRAY;
     }
-    known->place = place;
+    if (!is_in_slot(known))
+        known->place = place;
     return true;
 }
 
-static bool apply_done(struct fsck_model *model, const struct record_done *done,
+static bool apply_done(struct fsck_model *model, const struct record *record,
                        struct record_place place)
 {
+    const struct record_done *done = &record->done;
     struct known *known = known_of(model, done->key);
     uint32_t topic = done->topic.len ? topic_of(model, done->topic) : 0;
 
@@ -218,7 +294,9 @@ static bool apply_done(struct fsck_model *model, const struct record_done *done,
         totals->expired += done->reason == RECORD_EXPIRED;
         totals->cancelled += done->reason == RECORD_CANCELLED || done->reason == RECORD_PURGED;
     }
-    set_job(model, known, 0, 0);
+    let_go(model, known);
+    end_slot(model, done->key, record->from);
+    known->topic = 0;
     known->place = place;
     return true;
 }
@@ -227,6 +305,14 @@ static bool never_fell(const struct topic_totals *before, const struct topic_tot
 {
     return after->pushed >= before->pushed && after->acked >= before->acked &&
            after->cancelled >= before->cancelled && after->expired >= before->expired;
+}
+
+static uint64_t jobs_of(const struct fsck_model *model, const struct topic *topic)
+{
+    uint64_t far =
+        model->base.jobs_of ? model->base.jobs_of(model->base.ctx, slice_of(topic->name)) : 0;
+
+    return topic->jobs + far;
 }
 
 static bool apply_topic(struct fsck_model *model, const struct record_topic *record,
@@ -239,7 +325,7 @@ static bool apply_topic(struct fsck_model *model, const struct record_topic *rec
         return false;
     topic = &model->topics[index - 1];
     if (!record->exists) {
-        if (topic->jobs)
+        if (jobs_of(model, topic))
             model->complain(model->ctx, place, "a topic is removed that has jobs");
         topic->totals = (struct topic_totals){0};
     } else {
@@ -259,9 +345,9 @@ bool fsck_model_apply(struct fsck_model *model, const struct record *record,
     case RECORD_JOB:
         return apply_job(model, record, place);
     case RECORD_STATE:
-        return apply_state(model, &record->state, place);
+        return apply_state(model, record, place);
     case RECORD_DONE:
-        return apply_done(model, &record->done, place);
+        return apply_done(model, record, place);
     case RECORD_TOPIC:
         return apply_topic(model, &record->topic, place);
     }
@@ -274,20 +360,39 @@ static void check_topic(struct fsck_model *model, const struct topic *topic)
 {
     const struct topic_totals *totals = &topic->totals;
     uint64_t gone = totals->acked + totals->cancelled + totals->expired;
+    uint64_t jobs = jobs_of(model, topic);
     char text[FSCK_TEXT_BYTES];
 
-    if (!topic->is_known || totals->pushed - gone == topic->jobs)
+    if (!topic->is_known || totals->pushed - gone == jobs)
         return;
     snprintf(text, sizeof text,
              "the totals of topic '%s' do not add up: %" PRIu64 " pushed, %" PRIu64
              " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
-             topic->name, totals->pushed, totals->acked, totals->cancelled, totals->expired,
-             topic->jobs);
+             topic->name, totals->pushed, totals->acked, totals->cancelled, totals->expired, jobs);
     model->complain(model->ctx, (struct record_place){0}, text);
+}
+
+/* Jobs in runs, but those whose state the log tells: these are counted by that. */
+static void count_far(const struct fsck_model *model, struct fsck_shard *out)
+{
+    for (int part = 0; model->base.alive_in && part < PARTS; part++) {
+        uint64_t alive = model->base.alive_in(model->base.ctx, (enum job_part)part);
+        uint64_t left = alive > model->loaded[part] ? alive - model->loaded[part] : 0;
+
+        if (part == PART_REMEMBERED) {
+            out->remembered += alive;
+            continue;
+        }
+        out->far += alive;
+        *(part == PART_LEASED ? &out->leased
+          : part == PART_DEAD ? &out->dead
+                              : &out->delayed) += left;
+    }
 }
 
 void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
 {
+    count_far(model, out);
     for (size_t i = 0; model->table && i <= model->mask; i++) {
         const struct known *known = &model->table[i];
 
@@ -303,7 +408,7 @@ void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
     }
 }
 
-struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole,
+struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struct fsck_base *base,
                                   void (*complain)(void *ctx, struct record_place place,
                                                    const char *text),
                                   void *ctx)
@@ -311,8 +416,11 @@ struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole,
     struct fsck_model *model = calloc(1, sizeof *model);
 
     if (model)
-        *model = (struct fsck_model){
-            .hash_seed = hash_seed, .is_whole = is_whole, .complain = complain, .ctx = ctx};
+        *model = (struct fsck_model){.hash_seed = hash_seed,
+                                     .is_whole = is_whole,
+                                     .base = *base,
+                                     .complain = complain,
+                                     .ctx = ctx};
     return model;
 }
 

@@ -2,14 +2,34 @@
 #ifndef TARRY_STORE_FSCK_MODEL_H
 #define TARRY_STORE_FSCK_MODEL_H
 
-#include "job/record.h"
+#include "job/part.h"
 #include "store/fsck.h"
 
 struct fsck_model;
 
-/* `is_whole`: the log goes back to its first record; else what came before it is not known.
- * `complain` is told of what makes no sense. */
-struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole,
+/* What lies in runs, below the log. Zeroed: there are none. */
+enum fsck_slot {
+    FSCK_SLOT_ALIVE = 1,
+    FSCK_SLOT_DEAD,   /* or its run is gone */
+    FSCK_SLOT_UNKNOWN /* its run was never committed */
+};
+struct fsck_base {
+    /* Of a slot that is alive or dead in a run that is there, its part and its topic's name. */
+    enum fsck_slot (*look)(void *ctx, struct record_place place, enum job_part *part,
+                           struct slice *topic);
+    /* It is not alive any more. */
+    void (*release)(void *ctx, struct record_place place);
+    /* An alive slot with a job of this key. 1, 0, negative: cannot be said. */
+    int (*find)(void *ctx, struct hash128 key, struct record_place *place);
+    /* How many alive jobs there are of a topic, and of all in a part. */
+    uint64_t (*jobs_of)(void *ctx, struct slice topic);
+    uint64_t (*alive_in)(void *ctx, enum job_part part);
+    void *ctx;
+};
+
+/* `is_whole`: the log goes back to its first record, and there are no runs; else what came before
+ * it is not known. `complain` is told of what makes no sense. */
+struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struct fsck_base *base,
                                   void (*complain)(void *ctx, struct record_place place,
                                                    const char *text),
                                   void *ctx);

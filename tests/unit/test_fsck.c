@@ -197,12 +197,12 @@ static void names_the_place_of_damage(void **state)
     flip(4096 + 72 + 50);
     assert_int_equal(fsck_run(scene.dir, &scene.report), 0);
     assert_int_equal(scene.report.finding_count, 1);
-    assert_int_equal(scene.report.finding[0].file, 1);
+    assert_string_equal(scene.report.finding[0].file, "wal/00000001.log");
     assert_int_equal(scene.report.finding[0].at, 4096);
     fsck_emit_json(&scene.text, &scene.report);
     buffer_append_byte(&scene.text, '\0');
-    assert_non_null(strstr(scene.text.at, "{\"clean\":false,\"finding_count\":1,"));
-    assert_non_null(strstr(scene.text.at, "\"file\":1,\"at\":4096,"));
+    assert_non_null(strstr(scene.text.at, "{\"clean\":false,\"finding_count\":1,\"mended\":0,"));
+    assert_non_null(strstr(scene.text.at, "\"file\":\"wal/00000001.log\",\"at\":4096,"));
 }
 
 static void damaged_header_and_missing_manifest_are_findings(void **state)

@@ -1,0 +1,142 @@
+#include "store/fsck_private.h"
+
+#include <stdlib.h>
+
+enum { HITS_MAX = 64 };
+
+/* ---- slots ---- */
+
+static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_part *part,
+                              struct slice *topic)
+{
+    struct fsck_exam *exam = ctx;
+    const uint32_t number = record_place_run(place);
+    const struct fsck_run_exam *run = fsck_run_of(exam, number);
+    struct run_slot entry;
+
+    *topic = (struct slice){0};
+    if (!run)
+        return number >= exam->catalog.next_run ? FSCK_SLOT_UNKNOWN : FSCK_SLOT_DEAD;
+    if (!run->run || place.at >= run->pending.slots ||
+        run_slots(run->run, place.at, 1, true, &entry) < 0)
+        return FSCK_SLOT_DEAD;
+    *part = run_part_of(run->run, place.at);
+    *topic = run_topic_name(run->run, entry.topic);
+    return alive_test(&run->pending, place.at) ? FSCK_SLOT_ALIVE : FSCK_SLOT_DEAD;
+}
+
+static void on_release(void *ctx, struct record_place place)
+{
+    struct fsck_exam *exam = ctx;
+    struct fsck_run_exam *run = fsck_run_of(exam, record_place_run(place));
+    enum job_part part;
+    struct slice name;
+    struct fsck_topic *topic;
+
+    if (on_look(ctx, place, &part, &name) != FSCK_SLOT_ALIVE)
+        return;
+    alive_clear(&run->pending, place.at);
+    exam->far[part]--;
+    topic = fsck_topics_of(&exam->topics, name); /* there already */
+    if (topic)
+        topic->far[part]--;
+}
+
+/* ---- by key ---- */
+
+/* Whether that slot is alive and holds the job. */
+static bool holds(struct fsck_exam *exam, const struct keys_entry *hit, struct hash128 key,
+                  struct buffer *scratch, struct record_place *place)
+{
+    struct fsck_run_exam *run = fsck_run_of(exam, hit->run);
+    struct record record;
+    struct hash128 found;
+    struct slice bytes;
+
+    if (!run || !run->run || hit->slot >= run->pending.slots ||
+        !alive_test(&run->pending, hit->slot) ||
+        run_read(run->run, hit->slot, 0, true, scratch, &bytes) < 0 ||
+        !record_decode(bytes, &record) || record.kind != RECORD_JOB)
+        return false;
+    found = fsck_key_of(exam, &record);
+    *place = (struct record_place){
+        .file = hit->run | RECORD_IN_RUN, .at = hit->slot, .bytes = (uint32_t)bytes.len};
+    return found.low == key.low && found.high == key.high;
+}
+
+static int on_find(void *ctx, struct hash128 key, struct record_place *place)
+{
+    struct fsck_exam *exam = ctx;
+    struct keys_entry hits[HITS_MAX];
+    struct buffer scratch;
+    int result = 0;
+
+    buffer_init(&scratch, 64 << 20);
+    for (uint32_t i = 0; result == 0 && i < exam->catalog.key_count; i++) {
+        int count = -1;
+
+        if (exam->tables[i] && !keys_maybe(exam->tables[i], key.low))
+            continue;
+        if (exam->tables[i])
+            count = keys_find(exam->tables[i], key.low, true, hits, HITS_MAX);
+        result = count < 0 ? -1 : 0;
+        for (int hit = 0; result == 0 && hit < count; hit++)
+            result = holds(exam, &hits[hit], key, &scratch, place);
+    }
+    buffer_fini(&scratch);
+    return result;
+}
+
+/* ---- sums ---- */
+
+static uint64_t on_jobs_of(void *ctx, struct slice name)
+{
+    struct fsck_exam *exam = ctx;
+    const struct fsck_topic *topic = fsck_topics_of(&exam->topics, name);
+    uint64_t jobs = 0;
+
+    for (int part = 0; topic && part < PARTS; part++)
+        jobs += part == PART_REMEMBERED ? 0 : topic->far[part];
+    return jobs;
+}
+
+static uint64_t on_alive_in(void *ctx, enum job_part part)
+{
+    return ((struct fsck_exam *)ctx)->far[part];
+}
+
+/* The log's own view of what is alive: what repair writes must not be ahead of the log. */
+static bool copy_bits(struct fsck_run_exam *run)
+{
+    char *bytes = malloc(alive_bytes(run->alive.slots) + 1);
+    bool ok = bytes != NULL;
+
+    if (ok) {
+        alive_save(&run->alive, bytes);
+        alive_fini(&run->pending);
+        ok = alive_load(&run->pending, run->alive.slots, bytes);
+    }
+    free(bytes);
+    return ok;
+}
+
+bool fsck_base_init(struct fsck_exam *exam, struct fsck_base *out)
+{
+    for (uint32_t i = 0; i < exam->catalog.run_count; i++)
+        if (!copy_bits(&exam->runs[i]))
+            return false;
+    for (uint32_t i = 0; i < exam->topics.count; i++) {
+        struct fsck_topic *topic = &exam->topics.at[i];
+
+        memcpy(topic->far, topic->stored, sizeof topic->far);
+        for (int part = 0; part < PARTS; part++)
+            exam->far[part] += topic->far[part];
+    }
+    *out = (struct fsck_base){.look = on_look,
+                              .release = on_release,
+                              .find = on_find,
+                              .jobs_of = on_jobs_of,
+                              .alive_in = on_alive_in,
+                              .ctx = exam};
+    return true;
+}

@@ -1,0 +1,123 @@
+/*
+ * fsck_private: what the files of fsck share. Nobody outside fsck*.c includes it.
+ *
+ *   fsck          a directory, its shards one after the other; the log
+ *   fsck_catalog  the catalog, and files that nothing names
+ *   fsck_runs     runs: every slot in order, every record that is alive
+ *   fsck_keys     tables of keys: in order, complete
+ *   fsck_topics   topics' counts, counted anew
+ *   fsck_base     what of runs the log's records speak of
+ *   fsck_model    whether the log's records make sense over that
+ *   fsck_repair   what can be mended
+ *
+ * Memory: two bits a far job, a block of each table and run at a time, and the model's of the log.
+ */
+#ifndef TARRY_STORE_FSCK_PRIVATE_H
+#define TARRY_STORE_FSCK_PRIVATE_H
+
+#include "store/alive.h"
+#include "store/catalog.h"
+#include "store/fsck.h"
+#include "store/fsck_model.h"
+#include "store/keys.h"
+#include "store/run.h"
+#include "store/wal_private.h"
+
+struct fsck_run_exam {
+    struct run *run;      /* NULL: it cannot be opened */
+    struct alive alive;   /* as the catalog has it, less what turned out lost */
+    struct alive pending; /* alive ones not yet found in a table of keys */
+    uint64_t sum;         /* over hash and slot of alive ones; tables take it back to 0 */
+    uint64_t bytes;       /* of alive ones' records */
+    uint32_t lost;        /* alive ones that cannot be read */
+    bool wants_table;
+    uint32_t *topics; /* by number in the run: index + 1 in fsck_topics */
+};
+
+struct fsck_topic {
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    uint64_t stored[PARTS]; /* alive slots, counted */
+    uint64_t far[PARTS];    /* of these, not ended by the log */
+    uint64_t dead_bytes;
+    uint64_t catalog[PARTS]; /* as the catalog says */
+    uint64_t catalog_dead_bytes;
+};
+
+/* Zeroed: empty. */
+struct fsck_topics {
+    struct fsck_topic *at;
+    uint32_t count, cap;
+    uint32_t *table; /* index + 1, open addressing */
+    uint32_t mask;
+};
+
+struct fsck_exam {
+    const struct fsck_options *options;
+    struct fsck_report *report;
+    uint32_t shard;
+    uint64_t hash_seed;
+    uint64_t done, total; /* records, for progress */
+
+    char run_dir[PATH_MAX - 64];
+    struct catalog catalog;     /* zeroed: there is none */
+    bool is_catalog_bad;        /* nothing is known of runs */
+    uint32_t newer_damaged;     /* catalogs passed over */
+    struct fsck_run_exam *runs; /* as catalog.runs */
+    bool *is_table_bad;         /* as catalog.keys */
+    struct keys **tables;       /* as catalog.keys; NULL where bad */
+    struct fsck_topics topics;
+    bool are_counts_wrong, are_counts_unknown, has_lost, has_orphans;
+    uint64_t far[PARTS]; /* as in the topics, of all */
+
+    struct wal_disk disk;
+    struct wal_manifest manifest;
+    struct wal_files files;
+    struct wal_reader reader;
+    struct fsck_model *model;
+    char error[WAL_ERROR_BYTES];
+};
+
+/* ---- fsck ---- */
+enum { FSCK_NO_SLOT = UINT32_MAX };
+struct fsck_where {
+    const char *file; /* "run/00000001.run"; NULL: about no file */
+    uint64_t at;
+    uint32_t slot; /* FSCK_NO_SLOT */
+};
+void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure cure,
+               const char *format, ...) __attribute__((format(printf, 4, 5)));
+void fsck_note(struct fsck_exam *exam, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void fsck_advance(struct fsck_exam *exam, uint64_t records);
+
+/* ---- fsck_catalog ---- 0, or -ENOMEM and the like: the examination cannot go on */
+int fsck_catalog_read(struct fsck_exam *exam);
+int fsck_catalog_orphans(struct fsck_exam *exam);
+/* Calls `each` with every file in the shard's folders that nothing names and that may go. */
+int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, const char *name));
+struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number); /* NULL: none */
+void fsck_exam_fini(struct fsck_exam *exam);
+
+/* ---- fsck_runs ---- */
+int fsck_runs(struct fsck_exam *exam);
+uint64_t fsck_mix(uint64_t hash, uint32_t slot);
+/* Where a record's key is hashed to; 0 and 1 as JOB or DONE. */
+struct hash128 fsck_key_of(const struct fsck_exam *exam, const struct record *record);
+
+/* ---- fsck_keys ---- */
+int fsck_keys(struct fsck_exam *exam);
+
+/* ---- fsck_topics ---- */
+struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name); /* NULL: memory */
+int fsck_topics_load(struct fsck_exam *exam); /* what the catalog says */
+void fsck_topics_compare(struct fsck_exam *exam);
+void fsck_topics_fini(struct fsck_topics *topics);
+
+/* ---- fsck_base ---- */
+/* After the runs and tables. False: out of memory. */
+bool fsck_base_init(struct fsck_exam *exam, struct fsck_base *out);
+
+/* ---- fsck_repair ---- */
+int fsck_repair(struct fsck_exam *exam);
+
+#endif

@@ -1,0 +1,113 @@
+#include "store/fsck_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint32_t *place_of(const struct fsck_topics *topics, struct slice name)
+{
+    uint32_t at = (uint32_t)hash_pair(name, (struct slice){0}, 0).low & topics->mask;
+
+    while (topics->table[at] && !slice_is(name, topics->at[topics->table[at] - 1].name))
+        at = (at + 1) & topics->mask;
+    return &topics->table[at];
+}
+
+static bool grow(struct fsck_topics *topics)
+{
+    uint32_t cap = topics->cap ? topics->cap * 2 : 64;
+    struct fsck_topic *at = realloc(topics->at, cap * sizeof *at);
+    uint32_t *table;
+
+    if (!at)
+        return false;
+    topics->at = at;
+    table = calloc(cap * 2, sizeof *table);
+    if (!table)
+        return false;
+    free(topics->table);
+    topics->table = table;
+    topics->mask = cap * 2 - 1;
+    topics->cap = cap;
+    for (uint32_t i = 0; i < topics->count; i++)
+        *place_of(topics, slice_of(at[i].name)) = i + 1;
+    return true;
+}
+
+struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name)
+{
+    uint32_t *place;
+
+    if (topics->count == topics->cap && !grow(topics))
+        return NULL;
+    place = place_of(topics, name);
+    if (!*place) {
+        struct fsck_topic *topic = &topics->at[topics->count++];
+
+        *topic = (struct fsck_topic){0};
+        memcpy(topic->name, name.at,
+               name.len < sizeof topic->name ? name.len : sizeof topic->name - 1);
+        *place = topics->count;
+    }
+    return &topics->at[*place - 1];
+}
+
+void fsck_topics_fini(struct fsck_topics *topics)
+{
+    free(topics->at);
+    free(topics->table);
+    *topics = (struct fsck_topics){0};
+}
+
+int fsck_topics_load(struct fsck_exam *exam)
+{
+    for (uint32_t i = 0; i < exam->catalog.topic_count; i++) {
+        const struct catalog_topic *from = &exam->catalog.topics[i];
+        struct fsck_topic *topic = fsck_topics_of(&exam->topics, from->name);
+
+        if (!topic)
+            return -ENOMEM;
+        memcpy(topic->catalog, from->stored, sizeof topic->catalog);
+        topic->catalog_dead_bytes = from->dead_bytes;
+    }
+    return 0;
+}
+
+void fsck_topics_compare(struct fsck_exam *exam)
+{
+    static const char *const names[PARTS] = {
+        [PART_LEASED] = "leased",
+        [PART_DELAYED] = "delayed",
+        [PART_DELAYED_WALL] = "timed",
+        [PART_RETRYING] = "retrying",
+        [PART_RETRYING_WALL] = "retrying at a time",
+        [PART_REMEMBERED] = "remembered",
+        [PART_DEAD] = "dead",
+    };
+    char name[32], file[48];
+
+    if (exam->are_counts_unknown || (exam->has_lost && exam->options->accept_loss))
+        return; /* nothing to compare with */
+    catalog_file_name(exam->catalog.generation, name);
+    snprintf(file, sizeof file, "run/%s", name);
+    for (uint32_t i = 0; i < exam->topics.count; i++) {
+        const struct fsck_topic *topic = &exam->topics.at[i];
+
+        for (int part = 0; part < PARTS; part++)
+            if (topic->stored[part] != topic->catalog[part]) {
+                exam->are_counts_wrong = true;
+                fsck_find(
+                    exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
+                    "it says that topic '%s' has %" PRIu64 " %s jobs in runs, and it has %" PRIu64,
+                    topic->name, topic->catalog[part], names[part], topic->stored[part]);
+            }
+        if (topic->dead_bytes != topic->catalog_dead_bytes) {
+            exam->are_counts_wrong = true;
+            fsck_find(exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
+                      "it says that the dead jobs of topic '%s' take %" PRIu64
+                      " bytes, and they take %" PRIu64,
+                      topic->name, topic->catalog_dead_bytes, topic->dead_bytes);
+        }
+    }
+}
