@@ -311,6 +311,10 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
     result = make_one(fs, depot->options.dir, slash ? parent : ".");
     if (result == 0)
         result = make_one(fs, depot->dir, depot->options.dir);
+    /* A process that died may have left a catalog whose name is here and not yet on the disk; log
+     * files go by what it says. */
+    if (result == 0)
+        result = fs->ops->fsync_dir(fs->ctx, depot->dir);
     if (result < 0)
         snprintf(error, error_bytes, "'%s' cannot be made: %s", depot->dir, strerror(-result));
     return result;

@@ -1,10 +1,10 @@
 /*
  * depot_rig: what a shard does with its depot, in small, and a judge of what comes back.
  *
- * Its log is an array that never forgets: a catalog is never ahead of it. Jobs are pushed,
- * replaced, changed and finished by chance, between the steps of checkpoints too. After every
- * opening the log is replayed over the depot as the design says, and what is alive must be just
- * what was pushed and not finished: each body, each attempt. Include after cmocka.h.
+ * Its log is an array, of which a crash may lose what no commit of the catalog had to wait for.
+ * Jobs are pushed, replaced, changed and finished by chance, between the steps of checkpoints too.
+ * After every opening the log is replayed over the depot as the design says, and what is alive must
+ * be just what was pushed and not finished: each body, each attempt. Include after cmocka.h.
  */
 #ifndef TARRY_TESTS_DEPOT_RIG_H
 #define TARRY_TESTS_DEPOT_RIG_H
@@ -40,7 +40,7 @@ struct rig {
     char error[RIG_ERROR_BYTES];
     struct random random;
     struct rig_entry log[RIG_LOG];
-    uint32_t log_count, log_first;
+    uint32_t log_count, log_first, log_synced;
     struct rig_job jobs[RIG_JOBS];
     uint32_t unreadable; /* job whose record in the log cannot be read, plus 1 */
     uint64_t checkpoints, merges, gave_up, opened, victims, never_committed, kept;
@@ -297,6 +297,22 @@ static inline void rig_replay(struct rig *rig)
     depot_check(rig->depot);
 }
 
+/* What a crash leaves of the log, and so of the truth. */
+static inline void rig_lose(struct rig *rig)
+{
+    rig->log_count =
+        rig->log_synced +
+        (uint32_t)random_below(&rig->random, (uint64_t)rig->log_count - rig->log_synced + 1);
+    memset(rig->jobs, 0, sizeof rig->jobs);
+    for (uint32_t at = 0; at < rig->log_count; at++) {
+        struct rig_job *job = &rig->jobs[rig->log[at].job];
+
+        job->is_alive = rig->log[at].kind != RIG_DONE;
+        job->version = rig->log[at].version;
+        job->attempt = rig->log[at].attempt;
+    }
+}
+
 static inline int rig_open(struct rig *rig)
 {
     int result = depot_open(&rig->options, &rig->depot, rig->error, sizeof rig->error);
@@ -459,6 +475,7 @@ static inline int rig_commit(struct rig *rig, uint32_t before, bool *fatal)
     *fatal = false;
     if (result < 0)
         return result;
+    rig->log_synced = rig->log_count; /* waited for */
     rig_live(rig, 5);
     result = depot_commit(rig->depot, &catalog, fatal);
     rig_live(rig, 5);
@@ -488,7 +505,8 @@ static inline int rig_commit_well(struct rig *rig, uint32_t before)
 static inline int rig_checkpoint(struct rig *rig)
 {
     struct depot_build build = {.read_log = rig_read_log, .apply = rig_apply, .ctx = rig};
-    uint32_t before = rig->log_count;
+    uint32_t log = rig->log_count - rig->log_first;
+    uint32_t before = rig->log_count - (uint32_t)random_below(&rig->random, log / 2 + 1);
     int result = depot_plan(rig->depot, &build);
 
     assert_int_equal(result, 0);

@@ -103,6 +103,7 @@ static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage,
     went = sim.is_down;
     depot_close(rig->depot);
     sim_fs_crash(&sim, damage);
+    rig_lose(rig);
     open_well(rig);
     for (int turn = 0; turn < 2; turn++) {
         rig_live(rig, 30);
@@ -158,6 +159,7 @@ static bool fail_once(uint64_t seed, uint64_t fail_at, bool for_ever, int error)
     sim.fail_at = 0;
     depot_close(rig->depot);
     sim_fs_crash(&sim, SIM_DROP_UNSYNCED);
+    rig_lose(rig);
     open_well(rig);
     rig_live(rig, 30);
     assert_int_equal(rig_checkpoint(rig), 0);
