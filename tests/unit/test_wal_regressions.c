@@ -1,4 +1,5 @@
 /* What other systems lost data by, tried on this log. */
+#include "store/depot.h"
 #include "unit/test_wal_rig.h"
 
 /* etcd 14370: answered before the sync that covers it. */
@@ -224,6 +225,50 @@ static void metadata_that_contradicts_the_data_deletes_nothing(void **state)
     free(newer);
 }
 
+static uint64_t generation_after_opening(struct sim_fs *sim)
+{
+    const struct depot_options options = {.fs = &sim->fs, .dir = "shard", .seed = 7};
+    struct depot *depot;
+    char error[4096];
+    uint64_t generation;
+
+    assert_int_equal(depot_open(&options, &depot, error, sizeof error), 0);
+    generation = depot_catalog(depot)->generation;
+    depot_close(depot);
+    return generation;
+}
+
+/* The same across two files: the process died before the newest catalog's name was durable. Log
+ * files go by what that says, so once it was read it has to stay. */
+static void a_catalog_that_was_read_stays_the_newest(void **state)
+{
+    struct catalog catalog = {.generation = 1, .seed = 7, .next_run = 1, .next_keys = 1};
+    struct sim_fs *sim = calloc(1, sizeof *sim);
+    const struct fs_ops *real;
+    struct fs_ops ops;
+    bool is_fatal;
+
+    (void)state;
+    assert_non_null(sim);
+    sim_fs_init(sim, 3);
+    real = sim->fs.ops;
+    ops = *real;
+    ops.fsync_dir = no_sync_of_names;
+    assert_int_equal(generation_after_opening(sim), 0);
+    assert_int_equal(catalog_write(&sim->fs, "shard/run", &catalog, &is_fatal), 0);
+    catalog.generation = 2;
+    sim->fs.ops = &ops;
+    assert_int_equal(catalog_write(&sim->fs, "shard/run", &catalog, &is_fatal), -EIO);
+    assert_true(is_fatal);
+    sim->fs.ops = real;
+    sim_fs_crash(sim, SIM_KEEP_ALL);
+    assert_int_equal(generation_after_opening(sim), 2);
+    sim_fs_crash(sim, SIM_DROP_UNSYNCED);
+    assert_int_equal(generation_after_opening(sim), 2);
+    sim_fs_fini(sim);
+    free(sim);
+}
+
 /* beanstalkd: after a write error jobs are taken that nothing keeps. */
 static void after_a_write_error_nothing_is_taken_any_more(void **state)
 {
@@ -257,6 +302,7 @@ int main(void)
         cmocka_unit_test(what_a_failed_sync_left_is_written_again_before_it_counts),
         cmocka_unit_test(a_bit_flipped_in_mid_log_cuts_nothing_off),
         cmocka_unit_test(metadata_that_contradicts_the_data_deletes_nothing),
+        cmocka_unit_test(a_catalog_that_was_read_stays_the_newest),
         cmocka_unit_test(after_a_write_error_nothing_is_taken_any_more),
     };
 
