@@ -226,9 +226,9 @@ static void drop_new_run(struct depot *depot, struct depot_run *run)
     struct depot_view *view =
         depot_view_new(depot, depot->view->run_count, depot->view->table_count);
 
+    depot_count_out(depot, run);
     for (uint32_t slot = 0; slot < run->alive.slots; slot++)
         alive_clear(&run->alive, slot);
-    depot_count_out(depot, run);
     run->alive_bytes = 0;
     run->is_gone = true;
     if (!view)

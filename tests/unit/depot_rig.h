@@ -79,6 +79,17 @@ static inline void rig_record(uint32_t job, uint32_t version, uint32_t attempt,
                                       .sequence = (uint64_t)version}};
 }
 
+/* As the log has it: with the slot it replaced. */
+static inline size_t rig_encode_logged(const struct rig_entry *entry, char into[2048])
+{
+    struct record record;
+    char text[512];
+
+    rig_record(entry->job, entry->version, 0, &record, text);
+    record.from = entry->from;
+    return record_encode(&record, into);
+}
+
 static inline size_t rig_encode(uint32_t job, uint32_t version, uint32_t attempt, char into[2048])
 {
     struct record record;
@@ -355,7 +366,7 @@ static inline int rig_read_log(void *ctx, struct record_place place, struct buff
     assert_true(entry->kind == RIG_PUSH);
     if (entry->job + 1 == rig->unreadable)
         return -EBADMSG;
-    len = rig_encode(entry->job, entry->version, 0, bytes);
+    len = rig_encode_logged(entry, bytes);
     buffer_clear(scratch);
     buffer_append(scratch, bytes, len);
     *out = buffer_slice(scratch);
