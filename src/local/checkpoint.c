@@ -51,7 +51,8 @@ struct checkpoint {
     uint32_t at; /* item, or entry */
     struct depot_keys_merge merge;
     struct catalog catalog;
-    uint64_t needs; /* sequence that must be synced before the commit */
+    struct wal_window window; /* of the log's files, for building */
+    uint64_t needs;           /* sequence that must be synced before the commit */
     struct depot_view *filters;
     bool filters_failed;
     int64_t retry_ms, began_ms;
@@ -83,6 +84,7 @@ void checkpoint_free(struct checkpoint *checkpoint)
     forget_changed(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);
+    wal_window_fini(&checkpoint->window);
     if (checkpoint->filters)
         depot_let_go(checkpoint->filters);
     free(checkpoint);
@@ -150,6 +152,7 @@ static void become_idle(struct checkpoint *checkpoint)
     forget_changed(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);
+    wal_window_fini(&checkpoint->window);
     checkpoint->phase = IDLE;
     atomic_store(&checkpoint->is_hurried, false);
 }
@@ -220,8 +223,8 @@ static bool is_victim(void *ctx, uint32_t number)
 
 static int read_log(void *ctx, struct record_place place, struct buffer *scratch, struct slice *out)
 {
-    const struct checkpoint *checkpoint = ctx;
-    return wal_read(checkpoint->shard->wal, place, true, scratch, out);
+    struct checkpoint *checkpoint = ctx;
+    return wal_read_next(checkpoint->shard->wal, place, &checkpoint->window, scratch, out);
 }
 
 static void apply(void *ctx, const void *changed, struct record *record)

@@ -145,6 +145,18 @@ int64_t wal_sync_due_ms(const struct wal *wal);
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,
              struct slice *out); /* [helper, only with may_block] */
 
+/*
+ * The same for many records in the order of their places: reads the disk in large pieces, of which
+ * `window` keeps the last. Always blocks; *out is good until the next call. [helper]
+ */
+struct wal_window { /* zeroed: empty */
+    char *bytes;    /* own memory */
+    uint32_t file, at, len;
+};
+int wal_read_next(struct wal *wal, struct record_place place, struct wal_window *window,
+                  struct buffer *scratch, struct slice *out);
+void wal_window_fini(struct wal_window *window);
+
 /* ---- checkpoints: the oldest files may go once their effects lie elsewhere ---- */
 
 /*

@@ -112,6 +112,64 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
     return 0;
 }
 
+/* ---- many records, in order ---- */
+
+enum { WINDOW_BYTES = 512 << 10 };
+
+static bool is_in_window(const struct wal_window *window, struct record_place place)
+{
+    return window->file == place.file && place.at >= window->at &&
+           place.at - window->at + (uint64_t)place.bytes + WAL_CHECK_BYTES <= window->len;
+}
+
+static int fill_window(struct wal *wal, struct record_place place, struct wal_window *window)
+{
+    struct wal_file *file;
+    ssize_t got;
+
+    window->len = 0;
+    if (!window->bytes && !(window->bytes = malloc(WINDOW_BYTES)))
+        return -ENOMEM;
+    file = pin(wal, place.file);
+    if (!file)
+        return -ENOENT;
+    got = wal_pread(wal->disk.fs, file->fd, window->bytes, WINDOW_BYTES, place.at);
+    unpin(wal, file);
+    if (got < 0)
+        return (int)got;
+    window->file = place.file;
+    window->at = place.at;
+    window->len = (uint32_t)got;
+    return 0;
+}
+
+int wal_read_next(struct wal *wal, struct record_place place, struct wal_window *window,
+                  struct buffer *scratch, struct slice *out)
+{
+    const char *at;
+
+    if (!is_in_window(window, place) && place.bytes < WINDOW_BYTES / 4) {
+        int failed = fill_window(wal, place, window);
+
+        if (failed == -ENOMEM)
+            return failed;
+    }
+    if (is_in_window(window, place)) {
+        at = window->bytes + (place.at - window->at);
+        if (wal_check_holds(&wal->disk, place, at)) {
+            *out = slice_make(at, place.bytes);
+            return 0;
+        }
+    }
+    return wal_read(wal, place, true, scratch, out); /* large, or still on its way to the disk */
+}
+
+void wal_window_fini(struct wal_window *window)
+{
+    free(window->bytes);
+    *window = (struct wal_window){0};
+}
+
 /* ---- all records of a file ---- */
 
 struct scan_each {
