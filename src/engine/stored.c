@@ -77,7 +77,7 @@ static void drop_outlived(struct engine *engine, uint32_t id, const struct recor
                           struct record_place place)
 {
     const struct entry *entry = entry_at(engine, id);
-    if (record->kind == RECORD_DONE && entry->state != JOB_FINISHED && !entry->is_stub)
+    if (record->kind == RECORD_DONE && !entry->is_stub && entry->sequence != record->done.sequence)
         engine_slot_release(engine, entry_topic(engine, entry), place);
 }
 
