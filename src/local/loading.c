@@ -122,6 +122,11 @@ int64_t loading_next_ms(const struct loading *loading)
     return next_ms;
 }
 
+uint64_t loading_unreadable(const struct loading *loading)
+{
+    return loading->unreadable;
+}
+
 void loading_view_changed(struct loading *loading)
 {
     loading->stale = true;
