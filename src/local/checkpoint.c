@@ -14,9 +14,11 @@ enum {
     FILES_MIN = 2, /* of the log, that could go */
     FILES_MAX = 3,
     FILES_BEHIND = 8,
+    RESERVE_FILES = 3,
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
     RETRY_MS = 1000,
+    RETRY_MS_MAX = 30000,
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
 };
 
@@ -56,6 +58,9 @@ struct checkpoint {
     struct depot_view *filters;
     bool filters_failed;
     int64_t retry_ms, began_ms;
+    uint32_t failures; /* one after the other */
+    bool
+        is_without_space; /* the last one failed for want of it: the reserve is spent, no victims */
     struct checkpoint_figures figures;
     atomic_bool is_hurried;
 };
@@ -103,6 +108,31 @@ int checkpoint_pace(void *ctx, size_t bytes)
     return 0;
 }
 
+static int build_run(struct checkpoint *checkpoint)
+{
+    if (checkpoint->is_without_space)
+        depot_spend_reserve(checkpoint->shard->depot);
+    return depot_build(&checkpoint->build);
+}
+
+static int commit(struct checkpoint *checkpoint)
+{
+    struct depot *depot = checkpoint->shard->depot;
+    if (checkpoint->is_without_space)
+        depot_spend_reserve(depot);
+    return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
+}
+
+/* A server whose log never filled two files needs no reserve. */
+static void tidy(struct checkpoint *checkpoint)
+{
+    const struct local_options *local = checkpoint->shard->options.local;
+    uint64_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
+    depot_tidy(checkpoint->shard->depot);
+    if (checkpoint->before_file)
+        (void)depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
+}
+
 static void perform(struct work *work)
 {
     struct checkpoint *checkpoint = list_entry(work, struct checkpoint, work);
@@ -111,13 +141,13 @@ static void perform(struct work *work)
     if (checkpoint->phase == FILTERS)
         checkpoint->result = depot_load_filters(checkpoint->filters);
     else if (checkpoint->phase == BUILDING)
-        checkpoint->result = depot_build(&checkpoint->build);
+        checkpoint->result = build_run(checkpoint);
     else if (checkpoint->phase == MERGING)
         checkpoint->result = depot_keys_merge(depot, &checkpoint->merge);
     else if (checkpoint->phase == COMMITTING)
-        checkpoint->result = depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
+        checkpoint->result = commit(checkpoint);
     else if (checkpoint->phase == TIDYING)
-        depot_tidy(depot);
+        tidy(checkpoint);
 }
 
 static void performed(struct work *work)
@@ -144,7 +174,10 @@ static void complain(struct checkpoint *checkpoint, int failed, const char *duri
               LOG_TEXT("during", during),
               LOG_TEXT("error", error && *error ? error : strerror(-failed)));
     checkpoint->figures.failed++;
-    checkpoint->retry_ms = clock_inner_ms() + RETRY_MS;
+    checkpoint->is_without_space = failed == -ENOSPC || failed == -EDQUOT;
+    int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
+    checkpoint->retry_ms =
+        clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
 static void become_idle(struct checkpoint *checkpoint)
@@ -237,8 +270,10 @@ static void begin(struct checkpoint *checkpoint, uint32_t before_file, struct en
 {
     checkpoint->before_file = before_file;
     checkpoint->began_ms = now.inner_ms;
-    checkpoint->build =
-        (struct depot_build){.read_log = read_log, .apply = apply, .ctx = checkpoint};
+    checkpoint->build = (struct depot_build){.no_victims = checkpoint->is_without_space,
+                                             .read_log = read_log,
+                                             .apply = apply,
+                                             .ctx = checkpoint};
     int failed = depot_plan(checkpoint->shard->depot, &checkpoint->build);
     if (failed) {
         complain(checkpoint, failed, "planning", checkpoint->build.error);
@@ -468,6 +503,8 @@ static bool committed(struct checkpoint *checkpoint)
 
 static void tidied(struct checkpoint *checkpoint, struct engine_now now)
 {
+    checkpoint->failures = 0;
+    checkpoint->is_without_space = false;
     checkpoint->figures.checkpoints++;
     checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
     become_idle(checkpoint);
