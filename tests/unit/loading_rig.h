@@ -318,21 +318,26 @@ static inline void rig_find(struct rig *rig, const char *topic, unsigned number)
     buffer_fini(&records);
 }
 
-/* Flips a bit in the record of a slot of the oldest run. */
-static inline void rig_damage(struct rig *rig, uint32_t slot)
+static inline void rig_flip(struct rig *rig, uint64_t offset)
 {
-    const struct depot_run *run = depot_view(rig->shard.depot)->runs[0];
-    struct run_slot entry;
     char name[32], path[128], byte;
-    assert_int_equal(run_slots(run->run, slot, 1, true, &entry), 0);
-    run_file_name(run->number, name);
+    run_file_name(depot_view(rig->shard.depot)->runs[0]->number, name);
     snprintf(path, sizeof path, "%s/run/%s", rig->dir, name);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, (off_t)entry.offset + 9), 1);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)offset), 1);
     byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, (off_t)entry.offset + 9), 1);
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)offset), 1);
     close(fd);
+}
+
+/* Flips a bit in the record of a slot of the oldest run. */
+static inline void rig_damage(struct rig *rig, uint32_t slot)
+{
+    struct run_slot entry;
+    assert_int_equal(run_slots(depot_view(rig->shard.depot)->runs[0]->run, slot, 1, true, &entry),
+                     0);
+    rig_flip(rig, entry.offset + 9);
 }
 
 /* ---- checkpoints, as local/checkpoint.c makes them, at once ---- */

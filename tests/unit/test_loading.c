@@ -2,6 +2,7 @@
  * than its quota. */
 #include "loading_rig.h"
 #include "seed.h"
+#include "store/run_private.h"
 
 /* GRAIN_MS: so late may what was passed by be counted as ready. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000, SLICES = 3 * 4096 };
@@ -402,6 +403,27 @@ static void what_cannot_be_read_is_passed_by(void **state)
     rig_close(&rig);
 }
 
+static void a_damaged_directory_takes_no_more_along_than_its_block(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_open(&rig, HORIZON_MS, 500);
+    for (unsigned i = 0; i < 10000; i++)
+        rig_push_in(&rig, "orders", i, 1000 + i / 100);
+    rig_restart(&rig);
+    const struct run *run = depot_view(rig.shard.depot)->runs[0]->run;
+    rig_flip(&rig, run->footer.directory_at + 3 * RUN_BLOCK_BYTES + 100);  /* by time */
+    rig_flip(&rig, run->footer.directory_at + 40 * RUN_BLOCK_BYTES + 100); /* passed by */
+    rig_pass(&rig, 2000);
+    unsigned left = 10000;
+    for (size_t got; (got = rig_take(&rig, "orders", 250, NULL)); left -= (unsigned)got)
+        rig_settle(&rig);
+    assert_int_equal(left, 2 * RUN_BLOCK_SLOTS);
+    assert_int_equal(loading_unreadable(rig.shard.loading), 2 * RUN_BLOCK_SLOTS);
+    assert_int_equal(loading_next_ms(rig.shard.loading), INT64_MAX);
+    rig_close(&rig);
+}
+
 /* ---- bodies, and the end ---- */
 
 static void bodies_just_loaded_are_in_memory(void **state)
@@ -474,6 +496,7 @@ int main(void)
         cmocka_unit_test(jobs_due_by_the_wall_clock_follow_its_steps),
         cmocka_unit_test(what_is_passed_by_follows_the_wall_clock_too),
         cmocka_unit_test(what_cannot_be_read_is_passed_by),
+        cmocka_unit_test(a_damaged_directory_takes_no_more_along_than_its_block),
         cmocka_unit_test(bodies_just_loaded_are_in_memory),
         cmocka_unit_test(begins_nothing_while_stopping),
     };
