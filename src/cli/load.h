@@ -46,13 +46,18 @@ struct load_plan {
     unsigned take_max;    /* jobs in one take */
     size_t body_bytes;    /* at least LOAD_STAMP_BYTES */
     int64_t delay_min_ms, delay_max_ms; /* evenly spread */
+    int64_t due_in_ms;   /* all due at one moment, so long after the run began; 0: by delay. Where
+                            pushing takes longer, the rest is due at once */
     int64_t patience_ms; /* give up when nothing has come for the longest delay and so long */
     bool take_after;     /* consumers begin when all is pushed */
     bool own_ids;        /* the generator names the jobs, LOAD_ID_BYTES each */
     bool progress;       /* a line on standard error twice a second */
+    const char *trace;   /* file for each answer and delivery (load_trace.h); NULL: none */
 };
 
 struct load_result {
+    uint32_t run;     /* what own ids are made from (load_stamp_id) */
+    int64_t began_us; /* since boot */
     uint64_t pushed, push_failed;
     uint64_t delivered, early, duplicates, foreign; /* foreign: not of this run; left alone */
     uint64_t missing; /* pushed, but not delivered although consumers waited */

@@ -49,13 +49,30 @@ static bool push_is_over(const struct load_engine *engine, int64_t now_us)
            (plan->duration_ms && now_us - engine->start_us >= plan->duration_ms * 1000);
 }
 
-static int64_t pick_delay_ms(struct load_engine *engine)
+/* How long it is until all are due, upwards; 0 when that is past. */
+static int64_t until_due_ms(const struct load_engine *engine, int64_t now_us)
+{
+    int64_t left_us = engine->start_us + engine->plan->due_in_ms * 1000 - now_us;
+    return left_us > 0 ? (left_us + 999) / 1000 : 0;
+}
+
+static int64_t pick_delay_ms(struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
     int64_t unit_ms = engine->protocol->delay_unit_ms;
     uint64_t range = (uint64_t)(plan->delay_max_ms - plan->delay_min_ms) + 1;
-    int64_t delay_ms = plan->delay_min_ms + (int64_t)random_below(&engine->random, range);
+    int64_t delay_ms = plan->due_in_ms
+                           ? until_due_ms(engine, now_us)
+                           : plan->delay_min_ms + (int64_t)random_below(&engine->random, range);
     return (delay_ms + unit_ms - 1) / unit_ms * unit_ms;
+}
+
+/* When the first job could be taken. */
+static int64_t first_due_us(const struct load_engine *engine, int64_t now_us)
+{
+    const struct load_plan *plan = engine->plan;
+    return plan->due_in_ms ? engine->start_us + plan->due_in_ms * 1000
+                           : now_us + plan->delay_min_ms * 1000;
 }
 
 static void push_batch(struct load_engine *engine, struct load_conn *conn, int64_t now_us,
@@ -69,13 +86,13 @@ static void push_batch(struct load_engine *engine, struct load_conn *conn, int64
         engine->stamps[i] = (struct load_stamp){.run = engine->tally.run,
                                                 .index = engine->issued + i,
                                                 .sent_us = now_us,
-                                                .delay_ms = pick_delay_ms(engine)};
+                                                .delay_ms = pick_delay_ms(engine, now_us)};
     engine->protocol->push(engine->speech, &conn->out, engine->stamps, (unsigned)count);
     load_conn_expect(conn, LOAD_PUSH, 1, (uint32_t)count, meant_us);
     engine->issued += count;
     engine->answers_due++;
     if (!engine->tally.take_first_us && !plan->take_after)
-        engine->tally.take_first_us = now_us + plan->delay_min_ms * 1000;
+        engine->tally.take_first_us = first_due_us(engine, now_us);
 }
 
 /* Closed loop. Waits until half of the requests are answered, so that a server which answers them
@@ -326,6 +343,7 @@ static bool run(struct load_engine *engine)
     struct epoll_event events[EVENTS_MAX];
     int64_t now_us = clock_boot_us(), wake_us;
     engine->start_us = engine->event_us = engine->progress_us = now_us;
+    engine->result->began_us = now_us;
     engine->consuming = !engine->plan->take_after;
     engine->sweep = true;
     for (unsigned i = 0; i < engine->plan->connections; i++)
@@ -347,6 +365,28 @@ static bool run(struct load_engine *engine)
         now_us = clock_boot_us();
     }
     return true;
+}
+
+static bool open_trace(struct load_engine *engine)
+{
+    const char *path = engine->plan->trace;
+    if (!path)
+        return true;
+    engine->tally.trace = load_trace_open(path);
+    if (!engine->tally.trace)
+        snprintf(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s", path,
+                 strerror(errno));
+    return engine->tally.trace;
+}
+
+static bool close_trace(struct load_engine *engine)
+{
+    bool written = load_trace_close(engine->tally.trace);
+    if (!written)
+        snprintf(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s",
+                 engine->plan->trace, strerror(errno));
+    engine->tally.trace = NULL;
+    return written;
 }
 
 static enum load_role role_of(const struct load_plan *plan, unsigned index)
@@ -384,7 +424,8 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     engine->protocol = plan->protocol;
     engine->result = result;
     engine->random.state = random_u64();
-    load_tally_init(&engine->tally, result, (uint32_t)random_u64());
+    result->run = (uint32_t)random_u64();
+    load_tally_init(&engine->tally, result, result->run);
     struct sigaction action = {.sa_handler = on_interrupt}, before;
     sigaction(SIGINT, &action, &before);
     interrupted = 0;
@@ -392,7 +433,7 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     bool done = false;
     engine->epoll = epoll_create1(EPOLL_CLOEXEC);
     engine->speech = engine->protocol->open(plan, engine->tally.run, result->problem);
-    if (engine->epoll >= 0 && engine->speech && open_conns(engine))
+    if (open_trace(engine) && engine->epoll >= 0 && engine->speech && open_conns(engine))
         done = run(engine);
     if (!done && !*result->problem)
         load_tally_problem(&engine->tally,
@@ -400,6 +441,7 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     if (plan->progress)
         load_progress_clear();
     load_tally_finish(&engine->tally, plan->consumers > 0 && !interrupted);
+    done = close_trace(engine) && done;
 
     sigaction(SIGINT, &before, NULL);
     for (unsigned i = 0; i < engine->conn_count; i++)

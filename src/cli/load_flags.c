@@ -25,7 +25,6 @@ void load_flags_table(struct load_flags *flags)
                                  .body = 200,
                                  .consumers = 4,
                                  .take = 100,
-                                 .delay = "1s..2s",
                                  .patience = "30s"};
     const struct cli_flag rows[] = {
         {"jobs", CLI_COUNT, &flags->jobs, "N",
@@ -36,6 +35,8 @@ void load_flags_table(struct load_flags *flags)
         {"batch", CLI_COUNT, &flags->batch, "N", "jobs in one request; 1"},
         {"body", CLI_COUNT, &flags->body, "BYTES", "of each job; 200"},
         {"delay", CLI_TEXT, &flags->delay, "RANGE", "10s or 0..10s, evenly spread; 1s..2s"},
+        {"due-in", CLI_TEXT, &flags->due_in, "TIME",
+         "all due at one moment, so long after the beginning; instead of --delay"},
         {"rate", CLI_COUNT, &flags->rate, "N",
          "jobs a second, whatever the answers do; else as fast as it goes"},
         {"consumers", CLI_COUNT, &flags->consumers, "N",
@@ -48,6 +49,8 @@ void load_flags_table(struct load_flags *flags)
          "push there; give one nothing else uses. Else a new one, deleted at the end"},
         {"patience", CLI_TEXT, &flags->patience, "TIME",
          "give up when nothing has come for so long; 30s"},
+        {"trace", CLI_TEXT, &flags->trace, "FILE",
+         "write every answer and delivery there, in binary (src/cli/load_trace.h)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         load_flags_add(flags, rows[i]);
@@ -71,6 +74,21 @@ static int plan_delay(const char *text, struct load_plan *plan)
         plan->delay_max_ms < plan->delay_min_ms)
         return cli_usage("bad value '%s' for '--delay', give a time or a range like 0..10s", text);
     return -1;
+}
+
+/* When jobs fall due: by a range of delays, or all at one moment. */
+static int plan_due(const struct load_flags *flags, struct load_plan *plan)
+{
+    if (!flags->due_in)
+        return plan_delay(flags->delay ? flags->delay : "1s..2s", plan);
+    if (flags->delay)
+        return cli_usage("'--due-in' and '--delay' exclude each other, give one");
+    int exit_code = plan_duration("due-in", flags->due_in, &plan->due_in_ms);
+    if (exit_code < 0 && plan->due_in_ms == 0)
+        exit_code =
+            cli_usage("bad value '%s' for '--due-in', give a time above zero", flags->due_in);
+    plan->delay_max_ms = plan->due_in_ms;
+    return exit_code;
 }
 
 static int plan_topic(const char *name, struct load_plan *plan)
@@ -119,7 +137,7 @@ int load_flags_plan(const struct load_flags *flags, struct load_plan *plan)
     if (exit_code < 0)
         exit_code = plan_duration("patience", flags->patience, &plan->patience_ms);
     if (exit_code < 0)
-        exit_code = plan_delay(flags->delay, plan);
+        exit_code = plan_due(flags, plan);
     if (exit_code < 0)
         exit_code = plan_topic(flags->topic, plan);
     if (exit_code >= 0)
@@ -134,5 +152,6 @@ int load_flags_plan(const struct load_flags *flags, struct load_plan *plan)
     plan->rate_per_s = flags->rate;
     plan->take_after = flags->take_after;
     plan->own_ids = flags->own_ids;
+    plan->trace = flags->trace;
     return -1;
 }

@@ -130,6 +130,7 @@ void load_report_json(const struct load_plan *plan, const struct load_result *re
 {
     printf("{\"protocol\":\"%s\"", plan->protocol->name);
     print_json_text("topic", plan->topic);
+    printf(",\"run\":\"%08" PRIx32 "\",\"began_us\":%" PRIi64, result->run, result->began_us);
     printf(",\"pushed\":%" PRIu64 ",\"push_failed\":%" PRIu64
            ",\"push_seconds\":%.3f,\"pushes_per_s\":%.0f",
            result->pushed, result->push_failed, result->push_s,

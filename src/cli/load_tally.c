@@ -25,6 +25,8 @@ void load_tally_pushed(struct load_tally *tally, uint32_t jobs, uint64_t failed,
     result->pushed += jobs - failed;
     result->push_failed += failed;
     histogram_add(&result->push_us, (uint64_t)(now_us > sent_us ? now_us - sent_us : 0));
+    if (tally->trace)
+        load_trace_add(tally->trace, LOAD_TRACE_PUSHED, now_us, now_us - sent_us, jobs - failed);
 }
 
 void load_tally_acked(struct load_tally *tally, uint32_t jobs, uint64_t failed, int64_t now_us)
@@ -32,6 +34,8 @@ void load_tally_acked(struct load_tally *tally, uint32_t jobs, uint64_t failed, 
     tally->take_last_us = now_us;
     tally->result->acked += jobs - failed;
     tally->result->ack_failed += failed;
+    if (tally->trace)
+        load_trace_add(tally->trace, LOAD_TRACE_ACKED, now_us, 0, jobs - failed);
 }
 
 static bool grow_seen(struct load_tally *tally, uint64_t word)
@@ -81,6 +85,8 @@ bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t n
         late_us = 0;
     }
     histogram_add(&result->late_us, (uint64_t)late_us);
+    if (tally->trace)
+        load_trace_add(tally->trace, LOAD_TRACE_DELIVERED, now_us, late_us, 1);
     return true;
 }
 

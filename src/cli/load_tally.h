@@ -1,15 +1,17 @@
 /*
  * load_tally: counts what a run saw, and judges each delivery: on time, early, for the second time,
- * or somebody else's. Pure.
+ * or somebody else's. Pure, but for the trace where there is one.
  */
 #ifndef TARRY_CLI_LOAD_TALLY_H
 #define TARRY_CLI_LOAD_TALLY_H
 
 #include "cli/load.h"
 #include "cli/load_stamp.h"
+#include "cli/load_trace.h"
 
 struct load_tally {
     struct load_result *result; /* the caller's */
+    struct load_trace *trace;   /* the caller's; NULL: none */
     uint32_t run;
     uint64_t *seen; /* one bit per index */
     uint64_t seen_words;

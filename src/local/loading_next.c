@@ -144,24 +144,36 @@ void loading_read_next(struct loading *loading, struct engine_now now)
 
 /* ---- what was read ---- */
 
+/* Whether it may go better next time: not where the same place failed some times already. */
+static bool is_worth_a_try(struct loading *loading, const struct loading_slice *slice)
+{
+    if (loading->bad_run != slice->number || loading->bad_slot != slice->next)
+        loading->tries = 0;
+    loading->bad_run = slice->number;
+    loading->bad_slot = slice->next;
+    return slice->error != -EBADMSG && ++loading->tries < TRIES;
+}
+
 /* A directory that cannot be read is passed by slot after slot, where trying again does not help.
  */
 static void took_error(struct loading *loading, struct loading_slice *slice, struct engine_now now)
 {
-    if (slice->error == -ENOMEM) {
+    /* Of a block only the first one is logged, and tried again. */
+    bool goes_on = loading->passed_run == slice->number && loading->passed_slot == slice->next;
+
+    if (slice->error == -ENOMEM || (!goes_on && is_worth_a_try(loading, slice))) {
         loading->retry_ms = now.inner_ms + RETRY_MS;
         return;
     }
-    loading->errors++;
-    if (slice->error != -EBADMSG && loading->errors < TRIES) {
-        loading->retry_ms = now.inner_ms + RETRY_MS;
+    if (slice->next >= slice->end)
         return;
-    }
-    if (slice->error != -EBADMSG)
-        loading->errors = 0;
-    loading_cannot_read(loading, slice->number, slice->next, strerror(-slice->error));
-    if (slice->next < slice->end)
-        slice->next++;
+    if (goes_on)
+        loading->unreadable += !slice->refill; /* those were met before, when passed by */
+    else
+        loading_cannot_read(loading, slice->number, slice->next, strerror(-slice->error));
+    slice->next++;
+    loading->passed_run = slice->number;
+    loading->passed_slot = slice->next;
 }
 
 static void advance_cursor(struct loading_slice *slice)
@@ -239,8 +251,6 @@ void loading_took_in(struct loading *loading, struct loading_slice *slice, struc
 {
     if (slice->error)
         took_error(loading, slice, now);
-    else
-        loading->errors = 0;
     bool counts = !slice->run->is_gone && slice->epoch == slice->run->epoch;
     if (counts && slice->refill)
         advance_refill(slice);

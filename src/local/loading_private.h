@@ -149,7 +149,8 @@ struct loading {
     bool joins;          /* some topic's `joined` is set */
     int64_t retry_ms;    /* after an error; 0: none */
     int64_t due_next_ms; /* when the next of what was passed by is due */
-    uint32_t errors;     /* in a row */
+    uint32_t bad_run, bad_slot, tries; /* a directory that could not be read */
+    uint32_t passed_run, passed_slot;  /* behind the last slot passed by for that */
     uint64_t unreadable;
     struct record_place unreadable_last[16]; /* logged already */
 };

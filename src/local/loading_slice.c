@@ -10,7 +10,7 @@
 
 enum {
     JOBS_MAX = 4096,
-    LOOKED_MAX = 32768,  /* slots of the directory */
+    LOOKED_MAX = 16384,  /* slots of the directory */
     BYTES_MAX = 1 << 20, /* of records; the last may go beyond */
     ITEMS_FIRST = 64,
     BYTES_KEPT = 2 << 20 /* what is kept for the next slice */

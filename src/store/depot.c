@@ -155,139 +155,6 @@ static int load_view(struct depot *depot, char *error, size_t error_bytes)
     return 0;
 }
 
-/* ---- what it does not name ---- */
-
-struct strays {
-    const struct catalog *catalog;
-    uint32_t *runs, *keys;
-    size_t run_count, key_count;
-    uint32_t highest_run, highest_keys;
-    bool failed;
-};
-
-static bool add_number(uint32_t **numbers, size_t *count, uint32_t number)
-{
-    uint32_t *grown = *numbers;
-
-    if ((*count & (*count - 1)) == 0) /* full: room is a power of two */
-        grown = realloc(*numbers, (*count ? *count * 2 : 1) * sizeof **numbers);
-    if (!grown)
-        return false;
-    *numbers = grown;
-    grown[(*count)++] = number;
-    return true;
-}
-
-static bool names_run(const struct catalog *catalog, uint32_t number)
-{
-    for (uint32_t i = 0; i < catalog->run_count; i++)
-        if (catalog->runs[i].number == number)
-            return true;
-    return false;
-}
-
-static bool names_keys(const struct catalog *catalog, uint32_t number)
-{
-    for (uint32_t i = 0; i < catalog->key_count; i++)
-        if (catalog->keys[i] == number)
-            return true;
-    return false;
-}
-
-static void note_stray(void *ctx, const char *name)
-{
-    struct strays *strays = ctx;
-    uint32_t run = run_file_number(name), keys = keys_file_number(name);
-
-    if (run > strays->highest_run)
-        strays->highest_run = run;
-    if (keys > strays->highest_keys)
-        strays->highest_keys = keys;
-    if (run && !names_run(strays->catalog, run) &&
-        !add_number(&strays->runs, &strays->run_count, run))
-        strays->failed = true;
-    if (keys && !names_keys(strays->catalog, keys) &&
-        !add_number(&strays->keys, &strays->key_count, keys))
-        strays->failed = true;
-}
-
-/* The last word of a crash: what was being written under a temporary name. */
-struct fresh {
-    char names[64][32];
-    size_t count;
-};
-
-static void note_fresh(void *ctx, const char *name)
-{
-    struct fresh *fresh = ctx;
-    size_t len = strlen(name);
-
-    if (len > 4 && len < sizeof fresh->names[0] && strcmp(name + len - 4, ".tmp") == 0 &&
-        fresh->count < sizeof fresh->names / sizeof fresh->names[0])
-        memcpy(fresh->names[fresh->count++], name, len + 1);
-}
-
-static void remove_fresh(struct depot *depot)
-{
-    const struct fs *fs = depot->options.fs;
-    struct fresh fresh = {0};
-    char path[PATH_MAX];
-
-    fs->ops->list(fs->ctx, depot->dir, note_fresh, &fresh);
-    for (size_t i = 0; i < fresh.count; i++) {
-        depot_path(depot, fresh.names[i], path);
-        fs->ops->unlink(fs->ctx, path);
-    }
-}
-
-/* The highest one that never counted stays as a marker (see depot.h). */
-static bool remove_strays(struct depot *depot, struct strays *strays)
-{
-    uint32_t marker = strays->highest_run >= depot->catalog.next_run ? strays->highest_run : 0;
-
-    if (marker) {
-        struct depot_run *run = depot_marker_new(depot, marker);
-
-        if (!run)
-            return false;
-        run->next_gone = depot->gone_runs;
-        depot->gone_runs = run; /* emptied when it is put away */
-    }
-    for (size_t i = 0; i < strays->run_count; i++)
-        if (strays->runs[i] != marker)
-            depot_unlink_run(depot, strays->runs[i]);
-    for (size_t i = 0; i < strays->key_count; i++)
-        depot_unlink_keys(depot, strays->keys[i]);
-    remove_fresh(depot);
-    depot_put_away(depot);
-    return true;
-}
-
-/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing goes:
- * what it names may be all there is. */
-static int look_for_strays(struct depot *depot, bool may_remove, char *error, size_t error_bytes)
-{
-    const struct fs *fs = depot->options.fs;
-    struct strays strays = {.catalog = &depot->catalog};
-    int result = fs->ops->list(fs->ctx, depot->dir, note_stray, &strays);
-
-    if (result == 0 && strays.failed)
-        result = -ENOMEM;
-    depot->next_run = depot->catalog.next_run;
-    depot->next_keys = depot->catalog.next_keys;
-    if (strays.highest_run >= depot->next_run)
-        depot->next_run = strays.highest_run + 1;
-    if (strays.highest_keys >= depot->next_keys)
-        depot->next_keys = strays.highest_keys + 1;
-    if (result == 0 && may_remove && !remove_strays(depot, &strays))
-        result = -ENOMEM;
-    free(strays.runs);
-    free(strays.keys);
-    if (result < 0)
-        snprintf(error, error_bytes, "'%s' cannot be read: %s", depot->dir, strerror(-result));
-    return result;
-}
-
 /* ---- open, close ---- */
 
 static int make_one(const struct fs *fs, const char *path, const char *parent)
@@ -345,7 +212,7 @@ static int open_all(struct depot *depot, char *error, size_t error_bytes)
     depot->is_tidy_due = depot->catalog.run_count > 0;
     result = load_view(depot, error, error_bytes);
     if (result == 0)
-        result = look_for_strays(depot, damaged == 0, error, error_bytes);
+        result = depot_remove_strays(depot, damaged == 0, error, error_bytes);
     return result;
 }
 

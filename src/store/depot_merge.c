@@ -7,7 +7,7 @@
 /*
  * A small LSM: a table's tier is how often its count can be divided by the fan; so many tables of a
  * tier become one. A job's key so is written about as often as the logarithm of how many there are.
- * A table so large that it is merged no more is written anew, alone, when a third of it is dead.
+ * One of which a third is dead is written anew alone, for the largest are merged no more.
  */
 enum { TIER_ENTRIES = 4096, TIERS = 32 };
 
@@ -57,7 +57,7 @@ static uint32_t choose_tier(const struct depot *depot, unsigned tier, struct dep
     return of_tier >= depot->options.keys_fan && chosen > 1 ? chosen : 0;
 }
 
-/* One that is small enough to be merged one day loses its dead then. */
+/* Tiny ones do not matter: they are merged soon. */
 static uint32_t choose_dead(const struct depot *depot, struct depot_table **out)
 {
     const struct depot_view *view = depot->view;

@@ -2,6 +2,7 @@
  * depot_private: what the files of the depot share. Nobody outside depot*.c includes it.
  *
  *   depot            open, close, figures
+ *   depot_strays     files that do not count
  *   depot_view       views, and when what left them is closed
  *   depot_slots      slots: alive, read, moved; by key
  *   depot_plan       which runs to write anew. Pure
@@ -59,6 +60,12 @@ struct depot {
 /* What a slot costs beside its record: checksum, directory; and its key with its bits in the
  * filter. */
 enum { DEPOT_SLOT_BYTES = 28, DEPOT_KEY_BYTES = 18 };
+
+/* ---- depot_strays ---- */
+
+/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing goes
+ * (may_remove false): what it names may be all there is. */
+int depot_remove_strays(struct depot *depot, bool may_remove, char *error, size_t error_bytes);
 
 /* ---- depot_view ---- */
 

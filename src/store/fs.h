@@ -35,7 +35,7 @@ struct fs_ops {
     int (*mkdir)(void *ctx, const char *path, int mode); /* an existing directory is fine */
     int (*fsync_dir)(void *ctx, const char *path);
     /* The bytes read as zeros and take no disk space, where the file system can; -EOPNOTSUPP where
-     * not. */
+     * not. A file with a second name is left alone as one that cannot: it is a backup's, too. */
     int (*punch)(void *ctx, int fd, int64_t offset, int64_t bytes);
     int64_t (*disk_bytes)(void *ctx, int fd); /* what the file takes on the disk, holes left out */
     /* Calls `each` with every name in the directory but "." and "..". */

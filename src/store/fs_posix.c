@@ -141,7 +141,13 @@ static int posix_list(void *ctx, const char *path, void (*each)(void *each_ctx, 
 
 static int posix_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
 {
+    struct stat about;
+
     (void)ctx;
+    if (fstat(fd, &about) < 0)
+        return -errno;
+    if (about.st_nlink > 1)
+        return -EOPNOTSUPP; /* a backup has the file, too */
     return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) < 0 ? -errno
                                                                                         : 0;
 }

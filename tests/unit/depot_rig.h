@@ -14,13 +14,14 @@
 #include "support/sim_fs.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { RIG_JOBS = 400, RIG_LOG = 20000, RIG_SEED = 7, RIG_ERROR_BYTES = 512 };
 
 struct rig_entry {
-    enum { RIG_PUSH = 1, RIG_DONE, RIG_STATE } kind;
+    enum rig_kind { RIG_PUSH = 1, RIG_DONE, RIG_STATE } kind;
     uint32_t job, version, attempt;
     struct record_place from;
 };
@@ -42,6 +43,7 @@ struct rig {
     struct rig_entry log[RIG_LOG];
     uint32_t log_count, log_first, log_synced;
     struct rig_job jobs[RIG_JOBS];
+    bool has_helper;     /* what is a helper's is done by one, while the owner goes on */
     uint32_t unreadable; /* job whose record in the log cannot be read, plus 1 */
     uint64_t checkpoints, merges, gave_up, opened, victims, never_committed, kept;
 };
@@ -130,7 +132,7 @@ static inline uint32_t rig_judge(struct slice bytes, uint32_t *version, uint32_t
 
 /* ---- what happens to jobs ---- */
 
-static inline struct rig_entry *rig_append(struct rig *rig, int kind, uint32_t job)
+static inline struct rig_entry *rig_append(struct rig *rig, enum rig_kind kind, uint32_t job)
 {
     struct rig_entry *entry = &rig->log[rig->log_count++];
 
@@ -190,7 +192,7 @@ static inline void rig_change(struct rig *rig, uint32_t job)
     rig->jobs[job].state_at = rig->log_count;
 }
 
-static inline void rig_live(struct rig *rig, int changes)
+static inline void rig_live_on(struct rig *rig, int changes)
 {
     for (int i = 0; i < changes; i++) {
         uint32_t job = (uint32_t)random_below(&rig->random, RIG_JOBS);
@@ -203,7 +205,78 @@ static inline void rig_live(struct rig *rig, int changes)
         else
             rig_change(rig, job);
     }
+}
+
+static inline void rig_live(struct rig *rig, int changes)
+{
+    rig_live_on(rig, changes);
     depot_check(rig->depot);
+}
+
+/* ---- helpers ---- */
+
+struct rig_work {
+    struct rig *rig;
+    int (*work)(struct rig *rig, void *of);
+    void *of;
+    int result;
+};
+
+static inline void *rig_help(void *ctx)
+{
+    struct rig_work *work = ctx;
+
+    work->result = work->work(work->rig, work->of);
+    return NULL;
+}
+
+static inline int rig_let_help(struct rig *rig, int (*work)(struct rig *rig, void *of), void *of)
+{
+    struct rig_work help = {.rig = rig, .work = work, .of = of};
+    pthread_t helper;
+
+    if (!rig->has_helper)
+        return work(rig, of);
+    assert_int_equal(pthread_create(&helper, NULL, rig_help, &help), 0);
+    for (int i = 0; i < 20; i++) {
+        rig_live_on(rig, 1);
+        depot_maybe(rig->depot, rig_key(0));
+        depot_wants_checkpoint(rig->depot);
+        depot_let_go(depot_hold(rig->depot));
+        sched_yield();
+    }
+    assert_int_equal(pthread_join(helper, NULL), 0);
+    return help.result;
+}
+
+static inline int rig_do_build(struct rig *rig, void *of)
+{
+    (void)rig;
+    return depot_build(of);
+}
+
+struct rig_committing {
+    struct catalog *catalog;
+    bool *fatal;
+};
+
+static inline int rig_do_commit(struct rig *rig, void *of)
+{
+    struct rig_committing *committing = of;
+
+    return depot_commit(rig->depot, committing->catalog, committing->fatal);
+}
+
+static inline int rig_do_tidy(struct rig *rig, void *of)
+{
+    (void)of;
+    depot_tidy(rig->depot);
+    return 0;
+}
+
+static inline int rig_do_merge(struct rig *rig, void *of)
+{
+    return depot_keys_merge(rig->depot, of);
 }
 
 /* ---- opening ---- */
@@ -488,7 +561,7 @@ static inline int rig_commit(struct rig *rig, uint32_t before, bool *fatal)
         return result;
     rig->log_synced = rig->log_count; /* waited for */
     rig_live(rig, 5);
-    result = depot_commit(rig->depot, &catalog, fatal);
+    result = rig_let_help(rig, rig_do_commit, &(struct rig_committing){&catalog, fatal});
     rig_live(rig, 5);
     if (result < 0) {
         catalog_fini(&catalog);
@@ -497,7 +570,7 @@ static inline int rig_commit(struct rig *rig, uint32_t before, bool *fatal)
     depot_committed(rig->depot, &catalog);
     rig->log_first = before;
     depot_check(rig->depot);
-    depot_tidy(rig->depot);
+    rig_let_help(rig, rig_do_tidy, NULL);
     depot_check(rig->depot);
     return 0;
 }
@@ -525,7 +598,7 @@ static inline int rig_checkpoint(struct rig *rig)
     rig_live(rig, 10);
     rig_collect(rig, &build, before);
     rig_live(rig, 20);
-    result = depot_build(&build);
+    result = rig_let_help(rig, rig_do_build, &build);
     rig_free_changed(&build);
     rig_live(rig, 20);
     if (result < 0 || build.failed > 0) {
@@ -563,7 +636,7 @@ static inline int rig_merge(struct rig *rig)
     if (!depot_keys_wanted(rig->depot, &merge))
         return 0;
     rig_live(rig, 5);
-    result = depot_keys_merge(rig->depot, &merge);
+    result = rig_let_help(rig, rig_do_merge, &merge);
     rig_live(rig, 5);
     if (result < 0) {
         depot_keys_abandon(rig->depot, &merge);

@@ -86,6 +86,25 @@ static void long_histories_lose_nothing(void **state)
     assert_true(checkpoints >= 240 && merges > 20 && victims > 50);
 }
 
+static void the_owner_goes_on_beside_helpers(void **state)
+{
+    struct random random = seed_random("the_owner_goes_on_beside_helpers");
+    static struct sim_fs sim;
+    struct rig *rig = start(&sim, random_next(&random));
+
+    (void)state;
+    rig->has_helper = true;
+    open_well(rig);
+    for (int turn = 0; turn < 40; turn++) {
+        rig_live(rig, 120);
+        assert_int_equal(rig_checkpoint(rig), 0);
+        while (rig_merge(rig) > 0)
+            ;
+        rig_find_all(rig);
+    }
+    end(rig);
+}
+
 /* The power goes at I/O number `crash_at` of a short history; then it goes on. True: it went. */
 static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage, uint64_t *never)
 {
@@ -188,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_depot_knows_nothing),
         cmocka_unit_test(long_histories_lose_nothing),
+        cmocka_unit_test(the_owner_goes_on_beside_helpers),
         cmocka_unit_test(a_crash_at_any_io_loses_nothing),
         cmocka_unit_test(a_failed_io_loses_nothing),
     };

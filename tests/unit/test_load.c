@@ -2,12 +2,14 @@
  * arrives. */
 #include "cases.h"
 #include "cli/load_beanstalk.h"
+#include "cli/load_flags.h"
 #include "cli/load_http.h"
 #include "cli/load_redis.h"
 #include "cli/load_tally.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct load_answer answer;
 
@@ -337,6 +339,83 @@ static void judges_deliveries(void **state)
     load_tally_fini(&tally);
 }
 
+static void check_entry(FILE *file, struct load_trace_entry expected)
+{
+    struct load_trace_entry entry;
+    assert_int_equal(fread(&entry, sizeof entry, 1, file), 1);
+    assert_int_equal(entry.kind, expected.kind);
+    assert_int_equal(entry.at_us, expected.at_us);
+    assert_int_equal(entry.took_us, expected.took_us);
+    assert_int_equal(entry.jobs, expected.jobs);
+}
+
+static void a_trace_holds_what_was_judged(void **state)
+{
+    (void)state;
+    static struct load_result result;
+    struct load_tally tally;
+    char path[] = "/tmp/tarry-trace-XXXXXX";
+    close(mkstemp(path));
+    memset(&result, 0, sizeof result);
+    load_tally_init(&tally, &result, 7);
+    tally.trace = load_trace_open(path);
+    assert_non_null(tally.trace);
+    load_tally_pushed(&tally, 4, 1, 1000, 2500);
+    deliver(&tally, (struct load_stamp){.run = 7, .index = 0, .sent_us = 1000, .delay_ms = 5},
+            6700);
+    deliver(&tally, (struct load_stamp){.run = 7, .index = 1, .sent_us = 1000, .delay_ms = 9},
+            7000);
+    load_tally_acked(&tally, 2, 0, 8000);
+    assert_true(load_trace_close(tally.trace));
+    load_tally_fini(&tally);
+
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    check_entry(file, (struct load_trace_entry){2500, 1500, 3, LOAD_TRACE_PUSHED, 0});
+    check_entry(file, (struct load_trace_entry){6700, 700, 1, LOAD_TRACE_DELIVERED, 0});
+    check_entry(file, (struct load_trace_entry){7000, 0, 1, LOAD_TRACE_DELIVERED, 0});
+    check_entry(file, (struct load_trace_entry){8000, 0, 2, LOAD_TRACE_ACKED, 0});
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+    unlink(path);
+}
+
+static void a_trace_that_could_not_be_written_says_so(void **state)
+{
+    (void)state;
+    assert_null(load_trace_open("/nowhere/trace"));
+    struct load_trace *trace = load_trace_open("/dev/full");
+    assert_non_null(trace);
+    load_trace_add(trace, LOAD_TRACE_PUSHED, 1, 1, 1);
+    assert_false(load_trace_close(trace));
+}
+
+static int plan_with(const char *delay, const char *due_in, struct load_plan *plan)
+{
+    static struct load_flags flags;
+    load_flags_table(&flags);
+    flags.delay = delay;
+    flags.due_in = due_in;
+    *plan = (struct load_plan){0};
+    return load_flags_plan(&flags, plan);
+}
+
+static void jobs_are_due_by_delays_or_at_one_moment(void **state)
+{
+    (void)state;
+    struct load_plan plan;
+    assert_int_equal(plan_with(NULL, NULL, &plan), -1);
+    assert_true(plan.delay_min_ms == 1000 && plan.delay_max_ms == 2000 && !plan.due_in_ms);
+    assert_int_equal(plan_with("0..10s", NULL, &plan), -1);
+    assert_true(plan.delay_min_ms == 0 && plan.delay_max_ms == 10000 && !plan.due_in_ms);
+    /* Nothing has come for so long is counted from the longest delay. */
+    assert_int_equal(plan_with(NULL, "30s", &plan), -1);
+    assert_true(plan.due_in_ms == 30000 && plan.delay_max_ms == 30000 && !plan.delay_min_ms);
+    assert_int_equal(plan_with("10s", "30s", &plan), CLI_USAGE);
+    assert_int_equal(plan_with(NULL, "0", &plan), CLI_USAGE);
+    assert_int_equal(plan_with(NULL, "soon", &plan), CLI_USAGE);
+}
+
 static void a_problem_is_made_printable(void **state)
 {
     (void)state;
@@ -360,6 +439,9 @@ int main(void)
         cmocka_unit_test(beanstalk_reserves_as_many_as_there_may_be),
         cmocka_unit_test(reads_urls),
         cmocka_unit_test(judges_deliveries),
+        cmocka_unit_test(a_trace_holds_what_was_judged),
+        cmocka_unit_test(a_trace_that_could_not_be_written_says_so),
+        cmocka_unit_test(jobs_are_due_by_delays_or_at_one_moment),
         cmocka_unit_test(a_problem_is_made_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
