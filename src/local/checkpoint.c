@@ -14,11 +14,11 @@ enum {
     FILES_MIN = 2, /* of the log, that could go */
     FILES_MAX = 3,
     FILES_BEHIND = 8,
-    RESERVE_FILES = 3,
+    RESERVE_FILES = 4,
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
     RETRY_MS = 1000,
-    RETRY_MS_MAX = 30000,
+    RETRY_MS_MAX = 5000,
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
 };
 
@@ -59,8 +59,10 @@ struct checkpoint {
     bool filters_failed;
     int64_t retry_ms, began_ms;
     uint32_t failures; /* one after the other */
-    bool
-        is_without_space; /* the last one failed for want of it: the reserve is spent, no victims */
+    /* One failed for want of disk space: the reserve is spent, and until there is one again no push
+     * is taken, and no victim. */
+    bool is_without_space;
+    bool has_begun; /* the first look after the opening */
     struct checkpoint_figures figures;
     atomic_bool is_hurried;
 };
@@ -123,14 +125,21 @@ static int commit(struct checkpoint *checkpoint)
     return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
 }
 
+static int begin_depot(struct checkpoint *checkpoint)
+{
+    depot_tidy(checkpoint->shard->depot);
+    return depot_load_filters(checkpoint->filters);
+}
+
 /* A server whose log never filled two files needs no reserve. */
-static void tidy(struct checkpoint *checkpoint)
+static int tidy(struct checkpoint *checkpoint)
 {
     const struct local_options *local = checkpoint->shard->options.local;
     uint64_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
     depot_tidy(checkpoint->shard->depot);
-    if (checkpoint->before_file)
-        (void)depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
+    if (!checkpoint->before_file && !checkpoint->is_without_space)
+        return 0;
+    return depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
 }
 
 static void perform(struct work *work)
@@ -139,7 +148,7 @@ static void perform(struct work *work)
     struct depot *depot = checkpoint->shard->depot;
     checkpoint->result = 0;
     if (checkpoint->phase == FILTERS)
-        checkpoint->result = depot_load_filters(checkpoint->filters);
+        checkpoint->result = begin_depot(checkpoint);
     else if (checkpoint->phase == BUILDING)
         checkpoint->result = build_run(checkpoint);
     else if (checkpoint->phase == MERGING)
@@ -147,7 +156,7 @@ static void perform(struct work *work)
     else if (checkpoint->phase == COMMITTING)
         checkpoint->result = commit(checkpoint);
     else if (checkpoint->phase == TIDYING)
-        tidy(checkpoint);
+        checkpoint->result = tidy(checkpoint);
 }
 
 static void performed(struct work *work)
@@ -174,7 +183,7 @@ static void complain(struct checkpoint *checkpoint, int failed, const char *duri
               LOG_TEXT("during", during),
               LOG_TEXT("error", error && *error ? error : strerror(-failed)));
     checkpoint->figures.failed++;
-    checkpoint->is_without_space = failed == -ENOSPC || failed == -EDQUOT;
+    checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
     checkpoint->retry_ms =
         clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
@@ -289,11 +298,12 @@ static bool load_filters(struct checkpoint *checkpoint)
 {
     struct depot_stats stats;
     depot_stats(checkpoint->shard->depot, &stats);
-    if (!stats.filters_loading || checkpoint->filters_failed)
+    if (checkpoint->has_begun && (!stats.filters_loading || checkpoint->filters_failed))
         return false;
     checkpoint->filters = depot_hold(checkpoint->shard->depot);
     if (!checkpoint->filters)
         return false;
+    checkpoint->has_begun = true;
     give(checkpoint, FILTERS);
     return true;
 }
@@ -313,11 +323,12 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
         begin(checkpoint, before, now);
         return checkpoint->phase == COLLECTING;
     }
-    if (depot_keys_wanted(shard->depot, &checkpoint->merge)) {
-        checkpoint->before_file = 0;
-        checkpoint->began_ms = now.inner_ms;
+    checkpoint->before_file = 0;
+    checkpoint->began_ms = now.inner_ms;
+    if (checkpoint->is_without_space)
+        give(checkpoint, TIDYING); /* is there room for the reserve? */
+    else if (depot_keys_wanted(shard->depot, &checkpoint->merge))
         give(checkpoint, MERGING);
-    }
     return false;
 }
 
@@ -504,8 +515,12 @@ static bool committed(struct checkpoint *checkpoint)
 static void tidied(struct checkpoint *checkpoint, struct engine_now now)
 {
     checkpoint->failures = 0;
-    checkpoint->is_without_space = false;
-    checkpoint->figures.checkpoints++;
+    if (checkpoint->result == 0)
+        checkpoint->is_without_space = false;
+    else if (checkpoint->is_without_space)
+        checkpoint->retry_ms = now.inner_ms + RETRY_MS;
+    if (checkpoint->build.depot)
+        checkpoint->figures.checkpoints++;
     checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
     become_idle(checkpoint);
 }
@@ -613,6 +628,11 @@ bool checkpoint_is_behind(struct checkpoint *checkpoint)
     if (files >= FILES_BEHIND / 2)
         atomic_store(&checkpoint->is_hurried, true);
     return files >= FILES_BEHIND;
+}
+
+bool checkpoint_is_without_space(const struct checkpoint *checkpoint)
+{
+    return checkpoint->is_without_space;
 }
 
 void checkpoint_figures(const struct checkpoint *checkpoint, struct checkpoint_figures *out)

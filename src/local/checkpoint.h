@@ -28,6 +28,9 @@ int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
 /* The log is so far ahead of the checkpoint under way that pushes should wait. Asked before each
  * push: it also lets the archivist go faster. */
 bool checkpoint_is_behind(struct checkpoint *checkpoint);
+/* Pushes are refused: there was no disk space for a run, and there is no reserve yet for the next
+ * time. */
+bool checkpoint_is_without_space(const struct checkpoint *checkpoint);
 /* For the depot; `ctx` is the shard. [helper] */
 int checkpoint_pace(void *ctx, size_t bytes);
 

@@ -121,7 +121,10 @@ static void upkeep_done(struct work *work)
 
 static void upkeep_start(struct shard *shard, int64_t now_ms)
 {
-    if (shard->keeping_up || shard->broken || now_ms < shard->upkeep_retry_ms ||
+    /* What little space there is goes to the run that lets old files go. */
+    bool yields =
+        checkpoint_is_without_space(shard->checkpoint) && checkpoint_is_busy(shard->checkpoint);
+    if (shard->keeping_up || shard->broken || yields || now_ms < shard->upkeep_retry_ms ||
         !wal_wants_upkeep(shard->wal))
         return;
     shard->keeping_up = true;
@@ -257,7 +260,7 @@ static void publish_figures(struct shard *shard)
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints, checkpoints.checkpoints, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints_failed, checkpoints.failed, memory_order_relaxed);
-    bool accepting = !stats.full;
+    bool accepting = !stats.full && !checkpoint_is_without_space(shard->checkpoint);
     if (accepting != atomic_load_explicit(&shard->accepting, memory_order_relaxed)) {
         atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
         log_event(accepting ? LOG_INFO : LOG_ERROR,
