@@ -311,7 +311,8 @@ static void view_of(const struct job *job, const struct far_job *far, struct has
     size_t bytes = job->history.len + job->error.len;
     if (!bytes || !(out->text = malloc(bytes)))
         return;
-    memcpy(out->text, job->history.at, job->history.len);
+    if (job->history.len)
+        memcpy(out->text, job->history.at, job->history.len);
     if (job->error.len)
         memcpy(out->text + job->history.len, job->error.at, job->error.len);
     out->history_bytes = (uint16_t)job->history.len;

@@ -89,7 +89,6 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
     if (batch_bytes > file_bytes / 2)
         batch_bytes = file_bytes / 2;
     struct wal_options options = {.fs = fs_of(shard),
-                                  .by_checkpoint = true,
                                   .first = depot_catalog(shard->depot)->log_first,
                                   .first_sequence = depot_catalog(shard->depot)->log_first_sequence,
                                   .dir = shard->options.dir,

@@ -15,8 +15,9 @@ struct known {
     struct record_place place;
 };
 
-/* A state changed of a job that is not there: a job carried forward or an end must follow. */
-enum { STRAY = 100 };
+/* STRAY: a state changed of a job that is not there: a job carried forward or an end must follow.
+ * UNSEEN: it may lie in a run whose table of keys is damaged. */
+enum { STRAY = 100, UNSEEN };
 
 struct topic {
     struct hash128 key;
@@ -28,9 +29,9 @@ struct topic {
 
 struct fsck_model {
     uint64_t hash_seed;
-    bool is_whole;
-    struct fsck_base base;  /* zeroed: no runs */
-    uint64_t loaded[PARTS]; /* alive slots whose jobs the log tells the state of */
+    bool is_whole, is_unsure; /* unsure: what is alive may be more than is known */
+    struct fsck_base base;    /* zeroed: no runs */
+    uint64_t loaded[PARTS];   /* alive slots whose jobs the log tells the state of */
     void (*complain)(void *ctx, struct record_place place, const char *text);
     void *ctx;
     struct known *table; /* open addressing */
@@ -144,7 +145,7 @@ static uint32_t topic_of(struct fsck_model *model, struct slice name)
 
 static bool is_job(const struct known *known)
 {
-    return known->state && known->state != STRAY;
+    return known->state && known->state < STRAY;
 }
 
 /* ---- slots ---- */
@@ -165,8 +166,12 @@ static bool end_slot(struct fsck_model *model, struct hash128 key, struct record
     if (!model->base.look || !from.bytes || !record_place_is_run(from))
         return false;
     slot = model->base.look(model->base.ctx, from, &part, &topic);
-    if (slot == FSCK_SLOT_UNKNOWN && model->base.find(model->base.ctx, key, &from) == 1)
-        slot = FSCK_SLOT_ALIVE;
+    if (slot == FSCK_SLOT_UNKNOWN) {
+        int found = model->base.find(model->base.ctx, key, &from);
+
+        model->is_unsure |= found < 0;
+        slot = found == 1 ? FSCK_SLOT_ALIVE : FSCK_SLOT_DEAD;
+    }
     if (slot == FSCK_SLOT_ALIVE)
         model->base.release(model->base.ctx, from);
     return slot == FSCK_SLOT_ALIVE;
@@ -205,15 +210,19 @@ static int load(struct fsck_model *model, struct known *known, struct record_pla
     enum job_part part;
     struct slice name;
     uint32_t topic;
+    int found;
 
     if (!model->base.look)
         return 0;
     if (from.bytes && record_place_is_run(from))
         slot = model->base.look(model->base.ctx, from, &part, &name);
-    if (slot != FSCK_SLOT_ALIVE &&
-        (model->base.find(model->base.ctx, known->key, &from) != 1 ||
-         model->base.look(model->base.ctx, from, &part, &name) != FSCK_SLOT_ALIVE))
-        return 0;
+    if (slot != FSCK_SLOT_ALIVE) {
+        found = model->base.find(model->base.ctx, known->key, &from);
+        if (found < 0)
+            known->state = UNSEEN;
+        if (found != 1 || model->base.look(model->base.ctx, from, &part, &name) != FSCK_SLOT_ALIVE)
+            return 0;
+    }
     topic = topic_of(model, name);
     if (!topic)
         return -1;
@@ -264,6 +273,8 @@ static bool apply_state(struct fsck_model *model, const struct record *record,
         model->complain(model->ctx, place, "a job is stored in a state that is never stored");
     if (loaded || is_job(known)) {
         known->state = (uint8_t)state->state;
+    } else if (known->state == UNSEEN) {
+        model->is_unsure = true;
     } else {
         if (model->is_whole)
             model->complain(model->ctx, place, "the state of a job changes that is not there");
@@ -325,7 +336,7 @@ static bool apply_topic(struct fsck_model *model, const struct record_topic *rec
         return false;
     topic = &model->topics[index - 1];
     if (!record->exists) {
-        if (jobs_of(model, topic))
+        if (jobs_of(model, topic) && !model->is_unsure)
             model->complain(model->ctx, place, "a topic is removed that has jobs");
         topic->totals = (struct topic_totals){0};
     } else {
@@ -363,7 +374,7 @@ static void check_topic(struct fsck_model *model, const struct topic *topic)
     uint64_t jobs = jobs_of(model, topic);
     char text[FSCK_TEXT_BYTES];
 
-    if (!topic->is_known || totals->pushed - gone == jobs)
+    if (!topic->is_known || model->is_unsure || totals->pushed - gone == jobs)
         return;
     snprintf(text, sizeof text,
              "the totals of topic '%s' do not add up: %" PRIu64 " pushed, %" PRIu64

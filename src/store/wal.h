@@ -1,5 +1,5 @@
 /*
- * wal: a shard's write-ahead log, which until runs exist is also where its jobs are kept.
+ * wal: a shard's write-ahead log: what happened since the checkpoint that its oldest files went by.
  *
  * Files DIR/wal/00000001.log, … of a fixed size, zero-filled once and re-used. A file starts with a
  * header; then batches, one per commit: {magic, bytes, count, epoch, sequence, synced_sequence,
@@ -19,17 +19,12 @@
  * thread. wal_committed, back on the owner's thread, makes it durable and returns its sequence. One
  * commit in flight; the next batch fills meanwhile.
  *
- * Space, with checkpoints (options.by_checkpoint): the owner writes what still counts of the oldest
- * files elsewhere, makes that the truth by a catalog which says where the log goes on
+ * Space: a file goes by a checkpoint and by nothing else. The owner writes what still counts of the
+ * oldest files elsewhere, makes that the truth by a catalog which says where the log goes on
  * (wal_checkpoint_before, wal_first_sequence), and only then says wal_checkpointed. The next
  * opening is told the same by options.first: it is what counts, should the log's own MANIFEST not
- * have come so far.
- *
- * Space, without them: the owner tells what it keeps (wal_append of a RECORD_JOB counts as kept)
- * and what it let go (wal_release). The oldest file is let go when nothing in it is kept; where the
- * log has grown to more than about twice what is kept, wal_oldest_to_carry tells the owner to
- * append the live records of the oldest file again. Files are only ever dropped from the old end: a
- * DONE never goes before the JOB it finishes.
+ * have come so far. Files are only ever dropped from the old end: a DONE never goes before the JOB
+ * it finishes.
  *
  * Threads: all functions belong to the owner's thread but those marked [helper], which may run on
  * one other thread while the owner goes on. Errors: negative errno, and text for people through
@@ -45,7 +40,7 @@
 
 struct wal;
 
-/* NEVER still syncs when it is closed, and before an old file is dropped. */
+/* NEVER still syncs when it is closed, and where the owner asks for it (wal_seal_sync). */
 enum wal_sync { WAL_SYNC_ALWAYS = 1, WAL_SYNC_INTERVAL, WAL_SYNC_NEVER };
 
 struct wal_options {
@@ -66,9 +61,6 @@ struct wal_options {
      * that file or that batch is not there, or older files are all the log says it has. */
     uint32_t first;
     uint64_t first_sequence;
-    /* Files go by wal_checkpointed alone: wal_release and wal_retain do nothing,
-     * wal_oldest_to_carry is always 0. */
-    bool by_checkpoint;
 };
 
 /* What was found while opening. */
@@ -84,8 +76,7 @@ struct wal_found {
 typedef bool wal_replay(void *ctx, const struct record *record, struct record_place place);
 
 /* Opens or makes the log and replays it. 0 or negative errno; then `error` (of error_bytes) says
- * what, where, and what to do. While replaying, the owner calls wal_release through *out, which is
- * set before the first replay call. */
+ * what, where, and what to do; *out is NULL. */
 int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, struct wal **out,
              struct wal_found *found, char *error, size_t error_bytes);
 
@@ -128,8 +119,8 @@ uint64_t wal_committed(
     struct wal *wal); /* the sequence up to which all is now durable (or written, by class) */
 
 /* When (inner clock) wal_seal should be called even if nothing was appended, so that what was
- * written is synced within the interval, or an old file can go. INT64_MAX: need not. May have
- * passed already. Always INT64_MAX with WAL_SYNC_ALWAYS. Ask again after wal_committed. */
+ * written is synced within the interval. INT64_MAX: need not. May have passed already. Always
+ * INT64_MAX but with WAL_SYNC_INTERVAL. Ask again after wal_committed. */
 int64_t wal_sync_due_ms(const struct wal *wal);
 
 /* ---- reading ---- */
@@ -190,24 +181,7 @@ uint32_t wal_extents(const struct wal *wal, struct wal_extent *out, uint32_t max
 
 /* ---- space ---- */
 
-/* A kept record (JOB, or DONE that is remembered) is not needed any more. Call it after appending
- * what makes it so (the DONE, the job carried forward): its file stays until the batch then open is
- * synced. */
-void wal_release(struct wal *wal, struct record_place place);
-/* A record not counted by wal_append (a remembered DONE, a TOPIC is never) is kept from now on. */
-void wal_retain(struct wal *wal, struct record_place place);
-
-/* The number of the oldest file when the owner should carry its live records forward, else 0. */
-uint32_t wal_oldest_to_carry(const struct wal *wal);
-/* Calls `each` for the records of that file from byte *at (start with 0): whole batches of together
- * at most `bytes_max`, but at least one. The records' slices point into `scratch` and stay good
- * until that is used again. *at advances; 1: more to come, 0: the end was reached, negative errno.
- * [helper] */
-int wal_scan(struct wal *wal, uint32_t file, uint32_t *at, size_t bytes_max, struct buffer *scratch,
-             void (*each)(void *ctx, const struct record *record, struct record_place place),
-             void *ctx);
-
-/* File upkeep: makes the next file ready ahead of need, drops old files nothing is kept in.
+/* File upkeep: makes the next file ready ahead of need, drops old files that were checkpointed.
  * [helper]; call when wal_wants_upkeep, then wal_upkept before either is called again. Only what
  * nobody needed when wal_wants_upkeep was asked goes: on a helper that does one thing after the
  * other, a read that is given to it later finds its file. May run beside wal_commit on another
@@ -218,18 +192,8 @@ int wal_upkeep(struct wal *wal);
 /* Back on the owner's thread after wal_upkeep: its results count from now on. */
 void wal_upkept(struct wal *wal);
 
-/*
- * True once after a new file was begun, and after every opening of a log that held anything: the
- * owner then appends its carried RECORD_TOPICs again, in as many batches as it likes, and says
- * wal_topics_carried after the last one. Files older than the one that was written when it began go
- * only after that, and once its last batch is synced. Where the topics take up much of a file, the
- * next time comes only after several times as much log.
- */
-bool wal_began_file(struct wal *wal);
-void wal_topics_carried(struct wal *wal);
-
 struct wal_stats {
-    uint64_t bytes_on_disk, bytes_kept, bytes_written, commits, syncs;
+    uint64_t bytes_on_disk, bytes_written, commits, syncs;
     uint32_t files;
     bool broken, full;
 };

@@ -77,7 +77,6 @@ static void begin_file(struct wal *wal)
     next->first_sequence = wal->next_sequence;
     pthread_mutex_unlock(&wal->lock);
     wal->tail_at = WAL_HEADER_BYTES;
-    wal->began_file = true;
 }
 
 /* The helper may be looking at the place of the batch, for wal_read. */
@@ -115,8 +114,6 @@ struct record_place wal_append(struct wal *wal, const struct record *record)
     batch->len += place.bytes + check_bytes;
     batch->count++;
     assert(batch->offset + batch->len <= wal_current(wal)->bytes);
-    if (record->kind == RECORD_JOB)
-        wal_keep(wal, place);
     return place;
 }
 
@@ -135,43 +132,11 @@ bool wal_is_committing(const struct wal *wal)
     return wal->flight.is_under_way;
 }
 
-/* A measure for how far the log has gone on. */
-static uint64_t log_at(const struct wal *wal)
-{
-    return (uint64_t)wal->current * wal->options.file_bytes + used_of_file(wal);
-}
-
-/* Topics that fill more than a file would else begin the next one by being written, and be asked
- * for again, without end. */
-bool wal_began_file(struct wal *wal)
-{
-    enum { TIMES_AS_MUCH = 4 };
-
-    if (!wal->began_file || log_at(wal) - wal->topics.begun_at < TIMES_AS_MUCH * wal->topics.bytes)
-        return false;
-    wal->began_file = false;
-    wal->topics.begun = wal->current;
-    wal->topics.begun_at = log_at(wal);
-    return true;
-}
-
-void wal_topics_carried(struct wal *wal)
-{
-    wal->topics.file = wal->topics.begun;
-    wal->topics.sequence = wal->next_sequence - is_empty(wal);
-    wal->topics.bytes = log_at(wal) - wal->topics.begun_at;
-    wal_review(wal);
-}
-
 /* ---- committing ---- */
 
 int64_t wal_sync_due_ms(const struct wal *wal)
 {
-    if (wal->is_broken || wal->dirty_first == 0)
-        return INT64_MAX;
-    if (wal->drop_wants_sync)
-        return wal->dirty_since_ms;
-    if (wal->options.sync != WAL_SYNC_INTERVAL)
+    if (wal->is_broken || wal->dirty_first == 0 || wal->options.sync != WAL_SYNC_INTERVAL)
         return INT64_MAX;
     return wal->dirty_since_ms + wal->options.sync_interval_ms;
 }
@@ -299,8 +264,6 @@ uint64_t wal_committed(struct wal *wal)
         wal->synced = flight->sequence;
         wal->dirty_first = 0;
         wal->dirty_since_ms = INT64_MAX;
-        wal->drop_wants_sync = false;
     }
-    wal_review(wal);
     return wal->committed;
 }

@@ -187,14 +187,10 @@ static int replay_batch(struct opening *opening, const struct wal_view *view)
         const char *why = NULL;
 
         count++;
-        if (!record_decode(bytes, &record)) {
+        if (!record_decode(bytes, &record))
             why = "cannot be decoded";
-        } else {
-            if (record.kind == RECORD_JOB)
-                wal_keep(wal, place);
-            if (opening->replay && !opening->replay(opening->ctx, &record, place))
-                why = "is impossible";
-        }
+        else if (opening->replay && !opening->replay(opening->ctx, &record, place))
+            why = "is impossible";
         if (why)
             return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
                                 "log file %" PRIu32 " in '%s': the record at byte %" PRIu32
@@ -301,8 +297,6 @@ static int begin_epoch(struct opening *opening)
     wal->committed = wal->synced = reader->expected - 1;
     if (reader->last.bytes == 0) /* nothing in it yet */
         wal->files.at[reader->index]->first_sequence = reader->expected;
-    wal->began_file =
-        reader->last.bytes != 0; /* the topics may not have got into the newest file */
     opening->found->epoch = wal->epoch;
     return 0;
 }
@@ -337,8 +331,6 @@ static int recover(struct opening *opening, const char *dir)
         if (result < 0)
             fail(opening, result, "cannot remove old log files");
     }
-    if (result == 0)
-        wal_review(wal);
     return result;
 }
 
@@ -377,13 +369,12 @@ int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, s
     opening.wal->chore.manifest_fd = -1;
     pthread_mutex_init(&opening.wal->lock, NULL);
     set_options(opening.wal, options);
-    *out = opening.wal;
     result = recover(&opening, options->dir);
     wal_reader_fini(&opening.reader);
-    if (result < 0) {
-        *out = NULL;
+    if (result < 0)
         destroy(opening.wal);
-    }
+    else
+        *out = opening.wal;
     return result;
 }
 

@@ -7,8 +7,7 @@
  * corruption wal_open      recovery and closing wal_append    the open batch, sealing, committing
  *   wal_recent    the buffers of batches, kept for reading after they were written
  *   wal_read      records back from RAM and disk
- *   wal_space     what is let go, and upkeep
- *   wal_kept      what is kept, where there are no checkpoints
+ *   wal_space     checkpoints, and upkeep
  */
 #ifndef TARRY_STORE_WAL_PRIVATE_H
 #define TARRY_STORE_WAL_PRIVATE_H
@@ -87,9 +86,6 @@ struct wal_file {
     /* The owner's; the helper reads them under the lock, once a newer file was begun. */
     uint32_t end; /* where its batches end */
     uint64_t first_sequence, last_sequence;
-    /* The owner's alone. */
-    uint64_t kept_records, kept_bytes;
-    uint64_t release_sequence; /* the batch that must be durable before the file goes */
     /* Under the lock. */
     uint32_t pins; /* reads under way on helper threads */
     bool is_gone;
@@ -243,14 +239,6 @@ struct wal {
     uint32_t current; /* number of the file the open batch goes to */
     uint32_t tail_at; /* where it starts there */
     uint64_t epoch, next_sequence, committed, synced;
-    bool began_file;
-    struct {
-        uint32_t file;     /* files before it need not hold the owner's topics any more */
-        uint64_t sequence; /* once this batch is synced */
-        uint32_t begun;    /* the file in which the owner last began to write them again */
-        uint64_t begun_at; /* where in the log, */
-        uint64_t bytes;    /* and how far the log had gone on when it was through */
-    } topics;
 
     struct wal_batch *open;
     size_t first_room; /* what was asked of wal_has_room when it was empty, with the head */
@@ -258,10 +246,8 @@ struct wal {
     struct wal_recent recent;
     uint32_t dirty_first;   /* the oldest file with writes not synced; 0: none */
     int64_t dirty_since_ms; /* the first commit since the last sync; INT64_MAX: none */
-    bool drop_wants_sync;   /* a file could go, were it not for the sync */
 
     uint32_t held; /* wal_hold_back */
-    uint64_t kept_bytes;
     uint64_t bytes_written, commits, syncs;
     bool is_broken, is_full;
     char error[WAL_ERROR_BYTES];
@@ -302,12 +288,6 @@ static inline bool wal_next_is_ready(const struct wal *wal)
     return wal->files.at[wal->files.count - 1]->number > wal->current;
 }
 
-/* wal_space: files before `needed` may go. */
-void wal_let_go(struct wal *wal, uint32_t needed);
-/* wal_kept: counts a record as kept. */
-void wal_keep(struct wal *wal, struct record_place place);
-/* Which files are not needed any more? After a sync, or when a file lost its last kept record. */
-void wal_review(struct wal *wal);
 /* wal_tidy: removes files that do not count any more, but one to be used again. */
 int wal_tidy(struct wal *wal);
 void wal_break(struct wal *wal, int result, const char *what);

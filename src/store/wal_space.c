@@ -6,14 +6,6 @@
 
 /* ---- checkpoints ---- */
 
-void wal_let_go(struct wal *wal, uint32_t needed)
-{
-    pthread_mutex_lock(&wal->lock);
-    wal->shared.first_needed = needed;
-    wal->shared.synced = wal->synced;
-    pthread_mutex_unlock(&wal->lock);
-}
-
 uint32_t wal_checkpoint_before(const struct wal *wal, uint32_t files_min, uint32_t files_max)
 {
     uint32_t files = wal->current - wal->shared.first_needed;
@@ -35,8 +27,11 @@ void wal_checkpointed(struct wal *wal, uint32_t file)
 {
     if (file <= wal->shared.first_needed)
         return;
-    assert(wal->options.by_checkpoint && wal_first_sequence(wal, file) <= wal->synced);
-    wal_let_go(wal, file);
+    assert(wal_first_sequence(wal, file) <= wal->synced);
+    pthread_mutex_lock(&wal->lock);
+    wal->shared.first_needed = file;
+    wal->shared.synced = wal->synced;
+    pthread_mutex_unlock(&wal->lock);
 }
 
 uint64_t wal_synced(const struct wal *wal)
@@ -190,7 +185,6 @@ void wal_upkept(struct wal *wal)
 void wal_stats(const struct wal *wal, struct wal_stats *out)
 {
     *out = (struct wal_stats){
-        .bytes_kept = wal->kept_bytes,
         .bytes_written = wal->bytes_written,
         .commits = wal->commits,
         .syncs = wal->syncs,

@@ -58,14 +58,14 @@ size_t wal_owner_body(uint32_t id, size_t body_bytes, char *into)
 }
 
 /* Text lies in static rooms. */
-static struct record job_record(uint32_t id, size_t body_bytes, enum record_job_origin origin)
+static struct record job_record(uint32_t id, size_t body_bytes)
 {
     static char name[32], body[BODY_BYTES_MAX];
 
     snprintf(name, sizeof name, "%u", id);
     return (struct record){
         .kind = RECORD_JOB,
-        .origin = origin,
+        .origin = RECORD_PUSHED,
         .job = {.topic = slice_of("t"),
                 .id = slice_of(name),
                 .body = slice_make(body, wal_owner_body(id, body_bytes, body)),
@@ -202,10 +202,8 @@ static bool replay(void *ctx, const struct record *record, struct record_place p
     }
     id = record->kind == RECORD_JOB ? job_id(&record->job) : (uint32_t)record->done.key.low;
     assert(id && id < OWNER_JOBS_MAX);
-    if (owner->places[id].bytes) {
-        wal_release(owner->wal, owner->places[id]);
+    if (owner->places[id].bytes)
         owner->live--;
-    }
     owner->places[id] = record->kind == RECORD_JOB ? place : (struct record_place){0};
     owner->live += record->kind == RECORD_JOB;
     return true;
@@ -245,12 +243,11 @@ int wal_owner_open(struct wal_owner *owner, uint64_t least)
 
     memset(owner->places, 0, OWNER_JOBS_MAX * sizeof *owner->places);
     owner->topic_value = 0;
-    owner->topic_is_due = false;
     owner->live = 0;
     owner->syncs = 0;
     owner->checkpoint.before = 0;
     owner->is_dead = false;
-    result = owner->options.by_checkpoint ? read_catalog(owner) : 0;
+    result = read_catalog(owner);
     if (result < 0)
         return result;
     result = wal_open(&owner->options, replay, owner, &owner->wal, &owner->found, owner->error,
@@ -288,7 +285,7 @@ static void note(struct wal_owner *owner, uint32_t kind, uint32_t id)
 
 void wal_owner_push(struct wal_owner *owner, size_t body_bytes)
 {
-    struct record record = job_record(owner->jobs + 1, body_bytes, RECORD_PUSHED);
+    struct record record = job_record(owner->jobs + 1, body_bytes);
 
     if (!has_room(owner, &record, WAL_FOR_PUSH))
         return;
@@ -307,27 +304,9 @@ bool wal_owner_finish(struct wal_owner *owner, uint32_t id)
         return false;
     note(owner, OWNER_DONE, id);
     wal_append(owner->wal, &record);
-    wal_release(owner->wal, owner->places[id]);
     owner->places[id] = (struct record_place){0};
     owner->live--;
     return true;
-}
-
-/* Some time after a new file was begun. */
-static void carry_topic(struct wal_owner *owner)
-{
-    struct record record = topic_record(owner->topic_value);
-
-    owner->topic_is_due |= wal_began_file(owner->wal);
-    if (!owner->topic_is_due || random_below(&owner->random, 4) == 0)
-        return;
-    if (owner->topic_value) {
-        if (wal_has_room(owner->wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
-            return;
-        wal_append(owner->wal, &record);
-    }
-    owner->topic_is_due = false;
-    wal_topics_carried(owner->wal);
 }
 
 void wal_owner_set_topic(struct wal_owner *owner, uint32_t value)
@@ -359,11 +338,7 @@ static int commit(struct wal_owner *owner)
 
 int wal_owner_commit(struct wal_owner *owner)
 {
-    int result = wal_seal(owner->wal) ? commit(owner) : 0;
-
-    if (result == 0 && !owner->options.by_checkpoint)
-        carry_topic(owner);
-    return result;
+    return wal_seal(owner->wal) ? commit(owner) : 0;
 }
 
 int wal_owner_upkeep(struct wal_owner *owner)
@@ -374,38 +349,6 @@ int wal_owner_upkeep(struct wal_owner *owner)
         result = wal_upkeep(owner->wal);
         wal_upkept(owner->wal);
     }
-    return result;
-}
-
-static void carry_one(void *ctx, const struct record *record, struct record_place place)
-{
-    struct wal_owner *owner = ctx;
-    struct record again;
-    uint32_t id;
-
-    if (record->kind != RECORD_JOB)
-        return;
-    id = job_id(&record->job);
-    if (memcmp(&owner->places[id], &place, sizeof place) != 0)
-        return;
-    again = job_record(id, record->job.body.len, RECORD_CARRIED);
-    if (!has_room(owner, &again, WAL_FOR_ANSWER))
-        return;
-    owner->places[id] = wal_append(owner->wal, &again);
-    wal_release(owner->wal, place);
-    owner->carried++;
-}
-
-int wal_owner_carry(struct wal_owner *owner)
-{
-    uint32_t file = wal_oldest_to_carry(owner->wal), at = 0;
-    struct buffer scratch;
-    int result = file ? 1 : 0;
-
-    buffer_init(&scratch, 1 << 20);
-    while (result == 1)
-        result = wal_scan(owner->wal, file, &at, 4096, &scratch, carry_one, owner);
-    buffer_fini(&scratch);
     return result;
 }
 
@@ -474,8 +417,5 @@ int wal_owner_turn(struct wal_owner *owner)
     result = random_below(&owner->random, 4) ? wal_owner_commit(owner) : 0;
     if (result == 0 && random_below(&owner->random, 2))
         wal_owner_upkeep(owner);
-    if (result == 0)
-        result =
-            owner->options.by_checkpoint ? wal_owner_checkpoint(owner, 1) : wal_owner_carry(owner);
-    return result;
+    return result == 0 ? wal_owner_checkpoint(owner, 1) : result;
 }

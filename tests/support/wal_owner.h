@@ -1,13 +1,13 @@
 /*
  * wal_owner: what a shard does with its log, in small, and a judge of what comes back.
  *
- * It pushes jobs, finishes them, carries old ones forward, writes its topic's record, all by chance
- * from a seed, and remembers every change with its batch. After each opening exactly the changes of
- * the batches up to some one must be there: no fewer than were committed, each body to the byte,
- * nothing else. What is wrong aborts.
+ * It pushes jobs, finishes them, writes its topic's record, all by chance from a seed, and
+ * remembers every change with its batch. After each opening exactly the changes of the batches up
+ * to some one must be there: no fewer than were committed, each body to the byte, nothing else.
+ * What is wrong aborts.
  *
- * With options.by_checkpoint it carries nothing: jobs of old files go to a catalog of its own
- * (DIR/CATALOG, durable before the log is told), and an opening begins where that says.
+ * Jobs of old files go to a catalog of its own (DIR/CATALOG, durable before the log is told), and
+ * an opening begins where that says.
  */
 #ifndef TARRY_TESTS_WAL_OWNER_H
 #define TARRY_TESTS_WAL_OWNER_H
@@ -34,7 +34,6 @@ struct wal_owner {
     struct record_place *places; /* of live jobs, by id */
     uint32_t jobs;               /* ids 1..jobs were given */
     uint32_t topic_value;
-    bool topic_is_due;     /* it is to be written again */
     uint64_t acked;        /* batches up to it were committed: they must stay */
     uint64_t synced_acked; /* those that a sync came after */
     uint32_t live;
@@ -46,7 +45,7 @@ struct wal_owner {
     } checkpoint;
     bool is_dead; /* nobody knows which catalog counts */
 
-    uint64_t syncs, refused, carried, checkpoints;
+    uint64_t syncs, refused, checkpoints;
 };
 
 /* `options` may leave out clocks and seed. */
@@ -63,17 +62,15 @@ extern int64_t wal_owner_ms;
 void wal_owner_push(struct wal_owner *owner, size_t body_bytes);
 bool wal_owner_finish(struct wal_owner *owner, uint32_t id);
 void wal_owner_set_topic(struct wal_owner *owner, uint32_t value);
-/* Seal, commit, topics of a new file. 0 or negative errno. */
+/* Seal and commit. 0 or negative errno. */
 int wal_owner_commit(struct wal_owner *owner);
 /* Upkeep where it is wanted. */
 int wal_owner_upkeep(struct wal_owner *owner);
-/* Carries the oldest file forward where that is asked for. */
-int wal_owner_carry(struct wal_owner *owner);
 /* A step of a checkpoint, where there is one to make of at least `files_min` files: the snapshot;
  * or, once that is synced, the catalog. 0 or negative errno. */
 int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min);
-/* Some pushes and ends by chance, then a commit, upkeep and carrying or a checkpoint. 0, or the
- * first error that broke the log. */
+/* Some pushes and ends by chance, then a commit, upkeep and a step of a checkpoint. 0, or the first
+ * error that broke the log. */
 int wal_owner_turn(struct wal_owner *owner);
 
 /* The body of job `id` is made of its id: so many bytes. */

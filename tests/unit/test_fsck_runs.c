@@ -196,8 +196,7 @@ static void open_log(const char *shard_dir)
                                         .batch_bytes_max = 20000,
                                         .sync = WAL_SYNC_ALWAYS,
                                         .inner_ms = now_ms,
-                                        .wall_ms = now_ms,
-                                        .by_checkpoint = true};
+                                        .wall_ms = now_ms};
 
     assert_int_equal(wal_open(&options, NULL, NULL, &scene.wal, NULL, error, sizeof error), 0);
 }

@@ -96,6 +96,7 @@ static void gives_back_after_reopening_what_was_committed(void **state)
         for (int round = 0; round < 5; round++) {
             for (int i = 0; i < 100; i++)
                 assert_true(wal_owner_turn(&scene->owner) <= 0);
+            wal_owner_push(&scene->owner, 10);
             wal_owner_close(&scene->owner); /* commits what is open */
             scene->owner.synced_acked =
                 scene->owner.changes[scene->owner.change_count - 1].sequence;

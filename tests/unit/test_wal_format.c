@@ -31,9 +31,9 @@ static void set_format(struct scene *scene, uint32_t format)
 }
 
 /* An empty log whose first file is of the older format. */
-static struct scene *start_old(bool by_checkpoint, uint64_t seed)
+static struct scene *start_old(uint64_t seed)
 {
-    struct scene *scene = start_with(WAL_SYNC_ALWAYS, by_checkpoint, seed);
+    struct scene *scene = start(WAL_SYNC_ALWAYS, seed);
 
     open_well(scene);
     die(scene, SIM_DROP_UNSYNCED);
@@ -80,7 +80,7 @@ static void only_what_is_read_by_its_place_has_a_check(void **unused)
     assert_int_equal(bytes_between(scene->owner.wal, &topic), 0);
     assert_int_equal(bytes_between(scene->owner.wal, &remembered), CHECK_BYTES);
     end(scene);
-    scene = start_old(false, 3);
+    scene = start_old(3);
     assert_int_equal(bytes_between(scene->owner.wal, &state), CHECK_BYTES);
     assert_int_equal(bytes_between(scene->owner.wal, &forgotten), CHECK_BYTES);
     end(scene);
@@ -114,28 +114,26 @@ static void a_remembered_end_is_read_by_its_place_and_judged(void **unused)
 static void a_log_of_the_older_format_opens_and_goes_on(void **unused)
 {
     (void)unused;
-    for (int by_checkpoint = 0; by_checkpoint < 2; by_checkpoint++) {
-        struct scene *scene = start_old(by_checkpoint, 5);
-        struct wal_owner *owner = &scene->owner;
+    struct scene *scene = start_old(5);
+    struct wal_owner *owner = &scene->owner;
 
-        while (wal_current_file(owner->wal) < 3) {
-            wal_owner_push(owner, 300);
-            wal_owner_push(owner, 10);
-            wal_owner_finish(owner, owner->jobs);
-            assert_int_equal(wal_owner_commit(owner), 0);
-            assert_int_equal(wal_owner_upkeep(owner), 0);
-            die(scene, SIM_DROP_UNSYNCED);
-            open_well(scene);
-        }
-        assert_int_equal(format_of(scene, 1), 1);
-        assert_int_equal(format_of(scene, 2), 2);
-        assert_true(work(scene, 300));
-        assert_int_equal(format_of(scene, 1), 0); /* went, or is another one by now */
-        assert_int_equal(format_of(scene, wal_current_file(owner->wal)), 2);
-        wal_owner_close(owner);
+    while (wal_current_file(owner->wal) < 3) {
+        wal_owner_push(owner, 300);
+        wal_owner_push(owner, 10);
+        wal_owner_finish(owner, owner->jobs);
+        assert_int_equal(wal_owner_commit(owner), 0);
+        assert_int_equal(wal_owner_upkeep(owner), 0);
+        die(scene, SIM_DROP_UNSYNCED);
         open_well(scene);
-        end(scene);
     }
+    assert_int_equal(format_of(scene, 1), 1);
+    assert_int_equal(format_of(scene, 2), 2);
+    assert_true(work(scene, 300));
+    assert_int_equal(format_of(scene, 1), 0); /* went, or is another one by now */
+    assert_int_equal(format_of(scene, wal_current_file(owner->wal)), 2);
+    wal_owner_close(owner);
+    open_well(scene);
+    end(scene);
 }
 
 static void a_format_not_known_yet_is_refused(void **unused)
@@ -158,7 +156,7 @@ static void no_crash_while_the_format_changes_loses_what_was_committed(void **un
 
     (void)unused;
     for (int round = 0; round < 150; round++) {
-        struct scene *scene = start_old(round & 1, random_next(&random));
+        struct scene *scene = start_old(random_next(&random));
 
         for (int i = 0; i < 4; i++) {
             enum sim_damage damage = (enum sim_damage)(1 + random_below(&random, SIM_DAMAGES));

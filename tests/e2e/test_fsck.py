@@ -1,0 +1,195 @@
+"""`tarry fsck` on directories of a real server: damage of each kind is named with its place, and mended where that was promised."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+
+import pytest
+from server import BINARY, Server, StartFailed, eventually
+
+FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
+BODY = "f" * 10_000
+SECONDS = 60
+
+
+def fsck(data, *flags):
+    return subprocess.run([str(BINARY), "fsck", str(data), *flags], capture_output=True, text=True, check=False, timeout=SECONDS)
+
+
+def findings(data, *flags):
+    ended = fsck(data, "--json", *flags)
+    report = json.loads(ended.stdout)
+    assert ended.returncode == (0 if report["finding_count"] == report["mended"] else 1), ended
+    return report["findings"]
+
+
+def runs(data):
+    return data / "shard-00" / "run"
+
+
+def newest(data, pattern, folder="run"):
+    return sorted((data / "shard-00" / folder).glob(pattern))[-1]
+
+
+def flip(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x20]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A directory with runs, tables and a log, made once: jobs of every part, some of them finished."""
+    server = Server(tmp_path_factory.mktemp("fsck"), FLAGS).start()
+    client = server.client()
+    client.put_topic("orders", dedup_window="1h", max_attempts=2)
+    for number in range(7):
+        items = [{"topic": "orders", "id": f"{number}-{i}", "delay": "0s" if i < 30 else "30d", "body": BODY} for i in range(150)]
+        assert {result["result"] for result in client.push_batch(items)} == {"created"}
+        jobs = client.take("orders", max=20, lease_for="1h")
+        client.ack(*[job["lease"] for job in jobs[:10]])
+        client.nack(*[job["lease"] for job in jobs[10:15]], delay="1h", error="no")
+        client.nack(*[job["lease"] for job in jobs[15:18]], final="true", error="never")
+    eventually(lambda: list(runs(server.data).glob("*.run")) and list(runs(server.data).glob("CATALOG-*")), seconds=30)
+    assert server.terminate() == 0
+    assert "in runs: 0 jobs" not in fsck(server.data).stdout
+    return server.data
+
+
+@pytest.fixture
+def data(made, tmp_path):
+    shutil.copytree(made, tmp_path / "server" / "data")
+    return tmp_path / "server" / "data"
+
+
+def serves(start_server, data, jobs=None):
+    server = start_server(*FLAGS, directory=data.parent)
+    counts = server.client().topic("orders")["counts"]
+    there = sum(counts[name] for name in ("delayed", "retrying", "ready", "leased", "dead"))
+    assert jobs is None or there == jobs, counts
+    server.client().cancel("orders", "6-149")
+    server.terminate()
+    return there
+
+
+LEFT = 7 * 150 - 7 * 10
+
+
+def test_a_sound_directory(start_server, data):
+    report = json.loads(fsck(data, "--json").stdout)
+    shard = report["shards"][0]
+    assert report["clean"] and report["notes"] == []
+    assert shard["generation"] and shard["runs"] and shard["tables"] and shard["far"] > 100 and shard["dead"] == 21
+    assert shard["delayed"] + shard["leased"] + shard["dead"] == LEFT
+    serves(start_server, data, LEFT)
+
+
+def test_damage_of_a_record_in_a_run_is_named_and_given_up_only_where_accepted(start_server, data):
+    flip(newest(data, "*.run"), 4096 + 500)
+    found = findings(data)
+    assert len(found) == 1 and found[0]["slot"] == 0 and found[0]["at"] == 4096 and found[0]["cure"] == "accept_loss"
+    assert re.search(r"^the record is damaged: an? .*(job|id).* of topic 'orders'", found[0]["text"])
+    assert [one["mended"] for one in findings(data, "--repair")] == [False]
+    text = fsck(data)
+    assert text.returncode == 1 and "restore a backup, or give it up with 'tarry fsck --repair --accept-loss'" in text.stdout
+    mended = fsck(data, "--repair", "--accept-loss")
+    assert "gives up 1 jobs of run" in mended.stderr and "mended" in mended.stdout
+    assert all("is damaged" not in one["text"] for one in findings(data))
+
+
+@pytest.mark.parametrize("how", ["block", "filter", "footer", "missing", "short"])
+def test_a_damaged_table_of_keys_is_written_anew(start_server, data, how):
+    table = newest(data, "*.keys")
+    size = table.stat().st_size
+    if how == "missing":
+        table.unlink()
+    elif how == "short":
+        with open(table, "r+b") as file:
+            file.truncate(size - 4096)
+    else:
+        flip(table, {"block": 40, "filter": size - 3 * 4096 + 20, "footer": size - 4000}[how])
+    found = findings(data)
+    assert found and found[0]["file"] == f"run/{table.name}" and {one["cure"] for one in found} == {"repair"}, found
+    ended = fsck(data, "--repair")
+    assert ended.returncode == 0 and "writes a new table of keys" in ended.stderr, ended
+    assert findings(data) == []
+    serves(start_server, data, LEFT)
+    assert findings(data) == []
+
+
+def test_a_missing_run_is_named_and_given_up_only_where_accepted(data):
+    run = newest(data, "*.run")
+    run.unlink()
+    found = findings(data)
+    assert found[0]["file"] == f"run/{run.name}" and re.match(r"the run is missing; \d+ jobs are in it", found[0]["text"])
+    assert not findings(data, "--repair")[0]["mended"]
+    assert findings(data, "--repair", "--accept-loss")[0]["mended"]
+
+
+def test_a_damaged_catalog_is_left_to_a_backup(start_server, data):
+    catalog = newest(data, "CATALOG-*")
+    flip(catalog, 60)
+    before = catalog.read_bytes()
+    found = findings(data)
+    assert found[0]["cure"] == "restore" and catalog.name in found[0]["text"]
+    assert not any(one["mended"] for one in findings(data, "--repair", "--accept-loss"))
+    assert catalog.read_bytes() == before
+    with pytest.raises(StartFailed):
+        Server(data.parent, FLAGS).start()
+
+
+def test_a_damaged_log_is_named_with_file_and_byte(data):
+    first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
+    flip(data / "shard-00" / "wal" / f"{first:08}.log", 4096 + 300)
+    found = findings(data)
+    assert found and (found[0]["file"], found[0]["at"], found[0]["cure"]) == (f"wal/{first:08}.log", 4096, "restore"), found
+
+
+def test_files_that_nothing_names_are_notes(data):
+    (runs(data) / "CATALOG-00000000.tmp").write_bytes(b"half")
+    assert fsck(data).returncode == 0
+    report = json.loads(fsck(data, "--json").stdout)
+    assert report["clean"] and "named by nothing" in report["notes"][0]["text"]
+    assert fsck(data, "--repair").returncode == 0
+    assert not (runs(data) / "CATALOG-00000000.tmp").exists()
+
+
+def test_any_flipped_bit_in_what_counts_is_found_or_harmless(data, made):
+    """Where it is not found, the server is not told anything else than before: the flip hit what counts no more."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    files = [path for path in runs(data).iterdir() if path.stat().st_size]
+    found = 0
+    for _ in range(15):
+        path = chance.choice(files)
+        at = chance.randrange(path.stat().st_size)
+        flip(path, at)
+        found += bool(findings(data))
+        flip(path, at)
+    assert findings(data) == []
+    assert found >= 5
+
+
+def test_repair_is_not_for_a_directory_in_use(start_server):
+    server = start_server(*FLAGS)
+    ended = fsck(server.data, "--repair")
+    assert ended.returncode == 1 and "in use by process" in ended.stderr
+
+
+def test_what_is_no_directory_is_not_made_one(tmp_path):
+    ended = fsck(tmp_path / "nothing", "--repair")
+    assert ended.returncode == 1 and not (tmp_path / "nothing").exists()
+    (tmp_path / "other").mkdir()
+    ended = fsck(tmp_path / "other", "--repair")
+    assert ended.returncode == 1 and not list((tmp_path / "other").iterdir())
+
+
+def test_flags_that_make_no_sense(tmp_path):
+    for flags in (("--accept-loss",), ("--repair", "--accept-loss", "--store", "redis://127.0.0.1")):
+        ended = subprocess.run([str(BINARY), "fsck", *([] if "--store" in flags else [str(tmp_path)]), *flags], capture_output=True, text=True, check=False)
+        assert ended.returncode == 2, ended

@@ -1,0 +1,183 @@
+/*
+ * judge: what may be true of every job, said naively, and whether what the shard says fits.
+ *
+ * Of each job it holds a few guesses. A command that is under way adds what it may make of them; a
+ * reply, or a look at the job, rules guesses out. What was superseded but is not known to be
+ * durable stays as a guess that a power cut brings back. So any number of commands may be under
+ * way, at most one that names a job, and none else of a topic where one is for all of it.
+ *
+ * Plain values without pointers: a judge is copied whenever a crash is tried. It shares no code
+ * with the engine. Violations are printed and counted.
+ */
+#ifndef TARRY_TESTS_SIM_JUDGE_H
+#define TARRY_TESTS_SIM_JUDGE_H
+
+#include "queue/queue.h"
+
+enum { JUDGE_TOPICS = 6, JUDGE_IDS = 48, JUDGE_GUESSES = 20, JUDGE_OPS = 64, JUDGE_CALLS = 16 };
+
+enum guess_state { GUESS_ABSENT = 1, GUESS_WAITING, GUESS_LEASED, GUESS_DEAD, GUESS_REMEMBERED };
+enum { GUESS_STATES = 6 };
+
+struct guess {
+    enum guess_state state;
+    uint32_t until; /* event with which it ended; UINT32_MAX: it may be true now */
+    uint8_t op;     /* a command under way made it, plus 1; 0: none */
+    uint8_t status; /* what that command would have said */
+    bool by_time;   /* it follows from another by time alone */
+    uint8_t grown;  /* what has been derived from it already */
+    bool is_wall;   /* due */
+    uint16_t priority;
+    uint32_t attempt, serial, error;
+    uint64_t delivery;
+    int64_t due_least, due_most, first_ms; /* first_ms: the least, for the ttl */
+    int64_t end_least, end_most;           /* of the lease, or of remembering */
+    int64_t made_ms;                       /* when `due_most` was reckoned */
+};
+
+enum op_kind {
+    OP_PUSH = 1,
+    OP_ACK,
+    OP_NACK,
+    OP_EXTEND,
+    OP_RETURN,
+    OP_CANCEL,
+    OP_RESCHEDULE,
+    OP_RUN,
+    OP_REDRIVE
+};
+
+/* A command, or an item of one, that names one job. */
+struct op {
+    enum op_kind kind; /* 0: unused */
+    uint8_t topic, id;
+    uint32_t since;
+    int64_t since_ms, since_wall_ms;
+    struct queue_when when;
+    enum record_conflict on_conflict;
+    int32_t priority;
+    uint32_t serial; /* push */
+    uint64_t delivery;
+    int64_t delay_ms, lease_ms;
+    bool final;
+    uint32_t error;
+};
+
+/* What a push brings besides when it is due: all of it follows from its serial number. */
+enum { JUDGE_BODY_MAX = 800 };
+struct cargo {
+    char body[JUDGE_BODY_MAX], meta[64];
+    size_t body_bytes, meta_bytes;
+    const char *content_type;
+    struct policy policy;
+    uint32_t past_attempt;
+    bool past_dead;
+};
+void judge_cargo(uint32_t serial, struct cargo *out);
+
+struct judged {
+    uint32_t count;
+    uint8_t op;        /* under way, plus 1 */
+    uint64_t delivery; /* the highest seen */
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
+    uint64_t lease_delivery; /* of which it is */
+    struct guess guesses[JUDGE_GUESSES];
+};
+
+/* Settings a topic may have: rows of a table; 0: none were put. */
+enum { JUDGE_SETTINGS = 4 };
+struct topic_settings judge_settings(uint32_t row);
+
+struct judged_topic {
+    enum queue_topic_verb verb; /* under way for all of the topic; 0: none */
+    enum job_state state;       /* purge */
+    uint8_t row, row_wanted;
+    bool paused, may_be_unknown;
+    uint32_t commands; /* under way that name it */
+    uint32_t takes;    /* of these */
+    uint32_t took;     /* event of the last take's reply */
+    uint64_t pushed_least, pushed_most;
+};
+
+struct judge {
+    int64_t now_ms, skew_ms;
+    uint32_t event;
+    uint32_t violations;
+    bool lenient;                /* no memory: texts may be missing, and calls refused */
+    bool full;                   /* the disk may be full */
+    bool broken;                 /* the log may have failed */
+    uint64_t seen[GUESS_STATES]; /* how often a job was in the state when the power went */
+    uint64_t kills_in_flight, redelivered;
+    struct op ops[JUDGE_OPS];
+    struct judged_topic topics[JUDGE_TOPICS];
+    struct judged jobs[JUDGE_TOPICS][JUDGE_IDS];
+};
+
+void judge_init(struct judge *judge);
+void judge_copy(struct judge *to, const struct judge *from);
+void judge_tick(struct judge *judge, int64_t now_ms, int64_t wall_ms);
+const char *judge_topic_name(uint32_t topic);
+void judge_id_name(uint32_t id, char out[16]);
+
+/* ---- one job ---- */
+/* Notes a command that is given to the shard; its number. The job has none under way. */
+uint32_t judge_begin(struct judge *judge, const struct op *op);
+void judge_end(struct judge *judge, uint32_t op, const struct queue_result *result);
+/* A refusal of the whole call. */
+void judge_refused(struct judge *judge, uint32_t op, enum queue_status status);
+/* All that was asked before the event is durable. */
+void judge_durable(struct judge *judge, uint32_t event);
+/* Handed out by a take that was asked at `since`. */
+void judge_taken(struct judge *judge, const struct queue_job *job, uint32_t since, int64_t since_ms,
+                 int64_t lease_ms);
+/* A take of the topic has come to nothing that we know of. */
+void judge_take_lost(struct judge *judge, uint32_t topic, int64_t since_ms, int64_t lease_ms);
+/* A get that was asked at `since`; NULL: not found. */
+void judge_got(struct judge *judge, uint32_t topic, uint32_t id, const struct queue_job *job,
+               uint32_t since);
+
+/* ---- topics ---- */
+void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_verb verb,
+                       enum job_state state, uint8_t row);
+void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status status);
+
+/* ---- looking at everything, nothing being under way ---- */
+struct look {
+    bool found[JUDGE_TOPICS][JUDGE_IDS];
+    uint64_t waiting[JUDGE_TOPICS], leased[JUDGE_TOPICS], dead[JUDGE_TOPICS];
+    bool recovered; /* straight after an opening: what is seen is durable */
+    bool idle;      /* all that is due has happened */
+};
+void judge_see(struct judge *judge, struct look *look, const struct queue_job *job);
+/* After every job was seen; `topics` as the shard counts them. */
+void judge_seen_all(struct judge *judge, const struct look *look, const struct queue_topic *topics,
+                    size_t count);
+
+/* ---- the power goes ---- */
+void judge_crash(struct judge *judge);
+
+/* ---- its files' own ---- */
+enum { GROWN_BY_END = 1, GROWN_BY_TTL = 2, GROWN_BY_OP = 4 };
+void judge_violation(struct judge *judge, const char *rule, uint32_t topic, uint32_t id,
+                     const char *format, ...) __attribute__((format(printf, 5, 6)));
+struct guess *judge_add(struct judge *judge, struct judged *job, const struct guess *guess);
+/* All that follows by time, and by the command under way. */
+void judge_grow(struct judge *judge, struct judged *job, uint32_t topic);
+/* What the command makes of the guess; at most 3. False in `changes`: nothing. */
+struct outcome {
+    enum queue_status status;
+    bool changes;
+    struct guess guess;
+};
+size_t judge_outcomes(const struct judge *judge, const struct op *op, const struct guess *guess,
+                      struct outcome out[3]);
+struct guess judge_finished(const struct judge *judge, uint8_t row, int64_t since_ms);
+/* The attempt failed: one guess, by this settings row. */
+struct guess judge_failed(const struct judge *judge, const struct guess *guess, uint8_t row,
+                          int64_t from_ms, int64_t delay_ms, bool final, uint32_t error);
+bool judge_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32_t *id_out);
+
+enum { ERROR_LEASE_ENDED = 1, ERROR_EXPIRED, ERROR_OURS };
+void judge_error_text(uint32_t error, char out[32]);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * sim                            what `make test` runs
+ * sim crash SCENARIO SEED [IO DAMAGE DAMAGE_SEED]   one run, or one crash of it
+ * sim torture RECOVERIES         until so many crashes were recovered from
+ * sim regress [NAME]
+ */
+#include "sim.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t sim_violations;
+static char trying[256];
+
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0:quarantine_size_mb=8:detect_stack_use_after_return=0";
+}
+
+void sim_trying(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(trying, sizeof trying, format, arguments);
+    va_end(arguments);
+}
+
+void sim_report(void)
+{
+    sim_violations++;
+    printf("repeat with: %s\n", trying);
+    machine_log_show();
+    fflush(stdout);
+    if (sim_violations >= 10) {
+        printf("enough\n0 passed, 1 failed\n");
+        exit(1);
+    }
+}
+
+static void on_abort(int signal_number)
+{
+    (void)signal_number;
+    /* Not safe in a signal handler in general; the process ends here. */
+    printf("ABORTED; repeat with: %s\n", trying);
+    fflush(stdout);
+    _exit(3);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- what a run must have met ---- */
+
+static void require(bool met, const char *what)
+{
+    if (met)
+        return;
+    sim_totals.invalid++;
+    printf("INVALID: %s\n", what);
+}
+
+static void print_totals(double began)
+{
+    const struct world_figures *figures = &sim_totals.figures;
+    const uint64_t *seen = sim_totals.seen;
+
+    printf("%" PRIu64 " runs, %" PRIu64 " commands, %" PRIu64 " I/Os; %" PRIu64
+           " recoveries, %" PRIu64 " of these inside or after another; %" PRIu64
+           " looks at all jobs; %.1f s\n",
+           sim_totals.runs, figures->commands, sim_totals.ios, sim_totals.recoveries,
+           sim_totals.within, figures->quiets, seconds() - began);
+    printf("%" PRIu64 " checkpoints, %" PRIu64 " given up, %" PRIu64 " merges of keys, %" PRIu64
+           " stops, %" PRIu64 " refusals for want of space\n",
+           figures->checkpoints, figures->failed_checkpoints, figures->merges, figures->reopened,
+           figures->no_space);
+    printf("when the power went: waiting %" PRIu64 ", leased %" PRIu64 ", dead %" PRIu64
+           ", remembered %" PRIu64 "\n",
+           seen[GUESS_WAITING], seen[GUESS_LEASED], seen[GUESS_DEAD], seen[GUESS_REMEMBERED]);
+    if (sim_totals.recoveries)
+        printf("no failure in %" PRIu64 " recoveries: fewer than %.2g at 95 %%\n",
+               sim_totals.recoveries, 3.0 / (double)sim_totals.recoveries);
+}
+
+static int verdict(void)
+{
+    for (int i = GUESS_WAITING; i < GUESS_STATES; i++)
+        require(sim_totals.seen[i] > 0, "a state that no job was in when the power went");
+    require(sim_totals.within > 0, "no crash within a recovery");
+    require(sim_totals.figures.checkpoints > 0, "no checkpoint was committed");
+    require(sim_totals.figures.merges > 0, "no tables of keys were merged");
+    require(sim_totals.figures.no_space > 0, "the disk was never full");
+    printf("%d passed, %d failed\n", !sim_violations && !sim_totals.invalid,
+           sim_violations || sim_totals.invalid);
+    return sim_violations || sim_totals.invalid;
+}
+
+/* ---- what to run ---- */
+
+static uint64_t seed_of_run(void)
+{
+    const char *given = getenv("TARRY_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) % 1000000;
+
+    printf("sim: TARRY_TEST_SEED=%" PRIu64 "\n", seed);
+    return seed;
+}
+
+static void crash_until(uint64_t recoveries, uint64_t seed, uint64_t stride)
+{
+    uint64_t share = recoveries / sim_scenario_count;
+
+    for (uint64_t round = 0; sim_totals.recoveries < recoveries; round++)
+        for (size_t i = 0; i < sim_scenario_count && sim_totals.recoveries < recoveries; i++) {
+            struct sim_crashing crashing = {
+                .scenario = &sim_scenarios[i], .seed = seed + round, .stride = stride, .seeds = 4};
+
+            crashing.recoveries_max = round ? 0 : share * (i + 1);
+            sim_crash_run(&crashing);
+        }
+}
+
+static int run_one(int count, char **arguments)
+{
+    struct sim_crashing crashing = {.scenario = sim_scenario(arguments[0]),
+                                    .seed = strtoull(arguments[1], NULL, 0),
+                                    .stride = 1,
+                                    .seeds = 4};
+    double began = seconds();
+
+    if (!crashing.scenario) {
+        printf("no scenario '%s'\n", arguments[0]);
+        return 2;
+    }
+    if (count == 3)
+        crashing.stride = strtoull(arguments[2], NULL, 0);
+    if (count >= 5)
+        crashing.only = (struct sim_choice){.io = strtoull(arguments[2], NULL, 0),
+                                            .damage = (uint32_t)strtoul(arguments[3], NULL, 0),
+                                            .seed = (uint32_t)strtoul(arguments[4], NULL, 0)};
+    sim_crash_run(&crashing);
+    print_totals(began);
+    return sim_violations != 0;
+}
+
+int main(int count, char **arguments)
+{
+    double began = seconds();
+
+    signal(SIGABRT, on_abort);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (count >= 4 && !strcmp(arguments[1], "crash"))
+        return run_one(count - 2, arguments + 2);
+    if (count >= 3 && !strcmp(arguments[1], "torture"))
+        crash_until(strtoull(arguments[2], NULL, 0), seed_of_run(), 1);
+    else
+        crash_until(15000, seed_of_run(), 7);
+    print_totals(began);
+    return verdict();
+}

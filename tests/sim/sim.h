@@ -1,0 +1,47 @@
+/*
+ * sim: the runs: crashes at every I/O, faults, regressions by name; what they have met, and how to
+ * repeat one that failed.
+ */
+#ifndef TARRY_TESTS_SIM_SIM_H
+#define TARRY_TESTS_SIM_SIM_H
+
+#include "world.h"
+
+/* One crash of one run, or (zeroed) all of them. */
+struct sim_choice {
+    uint64_t io; /* from 1; 0: every one */
+    uint32_t damage, seed;
+};
+
+struct sim_totals {
+    uint64_t runs, recoveries, within, twice, commands, ios, invalid, faults, aborted;
+    struct world_figures figures;
+    uint64_t seen[GUESS_STATES], kills_in_flight, redelivered;
+};
+extern struct sim_totals sim_totals;
+
+/* Says how to repeat what is being tried. */
+void sim_trying(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_report(void); /* for violations and aborts */
+extern uint64_t sim_violations;
+
+const struct scenario *sim_scenario(const char *name); /* NULL: none of that name */
+extern const struct scenario sim_scenarios[];
+extern const size_t sim_scenario_count;
+
+/* A run with crashes at every I/O that is wanted: every `stride`-th, `seeds` of each damage. */
+struct sim_crashing {
+    const struct scenario *scenario;
+    uint64_t seed;
+    uint64_t stride;
+    uint32_t seeds;
+    uint64_t recoveries_max; /* 0: no limit */
+    struct sim_choice only;
+};
+void sim_crash_run(const struct sim_crashing *crashing);
+
+void sim_fault_runs(uint64_t seed, uint32_t stride);
+void sim_bit_flips(uint64_t seed, uint32_t flips);
+int sim_regressions(const char *only);
+
+#endif

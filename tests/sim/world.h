@@ -1,0 +1,115 @@
+/*
+ * world: a shard on a machine and a disk, the commands under way, and their judge.
+ *
+ * Things happen in it one at a time, in an order drawn from the seed: a turn of the loop, one piece
+ * of one helper's work, time passing, a command. What it does depends on the seed and the scenario
+ * alone.
+ */
+#ifndef TARRY_TESTS_SIM_WORLD_H
+#define TARRY_TESTS_SIM_WORLD_H
+
+#include "judge.h"
+#include "local/shard.h"
+#include "machine.h"
+#include "support/sim_fs.h"
+
+#include <setjmp.h>
+
+struct scenario {
+    const char *name;
+    uint32_t commands;
+    uint32_t file_bytes;
+    struct shard_limits limits;
+    uint32_t weights[16]; /* enum world_command */
+    int64_t delay_most_ms;
+    uint32_t far_percent;  /* delays of years */
+    uint32_t time_percent; /* steps in which time passes */
+    int64_t step_most_ms;
+    int64_t disk_bytes_max; /* 0: no limit */
+    bool closes;            /* stops and opens again half-way */
+    bool no_quiet;          /* never waits for quiet */
+};
+
+enum world_command {
+    DO_PUSH,
+    DO_TAKE,
+    DO_ACK,
+    DO_NACK,
+    DO_EXTEND,
+    DO_RETURN,
+    DO_CANCEL,
+    DO_RESCHEDULE,
+    DO_RUN,
+    DO_GET,
+    DO_REDRIVE_ONE,
+    DO_LIST,
+    DO_TOPIC,
+    DO_COMMANDS
+};
+
+struct call {
+    bool is_used;
+    enum command_kind kind;
+    uint32_t since;
+    int64_t since_ms;
+    uint32_t ops[8], op_count; /* push, answer, change */
+    uint32_t topic, id;        /* get, take, topic */
+    int64_t lease_ms;
+};
+
+/* What a run must have met, or it proved nothing. */
+struct world_figures {
+    uint64_t commands, replies, checkpoints, failed_checkpoints, merges, punched, reopened,
+        far_found, loads;
+    uint64_t no_space, quiets, late;
+};
+
+struct world {
+    struct machine machine;
+    struct sim_fs *disk;
+    struct shard *shard;
+    struct shard_options options;
+    struct local_options local;
+    struct random random;
+    const struct scenario *scenario;
+    struct judge *judge;
+    struct call calls[JUDGE_CALLS];
+    struct look *look; /* a look under way; NULL: none */
+    bool has_failed;   /* the shard said so */
+    bool has_stopped;
+    uint64_t asked, answered;
+    uint32_t serial;
+    struct world_figures figures;
+    char error[512]; /* of opening */
+};
+
+/* The disk and the judge are the caller's. */
+void world_init(struct world *world, const struct scenario *scenario, struct sim_fs *disk,
+                struct judge *judge, uint64_t seed, int64_t inner_ms, int64_t wall_ms);
+/* 0 or negative errno with world->error. */
+int world_open(struct world *world);
+/* In order: all is answered and durable. False: it does not come to an end. */
+bool world_stop(struct world *world);
+/* The machine is gone; what was under way with it. The disk stays as it is: crash it. */
+void world_drop(struct world *world);
+
+/* One thing happens. */
+void world_step(struct world *world);
+/* Everything that can happen without time passing. False: it does not come to an end. */
+bool world_settle(struct world *world);
+/* The same until no call is under way, with time passing where need be. */
+bool world_quiet(struct world *world);
+/* Time passes in small steps, things happening meanwhile. */
+void world_wait(struct world *world, int64_t ms);
+/* Looks at every job and count. Straight after opening, or quiet. */
+void world_look(struct world *world, bool recovered);
+/* Gives a random command; false: there was none to give. */
+bool world_command(struct world *world);
+
+/* For directed tests: one command, until it is answered. */
+void world_submit(struct world *world, const struct command *command, queue_done *done,
+                  void *owner);
+/* Whether anything of the product is on the stack. */
+extern bool world_in_product;
+
+#endif

@@ -1,0 +1,103 @@
+/* Where in a run a record belongs: by state, attempt and clock, and by nothing else. */
+#include "job/part.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { DUE_MS = 5000, SKEW_MS = 700, LEASE_END_MS = 9000 };
+
+struct row {
+    enum job_state state;
+    uint32_t attempt;
+    bool is_wall;
+    enum job_part part;
+    int64_t when_ms;
+};
+
+static const struct row rows[] = {
+    {JOB_DELAYED, 0, false, PART_DELAYED, DUE_MS},
+    {JOB_DELAYED, 0, true, PART_DELAYED_WALL, DUE_MS},
+    {JOB_DELAYED, 1, false, PART_RETRYING, DUE_MS},
+    {JOB_DELAYED, 1, true, PART_RETRYING_WALL, DUE_MS},
+    {JOB_DELAYED, UINT32_MAX, false, PART_RETRYING, DUE_MS},
+    {JOB_READY, 0, false, PART_DELAYED, DUE_MS},
+    {JOB_READY, 0, true, PART_DELAYED_WALL, DUE_MS},
+    {JOB_READY, 3, false, PART_RETRYING, DUE_MS},
+    {JOB_READY, 3, true, PART_RETRYING_WALL, DUE_MS},
+    {JOB_LEASED, 1, false, PART_LEASED, 0},
+    {JOB_LEASED, 7, true, PART_LEASED, 0},
+    {JOB_DEAD, 0, false, PART_DEAD, DUE_MS + SKEW_MS},
+    {JOB_DEAD, 4, false, PART_DEAD, DUE_MS + SKEW_MS},
+    {JOB_DEAD, 4, true, PART_DEAD, DUE_MS},
+};
+
+static struct record job_of(const struct row *row, int64_t due_ms)
+{
+    return (struct record){.kind = RECORD_JOB,
+                           .job = {.state = row->state,
+                                   .attempt = row->attempt,
+                                   .due_is_wall = row->is_wall,
+                                   .due_ms = due_ms,
+                                   .lease_until_ms = LEASE_END_MS}};
+}
+
+static void a_job_belongs_to_the_part_of_its_state_attempt_and_clock(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct record record = job_of(&rows[i], DUE_MS);
+        int64_t when_ms = -1;
+        assert_int_equal(job_part_of(rows[i].state, rows[i].attempt, rows[i].is_wall),
+                         rows[i].part);
+        assert_int_equal(job_part_of_record(&record, SKEW_MS, &when_ms), rows[i].part);
+        assert_int_equal(when_ms, rows[i].when_ms);
+    }
+}
+
+/* The directory of a run holds no times before the beginning. */
+static void no_job_comes_up_before_time_zero(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct record record = job_of(&rows[i], 3);
+        int64_t when_ms = -1;
+        job_part_of_record(&record, -SKEW_MS, &when_ms);
+        assert_true(when_ms >= 0 && when_ms <= 3);
+    }
+    struct record past = job_of(&rows[1], -20);
+    int64_t when_ms = -1;
+    assert_int_equal(job_part_of_record(&past, SKEW_MS, &when_ms), PART_DELAYED_WALL);
+    assert_int_equal(when_ms, 0);
+}
+
+static void a_remembered_id_comes_up_when_it_may_be_forgotten(void **state)
+{
+    (void)state;
+    struct record record = {.kind = RECORD_DONE, .done = {.remember_until_ms = 123}};
+    int64_t when_ms = -1;
+    assert_int_equal(job_part_of(JOB_FINISHED, 2, true), PART_REMEMBERED);
+    assert_int_equal(job_part_of_record(&record, SKEW_MS, &when_ms), PART_REMEMBERED);
+    assert_int_equal(when_ms, 123);
+}
+
+static void the_parts_by_the_wall_clock_are_those_that_say_so(void **state)
+{
+    (void)state;
+    for (enum job_part part = PART_LEASED; part < PARTS; part++)
+        assert_int_equal(job_part_is_wall(part),
+                         part == PART_DELAYED_WALL || part == PART_RETRYING_WALL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_belongs_to_the_part_of_its_state_attempt_and_clock),
+        cmocka_unit_test(no_job_comes_up_before_time_zero),
+        cmocka_unit_test(a_remembered_id_comes_up_when_it_may_be_forgotten),
+        cmocka_unit_test(the_parts_by_the_wall_clock_are_those_that_say_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
