@@ -186,7 +186,6 @@ static int by_place(const void *a, const void *b)
 
 static int read_pieces(struct work *work, const struct piece *order, size_t count)
 {
-    buffer_clear(&work->block);
     for (size_t i = 0; i < count; i++) {
         struct read_piece *piece = &work->pieces[order[i].item];
         struct slice bytes;
@@ -219,7 +218,8 @@ static int read_block(struct work *work, size_t first)
     order = calloc(count, sizeof *order);
     for (size_t i = 0; order && i < count; i++)
         order[i] = (struct piece){.place = build->items[first + i].place, .item = i};
-    result = work->pieces && order ? 0 : -ENOMEM;
+    buffer_clear(&work->block);
+    result = work->pieces && order && buffer_reserve(&work->block, bytes) ? 0 : -ENOMEM;
     if (result == 0) {
         qsort(order, count, sizeof *order, by_place);
         result = read_pieces(work, order, count);
