@@ -32,6 +32,7 @@ struct fsck_model {
     bool is_whole, is_unsure; /* unsure: what is alive may be more than is known */
     struct fsck_base base;    /* zeroed: no runs */
     uint64_t loaded[PARTS];   /* alive slots whose jobs the log tells the state of */
+    enum fsck_cure cure;
     void (*complain)(void *ctx, struct record_place place, const char *text);
     void *ctx;
     struct known *table; /* open addressing */
@@ -367,15 +368,27 @@ bool fsck_model_apply(struct fsck_model *model, const struct record *record,
 
 /* ---- the end ---- */
 
+/* How many jobs of the topic there should be beside those that are there. */
+static int64_t missing_of(const struct fsck_model *model, const struct topic *topic)
+{
+    const struct topic_totals *totals = &topic->totals;
+
+    if (!topic->is_known || model->is_unsure)
+        return 0;
+    return (int64_t)(totals->pushed - totals->acked - totals->cancelled - totals->expired -
+                     jobs_of(model, topic));
+}
+
 static void check_topic(struct fsck_model *model, const struct topic *topic)
 {
     const struct topic_totals *totals = &topic->totals;
-    uint64_t gone = totals->acked + totals->cancelled + totals->expired;
+    int64_t missing = missing_of(model, topic);
     uint64_t jobs = jobs_of(model, topic);
     char text[FSCK_TEXT_BYTES];
 
-    if (!topic->is_known || model->is_unsure || totals->pushed - gone == jobs)
+    if (missing == 0)
         return;
+    model->cure = missing > 0 ? FSCK_ACCEPT_LOSS : FSCK_RESTORE;
     snprintf(text, sizeof text,
              "the totals of topic '%s' do not add up: %" PRIu64 " pushed, %" PRIu64
              " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
@@ -410,6 +423,7 @@ void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
         out->delayed += known->state == JOB_DELAYED;
         out->leased += known->state == JOB_LEASED;
         out->dead += known->state == JOB_DEAD;
+        model->cure = FSCK_ACCEPT_LOSS;
         if (known->state == STRAY)
             model->complain(model->ctx, known->place, "the state of a job changes that is nowhere");
     }
@@ -417,6 +431,62 @@ void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
         out->topics += model->topics[i].exists;
         check_topic(model, &model->topics[i]);
     }
+}
+
+enum fsck_cure fsck_model_cure(const struct fsck_model *model)
+{
+    return model->cure;
+}
+
+bool fsck_model_has_losses(const struct fsck_model *model)
+{
+    for (size_t i = 0; model->table && i <= model->mask; i++)
+        if (model->table[i].state == STRAY)
+            return true;
+    for (uint32_t i = 0; i < model->topic_count; i++)
+        if (missing_of(model, &model->topics[i]) > 0)
+            return true;
+    return false;
+}
+
+/* The next one from *at on that is known to be nowhere; NULL: no more. */
+static const struct known *next_stray(const struct fsck_model *model, size_t *at)
+{
+    while (model->table && *at <= model->mask) {
+        const struct known *known = &model->table[(*at)++];
+
+        if (known->state == STRAY)
+            return known;
+    }
+    return NULL;
+}
+
+/* Of a stray one the topic is not known: any that misses one will do. */
+bool fsck_model_losses(const struct fsck_model *model,
+                       bool (*each)(void *ctx, const struct fsck_loss *loss), void *ctx)
+{
+    size_t at = 0;
+    const struct known *stray = next_stray(model, &at);
+    struct fsck_loss loss;
+
+    for (uint32_t i = 0; i < model->topic_count; i++)
+        for (int64_t left = missing_of(model, &model->topics[i]); left > 0; left--) {
+            loss = (struct fsck_loss){.topic = slice_of(model->topics[i].name), .is_counted = true};
+            if (stray) {
+                loss.key = stray->key;
+                loss.is_named = true;
+                stray = next_stray(model, &at);
+            }
+            if (!each(ctx, &loss))
+                return false;
+        }
+    for (; stray && model->topic_count; stray = next_stray(model, &at)) {
+        loss = (struct fsck_loss){
+            .key = stray->key, .is_named = true, .topic = slice_of(model->topics[0].name)};
+        if (!each(ctx, &loss))
+            return false;
+    }
+    return true;
 }
 
 struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struct fsck_base *base,
@@ -430,6 +500,7 @@ struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struc
         *model = (struct fsck_model){.hash_seed = hash_seed,
                                      .is_whole = is_whole,
                                      .base = *base,
+                                     .cure = FSCK_RESTORE,
                                      .complain = complain,
                                      .ctx = ctx};
     return model;
