@@ -171,6 +171,7 @@ struct depot_build {
     uint32_t slots;
     uint32_t *bytes; /* by slot: of its record, as it is in the new run. Own memory */
     uint32_t failed; /* items */
+    bool no_victims; /* set before depot_plan: none is chosen, for want of disk space */
     uint32_t kept;   /* victims that stay: something in them could not be read */
     /* [helper] The record of an item in the log. */
     int (*read_log)(void *ctx, struct record_place place, struct buffer *scratch,
@@ -222,6 +223,13 @@ void depot_committed(struct depot *depot, struct catalog *catalog);
 /* [helper, the one of depot_commit] What the committed catalog lets go: files unlinked, dead slots
  * punched. While held back (depot_hold_back) it begins nothing. */
 void depot_tidy(struct depot *depot);
+/*
+ * [helper, the one of depot_commit] A file of zeros of so many bytes, made where it is missing and
+ * there is space; and given back to the disk where there is none, so that one more checkpoint (with
+ * no_victims) can be written, which lets log files go. 0 or negative errno.
+ */
+int depot_make_reserve(struct depot *depot, uint64_t bytes);
+void depot_spend_reserve(struct depot *depot);
 /* For backups: while held back nothing that counts or counted is removed or punched. Counted. */
 void depot_hold_back(struct depot *depot, bool on);
 

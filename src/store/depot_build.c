@@ -11,18 +11,34 @@
  * late means a slot is written that is dead already, and the owner clears it when it goes over the
  * items. Everything else here belongs to the build, or never changes.
  *
- * Records are read in the order in which they are written: each is a few hundred bytes of the page
- * cache, and the log's oldest files were written not long ago. Reading in the log's order would
- * need all records in memory, or a second pass.
+ * Records are written block by block, as many as have room in BLOCK_BYTES; those of a block are
+ * read in the order of their places, so that the log's files are read in large pieces, once a
+ * block. One read for each record, in the order in which they are written, took several times the
+ * processor time.
  */
-enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024 };
+enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024, BLOCK_BYTES = 32 << 20 };
 #define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
+
+/* An item of a block. */
+struct piece {
+    struct record_place place;
+    size_t item; /* from the block's first */
+};
+
+/* Where its record lies in the block's bytes. */
+struct read_piece {
+    size_t at, bytes;
+    int result;
+};
 
 struct work {
     struct depot_build *build;
     struct run_writer *writer;
     struct keys_entry *entries;
     struct buffer scratch, encoded;
+    struct buffer block; /* records of the items from block_first to block_end */
+    struct read_piece *pieces;
+    size_t block_first, block_end;
     struct run_slot chunk[CHUNK_SLOTS];
 };
 
@@ -149,13 +165,69 @@ static int gather(struct work *work)
 
 /* ---- one record ---- */
 
-static int read_record(struct work *work, const struct depot_item *item, struct slice *out)
+static int read_record(struct work *work, struct record_place place, struct slice *out)
 {
     const struct depot_build *build = work->build;
 
-    if (record_place_is_run(item->place))
-        return depot_read(build->view, item->place, true, &work->scratch, out);
-    return build->read_log(build->ctx, item->place, &work->scratch, out);
+    if (record_place_is_run(place))
+        return depot_read(build->view, place, true, &work->scratch, out);
+    return build->read_log(build->ctx, place, &work->scratch, out);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct record_place *left = &((const struct piece *)a)->place;
+    const struct record_place *right = &((const struct piece *)b)->place;
+
+    if (left->file != right->file)
+        return left->file < right->file ? -1 : 1;
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+static int read_pieces(struct work *work, const struct piece *order, size_t count)
+{
+    buffer_clear(&work->block);
+    for (size_t i = 0; i < count; i++) {
+        struct read_piece *piece = &work->pieces[order[i].item];
+        struct slice bytes;
+
+        piece->result = read_record(work, order[i].place, &bytes);
+        if (piece->result == -ENOMEM)
+            return -ENOMEM;
+        if (piece->result < 0)
+            continue;
+        piece->at = work->block.len;
+        piece->bytes = bytes.len;
+        buffer_append_slice(&work->block, bytes);
+    }
+    return work->block.failed ? -ENOMEM : 0;
+}
+
+/* The records of the items from `first` on, as many as have room. */
+static int read_block(struct work *work, size_t first)
+{
+    const struct depot_build *build = work->build;
+    size_t end = first, bytes = 0, count;
+    struct piece *order;
+    int result;
+
+    while (end < build->count && (end == first || bytes < BLOCK_BYTES))
+        bytes += build->items[end++].place.bytes;
+    count = end - first;
+    free(work->pieces);
+    work->pieces = calloc(count, sizeof *work->pieces);
+    order = calloc(count, sizeof *order);
+    for (size_t i = 0; order && i < count; i++)
+        order[i] = (struct piece){.place = build->items[first + i].place, .item = i};
+    result = work->pieces && order ? 0 : -ENOMEM;
+    if (result == 0) {
+        qsort(order, count, sizeof *order, by_place);
+        result = read_pieces(work, order, count);
+    }
+    free(order);
+    work->block_first = first;
+    work->block_end = end;
+    return result;
 }
 
 static bool decode(struct slice bytes, struct record *out)
@@ -209,15 +281,13 @@ static void note_written(struct work *work, struct depot_item *item, uint32_t by
 }
 
 /* 0; 1: it cannot be read; negative: the build is over. */
-static int write_item(struct work *work, struct depot_item *item)
+static int write_item(struct work *work, const struct read_piece *piece, struct depot_item *item)
 {
     struct record record;
-    struct slice bytes;
-    int result = read_record(work, item, &bytes);
+    struct slice bytes = slice_make(work->block.at + piece->at, piece->bytes);
+    int result;
 
-    if (result == -ENOMEM)
-        return result;
-    if (result < 0 || !decode(bytes, &record))
+    if (piece->result < 0 || !decode(bytes, &record))
         return 1;
     result = bring_up_to_date(work, item, &record, &bytes);
     if (result < 0)
@@ -275,9 +345,13 @@ static int write_all(struct work *work, struct depot_item **failed)
     for (size_t i = 0; result == 0 && i < build->count; i++) {
         struct depot_item item = build->items[i];
 
+        if (i == work->block_end)
+            result = read_block(work, i);
+        if (result < 0)
+            break;
         if (is_left_out(build, &item))
             continue;
-        result = write_item(work, &item);
+        result = write_item(work, &work->pieces[i - work->block_first], &item);
         if (result == 0)
             build->items[kept++] = item;
         if (result <= 0)
@@ -439,9 +513,12 @@ int depot_build(struct depot_build *build)
     work->build = build;
     buffer_init(&work->scratch, SIZE_MAX / 2);
     buffer_init(&work->encoded, SIZE_MAX / 2);
+    buffer_init(&work->block, SIZE_MAX / 2);
     result = make(work);
     buffer_fini(&work->scratch);
     buffer_fini(&work->encoded);
+    buffer_fini(&work->block);
+    free(work->pieces);
     free(work->entries);
     free(work);
     return result;

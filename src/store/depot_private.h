@@ -10,6 +10,7 @@
  *   depot_install    a checkpoint's steps on the owner's thread
  *   depot_commit     snapshot, commit, what goes afterwards
  *   depot_merge      tables of keys
+ *   depot_reserve    disk space for when there is none
  *   depot_check      invariants
  */
 #ifndef TARRY_STORE_DEPOT_PRIVATE_H
