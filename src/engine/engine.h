@@ -42,11 +42,6 @@ enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 struct engine_sink {
     /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
-    /* A kept record is needed no more; told after the record that makes it so was appended. A
-     * RECORD_JOB is kept from its append on. Of records in the log only. NULL: need not be told. */
-    void (*release)(void *ctx, struct record_place place);
-    /* This DONE is kept as well: the id is remembered. NULL: need not be told. */
-    void (*retain)(void *ctx, struct record_place place);
     /* A slot of a run (engine/stored.h) holds nothing that counts any more; told after the record
      * that makes it so was appended. SLOT_RELEASED with its part; SLOT_WAS_DEAD: it was so already;
      * SLOT_UNKNOWN (replay only): its run was never committed. NULL: there are no runs. */
@@ -146,7 +141,7 @@ bool engine_topic_has_ready(struct engine *engine, struct slice topic);
 /* Topics in no special order: start with *at = 0; false at the end. */
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
                        struct queue_topic *out);
-/* Appends every topic's record again, at most `max` in one call: after the log began a new file.
+/* Appends every topic's record again, at most `max` in one call: older files are to go.
  * Start with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
 enum { ENGINE_TOPIC_BYTES_MAX = 512 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
@@ -162,13 +157,6 @@ uint32_t engine_topic_count(const struct engine *engine);
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
 /* Inner clock; INT64_MAX: nothing to wait for. */
 int64_t engine_next_ms(const struct engine *engine);
-
-/* ---- space ---- */
-
-/* `record` was found at `place` in a file that is to be dropped: appends it again, as it stands
- * now, if it still counts. */
-void engine_carry(struct engine *engine, const struct record *record, struct record_place place);
-size_t engine_room_carry(const struct record *record);
 
 /* ---- figures ---- */
 

@@ -381,8 +381,6 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
         return;
     }
     entry_release(engine, entry);
-    if (engine->sink.retain)
-        engine->sink.retain(engine->sink.ctx, place);
     entry_drop_extra(engine, entry);
     entry->place = place;
     entry->state_file = 0;

@@ -154,8 +154,6 @@ static bool replay_done(struct engine *engine, const struct record *record,
         return false;
     struct entry *entry = entry_at(engine, id);
     entry_drop_extra(engine, entry);
-    if (engine->sink.retain)
-        engine->sink.retain(engine->sink.ctx, place);
     entry->place = place;
     entry->sequence = done->sequence & 0xffffffffffffffu;
     entry_set_times(entry, done->remember_until_ms, false, 0, 0);

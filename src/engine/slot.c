@@ -48,11 +48,8 @@ void entry_release(struct engine *engine, struct entry *entry)
     if (!place.bytes)
         return;
     entry->place = (struct record_place){0};
-    if (!record_place_is_run(place)) {
-        if (engine->sink.release)
-            engine->sink.release(engine->sink.ctx, place);
+    if (!record_place_is_run(place))
         return;
-    }
     struct topic *topic = entry_topic(engine, entry);
     topic->loaded[entry->part]--;
     if (entry->part == PART_DEAD)

@@ -18,7 +18,7 @@
 #include "job/job.h"
 
 enum record_kind {
-    RECORD_JOB = 1, /* a whole job: a push, or a live job carried forward from an old file */
+    RECORD_JOB = 1, /* a whole job */
     RECORD_STATE,   /* what changed of a job: state, due, attempt, lease, priority, error */
     RECORD_DONE,    /* a job is gone */
     RECORD_TOPIC    /* a topic's settings, counters and existence */
@@ -32,6 +32,7 @@ enum record_reason {
     RECORD_REPLACED
 };
 
+/* CARRIED is read and never written: an older version brought a live job out of an old file. */
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
@@ -83,7 +84,7 @@ struct record_done { /* RECORD_DONE */
     int64_t remember_until_ms; /* 0: forget at once */
     uint64_t sequence;         /* of the job that is gone */
     struct slice topic; /* only where remembered or carried: tells whose it was; else empty */
-    bool carried;       /* rewritten from an old file: not to be counted again */
+    bool carried;       /* of a job that had ended already: not to be counted again */
 };
 
 struct record_topic { /* RECORD_TOPIC */

@@ -414,14 +414,14 @@ static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
                            loading_keep_until_ms(shard->loading, now),
                            loading_ready_max(shard->loading), now, STEPS))
         return true;
-    carry_begin_topics(shard);
+    topics_begin(shard);
     checkpoint->phase = TOPICS;
     return true;
 }
 
 static bool step_topics(struct checkpoint *checkpoint)
 {
-    if (carry_is_busy(checkpoint->shard))
+    if (topics_is_busy(checkpoint->shard))
         return false;
     checkpoint->phase = SNAPSHOT;
     return true;

@@ -354,6 +354,27 @@ static int by_due(const void *left, const void *right)
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
+/* Where slots were left out, they come behind the last one that was found: so does whatever else is
+ * behind it, on the next page. Slots whose job is in memory, and moved there, may be all that was
+ * found: then the next page is this one. */
+static int end_where_found(const struct far_list *list, struct walk *walk)
+{
+    const struct far_job *last = &list->jobs[0];
+    walk->more = true;
+    while (walk->found_count) {
+        struct engine_view *view = &walk->found[walk->found_count - 1];
+        const struct far_job job = {.due_ms = view->due_ms, .sequence = view->sequence};
+        if (!comes_before(last, &job))
+            return 0;
+        engine_view_fini(view);
+        walk->found_count--;
+    }
+    walk->has_cursor = true;
+    walk->after = (struct queue_cursor){
+        .due_ms = last->due_ms, .sequence = last->sequence, .part = walk->shard};
+    return -EAGAIN;
+}
+
 int far_list_merge(struct far_list *list, struct walk *walk, struct engine_now now)
 {
     size_t count = walk->found_count;
@@ -371,5 +392,5 @@ int far_list_merge(struct far_list *list, struct walk *walk, struct engine_now n
     walk->more |= list->more || walk->found_count > walk->limit;
     while (walk->found_count > walk->limit)
         engine_view_fini(&all[--walk->found_count]);
-    return 0;
+    return list->more ? end_where_found(list, walk) : 0;
 }

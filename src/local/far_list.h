@@ -18,7 +18,8 @@ bool far_list_is_reading(const struct far_list *list);
 /*
  * Once it has read and the engine's part of the walk is finished: puts what was found among
  * walk->found, in order, at most walk->limit in all; walk->more is set where jobs were left out. 0
- * or negative errno.
+ * or negative errno. -EAGAIN: nothing of what was found counts, but there is more: walk->after is
+ * where to go on with another walk and another list.
  */
 int far_list_merge(struct far_list *list, struct walk *walk, struct engine_now now);
 

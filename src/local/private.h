@@ -68,9 +68,9 @@ struct shard {
     uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
-    bool carrying_topics; /* the topics' records are being written again, */
-    uint32_t topics_at;   /* and have come so far */
-    bool totals_kept;     /* the last records before a stop have been begun */
+    bool writing_topics; /* the topics' records are being written again, */
+    uint32_t topics_at;  /* and have come so far */
+    bool totals_kept;    /* the last records before a stop have been begun */
 
     bool broken, stopping;
     void (*stopped)(void *ctx);
@@ -144,11 +144,11 @@ void reading_start(struct shard *shard, struct engine_view *views, size_t count,
                    struct reading_options options, struct slice cursor,
                    struct queue_reply_to reply_to);
 
-/* ---- carry.c: the topics' records, written to the log again ---- */
-void carry_begin_topics(struct shard *shard);
+/* ---- topics.c: the topics' records, written to the log again ---- */
+void topics_begin(struct shard *shard);
 /* A bounded piece of it. Whether there is more to do that nothing stands in the way of. */
-bool carry_step(struct shard *shard);
-bool carry_is_busy(const struct shard *shard);
+bool topics_step(struct shard *shard);
+bool topics_is_busy(const struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look
  * ---- */

@@ -243,7 +243,7 @@ static bool is_quiet(const struct shard *shard)
            list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
            list_is_empty(&shard->walkings) && news_is_empty(shard) && !shard->readings &&
            !shard->committing && !shard->keeping_up && !shard->stepped && !shard->telling_step &&
-           !carry_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
+           !topics_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 static void publish_figures(struct shard *shard)
@@ -276,7 +276,7 @@ static void keep_totals(struct shard *shard)
     shard->totals_kept = true;
     if (shard->broken)
         return;
-    carry_begin_topics(shard);
+    topics_begin(shard);
     reactor_turn_again(shard->reactor);
 }
 
@@ -298,7 +298,7 @@ bool shard_turn(void *ctx)
     bool busy = advance(shard, now);
     bool more = walkings_step(shard);
     if (!shard->broken)
-        more |= carry_step(shard);
+        more |= topics_step(shard);
     more |= loading_step(shard->loading, now);
     more |= checkpoint_step(shard->checkpoint, now);
     unpark(shard);

@@ -227,6 +227,25 @@ static enum queue_status status_of(int failed)
     return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
 
+/* From walk->after on. -ENOENT: the topic has gone meanwhile. */
+static int list_again(struct shard *shard, struct walking *walking)
+{
+    struct walk *walk = &walking->walk;
+    struct queue_topic topic;
+    far_list_free(walking->far_list);
+    walking->far_list = NULL;
+    walk_fini(walk);
+    walk->at = 0;
+    walk->seen = walk->found_count = 0;
+    walk->more = false;
+    if (!engine_topic_show(shard->engine, slice_make(walk->topic, walk->topic_bytes),
+                           shard_now(shard), &topic))
+        return -ENOENT;
+    if (!walk_init(walk, shard->engine) || !(walking->far_list = far_list_new(shard, walk)))
+        return -ENOMEM;
+    return 0;
+}
+
 /* Whether there is more to do now. It may end. */
 static bool step_list(struct shard *shard, struct walking *walking)
 {
@@ -236,7 +255,9 @@ static bool step_list(struct shard *shard, struct walking *walking)
     if (!walk_step(&walking->walk, shard->engine, now, WALK_STEPS, WALK_CHANGES))
         return true;
     int failed = walking->far_list ? far_list_merge(walking->far_list, &walking->walk, now) : 0;
-    if (failed) {
+    if (failed == -EAGAIN && !(failed = list_again(shard, walking)))
+        return false;
+    if (failed && failed != -ENOENT) {
         log_event(LOG_ERROR, "jobs cannot be listed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-failed)));
         refuse(shard, walking, status_of(failed));

@@ -1,6 +1,7 @@
 #include "server/process.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +19,14 @@ uint64_t process_raise_files(void)
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
+
+/* Large buffers come and go with checkpoints: given back to the system, not kept in some heap. */
+void process_size_heap(void)
+{
+    enum { MMAP_BYTES = 1 << 20, TRIM_BYTES = 16 << 20 };
+    (void)mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
 /* The loop's library looks up names on half of these. */

@@ -14,6 +14,9 @@ uint64_t process_raise_files(void);
  * is silent hold up no other. UV_THREADPOOL_SIZE of the environment has the last word. */
 void process_size_pool(void);
 
+/* Before any thread: large blocks of memory go back to the system once freed. */
+void process_size_heap(void);
+
 /* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
  * look-up) is left to the system, and the process exits with `code`. 0 seconds: no longer. */
 void process_exit_by(unsigned seconds, int code);

@@ -404,6 +404,7 @@ static bool start(struct server *server)
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
     uint64_t files = process_raise_files();
     process_size_pool();
+    process_size_heap();
     signal(SIGPIPE, SIG_IGN);
     if (files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", files),

@@ -55,27 +55,38 @@ void fsck_advance(struct fsck_exam *exam, uint64_t records)
         exam->options->progress(exam->options->ctx, exam->done, exam->total);
 }
 
+/* In the log; file 0: about none. */
+static void find_in_log(struct fsck_exam *exam, uint32_t file, uint32_t at, enum fsck_cure cure,
+                        const char *text)
+{
+    char name[32], path[48];
+
+    wal_file_name(file, name);
+    snprintf(path, sizeof path, "wal/%s", name);
+    fsck_find(exam, (struct fsck_where){.file = file ? path : NULL, .at = at, .slot = FSCK_NO_SLOT},
+              cure, "%s", text);
+}
+
 static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* In the log; file 0: about none. */
 static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
 {
-    char name[32], path[48], text[FSCK_TEXT_BYTES];
+    char text[FSCK_TEXT_BYTES];
     va_list args;
 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    wal_file_name(file, name);
-    snprintf(path, sizeof path, "wal/%s", name);
-    fsck_find(exam, (struct fsck_where){.file = file ? path : NULL, .at = at, .slot = FSCK_NO_SLOT},
-              FSCK_RESTORE, "%s", text);
+    find_in_log(exam, file, at, FSCK_RESTORE, text);
 }
 
 static void on_nonsense(void *ctx, struct record_place place, const char *text)
 {
-    find(ctx, record_place_is_run(place) ? 0 : place.file, place.at, "%s", text);
+    struct fsck_exam *exam = ctx;
+
+    find_in_log(exam, record_place_is_run(place) ? 0 : place.file, place.at,
+                fsck_model_cure(exam->model), text);
 }
 
 /* ---- records ---- */
@@ -126,6 +137,9 @@ static int examine_log(struct fsck_exam *exam)
             return -ENOMEM;
     }
     shard->torn_bytes = exam->reader.torn_bytes;
+    exam->last_inner_ms = exam->reader.last.inner_ms;
+    exam->log_file_bytes = exam->files.at[exam->files.count - 1]->bytes;
+    exam->is_log_whole = result == 0;
     if (result == 0 && exam->model)
         fsck_model_end(exam->model, shard);
     else if (result < 0 && result != -ENOMEM)
@@ -257,9 +271,9 @@ static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir)
         result = look_at_log(exam);
     wal_reader_fini(&exam->reader);
     wal_files_fini(&exam->disk, &exam->files);
-    fsck_model_free(exam->model);
     if (result == 0 && exam->options->repair)
         result = fsck_repair(exam);
+    fsck_model_free(exam->model);
     fsck_exam_fini(exam);
     return result;
 }

@@ -10,8 +10,8 @@
  * Without `repair` no byte is changed. With it, and only where no server runs: tables of keys that
  * are damaged, missing or incomplete are written anew from the runs, counts are counted anew, a
  * damaged catalog that has a whole one before it is removed, and files that nothing names go. What
- * cannot be read of a run is given up only with `accept_loss`. All of it counts with the next
- * catalog, or not at all: it may be interrupted at any time, and done again.
+ * cannot be read of a run is given up only with `accept_loss`, and then ended in the log. All else
+ * counts with the next catalog, or not at all: it may be interrupted at any time, and done again.
  */
 #ifndef TARRY_STORE_FSCK_H
 #define TARRY_STORE_FSCK_H

@@ -1,50 +1,10 @@
-#include "store/fsck_model.h"
+#include "store/fsck_model_private.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-/* A job, or what is known of one whose record went with an older file. */
-struct known {
-    struct hash128 key;
-    uint32_t topic; /* index + 1; 0: not known, or gone */
-    uint8_t state;  /* enum job_state; 0: gone; STRAY */
-    bool is_used;
-    /* Of the record that says so last; or the alive slot of a run in which the job lies, while the
-     * log told only of its state: then it is counted there. */
-    struct record_place place;
-};
-
-/* STRAY: a state changed of a job that is not there: a job carried forward or an end must follow.
- * UNSEEN: it may lie in a run whose table of keys is damaged. */
-enum { STRAY = 100, UNSEEN };
-
-struct topic {
-    struct hash128 key;
-    char name[JOB_TOPIC_BYTES_MAX + 1];
-    bool exists, is_known; /* its totals are whole */
-    struct topic_totals totals;
-    uint64_t jobs;
-};
-
-struct fsck_model {
-    uint64_t hash_seed;
-    bool is_whole, is_unsure; /* unsure: what is alive may be more than is known */
-    struct fsck_base base;    /* zeroed: no runs */
-    uint64_t loaded[PARTS];   /* alive slots whose jobs the log tells the state of */
-    void (*complain)(void *ctx, struct record_place place, const char *text);
-    void *ctx;
-    struct known *table; /* open addressing */
-    size_t mask, used;
-    struct topic *topics;
-    uint32_t topic_count, topic_cap, last_topic;
-    uint32_t *topic_table; /* index + 1, open addressing */
-    uint32_t topic_mask;
-};
 
 /* ---- tables ---- */
 
-static struct known *slot_of(const struct fsck_model *model, struct hash128 key)
+static struct fsck_known *slot_of(const struct fsck_model *model, struct hash128 key)
 {
     size_t at = key.low & model->mask;
 
@@ -56,7 +16,7 @@ static struct known *slot_of(const struct fsck_model *model, struct hash128 key)
 
 static bool grow(struct fsck_model *model)
 {
-    struct known *old = model->table;
+    struct fsck_known *old = model->table;
     size_t count = model->table ? model->mask + 1 : 0;
 
     model->table = calloc(count ? count * 2 : 1024, sizeof *model->table);
@@ -75,15 +35,15 @@ static bool grow(struct fsck_model *model)
 }
 
 /* Made where missing; NULL: out of memory. */
-static struct known *known_of(struct fsck_model *model, struct hash128 key)
+static struct fsck_known *known_of(struct fsck_model *model, struct hash128 key)
 {
-    struct known *known;
+    struct fsck_known *known;
 
     if ((!model->table || 2 * (model->used + 1) > model->mask) && !grow(model))
         return NULL;
     known = slot_of(model, key);
     if (!known->is_used) {
-        *known = (struct known){.key = key, .is_used = true};
+        *known = (struct fsck_known){.key = key, .is_used = true};
         model->used++;
     }
     return known;
@@ -101,7 +61,7 @@ static uint32_t *topic_slot(const struct fsck_model *model, struct hash128 key)
 static bool grow_topics(struct fsck_model *model)
 {
     uint32_t cap = model->topic_cap ? model->topic_cap * 2 : 64;
-    struct topic *topics = realloc(model->topics, cap * sizeof *topics);
+    struct fsck_model_topic *topics = realloc(model->topics, cap * sizeof *topics);
     uint32_t *table;
 
     if (!topics)
@@ -131,9 +91,9 @@ static uint32_t topic_of(struct fsck_model *model, struct slice name)
         return 0;
     slot = topic_slot(model, key);
     if (!*slot) {
-        struct topic *topic = &model->topics[model->topic_count++];
+        struct fsck_model_topic *topic = &model->topics[model->topic_count++];
 
-        *topic = (struct topic){.key = key, .exists = true, .is_known = model->is_whole};
+        *topic = (struct fsck_model_topic){.key = key, .exists = true, .is_known = model->is_whole};
         memcpy(topic->name, name.at,
                name.len < sizeof topic->name ? name.len : sizeof topic->name - 1);
         *slot = model->topic_count;
@@ -143,14 +103,14 @@ static uint32_t topic_of(struct fsck_model *model, struct slice name)
 
 /* ---- records ---- */
 
-static bool is_job(const struct known *known)
+static bool is_job(const struct fsck_known *known)
 {
-    return known->state && known->state < STRAY;
+    return known->state && known->state < FSCK_STRAY;
 }
 
 /* ---- slots ---- */
 
-static bool is_in_slot(const struct known *known)
+static bool is_in_slot(const struct fsck_known *known)
 {
     return is_job(known) && record_place_is_run(known->place);
 }
@@ -178,7 +138,7 @@ static bool end_slot(struct fsck_model *model, struct hash128 key, struct record
 }
 
 /* Before a job that was known is something else: its count, and its slot's. */
-static void let_go(struct fsck_model *model, struct known *known)
+static void let_go(struct fsck_model *model, struct fsck_known *known)
 {
     enum job_part part;
     struct slice topic;
@@ -193,7 +153,8 @@ static void let_go(struct fsck_model *model, struct known *known)
     known->state = 0;
 }
 
-static void set_job(struct fsck_model *model, struct known *known, uint32_t topic, unsigned state)
+static void set_job(struct fsck_model *model, struct fsck_known *known, uint32_t topic,
+                    unsigned state)
 {
     let_go(model, known);
     known->topic = topic;
@@ -204,7 +165,7 @@ static void set_job(struct fsck_model *model, struct known *known, uint32_t topi
 
 /* The log tells the state of a job, but not the job: it may lie in a run. 1, 0; negative: out of
  * memory. */
-static int load(struct fsck_model *model, struct known *known, struct record_place from)
+static int load(struct fsck_model *model, struct fsck_known *known, struct record_place from)
 {
     enum fsck_slot slot = FSCK_SLOT_DEAD;
     enum job_part part;
@@ -219,7 +180,7 @@ static int load(struct fsck_model *model, struct known *known, struct record_pla
     if (slot != FSCK_SLOT_ALIVE) {
         found = model->base.find(model->base.ctx, known->key, &from);
         if (found < 0)
-            known->state = UNSEEN;
+            known->state = FSCK_UNSEEN;
         if (found != 1 || model->base.look(model->base.ctx, from, &part, &name) != FSCK_SLOT_ALIVE)
             return 0;
     }
@@ -236,7 +197,7 @@ static bool apply_job(struct fsck_model *model, const struct record *record,
                       struct record_place place)
 {
     const struct job *job = &record->job;
-    struct known *known = known_of(model, hash_pair(job->topic, job->id, model->hash_seed));
+    struct fsck_known *known = known_of(model, hash_pair(job->topic, job->id, model->hash_seed));
     uint32_t topic = topic_of(model, job->topic);
     bool was_there;
 
@@ -264,7 +225,7 @@ static bool apply_state(struct fsck_model *model, const struct record *record,
                         struct record_place place)
 {
     const struct record_state *state = &record->state;
-    struct known *known = known_of(model, state->key);
+    struct fsck_known *known = known_of(model, state->key);
     int loaded = 0;
 
     if (!known || (!is_job(known) && (loaded = load(model, known, record->from)) < 0))
@@ -273,12 +234,12 @@ static bool apply_state(struct fsck_model *model, const struct record *record,
         model->complain(model->ctx, place, "a job is stored in a state that is never stored");
     if (loaded || is_job(known)) {
         known->state = (uint8_t)state->state;
-    } else if (known->state == UNSEEN) {
+    } else if (known->state == FSCK_UNSEEN) {
         model->is_unsure = true;
     } else {
         if (model->is_whole)
             model->complain(model->ctx, place, "the state of a job changes that is not there");
-        known->state = STRAY;
+        known->state = FSCK_STRAY;
     }
     if (!is_in_slot(known))
         known->place = place;
@@ -289,7 +250,7 @@ static bool apply_done(struct fsck_model *model, const struct record *record,
                        struct record_place place)
 {
     const struct record_done *done = &record->done;
-    struct known *known = known_of(model, done->key);
+    struct fsck_known *known = known_of(model, done->key);
     uint32_t topic = done->topic.len ? topic_of(model, done->topic) : 0;
 
     if (!known || (done->topic.len && !topic))
@@ -318,7 +279,7 @@ static bool never_fell(const struct topic_totals *before, const struct topic_tot
            after->cancelled >= before->cancelled && after->expired >= before->expired;
 }
 
-static uint64_t jobs_of(const struct fsck_model *model, const struct topic *topic)
+uint64_t fsck_model_jobs(const struct fsck_model *model, const struct fsck_model_topic *topic)
 {
     uint64_t far =
         model->base.jobs_of ? model->base.jobs_of(model->base.ctx, slice_of(topic->name)) : 0;
@@ -330,13 +291,13 @@ static bool apply_topic(struct fsck_model *model, const struct record_topic *rec
                         struct record_place place)
 {
     uint32_t index = topic_of(model, record->topic);
-    struct topic *topic;
+    struct fsck_model_topic *topic;
 
     if (!index)
         return false;
     topic = &model->topics[index - 1];
     if (!record->exists) {
-        if (jobs_of(model, topic) && !model->is_unsure)
+        if (fsck_model_jobs(model, topic) && !model->is_unsure)
             model->complain(model->ctx, place, "a topic is removed that has jobs");
         topic->totals = (struct topic_totals){0};
     } else {
@@ -365,59 +326,7 @@ bool fsck_model_apply(struct fsck_model *model, const struct record *record,
     return true;
 }
 
-/* ---- the end ---- */
-
-static void check_topic(struct fsck_model *model, const struct topic *topic)
-{
-    const struct topic_totals *totals = &topic->totals;
-    uint64_t gone = totals->acked + totals->cancelled + totals->expired;
-    uint64_t jobs = jobs_of(model, topic);
-    char text[FSCK_TEXT_BYTES];
-
-    if (!topic->is_known || model->is_unsure || totals->pushed - gone == jobs)
-        return;
-    snprintf(text, sizeof text,
-             "the totals of topic '%s' do not add up: %" PRIu64 " pushed, %" PRIu64
-             " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
-             topic->name, totals->pushed, totals->acked, totals->cancelled, totals->expired, jobs);
-    model->complain(model->ctx, (struct record_place){0}, text);
-}
-
-/* Jobs in runs, but those whose state the log tells: these are counted by that. */
-static void count_far(const struct fsck_model *model, struct fsck_shard *out)
-{
-    for (int part = 0; model->base.alive_in && part < PARTS; part++) {
-        uint64_t alive = model->base.alive_in(model->base.ctx, (enum job_part)part);
-        uint64_t left = alive > model->loaded[part] ? alive - model->loaded[part] : 0;
-
-        if (part == PART_REMEMBERED) {
-            out->remembered += alive;
-            continue;
-        }
-        out->far += alive;
-        *(part == PART_LEASED ? &out->leased
-          : part == PART_DEAD ? &out->dead
-                              : &out->delayed) += left;
-    }
-}
-
-void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
-{
-    count_far(model, out);
-    for (size_t i = 0; model->table && i <= model->mask; i++) {
-        const struct known *known = &model->table[i];
-
-        out->delayed += known->state == JOB_DELAYED;
-        out->leased += known->state == JOB_LEASED;
-        out->dead += known->state == JOB_DEAD;
-        if (known->state == STRAY)
-            model->complain(model->ctx, known->place, "the state of a job changes that is nowhere");
-    }
-    for (uint32_t i = 0; i < model->topic_count; i++) {
-        out->topics += model->topics[i].exists;
-        check_topic(model, &model->topics[i]);
-    }
-}
+/* ---- life ---- */
 
 struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struct fsck_base *base,
                                   void (*complain)(void *ctx, struct record_place place,
@@ -430,6 +339,7 @@ struct fsck_model *fsck_model_new(uint64_t hash_seed, bool is_whole, const struc
         *model = (struct fsck_model){.hash_seed = hash_seed,
                                      .is_whole = is_whole,
                                      .base = *base,
+                                     .cure = FSCK_RESTORE,
                                      .complain = complain,
                                      .ctx = ctx};
     return model;

@@ -37,7 +37,21 @@ void fsck_model_free(struct fsck_model *model);
 /* False: out of memory. */
 bool fsck_model_apply(struct fsck_model *model, const struct record *record,
                       struct record_place place);
+/* What helps against what was complained of last. */
+enum fsck_cure fsck_model_cure(const struct fsck_model *model);
 /* What can be said at the end only; fills in the counts. */
 void fsck_model_end(struct fsck_model *model, struct fsck_shard *out);
+
+/* After the end: jobs that must have been, and are nowhere. */
+struct fsck_loss {
+    struct hash128 key; /* where is_named */
+    bool is_named;
+    bool is_counted; /* the topic's totals say that it was */
+    struct slice topic;
+};
+bool fsck_model_has_losses(const struct fsck_model *model);
+/* `each` returning false ends it: false. */
+bool fsck_model_losses(const struct fsck_model *model,
+                       bool (*each)(void *ctx, const struct fsck_loss *loss), void *ctx);
 
 #endif

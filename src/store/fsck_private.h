@@ -9,6 +9,7 @@
  *   fsck_base     what of runs the log's records speak of
  *   fsck_model    whether the log's records make sense over that
  *   fsck_repair   what can be mended
+ *   fsck_heal     jobs given up are ended in the log
  *
  * Memory: two bits a far job, a block of each table and run at a time, and the model's of the log.
  */
@@ -74,6 +75,9 @@ struct fsck_exam {
     struct wal_files files;
     struct wal_reader reader;
     struct fsck_model *model;
+    bool is_log_whole;
+    int64_t last_inner_ms;   /* of the log's newest batch */
+    uint32_t log_file_bytes; /* of its newest file */
     char error[WAL_ERROR_BYTES];
 };
 
@@ -119,5 +123,8 @@ bool fsck_base_init(struct fsck_exam *exam, struct fsck_base *out);
 
 /* ---- fsck_repair ---- */
 int fsck_repair(struct fsck_exam *exam);
+
+/* ---- fsck_heal ---- */
+int fsck_heal(struct fsck_exam *exam);
 
 #endif

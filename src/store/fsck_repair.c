@@ -321,21 +321,31 @@ int fsck_repair(struct fsck_exam *exam)
 {
     const bool loses = exam->has_lost && exam->options->accept_loss;
     uint64_t kept;
-    bool is_worse = has_worse(exam, &kept);
+    bool is_worse = has_worse(exam, &kept), did = false;
     int result = 0;
 
-    if (exam->is_catalog_bad || exam->catalog.generation == 0)
+    if (exam->is_catalog_bad)
         return 0;
     if (exam->newer_damaged && is_worse) {
         say(exam, "is left as it is: the catalog before the damaged one does not fit the rest, "
                   "restore a backup");
         return 0;
     }
-    if (wants_tables(exam) || exam->are_counts_wrong || loses || exam->newer_damaged) {
+    if (exam->catalog.generation &&
+        (wants_tables(exam) || exam->are_counts_wrong || loses || exam->newer_damaged)) {
         result = commit(exam);
-        if (result == 0)
-            mark_mended(exam, kept);
+        did = true;
     }
+    if (result == 0 && exam->options->accept_loss && exam->model && exam->is_log_whole &&
+        fsck_model_has_losses(exam->model)) {
+        say(exam, "ends the jobs that are nowhere in the log");
+        result = fsck_heal(exam);
+        if (result < 0)
+            (void)fail(exam, result, "write to the log");
+        did = true;
+    }
+    if (result == 0 && did)
+        mark_mended(exam, kept);
     if (result == 0)
         result = fsck_orphans(exam, remove_orphan);
     return result;

@@ -115,7 +115,7 @@ def test_under_load_it_is_the_state_of_a_moment(start_server, tmp_path, flags):
     told = []
     with Load(server) as load:
         checkpointed(server)
-        for number in range(3):
+        for number in range(2):
             _, pushed, _, acked = load.moment()
             made = backup(server, tmp_path / f"copy-{number}", *flags)
             asked, _, acking, _ = load.moment()

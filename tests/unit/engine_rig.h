@@ -20,7 +20,6 @@ struct log {
     struct engine *engine;
     char **records;
     size_t *bytes;
-    bool *kept;
     size_t count, cap;
     size_t told_ready, told_died;
 };
@@ -32,27 +31,11 @@ static inline struct record_place on_append(void *ctx, const struct record *reco
         log->cap = log->cap ? log->cap * 2 : 256;
         log->records = realloc(log->records, log->cap * sizeof *log->records);
         log->bytes = realloc(log->bytes, log->cap * sizeof *log->bytes);
-        log->kept = realloc(log->kept, log->cap * sizeof *log->kept);
     }
     size_t at = log->count++;
     log->records[at] = malloc(record_bytes_max(record));
     log->bytes[at] = record_encode(record, log->records[at]);
-    log->kept[at] = record->kind == RECORD_JOB;
     return (struct record_place){.file = 1, .at = (uint32_t)at, .bytes = (uint32_t)log->bytes[at]};
-}
-
-static inline void on_release(void *ctx, struct record_place place)
-{
-    struct log *log = ctx;
-    assert_true(log->kept[place.at]);
-    log->kept[place.at] = false;
-}
-
-static inline void on_retain(void *ctx, struct record_place place)
-{
-    struct log *log = ctx;
-    assert_false(log->kept[place.at]);
-    log->kept[place.at] = true;
 }
 
 static inline void on_ready(void *ctx, struct slice topic)
@@ -69,17 +52,13 @@ static inline void on_died(void *ctx, struct slice topic)
 
 static inline struct engine *open_engine(struct log *log, struct engine_now now)
 {
-    struct engine_options options = {.sink = {.append = on_append,
-                                              .release = on_release,
-                                              .retain = on_retain,
-                                              .ready = on_ready,
-                                              .died = on_died,
-                                              .ctx = log},
-                                     .hash_seed = 7,
-                                     .body_bytes_max = 1000,
-                                     .topics_max = 10,
-                                     .random_seed = 1,
-                                     .now = now};
+    struct engine_options options = {
+        .sink = {.append = on_append, .ready = on_ready, .died = on_died, .ctx = log},
+        .hash_seed = 7,
+        .body_bytes_max = 1000,
+        .topics_max = 10,
+        .random_seed = 1,
+        .now = now};
     return engine_new(&options);
 }
 
@@ -89,7 +68,6 @@ static inline void log_free(struct log *log)
         free(log->records[i]);
     free(log->records);
     free(log->bytes);
-    free(log->kept);
 }
 
 static inline struct record record_at(const struct log *log, size_t at, struct record_place *place)
@@ -101,31 +79,27 @@ static inline struct record record_at(const struct log *log, size_t at, struct r
     return record;
 }
 
-/* A second engine from the records `from` and later, states `times` times; its sink sees what it
- * keeps. */
-static inline struct engine *replay_often(const struct log *log, size_t from, struct log *kept,
+/* A second engine from the log's records, states `times` times. What it appends goes to `own`. */
+static inline struct engine *replay_often(const struct log *log, struct log *own,
                                           struct engine_now now, int times)
 {
-    *kept = (struct log){.count = log->count, .kept = calloc(log->count + 1, sizeof *kept->kept)};
-    struct engine *engine = open_engine(kept, now);
-    for (size_t at = from; at < log->count; at++) {
+    *own = (struct log){0};
+    struct engine *engine = open_engine(own, now);
+    for (size_t at = 0; at < log->count; at++) {
         struct record_place place;
         struct record record = record_at(log, at, &place);
-        if (record.kind == RECORD_JOB)
-            kept->kept[at] = true;
         for (int i = 0; i < (record.kind == RECORD_STATE ? times : 1); i++)
             assert_true(engine_replay(engine, &record, place));
     }
-    assert_int_equal(kept->told_died, 0);
+    assert_int_equal(own->told_died, 0);
     engine_start(engine, 2);
     engine_check(engine);
     return engine;
 }
 
-static inline struct engine *replay(const struct log *log, size_t from, struct log *kept,
-                                    struct engine_now now)
+static inline struct engine *replay(const struct log *log, struct log *own, struct engine_now now)
 {
-    return replay_often(log, from, kept, now, 1);
+    return replay_often(log, own, now, 1);
 }
 
 static inline struct slice topic_name(unsigned number)

@@ -54,12 +54,6 @@ static inline struct record_place rig_append(void *ctx, const struct record *rec
     return (struct record_place){.file = rig->file, .at = rig->records++, .bytes = bytes};
 }
 
-static inline void rig_ignore_place(void *ctx, struct record_place place)
-{
-    (void)ctx;
-    (void)place;
-}
-
 static inline void rig_ignore_topic(void *ctx, struct slice topic)
 {
     (void)ctx;
@@ -91,8 +85,6 @@ static inline void rig_open_depot(struct rig *rig)
 static inline void rig_open_engine(struct rig *rig)
 {
     struct engine_options options = {.sink = {.append = rig_append,
-                                              .release = rig_ignore_place,
-                                              .retain = rig_ignore_place,
                                               .release_slot = rig_release_slot,
                                               .ready = rig_ignore_topic,
                                               .died = rig_ignore_topic,

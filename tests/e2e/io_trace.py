@@ -1,0 +1,63 @@
+"""What a program did to the files of a directory and over its sockets, as tests/support/io_trace.c recorded it: building it, preloading it, reading it."""
+
+import mmap
+import pathlib
+import re
+import struct
+import subprocess
+
+from server import BINARY, REPO
+
+OPENED, WRITING, WRITTEN, SYNCING, SYNCED, SIZED, PUNCHED, RENAMED, UNLINKED, MADE_DIR, RECEIVED, SENDING, UNKNOWN = range(1, 14)
+HEAD_BYTES = 64
+RECORD = struct.Struct("<IHHIIqq")
+O_CREAT, O_TRUNC = 0o100, 0o1000
+
+
+def build_library(directory):
+    library = pathlib.Path(directory) / "io_trace.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-D_GNU_SOURCE", "-o", str(library), str(REPO / "tests/support/io_trace.c")], check=True)
+    return library
+
+
+def _sanitizer():
+    """Its runtime has to be the first library; calls come by it before they come to ours."""
+    linked = subprocess.run(["ldd", str(BINARY)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"lib[at]san\.so\S* => (\S+)", linked)
+    return [found.group(1)] if found else []
+
+
+def environment(library, path, directory, drop=0):
+    """What a server gets so that what it does to `directory` lands in the file `path`. drop=n: every n-th sync is skipped and called done."""
+    return {"LD_PRELOAD": ":".join([*_sanitizer(), str(library)]), "TARRY_IO_TRACE": str(path), "TARRY_IO_TRACE_DIR": str(directory),
+            **({"TARRY_IO_TRACE_DROP": str(drop)} if drop else {})}
+
+
+class Record:
+    """One thing that happened. `at` is its place in the trace: its moment."""
+
+    __slots__ = ("at", "kind", "id", "a", "b", "data")
+
+    def __init__(self, at, kind, ident, a, b, data):
+        self.at, self.kind, self.id, self.a, self.b, self.data = at, kind, ident, a, b, data
+
+    @property
+    def text(self):
+        return bytes(self.data).decode()
+
+
+def records(path):
+    """All of them in order, up to the last that is whole. A WRITING's data is None where all of its `b` bytes are zeros."""
+    with open(path, "rb") as file:
+        (end,) = struct.unpack("<q", file.read(8))
+        whole = mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)
+    view, at = memoryview(whole), HEAD_BYTES
+    while at + RECORD.size <= end:
+        size, kind, is_zero, ident, data_bytes, a, b = RECORD.unpack_from(view, at)
+        if size == 0 or at + size > end:
+            return
+        start = at + RECORD.size
+        if kind == UNKNOWN:
+            raise AssertionError(f"the trace has a call that its reader cannot follow: {bytes(view[start:start + data_bytes])}")
+        yield Record(at, kind, ident, a, b, None if is_zero else view[start:start + data_bytes])
+        at += size

@@ -1,0 +1,70 @@
+"""Power cuts, small: every change runs it. power_loss.py by hand, or `make torture`, runs it long."""
+
+import os
+import random
+
+import pytest
+from io_order import Order
+from power_loss import FLAGS, PowerLoss, Traced, record, report, too_little
+from server import BINARY
+
+SEED = int(os.environ.get("TARRY_SEED") or random.randrange(1 << 32))
+IMAGES = int(os.environ.get("TARRY_IMAGES", 510))
+MIB = 40
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    assert BINARY.exists(), f"no server at {BINARY}"
+    print(f"TARRY_SEED={SEED}")
+    path = record(tmp_path_factory.mktemp("traced"), SEED, MIB)
+    yield Traced(path)
+    path.unlink()
+
+
+def test_every_answer_comes_after_the_sync_that_covers_it(traced):
+    assert traced.faults == []
+
+
+def test_no_power_cut_loses_what_was_answered(traced):
+    power = PowerLoss(traced, SEED, IMAGES)
+    assert power.run() == []
+    print(report(traced, power))
+    assert too_little(traced, power, IMAGES) == []
+
+
+# ---- the proofs find what they should ----
+
+def small(directory, **options):
+    path = record(directory, SEED, 3, **options)
+    traced = Traced(path)
+    return traced
+
+
+def kinds(faults):
+    return {fault.split(":")[0] for fault in faults}
+
+
+def test_a_server_that_answers_before_it_syncs_is_found(tmp_path):
+    traced = small(tmp_path, flags=("--sync", "50ms", *FLAGS[2:]))
+    assert "answered before the sync" in kinds(traced.faults)
+    assert {"push", "ack", "cancel", "nack"} <= {fault.split(": ", 1)[1].split(" ")[0] for fault in traced.faults}
+
+
+def test_a_sync_that_did_not_happen_is_found(tmp_path):
+    traced = small(tmp_path, drop=5)
+    assert "answered before the sync" in kinds(traced.faults)
+    lost = "\n".join(PowerLoss(traced, SEED, 60).run())
+    assert "L: lost" in lost
+
+
+def test_an_answer_to_what_was_never_written_is_found(tmp_path, monkeypatch):
+    """A log without its acks."""
+    jobs = Order._batch
+
+    def forgetful(self, one):
+        jobs(self, one)
+        self.keys.clear()
+
+    monkeypatch.setattr(Order, "_batch", forgetful)
+    assert "the log does not say it" in kinds(small(tmp_path).faults)

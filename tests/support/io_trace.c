@@ -1,0 +1,513 @@
+/*
+ * io_trace: everything a program does to the files of a directory and over its sockets, in one
+ * order that is true. Preloaded (LD_PRELOAD); read by tests/e2e/io_trace.py.
+ *
+ *   TARRY_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
+ *                        its records end, 56 bytes of nothing, the records
+ *   TARRY_IO_TRACE_DIR   the directory, absolute, as the program names it
+ *   TARRY_IO_TRACE_DROP  n: every n-th sync says it is done, and is not. For the trace's own tests
+ *
+ * A record's place in the file is its moment. What begins something (a write, a sync, bytes to a
+ * socket) is recorded before the call, what ends it after: if one record is before another, so was
+ * what it tells. Names are recorded after the call.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum kind {
+    OPENED = 1, /* id: the handle; a: flags; text: the path */
+    WRITING,    /* id; a: offset; b: bytes; data: none where all are zeros */
+    WRITTEN,    /* id; a: place of WRITING; b: result */
+    SYNCING,    /* id */
+    SYNCED,     /* id; a: place of SYNCING; b: result */
+    SIZED,      /* id; a: size; b: result */
+    PUNCHED,    /* id; a: offset; b: bytes */
+    RENAMED,    /* text: from, a zero byte, to */
+    UNLINKED,   /* text */
+    MADE_DIR,   /* text */
+    RECEIVED,   /* id: the connection; data */
+    SENDING,    /* id; data */
+    UNKNOWN     /* text: a call that the reader does not know how to follow */
+};
+
+struct record {
+    _Atomic uint32_t bytes; /* whole record, a multiple of 8; written last */
+    uint16_t kind;
+    uint16_t is_zero;
+    uint32_t id;
+    uint32_t data_bytes;
+    int64_t a, b;
+};
+
+enum { HEAD_BYTES = 64, FDS = 1 << 16 };
+static const int64_t TRACE_BYTES = (int64_t)8 << 30;
+
+/* What a descriptor is: 0 not ours, FILE_BIT with its handle, or SOCKET_BIT with its connection. */
+enum { FILE_BIT = 1 << 30, SOCKET_BIT = 1 << 29, NOTHING = 1 << 28 };
+static _Atomic uint32_t fds[FDS];
+static _Atomic uint32_t ids, syncs;
+static char *trace;
+static const char *dir;
+static size_t dir_bytes;
+static uint32_t drop;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "io_trace: %s\n", what);
+    abort();
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *path = getenv("TARRY_IO_TRACE"), *every = getenv("TARRY_IO_TRACE_DROP");
+    int fd;
+    dir = getenv("TARRY_IO_TRACE_DIR");
+    if (!path || !dir)
+        return;
+    dir_bytes = strlen(dir);
+    drop = every ? (uint32_t)strtoul(every, NULL, 10) : 0;
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || syscall(SYS_ftruncate, fd, TRACE_BYTES) < 0)
+        fail("cannot make the file");
+    void *at = mmap(NULL, (size_t)TRACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        fail("cannot map the file");
+    syscall(SYS_close, fd);
+    atomic_store((_Atomic int64_t *)at, HEAD_BYTES);
+    trace = at;
+}
+
+/* ---- records ---- */
+
+static bool all_zero(const struct iovec *parts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *at = parts[i].iov_base;
+        size_t len = parts[i].iov_len;
+        if (len && (at[0] || memcmp(at, at + 1, len - 1) != 0))
+            return false;
+    }
+    return true;
+}
+
+static size_t bytes_of(const struct iovec *parts, int count)
+{
+    size_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += parts[i].iov_len;
+    return sum;
+}
+
+/* At most `limit` bytes of the parts. Returns its place. */
+static int64_t put_parts(enum kind kind, uint32_t id, int64_t a, int64_t b,
+                         const struct iovec *parts, int count, size_t limit)
+{
+    size_t sum = bytes_of(parts, count), len = sum < limit ? sum : limit;
+    bool is_zero = kind == WRITING && all_zero(parts, count);
+    size_t kept = is_zero ? 0 : len, bytes = (sizeof(struct record) + kept + 7) & ~(size_t)7;
+    int64_t at = atomic_fetch_add((_Atomic int64_t *)(void *)trace, (int64_t)bytes);
+    struct record *record = (void *)(trace + at);
+    char *into = trace + at + sizeof *record;
+    if (at + (int64_t)bytes > TRACE_BYTES)
+        fail("the trace is full");
+    record->kind = (uint16_t)kind;
+    record->is_zero = is_zero;
+    record->id = id & ~(uint32_t)(FILE_BIT | SOCKET_BIT);
+    record->data_bytes = (uint32_t)kept;
+    record->a = a;
+    record->b = b;
+    for (int i = 0; kept && i < count; i++) {
+        size_t some = parts[i].iov_len < kept ? parts[i].iov_len : kept;
+        memcpy(into, parts[i].iov_base, some);
+        into += some;
+        kept -= some;
+    }
+    atomic_store(&record->bytes, (uint32_t)bytes);
+    return at;
+}
+
+static int64_t put(enum kind kind, uint32_t id, int64_t a, int64_t b, const void *data, size_t len)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+    return put_parts(kind, id, a, b, &part, 1, len);
+}
+
+/* The path within the directory; NULL: it is elsewhere. The directory itself: "". */
+static const char *within(const char *path)
+{
+    if (!trace || strncmp(path, dir, dir_bytes) != 0)
+        return NULL;
+    if (path[dir_bytes] == '\0')
+        return "";
+    return path[dir_bytes] == '/' ? path + dir_bytes + 1 : NULL;
+}
+
+static void put_path(enum kind kind, const char *path)
+{
+    const char *name = within(path);
+    int saved = errno;
+    if (name)
+        put(kind, 0, 0, 0, name, strlen(name));
+    errno = saved;
+}
+
+static void put_unknown(const char *call)
+{
+    put(UNKNOWN, 0, 0, 0, call, strlen(call));
+}
+
+/* ---- descriptors ---- */
+
+static void set_fd(int fd, uint32_t what)
+{
+    if (fd >= FDS)
+        fail("too many descriptors");
+    if (fd >= 0)
+        atomic_store(&fds[fd], what);
+}
+
+static uint32_t new_id(void)
+{
+    return atomic_fetch_add(&ids, 1) + 1;
+}
+
+static uint32_t what_is(int fd)
+{
+    uint32_t what;
+    int family = 0;
+    socklen_t len = sizeof family;
+    if (!trace || fd < 0 || fd >= FDS)
+        return 0;
+    what = atomic_load(&fds[fd]);
+    if (what == 0) {
+        int saved = errno;
+        bool is_inet = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 &&
+                       (family == AF_INET || family == AF_INET6);
+        what = is_inet ? SOCKET_BIT | new_id() : NOTHING;
+        set_fd(fd, what);
+        errno = saved;
+    }
+    return what;
+}
+
+static bool is_file(uint32_t what)
+{
+    return (what & FILE_BIT) != 0;
+}
+
+static bool is_socket(uint32_t what)
+{
+    return (what & SOCKET_BIT) != 0;
+}
+
+/* ---- opening, closing ---- */
+
+static int open_at(int at, const char *path, int flags, mode_t mode)
+{
+    int fd = (int)syscall(SYS_openat, at, path, flags, mode);
+    const char *name = fd >= 0 && trace ? within(path) : NULL;
+    if (fd >= 0 && trace)
+        set_fd(fd, NOTHING);
+    if (name) {
+        uint32_t what = FILE_BIT | new_id();
+        set_fd(fd, what);
+        put(OPENED, what, flags, 0, name, strlen(name));
+    }
+    return fd;
+}
+
+static mode_t mode_in(int flags, va_list args)
+{
+    return flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+}
+
+#define OPEN(NAME)                                                                                 \
+    int NAME(const char *path, int flags, ...)                                                     \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, flags);                                                                     \
+        mode_t mode = mode_in(flags, args);                                                        \
+        va_end(args);                                                                              \
+        return open_at(AT_FDCWD, path, flags, mode);                                               \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(NAME)                                                                               \
+    int NAME(int at, const char *path, int flags, ...)                                             \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, flags);                                                                     \
+        mode_t mode = mode_in(flags, args);                                                        \
+        va_end(args);                                                                              \
+        return open_at(at, path, flags, mode);                                                     \
+    }
+OPENAT(openat)
+OPENAT(openat64)
+
+int close(int fd)
+{
+    if (trace && fd >= 0 && fd < FDS)
+        atomic_store(&fds[fd], 0);
+    return (int)syscall(SYS_close, fd);
+}
+
+int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict len, int flags)
+{
+    int got = (int)syscall(SYS_accept4, fd, address, len, flags);
+    if (trace)
+        set_fd(got, SOCKET_BIT | new_id());
+    return got;
+}
+
+int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict len)
+{
+    return accept4(fd, address, len, 0);
+}
+
+/* ---- writing ---- */
+
+/* `offset` -1: where the descriptor stands. */
+static ssize_t write_parts(int fd, const struct iovec *parts, int count, int64_t offset)
+{
+    uint32_t what = what_is(fd);
+    int64_t at = 0;
+    ssize_t put_bytes;
+    if (is_file(what)) {
+        int64_t where = offset >= 0 ? offset : syscall(SYS_lseek, fd, 0, SEEK_CUR);
+        at = put_parts(WRITING, what, where, (int64_t)bytes_of(parts, count), parts, count,
+                       SIZE_MAX);
+    } else if (is_socket(what)) {
+        put_parts(SENDING, what, 0, 0, parts, count, SIZE_MAX);
+    }
+    put_bytes = offset >= 0 ? syscall(SYS_pwritev, fd, parts, count, offset, 0)
+                            : syscall(SYS_writev, fd, parts, count);
+    if (is_file(what) || is_socket(what)) {
+        int saved = errno;
+        put(WRITTEN, what, at, put_bytes, NULL, 0);
+        errno = saved;
+    }
+    return put_bytes;
+}
+
+#define PWRITE(NAME)                                                                               \
+    ssize_t NAME(int fd, const void *from, size_t len, off_t offset)                               \
+    {                                                                                              \
+        struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};                 \
+        return write_parts(fd, &part, 1, offset);                                                  \
+    }
+PWRITE(pwrite)
+PWRITE(pwrite64)
+
+#define PWRITEV(NAME)                                                                              \
+    ssize_t NAME(int fd, const struct iovec *parts, int count, off_t offset)                       \
+    {                                                                                              \
+        return write_parts(fd, parts, count, offset);                                              \
+    }
+PWRITEV(pwritev)
+PWRITEV(pwritev64)
+
+ssize_t write(int fd, const void *from, size_t len)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    return write_parts(fd, &part, 1, -1);
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    return write_parts(fd, parts, count, -1);
+}
+
+/* ---- sockets ---- */
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    uint32_t what = what_is(fd);
+    ssize_t sent;
+    if (is_socket(what))
+        put_parts(SENDING, what, 0, 0, message->msg_iov, (int)message->msg_iovlen, SIZE_MAX);
+    sent = syscall(SYS_sendmsg, fd, message, flags);
+    if (is_socket(what)) {
+        int saved = errno;
+        put(WRITTEN, what, 0, sent, NULL, 0);
+        errno = saved;
+    }
+    return sent;
+}
+
+ssize_t send(int fd, const void *from, size_t len, int flags)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    return sendmsg(fd, &message, flags);
+}
+
+static ssize_t received(int fd, const struct iovec *parts, int count, ssize_t got)
+{
+    int saved = errno;
+    uint32_t what = got > 0 ? what_is(fd) : 0;
+    if (is_socket(what))
+        put_parts(RECEIVED, what, 0, 0, parts, count, (size_t)got);
+    errno = saved;
+    return got;
+}
+
+ssize_t read(int fd, void *into, size_t len)
+{
+    struct iovec part = {.iov_base = into, .iov_len = len};
+    return received(fd, &part, 1, syscall(SYS_read, fd, into, len));
+}
+
+ssize_t readv(int fd, const struct iovec *parts, int count)
+{
+    return received(fd, parts, count, syscall(SYS_readv, fd, parts, count));
+}
+
+ssize_t recv(int fd, void *into, size_t len, int flags)
+{
+    struct iovec part = {.iov_base = into, .iov_len = len};
+    return received(fd, &part, 1, syscall(SYS_recvfrom, fd, into, len, flags, NULL, NULL));
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    return received(fd, message->msg_iov, (int)message->msg_iovlen,
+                    syscall(SYS_recvmsg, fd, message, flags));
+}
+
+/* ---- syncs, sizes ---- */
+
+static int sync_with(long call, int fd)
+{
+    uint32_t what = what_is(fd);
+    int64_t at;
+    int result;
+    if (!is_file(what))
+        return (int)syscall(call, fd);
+    if (drop && (atomic_fetch_add(&syncs, 1) + 1) % drop == 0)
+        return 0;
+    at = put(SYNCING, what, 0, 0, NULL, 0);
+    result = (int)syscall(call, fd);
+    int saved = errno;
+    put(SYNCED, what, at, result, NULL, 0);
+    errno = saved;
+    return result;
+}
+
+int fdatasync(int fd)
+{
+    return sync_with(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+    return sync_with(SYS_fsync, fd);
+}
+
+static int size_with(int fd, off_t size)
+{
+    uint32_t what = what_is(fd);
+    int result = (int)syscall(SYS_ftruncate, fd, size), saved = errno;
+    if (is_file(what))
+        put(SIZED, what, size, result, NULL, 0);
+    errno = saved;
+    return result;
+}
+
+int ftruncate(int fd, off_t size)
+{
+    return size_with(fd, size);
+}
+
+int ftruncate64(int fd, off_t size)
+{
+    return size_with(fd, size);
+}
+
+static int allocate(int fd, int mode, off_t offset, off_t len)
+{
+    uint32_t what = what_is(fd);
+    int result = (int)syscall(SYS_fallocate, fd, mode, offset, len), saved = errno;
+    if (is_file(what) && result == 0) {
+        if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE))
+            put(PUNCHED, what, offset, len, NULL, 0);
+        else
+            put_unknown("fallocate");
+    }
+    errno = saved;
+    return result;
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    return allocate(fd, mode, offset, len);
+}
+
+int fallocate64(int fd, int mode, off_t offset, off_t len)
+{
+    return allocate(fd, mode, offset, len);
+}
+
+/* ---- names ---- */
+
+int rename(const char *from, const char *to)
+{
+    int result = (int)syscall(SYS_rename, from, to), saved = errno;
+    const char *old = result == 0 ? within(from) : NULL, *new = old ? within(to) : NULL;
+    if (old && new) {
+        struct iovec parts[] = {{(void *)(uintptr_t)old, strlen(old) + 1},
+                                {(void *)(uintptr_t) new, strlen(new)}};
+        put_parts(RENAMED, 0, 0, 0, parts, 2, SIZE_MAX);
+    } else if (old || (result == 0 && within(to))) {
+        put_unknown("rename");
+    }
+    errno = saved;
+    return result;
+}
+
+int unlink(const char *path)
+{
+    int result = (int)syscall(SYS_unlink, path);
+    if (result == 0)
+        put_path(UNLINKED, path);
+    return result;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    int result = (int)syscall(SYS_mkdir, path, mode);
+    if (result == 0)
+        put_path(MADE_DIR, path);
+    return result;
+}
+
+int link(const char *from, const char *to)
+{
+    int result = (int)syscall(SYS_link, from, to);
+    if (result == 0 && within(to))
+        put_unknown("link");
+    return result;
+}
+
+int rmdir(const char *path)
+{
+    int result = (int)syscall(SYS_rmdir, path);
+    if (result == 0 && within(path))
+        put_unknown("rmdir");
+    return result;
+}

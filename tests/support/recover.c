@@ -1,0 +1,311 @@
+/*
+ * recover: opens data directories as a server would after a crash, and says what is in them.
+ *
+ * Reads paths from the standard input, a line each. For each: `fsck` as the crash left it, an
+ * opening that ends as suddenly as the first life did, a second one that ends in order, and `fsck`.
+ * Each is a process of its own, so that a fall of one is an answer too. Prints
+ *
+ *   begin PATH
+ *   fsck-first|first|second|fsck STATUS BYTES, a line feed, so many bytes of text
+ *   end PATH
+ *
+ * STATUS: 0 well, 1 findings or it would not open (the text says why), else how the process fell.
+ * `second` has no text where it is the same as the first one's. A text of an opening: a line for
+ * each topic and each job, see emit_topic and emit_job.
+ */
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "local/local.h"
+#include "store/fsck.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OUT_BYTES_MAX = 256 << 20, SHARDS_MAX = 8, FILE_BYTES = 4 << 20, PATIENCE_US = 60000000 };
+
+struct opened {
+    struct local *local;
+    struct reactor *reactors[SHARDS_MAX];
+    uint32_t shards;
+    struct queue *queue;
+    bool answered, stopped;
+    struct buffer *out;
+    char names[64][JOB_TOPIC_BYTES_MAX + 1];
+    size_t topics;
+    char cursor[512];
+    size_t cursor_bytes;
+};
+
+/* Not the product's own hash: a fault in that would not hide here. */
+static uint32_t crc32_of(struct slice bytes)
+{
+    static uint32_t table[256];
+    uint32_t sum = ~0u;
+    if (!table[1])
+        for (uint32_t i = 0; i < 256; i++) {
+            table[i] = i;
+            for (int bit = 0; bit < 8; bit++)
+                table[i] = table[i] & 1 ? table[i] >> 1 ^ 0xedb88320u : table[i] >> 1;
+        }
+    for (size_t i = 0; i < bytes.len; i++)
+        sum = table[(sum ^ (unsigned char)bytes.at[i]) & 255] ^ sum >> 8;
+    return ~sum;
+}
+
+static void say(struct buffer *out, const char *text, int bytes)
+{
+    buffer_append(out, text, (size_t)bytes);
+}
+
+/* ---- what is in it ---- */
+
+static void emit_topic(struct opened *opened, const struct queue_topic *topic)
+{
+    char line[512];
+    const struct queue_counts *counts = &topic->counts;
+    if (opened->topics == sizeof opened->names / sizeof *opened->names)
+        abort();
+    snprintf(opened->names[opened->topics++], sizeof *opened->names, "%.*s", (int)topic->name.len,
+             topic->name.at);
+    say(opened->out, line,
+        snprintf(line, sizeof line, "topic\t%.*s\t%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
+                 (int)topic->name.len, topic->name.at, topic->paused,
+                 counts->delayed + counts->retrying + counts->ready, counts->leased, counts->dead));
+}
+
+/* Waiting for due or for a consumer is the same here: which one is a matter of time. */
+static void emit_job(struct buffer *out, const struct job *job)
+{
+    char line[1024];
+    const char *state = job->state == JOB_LEASED ? "leased"
+                        : job->state == JOB_DEAD ? "dead"
+                                                 : "waiting";
+    say(out, line,
+        snprintf(line, sizeof line,
+                 "job\t%.*s\t%.*s\t%s\t%" PRIu32 "\t%" PRId64 "\t%zu\t%08" PRIx32 "\t%.*s\n",
+                 (int)job->topic.len, job->topic.at, (int)job->id.len, job->id.at, state,
+                 job->attempt, job->due_ms, job->body.len, crc32_of(job->body), (int)job->error.len,
+                 job->error.at));
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct opened *opened = owner;
+    (void)tag;
+    for (size_t i = 0; i < reply->topic_count; i++)
+        emit_topic(opened, &reply->topics[i]);
+    opened->answered = true;
+}
+
+static void on_list(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct opened *opened = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK)
+        say(opened->out, "refused\n", 8);
+    for (size_t i = 0; i < reply->job_count; i++)
+        emit_job(opened->out, &reply->jobs[i].job);
+    opened->cursor_bytes = reply->cursor.len;
+    if (reply->cursor.len > sizeof opened->cursor)
+        abort();
+    if (reply->cursor.len)
+        memcpy(opened->cursor, reply->cursor.at, reply->cursor.len);
+    opened->answered = true;
+}
+
+static void pump_until(struct opened *opened, const bool *flag)
+{
+    int64_t end_us = clock_boot_us() + PATIENCE_US;
+    while (!*flag) {
+        for (uint32_t i = 0; i < opened->shards; i++)
+            uv_run(reactor_loop(opened->reactors[i]), UV_RUN_NOWAIT);
+        if (clock_boot_us() > end_us)
+            abort();
+        usleep(20);
+    }
+}
+
+static void list_topic(struct opened *opened, const char *topic)
+{
+    struct queue_reply_to to = {.done = on_list, .owner = opened};
+    opened->cursor_bytes = 0;
+    do {
+        struct queue_list list = {.topic = slice_of(topic),
+                                  .limit = QUEUE_LIST_MAX,
+                                  .cursor = slice_make(opened->cursor, opened->cursor_bytes),
+                                  .with_body = true};
+        opened->answered = false;
+        opened->queue->ops->list(opened->queue, &list, to);
+        pump_until(opened, &opened->answered);
+    } while (opened->cursor_bytes);
+}
+
+static void list_all(struct opened *opened)
+{
+    opened->answered = false;
+    opened->queue->ops->topics(opened->queue,
+                               (struct queue_reply_to){.done = on_topics, .owner = opened});
+    pump_until(opened, &opened->answered);
+    for (size_t i = 0; i < opened->topics; i++)
+        list_topic(opened, opened->names[i]);
+}
+
+/* ---- one life of a directory ---- */
+
+static void on_stopped(void *ctx)
+{
+    ((struct opened *)ctx)->stopped = true;
+}
+
+static bool attach(struct opened *opened, char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < opened->shards; i++) {
+        struct queue *queue;
+        opened->reactors[i] = reactor_new(i);
+        if (!opened->reactors[i] ||
+            local_attach(opened->local, i, opened->reactors[i], &queue, error, error_bytes) != 0)
+            return false;
+        opened->queue = queue;
+    }
+    return true;
+}
+
+static int live(const char *path, bool in_order, struct buffer *out)
+{
+    static struct opened opened;
+    char error[1024] = "out of descriptors";
+    struct local_options options = {.data_dir = path,
+                                    .sync = WAL_SYNC_ALWAYS,
+                                    .wal_file_bytes = FILE_BYTES,
+                                    .body_bytes_max = 1 << 20,
+                                    .topics_max = 1000};
+    opened.out = out;
+    if (local_open(&options, &opened.local, &opened.shards, error, sizeof error) != 0 ||
+        opened.shards > SHARDS_MAX || !attach(&opened, error, sizeof error)) {
+        say(out, error, (int)strlen(error));
+        return 1;
+    }
+    list_all(&opened);
+    if (in_order) {
+        local_stop(opened.local, on_stopped, &opened);
+        pump_until(&opened, &opened.stopped);
+        local_free(opened.local);
+    }
+    return 0;
+}
+
+static int check(const char *path, struct buffer *out)
+{
+    static struct fsck_report report;
+    int result = fsck_run(path, &report);
+    if (result != 0)
+        say(out, report.error, (int)strlen(report.error));
+    else if (report.finding_count)
+        fsck_emit_text(out, &report);
+    return result != 0 || report.finding_count;
+}
+
+/* ---- processes ---- */
+
+enum step { FSCK_FIRST = 1, FIRST, SECOND, FSCK };
+
+static int perform(enum step step, const char *path, struct buffer *out)
+{
+    return step == FIRST || step == SECOND ? live(path, step == SECOND, out) : check(path, out);
+}
+
+static void write_whole(int fd, const char *at, size_t len)
+{
+    while (len) {
+        ssize_t put = write(fd, at, len);
+        if (put <= 0)
+            _exit(3);
+        at += put;
+        len -= (size_t)put;
+    }
+}
+
+/* Its text into `out`; returns its status. */
+static int run(enum step step, const char *path, struct buffer *out)
+{
+    int ends[2], status;
+    char part[65536];
+    ssize_t got;
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        abort();
+    pid_t child = fork();
+    if (child == 0) {
+        struct buffer text;
+        buffer_init(&text, OUT_BYTES_MAX);
+        status = perform(step, path, &text);
+        write_whole(ends[1], text.at, text.len);
+        _exit(text.failed ? 4 : status);
+    }
+    close(ends[1]);
+    while ((got = read(ends[0], part, sizeof part)) > 0)
+        buffer_append(out, part, (size_t)got);
+    close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void report(const char *name, int status, const struct buffer *text)
+{
+    printf("%s %d %zu\n", name, status, text ? text->len : 0);
+    if (text && text->len)
+        fwrite(text->at, 1, text->len, stdout);
+}
+
+static void step(enum step which, const char *name, const char *path)
+{
+    struct buffer text;
+    buffer_init(&text, OUT_BYTES_MAX);
+    report(name, run(which, path, &text), &text);
+    buffer_fini(&text);
+}
+
+/* Without one, the first start did not come so far: there is nothing to check. */
+static bool has_manifest(const char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s/MANIFEST", path);
+    return access(name, F_OK) == 0;
+}
+
+static void recover(const char *path)
+{
+    struct buffer first, second;
+    buffer_init(&first, OUT_BYTES_MAX);
+    buffer_init(&second, OUT_BYTES_MAX);
+    printf("begin %s\n", path);
+    if (has_manifest(path))
+        step(FSCK_FIRST, "fsck-first", path);
+    report("first", run(FIRST, path, &first), &first);
+    int status = run(SECOND, path, &second);
+    bool same =
+        first.len == second.len && (!first.len || memcmp(first.at, second.at, first.len) == 0);
+    report("second", status, same ? NULL : &second);
+    step(FSCK, "fsck", path);
+    printf("end %s\n", path);
+    fflush(stdout);
+    buffer_fini(&first);
+    buffer_fini(&second);
+}
+
+int main(void)
+{
+    char path[4000];
+    log_open(NULL, LOG_ERROR, false);
+    while (fgets(path, sizeof path, stdin)) {
+        path[strcspn(path, "\n")] = '\0';
+        recover(path);
+    }
+    return 0;
+}
