@@ -305,7 +305,9 @@ static void view_of(const struct job *job, const struct far_job *far, struct has
         .state = waits && far->due_ms <= now.inner_ms + now.skew_ms ? JOB_READY : job->state,
         .priority = job->priority,
         .attempt = job->attempt,
-        .due_ms = job->due_ms + (job->due_is_wall ? 0 : now.skew_ms),
+        /* By which it was found, though the wall clock was set since: a list goes by it. */
+        .due_ms = job->state == JOB_DEAD ? far->due_ms
+                                         : job->due_ms + (job->due_is_wall ? 0 : now.skew_ms),
         .delivery = job->delivery,
         .sequence = job->sequence};
     size_t bytes = job->history.len + job->error.len;

@@ -66,15 +66,10 @@ int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
 
 static void begin_file(struct wal *wal)
 {
-    struct wal_file *file = wal_current(wal), *next;
-
     assert(wal_next_is_ready(wal));
     pthread_mutex_lock(&wal->lock);
-    file->end = wal->tail_at;
-    file->last_sequence = wal->next_sequence - 1;
     wal->current++;
-    next = wal_current(wal);
-    next->first_sequence = wal->next_sequence;
+    wal_current(wal)->first_sequence = wal->next_sequence;
     pthread_mutex_unlock(&wal->lock);
     wal->tail_at = WAL_HEADER_BYTES;
 }

@@ -1,13 +1,20 @@
 /*
  * wal_private: what the files of the log share. Nobody outside wal_*.c and fsck*.c includes it.
  *
- *   wal_manifest  which files count, which epoch is the newest: the log's only commit point beside
- * its batches wal_file      names, headers and the table of files; making one ready wal_batch the
- * stored form of a batch wal_reader    the chain of batches, and what ends it: a torn tail or
- * corruption wal_open      recovery and closing wal_append    the open batch, sealing, committing
+ *   wal_manifest  which files count, which epoch is the newest
+ *   wal_file      names, headers and the table of files; making one ready
+ *   wal_batch     the stored form of a batch
+ *   wal_reader    the chain of batches, and what ends it: a torn tail or corruption
+ *   wal_open      recovery and closing
+ *   wal_append    the open batch, sealing, committing
  *   wal_recent    the buffers of batches, kept for reading after they were written
  *   wal_read      records back from RAM and disk
  *   wal_space     checkpoints, and upkeep
+ *   wal_tidy      what an opening removes
+ *   wal_extents   what a backup copies
+ *
+ * The manifest and the batches are what the log itself commits by; where it begins the catalog may
+ * know better (wal_options.first).
  */
 #ifndef TARRY_STORE_WAL_PRIVATE_H
 #define TARRY_STORE_WAL_PRIVATE_H
@@ -83,9 +90,11 @@ struct wal_file {
     uint32_t bytes;
     uint32_t format;
     int fd;
-    /* The owner's; the helper reads them under the lock, once a newer file was begun. */
+    /* As found at opening. */
     uint32_t end; /* where its batches end */
-    uint64_t first_sequence, last_sequence;
+    uint64_t last_sequence;
+    /* The owner's; the helper reads it under the lock, once a newer file was begun. */
+    uint64_t first_sequence;
     /* Under the lock. */
     uint32_t pins; /* reads under way on helper threads */
     bool is_gone;

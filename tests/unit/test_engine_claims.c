@@ -222,6 +222,64 @@ static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(voi
     log_free(&world.log);
 }
 
+/* What an older version wrote again when it gave up an old file: the job as it stands, the end that
+ * is remembered. Both were counted before. */
+static void what_an_older_version_carried_forward_comes_back_uncounted(void **state)
+{
+    struct log own = {0};
+    struct world world = open_plain();
+    const struct slice topic = topic_name(0), ended = slice_of("ended");
+    const struct record job = {.kind = RECORD_JOB,
+                               .origin = RECORD_CARRIED,
+                               .job = {.topic = topic,
+                                       .id = slice_of("a"),
+                                       .state = JOB_LEASED,
+                                       .priority = JOB_PRIORITY,
+                                       .attempt = 2,
+                                       .delivery = 9,
+                                       .lease_until_ms = START_MS + 60000,
+                                       .taken_ms = START_MS,
+                                       .sequence = 5}};
+    struct queue_push push = {.topic = topic, .id = ended};
+    struct record done = {.kind = RECORD_DONE,
+                          .done = {.reason = RECORD_ACKED,
+                                   .carried = true,
+                                   .remember_until_ms = START_MS + 60000,
+                                   .sequence = 6,
+                                   .topic = topic}};
+    const struct record counted = {
+        .kind = RECORD_TOPIC,
+        .topic = {
+            .topic = topic, .exists = true, .carried = true, .totals = {.pushed = 2, .acked = 1}}};
+    struct queue_topic shown;
+    struct engine_view view;
+    struct queue_result result = {0};
+
+    (void)state;
+    world.engine = open_engine(&own, world.now);
+    done.done.key = engine_key(world.engine, topic, ended);
+    on_append(&world.log, &counted);
+    on_append(&world.log, &job);
+    on_append(&world.log, &done);
+    for (size_t at = 0; at < world.log.count; at++) {
+        struct record_place place;
+        struct record record = record_at(&world.log, at, &place);
+        assert_true(engine_replay(world.engine, &record, place));
+    }
+    engine_start(world.engine, 2);
+    assert_true(engine_topic_show(world.engine, topic, world.now, &shown));
+    assert_int_equal(shown.totals.pushed, 2);
+    assert_int_equal(shown.totals.acked, 1);
+    assert_int_equal(shown.counts.leased, 1);
+    assert_true(engine_find(world.engine, topic, slice_of("a"), world.now, &view));
+    assert_true(view.state == JOB_LEASED && view.attempt == 2 && view.delivery == 9);
+    engine_view_fini(&view);
+    engine_push(world.engine, &push, world.now, &result);
+    assert_int_equal(result.status, QUEUE_EXISTED);
+    close_world(&world);
+    log_free(&own);
+}
+
 /* Where its record is out of date: what a checkpoint writes instead. */
 static bool write_changed(void *ctx, const struct engine_item *item)
 {
@@ -341,6 +399,7 @@ int main(void)
         cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
         cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
         cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
+        cmocka_unit_test(what_an_older_version_carried_forward_comes_back_uncounted),
         cmocka_unit_test(a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken),
         cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
         cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
