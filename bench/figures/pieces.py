@@ -16,12 +16,13 @@ GENERATOR_CORE = "1"
 class Bench:
     """What all pieces share: where things are, how long a run takes, how often."""
 
-    def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, say):
+    def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, say, jobs=None, cold=False, pin=False):
         self.tarry, self.generator, self.base_dir = tarry, generator, base_dir
         self.rounds, self.seconds, self.quick, self.only, self.say = rounds, seconds, quick, only, say
+        self.jobs, self.cold, self.pin = jobs, cold, pin
 
-    def server(self, name):
-        return servers.Server(servers.KINDS[name], self.tarry, self.base_dir)
+    def server(self, name, core=servers.SERVER_CORE):
+        return servers.Server(servers.KINDS[name], self.tarry, self.base_dir, core)
 
     def wanted(self, names):
         return [name for name in names if not self.only or name in self.only]

@@ -43,6 +43,9 @@ KINDS = {
         Kind("redis-always", "redis",
              "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly yes --appendfsync always",
              "durable: appendfsync always"),
+        Kind("redis-everysec", "redis",
+             "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly yes --appendfsync everysec",
+             "log, fsync every second: the last ones may be lost"),
     )
 }
 
@@ -101,6 +104,12 @@ class Server:
             time.sleep(0.002)
         return time.monotonic() - begun
 
+    def kill(self):
+        """Ends it as a crash of its process would."""
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
     def stop(self):
         if self.process is None:
             return
@@ -125,6 +134,11 @@ class Server:
         """Resident memory: all of it, and what is not backed by files."""
         pid = self.process.pid
         return self._status(pid, "VmRSS") * 1024, self._status(pid, "RssAnon") * 1024
+
+    def memory(self):
+        """Resident bytes by kind, and the most there ever was."""
+        names = {"rss": "VmRSS", "anon": "RssAnon", "file": "RssFile", "most": "VmHWM"}
+        return {key: self._status(self.process.pid, name) * 1024 for key, name in names.items()}
 
     def cpu_s(self):
         """Time on the core so far, of all threads there are."""

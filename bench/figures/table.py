@@ -36,6 +36,23 @@ def lives_of_two_masters(results):
     return row["tarry-2"]["lives_per_s"] / row["tarry-1"]["lives_per_s"]
 
 
+def of_run(piece, *keys):
+    """Of the worst run of a piece: what lies under these keys."""
+    def get(results):
+        found = [run for row in (results.get(piece, {}).get("tarry"),) if row for run in row["runs"]]
+        for key in keys:
+            found = [run[key] for run in found if run and run.get(key) is not None]
+        return max(found, default=None)
+    return get
+
+
+def mib(get):
+    def found(results):
+        value_bytes = get(results)
+        return None if value_bytes is None else value_bytes / 2**20
+    return found
+
+
 # piece, what, target in words, how to get the figure, how to judge it, how to write it
 AIMS = (
     ("push", "push, 8 connections 64 deep", "≥ 2.5 × beanstalkd without log",
@@ -78,6 +95,29 @@ AIMS = (
      lambda x: x >= 0.7, "{:.2f} ×"),
     ("deliver_rate", "callbacks to nginx, keep-alive", "≥ 20,000/s", lambda r: value(r, "deliver_rate"), lambda x: x >= 20_000, "{:,.0f}/s"),
     ("deliver_late", "lateness p99 of callbacks, 2,000/s", "≤ 5 ms", lambda r: value(r, "deliver_late"), lambda x: x <= 5, "{:g} ms"),
+    ("backlog", "backlog: resident, loaded", "≤ 512 MiB (100 M)", mib(of_run("backlog", "loading", "memory", "rss")), lambda x: x <= 512, "{:.0f} MiB"),
+    ("backlog", "backlog: resident, at most while loading", "≤ 512 MiB (100 M)", mib(of_run("backlog", "loading", "memory", "most")), lambda x: x <= 512,
+     "{:.0f} MiB"),
+    ("backlog", "backlog: slowest 10 s of loading", "≥ 300,000/s", of_run("backlog", "loading", "pushing", "slowest_10s_per_s"), lambda x: x >= 300_000,
+     "{:,.0f}/s"),
+    ("backlog", "backlog: longest answer", "≤ 100 ms", of_run("backlog", "loading", "pushing", "answer_ms", "max"), lambda x: x <= 100, "{:.1f} ms"),
+    ("backlog", "restart after kill -9: ready", "≤ 1 s", of_run("backlog", "restart", "ready_s"), lambda x: x <= 1, "{:.3f} s"),
+    ("backlog", "the same: a push acknowledged", "≤ 1 s", of_run("backlog", "restart", "push_s"), lambda x: x <= 1, "{:.3f} s"),
+    ("backlog", "the same: jobs lost", "none", of_run("backlog", "restart", "lost"), lambda x: x == 0, "{}"),
+    ("backlog", "cancels of far jobs right after it, p99", "≤ 20 ms", of_run("backlog", "restart", "cancels", "ms", "p99"), lambda x: x <= 20, "{:.2f} ms"),
+    ("backlog", "the same: refused", "none", of_run("backlog", "restart", "cancels", "refused"), lambda x: x == 0, "{}"),
+    ("backlog", "restart, caches dropped: ready", "≤ 1 s", of_run("backlog", "restart_cold", "ready_s"), lambda x: x <= 1, "{:.3f} s"),
+    ("backlog", "cancels after that, p99", "≤ 20 ms", of_run("backlog", "restart_cold", "cancels", "ms", "p99"), lambda x: x <= 20, "{:.2f} ms"),
+    ("backlog", "lateness p99, 10,000/s, backlog pending", "≤ 2 ms", of_run("backlog", "lateness", "late_ms", "p99"), lambda x: x <= 2, "{:.2f} ms"),
+    ("backlog", "", "never early", of_run("backlog", "lateness", "early"), lambda x: x == 0, "{} early"),
+    ("burst", "burst: the last delivered after due", "≤ 3 s", of_run("burst", "delivered_s"), lambda x: x <= 3, "{:.2f} s"),
+    ("burst", "burst: pushes of others, p99", "≤ 20 ms", of_run("burst", "push_ms", "p99"), lambda x: x <= 20, "{:.1f} ms"),
+    ("burst", "", "never early", of_run("burst", "early"), lambda x: x == 0, "{} early"),
+    ("late_flush", "lateness p99 while flushing", "≤ 1 × idle", lambda r: value(r, "late_flush"), lambda x: x <= 1.05, "{:.2f} ×"),
+    ("shard", "engine and store: durable pushes", "≥ 1 million/s", of_run("shard", "slowest_pushed_per_s"), lambda x: x >= 1e6, "{:,.0f}/s"),
+    ("shard", "engine and store: fired and acked", "≥ 1.5 million/s", of_run("shard", "slowest_fired_per_s"), lambda x: x >= 1.5e6, "{:,.0f}/s"),
+    ("shard", "bytes written a job that outlives the log", "≤ 2.4 × the job", of_run("shard", "outlives_ratio"), lambda x: x <= 2.4, "{:.2f} ×"),
+    ("shard", "bytes written a job that does not", "≤ 1.2 × the job", of_run("shard", "short_ratio"), lambda x: x <= 1.2, "{:.2f} ×"),
     ("rabbitmq_delays", "from RabbitMQ: 30 delays", "never early", lambda r: early(r, "rabbitmq_delays"), lambda x: x == 0, "{} early"),
 )
 
@@ -88,6 +128,9 @@ def medians(results, pieces):
         yield f"{name}: {pieces[name].__doc__}"
         for server, figure in row.items():
             median = figure["median"]
+            if median is None:
+                yield f"    {server:18}{'-':>14}"
+                continue
             yield f"    {server:18}{median:>14,.0f}" if median >= 1000 else f"    {server:18}{median:>14.4g}"
 
 
@@ -105,6 +148,6 @@ def print_table(results, pieces):
         print(line)
     rows = list(aims(results))
     if rows:
-        print(f"\n{'figure':38}{'to reach':40}{'reached':>16}")
+        print(f"\n{'figure':44}{'to reach':40}{'reached':>16}")
     for row in rows:
-        print(f"{row['what']:38}{row['target']:40}{row['reached']:>16}  {'yes' if row['holds'] else 'NO'}")
+        print(f"{row['what']:44}{row['target']:40}{row['reached']:>16}  {'yes' if row['holds'] else 'NO'}")
