@@ -93,8 +93,10 @@ struct guess *judge_add(struct judge *judge, struct judged *job, const struct gu
 {
     for (uint32_t i = 0; i < job->count; i++)
         if (is_same(&job->guesses[i], guess)) {
-            if (guess->until > job->guesses[i].until)
+            if (guess->until > job->guesses[i].until) {
                 job->guesses[i].until = guess->until;
+                job->guesses[i].grown = 0;
+            }
             return &job->guesses[i];
         }
     if (job->count == JUDGE_GUESSES) {
@@ -321,7 +323,8 @@ static bool is_explained(const struct judge *judge, const struct op *op, const s
     struct outcome outcomes[3];
 
     if (status == QUEUE_STOPPING || (status == QUEUE_NO_MEMORY && judge->lenient) ||
-        (status == QUEUE_UNAVAILABLE && judge->broken) || (status == QUEUE_NO_SPACE && judge->full))
+        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient)) ||
+        (status == QUEUE_NO_SPACE && judge->full))
         return true;
     if (status == QUEUE_LEASED && (topic->takes || topic->took >= op->since))
         return true;

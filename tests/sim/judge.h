@@ -140,6 +140,8 @@ void judge_got(struct judge *judge, uint32_t topic, uint32_t id, const struct qu
 void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_verb verb,
                        enum job_state state, uint8_t row);
 void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status status);
+/* What the command under way for the topic makes of its jobs, if anything. */
+void judge_topic_grow(struct judge *judge, uint32_t topic);
 
 /* ---- looking at everything, nothing being under way ---- */
 struct look {

@@ -275,7 +275,7 @@ void judge_take_lost(struct judge *judge, uint32_t topic, int64_t since_ms, int6
             struct guess *guess = &judged->guesses[i], next;
 
             if (guess->until != UINT32_MAX || guess->state != GUESS_WAITING ||
-                (!guess->is_wall && guess->due_least > judge->now_ms))
+                guess->due_least > judge->now_ms + (guess->is_wall ? judge->skew_ms : 0))
                 continue;
             next = leased(guess, judge, since_ms, lease_of(judge, guess, topic, lease_ms), 0);
             judge_add(judge, judged, &next);
@@ -404,7 +404,8 @@ void judge_crash(struct judge *judge)
 {
     uint64_t in_flight = 0;
 
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
+    for (uint32_t t = 0; t < JUDGE_TOPICS; t++) {
+        judge_topic_grow(judge, t);
         for (uint32_t id = 0; id < JUDGE_IDS; id++) {
             struct judged *job = &judge->jobs[t][id];
 
@@ -418,6 +419,7 @@ void judge_crash(struct judge *judge)
             }
             job->op = 0;
         }
+    }
     for (uint32_t i = 0; i < JUDGE_OPS; i++) {
         if (judge->ops[i].kind == OP_PUSH)
             judge->topics[judge->ops[i].topic].pushed_most++;

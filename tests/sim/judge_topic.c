@@ -58,6 +58,13 @@ void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_ver
     of->state = state;
     of->row_wanted = row;
     judge->event++;
+    judge_topic_grow(judge, topic);
+}
+
+void judge_topic_grow(struct judge *judge, uint32_t topic)
+{
+    enum queue_topic_verb verb = judge->topics[topic].verb;
+
     if (verb == QUEUE_TOPIC_PURGE || verb == QUEUE_TOPIC_DELETE || verb == QUEUE_TOPIC_REDRIVE)
         for (uint32_t id = 0; id < JUDGE_IDS; id++)
             add_both(judge, &judge->jobs[topic][id], topic);
@@ -90,16 +97,18 @@ void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status stat
 {
     struct judged_topic *of = &judge->topics[topic];
     bool done = status == QUEUE_OK || status == QUEUE_CREATED;
-    bool allowed =
-        done || status == QUEUE_STOPPING || (status == QUEUE_NOT_FOUND && of->may_be_unknown) ||
-        (status == QUEUE_NO_MEMORY && judge->lenient) ||
-        (status == QUEUE_NO_SPACE && judge->full) || (status == QUEUE_UNAVAILABLE && judge->broken);
+    bool allowed = done || status == QUEUE_STOPPING ||
+                   (status == QUEUE_NOT_FOUND && of->may_be_unknown) ||
+                   (status == QUEUE_NO_MEMORY && judge->lenient) ||
+                   (status == QUEUE_NO_SPACE && judge->full) ||
+                   (status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient));
 
     if (!allowed)
         judge_violation(judge, "what an answer may be", topic, UINT32_MAX,
                         "topic command %d was answered %d", (int)of->verb, (int)status);
     if (status == QUEUE_UNAVAILABLE)
         return; /* nobody knows until it has come back: the command stays under way */
+    judge_topic_grow(judge, topic); /* what time has brought within reach meanwhile */
     for (uint32_t id = 0; id < JUDGE_IDS; id++)
         settle(judge, &judge->jobs[topic][id], topic, done);
     if (done && of->verb == QUEUE_TOPIC_PUT)

@@ -2,7 +2,7 @@
  * sim                            what `make test` runs
  * sim crash SCENARIO SEED [IO DAMAGE DAMAGE_SEED]   one run, or one crash of it
  * sim torture RECOVERIES         until so many crashes were recovered from
- * sim regress [NAME]
+ * sim fault KIND SEED N          the N-th of that kind fails
  */
 #include "sim.h"
 
@@ -88,7 +88,10 @@ static void print_totals(double began)
     printf("when the power went: waiting %" PRIu64 ", leased %" PRIu64 ", dead %" PRIu64
            ", remembered %" PRIu64 "\n",
            seen[GUESS_WAITING], seen[GUESS_LEASED], seen[GUESS_DEAD], seen[GUESS_REMEMBERED]);
-    if (sim_totals.recoveries)
+    printf("%" PRIu64 " faults, of which %" PRIu64
+           " ended the process for want of memory to refuse with\n",
+           sim_totals.faults, sim_totals.aborted);
+    if (sim_totals.recoveries && !sim_violations)
         printf("no failure in %" PRIu64 " recoveries: fewer than %.2g at 95 %%\n",
                sim_totals.recoveries, 3.0 / (double)sim_totals.recoveries);
 }
@@ -162,10 +165,18 @@ int main(int count, char **arguments)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (count >= 4 && !strcmp(arguments[1], "crash"))
         return run_one(count - 2, arguments + 2);
-    if (count >= 3 && !strcmp(arguments[1], "torture"))
+    if (count >= 5 && !strcmp(arguments[1], "fault")) {
+        sim_fault_run(arguments[2], strtoull(arguments[3], NULL, 0),
+                      strtoull(arguments[4], NULL, 0));
+        return sim_violations != 0;
+    }
+    if (count >= 3 && !strcmp(arguments[1], "torture")) {
+        sim_fault_runs(seed_of_run(), 100000);
         crash_until(strtoull(arguments[2], NULL, 0), seed_of_run(), 1);
-    else
+    } else {
+        sim_fault_runs(seed_of_run(), 60);
         crash_until(15000, seed_of_run(), 7);
+    }
     print_totals(began);
     return verdict();
 }

@@ -40,8 +40,8 @@ struct sim_crashing {
 };
 void sim_crash_run(const struct sim_crashing *crashing);
 
-void sim_fault_runs(uint64_t seed, uint32_t stride);
-void sim_bit_flips(uint64_t seed, uint32_t flips);
-int sim_regressions(const char *only);
+/* About so many of each kind, spread over all there could be. */
+void sim_fault_runs(uint64_t seed, uint32_t runs);
+void sim_fault_run(const char *name, uint64_t seed, uint64_t at);
 
 #endif

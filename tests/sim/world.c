@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STEPS_MAX = 200000, WAITS_MAX = 4000 };
+enum { STEPS_MAX = 6000, WAITS_MAX = 4000 };
 bool world_in_product;
 
 /* ---- the log is asked for room for 512 records at once, which no small file has ---- */

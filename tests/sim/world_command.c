@@ -43,6 +43,8 @@ static void take_answered(struct world *world, struct call *call, const struct q
         if (reply->status == QUEUE_UNAVAILABLE || reply->status == QUEUE_NO_MEMORY)
             judge_take_lost(judge, call->topic, call->since_ms, call->lease_ms);
     }
+    if (judge->lenient && machine_log_says("job cannot be read")) /* it was left out */
+        judge_take_lost(judge, call->topic, call->since_ms, call->lease_ms);
     for (size_t i = 0; i < reply->job_count; i++)
         judge_taken(judge, &reply->jobs[i], call->since, call->since_ms, call->lease_ms);
 }
