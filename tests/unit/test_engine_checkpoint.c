@@ -1,0 +1,407 @@
+/* Single promises of checkpoints: what they must write though nothing says so but a note in memory,
+ * what may go afterwards, and what goes when it is met again. */
+#include "engine_rig_checkpoint.h"
+
+enum { FAR_MS = 100000, WINDOW_MS = 50 };
+
+struct owner {
+    struct rig *rig;
+    struct engine_now now;
+    uint64_t epoch;
+};
+
+static void put_topic(struct owner *owner, int64_t window_ms)
+{
+    struct topic_settings settings = {
+        .policy = {.backoff = {.kind = BACKOFF_FIXED, .first_ms = FAR_MS, .max_ms = FAR_MS},
+                   .max_attempts = 3},
+        .dedup_window_ms = window_ms};
+    enum queue_status status = engine_topic_put(owner->rig->engine, topic_name(0), &settings);
+    assert_true(status == QUEUE_OK || status == QUEUE_CREATED);
+}
+
+static void open_owner(struct owner *owner)
+{
+    *owner = (struct owner){
+        .rig = calloc(1, sizeof(struct rig)), .now = {START_MS, START_MS + 500, 500}, .epoch = 1};
+    owner->rig->file = owner->rig->next_run = 1;
+    owner->rig->engine = rig_open(owner->rig, owner->now);
+    engine_start(owner->rig->engine, 1);
+    put_topic(owner, 0);
+}
+
+static void close_owner(struct owner *owner)
+{
+    engine_check(owner->rig->engine);
+    rig_fini(owner->rig);
+    free(owner->rig);
+}
+
+static void push(struct owner *owner, const char *id, int64_t delay_ms)
+{
+    struct queue_result result = {0};
+    struct queue_push push = {.topic = topic_name(0),
+                              .id = slice_of(id),
+                              .body = slice_of("body"),
+                              .priority = QUEUE_PRIORITY_UNSET,
+                              .when = {QUEUE_DUE_DELAY, delay_ms}};
+    engine_push(owner->rig->engine, &push, owner->now, &result);
+    assert_int_equal(result.status, QUEUE_CREATED);
+}
+
+static void reschedule(struct owner *owner, const char *id, int64_t delay_ms)
+{
+    struct queue_result result = {0};
+    struct queue_change change = {.verb = QUEUE_RESCHEDULE,
+                                  .topic = topic_name(0),
+                                  .id = slice_of(id),
+                                  .priority = QUEUE_PRIORITY_UNSET,
+                                  .when = {QUEUE_DUE_DELAY, delay_ms}};
+    engine_change(owner->rig->engine, &change, owner->now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+}
+
+static struct engine_lease take(struct owner *owner)
+{
+    struct engine_view view;
+    while (engine_next_ms(owner->rig->engine) <= owner->now.inner_ms)
+        engine_advance(owner->rig->engine, owner->now, 10);
+    assert_int_equal(
+        engine_take(owner->rig->engine, topic_name(0), 1, SIZE_MAX, FAR_MS, owner->now, &view), 1);
+    engine_view_fini(&view);
+    return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
+}
+
+static void answer(struct owner *owner, struct engine_lease lease, struct queue_answer answer)
+{
+    struct queue_result result = {0};
+    engine_answer(owner->rig->engine, &lease, &answer, owner->now, &result);
+    assert_int_equal(result.status, QUEUE_OK);
+}
+
+static void fail_once(struct owner *owner)
+{
+    answer(owner, take(owner),
+           (struct queue_answer){.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of("no")});
+}
+
+/* Everything of log files before `before_file` is to be in runs afterwards. */
+static void checkpoint(struct owner *owner, uint32_t before_file)
+{
+    struct rig *rig = owner->rig;
+    struct random random = {1};
+    rig->collect = (struct engine_collect){
+        .before_file = before_file, .is_victim = rig_is_victim, .each = rig_each, .ctx = rig};
+    rig->stage = RIG_COLLECTING;
+    while (rig->stage != RIG_IDLE)
+        rig_checkpoint_step(rig, &random, owner->now);
+    engine_check(rig->engine);
+}
+
+static void evict_all(struct owner *owner)
+{
+    uint32_t at = 0;
+    while (!engine_evict_some(owner->rig->engine, &at, owner->now.inner_ms, 0, owner->now, 7))
+        ;
+}
+
+static void crash(struct owner *owner)
+{
+    rig_crash(owner->rig, ++owner->epoch, owner->now);
+    engine_check(owner->rig->engine);
+}
+
+static size_t attempts_of(struct owner *owner, const char *id)
+{
+    struct engine_view view;
+    struct job_attempt attempt;
+    size_t count = 0;
+    rig_load_due(owner->rig, 0, true, owner->now);
+    assert_true(engine_find(owner->rig->engine, topic_name(0), slice_of(id), owner->now, &view));
+    for (size_t at = 0; job_history_next(slice_make(view.text, view.history_bytes), &at, &attempt);)
+        count++;
+    engine_view_fini(&view);
+    return count;
+}
+
+static struct queue_topic shown(struct owner *owner)
+{
+    struct queue_topic topic;
+    assert_true(engine_topic_show(owner->rig->engine, topic_name(0), owner->now, &topic));
+    return topic;
+}
+
+/* ---- claims ---- */
+
+static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(void **state)
+{
+    (void)state;
+    struct owner owner;
+    open_owner(&owner);
+    push(&owner, "fails", 0);
+    fail_once(&owner);
+    push(&owner, "dies", 0);
+    answer(&owner, take(&owner),
+           (struct queue_answer){.verb = QUEUE_NACK, .final = true, .error = slice_of("never")});
+    push(&owner, "leased", 0);
+    take(&owner);
+    push(&owner, "far", FAR_MS);
+    push(&owner, "moved", FAR_MS);
+    reschedule(&owner, "moved", 2 * FAR_MS);
+    put_topic(&owner, WINDOW_MS);
+    push(&owner, "done", 0);
+    answer(&owner, take(&owner), (struct queue_answer){.verb = QUEUE_ACK});
+
+    checkpoint(&owner, ++owner.rig->file);
+    evict_all(&owner);
+    assert_int_equal(engine_entries(owner.rig->engine), 1); /* the leased one */
+
+    /* Loaded and changed again, in the log that stays: it has to wait for the next one. */
+    rig_load_due(owner.rig, 0, true, owner.now);
+    reschedule(&owner, "moved", 3 * FAR_MS);
+    evict_all(&owner);
+    assert_int_equal(engine_entries(owner.rig->engine), 2);
+    checkpoint(&owner, ++owner.rig->file);
+    evict_all(&owner);
+    assert_int_equal(engine_entries(owner.rig->engine), 1);
+    crash(&owner);
+    assert_int_equal(engine_entries(owner.rig->engine), 1);
+    assert_int_equal(shown(&owner).counts.delayed, 2);
+    assert_int_equal(shown(&owner).counts.retrying, 1);
+    assert_int_equal(shown(&owner).counts.dead, 1);
+    assert_int_equal(shown(&owner).counts.leased, 1);
+    close_owner(&owner);
+}
+
+/* Its newest state lies in a file that stays, but does not tell of the attempt. */
+static void an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes(void **state)
+{
+    (void)state;
+    struct owner owner;
+    open_owner(&owner);
+    push(&owner, "fails", 0);
+    checkpoint(&owner, ++owner.rig->file); /* its record lies in a run */
+    fail_once(&owner);
+    uint32_t next_file = ++owner.rig->file;
+    reschedule(&owner, "fails", 2 * FAR_MS);
+    checkpoint(&owner, next_file);
+    assert_int_equal(attempts_of(&owner, "fails"), 1);
+    crash(&owner);
+    assert_int_equal(attempts_of(&owner, "fails"), 1);
+    close_owner(&owner);
+}
+
+/* The end came while the checkpoint was under way: it is told in a file that stays. */
+static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct random random = {1};
+    open_owner(&owner);
+    push(&owner, "fails", 0);
+    fail_once(&owner);
+    owner.now.inner_ms += 2 * FAR_MS;
+    owner.now.wall_ms += 2 * FAR_MS;
+    uint32_t second = ++owner.rig->file;
+    owner.rig->collect = (struct engine_collect){
+        .before_file = second, .is_victim = rig_is_victim, .each = rig_each, .ctx = owner.rig};
+    owner.rig->stage = RIG_COLLECTING;
+    while (owner.rig->stage != RIG_INSTALLING)
+        rig_checkpoint_step(owner.rig, &random, owner.now);
+    fail_once(&owner); /* the second attempt, in a file that stays */
+    while (owner.rig->stage != RIG_IDLE)
+        rig_checkpoint_step(owner.rig, &random, owner.now);
+    uint32_t third = ++owner.rig->file;
+    reschedule(&owner, "fails", 2 * FAR_MS);
+    checkpoint(&owner, third);
+    crash(&owner);
+    assert_int_equal(attempts_of(&owner, "fails"), 2);
+    close_owner(&owner);
+}
+
+/* No record says that a remembered id's time is over: after a restart its slot is there again. */
+static void the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct rig_slot *slot;
+    struct record_place place;
+    open_owner(&owner);
+    put_topic(&owner, WINDOW_MS);
+    push(&owner, "again", 0);
+    answer(&owner, take(&owner), (struct queue_answer){.verb = QUEUE_ACK});
+    checkpoint(&owner, ++owner.rig->file);
+    owner.now.inner_ms += WINDOW_MS + 2;
+    owner.now.wall_ms += WINDOW_MS + 2;
+    engine_advance(owner.rig->engine, owner.now, 10);
+    push(&owner, "again", FAR_MS);
+    crash(&owner);
+
+    struct engine_stats stats;
+    engine_stats(owner.rig->engine, &stats);
+    assert_int_equal(stats.remembered, 1); /* nobody can know better yet */
+    slot = rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("again")),
+                    &place);
+    assert_non_null(slot);
+    assert_int_equal(slot->part, PART_REMEMBERED);
+    rig_load(owner.rig, slot, place, owner.now);
+    assert_false(slot->alive);
+    engine_stats(owner.rig->engine, &stats);
+    assert_int_equal(stats.remembered, 0);
+    assert_int_equal(shown(&owner).counts.delayed, 1);
+    rig_load(owner.rig, slot, place, owner.now); /* a slice that was read before */
+    assert_int_equal(shown(&owner).counts.delayed, 1);
+    close_owner(&owner);
+}
+
+/* Its own slot must not be taken for an outlived one. */
+static void the_slot_of_a_remembered_id_that_is_in_memory_stays(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct rig_slot *slot;
+    struct record_place place;
+    open_owner(&owner);
+    put_topic(&owner, WINDOW_MS);
+    push(&owner, "done", 0);
+    answer(&owner, take(&owner), (struct queue_answer){.verb = QUEUE_ACK});
+    checkpoint(&owner, ++owner.rig->file);
+    slot =
+        rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("done")), &place);
+    rig_load(owner.rig, slot, place, owner.now);
+    assert_true(slot->alive);
+    close_owner(&owner);
+}
+
+/* An item of one that is gone, or was replaced, is refused, so that its new slot is cleared. */
+static void what_ended_while_it_was_written_is_not_installed(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct random random = {1};
+    struct queue_result result = {0};
+    struct record_place place;
+    open_owner(&owner);
+    push(&owner, "one", FAR_MS);
+    push(&owner, "two", FAR_MS);
+    owner.rig->collect = (struct engine_collect){.before_file = ++owner.rig->file,
+                                                 .is_victim = rig_is_victim,
+                                                 .each = rig_each,
+                                                 .ctx = owner.rig};
+    owner.rig->stage = RIG_COLLECTING;
+    while (owner.rig->stage != RIG_INSTALLING)
+        rig_checkpoint_step(owner.rig, &random, owner.now);
+    struct queue_change cancel = {
+        .verb = QUEUE_CANCEL, .topic = topic_name(0), .id = slice_of("one")};
+    engine_change(owner.rig->engine, &cancel, owner.now, &result);
+    assert_int_equal(result.status, QUEUE_CANCELLED);
+    while (owner.rig->stage != RIG_IDLE)
+        rig_checkpoint_step(owner.rig, &random, owner.now);
+    assert_null(
+        rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("one")), &place));
+    assert_non_null(
+        rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("two")), &place));
+    assert_false(engine_install(owner.rig->engine, 0, place, place, PART_DELAYED, 1));
+    assert_false(engine_install(owner.rig->engine, 1000, place, place, PART_DELAYED, 1));
+    crash(&owner);
+    assert_int_equal(shown(&owner).counts.delayed, 1);
+    close_owner(&owner);
+}
+
+/* A record of another job, or an end, is no job's record. */
+static void a_stub_takes_only_its_own_record(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct hash128 key;
+    struct record_place place;
+    uint32_t at = 0;
+    open_owner(&owner);
+    push(&owner, "one", FAR_MS);
+    push(&owner, "two", FAR_MS);
+    checkpoint(&owner, ++owner.rig->file);
+    reschedule(&owner, "one", 2 * FAR_MS);
+
+    struct rig *rig = owner.rig;
+    struct rig_slot *other =
+        rig_find(rig, engine_key(rig->engine, topic_name(0), slice_of("two")), &place);
+    struct record wrong = rig_decode(other->record);
+    engine_free(rig->engine);
+    rig->engine = rig_open(rig, owner.now);
+    assert_true(engine_stored_begin(rig->engine, topic_name(0), rig->catalog.topics[0].stored, 0));
+    rig->replaying = true;
+    rig_replay(rig);
+    assert_true(engine_stub_next(rig->engine, &at, &key, &place));
+    struct record end = {.kind = RECORD_DONE, .done = {.key = key, .topic = topic_name(0)}};
+    assert_false(engine_stub_fill(rig->engine, at, &wrong, place));
+    assert_false(engine_stub_fill(rig->engine, at, &end, place));
+    rig_resolve(rig);
+    rig->replaying = false;
+    engine_start(rig->engine, 2);
+    assert_int_equal(shown(&owner).counts.delayed, 2);
+    close_owner(&owner);
+}
+
+static struct record last_record(struct owner *owner)
+{
+    const struct rig_file *file = &owner->rig->files[owner->rig->file];
+    assert_true(file->count);
+    return rig_decode(file->records[file->count - 1]);
+}
+
+static void assert_names(struct owner *owner, enum record_kind kind, struct record_place slot)
+{
+    struct record record = last_record(owner);
+    assert_int_equal(record.kind, kind);
+    assert_int_equal(record.from.file, slot.file);
+    assert_int_equal(record.from.at, slot.at);
+    assert_int_equal(record.from.bytes, slot.bytes);
+}
+
+/* So that a replay has nothing to look up. */
+static void every_record_about_a_job_in_a_run_names_its_slot(void **state)
+{
+    (void)state;
+    struct owner owner;
+    struct record_place slot, other;
+    open_owner(&owner);
+    push(&owner, "one", FAR_MS);
+    push(&owner, "two", FAR_MS);
+    checkpoint(&owner, ++owner.rig->file);
+    struct engine *engine = owner.rig->engine;
+    assert_non_null(rig_find(owner.rig, engine_key(engine, topic_name(0), slice_of("one")), &slot));
+    assert_non_null(
+        rig_find(owner.rig, engine_key(engine, topic_name(0), slice_of("two")), &other));
+    reschedule(&owner, "one", 0);
+    assert_names(&owner, RECORD_STATE, slot);
+    struct engine_lease lease = take(&owner);
+    assert_names(&owner, RECORD_STATE, slot);
+    answer(&owner, lease, (struct queue_answer){.verb = QUEUE_ACK});
+    assert_names(&owner, RECORD_DONE, slot);
+    struct queue_result result = {0};
+    struct queue_push again = {.topic = topic_name(0),
+                               .id = slice_of("two"),
+                               .priority = QUEUE_PRIORITY_UNSET,
+                               .on_conflict = CONFLICT_REPLACE};
+    engine_push(engine, &again, owner.now, &result);
+    assert_int_equal(result.status, QUEUE_REPLACED);
+    assert_names(&owner, RECORD_JOB, other);
+    push(&owner, "one", FAR_MS); /* in the log now: there is nothing to name */
+    assert_names(&owner, RECORD_JOB, (struct record_place){0});
+    close_owner(&owner);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go),
+        cmocka_unit_test(an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes),
+        cmocka_unit_test(an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next),
+        cmocka_unit_test(the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met),
+        cmocka_unit_test(the_slot_of_a_remembered_id_that_is_in_memory_stays),
+        cmocka_unit_test(what_ended_while_it_was_written_is_not_installed),
+        cmocka_unit_test(a_stub_takes_only_its_own_record),
+        cmocka_unit_test(every_record_about_a_job_in_a_run_names_its_slot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
