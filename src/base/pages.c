@@ -1,6 +1,7 @@
 #include "base/pages.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -39,4 +40,11 @@ void pages_give(void *pages, size_t bytes, bool huge)
 {
     if (pages)
         munmap(pages, round_up(bytes, huge));
+}
+
+void pages_forget(void *pages, size_t bytes)
+{
+    /* The system refuses this for locked memory only. */
+    if (madvise(pages, bytes, MADV_DONTNEED) != 0)
+        memset(pages, 0, bytes);
 }

@@ -13,6 +13,8 @@
 
 /* NULL when out of memory. Aligned to 2 MiB where huge. */
 void *pages_take(size_t bytes, bool huge);
+/* What lies there is zero again and takes no memory until it is touched. `bytes` as taken with. */
+void pages_forget(void *pages, size_t bytes);
 /* `bytes` and `huge` as they were taken with. NULL is fine. */
 void pages_give(void *pages, size_t bytes, bool huge);
 

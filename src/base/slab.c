@@ -24,61 +24,98 @@ void slab_fini(struct slab *slab)
     for (uint32_t i = 0; i < slab->chunk_count; i++)
         pages_give(slab->chunks[i], chunk_bytes(slab), i > 0);
     free(slab->chunks);
+    free(slab->rooms);
     *slab = (struct slab){.item_bytes = slab->item_bytes};
+}
+
+static bool slab_grow_tables(struct slab *slab)
+{
+    uint32_t cap = slab->chunk_cap ? slab->chunk_cap * 2 : CHUNK_CAP_FIRST;
+    char **chunks = realloc(slab->chunks, cap * sizeof *chunks);
+    if (!chunks)
+        return false;
+    slab->chunks = chunks;
+    struct slab_room *rooms = realloc(slab->rooms, cap * sizeof *rooms);
+    if (!rooms)
+        return false;
+    slab->rooms = rooms;
+    slab->chunk_cap = cap;
+    return true;
 }
 
 static bool slab_add_chunk(struct slab *slab)
 {
-    if (slab->chunk_count == slab->chunk_cap) {
-        uint32_t cap = slab->chunk_cap ? slab->chunk_cap * 2 : CHUNK_CAP_FIRST;
-        char **chunks = realloc(slab->chunks, cap * sizeof *chunks);
-        if (!chunks)
-            return false;
-        slab->chunks = chunks;
-        slab->chunk_cap = cap;
-    }
+    if (slab->chunk_count > UINT32_MAX >> SLAB_CHUNK_BITS)
+        return false; /* no ids left */
+    if (slab->chunk_count == slab->chunk_cap && !slab_grow_tables(slab))
+        return false;
     /* A small slab touches as little as it needs; one that has grown is worth large pages. */
     char *chunk = pages_take(chunk_bytes(slab), slab->chunk_count > 0);
     if (!chunk)
         return false;
+    /* Id 0 is nobody's. */
+    slab->rooms[slab->chunk_count] = (struct slab_room){.used = slab->chunk_count == 0};
     slab->chunks[slab->chunk_count++] = chunk;
     return true;
 }
 
-static uint32_t slab_add_reused(struct slab *slab)
+static bool has_room(const struct slab_room *room)
 {
-    uint32_t id = slab->free_head;
-    char *item = slab_at(slab, id);
+    return room->free_head || room->used < SLAB_CHUNK_ITEMS;
+}
 
-    memcpy(&slab->free_head, item, sizeof slab->free_head);
-    memset(item, 0, sizeof slab->free_head);
+static uint32_t add_to(struct slab *slab, uint32_t chunk)
+{
+    struct slab_room *room = &slab->rooms[chunk];
+    uint32_t id = room->free_head;
+
+    if (id) {
+        char *item = slab_at(slab, id);
+        memcpy(&room->free_head, item, sizeof room->free_head);
+        memset(item, 0, sizeof room->free_head);
+    } else {
+        id = chunk << SLAB_CHUNK_BITS | room->used++;
+    }
+    if (chunk == slab->spare)
+        slab->spare = 0;
+    room->live++;
     slab->live++;
+    if (id > slab->top)
+        slab->top = id;
     return id;
 }
 
 uint32_t slab_add(struct slab *slab)
 {
-    if (slab->free_head != 0)
-        return slab_add_reused(slab);
-    if (slab->top == UINT32_MAX)
+    while (slab->lowest < slab->chunk_count && !has_room(&slab->rooms[slab->lowest]))
+        slab->lowest++;
+    if (slab->lowest == slab->chunk_count && !slab_add_chunk(slab))
         return 0;
-    uint32_t id = slab->top + 1;
-    if (id >> SLAB_CHUNK_BITS >= slab->chunk_count && !slab_add_chunk(slab))
-        return 0;
-    slab->top = id;
-    slab->live++;
-    return id;
+    return add_to(slab, slab->lowest);
 }
 
 void slab_remove(struct slab *slab, uint32_t id)
 {
     assert(id != 0 && id <= slab->top && slab->live > 0);
+    uint32_t chunk = id >> SLAB_CHUNK_BITS;
+    struct slab_room *room = &slab->rooms[chunk];
     char *item = slab_at(slab, id);
 
+    assert(room->live > 0);
+    if (chunk < slab->lowest)
+        slab->lowest = chunk;
+    slab->live--;
+    if (--room->live == 0 && chunk > 0) {
+        if (slab->spare) {
+            pages_forget(slab->chunks[chunk], chunk_bytes(slab));
+            *room = (struct slab_room){0};
+            return;
+        }
+        slab->spare = chunk;
+    }
     /* Zeroed now, so that slab_add need not, and so that a scan over 1..top sees nothing of the old
      * item. */
     memset(item, 0, slab->item_bytes);
-    memcpy(item, &slab->free_head, sizeof slab->free_head);
-    slab->free_head = id;
-    slab->live--;
+    memcpy(item, &room->free_head, sizeof room->free_head);
+    room->free_head = id;
 }

@@ -115,6 +115,34 @@ static void never_gives_an_id_that_lives(void **state)
     slab_fini(&slab);
 }
 
+/* Which are the lowest, and zero, also where their memory went back meanwhile. */
+static void fills_the_lowest_chunk_first_and_gives_empty_ones_back(void **state)
+{
+    enum { CHUNKS = 3, ALL = CHUNKS * SLAB_CHUNK_ITEMS - 1 };
+    struct slab slab;
+
+    (void)state;
+    slab_init(&slab, sizeof(struct item));
+    for (uint32_t i = 1; i <= ALL; i++)
+        memset(slab_at(&slab, slab_add(&slab)), 0xff, sizeof(struct item));
+    for (uint32_t id = SLAB_CHUNK_ITEMS; id <= ALL; id++)
+        slab_remove(&slab, id);
+    assert_int_equal(slab.rooms[1].used, SLAB_CHUNK_ITEMS); /* the spare one */
+    assert_int_equal(slab.rooms[2].used, 0);
+    assert_true(is_zero(slab_at(&slab, ALL), sizeof(struct item)));
+    slab_remove(&slab, 5);
+    assert_int_equal(slab_add(&slab), 5);
+    for (uint32_t i = 0; i < SLAB_CHUNK_ITEMS; i++) {
+        uint32_t id = slab_add(&slab);
+        assert_int_equal(id >> SLAB_CHUNK_BITS, 1);
+        assert_true(is_zero(slab_at(&slab, id), sizeof(struct item)));
+    }
+    assert_int_equal(slab_add(&slab), 2 * SLAB_CHUNK_ITEMS);
+    assert_int_equal(slab.top, ALL);
+    assert_int_equal(slab.live, 2 * SLAB_CHUNK_ITEMS);
+    slab_fini(&slab);
+}
+
 struct entry {
     int number;
     struct list node;
@@ -148,6 +176,7 @@ int main(void)
         cmocka_unit_test(rounds_items_up_to_eight_bytes),
         cmocka_unit_test(zeroes_all_but_the_link_of_a_removed_item),
         cmocka_unit_test(never_gives_an_id_that_lives),
+        cmocka_unit_test(fills_the_lowest_chunk_first_and_gives_empty_ones_back),
         cmocka_unit_test(lists_keep_the_order_of_arrival),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
