@@ -11,7 +11,7 @@ from . import watch, wirehttp
 from .trace import ACKED, DELIVERED, PUSHED, Trace, percentiles
 from .watch import MIB
 
-TOPIC, BYTES_EACH, CANCELS = "backlog", 330, 2000
+TOPIC, BYTES_EACH, CANCELS = "backlog", 350, 2000
 MONTH = {"delay": "1h..30d", "consumers": 0, "own_ids": True, "batch": 100, "topic": TOPIC, "patience": "600s"}
 
 

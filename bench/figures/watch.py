@@ -62,6 +62,25 @@ class Watch(threading.Thread):
                        f"{row['checkpoints']} checkpoints")
 
 
+def tasks_named(server, *names):
+    """Of the server's threads those whose names begin so."""
+    found, top = [], f"/proc/{server.process.pid}/task"
+    for task in os.listdir(top):
+        with open(f"{top}/{task}/comm") as file:
+            if file.read().startswith(names):
+                found.append(f"{top}/{task}")
+    return found
+
+
+def used_ns(tasks):
+    """Time on a core so far."""
+    total_ns = 0
+    for task in tasks:
+        with open(task + "/schedstat") as file:
+            total_ns += int(file.read().split()[0])
+    return total_ns
+
+
 class Helpers(threading.Thread):
     """Notes when the threads that write runs and merge tables are at work: by the time they have had of a core."""
 
@@ -69,25 +88,8 @@ class Helpers(threading.Thread):
 
     def __init__(self, server):
         super().__init__(daemon=True)
-        self.tasks = [task for task in self._tasks(server) if self._comm(task).startswith(self.NAMES)]
+        self.tasks = tasks_named(server, *self.NAMES)
         self.ending, self.busy = threading.Event(), []
-
-    @staticmethod
-    def _tasks(server):
-        top = f"/proc/{server.process.pid}/task"
-        return [f"{top}/{task}" for task in os.listdir(top)]
-
-    @staticmethod
-    def _comm(task):
-        with open(task + "/comm") as file:
-            return file.read().strip()
-
-    def _used(self):
-        total_ns = 0
-        for task in self.tasks:
-            with open(task + "/schedstat") as file:
-                total_ns += int(file.read().split()[0])
-        return total_ns
 
     def __enter__(self):
         if not self.tasks:
@@ -100,9 +102,9 @@ class Helpers(threading.Thread):
         self.join()
 
     def run(self):
-        before = self._used()
+        before = used_ns(self.tasks)
         while not self.ending.wait(self.EVERY_S):
-            used, now_us = self._used(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+            used, now_us = used_ns(self.tasks), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
             if used > before:
                 self._note(now_us)
             before = used
@@ -129,12 +131,12 @@ class Helpers(threading.Thread):
 
 
 def quiet(server, patience_s=120):
-    """Waits until no checkpoint has ended and no job has become far for three seconds. What the metrics say then."""
-    begun = time.monotonic()
+    """Waits until nothing of a checkpoint has gone on for three seconds. What the metrics say then."""
+    begun, archivist = time.monotonic(), tasks_named(server, *Helpers.NAMES)
     last, since = None, begun
     while True:
         found = wirehttp.metrics(server.port)
-        now = found["tarry_store_checkpoints_total"], found["tarry_store_run_jobs"], found["tarry_store_runs"]
+        now = found["tarry_store_checkpoints_total"], found["tarry_store_run_jobs"], found["tarry_store_runs"], used_ns(archivist)
         if now != last:
             last, since = now, time.monotonic()
         if time.monotonic() - since >= 3 or time.monotonic() - begun > patience_s:

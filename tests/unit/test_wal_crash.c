@@ -1,6 +1,8 @@
 /* The power goes, or an operation fails, at every I/O the log and its checkpoints make. */
 #include "unit/test_wal_rig.h"
 
+enum { TURNS = 100 }; /* some eight checkpoints, and files that were used before */
+
 /* ---- crashes everywhere ---- */
 
 static void crash_and_judge(enum wal_sync sync, uint64_t seed, uint64_t crash_at,

@@ -24,7 +24,7 @@
  * wal_owner: it aborts where a committed batch is missing, or anything is there that was never
  * appended.
  */
-enum { FILE_BYTES = 16384, HEAD_BYTES = 72, CHECK_BYTES = 4, TURNS = 200 };
+enum { FILE_BYTES = 16384, HEAD_BYTES = 72, CHECK_BYTES = 4 };
 
 static const char *const FIRST = "shard/wal/00000001.log";
 static const char *const MANIFEST = "shard/wal/MANIFEST";

@@ -1,0 +1,80 @@
+"""The rows of docs/performance.md, for the pieces that measure what the store promises."""
+
+from .watch import MIB
+
+
+def ms(found, *names):
+    return " / ".join(f"{found[name]:.2f}" for name in names) + " ms"
+
+
+def mib(amount):
+    return f"{amount / MIB:,.0f} MiB"
+
+
+def backlog(results):
+    for run in results["tarry"]["runs"]:
+        loaded, pushing, crash, late = run["loading"], run["loading"]["pushing"], run["restart"], run["lateness"]
+        memory, cancels, cold = loaded["memory"], crash["cancels"], run.get("restart_cold")
+        yield f"| | {run['jobs']:,} |"
+        yield "|---|---|"
+        yield f"| loaded, pushes/s | {pushing['per_s']:,}/s |"
+        yield f"| the same, slowest 10 s | {pushing['slowest_10s_per_s']:,}/s |"
+        yield f"| longest time an answer took while loading; p99 | {pushing['answer_ms']['max']:.0f} ms; {pushing['answer_ms']['p99']:.0f} ms |"
+        yield f"| resident memory when loaded; its own, of files | {mib(memory['rss'])}; {mib(memory['anon'])}, {mib(memory['file'])} |"
+        yield f"| most while loading | {mib(memory['most'])} |"
+        yield f"| disk a job | {loaded['disk_per_job']:.0f} bytes |"
+        yield f"| after `kill -9`: ready; first push acknowledged | {crash['ready_s']:.2f} s; {crash['push_s']:.2f} s |"
+        yield f"| jobs lost | {crash['lost']} |"
+        yield f"| {cancels['ms']['count']:,} cancels of random far jobs right after it: p50, p99, max | {ms(cancels['ms'], 'p50', 'p99', 'max')} |"
+        if cold:
+            yield f"| the same, page cache dropped before the start: ready; p99 of cancels | {cold['ready_s']:.2f} s; {ms(cold['cancels']['ms'], 'p99')} |"
+        yield f"| lateness at 10,000 jobs/s, checkpoints going on: p50, p99, p99.9, max | {ms(late['late_ms'], 'p50', 'p99', 'p99.9', 'max')} |"
+        yield f"| checkpoints meanwhile; came early | {late['checkpoints']}; {late['early']} |"
+
+
+def burst(results):
+    runs = results["tarry"]["runs"]
+    yield "| to reach | reached |"
+    yield "|---|---|"
+    yield "| all delivered ≤ 3 s after due | " + ", ".join(f"{run['delivered_s']:.2f} s" for run in runs) + " |"
+    yield "| pushes of other jobs meanwhile, p99 ≤ 20 ms | " + ", ".join(ms(run["push_ms"], "p99") for run in runs) + " |"
+
+
+def peers(results):
+    columns = [(name, run) for at in range(max(len(found["runs"]) for found in results.values())) for name, found in results.items()
+               for run in found["runs"][at:at + 1]]
+    yield "| | " + " | ".join(f"{name}, {run['jobs']:,}" for name, run in columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    yield "| resident memory | " + " | ".join(mib(run["rss"]) for _, run in columns) + " |"
+    yield "| disk | " + " | ".join(mib(run["disk"]) for _, run in columns) + " |"
+    yield "| first command answered | " + " | ".join(f"{run['answered_s']:.2f} s" for _, run in columns) + " |"
+    yield "| all jobs there | " + " | ".join(f"{run['all_s']:.2f} s" if run["all_s"] is not None else f"{run['there']:,} only" for _, run in columns) + " |"
+
+
+def shard(results):
+    runs = results["tarry"]["runs"][0]["sizes"]
+    long, short = [run for run in runs if run["outlives"]], [run for run in runs if not run["outlives"]]
+    yield "| to reach | " + " | ".join(f"{run['jobs']:,}" for run in long) + " |"
+    yield "|---" * (len(long) + 1) + "|"
+    yield "| ≥ 1 million durable pushes/s | " + " | ".join(f"{run['pushed_per_s']:,}/s" for run in long) + " |"
+    yield "| ≥ 1.5 million fired, taken and acked/s | " + " | ".join(f"{run['fired_per_s']:,}/s" for run in long) + " |"
+    yield "| ≤ 2.4 × the job's record written, where it outlives the log | " + " | ".join(f"{run['ratio']:.2f} ×" for run in long) + " |"
+    yield "| ≤ 1.2 × where it does not | " + " | ".join(f"{run['ratio']:.2f} ×" for run in short) + " |"
+
+
+def late_flush(results):
+    runs = results["tarry"]["runs"]
+    yield ("| lateness p99 while runs are written and tables merged, against idle: 1 × | "
+           + ", ".join("-" if run["ratio"] is None else f"{run['ratio']:.2f} × ({run['at_work_ms']['p99']:.2f} and {run['idle_ms']['p99']:.2f} ms)" for run in runs)
+           + " |")
+
+
+TABLES = {table.__name__: table for table in (backlog, burst, peers, shard, late_flush)}
+
+
+def lines(results):
+    """Those of the pieces that were run."""
+    for piece, found in results.items():
+        if piece in TABLES and found:
+            yield ""
+            yield from TABLES[piece](found)
