@@ -171,6 +171,8 @@ uint32_t wal_current_file(const struct wal *wal);
  * backups. Counted. An upkeep under way may still do so: it takes only files that no catalog of now
  * names. */
 void wal_hold_back(struct wal *wal, bool on);
+/* Off: files that are let go are removed, not kept to be used again: for want of disk space. */
+void wal_want_spares(struct wal *wal, bool on);
 /* The files that count, oldest first, and up to where each holds what was written: the last one
  * ends behind the newest batch whose commit has come back. Returns how many there are; the first
  * `max` are put into `out`. */

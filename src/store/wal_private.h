@@ -32,6 +32,7 @@ enum {
     WAL_CHECK_BYTES = 4,     /* behind records read by their place: a checksum of both */
     WAL_ALIGN = 8,           /* batches start at multiples of it */
     WAL_FILE_BYTES_MIN = 16384,
+    WAL_SPARES_MAX = 3,
     WAL_ERROR_BYTES = PATH_MAX + 512
 };
 
@@ -231,7 +232,9 @@ struct wal_chore {
     struct wal_manifest manifest;
     uint32_t first_needed; /* when wal_wants_upkeep was asked */
     bool is_held;          /* then */
-    uint32_t spare;        /* a file older than the manifest's first, to be used again; 0: none */
+    /* Files older than the manifest's first, to be used again: as many as a checkpoint lets go. */
+    uint32_t spares[WAL_SPARES_MAX], spare_count;
+    uint32_t spares_wanted; /* when wal_wants_upkeep was asked */
     struct wal_file *made;
     uint32_t dropped_before;
     int result;
@@ -258,7 +261,7 @@ struct wal {
 
     uint32_t held; /* wal_hold_back */
     uint64_t bytes_written, commits, syncs;
-    bool is_broken, is_full;
+    bool is_broken, is_full, spares_unwanted;
     char error[WAL_ERROR_BYTES];
 
     struct wal_chore chore;

@@ -55,13 +55,25 @@ void wal_hold_back(struct wal *wal, bool on)
 
 /* ---- upkeep ---- */
 
+static bool has_too_many_spares(const struct wal_chore *chore)
+{
+    return !chore->is_held && chore->spare_count > chore->spares_wanted;
+}
+
 bool wal_wants_upkeep(struct wal *wal)
 {
     uint32_t oldest = wal->files.at[0]->number;
 
     wal->chore.is_held = wal->held;
     wal->chore.first_needed = wal->held ? oldest : wal->shared.first_needed;
-    return !wal->is_broken && (!wal_next_is_ready(wal) || wal->chore.first_needed > oldest);
+    wal->chore.spares_wanted = wal->spares_unwanted ? 0 : WAL_SPARES_MAX;
+    return !wal->is_broken && (!wal_next_is_ready(wal) || wal->chore.first_needed > oldest ||
+                               has_too_many_spares(&wal->chore));
+}
+
+void wal_want_spares(struct wal *wal, bool on)
+{
+    wal->spares_unwanted = !on;
 }
 
 /* Files from `first` on that may go now; pinned ones wait. Marks them, so that nobody begins to
@@ -104,7 +116,7 @@ static void fail(struct wal *wal, int result, bool is_fatal, const char *what)
              strerror(-result));
 }
 
-/* Once the manifest says so durably, the files before are nobody's: one waits to be used again, the
+/* Once the manifest says so durably, the files before are nobody's: some wait to be used again, the
  * others are removed. */
 static void drop(struct wal *wal, uint32_t first)
 {
@@ -121,8 +133,8 @@ static void drop(struct wal *wal, uint32_t first)
         pthread_mutex_lock(&wal->lock);
         bytes = wal_files_find(&wal->files, number)->bytes;
         pthread_mutex_unlock(&wal->lock);
-        if (chore->spare == 0 && bytes == wal->options.file_bytes)
-            chore->spare = number;
+        if (chore->spare_count < chore->spares_wanted && bytes == wal->options.file_bytes)
+            chore->spares[chore->spare_count++] = number;
         else
             (void)wal_file_unlink(&wal->disk, number); /* the next opening tries again */
     }
@@ -131,13 +143,14 @@ static void drop(struct wal *wal, uint32_t first)
 static void make_next(struct wal *wal, uint32_t number)
 {
     struct wal_chore *chore = &wal->chore;
-    uint32_t spare = chore->is_held ? 0 : chore->spare;
+    uint32_t spare = 0;
     bool is_fatal = false;
-    int result = wal_file_make(&wal->disk, number, wal->options.file_bytes, wal->epoch, spare,
-                               &chore->made, &is_fatal);
+    int result;
 
-    if (spare)
-        chore->spare = 0;
+    if (!chore->is_held && chore->spare_count > 0)
+        spare = chore->spares[--chore->spare_count];
+    result = wal_file_make(&wal->disk, number, wal->options.file_bytes, wal->epoch, spare,
+                           &chore->made, &is_fatal);
     if (result < 0)
         fail(wal, result, is_fatal,
              result == -ENOSPC || result == -EDQUOT ? "no space for the next log file"
@@ -156,6 +169,8 @@ int wal_upkeep(struct wal *wal)
         drop(wal, first);
     if (chore->result == 0 && !next_is_ready)
         make_next(wal, newest + 1);
+    while (has_too_many_spares(chore)) /* the next opening tries again */
+        (void)wal_file_unlink(&wal->disk, chore->spares[--chore->spare_count]);
     return chore->result;
 }
 

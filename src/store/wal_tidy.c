@@ -32,23 +32,23 @@ static bool is_of_size(const struct wal *wal, uint32_t number)
     return size == wal->options.file_bytes;
 }
 
-/* Files older than the first: the newest of the right size is kept to be used again. One at a time:
- * listing while removing is not for every file system. */
+/* Files older than the first: the newest of the right size are kept to be used again. One at a
+ * time: listing while removing is not for every file system. */
 static int tidy_old(struct wal *wal)
 {
     const struct fs *fs = wal->disk.fs;
     struct old old = {.below = wal->chore.manifest.first};
     int result;
 
-    wal->chore.spare = 0;
+    wal->chore.spare_count = 0;
     for (;;) {
         old.newest = 0;
         result = fs->ops->list(fs->ctx, wal->disk.dir, note_old, &old);
         if (result < 0 || old.newest == 0)
             return result;
         old.below = old.newest;
-        if (wal->chore.spare == 0 && is_of_size(wal, old.newest))
-            wal->chore.spare = old.newest;
+        if (wal->chore.spare_count < WAL_SPARES_MAX && is_of_size(wal, old.newest))
+            wal->chore.spares[wal->chore.spare_count++] = old.newest;
         else if ((result = wal_file_unlink(&wal->disk, old.newest)) < 0)
             return result;
     }

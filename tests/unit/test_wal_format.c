@@ -129,6 +129,8 @@ static void a_log_of_the_older_format_opens_and_goes_on(void **unused)
     assert_int_equal(format_of(scene, 1), 1);
     assert_int_equal(format_of(scene, 2), 2);
     assert_true(work(scene, 300));
+    wal_want_spares(owner->wal, false);
+    assert_int_equal(wal_owner_upkeep(owner), 0);
     assert_int_equal(format_of(scene, 1), 0); /* went, or is another one by now */
     assert_int_equal(format_of(scene, wal_current_file(owner->wal)), 2);
     wal_owner_close(owner);
