@@ -1,6 +1,6 @@
 # Thin over CMake presets: `make help` lists what there is.
 .DEFAULT_GOAL := build
-.PHONY: demo run build test bench lint fmt fuzz torture install package clean help
+.PHONY: demo run build test bench lint fmt fuzz torture mutants coverage install package clean help
 
 DATA ?= ./tarry-data
 PREFIX ?= /usr/local
@@ -42,6 +42,14 @@ torture: build ## kill -9 over and over, and an independent judge
 	@scripts/setup test
 	@scripts/torture
 
+mutants: ## deliberate faults, each of which a test must notice; NAMES="one two": only these
+	@scripts/setup build test
+	@scripts/mutants $(NAMES)
+
+coverage: ## lines and branches of store, engine and wheel that their tests reach
+	@scripts/setup build test coverage
+	@scripts/coverage
+
 install: build ## to PREFIX=/usr/local, under DESTDIR where given
 	@cmake --install build --prefix "$(PREFIX)"
 
@@ -52,7 +60,7 @@ package: ## a Debian package and a tar archive in build-package/
 	@cd build-package && cpack -G "DEB;TGZ"
 
 clean: ## removes what was built
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

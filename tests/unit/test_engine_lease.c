@@ -1,0 +1,108 @@
+/* A lease is one delivery of one job, and ends when it was to end. */
+#include "engine_rig.h"
+
+enum { LEASE_MS = 100 };
+
+static void start(struct world *world)
+{
+    *world = open_world(1);
+    struct queue_result result = {0};
+    world->engine = open_engine(&world->log, world->now);
+    engine_start(world->engine, 1);
+    struct queue_push push = {
+        .topic = topic_name(0), .id = slice_of("job"), .priority = QUEUE_PRIORITY_UNSET};
+    engine_push(world->engine, &push, world->now, &result);
+    assert_int_equal(result.status, QUEUE_CREATED);
+}
+
+static struct engine_lease take(struct world *world)
+{
+    struct engine_view view;
+    catch_up(world, world->engine);
+    assert_int_equal(
+        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, LEASE_MS, world->now, &view), 1);
+    engine_view_fini(&view);
+    return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
+}
+
+static enum queue_status answer(struct world *world, struct engine_lease lease,
+                                enum queue_verb verb)
+{
+    struct queue_result result = {0};
+    struct queue_answer answer = {.verb = verb, .delay_ms = 0, .error = slice_of("no")};
+    engine_answer(world->engine, &lease, &answer, world->now, &result);
+    return result.status;
+}
+
+static void pass(struct world *world, int64_t ms)
+{
+    world->now.inner_ms += ms;
+    world->now.wall_ms += ms;
+}
+
+static struct queue_counts counts(struct world *world)
+{
+    struct engine_stats stats;
+    engine_stats(world->engine, &stats);
+    return stats.counts;
+}
+
+static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN};
+
+/* Nobody has looked at the wheel since, so the job is leased still. */
+static void an_answer_after_the_lease_s_end_counts_for_nothing_even_if_nobody_noticed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        struct world world;
+        start(&world);
+        struct engine_lease lease = take(&world);
+        pass(&world, LEASE_MS); /* taken within its millisecond: rounded up */
+        assert_int_equal(counts(&world).leased, 1);
+        pass(&world, 1);
+        assert_int_equal(counts(&world).leased, 1);
+        assert_int_equal(answer(&world, lease, verbs[i]), QUEUE_LEASE_ENDED);
+        catch_up(&world, world.engine);
+        assert_int_equal(counts(&world).retrying, 1);
+        close_world(&world);
+    }
+}
+
+static void an_answer_in_a_lease_s_last_millisecond_counts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        struct world world;
+        start(&world);
+        struct engine_lease lease = take(&world);
+        pass(&world, LEASE_MS);
+        assert_int_equal(answer(&world, lease, verbs[i]), QUEUE_OK);
+        close_world(&world);
+    }
+}
+
+static void an_answer_to_an_earlier_delivery_counts_for_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        struct world world;
+        start(&world);
+        struct engine_lease first = take(&world);
+        assert_int_equal(answer(&world, first, QUEUE_RETURN), QUEUE_OK);
+        struct engine_lease second = take(&world);
+        assert_int_equal(answer(&world, first, verbs[i]), QUEUE_LEASE_ENDED);
+        assert_int_equal(counts(&world).leased, 1);
+        assert_int_equal(answer(&world, second, verbs[i]), QUEUE_OK);
+        close_world(&world);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_after_the_lease_s_end_counts_for_nothing_even_if_nobody_noticed),
+        cmocka_unit_test(an_answer_in_a_lease_s_last_millisecond_counts),
+        cmocka_unit_test(an_answer_to_an_earlier_delivery_counts_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
