@@ -114,6 +114,8 @@ static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
     sim_fs_clone(disk, from->world->disk, random_next(&random));
     sim_fs_crash(disk, damage);
     judge_copy(judge, from->world->judge);
+    memset(judge->seen, 0, sizeof judge->seen);
+    judge->kills_in_flight = judge->redelivered = 0;
     crash_judge(from->world, judge);
     judge->broken = false;
     world_init(world, from->world->scenario, disk, judge, random_next(&random),
@@ -142,6 +144,8 @@ static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
     }
     for (int i = 0; i < GUESS_STATES; i++)
         sim_totals.seen[i] += judge->seen[i];
+    sim_totals.kills_in_flight += judge->kills_in_flight;
+    sim_totals.redelivered += judge->redelivered;
     disk->at_io = NULL;
     world_drop(world);
     sim_fs_fini(disk);
@@ -201,12 +205,6 @@ static void at_io(void *ctx)
 
 /* ---- the run ---- */
 
-static void resume_all(struct world *world)
-{
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
-        world->judge->topics[t].paused = world->judge->topics[t].paused;
-}
-
 static void reopen(struct world *world)
 {
     int result;
@@ -247,7 +245,6 @@ static void live(struct world *world)
             world_look(world, false);
         }
     }
-    resume_all(world);
     if (!world_quiet(world))
         judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
                         "at the end");

@@ -78,7 +78,7 @@ static void arm(struct faulty *faulty)
     struct sim_fs *disk = faulty->disk;
 
     faulty->judge->lenient = faulty->fault >= FAULT_READ;
-    faulty->judge->full = faulty->fault == FAULT_SPACE;
+    faulty->judge->full = true; /* so is told whatever keeps a file from being made */
     disk->fail_errno = faulty->fault == FAULT_SPACE ? ENOSPC : EIO;
     disk->fail_for_ever = faulty->fault == FAULT_IO_EVER || faulty->fault == FAULT_SPACE;
     if (faulty->fault <= FAULT_SPACE)
