@@ -120,7 +120,7 @@ static int verdict(bool only_faults)
 
 /* ---- what to run ---- */
 
-enum { CRASHES = 15000, STRIDE = 19 };
+enum { CRASHES = 15000, STRIDE = 37 };
 
 static int usage(void)
 {
