@@ -221,9 +221,15 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
                struct engine_now now)
 {
     struct record record;
-    place = depot_moved(shard->depot, place);
-    if (!depot_is_alive(shard->depot, place))
+    enum job_part part;
+    struct record_place moved = depot_moved(shard->depot, place);
+    if (!depot_is_alive(shard->depot, moved)) {
+        /* It ended where it lies now. Nobody shall find it in the victim again and again. */
+        if (depot_is_alive(shard->depot, place))
+            depot_release(shard->depot, place, &part);
         return -ENOENT;
+    }
+    place = moved;
     if (!record_decode(bytes, &record))
         return -EBADMSG;
     return engine_load(shard->engine, &record, place, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
