@@ -245,6 +245,10 @@ void depot_committed(struct depot *depot, struct catalog *catalog)
     mark(depot, &depot->catalog);
     pthread_mutex_unlock(&depot->lock);
     leave(depot);
+    if (depot->build) { /* else the victims' files would stay until the tidying after the next */
+        depot_let_go(depot->build->view);
+        depot->build->view = NULL;
+    }
     depot_forget_catalog(depot);
     depot->build = NULL;
     depot->is_installed = false;
