@@ -26,6 +26,7 @@ struct far_walk {
     /* Where it has come to: a run, a part of it, a slot. */
     uint32_t run, part, slot;
     bool is_reading, is_through; /* with this run */
+    bool met_damage;
     int result;
     struct depot_view *view;
     struct far_found found[SLICE_JOBS];
@@ -60,6 +61,11 @@ void far_walk_free(struct far_walk *walk)
 bool far_walk_is_reading(const struct far_walk *walk)
 {
     return walk && walk->is_reading;
+}
+
+bool far_walk_met_damage(const struct far_walk *walk)
+{
+    return walk && walk->met_damage;
 }
 
 /* ---- on the scout ---- */
@@ -175,6 +181,7 @@ int far_walk_next(struct far_walk *walk, struct slice *record, struct record_pla
     while (walk->given < walk->count) {
         const struct far_found *found = &walk->found[walk->given++];
         if (!found->bytes) { /* damaged: it stays where it is */
+            walk->met_damage = true;
             log_event(LOG_ERROR, "job cannot be read",
                       LOG_NUMBER("shard", walk->shard->options.index), LOG_NUMBER("run", walk->run),
                       LOG_NUMBER("slot", found->slot));

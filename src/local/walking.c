@@ -202,7 +202,9 @@ static bool finish_change(struct shard *shard, struct walking *walking)
     enum queue_status status = QUEUE_OK;
     if (walk->kind == WALK_DELETE) {
         status = engine_topic_remove(shard->engine, topic);
-        if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
+        if (status == QUEUE_CONFLICT && far_walk_met_damage(walking->far_walk)) {
+            status = QUEUE_UNAVAILABLE;        /* nor would it be empty the next time */
+        } else if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
             walk->at = 0;
             walk->until_sequence = UINT64_MAX;
             walking->is_memory_done = false;
@@ -210,7 +212,8 @@ static bool finish_change(struct shard *shard, struct walking *walking)
             walking->far_walk = NULL;
             return false;
         }
-        shard_tell(shard, QUEUE_EVENT_TOPIC, topic);
+        if (status != QUEUE_UNAVAILABLE)
+            shard_tell(shard, QUEUE_EVENT_TOPIC, topic);
     }
     struct completion *completion = completion_new(shard, 0, 0, walking->reply_to);
     assert(completion);
@@ -275,7 +278,12 @@ static bool step_change(struct shard *shard, struct walking *walking)
             walk_step(&walking->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES);
         return true;
     }
-    int result = depot_view(shard->depot)->run_count ? change_far(shard, walking) : 1;
+    bool has_far = depot_view(shard->depot)->run_count > 0;
+    if (has_far && shard->stopping) { /* there may be any number: no stop waits for all of them */
+        refuse(shard, walking, QUEUE_STOPPING);
+        return false;
+    }
+    int result = has_far ? change_far(shard, walking) : 1;
     if (result == 0 || result == -EAGAIN)
         return result == -EAGAIN;
     if (result < 0)
