@@ -91,6 +91,7 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
     struct wal_options options = {.fs = fs_of(shard),
                                   .first = depot_catalog(shard->depot)->log_first,
                                   .first_sequence = depot_catalog(shard->depot)->log_first_sequence,
+                                  .is_alone = depot_catalog(shard->depot)->generation == 0,
                                   .dir = shard->options.dir,
                                   .file_bytes = file_bytes,
                                   .batch_bytes_max = batch_bytes,

@@ -61,6 +61,8 @@ struct wal_options {
      * that file or that batch is not there, or older files are all the log says it has. */
     uint32_t first;
     uint64_t first_sequence;
+    bool is_alone; /* there is no catalog: refused where files went by a checkpoint, for what was in
+                      them is missing */
 };
 
 /* What was found while opening. */

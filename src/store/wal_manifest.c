@@ -25,8 +25,11 @@ static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
                        FORMAT, manifest->generation, manifest->seed, manifest->first,
                        manifest->first_sequence, manifest->epoch, manifest->epoch_sequence,
                        manifest->synced, manifest->is_clean);
-    uint64_t sum = wal_sum(slot, (size_t)len, 0);
+    uint64_t sum;
 
+    if (manifest->has_runs)
+        len += snprintf(slot + len, SLOT_BYTES - (size_t)len, "runs=1\n");
+    sum = wal_sum(slot, (size_t)len, 0);
     len += snprintf(slot + len, SLOT_BYTES - (size_t)len, "check=%016" PRIx64 "\n", sum);
     memset(slot + len, ' ', SLOT_BYTES - (size_t)len);
     slot[SLOT_BYTES - 1] = '\n';
@@ -49,6 +52,7 @@ static bool parse(const char slot[SLOT_BYTES + 1], struct wal_manifest *out)
                &manifest.synced, &clean) != 9)
         return false;
     manifest.is_clean = clean == 1;
+    manifest.has_runs = strstr(slot, "\nruns=1\n") != NULL;
     emit(&manifest, again);
     if (memcmp(slot, again, SLOT_BYTES) != 0 || manifest.first == 0)
         return false;
@@ -113,6 +117,7 @@ int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *mani
         manifest->synced = first_sequence;
     manifest->first = first;
     manifest->first_sequence = first_sequence;
+    manifest->has_runs = true;
     return 0;
 }
 

@@ -134,6 +134,12 @@ static int open_manifest(struct opening *opening)
     if (result < 0)
         return fail(opening, result, "cannot read MANIFEST");
     wal->chore.manifest = opening->read;
+    if (wal->options.is_alone && opening->read.has_runs)
+        return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
+                            "the log in '%s' goes on where a catalog of runs ended, and there is "
+                            "no catalog beside it; restore both from one backup (nothing was "
+                            "changed)",
+                            wal->disk.dir);
     if (wal->options.first == 0)
         return 0;
     return wal_manifest_begin_at(&wal->disk, &wal->chore.manifest, wal->options.first,

@@ -66,6 +66,7 @@ struct wal_manifest {
     uint64_t epoch_sequence; /* from this batch on only the newest epoch counts */
     uint64_t synced;         /* the newest batch known durable when this was written */
     bool is_clean;           /* closed in order: `synced` is the last batch there is */
+    bool has_runs;           /* files went by a checkpoint: there must be a catalog */
 };
 
 /* -ENOENT: there is none. -EBADMSG: damaged. `fd` is open afterwards on success. *slots_bad (may be

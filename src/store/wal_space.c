@@ -102,6 +102,7 @@ static void plan(struct wal *wal, uint32_t *first, uint32_t *newest, bool *next_
         chore->manifest.first = needed;
         chore->manifest.first_sequence = wal_files_find(&wal->files, needed)->first_sequence;
         chore->manifest.synced = wal->shared.synced;
+        chore->manifest.has_runs = true;
     }
     pthread_mutex_unlock(&wal->lock);
 }
