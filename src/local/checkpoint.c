@@ -18,6 +18,7 @@ enum {
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
     RETRY_MS = 1000,
+    KEYS_EVERY_MS = 1000,
     RETRY_MS_MAX = 5000,
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
 };
@@ -58,6 +59,8 @@ struct checkpoint {
     struct depot_view *filters;
     bool filters_failed;
     int64_t retry_ms, began_ms;
+    int64_t keys_ms;   /* when to look at the tables of keys again: it goes over all of them and all
+                          runs, and hardly anything but a checkpoint changes what it finds */
     uint32_t failures; /* one after the other */
     /* One failed for want of disk space: the reserve is spent, and until there is one again no push
      * is taken, and no victim. */
@@ -114,7 +117,9 @@ static int build_run(struct checkpoint *checkpoint)
 {
     if (checkpoint->is_without_space)
         depot_spend_reserve(checkpoint->shard->depot);
-    return depot_build(&checkpoint->build);
+    int result = depot_build(&checkpoint->build);
+    forget_changed(checkpoint); /* here, as there may be a million of them */
+    return result;
 }
 
 static int commit(struct checkpoint *checkpoint)
@@ -196,6 +201,7 @@ static void become_idle(struct checkpoint *checkpoint)
     catalog_fini(&checkpoint->catalog);
     wal_window_fini(&checkpoint->window);
     checkpoint->phase = IDLE;
+    checkpoint->keys_ms = 0;
     atomic_store(&checkpoint->is_hurried, false);
 }
 
@@ -209,17 +215,16 @@ static void give_up(struct checkpoint *checkpoint, int failed, const char *durin
 
 /* ---- beginning ---- */
 
-static bool add_changed(struct checkpoint *checkpoint, struct engine_changed *changed)
+static bool reserve_changed(struct checkpoint *checkpoint)
 {
-    if (checkpoint->changed_count == checkpoint->changed_cap) {
-        size_t cap = checkpoint->changed_cap ? checkpoint->changed_cap * 2 : 256;
-        struct engine_changed **grown = realloc(checkpoint->changed, cap * sizeof(*grown));
-        if (!grown)
-            return false;
-        checkpoint->changed = grown;
-        checkpoint->changed_cap = cap;
-    }
-    checkpoint->changed[checkpoint->changed_count++] = changed;
+    if (checkpoint->changed_count < checkpoint->changed_cap)
+        return true;
+    size_t cap = checkpoint->changed_cap ? checkpoint->changed_cap * 2 : 256;
+    struct engine_changed **grown = realloc(checkpoint->changed, cap * sizeof(*grown));
+    if (!grown)
+        return false;
+    checkpoint->changed = grown;
+    checkpoint->changed_cap = cap;
     return true;
 }
 
@@ -240,12 +245,10 @@ static bool on_item(void *ctx, const struct engine_item *item)
 {
     struct checkpoint *checkpoint = ctx;
     struct depot_build *build = &checkpoint->build;
-    if ((item->changed && !add_changed(checkpoint, item->changed))) {
-        engine_changed_free(item->changed);
-        return false;
-    }
-    if (!reserve_item(build))
-        return false;
+    if (!reserve_item(build) || (item->changed && !reserve_changed(checkpoint)))
+        return false; /* what changed stays the engine's */
+    if (item->changed)
+        checkpoint->changed[checkpoint->changed_count++] = item->changed;
     build->items[build->count++] =
         (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
                             .part = (uint64_t)item->part & 0xff,
@@ -325,10 +328,13 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     }
     checkpoint->before_file = 0;
     checkpoint->began_ms = now.inner_ms;
-    if (checkpoint->is_without_space)
+    if (checkpoint->is_without_space) {
         give(checkpoint, TIDYING); /* is there room for the reserve? */
-    else if (depot_keys_wanted(shard->depot, &checkpoint->merge))
-        give(checkpoint, MERGING);
+    } else if (now.inner_ms >= checkpoint->keys_ms) {
+        checkpoint->keys_ms = now.inner_ms + KEYS_EVERY_MS;
+        if (depot_keys_wanted(shard->depot, &checkpoint->merge))
+            give(checkpoint, MERGING);
+    }
     return false;
 }
 
@@ -368,7 +374,6 @@ static bool built(struct checkpoint *checkpoint)
         give_up(checkpoint, failed, "building a run");
         return false;
     }
-    forget_changed(checkpoint);
     checkpoint->at = 0;
     checkpoint->phase = INSTALLING;
     return true;
