@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 
 import pytest
 from io_order import Order
@@ -10,7 +11,7 @@ from server import BINARY
 
 SEED = int(os.environ.get("TARRY_SEED") or random.randrange(1 << 32))
 IMAGES = int(os.environ.get("TARRY_IMAGES", 510))
-MIB = 40
+MIB = 28
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +36,13 @@ def test_no_power_cut_loses_what_was_answered(traced):
 
 # ---- the proofs find what they should ----
 
+@pytest.mark.parametrize("forgets", [r"\.run", r"\.keys", r"CATALOG", r"shard-00/run$", r"wal/(0|next)"])
+def test_a_disk_that_forgets_syncs_is_found(traced, forgets):
+    assert PowerLoss(traced, SEED, 100, forgets=re.compile(forgets)).run()
+
+
 def small(directory, **options):
-    path = record(directory, SEED, 3, **options)
-    traced = Traced(path)
-    return traced
+    return Traced(record(directory, SEED, 3, **options))
 
 
 def kinds(faults):
@@ -54,8 +58,8 @@ def test_a_server_that_answers_before_it_syncs_is_found(tmp_path):
 def test_a_sync_that_did_not_happen_is_found(tmp_path):
     traced = small(tmp_path, drop=5)
     assert "answered before the sync" in kinds(traced.faults)
-    lost = "\n".join(PowerLoss(traced, SEED, 60).run())
-    assert "L: lost" in lost
+    found = "\n".join(PowerLoss(traced, SEED, 60).run())
+    assert "L: lost" in found or "first ended with 1" in found  # a log whose later batches say that the lost one was synced is refused
 
 
 def test_an_answer_to_what_was_never_written_is_found(tmp_path, monkeypatch):

@@ -54,6 +54,9 @@ struct record {
     int64_t a, b;
 };
 
+/* The same call under the name it has where files may be large. */
+#define SAME(NAME, OTHER) extern __typeof__(OTHER) NAME __attribute__((alias(#OTHER)))
+
 enum { HEAD_BYTES = 64, FDS = 1 << 16 };
 static const int64_t TRACE_BYTES = (int64_t)8 << 30;
 
@@ -236,29 +239,25 @@ static mode_t mode_in(int flags, va_list args)
     return flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
 }
 
-#define OPEN(NAME)                                                                                 \
-    int NAME(const char *path, int flags, ...)                                                     \
-    {                                                                                              \
-        va_list args;                                                                              \
-        va_start(args, flags);                                                                     \
-        mode_t mode = mode_in(flags, args);                                                        \
-        va_end(args);                                                                              \
-        return open_at(AT_FDCWD, path, flags, mode);                                               \
-    }
-OPEN(open)
-OPEN(open64)
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_in(flags, args);
+    va_end(args);
+    return open_at(AT_FDCWD, path, flags, mode);
+}
+SAME(open64, open);
 
-#define OPENAT(NAME)                                                                               \
-    int NAME(int at, const char *path, int flags, ...)                                             \
-    {                                                                                              \
-        va_list args;                                                                              \
-        va_start(args, flags);                                                                     \
-        mode_t mode = mode_in(flags, args);                                                        \
-        va_end(args);                                                                              \
-        return open_at(at, path, flags, mode);                                                     \
-    }
-OPENAT(openat)
-OPENAT(openat64)
+int openat(int at, const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_in(flags, args);
+    va_end(args);
+    return open_at(at, path, flags, mode);
+}
+SAME(openat64, openat);
 
 int close(int fd)
 {
@@ -305,22 +304,18 @@ static ssize_t write_parts(int fd, const struct iovec *parts, int count, int64_t
     return put_bytes;
 }
 
-#define PWRITE(NAME)                                                                               \
-    ssize_t NAME(int fd, const void *from, size_t len, off_t offset)                               \
-    {                                                                                              \
-        struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};                 \
-        return write_parts(fd, &part, 1, offset);                                                  \
-    }
-PWRITE(pwrite)
-PWRITE(pwrite64)
+ssize_t pwrite(int fd, const void *from, size_t len, off_t offset)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    return write_parts(fd, &part, 1, offset);
+}
+SAME(pwrite64, pwrite);
 
-#define PWRITEV(NAME)                                                                              \
-    ssize_t NAME(int fd, const struct iovec *parts, int count, off_t offset)                       \
-    {                                                                                              \
-        return write_parts(fd, parts, count, offset);                                              \
-    }
-PWRITEV(pwritev)
-PWRITEV(pwritev64)
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset)
+{
+    return write_parts(fd, parts, count, offset);
+}
+SAME(pwritev64, pwritev);
 
 ssize_t write(int fd, const void *from, size_t len)
 {
@@ -419,27 +414,18 @@ int fsync(int fd)
     return sync_with(SYS_fsync, fd);
 }
 
-static int size_with(int fd, off_t size)
+int ftruncate(int fd, off_t size)
 {
     uint32_t what = what_is(fd);
     int result = (int)syscall(SYS_ftruncate, fd, size), saved = errno;
-    if (is_file(what))
+    if (is_file(what) && result == 0)
         put(SIZED, what, size, result, NULL, 0);
     errno = saved;
     return result;
 }
+SAME(ftruncate64, ftruncate);
 
-int ftruncate(int fd, off_t size)
-{
-    return size_with(fd, size);
-}
-
-int ftruncate64(int fd, off_t size)
-{
-    return size_with(fd, size);
-}
-
-static int allocate(int fd, int mode, off_t offset, off_t len)
+int fallocate(int fd, int mode, off_t offset, off_t len)
 {
     uint32_t what = what_is(fd);
     int result = (int)syscall(SYS_fallocate, fd, mode, offset, len), saved = errno;
@@ -452,16 +438,7 @@ static int allocate(int fd, int mode, off_t offset, off_t len)
     errno = saved;
     return result;
 }
-
-int fallocate(int fd, int mode, off_t offset, off_t len)
-{
-    return allocate(fd, mode, offset, len);
-}
-
-int fallocate64(int fd, int mode, off_t offset, off_t len)
-{
-    return allocate(fd, mode, offset, len);
-}
+SAME(fallocate64, fallocate);
 
 /* ---- names ---- */
 

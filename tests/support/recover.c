@@ -1,20 +1,20 @@
 /*
  * recover: opens data directories as a server would after a crash, and says what is in them.
  *
- * Reads paths from the standard input, a line each. For each: `fsck` as the crash left it, an
- * opening that ends as suddenly as the first life did, a second one that ends in order, and `fsck`.
- * Each is a process of its own, so that a fall of one is an answer too. Prints
+ * Reads paths from the standard input, a line each. For each, a process that lets fsck look at what
+ * the crash left (where there is a MANIFEST), opens it, and ends as suddenly as the first life did;
+ * then one that opens it again, ends in order, and lets fsck look once more. Prints
  *
  *   begin PATH
  *   fsck-first|first|second|fsck STATUS BYTES, a line feed, so many bytes of text
+ *   fell STATUS 0: one of the processes did not come to its end
  *   end PATH
  *
- * STATUS: 0 well, 1 findings or it would not open (the text says why), else how the process fell.
+ * STATUS: 0 well, 1 findings or it would not open (the text says why); of `fell` as waitpid has it.
  * `second` has no text where it is the same as the first one's. A text of an opening: a line for
  * each topic and each job, see emit_topic and emit_job.
  */
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "local/local.h"
 #include "store/fsck.h"
@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OUT_BYTES_MAX = 256 << 20, SHARDS_MAX = 8, FILE_BYTES = 4 << 20, PATIENCE_US = 60000000 };
+enum { OUT_BYTES_MAX = 256 << 20, SHARDS_MAX = 8, FILE_BYTES = 4 << 20, PATIENCE_S = 60 };
 
 struct opened {
     struct local *local;
@@ -120,12 +120,10 @@ static void on_list(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 static void pump_until(struct opened *opened, const bool *flag)
 {
-    int64_t end_us = clock_boot_us() + PATIENCE_US;
+    alarm(PATIENCE_S);
     while (!*flag) {
         for (uint32_t i = 0; i < opened->shards; i++)
             uv_run(reactor_loop(opened->reactors[i]), UV_RUN_NOWAIT);
-        if (clock_boot_us() > end_us)
-            abort();
         usleep(20);
     }
 }
@@ -212,13 +210,6 @@ static int check(const char *path, struct buffer *out)
 
 /* ---- processes ---- */
 
-enum step { FSCK_FIRST = 1, FIRST, SECOND, FSCK };
-
-static int perform(enum step step, const char *path, struct buffer *out)
-{
-    return step == FIRST || step == SECOND ? live(path, step == SECOND, out) : check(path, out);
-}
-
 static void write_whole(int fd, const char *at, size_t len)
 {
     while (len) {
@@ -230,45 +221,14 @@ static void write_whole(int fd, const char *at, size_t len)
     }
 }
 
-/* Its text into `out`; returns its status. */
-static int run(enum step step, const char *path, struct buffer *out)
+static void report(int fd, const char *name, int status, const struct buffer *text)
 {
-    int ends[2], status;
-    char part[65536];
-    ssize_t got;
-    fflush(stdout);
-    if (pipe(ends) != 0)
-        abort();
-    pid_t child = fork();
-    if (child == 0) {
-        struct buffer text;
-        buffer_init(&text, OUT_BYTES_MAX);
-        status = perform(step, path, &text);
-        write_whole(ends[1], text.at, text.len);
-        _exit(text.failed ? 4 : status);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], part, sizeof part)) > 0)
-        buffer_append(out, part, (size_t)got);
-    close(ends[0]);
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        abort();
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void report(const char *name, int status, const struct buffer *text)
-{
-    printf("%s %d %zu\n", name, status, text ? text->len : 0);
-    if (text && text->len)
-        fwrite(text->at, 1, text->len, stdout);
-}
-
-static void step(enum step which, const char *name, const char *path)
-{
-    struct buffer text;
-    buffer_init(&text, OUT_BYTES_MAX);
-    report(name, run(which, path, &text), &text);
-    buffer_fini(&text);
+    char line[64];
+    size_t len = text ? text->len : 0;
+    int bytes = snprintf(line, sizeof line, "%s %d %zu\n", name, status, len);
+    write_whole(fd, line, (size_t)bytes);
+    if (len)
+        write_whole(fd, text->at, len);
 }
 
 /* Without one, the first start did not come so far: there is nothing to check. */
@@ -279,22 +239,80 @@ static bool has_manifest(const char *path)
     return access(name, F_OK) == 0;
 }
 
+static void check_and_report(int fd, const char *name, const char *path)
+{
+    struct buffer text;
+    buffer_init(&text, OUT_BYTES_MAX);
+    int status = check(path, &text);
+    report(fd, name, status, &text);
+    buffer_fini(&text);
+}
+
+/* Checks, opens, and falls. */
+static void first_life(int fd, const char *path)
+{
+    struct buffer text;
+    buffer_init(&text, OUT_BYTES_MAX);
+    if (has_manifest(path))
+        check_and_report(fd, "fsck-first", path);
+    int status = live(path, false, &text);
+    report(fd, "first", status, &text);
+}
+
+/* `first`: what the first life reported, its text at the end. */
+static void second_life(int fd, const char *path, const struct buffer *first)
+{
+    struct buffer text;
+    buffer_init(&text, OUT_BYTES_MAX);
+    int status = live(path, true, &text);
+    bool same = text.len <= first->len &&
+                (!text.len || memcmp(first->at + first->len - text.len, text.at, text.len) == 0);
+    report(fd, "second", status, same ? NULL : &text);
+    if (status == 0) /* else it still has the lock */
+        check_and_report(fd, "fsck", path);
+    buffer_fini(&text);
+}
+
+/* All that a process of its own reports. */
+static void run(const char *path, const struct buffer *first, struct buffer *out)
+{
+    int ends[2], status;
+    char part[65536];
+    ssize_t got;
+    if (pipe(ends) != 0)
+        abort();
+    pid_t child = fork();
+    if (child == 0) {
+        if (first)
+            second_life(ends[1], path, first);
+        else
+            first_life(ends[1], path);
+        _exit(0);
+    }
+    close(ends[1]);
+    while ((got = read(ends[0], part, sizeof part)) > 0)
+        buffer_append(out, part, (size_t)got);
+    close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+        char line[64];
+        say(out, line, snprintf(line, sizeof line, "fell %d 0\n", status));
+    }
+}
+
 static void recover(const char *path)
 {
+    char line[4096];
     struct buffer first, second;
     buffer_init(&first, OUT_BYTES_MAX);
     buffer_init(&second, OUT_BYTES_MAX);
-    printf("begin %s\n", path);
-    if (has_manifest(path))
-        step(FSCK_FIRST, "fsck-first", path);
-    report("first", run(FIRST, path, &first), &first);
-    int status = run(SECOND, path, &second);
-    bool same =
-        first.len == second.len && (!first.len || memcmp(first.at, second.at, first.len) == 0);
-    report("second", status, same ? NULL : &second);
-    step(FSCK, "fsck", path);
-    printf("end %s\n", path);
-    fflush(stdout);
+    write_whole(STDOUT_FILENO, line, (size_t)snprintf(line, sizeof line, "begin %s\n", path));
+    run(path, NULL, &first);
+    run(path, &first, &second);
+    write_whole(STDOUT_FILENO, first.at, first.len);
+    write_whole(STDOUT_FILENO, second.at, second.len);
+    write_whole(STDOUT_FILENO, line, (size_t)snprintf(line, sizeof line, "end %s\n", path));
     buffer_fini(&first);
     buffer_fini(&second);
 }
