@@ -424,10 +424,24 @@ static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
     return true;
 }
 
+/* The log has no room, nor the disk for its next file: that needs what the reserve holds. */
+static void find_room(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    struct wal_stats stats;
+    wal_stats(shard->wal, &stats);
+    if (!shard->topics_want_room || !stats.full || checkpoint->is_without_space)
+        return;
+    checkpoint->is_without_space = true;
+    depot_spend_reserve(shard->depot);
+}
+
 static bool step_topics(struct checkpoint *checkpoint)
 {
-    if (topics_is_busy(checkpoint->shard))
+    if (topics_is_busy(checkpoint->shard)) {
+        find_room(checkpoint);
         return false;
+    }
     checkpoint->phase = SNAPSHOT;
     return true;
 }
@@ -628,7 +642,8 @@ bool checkpoint_is_behind(struct checkpoint *checkpoint)
     const struct shard *shard = checkpoint->shard;
     uint32_t first = depot_catalog(shard->depot)->log_first;
     uint32_t files = wal_current_file(shard->wal) - (first ? first : 1);
-    if (checkpoint->phase == IDLE || checkpoint->retry_ms > clock_inner_ms())
+    bool goes_on = checkpoint->phase != IDLE && checkpoint->phase != STOPPED;
+    if (!goes_on || checkpoint->retry_ms > clock_inner_ms())
         return false;
     if (files >= FILES_BEHIND / 2)
         atomic_store(&checkpoint->is_hurried, true);

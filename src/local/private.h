@@ -68,9 +68,10 @@ struct shard {
     uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
-    bool writing_topics; /* the topics' records are being written again, */
-    uint32_t topics_at;  /* and have come so far */
-    bool totals_kept;    /* the last records before a stop have been begun */
+    bool writing_topics;   /* the topics' records are being written again, */
+    uint32_t topics_at;    /* and have come so far, */
+    bool topics_want_room; /* and the log has none for the next */
+    bool totals_kept;      /* the last records before a stop have been begun */
 
     bool broken, stopping;
     void (*stopped)(void *ctx);

@@ -121,9 +121,11 @@ static void upkeep_done(struct work *work)
 
 static void upkeep_start(struct shard *shard, int64_t now_ms)
 {
-    /* What little space there is goes to the run that lets old files go. */
-    bool yields =
-        checkpoint_is_without_space(shard->checkpoint) && checkpoint_is_busy(shard->checkpoint);
+    /* What little space there is goes to the run that lets old files go, but for the room in the
+     * log that takes. */
+    bool yields = checkpoint_is_without_space(shard->checkpoint) &&
+                  checkpoint_is_busy(shard->checkpoint) &&
+                  !(topics_is_busy(shard) && shard->topics_want_room);
     wal_want_spares(shard->wal, !checkpoint_is_without_space(shard->checkpoint));
     if (shard->keeping_up || shard->broken || yields || now_ms < shard->upkeep_retry_ms ||
         !wal_wants_upkeep(shard->wal))

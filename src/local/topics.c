@@ -11,6 +11,7 @@ void topics_begin(struct shard *shard)
 {
     shard->writing_topics = true;
     shard->topics_at = 0;
+    shard->topics_want_room = false;
 }
 
 bool topics_step(struct shard *shard)
@@ -19,6 +20,7 @@ bool topics_step(struct shard *shard)
         return false;
     for (int left = TOPICS_AT_ONCE; left; left--) {
         int failed = wal_has_room(shard->wal, ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
+        shard->topics_want_room = failed != 0;
         if (failed) {
             if (failed != -EAGAIN && shard->stopping) /* they are where they were */
                 shard->writing_topics = false;

@@ -84,9 +84,10 @@ static void open_shard(struct world *world)
         fail_msg("%s", error);
 }
 
-static bool turn_until(struct world *world, const bool *flag, uint32_t answered)
+static bool turn_until(struct world *world, const bool *flag, uint32_t answered,
+                       int64_t patience_ms)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + patience_ms * 1000;
     while (!(flag && *flag) && world->answered < answered) {
         if (clock_boot_us() > until_us)
             return false;
@@ -112,7 +113,7 @@ static void turn_until_idle(struct world *world)
 static void close_shard(struct world *world)
 {
     shard_stop(world->shard, on_stopped, world);
-    if (!turn_until(world, &world->has_stopped, UINT32_MAX))
+    if (!turn_until(world, &world->has_stopped, UINT32_MAX, PATIENCE_MS))
         fail_msg("the shard does not stop");
     shard_free(world->shard);
     reactor_free(world->reactor);
@@ -163,12 +164,13 @@ static struct queue_reply_to to(struct world *world)
 
 static enum queue_status answer(struct world *world, const char *what)
 {
-    if (!turn_until(world, NULL, world->answered + 1))
+    if (!turn_until(world, NULL, world->answered + 1, PATIENCE_MS))
         fail_msg("no answer to a %s", what);
     return world->status;
 }
 
-static enum queue_status push(struct world *world, struct slice id)
+/* False: it was not answered in this time. */
+static bool submit_push(struct world *world, struct slice id, int64_t patience_ms)
 {
     static char body[BODY_BYTES];
     const struct queue_push push = {.topic = slice_of("t"),
@@ -177,8 +179,16 @@ static enum queue_status push(struct world *world, struct slice id)
                                     .when = {.due = QUEUE_DUE_DELAY, .ms = DUE_MS},
                                     .priority = QUEUE_PRIORITY_UNSET};
     const struct command command = {.kind = COMMAND_PUSH, .count = 1, .pushes = &push};
+    uint32_t answered = world->answered + 1;
     shard_submit(world->shard, &command, to(world));
-    return answer(world, "push");
+    return turn_until(world, NULL, answered, patience_ms);
+}
+
+static enum queue_status push(struct world *world, struct slice id)
+{
+    if (!submit_push(world, id, PATIENCE_MS))
+        fail_msg("no answer to a push");
+    return world->status;
 }
 
 static enum queue_status cancel(struct world *world, struct slice id)
@@ -300,6 +310,21 @@ static void the_files_of_victims_go_with_their_checkpoint(void **state)
     close_shard(world);
 }
 
+/* Pushes wait for a checkpoint that is behind, which a stop gives up. */
+static void a_stop_answers_pushes_that_wait_for_a_checkpoint(void **state)
+{
+    struct world *world = *state;
+    char room[16];
+    open_shard(world);
+    world->shard->listings++; /* what holds it */
+    for (unsigned i = 0; i < JOBS_MAX && list_is_empty(&world->shard->parked); i++)
+        if (!submit_push(world, name(room, i), 200))
+            break;
+    assert_false(list_is_empty(&world->shard->parked));
+    close_shard(world);
+    assert_int_equal(world->status, QUEUE_CREATED);
+}
+
 /* ---- damage ---- */
 
 static void push_far(struct world *world)
@@ -373,6 +398,7 @@ int main(void)
 #define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
         CLAIM(an_id_that_ended_beside_a_checkpoint_is_free_at_once),
         CLAIM(the_files_of_victims_go_with_their_checkpoint),
+        CLAIM(a_stop_answers_pushes_that_wait_for_a_checkpoint),
         CLAIM(a_topic_with_a_damaged_job_is_not_deleted_and_says_so),
         CLAIM(a_log_whose_files_went_to_runs_is_refused_without_a_catalog),
     };
