@@ -129,6 +129,13 @@ class Disk:
         self.root, self.handles, self.writing = Directory(), {}, {}
         self.forgets, self.forgotten = forgets, set()
 
+    @classmethod
+    def of(cls, path):
+        """One on which all is safe that is in a directory."""
+        disk = cls()
+        disk.root = _load(pathlib.Path(path))
+        return disk
+
     def _find(self, path):
         """(the directory that holds the last name, that name)."""
         directory = self.root
@@ -209,6 +216,17 @@ class Disk:
                 self._leave(node, into / name, damage, chance)
             else:
                 _write(into / name, node.left_by_crash(damage, chance))
+
+
+def _load(path):
+    if not path.is_dir():
+        file = File()
+        file.safe += path.read_bytes()
+        return file
+    directory = Directory()
+    directory.safe = {one.name: _load(one) for one in path.iterdir()}
+    directory.now = dict(directory.safe)
+    return directory
 
 
 def _write(path, content):

@@ -35,6 +35,7 @@ HELPERS = os.cpu_count() or 1
 AROUND = 40  # records before and after something rare that are worth a crash as well
 FAULTS_SHOWN = 20
 SPACE_BYTES = 1 << 30
+WITHIN_EVERY, WITHIN = 23, 3  # of so many images one is opened under a trace of its own, for so many power cuts within the opening
 
 
 # ---- recording ----
@@ -63,7 +64,7 @@ class Traced:
     """A trace read once: its order, its changes, what there was in it."""
 
     def __init__(self, path):
-        self.path, self.order, calls = path, Order(), Calls()
+        self.path, self.order, calls = pathlib.Path(path), Order(), Calls()
         self.kinds, self.names = {}, {}
         for one in io_trace.records(path):
             self.order.follow(one)
@@ -91,19 +92,24 @@ def moments(path, count, chance):
         places.append(one.at)
     rare = [index for index in sorted(rare) if 0 <= index < len(places)]
     chosen = [chance.choice(of_kind) for of_kind in kinds.values() for _ in range(5)]
-    chosen += chance.choices(rare, k=count // 2)
+    chosen += chance.choices(rare, k=count // 2) if rare else []
     chosen += chance.choices(range(len(places)), k=max(0, count - len(chosen)))
-    return sorted(places[index] for index in chosen[:count])
+    return sorted(places[index] for index in chance.sample(chosen, min(count, len(chosen))))
+
+
+def program():
+    """tests/support/recover.c, built beside the server."""
+    path = BINARY.parent / "tests" / "recover"
+    if not path.exists():
+        subprocess.run(["cmake", "--build", str(BINARY.parent), "--target", "recover"], check=True, stdout=subprocess.DEVNULL)
+    return path
 
 
 class Helper:
     """A process that recovers directories, one at a time."""
 
     def __init__(self):
-        program = BINARY.parent / "tests" / "recover"
-        if not program.exists():
-            subprocess.run(["cmake", "--build", str(BINARY.parent), "--target", "recover"], check=True, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([str(program())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.image = None
 
     def give(self, image):
@@ -163,7 +169,7 @@ class PowerLoss:
         self.traced, self.seed, self.count, self.only, self.leave, self.forgets = traced, seed, count, only, leave, forgets
         self.story, self.disk = Story(traced.changes), Disk(forgets)
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="tarry-power-", dir=in_memory()))
-        self.helpers, self.faults, self.judged, self.jobs = [], [], 0, 0
+        self.helpers, self.faults, self.judged, self.jobs, self.within = [], [], 0, 0, 0
 
     def run(self):
         """What was wrong, in words."""
@@ -200,7 +206,29 @@ class PowerLoss:
         helper = self.helpers[number % len(self.helpers)]
         self.disk.crash(image.path, image.damage, random.Random(f"{self.seed}/{number}"))
         self._judge(helper)
+        if number % WITHIN_EVERY == WITHIN_EVERY - 1 and not self.forgets:
+            self._within(image, helper)
         helper.give(image)
+
+    def _within(self, image, helper):
+        """The power goes once more, while the image is opened, and while it is opened again."""
+        disk, trace = Disk.of(image.path), self.traced.path.parent / "trace-within"
+        copy = shutil.copytree(image.path, self.place / "opened")
+        subprocess.run([str(program())], input=f"{copy}\n".encode(), stdout=subprocess.DEVNULL, check=True,
+                       env={**os.environ, **io_trace.environment(io_trace.build_library(trace.parent), trace, copy)})
+        shutil.rmtree(copy)
+        chance = random.Random(f"within {self.seed}/{image.number}")
+        places = moments(trace, WITHIN, chance)
+        for one in io_trace.records(trace):
+            disk.play(one)
+            while places and places[0] == one.at:
+                again = Image(image.number, (image.moment, places.pop(0)), self.place / "again", image.expectation)
+                again.damage = chance.choice(DAMAGES)
+                disk.crash(again.path, again.damage, chance)
+                helper.give(again)
+                self._judge(helper)
+                self.within += 1
+        trace.unlink()
 
     def _judge(self, helper):
         if not helper.image:
@@ -219,7 +247,7 @@ class PowerLoss:
 def too_little(traced, power, images):
     """What a run has to have met, or it proved nothing."""
     wanted = {"checkpoints": (traced.names.get("catalogs", 0), 2), "log files begun": (traced.names.get("log files", 0), 4),
-              "images": (power.judged, images), "batches": (traced.order.batches, 100)}
+              "images": (power.judged, images), "power cuts within a recovery": (power.within, images // WITHIN_EVERY), "batches": (traced.order.batches, 100)}
     for what in ("push", "existed", "ack", "nack", "cancel", "reschedule", "topic"):
         wanted[f"answers to {what}"] = (traced.order.checked.get(what, 0), 10)
     return [f"{what}: {is_now}, not {least}" for what, (is_now, least) in wanted.items() if is_now < least]
@@ -229,7 +257,8 @@ def report(traced, power):
     answers = ", ".join(f"{count} {what}" for what, count in sorted(traced.order.checked.items()))
     return (f"{sum(traced.order.checked.values())} answers proved to come after their sync ({answers}), {traced.order.batches} batches, "
             f"{traced.kinds.get(SYNCED, 0)} syncs, renamed {traced.names}, {traced.kinds.get(PUNCHED, 0)} punched, {traced.kinds.get(UNLINKED, 0)} unlinked; "
-            f"{power.judged} images with {power.jobs} jobs recovered twice")
+            f"{power.judged} images with {power.jobs} jobs recovered twice, "
+            f"{power.within} of them of power cuts within a recovery")
 
 
 def parse(arguments):
