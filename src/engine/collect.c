@@ -164,6 +164,18 @@ bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
     return true;
 }
 
+void engine_keep(struct engine *engine, uint32_t id, struct record_place place)
+{
+    if (!id || id > engine->entries.top)
+        return;
+    struct entry *entry = entry_at(engine, id);
+    if (!entry->state || !entry_is_at(entry, place) || !entry->state_file)
+        return;
+    entry_record(engine, id);
+    if (entry->extra) /* what older records told of attempts was to be joined to what is lost */
+        entry_extra(engine, entry)->ended_file = 0;
+}
+
 void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,
                      struct record_place place)
 {

@@ -96,6 +96,9 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
  */
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
                     struct record_place place, enum job_part part, uint32_t before_file);
+/* An item's record in a slot cannot be read, so it stays there; what has changed of it since is
+ * written to the log once more, so that no older file is needed for it. An append. */
+void engine_keep(struct engine *engine, uint32_t id, struct record_place place);
 /* A slot of a victim that had no entry when collected lies elsewhere now: where it has one by now,
  * that one is told. Its record was copied as it was. Stored counts do not change. */
 void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,

@@ -17,6 +17,7 @@ enum {
     RESERVE_FILES = 4,
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
+    KEPT_MAX = 512, /* jobs whose record is damaged */
     RETRY_MS = 1000,
     KEYS_EVERY_MS = 1000,
     RETRY_MS_MAX = 5000,
@@ -362,12 +363,30 @@ static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now
     return false;
 }
 
+/* Jobs whose record cannot be read. One in a run stays there; but the log must stay where a record
+ * of it cannot be read. */
+static int keep_failed(struct checkpoint *checkpoint)
+{
+    const struct shard *shard = checkpoint->shard;
+    const struct depot_build *build = &checkpoint->build;
+    for (size_t i = build->slots; i < build->count; i++)
+        if (!record_place_is_run(build->items[i].place))
+            return -EIO;
+    if (build->failed > KEPT_MAX)
+        return -EIO;
+    if (wal_has_room(shard->wal, build->failed * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
+        return -EAGAIN;
+    for (size_t i = build->slots; i < build->count; i++)
+        engine_keep(shard->engine, build->items[i].id, build->items[i].place);
+    return 0;
+}
+
 static bool built(struct checkpoint *checkpoint)
 {
     struct depot_build *build = &checkpoint->build;
     int failed = checkpoint->result;
     if (!failed && build->failed)
-        failed = -EIO; /* the log must stay where a record of it cannot be read */
+        failed = keep_failed(checkpoint);
     if (!failed && !depot_install(checkpoint->shard->depot, build))
         failed = -ENOMEM;
     if (failed) {

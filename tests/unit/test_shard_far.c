@@ -367,6 +367,40 @@ static void a_topic_with_a_damaged_job_is_not_deleted_and_says_so(void **state)
     close_shard(world);
 }
 
+static enum queue_status reschedule(struct world *world, struct slice id)
+{
+    const struct queue_change change = {.verb = QUEUE_RESCHEDULE,
+                                        .topic = slice_of("t"),
+                                        .id = id,
+                                        .when = {.due = QUEUE_DUE_DELAY, .ms = 2 * DUE_MS},
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    const struct command command = {.kind = COMMAND_CHANGE, .count = 1, .changes = &change};
+    shard_submit(world->shard, &command, to(world));
+    return answer(world, "reschedule");
+}
+
+/* Its state is written to the log again, and again. */
+static void a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending(void **state)
+{
+    struct world *world = *state;
+    struct checkpoint_figures before, after;
+    char room[16];
+    open_shard(world);
+    push_far(world);
+    struct slice id = far_id(world, depot_view(world->shard->depot)->runs[0], room);
+    assert_int_equal(reschedule(world, id), QUEUE_OK);
+    damage_one(world);
+    checkpoint_figures(world->shard->checkpoint, &before);
+    for (unsigned i = 0; i < 400; i++) {
+        push(world, name(room, JOBS_MAX + i));
+        turn_until_idle(world);
+    }
+    checkpoint_figures(world->shard->checkpoint, &after);
+    assert_int_equal(after.failed, 0);
+    assert_true(after.checkpoints > before.checkpoints + 2);
+    close_shard(world);
+}
+
 static void remove_in_run(const struct world *world, const char *what)
 {
     char command[192];
@@ -400,6 +434,7 @@ int main(void)
         CLAIM(the_files_of_victims_go_with_their_checkpoint),
         CLAIM(a_stop_answers_pushes_that_wait_for_a_checkpoint),
         CLAIM(a_topic_with_a_damaged_job_is_not_deleted_and_says_so),
+        CLAIM(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending),
         CLAIM(a_log_whose_files_went_to_runs_is_refused_without_a_catalog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
