@@ -68,7 +68,8 @@ struct checkpoint {
     bool is_without_space;
     bool has_begun; /* the first look after the opening */
     struct checkpoint_figures figures;
-    atomic_bool is_hurried;
+    /* For the archivist: go as fast as you can; leave off, the shard stops. */
+    atomic_bool is_hurried, is_cancelled;
 };
 
 struct checkpoint *checkpoint_new(struct shard *shard)
@@ -106,7 +107,11 @@ void checkpoint_free(struct checkpoint *checkpoint)
 int checkpoint_pace(void *ctx, size_t bytes)
 {
     const struct shard *shard = ctx;
-    if (shard->options.fs || !shard->checkpoint || atomic_load(&shard->checkpoint->is_hurried))
+    if (!shard->checkpoint)
+        return 0;
+    if (atomic_load(&shard->checkpoint->is_cancelled))
+        return -ECANCELED;
+    if (shard->options.fs || atomic_load(&shard->checkpoint->is_hurried))
         return 0;
     int64_t us = (int64_t)bytes * 1000 / PACE_BYTES_A_MS;
     struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
@@ -553,6 +558,7 @@ static bool committed(struct checkpoint *checkpoint)
 static void tidied(struct checkpoint *checkpoint, struct engine_now now)
 {
     checkpoint->failures = 0;
+    checkpoint->filters_failed = false; /* tried again */
     if (checkpoint->result == 0)
         checkpoint->is_without_space = false;
     else if (checkpoint->is_without_space)
@@ -604,6 +610,8 @@ static void stop(struct checkpoint *checkpoint)
 
 bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
+    if (checkpoint->shard->stopping || checkpoint->shard->broken)
+        atomic_store(&checkpoint->is_cancelled, true);
     if (checkpoint->is_with_archivist)
         return false;
     if (checkpoint->shard->stopping || checkpoint->shard->broken) {

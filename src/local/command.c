@@ -52,8 +52,7 @@ static int run_push(struct shard *shard, const struct command *command,
     }
     if (checkpoint_is_without_space(shard->checkpoint))
         status = QUEUE_NO_SPACE;
-    else if (checkpoint_is_behind(shard->checkpoint) ||
-             command_ask_room(shard, bytes, WAL_FOR_PUSH, &status) == -EAGAIN)
+    else if (command_ask_room(shard, bytes, WAL_FOR_PUSH, &status) == -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, text, reply_to);
     if (!completion)

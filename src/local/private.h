@@ -44,7 +44,8 @@ struct shard {
     struct worker *committer, *librarian, *scout, *archivist;
     struct checkpoint *checkpoint;
     struct loading *loading;
-    size_t findings; /* commands that wait for the scout */
+    size_t findings;  /* commands that wait for the scout */
+    size_t looked_up; /* while opening: jobs found by key */
     struct deadline *deadline;
     struct clock_watch *clock_watch;
 
@@ -54,6 +55,8 @@ struct shard {
     struct list waiting;    /* completions in the order of `needs` */
     struct list soon;       /* completions that need no disk */
     struct list parked;
+    struct list
+        held; /* parked ones too: pushes that wait for a checkpoint, and hold up nobody else */
     struct list walkings;     /* walking.h */
     size_t listings;          /* lists among them */
     size_t readings;          /* under way on the librarian */

@@ -166,8 +166,8 @@ void shard_init_works(struct shard *shard)
 
 /* ---- commands ---- */
 
-static void park(struct shard *shard, struct command *copy, struct queue_reply_to reply_to,
-                 struct absent *absent)
+static void park(struct shard *shard, struct list *where, struct command *copy,
+                 struct queue_reply_to reply_to, struct absent *absent)
 {
     struct parked *parked = malloc(sizeof *parked);
     if (!parked || !copy) {
@@ -178,7 +178,13 @@ static void park(struct shard *shard, struct command *copy, struct queue_reply_t
         return;
     }
     *parked = (struct parked){.command = copy, .reply_to = reply_to, .absent = absent};
-    list_add_last(&shard->parked, &parked->list);
+    list_add_last(where, &parked->list);
+}
+
+static bool is_held(struct shard *shard, const struct command *command)
+{
+    return command->kind == COMMAND_PUSH &&
+           (!list_is_empty(&shard->held) || checkpoint_is_behind(shard->checkpoint));
 }
 
 void shard_submit(struct shard *shard, const struct command *command,
@@ -189,11 +195,13 @@ void shard_submit(struct shard *shard, const struct command *command,
         completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
     else if (shard->stopping)
         completion_status_soon(shard, QUEUE_STOPPING, reply_to);
+    else if (is_held(shard, command))
+        park(shard, &shard->held, copy_command(command), reply_to, NULL);
     else if (!list_is_empty(&shard->parked))
-        park(shard, copy_command(command), reply_to, NULL);
+        park(shard, &shard->parked, copy_command(command), reply_to, NULL);
     else if (!finding_wants(shard, command, reply_to, NULL) &&
              command_run(shard, command, reply_to) == -EAGAIN)
-        park(shard, copy_command(command), reply_to, NULL);
+        park(shard, &shard->parked, copy_command(command), reply_to, NULL);
 }
 
 void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
@@ -201,17 +209,17 @@ void shard_resume(struct shard *shard, struct command *command, struct queue_rep
 {
     if (!finding_wants(shard, command, reply_to, absent) &&
         command_run(shard, command, reply_to) == -EAGAIN) {
-        park(shard, command, reply_to, absent);
+        park(shard, &shard->parked, command, reply_to, absent);
         return;
     }
     free(command);
     free(absent);
 }
 
-static void unpark(struct shard *shard)
+static void unpark_from(struct shard *shard, struct list *where)
 {
-    while (!list_is_empty(&shard->parked)) {
-        struct parked *first = list_entry(shard->parked.next, struct parked, list);
+    while (!list_is_empty(where)) {
+        struct parked *first = list_entry(where->next, struct parked, list);
         if (shard->broken)
             completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
         else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
@@ -222,6 +230,14 @@ static void unpark(struct shard *shard)
         free(first->absent);
         free(first);
     }
+}
+
+static void unpark(struct shard *shard)
+{
+    unpark_from(shard, &shard->parked);
+    if (shard->broken ||
+        (list_is_empty(&shard->parked) && !checkpoint_is_behind(shard->checkpoint)))
+        unpark_from(shard, &shard->held);
 }
 
 /* ---- the turn ---- */
@@ -244,9 +260,10 @@ static bool is_quiet(const struct shard *shard)
     return !shard->findings && !checkpoint_is_busy(shard->checkpoint) &&
            !loading_is_busy(shard->loading) && list_is_empty(&shard->waiting) &&
            list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
-           list_is_empty(&shard->walkings) && news_is_empty(shard) && !shard->readings &&
-           !shard->committing && !shard->keeping_up && !shard->stepped && !shard->telling_step &&
-           !topics_is_busy(shard) && (shard->broken || wal_open_is_empty(shard->wal));
+           list_is_empty(&shard->held) && list_is_empty(&shard->walkings) && news_is_empty(shard) &&
+           !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
+           !shard->telling_step && !topics_is_busy(shard) &&
+           (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 static void publish_figures(struct shard *shard)

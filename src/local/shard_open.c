@@ -52,6 +52,7 @@ static void init(struct shard *shard, const struct shard_options *options, struc
     list_init(&shard->waiting);
     list_init(&shard->soon);
     list_init(&shard->parked);
+    list_init(&shard->held);
     list_init(&shard->walkings);
     news_init(shard);
     shard_init_works(shard);
@@ -135,6 +136,16 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
     return 0;
 }
 
+/* One that cannot be read says maybe. */
+static void load_filters(struct shard *shard)
+{
+    struct depot_view *view = depot_hold(shard->depot);
+    if (!view)
+        return;
+    (void)depot_load_filters(view);
+    depot_let_go(view);
+}
+
 /* The record of a job that the log tells of but does not hold. 1 found, 0 not. */
 static int find_stored(struct shard *shard, struct hash128 key, struct record_place *place,
                        struct buffer *bytes, struct record *record)
@@ -146,7 +157,11 @@ static int find_stored(struct shard *shard, struct hash128 key, struct record_pl
         if (failed)
             return failed;
     } else {
+        enum { FILTERS_FROM = 256 };
         struct depot_hit hit;
+        /* Where there are many: with filters one table is asked, not all of them. */
+        if (++shard->looked_up == FILTERS_FROM)
+            load_filters(shard);
         int found =
             depot_find(depot_view(shard->depot), shard->options.hash_seed, key, bytes, &hit);
         if (found != 1)
