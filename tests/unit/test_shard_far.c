@@ -317,10 +317,10 @@ static void a_stop_answers_pushes_that_wait_for_a_checkpoint(void **state)
     char room[16];
     open_shard(world);
     world->shard->listings++; /* what holds it */
-    for (unsigned i = 0; i < JOBS_MAX && list_is_empty(&world->shard->parked); i++)
+    for (unsigned i = 0; i < JOBS_MAX && list_is_empty(&world->shard->held); i++)
         if (!submit_push(world, name(room, i), 200))
             break;
-    assert_false(list_is_empty(&world->shard->parked));
+    assert_false(list_is_empty(&world->shard->held));
     close_shard(world);
     assert_int_equal(world->status, QUEUE_CREATED);
 }
