@@ -16,7 +16,13 @@
  * block. One read for each record, in the order in which they are written, took several times the
  * processor time.
  */
-enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024, BLOCK_BYTES = 32 << 20 };
+enum {
+    CHUNK_SLOTS = 1024,
+    ITEMS_FIRST = 1024,
+    BLOCK_BYTES = 32 << 20,
+    AHEAD = 4,
+    PREFETCH_BYTES = 320
+};
 #define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
 
 /* An item of a block. */
@@ -140,15 +146,45 @@ static int add_victim(struct work *work, struct depot_victim *victim)
     return 0;
 }
 
+/* What items are sorted by, without the items: they are large. */
+struct rank {
+    uint64_t time; /* part, when */
+    uint64_t sequence;
+    size_t item;
+};
+
 static int by_time(const void *a, const void *b)
 {
-    const struct depot_item *left = a, *right = b;
+    const struct rank *left = a, *right = b;
 
-    if (left->part != right->part)
-        return left->part < right->part ? -1 : 1;
-    if (left->when_ms != right->when_ms)
-        return left->when_ms < right->when_ms ? -1 : 1;
+    if (left->time != right->time)
+        return left->time < right->time ? -1 : 1;
     return left->sequence < right->sequence ? -1 : left->sequence > right->sequence;
+}
+
+static int sort_items(struct depot_build *build)
+{
+    struct rank *ranks = malloc(build->count * sizeof *ranks);
+    struct depot_item *sorted = malloc(build->count * sizeof *sorted);
+
+    if (!ranks || !sorted) {
+        free(ranks);
+        free(sorted);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < build->count; i++)
+        ranks[i] =
+            (struct rank){.time = (uint64_t)build->items[i].part << 48 | build->items[i].when_ms,
+                          .sequence = build->items[i].sequence,
+                          .item = i};
+    qsort(ranks, build->count, sizeof *ranks, by_time);
+    for (size_t i = 0; i < build->count; i++)
+        sorted[i] = build->items[ranks[i].item];
+    free(ranks);
+    free(build->items);
+    build->items = sorted;
+    build->cap = build->count;
+    return 0;
 }
 
 static int gather(struct work *work)
@@ -158,9 +194,7 @@ static int gather(struct work *work)
 
     for (size_t i = 0; result == 0 && i < build->victim_count; i++)
         result = add_victim(work, &build->victims[i]);
-    if (result == 0 && build->count > 0)
-        qsort(build->items, build->count, sizeof *build->items, by_time);
-    return result;
+    return result == 0 && build->count > 0 ? sort_items(build) : result;
 }
 
 /* ---- one record ---- */
@@ -336,6 +370,17 @@ static bool is_left_out(const struct depot_build *build, const struct depot_item
     return victim && victim->stays;
 }
 
+/* Items follow each other by due, their records lie anywhere in the block. */
+static void prefetch(const struct work *work, size_t item)
+{
+    if (item < work->block_end) {
+        const char *at = work->block.at + work->pieces[item - work->block_first].at;
+
+        for (size_t line = 0; line < PREFETCH_BYTES; line += 64)
+            __builtin_prefetch(at + line);
+    }
+}
+
 static int write_all(struct work *work, struct depot_item **failed)
 {
     struct depot_build *build = work->build;
@@ -351,6 +396,7 @@ static int write_all(struct work *work, struct depot_item **failed)
             break;
         if (is_left_out(build, &item))
             continue;
+        prefetch(work, i + AHEAD);
         result = write_item(work, &work->pieces[i - work->block_first], &item);
         if (result == 0)
             build->items[kept++] = item;
