@@ -13,7 +13,12 @@
 enum {
     FILES_MIN = 2, /* of the log, that could go */
     FILES_MAX = 3,
-    FILES_BEHIND = 8,
+    FILES_HURRY =
+        4,          /* of the log ahead of the checkpoint: the archivist does not pause any more, */
+    FILES_SLOW = 5, /* pushes slow down, */
+    FILES_BEHIND = 9,              /* and wait */
+    ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file less than that */
+    ALLOWED_MS = 5,
     RESERVE_FILES = 4,
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
@@ -66,7 +71,8 @@ struct checkpoint {
     /* One failed for want of disk space: the reserve is spent, and until there is one again no push
      * is taken, and no victim. */
     bool is_without_space;
-    bool has_begun; /* the first look after the opening */
+    bool has_begun;                /* the first look after the opening */
+    int64_t allowance, allowed_ms; /* bytes of pushes, as of then */
     struct checkpoint_figures figures;
     /* For the archivist: go as fast as you can; leave off, the shard stops. */
     atomic_bool is_hurried, is_cancelled;
@@ -664,17 +670,35 @@ int64_t checkpoint_next_ms(const struct checkpoint *checkpoint)
     return waits && checkpoint->retry_ms > clock_inner_ms() ? checkpoint->retry_ms : INT64_MAX;
 }
 
-bool checkpoint_is_behind(struct checkpoint *checkpoint)
+/* The log's files that no checkpoint has made unnecessary; 0 where none is under way. */
+static uint32_t files_ahead(const struct checkpoint *checkpoint)
 {
-    const struct shard *shard = checkpoint->shard;
-    uint32_t first = depot_catalog(shard->depot)->log_first;
-    uint32_t files = wal_current_file(shard->wal) - (first ? first : 1);
+    uint32_t first = depot_catalog(checkpoint->shard->depot)->log_first;
     bool goes_on = checkpoint->phase != IDLE && checkpoint->phase != STOPPED;
-    if (!goes_on || checkpoint->retry_ms > clock_inner_ms())
-        return false;
-    if (files >= FILES_BEHIND / 2)
+    return goes_on ? wal_current_file(checkpoint->shard->wal) - (first ? first : 1) : 0;
+}
+
+bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
+{
+    uint32_t files = files_ahead(checkpoint);
+    if (files >= FILES_HURRY)
         atomic_store(&checkpoint->is_hurried, true);
-    return files >= FILES_BEHIND;
+    if (files < FILES_SLOW)
+        return true;
+    int64_t now_ms = clock_inner_ms(), passed_ms = now_ms - checkpoint->allowed_ms;
+    if (checkpoint->retry_ms > now_ms)
+        return true;
+    if (files >= FILES_BEHIND)
+        return false;
+    int64_t rate = (int64_t)(FILES_BEHIND - files) * ALLOWED_BYTES_A_MS;
+    checkpoint->allowed_ms = now_ms;
+    checkpoint->allowance += (passed_ms < ALLOWED_MS ? passed_ms : ALLOWED_MS) * rate;
+    if (checkpoint->allowance > ALLOWED_MS * rate)
+        checkpoint->allowance = ALLOWED_MS * rate;
+    if (checkpoint->allowance <= 0)
+        return false;
+    checkpoint->allowance -= (int64_t)bytes;
+    return true;
 }
 
 bool checkpoint_is_without_space(const struct checkpoint *checkpoint)

@@ -25,9 +25,12 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now);
 bool checkpoint_is_busy(const struct checkpoint *checkpoint);
 /* When (inner clock) to step again although nothing happens; INT64_MAX: need not. */
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
-/* The log is so far ahead of the checkpoint under way that pushes should wait. Asked before each
- * push: it also lets the archivist go faster. */
-bool checkpoint_is_behind(struct checkpoint *checkpoint);
+/*
+ * Whether a push of so many bytes may go to the log now. Where the log runs ahead of the checkpoint
+ * under way it may not at once, the less the further it is ahead, so that pushes slow down before
+ * they have to stand still. Asked before each push: it also lets the archivist go faster.
+ */
+bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes);
 /* Pushes are refused: there was no disk space for a run, and there is no reserve yet for the next
  * time. */
 bool checkpoint_is_without_space(const struct checkpoint *checkpoint);

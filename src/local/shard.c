@@ -196,10 +196,21 @@ static void park(struct shard *shard, struct list *where, struct command *copy,
     list_add_last(where, &parked->list);
 }
 
+/* What it adds to the log, about. */
+static size_t bytes_of(const struct command *command)
+{
+    enum { BESIDE = 64 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < command->count; i++)
+        bytes += command->pushes[i].body.len + command->pushes[i].meta.len + BESIDE;
+    return bytes;
+}
+
 static bool is_held(struct shard *shard, const struct command *command)
 {
     return command->kind == COMMAND_PUSH &&
-           (!list_is_empty(&shard->held) || checkpoint_is_behind(shard->checkpoint));
+           (!list_is_empty(&shard->held) ||
+            !checkpoint_takes(shard->checkpoint, bytes_of(command)));
 }
 
 void shard_submit(struct shard *shard, const struct command *command,
@@ -231,28 +242,32 @@ void shard_resume(struct shard *shard, struct command *command, struct queue_rep
     free(absent);
 }
 
-static void unpark_from(struct shard *shard, struct list *where)
+/* False: it has to wait for room. */
+static bool unpark_one(struct shard *shard, struct parked *first)
 {
-    while (!list_is_empty(where)) {
-        struct parked *first = list_entry(where->next, struct parked, list);
-        if (shard->broken)
-            completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
-        else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
-                 command_run(shard, first->command, first->reply_to) == -EAGAIN)
-            return;
-        list_remove(&first->list);
-        free(first->command);
-        free(first->absent);
-        free(first);
-    }
+    if (shard->broken)
+        completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
+    else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
+             command_run(shard, first->command, first->reply_to) == -EAGAIN)
+        return false;
+    list_remove(&first->list);
+    free(first->command);
+    free(first->absent);
+    free(first);
+    return true;
 }
 
 static void unpark(struct shard *shard)
 {
-    unpark_from(shard, &shard->parked);
-    if (shard->broken ||
-        (list_is_empty(&shard->parked) && !checkpoint_is_behind(shard->checkpoint)))
-        unpark_from(shard, &shard->held);
+    while (!list_is_empty(&shard->parked))
+        if (!unpark_one(shard, list_entry(shard->parked.next, struct parked, list)))
+            return;
+    while (!list_is_empty(&shard->held)) {
+        struct parked *first = list_entry(shard->held.next, struct parked, list);
+        bool takes = shard->broken || checkpoint_takes(shard->checkpoint, bytes_of(first->command));
+        if (!takes || !unpark_one(shard, first))
+            return;
+    }
 }
 
 /* ---- the turn ---- */
@@ -354,7 +369,9 @@ bool shard_turn(void *ctx)
     int64_t sync_ms = shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal);
     if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
         next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
-    int64_t others_ms[] = {sync_ms, shard->broken ? INT64_MAX : loading_next_ms(shard->loading),
+    int64_t held_ms = list_is_empty(&shard->held) ? INT64_MAX : now.inner_ms + 1;
+    int64_t others_ms[] = {held_ms, sync_ms,
+                           shard->broken ? INT64_MAX : loading_next_ms(shard->loading),
                            shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint)};
     for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
         if (others_ms[i] < next_ms)
