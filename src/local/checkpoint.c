@@ -25,6 +25,7 @@ enum {
     KEPT_MAX = 512, /* jobs whose record is damaged */
     RETRY_MS = 1000,
     KEYS_EVERY_MS = 1000,
+    SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
     RETRY_MS_MAX = 5000,
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
 };
@@ -67,6 +68,7 @@ struct checkpoint {
     int64_t retry_ms, began_ms;
     int64_t keys_ms;   /* when to look at the tables of keys again: it goes over all of them and all
                           runs, and hardly anything but a checkpoint changes what it finds */
+    int64_t space_ms;  /* when to look for what is dead in runs again */
     uint32_t failures; /* one after the other */
     /* One failed for want of disk space: the reserve is spent, and until there is one again no push
      * is taken, and no victim. */
@@ -334,7 +336,11 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     uint32_t before = wal_checkpoint_before(
         shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
         limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
-    if (before || depot_wants_checkpoint(shard->depot)) {
+    bool for_space =
+        !before && now.inner_ms >= checkpoint->space_ms && depot_wants_checkpoint(shard->depot);
+    if (for_space)
+        checkpoint->space_ms = now.inner_ms + SPACE_EVERY_MS;
+    if (before || for_space) {
         begin(checkpoint, before, now);
         return checkpoint->phase == COLLECTING;
     }
