@@ -11,11 +11,14 @@
 enum {
     SECOND_MS = 1000,
     HOUR_MS = 3600 * SECOND_MS,
+    YEAR_S = 365 * 24 * 3600,
     FILE_BYTES = 1 << 18,
-    SLACK_BYTES = 400000, /* more than the fixed parts of some runs */
+    SLACK_BYTES = 1 << 20, /* more than the fixed parts of some runs */
     JOBS_MAX = 100000,
     BATCH = 20, /* more has no room in so small a file */
-    ROUND = 100
+    ROUND = 100,
+    RECORD_BYTES = 200, /* of a job besides its body, at most */
+    LOG_FILES = 8       /* in use, being given up, and kept ready */
 };
 
 static const struct scenario small = {.file_bytes = FILE_BYTES,
@@ -27,6 +30,10 @@ static const struct scenario small = {.file_bytes = FILE_BYTES,
                                                  .victim_bytes_max = 1 << 20,
                                                  .keys_entries_max = 100000,
                                                  .keys_fan = 2}};
+
+static const struct scenario large = {
+    .file_bytes = 1 << 22,
+    .limits = {.checkpoint_files_min = 1, .checkpoint_files_max = 2, .topic_quota = 5000}};
 
 static struct rig {
     struct sim_fs disk;
@@ -42,6 +49,7 @@ static struct rig {
     /* The last get. */
     enum queue_status status;
     uint32_t seen[JOBS_MAX];
+    uint32_t reported, harmed_most; /* of damage */
 } rig;
 
 /* A power cut frees nothing that was under way. */
@@ -108,6 +116,26 @@ static void skip_to(int64_t wall_ms)
 {
     machine_advance(&rig.world.machine, wall_ms - now_ms());
     assert_true(world_settle(&rig.world));
+}
+
+static int64_t disk_bytes(void)
+{
+    int64_t bytes = 0;
+
+    for (int i = 0; i < rig.disk.now.count; i++) {
+        const struct sim_inode *inode = rig.disk.now.entries[i].inode;
+        bytes += inode->size - inode->holes * SIM_SECTOR_BYTES;
+    }
+    return bytes;
+}
+
+static void assert_disk_holds_little_more_than(uint32_t jobs)
+{
+    int64_t live = (int64_t)jobs * (int64_t)(rig.body_bytes + RECORD_BYTES);
+    int64_t bytes = disk_bytes();
+
+    if (bytes > live * 13 / 10 + LOG_FILES * FILE_BYTES + SLACK_BYTES)
+        fail_msg("%lld bytes on the disk for %lld", (long long)bytes, (long long)live);
 }
 
 /* ---- asking ---- */
@@ -203,7 +231,7 @@ static size_t take(uint32_t max)
 static size_t take_ready(uint32_t max)
 {
     for (int i = 0; i < 20 && !take(max); i++)
-        world_wait(&rig.world, 5);
+        world_wait(&rig.world, 50);
     return rig.taken;
 }
 
@@ -251,6 +279,52 @@ static void age(void)
         while (take_ready(ROUND))
             answer(QUEUE_ACK, 0);
     }
+}
+
+/* ---- the disk ---- */
+
+/* beanstalkd 622: every release of a job with a delay grew its binlog, for ever. */
+static void test_jobs_released_for_ever_do_not_grow_the_disk(void **state)
+{
+    enum { JOBS = 300, ROUNDS = 150 };
+    struct scenario scenario = small;
+    (void)state;
+
+    scenario.limits.topic_quota = 1000; /* all of them stay in memory */
+    begin(&scenario, 200);
+    push(0, JOBS, 0, 0);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t released = 0;
+
+        while (take_ready(ROUND)) {
+            released += (uint32_t)rig.taken;
+            answer(round < 10 ? QUEUE_NACK : QUEUE_RETURN, 5 * SECOND_MS);
+        }
+        assert_int_equal(released, JOBS);
+        world_wait(&rig.world, 6 * SECOND_MS);
+        assert_disk_holds_little_more_than(JOBS);
+    }
+    end();
+}
+
+/* The same binlog kept every file back to the oldest job's. */
+static void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state)
+{
+    enum { ROUNDS = 150 };
+    (void)state;
+
+    begin(&small, 400);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        push(round, 1, (int64_t)YEAR_S * SECOND_MS, 0);
+        push(1000 + round * ROUND, ROUND, 100, 1);
+        world_wait(&rig.world, 300);
+        while (take_ready(ROUND))
+            answer(QUEUE_ACK, 0);
+        assert_disk_holds_little_more_than(round + 1 + ROUND);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        assert_true(get(round) > 0);
+    end();
 }
 
 /* ---- time ---- */
@@ -344,14 +418,131 @@ static void test_a_restart_adds_nothing_to_a_delay(void **state)
     end();
 }
 
+/* RabbitMQ's delayed message plugin 72: with a hundred thousand timers they became late. */
+static void test_a_hundred_thousand_timers_are_not_late(void **state)
+{
+    int64_t until_ms, late_ms = 0;
+    uint32_t came = 0;
+    (void)state;
+
+    begin(&large, 20);
+    push(0, JOBS_MAX, 60 * SECOND_MS, 1); /* a thousand a second */
+    until_ms = now_ms() + 200 * SECOND_MS;
+    while (came < JOBS_MAX && now_ms() < until_ms) {
+        while (take(QUEUE_TAKE_MAX)) {
+            for (size_t i = 0; i < rig.taken; i++) {
+                assert_int_equal(rig.seen[rig.ids[i]]++, 0);
+                if (now_ms() - rig.due_ms[i] > late_ms)
+                    late_ms = now_ms() - rig.due_ms[i];
+            }
+            came += (uint32_t)rig.taken;
+        }
+        world_wait(&rig.world, 250);
+    }
+    assert_int_equal(came, JOBS_MAX);
+    assert_in_range(late_ms, 0, SECOND_MS);
+    end();
+}
+
+/* ---- damage ---- */
+
+/* Bits that flip in what was synced long ago: every job comes as it was, or somebody says why not.
+ *  */
+static void open_damaged(const struct sim_fs *whole, const char *path, int64_t at)
+{
+    enum { JOBS = 300 };
+    uint32_t harmed = 0;
+
+    sim_fs_clone(&rig.disk, whole, 3);
+    sim_fs_damage(&rig.disk, path, at, (unsigned char)(1 << at % 8));
+    machine_log_clear();
+    power_up(1700000000000 + HOUR_MS);
+    if (world_open(&rig.world)) {
+        assert_true(strlen(rig.world.error) > 0);
+        rig.reported++;
+    } else {
+        for (uint32_t id = 0; id < JOBS; id++)
+            if (!get(id) || !rig.body_is_right[0] || rig.ids[0] != id) {
+                assert_int_equal(rig.status, QUEUE_UNAVAILABLE); /* never a wrong one, nor none */
+                harmed++;
+            }
+        if (harmed && !machine_log_says("cannot be") && !machine_log_says("damaged"))
+            fail_msg("%s: byte %lld: %u jobs are gone and nothing was said", path, (long long)at,
+                     harmed);
+        if (harmed > rig.harmed_most)
+            rig.harmed_most = harmed;
+        rig.reported += harmed != 0;
+    }
+    end();
+}
+
+static void flip_bits_of(const struct sim_fs *whole, const char *part)
+{
+    enum { PLACES = 40 };
+
+    rig.reported = rig.harmed_most = 0;
+    for (int i = 0; i < whole->now.count; i++) {
+        const struct sim_entry *entry = &whole->now.entries[i];
+        int64_t size = entry->inode->size;
+
+        if (size > 0 && strstr(entry->name, part))
+            for (int64_t place = 0; place < PLACES; place++)
+                open_damaged(whole, entry->name, size * place / PLACES);
+    }
+    assert_true(rig.reported > 0);
+}
+
+/* In a job's body: that job and no other. */
+static void flip_a_bit_of_a_body(struct sim_fs *whole)
+{
+    for (int i = 0; i < whole->now.count; i++) {
+        const char *name = whole->now.entries[i].name;
+        int64_t size;
+        const char *bytes = sim_fs_bytes(whole, name, &size);
+        const char *body =
+            strstr(name, ".run") ? memmem(bytes, (size_t)size, "<body of 77>", 12) : NULL;
+
+        if (!body)
+            continue;
+        rig.reported = rig.harmed_most = 0;
+        open_damaged(whole, name, body - bytes + 100);
+        assert_int_equal(rig.harmed_most, 1);
+        return;
+    }
+    fail_msg("the job is in no run");
+}
+
+static void test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other(void **state)
+{
+    static struct sim_fs whole;
+    (void)state;
+
+    begin(&small, 700);
+    push(0, 300, 1000LL * HOUR_MS, 0);
+    age();
+    assert_int_equal(far_jobs(), 300);
+    sim_fs_clone(&whole, &rig.disk, 2);
+    sim_fs_crash(&whole, SIM_DROP_UNSYNCED);
+    end();
+    flip_bits_of(&whole, ".run");
+    flip_bits_of(&whole, ".keys");
+    flip_bits_of(&whole, "CATALOG-");
+    flip_a_bit_of_a_body(&whole);
+    sim_fs_fini(&whole);
+}
+
 #define RUN(NAME) cmocka_unit_test(NAME)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        RUN(test_jobs_released_for_ever_do_not_grow_the_disk),
+        RUN(test_a_few_jobs_years_away_do_not_keep_the_short_ones),
         RUN(test_a_stalled_consumer_loses_nothing),
         RUN(test_a_delay_above_2_to_the_32_is_not_cut),
         RUN(test_a_restart_adds_nothing_to_a_delay),
+        RUN(test_a_hundred_thousand_timers_are_not_late),
+        RUN(test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other),
     };
 
     return cmocka_run_group_tests_name("regressions", tests, NULL, NULL);
