@@ -51,7 +51,7 @@ static void check_stored(const struct engine *engine, const struct topic *topic)
             continue;
         loaded[entry->part]++;
         dead_bytes += entry->part == PART_DEAD ? entry->place.bytes : 0;
-        waiting += entry->state == JOB_DELAYED || entry->state == JOB_READY;
+        waiting += entry_waits(entry);
         assert(entry->state_file ||
                entry->part == job_part_of((enum job_state)entry->state, entry->attempt,
                                           entry->flags & ENTRY_DUE_IS_WALL));

@@ -135,7 +135,7 @@ static void move_to(struct engine *engine, struct entry *entry, struct record_pl
                     enum job_part part)
 {
     struct topic *topic = entry_topic(engine, entry);
-    bool waits = entry->state == JOB_DELAYED || entry->state == JOB_READY;
+    bool waits = entry_waits(entry);
     if (entry->state == JOB_DEAD)
         topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
     topic->waiting += waits && !record_place_is_run(entry->place);

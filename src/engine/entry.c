@@ -217,8 +217,7 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
 
 static bool waits_in_slot(const struct entry *entry)
 {
-    return record_place_is_run(entry->place) &&
-           (entry->state == JOB_DELAYED || entry->state == JOB_READY);
+    return record_place_is_run(entry->place) && entry_waits(entry);
 }
 
 void entry_unhang(struct engine *engine, uint32_t id)

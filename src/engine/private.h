@@ -86,7 +86,7 @@ struct topic {
     uint64_t stored[PARTS], loaded[PARTS];
     uint64_t stored_dead_bytes, loaded_dead_bytes; /* of PART_DEAD */
     uint64_t far_ready;                            /* of far jobs: due by now */
-    uint64_t waiting;                              /* entries in slots that are delayed or ready */
+    uint64_t waiting;                              /* entries in slots for which entry_waits */
     uint64_t totals_at;                            /* the replayed record that `totals` came with */
 };
 
@@ -185,6 +185,13 @@ void stub_fini(struct engine *engine);
 
 /* ---- engine.c ---- */
 void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now);
+
+/* It waits for a consumer, or for its due in memory since that is near. Not one that waits for a
+ * retry: however many these are, they keep no ready job on the disk. */
+static inline bool entry_waits(const struct entry *entry)
+{
+    return entry->state == JOB_READY || (entry->state == JOB_DELAYED && !entry->attempt);
+}
 
 /* ---- entry.c: every change of a job's state goes through these ---- */
 static inline struct entry *entry_at(const struct engine *engine, uint32_t id)

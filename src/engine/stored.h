@@ -45,7 +45,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
                                struct record_place place, struct engine_now now);
 bool engine_knows(const struct engine *engine, struct hash128 key); /* it is in memory */
 struct hash128 engine_key(const struct engine *engine, struct slice topic, struct slice id);
-/* How many of the topic's entries were loaded or lie in slots and wait (delayed, ready); for the
+/* How many of the topic's entries lie in slots and are ready, or delayed and never tried; for the
  * loader's quota. */
 uint64_t engine_loaded_of(struct engine *engine, struct slice topic);
 /* So many far jobs of the topic are due: they are shown as ready, not delayed. Set by the loader.
