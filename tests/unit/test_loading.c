@@ -142,7 +142,7 @@ static int consume_others(struct rig *rig)
 {
     int got = 0;
     for (int topic = 1; topic < 10; topic++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "topic-%d", topic);
         got += (int)rig_take(rig, name, 100, NULL);
     }
