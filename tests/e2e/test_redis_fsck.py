@@ -277,7 +277,7 @@ def test_errors_name_what_is_wrong_with_the_command_line(shared, tmp_path):
         found, report, said = fsck(store)
         assert found == code and words in said and "geheim" not in said, (store, said)
         assert report["error"] + "\n" == said.removeprefix("tarry: ") and not report["clean"]
-    for arguments, words in (([], "give a data directory, or --store"), ([str(tmp_path), "--store", shared.url], "not both"), ([str(tmp_path), "--repair"], "--repair is for")):
+    for arguments, words in (([], "give a data directory, or --store"), ([str(tmp_path), "--store", shared.url], "not both")):
         done = subprocess.run([str(BINARY), "fsck", *arguments], capture_output=True, text=True, check=False, timeout=20)
         assert done.returncode == USAGE and words in done.stderr
     assert shared.client().dbsize() == 0
