@@ -21,6 +21,7 @@ struct finding {
     struct queue_reply_to reply_to;
     struct depot_view *view;
     struct buffer records;
+    bool knew; /* a job of the command was in memory */
     size_t count;
     struct finding_key keys[];
 };
@@ -80,7 +81,7 @@ static bool is_absent(const struct absent *absent, const struct shard *shard, st
 /* The keys that must be looked for; at most QUEUE_BATCH_MAX. Asks for the filters' memory of all of
  * them before it looks at any. */
 static size_t unknown_keys(const struct shard *shard, const struct command *command,
-                           const struct absent *absent, struct hash128 *out)
+                           const struct absent *absent, struct hash128 *out, bool *knew)
 {
     size_t far = 0, count = 0;
     for (size_t i = 0; i < names_count(command); i++) {
@@ -88,8 +89,10 @@ static size_t unknown_keys(const struct shard *shard, const struct command *comm
         if (!name_at(command, i, &topic, &id))
             continue;
         struct hash128 key = engine_key(shard->engine, topic, id);
-        if (engine_knows(shard->engine, key))
+        if (engine_knows(shard->engine, key)) {
+            *knew = true;
             continue;
+        }
         depot_prefetch(shard->depot, key);
         out[far++] = key;
     }
@@ -148,9 +151,12 @@ static struct absent *absent_of(const struct finding *finding)
     if (!absent)
         return NULL;
     absent->generation = finding->view->generation;
+    absent->is_all = !finding->knew;
     absent->count = 0;
     for (size_t i = 0; i < finding->count; i++)
-        if (finding->keys[i].found == 0)
+        if (finding->keys[i].found != 0)
+            absent->is_all = false; /* in memory now, and may leave it again */
+        else
             absent->keys[absent->count++] = finding->keys[i].key;
     return absent;
 }
@@ -199,7 +205,10 @@ bool finding_wants(struct shard *shard, const struct command *command,
     if (depot_view(shard->depot)->run_count == 0)
         return false;
     assert(names_count(command) <= QUEUE_BATCH_MAX);
-    size_t count = unknown_keys(shard, command, absent, keys);
+    bool knew = false;
+    if (absent && absent->is_all && absent->generation == depot_view(shard->depot)->generation)
+        return false;
+    size_t count = unknown_keys(shard, command, absent, keys, &knew);
     if (!count)
         return false;
     struct finding *finding = finding_new(shard, command, keys, count);
@@ -208,6 +217,7 @@ bool finding_wants(struct shard *shard, const struct command *command,
         return true;
     }
     finding->reply_to = reply_to;
+    finding->knew = knew;
     finding->work.perform = on_scout;
     finding->work.done = on_back;
     shard->findings++;
@@ -232,5 +242,10 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
     place = moved;
     if (!record_decode(bytes, &record))
         return -EBADMSG;
+    /* An id that is remembered no more; nothing was written down when its time ran out. */
+    if (record.kind == RECORD_DONE && record.done.remember_until_ms <= now.inner_ms) {
+        engine_release_stored(shard->engine, record.done.topic, place);
+        return -ENOENT;
+    }
     return engine_load(shard->engine, &record, place, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
 }

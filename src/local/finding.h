@@ -15,6 +15,7 @@
  * checkpoint, which changes the view. */
 struct absent {
     uint64_t generation;
+    bool is_all; /* no job of the command was in memory, nor found: none of its keys is anybody's */
     size_t count;
     struct hash128 keys[];
 };
