@@ -6,10 +6,16 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
+static size_t to_unit(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* The end is given a large page of its own only where little of it stays unused. */
 static size_t round_up(size_t bytes, bool huge)
 {
-    size_t unit = huge ? HUGE_BYTES : 4096;
-    return (bytes + unit - 1) / unit * unit;
+    size_t whole = to_unit(bytes, HUGE_BYTES);
+    return huge && whole - bytes <= bytes / 8 ? whole : to_unit(bytes, 4096);
 }
 
 static void *map(size_t bytes)

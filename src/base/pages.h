@@ -3,7 +3,7 @@
  *
  * Nothing is resident before it is touched. With `huge` the system is asked for pages of 2 MiB
  * where it has them: a random access then costs one cache miss rather than a walk through the page
- * tables as well. Any thread.
+ * tables as well. The end of such memory may lie in small pages. Any thread.
  */
 #ifndef TARRY_BASE_PAGES_H
 #define TARRY_BASE_PAGES_H

@@ -146,6 +146,15 @@ static void move_to(struct engine *engine, struct entry *entry, struct record_pl
     entry_settle(engine, entry, place, part);
 }
 
+void engine_install_soon(const struct engine *engine, uint32_t id)
+{
+    if (!id || id > engine->entries.top)
+        return;
+    const char *entry = (const char *)entry_at(engine, id);
+    __builtin_prefetch(entry, 1);
+    __builtin_prefetch(entry + sizeof(struct entry) - 1, 1);
+}
+
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
                     struct record_place place, enum job_part part, uint32_t before_file)
 {

@@ -125,6 +125,18 @@ uint32_t engine_index_find(const struct engine *engine, struct hash128 key)
     return 0;
 }
 
+void engine_index_prefetch(const struct engine *engine, uint64_t key_low)
+{
+    __builtin_prefetch(bucket_at(&engine->index, bucket_of(&engine->index, key_low)));
+}
+
+void engine_index_prefetch_entry(const struct engine *engine, uint64_t key_low)
+{
+    uint32_t id = *bucket_at(&engine->index, bucket_of(&engine->index, key_low));
+    if (id)
+        __builtin_prefetch(&entry_at(engine, id)->key);
+}
+
 uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease)
 {
     uint32_t id = *bucket_at(&engine->index, bucket_of(&engine->index, lease->key_low));

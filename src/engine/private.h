@@ -133,6 +133,9 @@ void engine_index_fini(struct index *index);
 bool engine_index_add(struct engine *engine, uint32_t id);
 void engine_index_remove(struct engine *engine, uint32_t id);
 uint32_t engine_index_find(const struct engine *engine, struct hash128 key); /* 0: absent */
+/* Ask for the memory a later call will touch: a key's bucket; what that bucket points at. */
+void engine_index_prefetch(const struct engine *engine, uint64_t key_low);
+void engine_index_prefetch_entry(const struct engine *engine, uint64_t key_low);
 uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease);
 /* The entry whose record lies there. */
 uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,

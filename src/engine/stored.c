@@ -40,6 +40,18 @@ bool engine_knows(const struct engine *engine, struct hash128 key)
     return engine_index_find(engine, key) != 0;
 }
 
+void engine_know(const struct engine *engine, const struct hash128 *keys, size_t count, bool *knows)
+{
+    enum { AHEAD = 4 };
+    for (size_t i = 0; i < count; i++)
+        engine_index_prefetch(engine, keys[i].low);
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            engine_index_prefetch_entry(engine, keys[i + AHEAD].low);
+        knows[i] = engine_knows(engine, keys[i]);
+    }
+}
+
 struct hash128 engine_key(const struct engine *engine, struct slice topic, struct slice id)
 {
     return hash_pair(topic, id, engine->hash_seed);
@@ -151,6 +163,21 @@ static void evict(struct engine *engine, uint32_t id)
     entry_discard(engine, id);
 }
 
+enum { EVICT_AHEAD = 8 };
+
+/* What evicting will touch: its bucket, and its neighbours in the wheel's slot. */
+static void prefetch_hung(const struct engine *engine, uint32_t id)
+{
+    const struct entry *entry = entry_at(engine, id);
+    if (!entry->state)
+        return;
+    engine_index_prefetch(engine, entry->key.low);
+    if (entry->timer.prev)
+        __builtin_prefetch(entry_at(engine, entry->timer.prev), 1);
+    if (entry->timer.next)
+        __builtin_prefetch(entry_at(engine, entry->timer.next), 1);
+}
+
 bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_ms,
                        uint64_t ready_max, struct engine_now now, size_t steps)
 {
@@ -161,6 +188,8 @@ bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_m
         }
         uint32_t id = ++*at;
         const struct entry *entry = entry_at(engine, id);
+        if (id + EVICT_AHEAD <= engine->entries.top)
+            prefetch_hung(engine, id + EVICT_AHEAD);
         if (entry->state && may_go(engine, entry, keep_until_ms, ready_max, now))
             evict(engine, id);
     }

@@ -22,11 +22,13 @@ enum {
     RESERVE_FILES = 4,
     STEPS = 8192, /* entries looked at in a turn */
     INSTALLS = 2048,
-    KEPT_MAX = 512, /* jobs whose record is damaged */
+    INSTALLS_AHEAD = 16, /* whose memory is asked for */
+    KEPT_MAX = 512,      /* jobs whose record is damaged */
     RETRY_MS = 1000,
     KEYS_EVERY_MS = 1000,
     SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
     RETRY_MS_MAX = 5000,
+    COLD_MS = 10 * 60 * 1000,   /* who is due later is not read soon */
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
 };
 
@@ -297,6 +299,7 @@ static void begin(struct checkpoint *checkpoint, uint32_t before_file, struct en
     checkpoint->before_file = before_file;
     checkpoint->began_ms = now.inner_ms;
     checkpoint->build = (struct depot_build){.no_victims = checkpoint->is_without_space,
+                                             .cold_ms = now.inner_ms + COLD_MS,
                                              .read_log = read_log,
                                              .apply = apply,
                                              .ctx = checkpoint};
@@ -434,8 +437,13 @@ static void install(struct checkpoint *checkpoint, uint32_t slot)
 
 static bool step_installing(struct checkpoint *checkpoint)
 {
-    for (int left = INSTALLS; left && checkpoint->at < checkpoint->build.slots; left--)
+    const struct depot_build *build = &checkpoint->build;
+    for (int left = INSTALLS; left && checkpoint->at < build->slots; left--) {
+        if (checkpoint->at + INSTALLS_AHEAD < build->slots)
+            engine_install_soon(checkpoint->shard->engine,
+                                build->items[checkpoint->at + INSTALLS_AHEAD].id);
         install(checkpoint, checkpoint->at++);
+    }
     if (checkpoint->at < checkpoint->build.slots)
         return true;
     if (!depot_installed(checkpoint->shard->depot, &checkpoint->build))

@@ -78,28 +78,42 @@ static bool is_absent(const struct absent *absent, const struct shard *shard, st
     return false;
 }
 
-/* The keys that must be looked for; at most QUEUE_BATCH_MAX. Asks for the filters' memory of all of
- * them before it looks at any. */
-static size_t unknown_keys(const struct shard *shard, const struct command *command,
-                           const struct absent *absent, struct hash128 *out, bool *knew)
+/* The keys of the jobs that are not in memory; at most QUEUE_BATCH_MAX. */
+static size_t absent_keys(const struct shard *shard, const struct command *command,
+                          struct hash128 *out, bool *knew)
 {
-    size_t far = 0, count = 0;
+    bool knows[QUEUE_BATCH_MAX];
+    size_t named = 0, count = 0;
     for (size_t i = 0; i < names_count(command); i++) {
         struct slice topic, id;
-        if (!name_at(command, i, &topic, &id))
-            continue;
-        struct hash128 key = engine_key(shard->engine, topic, id);
-        if (engine_knows(shard->engine, key)) {
-            *knew = true;
-            continue;
-        }
-        depot_prefetch(shard->depot, key);
-        out[far++] = key;
+        if (name_at(command, i, &topic, &id))
+            out[named++] = engine_key(shard->engine, topic, id);
     }
-    for (size_t i = 0; i < far; i++)
-        if (depot_maybe(shard->depot, out[i]) && !is_absent(absent, shard, out[i]))
+    engine_know(shard->engine, out, named, knows);
+    for (size_t i = 0; i < named; i++)
+        if (knows[i])
+            *knew = true;
+        else
             out[count++] = out[i];
     return count;
+}
+
+/* Those of them that must be looked for. Each key's filters are asked while the memory of the
+ * next one's comes: for more at a time the processor has no room. */
+static size_t unknown_keys(const struct shard *shard, const struct absent *absent,
+                           struct hash128 *keys, size_t count)
+{
+    size_t unknown = 0;
+    if (count)
+        depot_prefetch(shard->depot, keys[0]);
+    for (size_t i = 0; i < count; i++) {
+        struct hash128 key = keys[i];
+        if (i + 1 < count)
+            depot_prefetch(shard->depot, keys[i + 1]);
+        if (depot_maybe(shard->depot, key) && !is_absent(absent, shard, key))
+            keys[unknown++] = key;
+    }
+    return unknown;
 }
 
 /* ---- looking ---- */
@@ -208,7 +222,8 @@ bool finding_wants(struct shard *shard, const struct command *command,
     bool knew = false;
     if (absent && absent->is_all && absent->generation == depot_view(shard->depot)->generation)
         return false;
-    size_t count = unknown_keys(shard, command, absent, keys, &knew);
+    size_t count = absent_keys(shard, command, keys, &knew);
+    count = unknown_keys(shard, absent, keys, count);
     if (!count)
         return false;
     struct finding *finding = finding_new(shard, command, keys, count);

@@ -171,6 +171,7 @@ struct depot_build {
     uint32_t slots;
     uint32_t *bytes; /* by slot: of its record, as it is in the new run. Own memory */
     uint32_t failed; /* items */
+    int64_t cold_ms; /* set before depot_build, as in run_writing */
     bool no_victims; /* set before depot_plan: none is chosen, for want of disk space */
     uint32_t kept;   /* victims that stay: something in them could not be read */
     /* [helper] The record of an item in the log. */

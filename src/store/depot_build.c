@@ -434,6 +434,7 @@ static int write_run(struct work *work)
                                         .dir = depot->dir,
                                         .number = build->run,
                                         .seed = depot->catalog.seed,
+                                        .cold_ms = build->cold_ms,
                                         .pace = depot->options.pace,
                                         .ctx = depot->options.ctx};
     struct depot_item *failed = NULL;

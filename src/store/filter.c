@@ -7,7 +7,7 @@ enum {
     HASHES_A_BLOCK = FILTER_BLOCK_BYTES * 8 / FILTER_BITS_PER_HASH,
     FOLDABLE_BLOCKS_MIN = 1024,
     FOLDS_BLOCKS = 16,
-    HUGE_BYTES_MIN = 8 << 20 /* below that, what a large page wastes at the end is too much */
+    HUGE_BYTES_MIN = 2 << 20 /* a large page */
 };
 
 /* Spreads 32 bits over 64; odd and without a pattern: digits of pi in base 16. */

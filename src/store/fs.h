@@ -37,6 +37,9 @@ struct fs_ops {
     /* The bytes read as zeros and take no disk space, where the file system can; -EOPNOTSUPP where
      * not. A file with a second name is left alone as one that cannot: it is a backup's, too. */
     int (*punch)(void *ctx, int fd, int64_t offset, int64_t bytes);
+    /* A hint: nobody reads this soon; what of it is synced need not stay in the page cache. NULL:
+     * there is none. */
+    void (*forget)(void *ctx, int fd, int64_t offset, int64_t bytes);
     int64_t (*disk_bytes)(void *ctx, int fd); /* what the file takes on the disk, holes left out */
     /* Calls `each` with every name in the directory but "." and "..". */
     int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),

@@ -152,6 +152,12 @@ static int posix_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
                                                                                         : 0;
 }
 
+static void posix_forget(void *ctx, int fd, int64_t offset, int64_t bytes)
+{
+    (void)ctx;
+    (void)posix_fadvise(fd, offset, bytes, POSIX_FADV_DONTNEED);
+}
+
 static int64_t posix_disk_bytes(void *ctx, int fd)
 {
     struct stat about;
@@ -174,6 +180,7 @@ static const struct fs_ops posix_ops = {
     .mkdir = posix_mkdir,
     .fsync_dir = posix_fsync_dir,
     .punch = posix_punch,
+    .forget = posix_forget,
     .disk_bytes = posix_disk_bytes,
     .list = posix_list,
 };

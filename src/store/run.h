@@ -52,6 +52,9 @@ struct run_writing {
     const char *dir; /* DIR/run; exists */
     uint32_t number; /* from 1 */
     uint64_t seed;   /* for the checksums: the data directory's */
+    /* Stretches in which everything comes up at this time or later do not stay in the page cache:
+     * nobody reads them soon, and the cache's memory serves the next ones. 0: all stay. */
+    int64_t cold_ms;
     /* NULL, or called after every few hundred KiB: may sleep to leave the disk to others. Negative:
      * give up. */
     int (*pace)(void *ctx, size_t bytes);

@@ -26,6 +26,7 @@ struct run_writer {
     uint64_t at;       /* where the portion begins in the file */
     size_t filled;     /* of it */
     uint64_t unsynced; /* bytes written and not synced */
+    bool is_warm;      /* some of them are read soon */
     char *portion;
     char **pieces;
     uint32_t piece_count, piece_cap;
@@ -40,8 +41,15 @@ struct run_writer {
 
 static int sync_file(struct run_writer *writer)
 {
+    const struct fs *fs = writer->writing.fs;
+    int result = fs->ops->fdatasync(fs->ctx, writer->fd);
+
+    if (result == 0 && !writer->is_warm && writer->writing.cold_ms && fs->ops->forget)
+        fs->ops->forget(fs->ctx, writer->fd, (int64_t)(writer->at - writer->unsynced),
+                        (int64_t)writer->unsynced);
     writer->unsynced = 0;
-    return writer->writing.fs->ops->fdatasync(writer->writing.fs->ctx, writer->fd);
+    writer->is_warm = false;
+    return result;
 }
 
 static int flush(struct run_writer *writer)
@@ -233,6 +241,7 @@ static int add(struct run_writer *writer, enum job_part part, int64_t when_ms, u
     result = run_topics_add(&writer->topics, topic, &number);
     if (result < 0)
         return result;
+    writer->is_warm |= when_ms < writer->writing.cold_ms;
     put_entry(writer, when_ms, sequence, number, end);
     wire_put_u32(
         check, run_record_check(writer->writing.seed, writer->writing.number, info->slots, record));
@@ -298,6 +307,7 @@ static int put_end(struct run_writer *writer)
     char block[RUN_BLOCK_BYTES];
     int result;
 
+    writer->is_warm = true; /* the directory */
     footer->record_end = position(writer);
     footer->info.topics = writer->topics.count;
     footer->topic_bytes = (uint32_t)writer->topics.names.len;
