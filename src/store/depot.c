@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEYS_FAN = 8, NAME_ROOM = 40 };
+enum { KEYS_FAN = 5, NAME_ROOM = 40 };
 #define MIB (UINT64_C(1) << 20)
-#define KEYS_ENTRIES_MAX (UINT64_C(16) * 1000 * 1000)
+#define KEYS_ENTRIES_MAX (UINT64_C(20) * 1000 * 1000)
 
 static void set_default(uint64_t *option, uint64_t value)
 {

@@ -56,8 +56,8 @@ struct depot_options {
     uint64_t victim_bytes_max; /* alive bytes of victims of one checkpoint; default 256 MiB */
     uint64_t small_run_bytes;  /* runs with less alive are small; default 16 MiB */
     uint64_t punch_bytes;      /* punched at least so much at a time; default 1 MiB */
-    uint32_t keys_fan;         /* tables of one size that are merged into one; default 8 */
-    uint64_t keys_entries_max; /* a table with so many is merged no more; default 16 million */
+    uint32_t keys_fan;         /* tables of one size that are merged into one; default 5 */
+    uint64_t keys_entries_max; /* a table with so many is merged no more; default 20 million */
 };
 
 /* Opens what the catalog names, removes files that do not count. Filters are not read yet
@@ -135,6 +135,9 @@ int depot_read(const struct depot_view *view, struct record_place place, bool ma
 /* False: no far job has this key, for certain. */
 bool depot_maybe(const struct depot *depot, struct hash128 key);
 void depot_prefetch(const struct depot *depot, struct hash128 key);
+/* True: no far job has this key, although a filter said maybe: the tables were asked, as far as
+ * the system has them in memory. Waits for nothing. */
+bool depot_is_absent(const struct depot *depot, struct hash128 key);
 
 struct depot_hit {
     struct record_place place;

@@ -86,6 +86,18 @@ bool depot_maybe(const struct depot *depot, struct hash128 key)
     return false;
 }
 
+bool depot_is_absent(const struct depot *depot, struct hash128 key)
+{
+    const struct depot_view *view = depot->view;
+    struct keys_entry entry;
+
+    for (uint32_t i = 0; i < view->table_count; i++)
+        if (keys_maybe(view->tables[i]->keys, key.low) &&
+            keys_find(view->tables[i]->keys, key.low, false, &entry, 1) != 0)
+            return false;
+    return true;
+}
+
 void depot_prefetch(const struct depot *depot, struct hash128 key)
 {
     const struct depot_view *view = depot->view;
