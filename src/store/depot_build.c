@@ -1,3 +1,4 @@
+#include "base/radix.h"
 #include "store/depot_private.h"
 
 #include <assert.h>
@@ -25,12 +26,6 @@ enum {
 };
 #define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
 
-/* An item of a block. */
-struct piece {
-    struct record_place place;
-    size_t item; /* from the block's first */
-};
-
 /* Where its record lies in the block's bytes. */
 struct read_piece {
     size_t at, bytes;
@@ -40,7 +35,7 @@ struct read_piece {
 struct work {
     struct depot_build *build;
     struct run_writer *writer;
-    struct keys_entry *entries;
+    uint64_t *hashes; /* by slot: of its key */
     struct buffer scratch, encoded;
     struct buffer block; /* records of the items from block_first to block_end */
     struct read_piece *pieces;
@@ -146,41 +141,26 @@ static int add_victim(struct work *work, struct depot_victim *victim)
     return 0;
 }
 
-/* What items are sorted by, without the items: they are large. */
-struct rank {
-    uint64_t time; /* part, when */
-    uint64_t sequence;
-    size_t item;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct rank *left = a, *right = b;
-
-    if (left->time != right->time)
-        return left->time < right->time ? -1 : 1;
-    return left->sequence < right->sequence ? -1 : left->sequence > right->sequence;
-}
-
 static int sort_items(struct depot_build *build)
 {
-    struct rank *ranks = malloc(build->count * sizeof *ranks);
+    struct radix_item *ranks = malloc(build->count * sizeof *ranks);
     struct depot_item *sorted = malloc(build->count * sizeof *sorted);
+    bool sorts = false;
 
-    if (!ranks || !sorted) {
-        free(ranks);
+    for (size_t i = 0; ranks && i < build->count; i++)
+        ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].part << 48 |
+                                               build->items[i].when_ms,
+                                       .low = build->items[i].sequence,
+                                       .at = i};
+    if (ranks && sorted)
+        sorts = radix_sort(ranks, build->count);
+    for (size_t i = 0; sorts && i < build->count; i++)
+        sorted[i] = build->items[ranks[i].at];
+    free(ranks);
+    if (!sorts) {
         free(sorted);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < build->count; i++)
-        ranks[i] =
-            (struct rank){.time = (uint64_t)build->items[i].part << 48 | build->items[i].when_ms,
-                          .sequence = build->items[i].sequence,
-                          .item = i};
-    qsort(ranks, build->count, sizeof *ranks, by_time);
-    for (size_t i = 0; i < build->count; i++)
-        sorted[i] = build->items[ranks[i].item];
-    free(ranks);
     free(build->items);
     build->items = sorted;
     build->cap = build->count;
@@ -208,23 +188,15 @@ static int read_record(struct work *work, struct record_place place, struct slic
     return build->read_log(build->ctx, place, &work->scratch, out);
 }
 
-static int by_place(const void *a, const void *b)
-{
-    const struct record_place *left = &((const struct piece *)a)->place;
-    const struct record_place *right = &((const struct piece *)b)->place;
-
-    if (left->file != right->file)
-        return left->file < right->file ? -1 : 1;
-    return left->at < right->at ? -1 : left->at > right->at;
-}
-
-static int read_pieces(struct work *work, const struct piece *order, size_t count)
+/* Pieces of the block that begins with item `first`, in the order of their places. */
+static int read_pieces(struct work *work, size_t first, const struct radix_item *order,
+                       size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct read_piece *piece = &work->pieces[order[i].item];
+        struct read_piece *piece = &work->pieces[order[i].at];
         struct slice bytes;
 
-        piece->result = read_record(work, order[i].place, &bytes);
+        piece->result = read_record(work, work->build->items[first + order[i].at].place, &bytes);
         if (piece->result == -ENOMEM)
             return -ENOMEM;
         if (piece->result < 0)
@@ -241,7 +213,7 @@ static int read_block(struct work *work, size_t first)
 {
     const struct depot_build *build = work->build;
     size_t end = first, bytes = 0, count;
-    struct piece *order;
+    struct radix_item *order;
     int result;
 
     while (end < build->count && (end == first || bytes < BLOCK_BYTES))
@@ -251,13 +223,14 @@ static int read_block(struct work *work, size_t first)
     work->pieces = calloc(count, sizeof *work->pieces);
     order = calloc(count, sizeof *order);
     for (size_t i = 0; order && i < count; i++)
-        order[i] = (struct piece){.place = build->items[first + i].place, .item = i};
+        order[i] = (struct radix_item){.high = build->items[first + i].place.file,
+                                       .low = build->items[first + i].place.at,
+                                       .at = i};
     buffer_clear(&work->block);
-    result = work->pieces && order && buffer_reserve(&work->block, bytes) ? 0 : -ENOMEM;
-    if (result == 0) {
-        qsort(order, count, sizeof *order, by_place);
-        result = read_pieces(work, order, count);
-    }
+    result =
+        work->pieces && order && buffer_reserve(&work->block, bytes) && radix_sort(order, count)
+            ? read_pieces(work, first, order, count)
+            : -ENOMEM;
     free(order);
     work->block_first = first;
     work->block_end = end;
@@ -308,8 +281,7 @@ static void note_written(struct work *work, struct depot_item *item, uint32_t by
 
     build->bytes[slot] = bytes;
     build->record_bytes += bytes;
-    work->entries[slot] =
-        (struct keys_entry){.hash = item->key_low, .run = build->run, .slot = slot};
+    work->hashes[slot] = item->key_low;
     if (victim && item->place.at < victim->run->alive.slots)
         victim->moved[item->place.at] = slot + 1;
 }
@@ -442,8 +414,8 @@ static int write_run(struct work *work)
     int result;
 
     build->bytes = calloc(build->count + 1, sizeof *build->bytes);
-    work->entries = calloc(build->count + 1, sizeof *work->entries);
-    if (!build->bytes || !work->entries)
+    work->hashes = calloc(build->count + 1, sizeof *work->hashes);
+    if (!build->bytes || !work->hashes)
         return -ENOMEM;
     result = run_writer_new(&writing, &work->writer);
     if (result < 0)
@@ -460,13 +432,24 @@ static int write_run(struct work *work)
 
 /* ---- its keys ---- */
 
-static int by_hash(const void *a, const void *b)
+static int add_keys(const struct depot_build *build, const uint64_t *hashes,
+                    struct keys_writer *writer)
 {
-    const struct keys_entry *left = a, *right = b;
+    struct radix_item *order = malloc((build->slots + (size_t)1) * sizeof *order);
+    int result = order ? 0 : -ENOMEM;
 
-    if (left->hash != right->hash)
-        return left->hash < right->hash ? -1 : 1;
-    return left->slot < right->slot ? -1 : left->slot > right->slot;
+    for (uint32_t i = 0; order && i < build->slots; i++)
+        order[i] = (struct radix_item){.high = hashes[i], .at = i};
+    if (result == 0 && !radix_sort(order, build->slots))
+        result = -ENOMEM;
+    for (uint32_t i = 0; result == 0 && i < build->slots; i++) {
+        const struct keys_entry entry = {
+            .hash = order[i].high, .run = build->run, .slot = (uint32_t)order[i].at};
+
+        result = keys_writer_add(writer, &entry);
+    }
+    free(order);
+    return result;
 }
 
 static int write_keys(struct work *work)
@@ -485,9 +468,7 @@ static int write_keys(struct work *work)
 
     if (result < 0)
         return result;
-    qsort(work->entries, build->slots, sizeof *work->entries, by_hash);
-    for (uint32_t i = 0; result == 0 && i < build->slots; i++)
-        result = keys_writer_add(writer, &work->entries[i]);
+    result = add_keys(build, work->hashes, writer);
     if (result < 0) {
         keys_writer_abandon(writer);
         return result;
@@ -566,7 +547,7 @@ int depot_build(struct depot_build *build)
     buffer_fini(&work->encoded);
     buffer_fini(&work->block);
     free(work->pieces);
-    free(work->entries);
+    free(work->hashes);
     free(work);
     return result;
 }
