@@ -26,7 +26,8 @@ enum {
     KEPT_MAX = 512,      /* jobs whose record is damaged */
     RETRY_MS = 1000,
     KEYS_EVERY_MS = 1000,
-    SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
+    MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may come in between */
+    SPACE_EVERY_MS = 1000,   /* also where runs written anew would not become smaller */
     RETRY_MS_MAX = 5000,
     COLD_MS = 10 * 60 * 1000,   /* who is due later is not read soon */
     PACE_BYTES_A_MS = 192 << 10 /* what a checkpoint writes beside everything else */
@@ -70,6 +71,9 @@ struct checkpoint {
     int64_t retry_ms, began_ms;
     int64_t keys_ms;   /* when to look at the tables of keys again: it goes over all of them and all
                           runs, and hardly anything but a checkpoint changes what it finds */
+    bool is_merging;   /* tables; a checkpoint may be under way between two steps of it */
+    bool is_keys_turn; /* a checkpoint has been made: tables first, else there would be ever more of
+                          them while checkpoints follow each other */
     int64_t space_ms;  /* when to look for what is dead in runs again */
     uint32_t failures; /* one after the other */
     /* One failed for want of disk space: the reserve is spent, and until there is one again no push
@@ -173,7 +177,7 @@ static void perform(struct work *work)
     else if (checkpoint->phase == BUILDING)
         checkpoint->result = build_run(checkpoint);
     else if (checkpoint->phase == MERGING)
-        checkpoint->result = depot_keys_merge(depot, &checkpoint->merge);
+        checkpoint->result = depot_keys_merge(depot, &checkpoint->merge, MERGE_ENTRIES);
     else if (checkpoint->phase == COMMITTING)
         checkpoint->result = commit(checkpoint);
     else if (checkpoint->phase == TIDYING)
@@ -219,6 +223,13 @@ static void become_idle(struct checkpoint *checkpoint)
     checkpoint->phase = IDLE;
     checkpoint->keys_ms = 0;
     atomic_store(&checkpoint->is_hurried, false);
+}
+
+static void abandon_merge(struct checkpoint *checkpoint)
+{
+    if (checkpoint->is_merging)
+        depot_keys_abandon(checkpoint->shard->depot, &checkpoint->merge);
+    checkpoint->is_merging = false;
 }
 
 /* Before anything has happened. */
@@ -328,6 +339,20 @@ static bool load_filters(struct checkpoint *checkpoint)
     return true;
 }
 
+/* False: no tables want to become one. */
+static bool merge_keys(struct checkpoint *checkpoint, struct engine_now now)
+{
+    checkpoint->keys_ms = now.inner_ms + KEYS_EVERY_MS;
+    if (!checkpoint->is_merging)
+        checkpoint->is_merging = depot_keys_wanted(checkpoint->shard->depot, &checkpoint->merge);
+    if (!checkpoint->is_merging)
+        return false;
+    checkpoint->before_file = 0;
+    checkpoint->began_ms = now.inner_ms;
+    give(checkpoint, MERGING);
+    return true;
+}
+
 static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -343,6 +368,12 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
         !before && now.inner_ms >= checkpoint->space_ms && depot_wants_checkpoint(shard->depot);
     if (for_space)
         checkpoint->space_ms = now.inner_ms + SPACE_EVERY_MS;
+    bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;
+    if (checkpoint->is_without_space)
+        abandon_merge(checkpoint); /* it keeps files that could go */
+    checkpoint->is_keys_turn = false;
+    if (is_keys_turn && merge_keys(checkpoint, now))
+        return false;
     if (before || for_space) {
         begin(checkpoint, before, now);
         return checkpoint->phase == COLLECTING;
@@ -351,10 +382,8 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     checkpoint->began_ms = now.inner_ms;
     if (checkpoint->is_without_space) {
         give(checkpoint, TIDYING); /* is there room for the reserve? */
-    } else if (now.inner_ms >= checkpoint->keys_ms) {
-        checkpoint->keys_ms = now.inner_ms + KEYS_EVERY_MS;
-        if (depot_keys_wanted(shard->depot, &checkpoint->merge))
-            give(checkpoint, MERGING);
+    } else if (checkpoint->is_merging || now.inner_ms >= checkpoint->keys_ms) {
+        merge_keys(checkpoint, now);
     }
     return false;
 }
@@ -543,14 +572,19 @@ static bool merged(struct checkpoint *checkpoint)
 {
     struct depot *depot = checkpoint->shard->depot;
     int failed = checkpoint->result;
+    if (failed > 0) { /* to be gone on with */
+        become_idle(checkpoint);
+        return true;
+    }
     if (!failed && !depot_keys_install(depot, &checkpoint->merge))
         failed = -ENOMEM;
     if (failed) {
         complain(checkpoint, failed, "merging tables of keys", NULL);
-        depot_keys_abandon(depot, &checkpoint->merge);
+        abandon_merge(checkpoint);
         checkpoint->phase = IDLE;
         return false;
     }
+    checkpoint->is_merging = false;
     checkpoint->figures.keys_merges++;
     checkpoint->phase = SNAPSHOT;
     return true;
@@ -585,6 +619,7 @@ static void tidied(struct checkpoint *checkpoint, struct engine_now now)
         checkpoint->retry_ms = now.inner_ms + RETRY_MS;
     if (checkpoint->build.depot)
         checkpoint->figures.checkpoints++;
+    checkpoint->is_keys_turn = checkpoint->build.depot;
     checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
     become_idle(checkpoint);
 }
@@ -604,7 +639,6 @@ static void stop(struct checkpoint *checkpoint)
         depot_abandon(depot, &checkpoint->build);
         break;
     case MERGING:
-        depot_keys_abandon(depot, &checkpoint->merge);
         break;
     case COMMITTING:
         if (checkpoint->result == 0) {
@@ -635,6 +669,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
     if (checkpoint->is_with_archivist)
         return false;
     if (checkpoint->shard->stopping || checkpoint->shard->broken) {
+        abandon_merge(checkpoint);
         if (checkpoint->phase != IDLE && checkpoint->phase != STOPPED)
             stop(checkpoint);
         return false;
@@ -674,7 +709,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 
 bool checkpoint_is_busy(const struct checkpoint *checkpoint)
 {
-    return checkpoint->is_with_archivist ||
+    return checkpoint->is_with_archivist || checkpoint->is_merging ||
            (checkpoint->phase != IDLE && checkpoint->phase != STOPPED);
 }
 

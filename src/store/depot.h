@@ -27,7 +27,8 @@
  *   8. helper  depot_tidy: what left the view is removed once nobody holds a view of it, dead parts
  *              of runs are punched. May be called at any time, and again
  * Merging tables of keys is a commit of its own: depot_keys_wanted, depot_keys_merge,
- * depot_keys_install, then 5 to 8. It and a checkpoint never go on at once (asserted).
+ * depot_keys_install, then 5 to 8. Between two calls of depot_keys_merge whole checkpoints may be
+ * made, else the two never go on at once (asserted).
  *
  * The number of a run is never used twice, nor after a crash: the log may name a run that never
  * came to count. Such a run's file stays, empty, until a catalog is written that says so.
@@ -242,10 +243,12 @@ struct depot_keys_merge {
     struct depot_view *view;
     struct depot_table **tables; /* own memory */
     uint32_t table_count, number;
+    struct keys_merger *merger;
     struct keys *made; /* NULL after merging: nothing in them counts any more */
 };
 bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out);
-int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge);    /* [helper] */
+/* [helper] At most so many entries; 1: there are more, call again. */
+int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge, uint64_t entries);
 bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge); /* then 5 to 7 */
 void depot_keys_abandon(struct depot *depot, struct depot_keys_merge *merge);
 

@@ -105,7 +105,7 @@ int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_s
                            .wall_ms = wall_ms};
     int result;
 
-    assert(!depot->is_merging && (!depot->build || depot->is_installed));
+    assert(!depot->build || depot->is_installed);
     result = make_spare(depot);
 
     if (result == 0)

@@ -83,7 +83,7 @@ int depot_plan(struct depot *depot, struct depot_build *build)
     struct depot_plan_run *plan;
     size_t victims = 0;
 
-    assert(!depot->build && !depot->is_merging && build->count == 0);
+    assert(!depot->build && build->count == 0);
     plan = make_plan(depot, &victims);
     if (!plan)
         return -ENOMEM;

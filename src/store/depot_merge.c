@@ -125,7 +125,7 @@ static uint64_t count_of(const struct depot_keys_merge *merge)
     return count;
 }
 
-static int write_merged(struct depot *depot, struct depot_keys_merge *merge, uint64_t *kept)
+static int begin_merge(struct depot *depot, struct depot_keys_merge *merge)
 {
     const struct keys_writing writing = {.fs = depot->options.fs,
                                          .dir = depot->dir,
@@ -141,19 +141,17 @@ static int write_merged(struct depot *depot, struct depot_keys_merge *merge, uin
         return -ENOMEM;
     for (uint32_t i = 0; i < merge->table_count; i++)
         from[i] = merge->tables[i]->keys;
-    result = keys_merge(&writing, from, merge->table_count, keeps, merge->view, kept);
+    result =
+        keys_merger_new(&writing, from, merge->table_count, keeps, merge->view, &merge->merger);
     free(from);
     return result;
 }
 
-int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge)
+static int open_merged(struct depot *depot, struct depot_keys_merge *merge, uint64_t kept)
 {
     char error[256];
-    uint64_t kept = 0;
-    int result = write_merged(depot, merge, &kept);
+    int result = 0;
 
-    if (result < 0)
-        return result;
     if (kept > 0)
         result = keys_open(depot->options.fs, depot->dir, merge->number, depot->catalog.seed,
                            &merge->made, error, sizeof error);
@@ -162,6 +160,21 @@ int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge)
     else
         keys_load_filter(merge->made);
     return result;
+}
+
+int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge, uint64_t entries)
+{
+    uint64_t kept;
+    int result = merge->merger ? 0 : begin_merge(depot, merge);
+
+    if (result == 0)
+        result = keys_merger_step(merge->merger, entries);
+    if (result > 0)
+        return 1;
+    kept = result == 0 ? keys_merger_kept(merge->merger) : 0;
+    keys_merger_free(merge->merger);
+    merge->merger = NULL;
+    return result == 0 ? open_merged(depot, merge, kept) : result;
 }
 
 /* ---- the owner's ---- */
@@ -176,6 +189,7 @@ static bool is_merged(const struct depot_keys_merge *merge, uint32_t keys)
 
 static void end_merge(struct depot_keys_merge *merge)
 {
+    keys_merger_free(merge->merger);
     depot_let_go(merge->view);
     free(merge->tables);
     *merge = (struct depot_keys_merge){0};
@@ -199,7 +213,7 @@ bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge)
         depot_view_new(depot, depot->view->run_count, (size_t)depot->view->table_count + 1);
     struct depot_table *table = merge->made && view ? calloc(1, sizeof *table) : NULL;
 
-    assert(depot->is_merging);
+    assert(depot->is_merging && !depot->build);
     if (!view || (merge->made && !table)) {
         depot_view_free(view);
         return false;

@@ -58,15 +58,6 @@ struct keys_entry keys_get_entry(const char *block, size_t index)
     return entry;
 }
 
-int keys_compare(const struct keys_entry *a, const struct keys_entry *b)
-{
-    if (a->hash != b->hash)
-        return a->hash < b->hash ? -1 : 1;
-    if (a->run != b->run)
-        return a->run < b->run ? -1 : 1;
-    return a->slot < b->slot ? -1 : a->slot > b->slot;
-}
-
 void keys_put_footer(char *block, uint64_t seed, uint32_t number, const struct keys_shape *shape)
 {
     char *at;

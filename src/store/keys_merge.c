@@ -96,47 +96,96 @@ static int open_sources(struct source *sources, struct keys *const *tables, size
     return result;
 }
 
-static int add_all(struct keys_writer *writer, struct source *sources, size_t *count,
-                   bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx,
-                   uint64_t *kept)
+struct keys_merger {
+    struct keys_writer *writer; /* NULL: its table has its name, or never will */
+    struct source *sources;
+    size_t left; /* sources not at their end */
+    bool (*keeps)(void *ctx, const struct keys_entry *entry);
+    void *ctx;
+    uint64_t kept;
+};
+
+int keys_merger_new(const struct keys_writing *writing, struct keys *const *tables, size_t count,
+                    bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx,
+                    struct keys_merger **out)
+{
+    struct keys_merger *merger = calloc(1, sizeof *merger);
+    int result = -ENOMEM;
+
+    if (!merger)
+        return -ENOMEM;
+    merger->keeps = keeps;
+    merger->ctx = ctx;
+    merger->left = count;
+    merger->sources = calloc(count + 1, sizeof *merger->sources);
+    if (merger->sources)
+        result = keys_writer_new(writing, &merger->writer);
+    if (result == 0)
+        result = open_sources(merger->sources, tables, &merger->left);
+    if (result < 0) {
+        keys_merger_free(merger);
+        return result;
+    }
+    *out = merger;
+    return 0;
+}
+
+static int add_some(struct keys_merger *merger, uint64_t entries)
 {
     int result = 0;
 
-    while (*count && result == 0) {
-        size_t least = least_of(sources, *count);
+    for (; merger->left && entries && result == 0; entries--) {
+        size_t least = least_of(merger->sources, merger->left);
+        const struct keys_entry *head = &merger->sources[least].head;
 
-        if (keeps(ctx, &sources[least].head)) {
-            result = keys_writer_add(writer, &sources[least].head);
-            ++*kept;
+        if (merger->keeps(merger->ctx, head)) {
+            result = keys_writer_add(merger->writer, head);
+            merger->kept++;
         }
         if (result == 0)
-            result = advance(sources, count, least);
+            result = advance(merger->sources, &merger->left, least);
     }
     return result;
+}
+
+int keys_merger_step(struct keys_merger *merger, uint64_t entries)
+{
+    struct keys_writer *writer = merger->writer;
+    int result = add_some(merger, entries);
+
+    if (result < 0 || merger->left)
+        return result < 0 ? result : 1;
+    merger->writer = NULL;
+    return keys_writer_finish(writer);
+}
+
+uint64_t keys_merger_kept(const struct keys_merger *merger)
+{
+    return merger->kept;
+}
+
+void keys_merger_free(struct keys_merger *merger)
+{
+    if (!merger)
+        return;
+    for (size_t i = 0; merger->sources && i < merger->left; i++)
+        keys_cursor_fini(&merger->sources[i].cursor);
+    free(merger->sources);
+    keys_writer_abandon(merger->writer);
+    free(merger);
 }
 
 int keys_merge(const struct keys_writing *writing, struct keys *const *tables, size_t count,
                bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx, uint64_t *kept)
 {
-    struct source *sources = calloc(count + 1, sizeof *sources);
-    struct keys_writer *writer = NULL;
-    uint64_t added = 0;
-    size_t left = count;
-    int result = sources ? keys_writer_new(writing, &writer) : -ENOMEM;
+    struct keys_merger *merger;
+    int result = keys_merger_new(writing, tables, count, keeps, ctx, &merger);
 
-    if (result == 0)
-        result = open_sources(sources, tables, &left);
-    if (result == 0)
-        result = add_all(writer, sources, &left, keeps, ctx, &added);
-    for (size_t i = 0; sources && i < left; i++)
-        keys_cursor_fini(&sources[i].cursor);
-    free(sources);
-    if (result < 0) {
-        keys_writer_abandon(writer);
+    if (result < 0)
         return result;
-    }
-    result = keys_writer_finish(writer);
+    result = keys_merger_step(merger, UINT64_MAX);
     if (result == 0)
-        *kept = added;
+        *kept = merger->kept;
+    keys_merger_free(merger);
     return result;
 }

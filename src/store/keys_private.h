@@ -54,7 +54,15 @@ uint64_t keys_sum(const char *block, uint64_t seed, uint32_t number, uint64_t in
 void keys_sign(char *block, uint64_t seed, uint32_t number, uint64_t index);
 void keys_put_entry(char *block, size_t index, const struct keys_entry *entry);
 struct keys_entry keys_get_entry(const char *block, size_t index);
-int keys_compare(const struct keys_entry *a, const struct keys_entry *b);
+/* By hash, run, slot. */
+static inline int keys_compare(const struct keys_entry *a, const struct keys_entry *b)
+{
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    if (a->run != b->run)
+        return a->run < b->run ? -1 : 1;
+    return a->slot < b->slot ? -1 : a->slot > b->slot;
+}
 void keys_put_footer(char *block, uint64_t seed, uint32_t number, const struct keys_shape *shape);
 /* 0, -EBADMSG, or -ENOTSUP: made by a newer program. */
 int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t file_bytes,

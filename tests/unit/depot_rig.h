@@ -279,7 +279,7 @@ static inline int rig_do_tidy(struct rig *rig, void *of)
 
 static inline int rig_do_merge(struct rig *rig, void *of)
 {
-    return depot_keys_merge(rig->depot, of);
+    return depot_keys_merge(rig->depot, of, UINT64_MAX);
 }
 
 /* ---- opening ---- */

@@ -414,7 +414,7 @@ static void tables_stay_few_and_lose_their_dead(void **state)
         rig_finish(rig, job);
     assert_true(depot_keys_wanted(rig->depot, &merge));
     assert_int_equal(merge.table_count, 3);
-    assert_int_equal(depot_keys_merge(rig->depot, &merge), 0);
+    assert_int_equal(depot_keys_merge(rig->depot, &merge, UINT64_MAX), 0);
     assert_int_equal(keys_count(merge.made), 250);
     assert_true(depot_keys_install(rig->depot, &merge));
     assert_true(has_file(rig, "shard/run/00000001.keys")); /* the catalog still names it */
