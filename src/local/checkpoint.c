@@ -12,7 +12,7 @@
 
 enum {
     FILES_MIN = 2, /* of the log, that could go */
-    FILES_MAX = 3,
+    FILES_MAX = 2,
     FILES_HURRY =
         4,          /* of the log ahead of the checkpoint: the archivist does not pause any more, */
     FILES_SLOW = 5, /* pushes slow down, */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEYS_FAN = 5, NAME_ROOM = 40 };
+enum { KEYS_FAN = 6, NAME_ROOM = 40 };
 #define MIB (UINT64_C(1) << 20)
 #define KEYS_ENTRIES_MAX (UINT64_C(20) * 1000 * 1000)
 

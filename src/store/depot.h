@@ -57,7 +57,7 @@ struct depot_options {
     uint64_t victim_bytes_max; /* alive bytes of victims of one checkpoint; default 256 MiB */
     uint64_t small_run_bytes;  /* runs with less alive are small; default 16 MiB */
     uint64_t punch_bytes;      /* punched at least so much at a time; default 1 MiB */
-    uint32_t keys_fan;         /* tables of one size that are merged into one; default 5 */
+    uint32_t keys_fan;         /* tables of one size that are merged into one; default 6 */
     uint64_t keys_entries_max; /* a table with so many is merged no more; default 20 million */
 };
 

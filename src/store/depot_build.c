@@ -141,10 +141,27 @@ static int add_victim(struct work *work, struct depot_victim *victim)
     return 0;
 }
 
+/* Puts items where their ranks say, each circle of moves from its first on; at: where the item lies
+ * that belongs here. In place, for they take a lot of memory. */
+static void permute(struct depot_item *items, struct radix_item *ranks, size_t count)
+{
+    for (size_t first = 0; first < count; first++) {
+        struct depot_item moved = items[first];
+        size_t here = first;
+
+        for (size_t from = ranks[here].at; from != first; from = ranks[here].at) {
+            items[here] = items[from];
+            ranks[here].at = here;
+            here = from;
+        }
+        items[here] = moved;
+        ranks[here].at = here;
+    }
+}
+
 static int sort_items(struct depot_build *build)
 {
     struct radix_item *ranks = malloc(build->count * sizeof *ranks);
-    struct depot_item *sorted = malloc(build->count * sizeof *sorted);
     bool sorts = false;
 
     for (size_t i = 0; ranks && i < build->count; i++)
@@ -152,19 +169,12 @@ static int sort_items(struct depot_build *build)
                                                build->items[i].when_ms,
                                        .low = build->items[i].sequence,
                                        .at = i};
-    if (ranks && sorted)
+    if (ranks)
         sorts = radix_sort(ranks, build->count);
-    for (size_t i = 0; sorts && i < build->count; i++)
-        sorted[i] = build->items[ranks[i].at];
+    if (sorts)
+        permute(build->items, ranks, build->count);
     free(ranks);
-    if (!sorts) {
-        free(sorted);
-        return -ENOMEM;
-    }
-    free(build->items);
-    build->items = sorted;
-    build->cap = build->count;
-    return 0;
+    return sorts ? 0 : -ENOMEM;
 }
 
 static int gather(struct work *work)

@@ -213,20 +213,42 @@ static int look_at_all(const struct depot_view *view, const struct hits *hits, u
     return result;
 }
 
-int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
-               struct buffer *records, struct depot_hit *out)
+static int find_in(const struct depot_table *table, const struct depot_view *view,
+                   uint64_t hash_seed, struct hash128 key, struct buffer *records,
+                   struct depot_hit *out)
 {
     struct hits hits = {0};
-    int result = 0;
+    int result = gather(table, key.low, &hits);
 
-    for (uint32_t i = 0; result == 0 && i < view->table_count; i++)
-        if (keys_maybe(view->tables[i]->keys, key.low))
-            result = gather(view->tables[i], key.low, &hits);
     if (result == 0 && hits.count > 0) {
         qsort(hits.entries, hits.count, sizeof *hits.entries, entry_newest_first);
         result = look_at_all(view, &hits, hash_seed, key, records, out);
     }
     free(hits.entries);
+    return result;
+}
+
+/* A job is alive in one slot, so the first hit ends it. Where a filter has not been read yet the
+ * table must be: first those whose filter says that it is worth it. */
+int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
+               struct buffer *records, struct depot_hit *out)
+{
+    int result = 0;
+
+    for (int without_filter = 0; without_filter < 2; without_filter++)
+        for (uint32_t i = view->table_count; i-- > 0;) {
+            const struct depot_table *table = view->tables[i];
+            int here;
+
+            if (keys_has_filter(table->keys) != !without_filter ||
+                !keys_maybe(table->keys, key.low))
+                continue;
+            here = find_in(table, view, hash_seed, key, records, out);
+            if (here > 0 || here == -ENOMEM)
+                return here;
+            if (here < 0)
+                result = here;
+        }
     return result;
 }
 
