@@ -155,18 +155,32 @@ static void note_log(void *ctx, const char *name)
         *(bool *)ctx = true;
 }
 
-/* A start may have been cut short before the log was first opened. */
+/* A start may have been cut short before the log was first opened: then there are no runs either.
+ */
 static bool was_never_opened(const struct fsck_exam *exam)
 {
-    bool has_files = false;
+    bool has_files = exam->catalog.generation != 0;
 
     (void)fs_posix.ops->list(NULL, exam->disk.dir, note_log, &has_files);
     return !has_files;
 }
 
+/* The log begins where a catalog ended. Which jobs of the runs had ended by then stood there alone:
+ * a catalog made of what the runs hold would bring all of them back. */
+static void check_catalog_is_there(struct fsck_exam *exam)
+{
+    if (exam->catalog.generation || exam->is_catalog_bad || !exam->manifest.has_runs)
+        return;
+    exam->is_catalog_bad = true;
+    find(exam, 0, 0,
+         "the catalog is missing: the log begins where one ended, and nothing else says which jobs "
+         "in runs are still to come");
+}
+
 /* Where the runs say that the log goes on. */
 static int skip_to_first(struct fsck_exam *exam)
 {
+    check_catalog_is_there(exam);
     if (exam->catalog.log_first == 0)
         return 0;
     return wal_manifest_begin_at(&exam->disk, &exam->manifest, exam->catalog.log_first,

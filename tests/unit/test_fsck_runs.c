@@ -1,6 +1,8 @@
 /* What fsck finds in runs, tables of keys and catalogs, and what it mends. */
 #include "fsck_rig.h"
 
+#include "store/wal_private.h"
+
 /* ---- claims ---- */
 
 static void a_sound_shard_is_clean_and_counted(void **state)
@@ -192,6 +194,61 @@ static void a_damaged_catalog_with_a_whole_one_before_it_is_overcome(void **stat
     assert_int_equal(scene.report.shard[0].generation, 7);
 }
 
+/* As a checkpoint leaves it that gave files of the log back. */
+static void say_that_there_are_runs(void)
+{
+    struct wal_disk disk = {.fs = &fs_posix};
+    struct wal_manifest manifest;
+    int fd;
+
+    snprintf(disk.dir, sizeof disk.dir, "%s/shard-00/wal", scene.dir);
+    assert_int_equal(wal_manifest_open(&disk, O_RDWR, &fd, &manifest, NULL), 0);
+    manifest.has_runs = true;
+    assert_int_equal(wal_manifest_write(&disk, fd, &manifest), 0);
+    close(fd);
+}
+
+static void a_missing_catalog_is_found_also_where_the_runs_are_missing_too(void **state)
+{
+    (void)state;
+    say_that_there_are_runs();
+    expect_clean();
+    remove_file("CATALOG-00000005");
+    remove_file("00000001.run");
+    remove_file("00000002.run");
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "catalog is missing"));
+    assert_int_equal(scene.report.finding[0].cure, FSCK_RESTORE);
+    repair(true);
+    assert_int_equal(scene.report.mended, 0);
+    assert_true(is_there("00000001.keys"));
+}
+
+static void a_missing_catalog_invents_nothing_of_its_runs(void **state)
+{
+    (void)state;
+    say_that_there_are_runs();
+    remove_file("CATALOG-00000005");
+    repair(true);
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "no catalog"));
+    assert_int_equal(scene.report.mended, 0);
+    assert_true(is_there("00000001.run"));
+}
+
+static void a_log_that_is_gone_from_beside_its_runs_is_found(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r '%s/shard-00/wal'", scene.dir);
+    assert_int_equal(system(command), 0);
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "MANIFEST' is missing"));
+}
+
 static void files_that_nothing_names_are_notes_and_go(void **state)
 {
     char path[256];
@@ -297,6 +354,9 @@ int main(void)
         ROW(wrong_counts_are_counted_anew),
         ROW(a_damaged_catalog_without_another_is_left_to_a_backup),
         ROW(a_damaged_catalog_with_a_whole_one_before_it_is_overcome),
+        ROW(a_missing_catalog_is_found_also_where_the_runs_are_missing_too),
+        ROW(a_missing_catalog_invents_nothing_of_its_runs),
+        ROW(a_log_that_is_gone_from_beside_its_runs_is_found),
         ROW(files_that_nothing_names_are_notes_and_go),
         ROW(totals_are_over_log_and_runs_together),
         ROW(totals_that_do_not_add_up_are_found),
