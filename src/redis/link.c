@@ -298,7 +298,7 @@ struct redis_link *redis_link_new(const struct redis_link_options *options)
         return NULL;
     link->options = *options;
     link->slot = redis_slot_of(slice_of(link->options.tag));
-    link->wake_ms = INT64_MAX;
+    link->wake_ms = link->stop_ms = INT64_MAX;
     link->pause_ms = LINK_PAUSE_FIRST_MS;
     list_init(&link->flying);
     list_init(&link->changes_waiting);

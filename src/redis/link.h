@@ -13,7 +13,8 @@
  * After a reconnect whatever has no reply is sent again with the same ticket: the script tells
  * whether it had been carried out and gives the answer it gave then. Where Redis
  * forgot the library it is loaded again and the call is repeated. A call that found no way within
- * `patience_ms` ends as REDIS_CALL_UNAVAILABLE.
+ * `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after redis_link_stop none waits longer than it
+ * said.
  *
  * With wait_replicas, a WAIT follows each call that changes something, and its answer is held until
  * that many replicas have it; too few in time: REDIS_CALL_UNAVAILABLE.
@@ -96,6 +97,9 @@ struct redis_link *redis_link_new(const struct redis_link_options *options); /* 
 void redis_link_free(struct redis_link *link);
 
 void redis_link_submit(struct redis_link *link, struct redis_call *call);
+/* From `until_ms` (inner clock) on no call waits any more, whatever the patience: it ends as
+ * REDIS_CALL_UNAVAILABLE. What is submitted after this, too. */
+void redis_link_stop(struct redis_link *link, int64_t until_ms);
 
 bool redis_link_is_up(const struct redis_link *link);
 /* Calls that have not ended; and those of them that are with Redis. */

@@ -124,16 +124,39 @@ void link_calls_send(struct redis_link *link)
         send_first(link, &link->changes_waiting, slot);
 }
 
+/* One that comes when a stop has ended the others waits for the next time that is looked at, as the
+ * end of a call may bring it. */
+static int64_t patience_over_ms(const struct redis_link *link)
+{
+    int64_t now_ms = clock_inner_ms(), over_ms = now_ms + link->options.patience_ms;
+    if (over_ms <= link->stop_ms)
+        return over_ms;
+    return link->stop_ms > now_ms ? link->stop_ms : now_ms + 1;
+}
+
 void redis_link_submit(struct redis_link *link, struct redis_call *call)
 {
     assert(!link->stopping && call->script && call->done && !call->args.failed);
-    call->give_up_ms = clock_inner_ms() + link->options.patience_ms;
+    call->give_up_ms = patience_over_ms(link);
     call->is_flying = call->is_sent = false;
     call->kept = NULL;
     list_add_last(call->changes ? &link->changes_waiting : &link->reads_waiting, &call->list);
     link->calls++;
     link_wake_by(link, call->give_up_ms);
     link_calls_send(link);
+}
+
+void redis_link_stop(struct redis_link *link, int64_t until_ms)
+{
+    struct list *lists[] = {&link->flying, &link->changes_waiting, &link->reads_waiting};
+    link->stop_ms = until_ms;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (struct list *at = lists[i]->next; at != lists[i]; at = at->next) {
+            struct redis_call *call = list_entry(at, struct redis_call, list);
+            if (call->give_up_ms > until_ms)
+                call->give_up_ms = until_ms;
+        }
+    link_wake_by(link, until_ms);
 }
 
 /* ---- ending ---- */

@@ -86,6 +86,7 @@ struct redis_link {
     uint32_t reads_flying;
     bool slot_taken[REDIS_LINK_SLOTS];
     uint64_t number; /* of the last ticket */
+    int64_t stop_ms; /* when all of them end; INT64_MAX: no stop is under way */
 
     /* Greeting */
     bool has_library;

@@ -11,7 +11,7 @@
  *   2. redis_attach on a reactor: the handle that fronts use. Connections are made in the loop's
  *      turns; calls made before wait for them.
  *   3. redis_stop: new calls are answered QUEUE_STOPPING, what is under way is finished or, after
- *      `patience_ms`, answered QUEUE_UNAVAILABLE; then `stopped`.
+ *      `patience_ms` and at most REDIS_STOP_MS, answered QUEUE_UNAVAILABLE; then `stopped`.
  *   4. redis_free after the reactor has stopped.
  *
  * One reactor per struct redis. Everything but redis_open on its thread.
@@ -24,7 +24,12 @@
 
 struct redis;
 
-enum { REDIS_SHARDS = 8, REDIS_SHARDS_MAX = 64, REDIS_URL_BYTES_MAX = 1024 };
+enum {
+    REDIS_SHARDS = 8,
+    REDIS_SHARDS_MAX = 64,
+    REDIS_URL_BYTES_MAX = 1024,
+    REDIS_STOP_MS = 3000 /* who stops a server kills it when it takes long, whatever the patience */
+};
 
 /* From weak to strong, as far as it can be learned; of several masters the weakest counts. */
 enum redis_durability {

@@ -312,6 +312,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
 void redis_shard_stop(struct redis_shard *shard)
 {
     shard->stopping = true;
+    redis_link_stop(shard->link, clock_inner_ms() + REDIS_STOP_MS);
 }
 
 void redis_shard_free(struct redis_shard *shard)

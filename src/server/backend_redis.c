@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STOP_MS = 5000 /* beside the patience with calls under way */ };
+enum { STOP_MS = REDIS_STOP_MS + 5000 };
 
 /* The URL with the password of the file; and what of it may be shown. */
 static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
@@ -65,7 +65,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     explicit_bzero(url, sizeof(url));
     backend->self = redis;
     backend->parts = 1;
-    backend->stop_ms = STOP_MS + config->redis_patience_ms;
+    backend->stop_ms = STOP_MS;
     return result;
 }
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from client import job_path
+from client import job_path, request_bytes
 from redis_servers import Cluster, RedisServer, Sentinel
 from server import BINARY, REPO, eventually, free_port, together
 
@@ -461,6 +461,19 @@ def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
         eventually(lambda: ready(started) == 503)
         began = time.monotonic()
         assert started.terminate() == 0 and time.monotonic() - began < 10
+
+
+def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "60s")
+        works(started)
+        server.kill()
+        pushing = started.connection()
+        pushing.send(request_bytes("PUT", job_path("patient", "a"), b"x"))
+        assert ready(started) in (200, 503)  # so it has read the push, too
+        began = time.monotonic()
+        assert started.terminate() == 0 and time.monotonic() - began < 15
+        pushing.close()
 
 
 def test_a_full_redis_refuses_pushes_and_lets_acks_and_cancels_through(start_server):

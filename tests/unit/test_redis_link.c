@@ -290,6 +290,32 @@ static void a_call_waits_no_longer_than_its_patience(void **state)
     redis_server_free(server);
 }
 
+/* One that is under way, one that waits, and one that comes later still. */
+static void a_stop_ends_the_patience_of_all_calls(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 60000};
+    (void)state;
+    start(&rig, server);
+    redis_server_do(server, "CLIENT PAUSE 2000 ALL");
+    struct rig_call *flying = rig_push(&rig, "t", "a", 1000);
+    rig_run_ms(&rig, 100);
+    redis_server_stop(server, SIGKILL);
+    assert_true(RIG_UNTIL(&rig, 5, !redis_link_is_up(rig.link)));
+    struct rig_call *waiting = rig_get(&rig, "t", "a");
+    int64_t begin_ms = clock_inner_ms();
+    redis_link_stop(rig.link, begin_ms + 400);
+    struct rig_call *later = rig_push(&rig, "t", "b", 1000);
+    assert_int_equal(rig_end_of(&rig, flying, 5), REDIS_CALL_UNAVAILABLE);
+    assert_true(clock_inner_ms() - begin_ms >= 400 && clock_inner_ms() - begin_ms < 2000);
+    assert_int_equal(rig_end_of(&rig, waiting, 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(rig_end_of(&rig, later, 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(redis_link_calls(rig.link), 0);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
 /* A change given up on is fenced off once its slot is used again; until then it may still happen.
  */
 static void calls_given_up_leave_room_for_others(void **state)
@@ -772,6 +798,7 @@ int main(void)
         cmocka_unit_test(connections_may_be_cut_at_any_time),
         cmocka_unit_test(a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing),
         cmocka_unit_test(a_call_waits_no_longer_than_its_patience),
+        cmocka_unit_test(a_stop_ends_the_patience_of_all_calls),
         cmocka_unit_test(calls_given_up_leave_room_for_others),
         cmocka_unit_test(a_pause_shorter_than_the_patience_is_only_a_pause),
         cmocka_unit_test(a_server_that_falls_silent_is_left_and_found_again),
