@@ -39,7 +39,8 @@ int checkpoint_pace(void *ctx, size_t bytes);
 
 struct checkpoint_figures {
     uint64_t checkpoints, failed, keys_merges;
-    int64_t last_ms; /* how long the last one took */
+    uint64_t amid_merges; /* checkpoints made between two steps of one */
+    int64_t last_ms;      /* how long the last one took */
 };
 void checkpoint_figures(const struct checkpoint *checkpoint, struct checkpoint_figures *out);
 

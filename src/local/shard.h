@@ -38,6 +38,7 @@ struct shard_options {
         uint64_t topic_quota; /* loaded jobs of a topic that wait; 100,000 */
         uint64_t slack_bytes, victim_bytes_max, keys_entries_max; /* depot_options */
         uint32_t keys_fan;
+        uint64_t merge_entries; /* of tables of keys before a checkpoint may come in; 2,000,000 */
     } limits;
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);
