@@ -35,11 +35,18 @@ static void on_records(void *ctx, uint64_t records, uint64_t total)
     progress_show(records, total, -1);
 }
 
-static int check_directory(const char *directory, bool repair, bool accept_loss, bool json)
+struct mending {
+    bool repair, accept_loss, accept_unreadable;
+};
+
+static int check_directory(const char *directory, const struct mending *mending, bool json)
 {
     static struct fsck_report report; /* large */
-    const struct fsck_options options = {
-        .repair = repair, .accept_loss = accept_loss, .progress = on_records, .say = on_say};
+    const struct fsck_options options = {.repair = mending->repair,
+                                         .accept_loss = mending->accept_loss,
+                                         .accept_unreadable = mending->accept_unreadable,
+                                         .progress = on_records,
+                                         .say = on_say};
     progress_begin("checked", false);
     int result = fsck_run_with(directory, &options, &report);
     progress_clear();
@@ -124,16 +131,18 @@ static int check_redis(const char *store, const char *password_file, bool repair
 
 /* ---- either ---- */
 
-static int choose(const char *directory, const char *store, bool repair, bool accept_loss,
+static int choose(const char *directory, const char *store, const struct mending *mending,
                   const char *password_file)
 {
     if (directory && store)
         return cli_usage("give a data directory or --store, not both");
     if (!directory && !store)
         return cli_usage("give a data directory, or --store and the URL of a Redis");
-    if (accept_loss && !repair)
+    if (mending->accept_unreadable && !mending->accept_loss)
+        return cli_usage("--accept-unreadable is for --accept-loss, give both");
+    if (mending->accept_loss && !mending->repair)
         return cli_usage("--accept-loss is for --repair, give both");
-    if (accept_loss && store)
+    if (mending->accept_loss && store)
         return cli_usage("--accept-loss is for a data directory: in Redis no job is dropped");
     if (directory && password_file)
         return cli_usage("--redis-password-file is for --store");
@@ -143,26 +152,30 @@ static int choose(const char *directory, const char *store, bool repair, bool ac
 int cli_fsck(int argc, char **argv)
 {
     const char *store = NULL, *password_file = NULL;
-    bool json = false, repair = false, accept_loss = false;
+    struct mending mending = {0};
+    bool json = false;
     const struct cli_flag flags[] = {
         {"store", CLI_TEXT, &store, "URL",
          "check the queue in this Redis, as 'tarry serve' has it"},
-        {"repair", CLI_SWITCH, &repair, NULL, "mend what can be mended"},
-        {"accept-loss", CLI_SWITCH, &accept_loss, NULL,
-         "with --repair: give up jobs whose record cannot be read"},
+        {"repair", CLI_SWITCH, &mending.repair, NULL, "mend what can be mended"},
+        {"accept-loss", CLI_SWITCH, &mending.accept_loss, NULL,
+         "with --repair: give up jobs whose record is damaged"},
+        {"accept-unreadable", CLI_SWITCH, &mending.accept_unreadable, NULL,
+         "with --accept-loss: also those that the disk fails to read"},
         {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
         {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "fsck DIR | --store URL [--repair [--accept-loss]] [--json]",
+        .usage = "fsck DIR | --store URL [--repair [--accept-loss [--accept-unreadable]]] [--json]",
         .about =
             "Checks a data directory that no server is using, and changes no byte of it: every\n"
             "file, batch and record, and whether they make sense together. The half-written end\n"
             "that a crash leaves is nothing wrong. --repair writes tables of keys and counts "
             "anew,\n"
-            "and says what it does; a job whose record cannot be read is given up only with\n"
-            "--accept-loss.\n\n"
+            "and says what it does; a job whose record is damaged is given up only with\n"
+            "--accept-loss. What the disk fails to read may be whole another day: a shard of\n"
+            "which that is said is left as it is, unless --accept-unreadable is given, too.\n\n"
             "With --store, checks a queue in Redis, servers may be at work: every shard, topic "
             "and\n"
             "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
@@ -178,9 +191,9 @@ int cli_fsck(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     const char *directory = args.list.count ? args.list.at[0] : NULL;
-    exit_code = choose(directory, store, repair, accept_loss, password_file);
+    exit_code = choose(directory, store, &mending, password_file);
     if (exit_code != CLI_OK)
         return exit_code;
-    return directory ? check_directory(directory, repair, accept_loss, json)
-                     : check_redis(store, password_file, repair, json);
+    return directory ? check_directory(directory, &mending, json)
+                     : check_redis(store, password_file, mending.repair, json);
 }

@@ -18,6 +18,9 @@ void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure c
     struct fsck_finding *finding;
     va_list args;
 
+    exam->has_unread |= exam->reading.error != 0;
+    exam->wants_backup |= cure == FSCK_RESTORE;
+    exam->wants_loss |= cure == FSCK_ACCEPT_LOSS;
     if (report->finding_count++ >= FSCK_FINDINGS_MAX)
         return;
     finding = &report->finding[report->finding_count - 1];
@@ -25,7 +28,8 @@ void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure c
                                      .at = where.at,
                                      .slot = where.slot,
                                      .has_slot = where.slot != FSCK_NO_SLOT,
-                                     .cure = cure};
+                                     .cure = cure,
+                                     .is_unread = exam->reading.error != 0};
     if (where.file)
         snprintf(finding->file, sizeof finding->file, "%s", where.file);
     va_start(args, format);
@@ -157,11 +161,12 @@ static void note_log(void *ctx, const char *name)
 
 /* A start may have been cut short before the log was first opened: then there are no runs either.
  */
-static bool was_never_opened(const struct fsck_exam *exam)
+static bool was_never_opened(struct fsck_exam *exam)
 {
     bool has_files = exam->catalog.generation != 0;
 
-    (void)fs_posix.ops->list(NULL, exam->disk.dir, note_log, &has_files);
+    (void)exam->reading.fs.ops->list(&exam->reading, exam->disk.dir, note_log, &has_files);
+    fsck_unread(exam, "the log's directory");
     return !has_files;
 }
 
@@ -203,7 +208,7 @@ static int open_log(struct fsck_exam *exam)
                                  : strerror(-result));
         return 0;
     }
-    fs_posix.ops->close(NULL, fd);
+    (void)fs_posix.ops->close(NULL, fd);
     shard->manifest_copies_bad = (uint32_t)slots_bad;
     if (exam->manifest.epoch == 0 && was_never_opened(exam))
         return 0;
@@ -266,7 +271,7 @@ static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
     char path[PATH_MAX - 64];
 
     datadir_shard_path(datadir, exam->shard, path, sizeof path);
-    exam->disk.fs = &fs_posix;
+    exam->disk.fs = &exam->reading.fs;
     if ((size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path) >=
             sizeof exam->disk.dir ||
         (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path) >=
@@ -327,6 +332,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
             exam->report = report;
             exam->shard = i;
             exam->hash_seed = manifest.hash_seed;
+            fsck_reading_init(&exam->reading);
         }
         result = exam ? examine_shard(exam, datadir) : -ENOMEM;
         free(exam);

@@ -10,8 +10,11 @@
  * Without `repair` no byte is changed. With it, and only where no server runs: tables of keys that
  * are damaged, missing or incomplete are written anew from the runs, counts are counted anew, a
  * damaged catalog that has a whole one before it is removed, and files that nothing names go. What
- * cannot be read of a run is given up only with `accept_loss`, and then ended in the log. All else
+ * is damaged of a run is given up only with `accept_loss`, and then ended in the log. All else
  * counts with the next catalog, or not at all: it may be interrupted at any time, and done again.
+ *
+ * What the disk fails to read, after some tries, is not damage: it may be there another time. A
+ * shard with such a thing is left as it is, unless `accept_unreadable` says to take it for lost.
  */
 #ifndef TARRY_STORE_FSCK_H
 #define TARRY_STORE_FSCK_H
@@ -35,6 +38,7 @@ struct fsck_finding {
     uint32_t slot; /* of a run */
     bool has_slot;
     enum fsck_cure cure;
+    bool is_unread; /* the disk failed to read it: perhaps nothing is wrong with it */
     bool is_mended;
     char text[FSCK_TEXT_BYTES];
 };
@@ -68,7 +72,9 @@ struct fsck_report {
 
 /* Zeroed: look only. */
 struct fsck_options {
-    bool repair, accept_loss;
+    bool repair;
+    bool accept_loss;       /* with repair */
+    bool accept_unreadable; /* with accept_loss */
     /* NULL, or how many records were looked at, of how many (0: not known). */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     /* NULL, or what repair is about to do. */

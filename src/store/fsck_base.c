@@ -6,6 +6,17 @@ enum { HITS_MAX = 64 };
 
 /* ---- slots ---- */
 
+/* It was read a moment ago: what fails now would be taken for dead. */
+static bool slot_of(struct fsck_exam *exam, const struct fsck_run_exam *run, uint32_t slot,
+                    struct run_slot *out)
+{
+    int result = run_slots(run->run, slot, 1, true, out);
+
+    if (result < 0)
+        fsck_unread(exam, "a run's directory");
+    return result == 0;
+}
+
 static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_part *part,
                               struct slice *topic)
 {
@@ -17,8 +28,7 @@ static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_par
     *topic = (struct slice){0};
     if (!run)
         return number >= exam->catalog.next_run ? FSCK_SLOT_UNKNOWN : FSCK_SLOT_DEAD;
-    if (!run->run || place.at >= run->pending.slots ||
-        run_slots(run->run, place.at, 1, true, &entry) < 0)
+    if (!run->run || place.at >= run->pending.slots || !slot_of(exam, run, place.at, &entry))
         return FSCK_SLOT_DEAD;
     *part = run_part_of(run->run, place.at);
     *topic = run_topic_name(run->run, entry.topic);
@@ -54,9 +64,13 @@ static bool holds(struct fsck_exam *exam, const struct keys_entry *hit, struct h
     struct slice bytes;
 
     if (!run || !run->run || hit->slot >= run->pending.slots ||
-        !alive_test(&run->pending, hit->slot) ||
-        run_read(run->run, hit->slot, 0, true, scratch, &bytes) < 0 ||
-        !record_decode(bytes, &record) || record.kind != RECORD_JOB)
+        !alive_test(&run->pending, hit->slot))
+        return false;
+    if (run_read(run->run, hit->slot, 0, true, scratch, &bytes) < 0) {
+        fsck_unread(exam, "a record of a run");
+        return false;
+    }
+    if (!record_decode(bytes, &record) || record.kind != RECORD_JOB)
         return false;
     found = fsck_key_of(exam, &record);
     *place = (struct record_place){

@@ -50,18 +50,21 @@ struct listing {
     uint32_t full_runs;
 };
 
-static int64_t size_of(const struct fsck_exam *exam, const char *name)
+static int64_t size_of(struct fsck_exam *exam, const char *name)
 {
+    const struct fs *fs = &exam->reading.fs;
     char path[PATH_MAX];
     int64_t size;
     int fd;
 
     snprintf(path, sizeof path, "%s/%s", exam->run_dir, name);
-    fd = fs_posix.ops->open(NULL, path, O_RDONLY, 0);
+    fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
+    fsck_unread(exam, path);
     if (fd < 0)
         return 0;
-    size = fs_posix.ops->size(NULL, fd);
-    fs_posix.ops->close(NULL, fd);
+    size = fs->ops->size(fs->ctx, fd);
+    fsck_unread(exam, path);
+    fs->ops->close(fs->ctx, fd);
     return size;
 }
 
@@ -77,7 +80,8 @@ static void check_none_is_lost(struct fsck_exam *exam)
 {
     struct listing listing = {.exam = exam};
 
-    (void)fs_posix.ops->list(NULL, exam->run_dir, count_full, &listing);
+    (void)exam->reading.fs.ops->list(&exam->reading, exam->run_dir, count_full, &listing);
+    fsck_unread(exam, "the directory of runs");
     if (listing.full_runs < 2)
         return;
     exam->is_catalog_bad = true;
@@ -99,8 +103,8 @@ static int make_room(struct fsck_exam *exam)
 int fsck_catalog_read(struct fsck_exam *exam)
 {
     struct fsck_shard *shard = &exam->report->shard[exam->shard];
-    int result = catalog_read(&fs_posix, exam->run_dir, &exam->catalog, &exam->newer_damaged,
-                              exam->error, sizeof exam->error);
+    int result = catalog_read(&exam->reading.fs, exam->run_dir, &exam->catalog,
+                              &exam->newer_damaged, exam->error, sizeof exam->error);
 
     if (result == -ENOMEM)
         return result;

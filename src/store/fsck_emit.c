@@ -44,6 +44,8 @@ static const char *advice(const struct fsck_finding *finding)
 {
     if (finding->is_mended)
         return "mended";
+    if (finding->is_unread)
+        return "the disk failed: see to it, or copy the directory to another one, and look again";
     switch (finding->cure) {
     case FSCK_REPAIR:
         return "'tarry fsck --repair' mends it";
@@ -147,7 +149,8 @@ static void emit_finding_json(struct buffer *out, const struct fsck_finding *fin
     if (finding->has_slot)
         number(out, "slot", finding->slot);
     text(out, "cure",
-         finding->cure == FSCK_REPAIR        ? "repair"
+         finding->is_unread                  ? "read_again"
+         : finding->cure == FSCK_REPAIR      ? "repair"
          : finding->cure == FSCK_ACCEPT_LOSS ? "accept_loss"
                                              : "restore");
     flag(out, "mended", finding->is_mended);

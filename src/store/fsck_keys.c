@@ -78,8 +78,9 @@ static int examine_table(struct fsck_exam *exam, uint32_t index)
     char file[48];
     const struct fsck_where where = in_table(exam, index, file);
     const char *why = NULL;
-    int result = keys_open(&fs_posix, exam->run_dir, exam->catalog.keys[index], exam->catalog.seed,
-                           &exam->tables[index], exam->error, sizeof exam->error);
+    int result =
+        keys_open(&exam->reading.fs, exam->run_dir, exam->catalog.keys[index], exam->catalog.seed,
+                  &exam->tables[index], exam->error, sizeof exam->error);
 
     if (result == -ENOMEM)
         return result;

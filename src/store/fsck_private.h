@@ -2,6 +2,7 @@
  * fsck_private: what the files of fsck share. Nobody outside fsck*.c includes it.
  *
  *   fsck          a directory, its shards one after the other; the log
+ *   fsck_read     reading, more than once where the disk fails
  *   fsck_catalog  the catalog, and files that nothing names
  *   fsck_runs     runs: every slot in order, every record that is alive
  *   fsck_keys     tables of keys: in order, complete
@@ -52,11 +53,21 @@ struct fsck_topics {
     uint32_t mask;
 };
 
+/* What reads the shard's files. */
+struct fsck_reading {
+    struct fs fs;
+    int error; /* of the last operation, where the disk failed; 0: it did not */
+    uint32_t pauses;
+};
+
 struct fsck_exam {
     const struct fsck_options *options;
     struct fsck_report *report;
     uint32_t shard;
     uint64_t hash_seed;
+    struct fsck_reading reading;
+    /* what was found, also beyond the findings that are kept */
+    bool has_unread, wants_backup, wants_loss;
     uint64_t done, total; /* records, for progress */
 
     char run_dir[PATH_MAX - 64];
@@ -93,6 +104,13 @@ void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure c
 void fsck_note(struct fsck_exam *exam, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void fsck_advance(struct fsck_exam *exam, uint64_t records);
+
+/* ---- fsck_read ---- */
+void fsck_reading_init(struct fsck_reading *reading);
+/* Where the last reading failed and nobody was told of it: a finding. */
+void fsck_unread(struct fsck_exam *exam, const char *what);
+/* Whether what was just found to be unreadable is given up. */
+bool fsck_gives_up(const struct fsck_exam *exam);
 
 /* ---- fsck_catalog ---- 0, or -ENOMEM and the like: the examination cannot go on */
 int fsck_catalog_read(struct fsck_exam *exam);

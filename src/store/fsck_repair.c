@@ -68,6 +68,12 @@ static bool gather(void *ctx, uint32_t slot, const struct run_slot *entry, struc
     return true;
 }
 
+/* Alive ones that cannot be read, and were not given up. */
+static uint32_t kept_lost(const struct gathering *gathering)
+{
+    return gathering->exam->options->accept_loss ? 0 : gathering->run->lost;
+}
+
 static int compare(const void *left, const void *right)
 {
     const struct keys_entry *a = left, *b = right;
@@ -77,7 +83,8 @@ static int compare(const void *left, const void *right)
     return a->slot < b->slot ? -1 : a->slot > b->slot;
 }
 
-/* Damaged blocks of the directory are passed over: their slots cannot be found by key. */
+/* Damaged blocks of the directory are passed over: their slots cannot be found by key. So are
+ * damaged records; but no other than those of before, or a job would be lost to its key. */
 static int gather_all(struct gathering *gathering)
 {
     const uint32_t slots = gathering->run->alive.slots;
@@ -93,6 +100,8 @@ static int gather_all(struct gathering *gathering)
             break;
         scan.first = run_after_damage(gathering->run->run, next);
     }
+    if (gathering->count != gathering->run->alive.count - kept_lost(gathering))
+        return -EIO;
     qsort(gathering->entries, gathering->count, sizeof *gathering->entries, compare);
     return 0;
 }
@@ -257,20 +266,9 @@ static bool wants_tables(const struct fsck_exam *exam)
 
 /* Anything that only a backup helps against, or a loss that was not accepted: then a catalog that
  * was passed over may be the only one that knows better. */
-static bool has_worse(const struct fsck_exam *exam, uint64_t *kept)
+static bool has_worse(const struct fsck_exam *exam)
 {
-    bool has = false;
-
-    *kept = exam->report->finding_count < FSCK_FINDINGS_MAX ? exam->report->finding_count
-                                                            : FSCK_FINDINGS_MAX;
-    for (uint64_t i = 0; i < *kept; i++) {
-        const struct fsck_finding *finding = &exam->report->finding[i];
-
-        has |= finding->shard == exam->shard &&
-               (finding->cure == FSCK_RESTORE ||
-                (finding->cure == FSCK_ACCEPT_LOSS && !exam->options->accept_loss));
-    }
-    return has;
+    return exam->wants_backup || (exam->wants_loss && !exam->options->accept_loss);
 }
 
 static void remove_orphan(struct fsck_exam *exam, const char *name)
@@ -304,9 +302,11 @@ static int commit(struct fsck_exam *exam)
     return result < 0 ? fail(exam, result, "write the catalog") : 0;
 }
 
-static void mark_mended(struct fsck_exam *exam, uint64_t kept)
+static void mark_mended(struct fsck_exam *exam)
 {
-    for (uint64_t i = 0; i < kept; i++) {
+    const uint64_t count = exam->report->finding_count;
+
+    for (uint64_t i = 0; i < count && i < FSCK_FINDINGS_MAX; i++) {
         struct fsck_finding *finding = &exam->report->finding[i];
 
         if (finding->shard != exam->shard || finding->cure == FSCK_RESTORE ||
@@ -320,13 +320,19 @@ static void mark_mended(struct fsck_exam *exam, uint64_t kept)
 int fsck_repair(struct fsck_exam *exam)
 {
     const bool loses = exam->has_lost && exam->options->accept_loss;
-    uint64_t kept;
-    bool is_worse = has_worse(exam, &kept), did = false;
+    bool did = false;
     int result = 0;
 
+    if (exam->has_unread && !exam->options->accept_unreadable) {
+        say(exam,
+            "is left as it is: the disk failed to read some of it, which may be whole; see to "
+            "the disk, or copy the directory to another one, and look again; "
+            "--accept-unreadable takes it for lost");
+        return 0;
+    }
     if (exam->is_catalog_bad)
         return 0;
-    if (exam->newer_damaged && is_worse) {
+    if (exam->newer_damaged && has_worse(exam)) {
         say(exam, "is left as it is: the catalog before the damaged one does not fit the rest, "
                   "restore a backup");
         return 0;
@@ -345,7 +351,7 @@ int fsck_repair(struct fsck_exam *exam)
         did = true;
     }
     if (result == 0 && did)
-        mark_mended(exam, kept);
+        mark_mended(exam);
     if (result == 0)
         result = fsck_orphans(exam, remove_orphan);
     return result;

@@ -82,7 +82,7 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
     walk->run->lost++;
     walk->exam->has_lost = true;
     alive_clear(&walk->run->pending, slot);
-    if (!walk->exam->options->accept_loss)
+    if (!fsck_gives_up(walk->exam))
         return;
     alive_clear(&walk->run->alive, slot);
     topic->stored[part]--;
@@ -171,8 +171,8 @@ static bool on_record(void *ctx, uint32_t slot, const struct run_slot *entry, st
 
     if (bytes.len == 0 || !record_decode(bytes, &record)) {
         describe(walk, slot, entry, what, sizeof what);
-        fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_ACCEPT_LOSS,
-                  "the record is damaged: %s", what);
+        fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_ACCEPT_LOSS, "the record %s: %s",
+                  walk->exam->reading.error ? "cannot be read" : "is damaged", what);
         lose(walk, slot, entry);
         return true;
     }
@@ -194,16 +194,16 @@ static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
          slot = alive_next(&walk->run->alive, slot + 1, end)) {
         lost++;
         alive_clear(&walk->run->pending, slot);
-        if (walk->exam->options->accept_loss)
+        if (fsck_gives_up(walk->exam))
             alive_clear(&walk->run->alive, slot);
     }
     walk->run->lost += lost;
     walk->exam->has_lost |= lost > 0;
     walk->exam->are_counts_unknown = true;
     fsck_find(walk->exam, at_slot(walk, first, NULL), FSCK_ACCEPT_LOSS,
-              "the directory is damaged from slot %" PRIu32 " to %" PRIu32
+              "the directory %s from slot %" PRIu32 " to %" PRIu32
               ": nothing is known of the %" PRIu32 " jobs alive there",
-              first, end - 1, lost);
+              walk->exam->reading.error ? "cannot be read" : "is damaged", first, end - 1, lost);
     walk->slots_seen = end;
 }
 
@@ -251,7 +251,7 @@ static int open_run(struct walk *walk)
 {
     struct fsck_exam *exam = walk->exam;
     const struct catalog_run *about = walk->about;
-    int result = run_open(&fs_posix, exam->run_dir, about->number, exam->catalog.seed,
+    int result = run_open(&exam->reading.fs, exam->run_dir, about->number, exam->catalog.seed,
                           &walk->run->run, exam->error, sizeof exam->error);
 
     if (result == 0 && run_info(walk->run->run)->slots != about->slots) {

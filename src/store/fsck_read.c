@@ -1,0 +1,111 @@
+#include "store/fsck_private.h"
+
+#include <errno.h>
+#include <time.h>
+
+/*
+ * fsck reads through this. What the disk fails to read is tried again, first at once: a cable, a
+ * path or a server of files may be away for a moment, and the data be whole. What fails then is
+ * told apart from damage (exam->reading.error): it may still be there tomorrow.
+ */
+
+enum { TRIES = 4, PAUSE_MS = 20, PAUSES_MAX = 10 /* a shard: a dying disk is left in peace */ };
+
+static void pause_before(struct fsck_reading *reading, int attempt)
+{
+    const struct timespec pause = {.tv_nsec = (long)attempt * PAUSE_MS * 1000000};
+
+    if (attempt > 1 && reading->pauses < PAUSES_MAX) {
+        reading->pauses++;
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+/* Not there is an answer, no failure. */
+static int64_t note(struct fsck_reading *reading, int64_t result)
+{
+    reading->error = result < 0 && result != -ENOENT && result != -ENOMEM ? (int)result : 0;
+    return result;
+}
+
+#define TRY(READING, RESULT, CALL)                                                                 \
+    do {                                                                                           \
+        for (int attempt_ = 0; attempt_ < TRIES; attempt_++) {                                     \
+            pause_before(READING, attempt_);                                                       \
+            RESULT = CALL;                                                                         \
+            if (note(READING, RESULT) >= 0 || !(READING)->error)                                   \
+                break;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+static int on_open(void *ctx, const char *path, int flags, int mode)
+{
+    int result = -EIO;
+
+    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->open(NULL, path, flags, mode));
+    return result;
+}
+
+static int on_close(void *ctx, int fd)
+{
+    (void)ctx;
+    return fs_posix.ops->close(NULL, fd);
+}
+
+static ssize_t on_pread(void *ctx, int fd, void *into, size_t len, int64_t offset)
+{
+    ssize_t result = -EIO;
+
+    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->pread(NULL, fd, into, len, offset));
+    return result;
+}
+
+static int64_t on_size(void *ctx, int fd)
+{
+    int64_t result = -EIO;
+
+    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->size(NULL, fd));
+    return result;
+}
+
+static int64_t on_disk_bytes(void *ctx, int fd)
+{
+    (void)ctx;
+    return fs_posix.ops->disk_bytes(NULL, fd);
+}
+
+/* Not again: names were given already. */
+static int on_list(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
+                   void *each_ctx)
+{
+    return (int)note(ctx, fs_posix.ops->list(NULL, path, each, each_ctx));
+}
+
+/* Nothing of it writes. */
+static const struct fs_ops reading_ops = {
+    .open = on_open,
+    .close = on_close,
+    .pread = on_pread,
+    .pread_cached = on_pread,
+    .size = on_size,
+    .disk_bytes = on_disk_bytes,
+    .list = on_list,
+};
+
+void fsck_reading_init(struct fsck_reading *reading)
+{
+    *reading = (struct fsck_reading){.fs = {.ops = &reading_ops, .ctx = reading}};
+}
+
+void fsck_unread(struct fsck_exam *exam, const char *what)
+{
+    if (!exam->reading.error || exam->has_unread)
+        return;
+    fsck_find(exam, (struct fsck_where){.slot = FSCK_NO_SLOT}, FSCK_RESTORE, "cannot read %s: %s",
+              what, strerror(-exam->reading.error));
+}
+
+bool fsck_gives_up(const struct fsck_exam *exam)
+{
+    return exam->options->accept_loss && (exam->options->accept_unreadable || !exam->reading.error);
+}
