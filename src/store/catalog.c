@@ -80,6 +80,7 @@ static int read_all(const struct fs *fs, int fd, struct buffer *into)
 {
     int64_t size = fs->ops->size(fs->ctx, fd);
     char *room;
+    int result;
 
     if (size < 0)
         return (int)size;
@@ -88,17 +89,10 @@ static int read_all(const struct fs *fs, int fd, struct buffer *into)
     room = buffer_reserve(into, (size_t)size + 1);
     if (!room)
         return -ENOMEM;
-    while (into->len < (size_t)size) {
-        ssize_t got = fs->ops->pread(fs->ctx, fd, room + into->len, (size_t)size - into->len,
-                                     (int64_t)into->len);
-
-        if (got < 0)
-            return (int)got;
-        if (got == 0)
-            return -EBADMSG;
-        into->len += (size_t)got;
-    }
-    return 0;
+    result = fs_pread_whole(fs, fd, true, room, (size_t)size, 0);
+    if (result == 0)
+        into->len += (size_t)size;
+    return result;
 }
 
 static int read_one(const struct fs *fs, const char *dir, uint64_t generation, struct catalog *out)
@@ -174,21 +168,6 @@ int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint
 
 /* ---- writing ---- */
 
-static int write_all(const struct fs *fs, int fd, struct slice bytes)
-{
-    size_t done = 0;
-
-    while (done < bytes.len) {
-        ssize_t put =
-            fs->ops->pwrite(fs->ctx, fd, bytes.at + done, bytes.len - done, (int64_t)done);
-
-        if (put <= 0)
-            return put < 0 ? (int)put : -EIO;
-        done += (size_t)put;
-    }
-    return fs->ops->fdatasync(fs->ctx, fd);
-}
-
 static int write_fresh(const struct fs *fs, const char *path, struct slice bytes)
 {
     int fd = fs->ops->open(fs->ctx, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -196,7 +175,9 @@ static int write_fresh(const struct fs *fs, const char *path, struct slice bytes
 
     if (fd < 0)
         return fd;
-    result = write_all(fs, fd, bytes);
+    result = fs_pwrite_whole(fs, fd, bytes.at, bytes.len, 0);
+    if (result == 0)
+        result = fs->ops->fdatasync(fs->ctx, fd);
     fs->ops->close(fs->ctx, fd);
     return result;
 }
@@ -222,6 +203,7 @@ static int write_bytes(const struct fs *fs, const char *dir, uint64_t generation
                        struct slice bytes, bool *is_fatal)
 {
     char name[32], fresh[PATH_MAX], path[PATH_MAX];
+    bool is_named = false;
     int result;
 
     catalog_file_name(generation, name);
@@ -229,13 +211,10 @@ static int write_bytes(const struct fs *fs, const char *dir, uint64_t generation
         return -ENAMETOOLONG;
     result = write_fresh(fs, fresh, bytes);
     if (result == 0)
-        result = fs->ops->rename(fs->ctx, fresh, path);
-    if (result < 0) {
+        result = fs_give_name(fs, dir, fresh, path, &is_named);
+    if (result < 0 && !is_named)
         fs->ops->unlink(fs->ctx, fresh);
-        return result;
-    }
-    result = fs->ops->fsync_dir(fs->ctx, dir);
-    *is_fatal = result < 0;
+    *is_fatal = result < 0 && is_named;
     return result;
 }
 

@@ -215,10 +215,8 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
     errno = EIO;
     result = pwrite(fd, text, (size_t)len, 0) == len && fsync(fd) == 0 ? 0 : -errno;
     close(fd);
-    if (result == 0 && rename(fresh, path) < 0)
-        result = -errno;
     if (result == 0)
-        result = fs_posix.ops->fsync_dir(NULL, datadir->path);
+        result = fs_give_name(&fs_posix, datadir->path, fresh, path, NULL);
     return result;
 }
 

@@ -16,12 +16,12 @@ static int write_zeros(struct depot *depot, int fd, uint64_t bytes)
 
     for (uint64_t at = 0; at < bytes;) {
         size_t want = bytes - at < sizeof zeros ? (size_t)(bytes - at) : sizeof zeros;
-        ssize_t got = fs->ops->pwrite(fs->ctx, fd, zeros, want, (int64_t)at);
+        int result = fs_pwrite_whole(fs, fd, zeros, want, (int64_t)at);
 
-        if (got <= 0)
-            return got < 0 ? (int)got : -ENOSPC;
-        at += (uint64_t)got;
-        if (depot->options.pace && depot->options.pace(depot->options.ctx, (size_t)got) < 0)
+        if (result < 0)
+            return result;
+        at += want;
+        if (depot->options.pace && depot->options.pace(depot->options.ctx, want) < 0)
             return -ECANCELED;
     }
     return fs->ops->fdatasync(fs->ctx, fd);

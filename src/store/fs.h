@@ -49,4 +49,23 @@ struct fs_ops {
 /* The real file system. */
 extern const struct fs fs_posix;
 
+/*
+ * What a single operation leaves short these go on with. `may_block` false reads from the page
+ * cache alone: -EAGAIN where that has not all of it.
+ */
+
+/* How many bytes there were: fewer than `len` where the file ends before. Or a negative errno. */
+ssize_t fs_pread_some(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
+                      int64_t offset);
+/* All of it: 0, -EBADMSG where the file ends before, or another negative errno. */
+int fs_pread_whole(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
+                   int64_t offset);
+int fs_pwrite_whole(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset);
+
+/* A file that is whole and synced gets the name that counts, durably: renamed, and its directory
+ * synced. *is_named (may be NULL) says after a failure how far it came: true, and the sync failed,
+ * so whether the name outlives a crash is not known. */
+int fs_give_name(const struct fs *fs, const char *dir, const char *from, const char *to,
+                 bool *is_named);
+
 #endif

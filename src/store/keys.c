@@ -22,23 +22,6 @@ __attribute__((format(printf, 4, 5))) static int complain(char *error, size_t er
     return result;
 }
 
-static int read_all(const struct keys *keys, void *into, size_t len, int64_t offset, bool may_block)
-{
-    const struct fs_ops *ops = keys->fs->ops;
-    ssize_t (*read)(void *, int, void *, size_t, int64_t) =
-        may_block ? ops->pread : ops->pread_cached;
-
-    for (size_t done = 0; done < len;) {
-        ssize_t got =
-            read(keys->fs->ctx, keys->fd, (char *)into + done, len - done, offset + (int64_t)done);
-
-        if (got <= 0)
-            return got < 0 ? (int)got : -EBADMSG; /* shorter than when it was opened */
-        done += (size_t)got;
-    }
-    return 0;
-}
-
 static int read_footer(struct keys *keys)
 {
     char footer[KEYS_BLOCK_BYTES];
@@ -49,7 +32,8 @@ static int read_footer(struct keys *keys)
         return (int)bytes;
     if (bytes < KEYS_BLOCK_BYTES)
         return -EBADMSG;
-    result = read_all(keys, footer, sizeof footer, bytes - KEYS_BLOCK_BYTES, true);
+    result =
+        fs_pread_whole(keys->fs, keys->fd, true, footer, sizeof footer, bytes - KEYS_BLOCK_BYTES);
     return result < 0 ? result
                       : keys_get_footer(footer, keys->seed, keys->number, bytes, &keys->shape);
 }
@@ -140,8 +124,8 @@ uint32_t keys_number(const struct keys *keys)
 int keys_read_blocks(const struct keys *keys, uint64_t first, size_t count, bool may_block,
                      char *into)
 {
-    int result = read_all(keys, into, count * KEYS_BLOCK_BYTES, (int64_t)(first * KEYS_BLOCK_BYTES),
-                          may_block);
+    int result = fs_pread_whole(keys->fs, keys->fd, may_block, into, count * KEYS_BLOCK_BYTES,
+                                (int64_t)(first * KEYS_BLOCK_BYTES));
 
     for (size_t i = 0; i < count && result == 0; i++, into += KEYS_BLOCK_BYTES) {
         struct wire_in sum = wire_in_make(slice_make(into + KEYS_SUM_AT, 8));

@@ -26,23 +26,6 @@ struct keys_writer {
 
 /* ---- blocks ---- */
 
-static int write_all(struct keys_writer *writer, const char *from, size_t len)
-{
-    const struct fs *fs = writer->writing.fs;
-
-    while (len) {
-        ssize_t put = fs->ops->pwrite(fs->ctx, writer->fd, from, len, (int64_t)writer->written);
-
-        if (put <= 0)
-            return put < 0 ? (int)put : -EIO;
-        from += put;
-        len -= (size_t)put;
-        writer->written += (size_t)put;
-        writer->unsynced += (size_t)put;
-    }
-    return 0;
-}
-
 static int sync_file(struct keys_writer *writer)
 {
     const struct fs *fs = writer->writing.fs;
@@ -55,8 +38,11 @@ static int flush(struct keys_writer *writer)
 {
     const struct keys_writing *writing = &writer->writing;
     size_t bytes = writer->used;
-    int result = write_all(writer, writer->buffer, bytes);
+    int result =
+        fs_pwrite_whole(writing->fs, writer->fd, writer->buffer, bytes, (int64_t)writer->written);
 
+    writer->written += bytes;
+    writer->unsynced += bytes;
     writer->used = 0;
     if (result == 0 && writer->unsynced >= SYNC_BYTES)
         result = sync_file(writer);
@@ -184,19 +170,9 @@ int keys_writer_add(struct keys_writer *writer, const struct keys_entry *entry)
                                                                              : 0;
 }
 
-static int give_name(struct keys_writer *writer)
-{
-    const struct fs *fs = writer->writing.fs;
-    int result = fs->ops->rename(fs->ctx, writer->made, writer->name);
-
-    if (result < 0)
-        return result;
-    writer->is_named = true;
-    return fs->ops->fsync_dir(fs->ctx, writer->dir);
-}
-
 int keys_writer_finish(struct keys_writer *writer)
 {
+    const struct fs *fs = writer->writing.fs;
     uint64_t filter_blocks = filter_fold(&writer->filter, writer->entries);
     struct keys_shape shape = keys_shape_of(writer->entries, filter_blocks);
     int result = end_block(writer);
@@ -212,12 +188,12 @@ int keys_writer_finish(struct keys_writer *writer)
     if (result == 0)
         result = sync_file(writer);
     if (result == 0)
-        result = give_name(writer);
+        result = fs_give_name(fs, writer->dir, writer->made, writer->name, &writer->is_named);
     if (result < 0) {
         keys_writer_abandon(writer);
         return result;
     }
-    writer->writing.fs->ops->close(writer->writing.fs->ctx, writer->fd);
+    fs->ops->close(fs->ctx, writer->fd);
     free_writer(writer);
     return 0;
 }

@@ -168,36 +168,6 @@ bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, cons
 
 /* ---- files ---- */
 
-int run_pread(const struct fs *fs, int fd, bool may_block, void *into, size_t len, uint64_t offset)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t got = (may_block ? fs->ops->pread : fs->ops->pread_cached)(
-            fs->ctx, fd, (char *)into + done, len - done, (int64_t)(offset + done));
-
-        if (got <= 0)
-            return got < 0 ? (int)got : -EBADMSG;
-        done += (size_t)got;
-    }
-    return 0;
-}
-
-int run_pwrite(const struct fs *fs, int fd, const void *from, size_t len, uint64_t offset)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t put = fs->ops->pwrite(fs->ctx, fd, (const char *)from + done, len - done,
-                                      (int64_t)(offset + done));
-
-        if (put <= 0)
-            return put < 0 ? (int)put : -EIO;
-        done += (size_t)put;
-    }
-    return 0;
-}
-
 void run_path(const char *dir, const char *name, const char *suffix, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s/%s%s", dir, name, suffix);

@@ -37,7 +37,7 @@ static int complain_damage(const struct complaint *to, uint64_t offset, const ch
 static int read_block(const struct run *run, uint64_t offset, char *block,
                       const struct complaint *to)
 {
-    int result = run_pread(run->fs, run->fd, true, block, RUN_BLOCK_BYTES, offset);
+    int result = fs_pread_whole(run->fs, run->fd, true, block, RUN_BLOCK_BYTES, (int64_t)offset);
 
     if (result < 0 && result != -EBADMSG)
         return complain(to, result, "cannot read run file '%s': %s", to->path, strerror(-result));

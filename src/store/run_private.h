@@ -112,9 +112,6 @@ void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *blo
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
                        struct run_footer *out);
 
-/* Whole or error; -EBADMSG: the file ends before. */
-int run_pread(const struct fs *fs, int fd, bool may_block, void *into, size_t len, uint64_t offset);
-int run_pwrite(const struct fs *fs, int fd, const void *from, size_t len, uint64_t offset);
 void run_path(const char *dir, const char *name, const char *suffix, char out[PATH_MAX]);
 
 /* ---- run_read ---- */

@@ -70,8 +70,9 @@ int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_bl
     while (first < end) {
         uint32_t block = first / RUN_BLOCK_SLOTS, last = (end - 1) / RUN_BLOCK_SLOTS;
         uint32_t blocks = last - block + 1 < READ_BLOCKS ? last - block + 1 : READ_BLOCKS;
-        int result = run_pread(run->fs, run->fd, may_block, bytes, (size_t)blocks * RUN_BLOCK_BYTES,
-                               block_offset(run, block));
+        int result =
+            fs_pread_whole(run->fs, run->fd, may_block, bytes, (size_t)blocks * RUN_BLOCK_BYTES,
+                           (int64_t)block_offset(run, block));
 
         for (uint32_t i = 0; result == 0 && i < blocks; i++) {
             uint32_t at = first % RUN_BLOCK_SLOTS, some = RUN_BLOCK_SLOTS - at;
@@ -163,7 +164,7 @@ int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_bloc
     into = buffer_reserve(scratch, len);
     if (!into)
         return -ENOMEM;
-    result = run_pread(run->fs, run->fd, may_block, into, len, entry.offset);
+    result = fs_pread_whole(run->fs, run->fd, may_block, into, len, (int64_t)entry.offset);
     if (result < 0)
         return result;
     if (!run_record_is_whole(run, slot, &entry, into))

@@ -52,7 +52,7 @@ static int read_range(struct scanning *scanning, uint64_t from, uint64_t to, cha
     *into = buffer_reserve(&scanning->records, (size_t)(to - from));
     if (!*into)
         return -ENOMEM;
-    return run_pread(run->fs, run->fd, true, *into, (size_t)(to - from), from);
+    return fs_pread_whole(run->fs, run->fd, true, *into, (size_t)(to - from), (int64_t)from);
 }
 
 /* One by one, so that what cannot be read takes no neighbours along. */
@@ -127,8 +127,8 @@ static int read_window(struct scanning *scanning)
     blocks = blocks < WINDOW_BLOCKS ? blocks : WINDOW_BLOCKS;
     scanning->window = slot;
     scanning->window_count = 0;
-    result = run_pread(run->fs, run->fd, true, scanning->directory,
-                       (size_t)blocks * RUN_BLOCK_BYTES, offset);
+    result = fs_pread_whole(run->fs, run->fd, true, scanning->directory,
+                            (size_t)blocks * RUN_BLOCK_BYTES, (int64_t)offset);
     single = result;
     for (uint32_t i = 0; i < blocks; i++) {
         char *bytes = scanning->directory + (size_t)i * RUN_BLOCK_BYTES;
@@ -136,8 +136,8 @@ static int read_window(struct scanning *scanning)
 
         some = end - slot < some ? end - slot : some;
         if (single < 0) /* perhaps only one of them cannot be read */
-            result = run_pread(run->fs, run->fd, true, bytes, RUN_BLOCK_BYTES,
-                               offset + (uint64_t)i * RUN_BLOCK_BYTES);
+            result = fs_pread_whole(run->fs, run->fd, true, bytes, RUN_BLOCK_BYTES,
+                                    (int64_t)(offset + (uint64_t)i * RUN_BLOCK_BYTES));
         if (result == 0)
             result = run_block_slots(run, block + i, bytes, at, some,
                                      scanning->entries + scanning->window_count);

@@ -56,7 +56,8 @@ static int flush(struct run_writer *writer)
 {
     const struct run_writing *writing = &writer->writing;
     size_t bytes = writer->filled;
-    int result = run_pwrite(writing->fs, writer->fd, writer->portion, bytes, writer->at);
+    int result =
+        fs_pwrite_whole(writing->fs, writer->fd, writer->portion, bytes, (int64_t)writer->at);
 
     if (result < 0)
         return result;
@@ -328,15 +329,13 @@ static int name_it(struct run_writer *writer)
 {
     const struct fs *fs = writer->writing.fs;
     char from[PATH_MAX], to[PATH_MAX];
+    bool is_named;
     int result;
 
     path_of(writer, ".tmp", from);
     path_of(writer, "", to);
-    result = fs->ops->rename(fs->ctx, from, to);
-    if (result < 0)
-        return result;
-    result = fs->ops->fsync_dir(fs->ctx, writer->dir);
-    if (result < 0)
+    result = fs_give_name(fs, writer->dir, from, to, &is_named);
+    if (result < 0 && is_named)
         (void)fs->ops->unlink(fs->ctx, to);
     return result;
 }

@@ -217,7 +217,8 @@ int wal_commit(struct wal *wal)
     if (!flight->is_under_way || flight->result < 0)
         return flight->result;
     if (batch)
-        flight->result = wal_pwrite(wal->disk.fs, flight->fd, batch->at, batch->len, batch->offset);
+        flight->result =
+            fs_pwrite_whole(wal->disk.fs, flight->fd, batch->at, batch->len, batch->offset);
     if (flight->wants_sync)
         for (uint32_t number = flight->sync_first;
              flight->result == 0 && number <= flight->sync_last; number++)

@@ -16,40 +16,6 @@ enum { HEADER_USED_BYTES = 36, FILL_BYTES = 1 << 20, FILL_SYNC_BYTES = 4 << 20 }
 
 /* ---- small change ---- */
 
-ssize_t wal_pread(const struct fs *fs, int fd, void *into, size_t len, int64_t offset)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t got =
-            fs->ops->pread(fs->ctx, fd, (char *)into + done, len - done, offset + (int64_t)done);
-
-        if (got < 0)
-            return got;
-        if (got == 0)
-            break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
-}
-
-int wal_pwrite(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t put = fs->ops->pwrite(fs->ctx, fd, (const char *)from + done, len - done,
-                                      offset + (int64_t)done);
-
-        if (put < 0)
-            return (int)put;
-        if (put == 0)
-            return -EIO;
-        done += (size_t)put;
-    }
-    return 0;
-}
-
 void wal_path(const struct wal_disk *disk, const char *name, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s/%s", disk->dir, name);
@@ -183,7 +149,7 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
     if (fd < 0)
         return wal_complain(error, error_bytes, fd, "cannot open log file '%s': %s", path,
                             strerror(-fd));
-    got = wal_pread(fs, fd, header, sizeof header, 0);
+    got = fs_pread_some(fs, fd, true, header, sizeof header, 0);
     if (got < 0) {
         fs->ops->close(fs->ctx, fd);
         return wal_complain(error, error_bytes, (int)got, "cannot read log file '%s': %s", path,
@@ -270,7 +236,7 @@ static int fill(const struct fs *fs, int fd, uint32_t bytes)
     while (result == 0 && at < bytes) {
         uint32_t some = bytes - at < portion ? bytes - at : portion;
 
-        result = wal_pwrite(fs, fd, zeros, some, at);
+        result = fs_pwrite_whole(fs, fd, zeros, some, at);
         at += some;
         unsynced += some;
         /* In small portions, so that commits do not wait behind all of it. */
@@ -303,6 +269,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
     const struct fs *fs = disk->fs;
     char name[32], path[PATH_MAX], from[PATH_MAX], header[WAL_HEADER_BYTES];
     struct wal_file *file = calloc(1, sizeof *file);
+    bool is_named;
     int result, fd;
 
     if (!file)
@@ -318,19 +285,17 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         result = fill(fs, fd, bytes);
     if (result == 0) {
         wal_file_header(disk, WAL_FORMAT, number, bytes, epoch, header);
-        result = wal_pwrite(fs, fd, header, sizeof header, 0);
+        result = fs_pwrite_whole(fs, fd, header, sizeof header, 0);
     }
     if (result == 0)
         result = fs->ops->fdatasync(fs->ctx, fd);
-    if (result == 0)
-        result = fs->ops->rename(fs->ctx, from, path);
-    else if (fd >= 0 && result != -ENOSPC && result != -EDQUOT)
-        (void)fs->ops->unlink(fs->ctx, from); /* its pages are not to be trusted */
     if (result == 0) {
-        result = fs->ops->fsync_dir(fs->ctx, disk->dir);
+        result = fs_give_name(fs, disk->dir, from, path, &is_named);
         /* Where there is no descriptor for it, no sync was tried: the next attempt makes the name
          * again. */
-        *is_fatal = result < 0 && result != -EMFILE && result != -ENFILE;
+        *is_fatal = is_named && result < 0 && result != -EMFILE && result != -ENFILE;
+    } else if (fd >= 0 && result != -ENOSPC && result != -EDQUOT) {
+        (void)fs->ops->unlink(fs->ctx, from); /* its pages are not to be trusted */
     }
     if (result < 0) {
         if (fd >= 0)

@@ -73,7 +73,8 @@ int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_mani
     if (opened < 0)
         return opened;
     for (int i = 0; i < SLOTS; i++) {
-        ssize_t got = wal_pread(disk->fs, opened, slot, SLOT_BYTES, (int64_t)i * SLOT_STRIDE);
+        ssize_t got =
+            fs_pread_some(disk->fs, opened, true, slot, SLOT_BYTES, (int64_t)i * SLOT_STRIDE);
 
         if (got < 0) {
             disk->fs->ops->close(disk->fs->ctx, opened);
@@ -126,8 +127,8 @@ static int write_slot(const struct wal_disk *disk, int fd, const struct wal_mani
     char slot[SLOT_BYTES + 1];
 
     emit(manifest, slot);
-    return wal_pwrite(disk->fs, fd, slot, SLOT_BYTES,
-                      (int64_t)(manifest->generation % SLOTS) * SLOT_STRIDE);
+    return fs_pwrite_whole(disk->fs, fd, slot, SLOT_BYTES,
+                           (int64_t)(manifest->generation % SLOTS) * SLOT_STRIDE);
 }
 
 int wal_manifest_settle(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest)
@@ -168,9 +169,7 @@ int wal_manifest_make(struct wal_disk *disk, int *fd, struct wal_manifest *manif
     if (result == 0)
         result = fs->ops->fdatasync(fs->ctx, opened);
     if (result == 0)
-        result = fs->ops->rename(fs->ctx, fresh, path);
-    if (result == 0)
-        result = fs->ops->fsync_dir(fs->ctx, disk->dir);
+        result = fs_give_name(fs, disk->dir, fresh, path, NULL);
     if (result < 0) {
         fs->ops->close(fs->ctx, opened);
         return result;

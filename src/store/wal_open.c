@@ -253,8 +253,8 @@ static int rewrite(struct opening *opening, uint32_t index)
         if (result == 0)
             result = -EIO;
         if (result > 0 && view.head.sequence > opening->reader.synced)
-            result = wal_pwrite(wal->disk.fs, file->fd, view.records.at - WAL_HEAD_BYTES,
-                                view.head.bytes, at);
+            result = fs_pwrite_whole(wal->disk.fs, file->fd, view.records.at - WAL_HEAD_BYTES,
+                                     view.head.bytes, at);
         if (result < 0)
             return result;
     }

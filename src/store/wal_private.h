@@ -48,9 +48,6 @@ static inline uint32_t wal_aligned(uint32_t at)
     return (at + (WAL_ALIGN - 1u)) & ~(WAL_ALIGN - 1u);
 }
 
-/* Whole or error: a count short of `len` means the file ends there. */
-ssize_t wal_pread(const struct fs *fs, int fd, void *into, size_t len, int64_t offset);
-int wal_pwrite(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset);
 void wal_path(const struct wal_disk *disk, const char *name, char out[PATH_MAX]);
 int wal_complain(char *error, size_t error_bytes, int result, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -77,7 +77,7 @@ static ssize_t read_from_disk(struct wal *wal, struct record_place place, char *
 
     if (!file)
         return -ENOENT;
-    got = wal_pread(wal->disk.fs, file->fd, into, bytes, place.at);
+    got = fs_pread_some(wal->disk.fs, file->fd, true, into, bytes, place.at);
     unpin(wal, file);
     return got;
 }
@@ -133,7 +133,7 @@ static int fill_window(struct wal *wal, struct record_place place, struct wal_wi
     file = pin(wal, place.file);
     if (!file)
         return -ENOENT;
-    got = wal_pread(wal->disk.fs, file->fd, window->bytes, WINDOW_BYTES, place.at);
+    got = fs_pread_some(wal->disk.fs, file->fd, true, window->bytes, WINDOW_BYTES, place.at);
     unpin(wal, file);
     if (got < 0)
         return (int)got;

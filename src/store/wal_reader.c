@@ -102,7 +102,7 @@ static int fetch(struct wal_reader *reader, uint32_t index, uint32_t at, uint32_
         }
         want = there < reader->window_cap ? there : (uint32_t)reader->window_cap;
         reader->window_index = UINT32_MAX;
-        got = wal_pread(reader->disk->fs, file->fd, reader->window, want, at);
+        got = fs_pread_some(reader->disk->fs, file->fd, true, reader->window, want, at);
         if (got >= 0 && got < want)
             got = -EIO; /* its size was right when it was opened */
         if (got < 0) {

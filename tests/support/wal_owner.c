@@ -144,7 +144,7 @@ static int write_catalog(struct wal_owner *owner)
     fd = fs->ops->open(fs->ctx, fresh, O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (fd < 0)
         return fd;
-    result = wal_pwrite(fs, fd, numbers, count * sizeof *numbers, 0);
+    result = fs_pwrite_whole(fs, fd, numbers, count * sizeof *numbers, 0);
     if (result == 0)
         result = fs->ops->fdatasync(fs->ctx, fd);
     fs->ops->close(fs->ctx, fd);
