@@ -188,6 +188,19 @@ static enum queue_status meet_existing(const struct entry *entry, enum record_co
     return entry->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_REPLACED;
 }
 
+/* The job of the key; 0: none. An id whose time of being remembered has run out is nobody's, also
+ * where engine_advance has not come to it yet; its topic may go with it. */
+static uint32_t find_existing(struct engine *engine, struct hash128 key, struct engine_now now)
+{
+    uint32_t id = engine_index_find(engine, key);
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state != JOB_FINISHED || (int64_t)entry->due_ms > now.inner_ms)
+        return id;
+    entry_unhang(engine, id);
+    entry_forget(engine, id);
+    return 0;
+}
+
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
@@ -198,12 +211,12 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         result->detail = "at";
         return;
     }
+    struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
+    uint32_t id = find_existing(engine, key, now), extra = 0;
     struct topic *topic = engine_topic_find(engine, push->topic);
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
         return;
 
-    struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
-    uint32_t id = engine_index_find(engine, key), extra = 0;
     bool is_new = !id;
     bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
     result->status = QUEUE_CREATED;

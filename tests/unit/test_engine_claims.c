@@ -368,6 +368,29 @@ static void a_topic_s_extension_may_be_put_from_what_was_shown(void **state)
     close_world(&world);
 }
 
+/* The loop may come to it late; whoever pushes must not pay for that. */
+static void an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it(void **state)
+{
+    (void)state;
+    struct topic_settings settings = {.dedup_window_ms = 1000};
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    engine_topic_put(world.engine, topic_name(0), &settings);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    struct engine_lease lease = take_for(&world, 1000);
+    answer_with(&world, &lease, (struct queue_answer){.verb = QUEUE_ACK});
+    world.now.inner_ms += 1000;
+    assert_int_equal(push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0}).status,
+                     QUEUE_EXISTED); /* acked within that millisecond: rounded up */
+    world.now.inner_ms += 1;
+    assert_int_equal(push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0}).status,
+                     QUEUE_CREATED);
+    engine_check(world.engine);
+    assert_int_equal(take_count(&world), 1);
+    close_world(&world);
+}
+
 static void the_room_asked_for_holds_the_largest_records(void **state)
 {
     static char text[TOPIC_EXTENSION_BYTES_MAX], name[JOB_TOPIC_BYTES_MAX];
@@ -403,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken),
         cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
         cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
+        cmocka_unit_test(an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it),
         cmocka_unit_test(the_room_asked_for_holds_the_largest_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
