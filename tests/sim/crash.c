@@ -39,6 +39,7 @@ static void add_figures(struct world *world)
     to->checkpoints += checkpoints.checkpoints;
     to->failed_checkpoints += checkpoints.failed;
     to->merges += checkpoints.keys_merges;
+    to->amid_merges += checkpoints.amid_merges;
     to->commands += world->figures.commands;
     to->replies += world->figures.replies;
     to->quiets += world->figures.quiets;
@@ -191,8 +192,9 @@ static void at_io(void *ctx)
     memory_fault = (struct memory_fault){0};
     if (trying->depth == 0) {
         sim_totals.ios++;
-        if (crashing->only.io ? trying->ios == crashing->only.io
-                              : crashing->stride && trying->ios % crashing->stride == 0)
+        if (crashing->only.io
+                ? trying->ios == crashing->only.io
+                : crashing->stride && trying->ios % crashing->stride == crashing->from)
             crash_all_ways(trying);
     } else if (trying->crash_at == trying->ios || trying->crash_at == UINT64_MAX) {
         uint64_t seed = mix(trying->world->random.state, trying->ios, trying->depth, 1);

@@ -86,6 +86,11 @@ static void print_totals(double began)
            " stops, %" PRIu64 " refusals for want of space\n",
            figures->checkpoints, figures->failed_checkpoints, figures->merges, figures->reopened,
            figures->no_space);
+    printf("%" PRIu64 " checkpoints amid a merge, %" PRIu64 " pauses of merging, %" PRIu64
+           " given up; looked for in runs: %" PRIu64 " found, %" PRIu64 " not; %" PRIu64
+           " times a filter was refuted at once\n",
+           figures->amid_merges, sim_totals.merges_cut, sim_totals.merges_abandoned,
+           sim_totals.found, sim_totals.not_found, sim_totals.refuted);
     printf("when the power went: waiting %" PRIu64 ", leased %" PRIu64 ", dead %" PRIu64
            ", remembered %" PRIu64 "\n",
            seen[GUESS_WAITING], seen[GUESS_LEASED], seen[GUESS_DEAD], seen[GUESS_REMEMBERED]);
@@ -97,6 +102,33 @@ static void print_totals(double began)
                sim_totals.recoveries, 3.0 / (double)sim_totals.recoveries);
 }
 
+/* NULL: everything that must be met was. */
+static const char *what_is_missing(void)
+{
+    for (int i = GUESS_WAITING; i < GUESS_STATES; i++)
+        if (!sim_totals.seen[i])
+            return "a state that no job was in when the power went";
+    if (!sim_totals.kills_in_flight)
+        return "no command was under way when the power went";
+    if (!sim_totals.within)
+        return "no crash within a recovery";
+    if (!sim_totals.redelivered)
+        return "no job was delivered twice";
+    if (!sim_totals.figures.checkpoints)
+        return "no checkpoint was committed";
+    if (!sim_totals.figures.merges)
+        return "no tables of keys were merged";
+    if (!sim_totals.figures.amid_merges)
+        return "no checkpoint was made between two steps of a merge";
+    if (!sim_totals.merges_abandoned)
+        return "no merge was given up";
+    if (!sim_totals.found || !sim_totals.not_found)
+        return "no job was looked for in runs";
+    if (!sim_totals.refuted)
+        return "no filter was wrong about a key";
+    return NULL;
+}
+
 static int verdict(bool only_faults)
 {
     bool failed;
@@ -105,13 +137,7 @@ static int verdict(bool only_faults)
         require(sim_totals.faults > 100, "few faults");
         require(sim_totals.recoveries > 0, "no fault stopped a shard");
     } else {
-        for (int i = GUESS_WAITING; i < GUESS_STATES; i++)
-            require(sim_totals.seen[i] > 0, "a state that no job was in when the power went");
-        require(sim_totals.kills_in_flight > 0, "no command was under way when the power went");
-        require(sim_totals.within > 0, "no crash within a recovery");
-        require(sim_totals.redelivered > 0, "no job was delivered twice");
-        require(sim_totals.figures.checkpoints > 0, "no checkpoint was committed");
-        require(sim_totals.figures.merges > 0, "no tables of keys were merged");
+        require(!what_is_missing(), what_is_missing());
     }
     failed = sim_violations || sim_totals.invalid;
     printf("%d passed, %d failed\n", !failed, failed);
@@ -120,7 +146,12 @@ static int verdict(bool only_faults)
 
 /* ---- what to run ---- */
 
-enum { CRASHES = 15000, STRIDE = 37 };
+enum {
+    CRASHES = 15000,
+    STRIDE = 37,     /* each seed begins with another I/O */
+    ROUNDS_MAX = 20, /* of seeds that do not meet all */
+    SAY_FROM = 100000
+};
 
 static int usage(void)
 {
@@ -138,17 +169,30 @@ static uint64_t seed_of_run(void)
     return seed;
 }
 
-/* Every scenario has its share, the half of them in one part of two. */
+static bool goes_on(uint64_t recoveries, uint64_t round)
+{
+    return sim_totals.recoveries < recoveries || (what_is_missing() && round < ROUNDS_MAX);
+}
+
+/* Every scenario has its share, the half of them in one part of two. A seed need not meet all that
+ * must be met: then the next one follows. */
 static void crash_until(uint64_t recoveries, uint64_t seed, uint64_t stride, size_t first,
                         size_t step)
 {
-    for (uint64_t round = 0; sim_totals.recoveries < recoveries && sim_violations == 0; round++)
+    for (uint64_t round = 0; goes_on(recoveries, round) && sim_violations == 0; round++) {
         for (size_t i = first; i < sim_scenario_count; i += step) {
-            struct sim_crashing crashing = {
-                .scenario = &sim_scenarios[i], .seed = seed + round, .stride = stride, .seeds = 4};
+            struct sim_crashing crashing = {.scenario = &sim_scenarios[i],
+                                            .seed = seed + round,
+                                            .stride = stride,
+                                            .from = (seed + round) % stride,
+                                            .seeds = 4};
 
             sim_crash_run(&crashing);
         }
+        if (recoveries >= SAY_FROM)
+            printf("seed %" PRIu64 ": %" PRIu64 " recoveries so far\n", seed + round,
+                   sim_totals.recoveries);
+    }
 }
 
 static int run_one(int count, char **arguments)
@@ -192,7 +236,7 @@ int main(int count, char **arguments)
     if (!strcmp(what, "faults"))
         sim_fault_runs(seed_of_run(), number ? (uint32_t)number : 60);
     else if (!strcmp(what, "torture"))
-        crash_until(number, seed_of_run(), 1, 0, 1);
+        crash_until(number, seed_of_run(), STRIDE, 0, 1);
     else if (!strcmp(what, "crashes"))
         crash_until(CRASHES / 2, seed_of_run(), STRIDE, number % 2, 2);
     else

@@ -13,7 +13,7 @@
     {                                                                                              \
         .checkpoint_files_min = 1, .checkpoint_files_max = 2, .horizon_ms = 300,                   \
         .topic_quota = 12, .slack_bytes = 400000, .victim_bytes_max = 32768,                       \
-        .keys_entries_max = 200, .keys_fan = 2                                                     \
+        .keys_entries_max = 200, .keys_fan = 2, .merge_entries = 2                                 \
     }
 
 const struct scenario sim_scenarios[] = {
@@ -39,7 +39,8 @@ const struct scenario sim_scenarios[] = {
                  [DO_RESCHEDULE] = 8,
                  [DO_GET] = 6,
                  [DO_RUN] = 3,
-                 [DO_REDRIVE_ONE] = 2},
+                 [DO_REDRIVE_ONE] = 2,
+                 [DO_TOPIC] = 2},
      .delay_most_ms = 600000,
      .far_percent = 40,
      .time_percent = 6,
@@ -49,7 +50,7 @@ const struct scenario sim_scenarios[] = {
      .commands = 700,
      .file_bytes = 16384,
      .limits = SMALL,
-     .weights = {[DO_PUSH] = 40, [DO_TAKE] = 40, [DO_ACK] = 40, [DO_NACK] = 5},
+     .weights = {[DO_PUSH] = 40, [DO_TAKE] = 40, [DO_ACK] = 40, [DO_NACK] = 5, [DO_TOPIC] = 1},
      .delay_most_ms = 200,
      .far_percent = 4,
      .time_percent = 15,
@@ -90,7 +91,12 @@ const struct scenario sim_scenarios[] = {
      .commands = 600,
      .file_bytes = 16384,
      .limits = SMALL,
-     .weights = {[DO_PUSH] = 60, [DO_TAKE] = 25, [DO_ACK] = 25, [DO_CANCEL] = 12, [DO_TOPIC] = 1},
+     .weights = {[DO_PUSH] = 60,
+                 [DO_TAKE] = 25,
+                 [DO_ACK] = 25,
+                 [DO_NACK] = 4,
+                 [DO_CANCEL] = 12,
+                 [DO_TOPIC] = 2},
      .delay_most_ms = 2000,
      .far_percent = 20,
      .time_percent = 12,

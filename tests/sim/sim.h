@@ -17,6 +17,9 @@ struct sim_totals {
     uint64_t runs, recoveries, within, twice, commands, ios, invalid, faults, aborted;
     struct world_figures figures;
     uint64_t seen[GUESS_STATES], kills_in_flight, redelivered;
+    /* witness.c: jobs found by key in runs, and looked for in vain; a filter's maybe that a look at
+     * the table settled at once; pauses of merging, and merging given up. */
+    uint64_t found, not_found, refuted, merges_cut, merges_abandoned;
 };
 extern struct sim_totals sim_totals;
 
@@ -29,11 +32,11 @@ const struct scenario *sim_scenario(const char *name); /* NULL: none of that nam
 extern const struct scenario sim_scenarios[];
 extern const size_t sim_scenario_count;
 
-/* A run with crashes at every I/O that is wanted: every `stride`-th, `seeds` of each damage. */
+/* A run with crashes at every I/O that is wanted, `seeds` of each damage. */
 struct sim_crashing {
     const struct scenario *scenario;
     uint64_t seed;
-    uint64_t stride;
+    uint64_t stride, from; /* every stride-th, beginning with one of the first */
     uint32_t seeds;
     uint64_t recoveries_max; /* 0: no limit */
     struct sim_choice only;

@@ -59,9 +59,8 @@ struct call {
 
 /* What a run must have met, or it proved nothing. */
 struct world_figures {
-    uint64_t commands, replies, checkpoints, failed_checkpoints, merges, punched, reopened,
-        far_found, loads;
-    uint64_t no_space, quiets, late;
+    uint64_t commands, replies, checkpoints, failed_checkpoints, merges, amid_merges, reopened;
+    uint64_t no_space, quiets;
 };
 
 struct world {
