@@ -69,6 +69,8 @@ void engine_free(struct engine *engine);
 
 /* One record, in the order they were appended. False: the record contradicts what came before. */
 bool engine_replay(struct engine *engine, const struct record *record, struct record_place place);
+/* Asks for the memory that so many records, replayed after it, will touch. */
+void engine_replay_soon(const struct engine *engine, const struct record *records, size_t count);
 /* After the last record: `epoch` rises with every start and keeps delivery numbers rising. */
 void engine_start(struct engine *engine, uint64_t epoch);
 

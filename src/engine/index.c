@@ -84,12 +84,36 @@ static bool split_next(struct engine *engine)
     return true;
 }
 
+/* While coming back nobody waits for an answer, so as many buckets more as there are, at once: the
+ * entries a split touches can then be asked for ahead. */
+static void split_all(struct engine *engine)
+{
+    enum { AHEAD = 16 };
+    struct index *index = &engine->index;
+    uint32_t buckets = floor_power(index->bucket_count), end = 2 * buckets;
+    while (index->bucket_count < end) {
+        uint32_t soon = index->bucket_count - buckets + AHEAD;
+        uint32_t id = soon < buckets ? *bucket_at(index, soon) : 0;
+        if (id)
+            __builtin_prefetch(&entry_at(engine, id)->key);
+        if (!split_next(engine))
+            return;
+    }
+}
+
+static bool wants_buckets(const struct index *index)
+{
+    return index->count >= index->bucket_count / BUCKETS_PER_JOB;
+}
+
 bool engine_index_add(struct engine *engine, uint32_t id)
 {
     struct index *index = &engine->index;
+    if (engine->recovering && wants_buckets(index))
+        split_all(engine);
     /* Out of memory for another bucket is no reason to fail: chains only get longer. */
     for (int i = 0; i < BUCKETS_PER_JOB; i++)
-        if (index->count >= index->bucket_count / BUCKETS_PER_JOB && !split_next(engine))
+        if (wants_buckets(index) && !split_next(engine))
             break;
     struct entry *entry = entry_at(engine, id);
     uint32_t *head = bucket_at(index, bucket_of(index, entry->key.low));

@@ -199,6 +199,36 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     return true;
 }
 
+static uint64_t key_low_of(const struct engine *engine, const struct record *record)
+{
+    switch (record->kind) {
+    case RECORD_JOB:
+        return hash_pair(record->job.topic, record->job.id, engine->hash_seed).low;
+    case RECORD_STATE:
+        return record->state.key.low;
+    case RECORD_DONE:
+        return record->done.key.low;
+    case RECORD_TOPIC:
+        break;
+    }
+    return 0;
+}
+
+void engine_replay_soon(const struct engine *engine, const struct record *records, size_t count)
+{
+    enum { LOT = 16 };
+    uint64_t keys[LOT];
+    for (size_t first = 0; first < count; first += LOT) {
+        size_t some = count - first < LOT ? count - first : LOT;
+        for (size_t i = 0; i < some; i++) {
+            keys[i] = key_low_of(engine, &records[first + i]);
+            engine_index_prefetch(engine, keys[i]);
+        }
+        for (size_t i = 0; i < some; i++)
+            engine_index_prefetch_entry(engine, keys[i]);
+    }
+}
+
 bool engine_replay(struct engine *engine, const struct record *record, struct record_place place)
 {
     assert(engine->recovering);

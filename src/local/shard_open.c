@@ -43,6 +43,12 @@ static bool on_replay(void *ctx, const struct record *record, struct record_plac
     return engine_replay(shard->engine, record, place);
 }
 
+static void on_replay_soon(void *ctx, const struct record *records, size_t count)
+{
+    const struct shard *shard = ctx;
+    engine_replay_soon(shard->engine, records, count);
+}
+
 static void init(struct shard *shard, const struct shard_options *options, struct reactor *reactor)
 {
     shard->options = *options;
@@ -97,6 +103,7 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
                                   .file_bytes = file_bytes,
                                   .batch_bytes_max = batch_bytes,
                                   .recent_bytes_max = 16u << 20,
+                                  .replay_soon = on_replay_soon,
                                   .sync = local->sync,
                                   .sync_interval_ms = local->sync_interval_ms,
                                   .inner_ms = clock_inner_ms,

@@ -43,6 +43,12 @@ struct wal;
 /* NEVER still syncs when it is closed, and where the owner asks for it (wal_seal_sync). */
 enum wal_sync { WAL_SYNC_ALWAYS = 1, WAL_SYNC_INTERVAL, WAL_SYNC_NEVER };
 
+/* Called for every record in order. False stops the opening with an error (`record is impossible`).
+ */
+typedef bool wal_replay(void *ctx, const struct record *record, struct record_place place);
+/* Called before for some of them at once: a chance to ask for the memory they will touch. */
+typedef void wal_replay_soon(void *ctx, const struct record *records, size_t count);
+
 struct wal_options {
     const struct fs *fs;
     const char *dir;         /* the shard's directory; made where missing */
@@ -56,6 +62,7 @@ struct wal_options {
     int64_t (*inner_ms)(void); /* clocks for the batch headers */
     int64_t (*wall_ms)(void);
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
+    wal_replay_soon *replay_soon; /* or NULL; its ctx is wal_open's */
     /* What the catalog says: files before this one do not count, whatever the log's own manifest
      * says (a crash came between the two). 0: the manifest alone counts. Opening is refused where
      * that file or that batch is not there, or older files are all the log says it has. */
@@ -72,10 +79,6 @@ struct wal_found {
     int64_t last_inner_ms, last_wall_ms; /* of the newest batch; 0: none */
     uint64_t epoch;                      /* the new one */
 };
-
-/* Called for every record in order. False stops the opening with an error (`record is impossible`).
- */
-typedef bool wal_replay(void *ctx, const struct record *record, struct record_place place);
 
 /* Opens or makes the log and replays it. 0 or negative errno; then `error` (of error_bytes) says
  * what, where, and what to do; *out is NULL. */

@@ -176,39 +176,81 @@ static int make_first(struct opening *opening)
 
 /* ---- replay ---- */
 
-static int replay_batch(struct opening *opening, const struct wal_view *view)
+enum { LOT_RECORDS = 16 };
+
+/* Records of a batch that are replayed one after the other, told of beforehand. */
+struct lot {
+    struct record records[LOT_RECORDS];
+    struct record_place places[LOT_RECORDS];
+    size_t count;
+    bool is_damaged; /* what follows is no record */
+};
+
+static int complain_of(const struct opening *opening, struct record_place place, const char *why)
 {
-    struct wal *wal = opening->wal;
-    size_t at = 0;
-    uint32_t count = 0;
+    return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
+                        "log file %" PRIu32 " in '%s': the record at byte %" PRIu32
+                        " %s; restore it from a backup (nothing was changed)",
+                        place.file, opening->wal->disk.dir, place.at, why);
+}
+
+/* The next so many records of the batch. Fewer than LOT_RECORDS: it is at its end. */
+static int fill_lot(const struct opening *opening, const struct wal_view *view, size_t *at,
+                    struct lot *lot)
+{
     struct slice bytes;
     int result;
 
-    while ((result = wal_record_next(view->records, view->format, &at, &bytes)) == 1) {
-        struct record_place place = {.file = view->file,
-                                     .at = view->at + WAL_HEAD_BYTES +
-                                           (uint32_t)(bytes.at - view->records.at),
-                                     .bytes = (uint32_t)bytes.len};
-        struct record record;
-        const char *why = NULL;
-
-        count++;
-        if (!record_decode(bytes, &record))
-            why = "cannot be decoded";
-        else if (opening->replay && !opening->replay(opening->ctx, &record, place))
-            why = "is impossible";
-        if (why)
-            return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
-                                "log file %" PRIu32 " in '%s': the record at byte %" PRIu32
-                                " %s; restore it from a backup (nothing was changed)",
-                                place.file, wal->disk.dir, place.at, why);
+    for (lot->count = 0; lot->count < LOT_RECORDS; lot->count++) {
+        result = wal_record_next(view->records, view->format, at, &bytes);
+        lot->is_damaged = result < 0;
+        if (result != 1)
+            return 0;
+        lot->places[lot->count] = (struct record_place){
+            .file = view->file,
+            .at = view->at + WAL_HEAD_BYTES + (uint32_t)(bytes.at - view->records.at),
+            .bytes = (uint32_t)bytes.len};
+        if (!record_decode(bytes, &lot->records[lot->count]))
+            return complain_of(opening, lot->places[lot->count], "cannot be decoded");
     }
-    if (result < 0 || count != view->head.count)
+    return 0;
+}
+
+static int replay_lot(const struct opening *opening, const struct lot *lot)
+{
+    wal_replay_soon *soon = opening->wal->options.replay_soon;
+
+    if (!opening->replay)
+        return 0;
+    if (soon)
+        soon(opening->ctx, lot->records, lot->count);
+    for (size_t i = 0; i < lot->count; i++)
+        if (!opening->replay(opening->ctx, &lot->records[i], lot->places[i]))
+            return complain_of(opening, lot->places[i], "is impossible");
+    return 0;
+}
+
+static int replay_batch(struct opening *opening, const struct wal_view *view)
+{
+    struct lot lot = {.count = LOT_RECORDS};
+    size_t at = 0;
+    uint32_t count = 0;
+
+    while (lot.count == LOT_RECORDS) {
+        int result = fill_lot(opening, view, &at, &lot);
+
+        if (result == 0)
+            result = replay_lot(opening, &lot);
+        if (result < 0)
+            return result;
+        count += (uint32_t)lot.count;
+    }
+    if (lot.is_damaged || count != view->head.count)
         return wal_complain(
             opening->error, opening->error_bytes, -EBADMSG,
             "log file %" PRIu32 " in '%s': the batch at byte %" PRIu32
             " does not hold what it says; restore it from a backup (nothing was changed)",
-            view->file, wal->disk.dir, view->at);
+            view->file, opening->wal->disk.dir, view->at);
     opening->found->batches++;
     opening->found->records += count;
     opening->found->bytes += view->head.bytes;
