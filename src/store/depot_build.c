@@ -11,47 +11,15 @@
  * Runs beside the owner. What it reads that the owner changes are the bits of victims: a bit seen
  * late means a slot is written that is dead already, and the owner clears it when it goes over the
  * items. Everything else here belongs to the build, or never changes.
- *
- * Records are written block by block, as many as have room in BLOCK_BYTES; those of a block are
- * read in the order of their places, so that the log's files are read in large pieces, once a
- * block. One read for each record, in the order in which they are written, took several times the
- * processor time.
  */
-enum {
-    CHUNK_SLOTS = 1024,
-    ITEMS_FIRST = 1024,
-    BLOCK_BYTES = 32 << 20,
-    AHEAD = 4,
-    PREFETCH_BYTES = 320
-};
-#define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
-
-/* Where its record lies in the block's bytes. */
-struct read_piece {
-    size_t at, bytes;
-    int result;
-};
 
 struct work {
     struct depot_build *build;
     struct run_writer *writer;
     uint64_t *hashes; /* by slot: of its key */
-    struct buffer scratch, encoded;
-    struct buffer block; /* records of the items from block_first to block_end */
-    struct read_piece *pieces;
-    size_t block_first, block_end;
-    struct run_slot chunk[CHUNK_SLOTS];
+    struct depot_fetch fetch;
+    struct buffer encoded;
 };
-
-static struct depot_victim *victim_of(const struct depot_build *build, struct record_place place)
-{
-    if (!record_place_is_run(place))
-        return NULL;
-    for (size_t i = 0; i < build->victim_count; i++)
-        if (build->victims[i].run->number == record_place_run(place))
-            return &build->victims[i];
-    return NULL;
-}
 
 static int fail(struct depot_build *build, int result, const char *what)
 {
@@ -60,192 +28,7 @@ static int fail(struct depot_build *build, int result, const char *what)
     return result;
 }
 
-/* ---- what is alive in the victims ---- */
-
-static bool push_item(struct depot_build *build, const struct depot_item *item)
-{
-    if (build->count == build->cap) {
-        size_t cap = build->cap ? build->cap * 2 : ITEMS_FIRST;
-        struct depot_item *grown = realloc(build->items, cap * sizeof *grown);
-
-        if (!grown)
-            return false;
-        build->items = grown;
-        build->cap = cap;
-    }
-    build->items[build->count++] = *item;
-    return true;
-}
-
-static int ready_victims(struct depot_build *build)
-{
-    for (size_t i = 0; i < build->victim_count; i++) {
-        struct depot_victim *victim = &build->victims[i];
-
-        victim->moved = calloc(victim->run->alive.slots, sizeof *victim->moved);
-        if (!victim->moved)
-            return -ENOMEM;
-    }
-    for (size_t i = 0; i < build->count; i++) {
-        struct depot_victim *victim = victim_of(build, build->items[i].place);
-
-        if (victim && build->items[i].place.at < victim->run->alive.slots)
-            victim->moved[build->items[i].place.at] = TAKEN;
-    }
-    return 0;
-}
-
-static int add_slots(struct work *work, const struct depot_victim *victim, uint32_t first,
-                     uint32_t count)
-{
-    const struct depot_run *run = victim->run;
-    int result = run_slots(run->run, first, count, true, work->chunk);
-
-    for (uint32_t i = 0; result == 0 && i < count; i++) {
-        const struct run_slot *slot = &work->chunk[i];
-        const struct depot_item item = {
-            .when_ms = (uint64_t)slot->when_ms & ((UINT64_C(1) << 48) - 1),
-            .part = (uint64_t)run_part_of(run->run, first + i) & 0xff,
-            .sequence = slot->sequence,
-            .place = {.file = run->number | RECORD_IN_RUN, .at = first + i, .bytes = slot->bytes}};
-
-        if (!alive_test(&run->alive, first + i) || victim->moved[first + i] == TAKEN)
-            continue;
-        if (!push_item(work->build, &item))
-            result = -ENOMEM;
-    }
-    return result;
-}
-
-/* Where its directory cannot be read the whole victim stays. */
-static int add_victim(struct work *work, struct depot_victim *victim)
-{
-    uint32_t slots = victim->run->alive.slots;
-    size_t before = work->build->count;
-
-    for (uint32_t first = alive_next(&victim->run->alive, 0, slots); first < slots;
-         first = alive_next(&victim->run->alive, first + CHUNK_SLOTS, slots)) {
-        uint32_t count = slots - first < CHUNK_SLOTS ? slots - first : CHUNK_SLOTS;
-        int result = add_slots(work, victim, first, count);
-
-        if (result == -ENOMEM)
-            return result;
-        if (result < 0) {
-            work->build->count = before;
-            victim->stays = true;
-            return 0;
-        }
-        if (slots - first <= CHUNK_SLOTS)
-            break;
-    }
-    return 0;
-}
-
-/* Puts items where their ranks say, each circle of moves from its first on; at: where the item lies
- * that belongs here. In place, for they take a lot of memory. */
-static void permute(struct depot_item *items, struct radix_item *ranks, size_t count)
-{
-    for (size_t first = 0; first < count; first++) {
-        struct depot_item moved = items[first];
-        size_t here = first;
-
-        for (size_t from = ranks[here].at; from != first; from = ranks[here].at) {
-            items[here] = items[from];
-            ranks[here].at = here;
-            here = from;
-        }
-        items[here] = moved;
-        ranks[here].at = here;
-    }
-}
-
-static int sort_items(struct depot_build *build)
-{
-    struct radix_item *ranks = malloc(build->count * sizeof *ranks);
-    bool sorts = false;
-
-    for (size_t i = 0; ranks && i < build->count; i++)
-        ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].part << 48 |
-                                               build->items[i].when_ms,
-                                       .low = build->items[i].sequence,
-                                       .at = i};
-    if (ranks)
-        sorts = radix_sort(ranks, build->count);
-    if (sorts)
-        permute(build->items, ranks, build->count);
-    free(ranks);
-    return sorts ? 0 : -ENOMEM;
-}
-
-static int gather(struct work *work)
-{
-    struct depot_build *build = work->build;
-    int result = ready_victims(build);
-
-    for (size_t i = 0; result == 0 && i < build->victim_count; i++)
-        result = add_victim(work, &build->victims[i]);
-    return result == 0 && build->count > 0 ? sort_items(build) : result;
-}
-
 /* ---- one record ---- */
-
-static int read_record(struct work *work, struct record_place place, struct slice *out)
-{
-    const struct depot_build *build = work->build;
-
-    if (record_place_is_run(place))
-        return depot_read(build->view, place, true, &work->scratch, out);
-    return build->read_log(build->ctx, place, &work->scratch, out);
-}
-
-/* Pieces of the block that begins with item `first`, in the order of their places. */
-static int read_pieces(struct work *work, size_t first, const struct radix_item *order,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct read_piece *piece = &work->pieces[order[i].at];
-        struct slice bytes;
-
-        piece->result = read_record(work, work->build->items[first + order[i].at].place, &bytes);
-        if (piece->result == -ENOMEM)
-            return -ENOMEM;
-        if (piece->result < 0)
-            continue;
-        piece->at = work->block.len;
-        piece->bytes = bytes.len;
-        buffer_append_slice(&work->block, bytes);
-    }
-    return work->block.failed ? -ENOMEM : 0;
-}
-
-/* The records of the items from `first` on, as many as have room. */
-static int read_block(struct work *work, size_t first)
-{
-    const struct depot_build *build = work->build;
-    size_t end = first, bytes = 0, count;
-    struct radix_item *order;
-    int result;
-
-    while (end < build->count && (end == first || bytes < BLOCK_BYTES))
-        bytes += build->items[end++].place.bytes;
-    count = end - first;
-    free(work->pieces);
-    work->pieces = calloc(count, sizeof *work->pieces);
-    order = calloc(count, sizeof *order);
-    for (size_t i = 0; order && i < count; i++)
-        order[i] = (struct radix_item){.high = build->items[first + i].place.file,
-                                       .low = build->items[first + i].place.at,
-                                       .at = i};
-    buffer_clear(&work->block);
-    result =
-        work->pieces && order && buffer_reserve(&work->block, bytes) && radix_sort(order, count)
-            ? read_pieces(work, first, order, count)
-            : -ENOMEM;
-    free(order);
-    work->block_first = first;
-    work->block_end = end;
-    return result;
-}
 
 static bool decode(struct slice bytes, struct record *out)
 {
@@ -286,7 +69,7 @@ static uint64_t key_low_of(const struct depot_build *build, const struct record 
 static void note_written(struct work *work, struct depot_item *item, uint32_t bytes)
 {
     struct depot_build *build = work->build;
-    struct depot_victim *victim = victim_of(build, item->place);
+    struct depot_victim *victim = depot_victim_of(build, item->place);
     uint32_t slot = build->slots++;
 
     build->bytes[slot] = bytes;
@@ -296,14 +79,14 @@ static void note_written(struct work *work, struct depot_item *item, uint32_t by
         victim->moved[item->place.at] = slot + 1;
 }
 
-/* 0; 1: it cannot be read; negative: the build is over. */
-static int write_item(struct work *work, const struct read_piece *piece, struct depot_item *item)
+/* Item `i` of the build. 0; 1: it cannot be read; negative: the build is over. */
+static int write_item(struct work *work, size_t i, struct depot_item *item)
 {
     struct record record;
-    struct slice bytes = slice_make(work->block.at + piece->at, piece->bytes);
+    struct slice bytes;
     int result;
 
-    if (piece->result < 0 || !decode(bytes, &record))
+    if (depot_fetch_get(&work->fetch, i, &bytes) < 0 || !decode(bytes, &record))
         return 1;
     result = bring_up_to_date(work, item, &record, &bytes);
     if (result < 0)
@@ -322,7 +105,7 @@ static int write_item(struct work *work, const struct read_piece *piece, struct 
  * still alive stays as a whole, and the slot is no item. */
 static void note_failed(struct work *work, struct depot_item *item)
 {
-    struct depot_victim *victim = victim_of(work->build, item->place);
+    struct depot_victim *victim = depot_victim_of(work->build, item->place);
 
     item->failed = 1;
     if (!victim || item->place.at >= victim->run->alive.slots)
@@ -347,20 +130,9 @@ static bool keep_failed(struct work *work, const struct depot_item *item,
 /* Of victims that stay nothing more is written but what the engine asks for. */
 static bool is_left_out(const struct depot_build *build, const struct depot_item *item)
 {
-    const struct depot_victim *victim = item->id ? NULL : victim_of(build, item->place);
+    const struct depot_victim *victim = item->id ? NULL : depot_victim_of(build, item->place);
 
     return victim && victim->stays;
-}
-
-/* Items follow each other by due, their records lie anywhere in the block. */
-static void prefetch(const struct work *work, size_t item)
-{
-    if (item < work->block_end) {
-        const char *at = work->block.at + work->pieces[item - work->block_first].at;
-
-        for (size_t line = 0; line < PREFETCH_BYTES; line += 64)
-            __builtin_prefetch(at + line);
-    }
 }
 
 static int write_all(struct work *work, struct depot_item **failed)
@@ -372,14 +144,12 @@ static int write_all(struct work *work, struct depot_item **failed)
     for (size_t i = 0; result == 0 && i < build->count; i++) {
         struct depot_item item = build->items[i];
 
-        if (i == work->block_end)
-            result = read_block(work, i);
+        result = depot_fetch_reach(&work->fetch, i);
         if (result < 0)
             break;
         if (is_left_out(build, &item))
             continue;
-        prefetch(work, i + AHEAD);
-        result = write_item(work, &work->pieces[i - work->block_first], &item);
+        result = write_item(work, i, &item);
         if (result == 0)
             build->items[kept++] = item;
         if (result <= 0)
@@ -401,7 +171,7 @@ static void give_back(struct depot_build *build)
     for (size_t i = 0; i < build->victim_count; i++)
         build->kept += build->victims[i].stays;
     for (size_t i = 0; build->kept && i < build->count; i++) {
-        const struct depot_victim *victim = victim_of(build, build->items[i].place);
+        const struct depot_victim *victim = depot_victim_of(build, build->items[i].place);
 
         if (victim && victim->stays && build->items[i].id == 0 && !build->items[i].failed)
             build->items[i].place = (struct record_place){0};
@@ -516,7 +286,7 @@ static void unmake(struct depot_build *build)
 static int make(struct work *work)
 {
     struct depot_build *build = work->build;
-    int result = gather(work);
+    int result = depot_gather(build);
 
     if (result < 0)
         return fail(build, result, "failed to gather what goes to");
@@ -549,14 +319,11 @@ int depot_build(struct depot_build *build)
     if (!work)
         return fail(build, -ENOMEM, "failed to begin");
     work->build = build;
-    buffer_init(&work->scratch, SIZE_MAX / 2);
+    depot_fetch_init(&work->fetch, build);
     buffer_init(&work->encoded, SIZE_MAX / 2);
-    buffer_init(&work->block, SIZE_MAX / 2);
     result = make(work);
-    buffer_fini(&work->scratch);
+    depot_fetch_fini(&work->fetch);
     buffer_fini(&work->encoded);
-    buffer_fini(&work->block);
-    free(work->pieces);
     free(work->hashes);
     free(work);
     return result;

@@ -6,6 +6,8 @@
  *   depot_view       views, and when what left them is closed
  *   depot_slots      slots: alive, read, moved; by key
  *   depot_plan       which runs to write anew. Pure
+ *   depot_gather     what goes into a new run, sorted
+ *   depot_fetch      the records of that
  *   depot_build      the new run and its table
  *   depot_install    a checkpoint's steps on the owner's thread
  *   depot_commit     snapshot, commit, what goes afterwards
@@ -121,12 +123,34 @@ bool depot_plan_is_due(uint64_t disk_bytes, uint64_t alive_bytes, uint64_t slack
 size_t depot_plan_victims(struct depot_plan_run *runs, size_t count,
                           const struct depot_plan_limits *limits);
 
-/* ---- depot_build ---- */
+/* ---- depot_gather ---- */
 
 struct depot_victim {
     struct depot_run *run;
     uint32_t *moved; /* for depot_run.moved */
     bool stays;      /* something in it cannot be read */
 };
+
+/* Adds what is alive in the victims to the items, and sorts them. 0 or -ENOMEM. */
+int depot_gather(struct depot_build *build);
+/* The one in which the place lies; NULL: it lies in none. */
+struct depot_victim *depot_victim_of(const struct depot_build *build, struct record_place place);
+
+/* ---- depot_fetch ---- */
+
+struct depot_fetch {
+    const struct depot_build *build;
+    struct buffer scratch;
+    struct buffer block; /* records of the items from `first` to `end` */
+    struct depot_piece *pieces;
+    size_t first, end;
+};
+
+void depot_fetch_init(struct depot_fetch *fetch, const struct depot_build *build);
+void depot_fetch_fini(struct depot_fetch *fetch);
+/* To be called for each item, one after the other. 0, or -ENOMEM. */
+int depot_fetch_reach(struct depot_fetch *fetch, size_t item);
+/* Its record; good until the next item is reached. Negative errno: it cannot be read. */
+int depot_fetch_get(const struct depot_fetch *fetch, size_t item, struct slice *out);
 
 #endif
