@@ -105,7 +105,7 @@ bool checkpoint_step_idle(struct checkpoint *checkpoint, struct engine_now now)
     }
     checkpoint->before_file = 0;
     checkpoint->began_ms = now.inner_ms;
-    if (checkpoint->is_without_space) {
+    if (checkpoint->is_without_space || depot_wants_tidying(shard->depot)) {
         checkpoint_give(checkpoint, CHECKPOINT_TIDYING); /* is there room for the reserve? */
     } else if (checkpoint->is_merging || now.inner_ms >= checkpoint->keys_ms) {
         merge_keys(checkpoint, now);

@@ -228,6 +228,8 @@ void depot_committed(struct depot *depot, struct catalog *catalog);
 /* [helper, the one of depot_commit] What the committed catalog lets go: files unlinked, dead slots
  * punched. While held back (depot_hold_back) it begins nothing. */
 void depot_tidy(struct depot *depot);
+/* Whether it left something to do: files were held back since the last commit, and are no more. */
+bool depot_wants_tidying(const struct depot *depot);
 /*
  * [helper, the one of depot_commit] A file of zeros of so many bytes, made where it is missing and
  * there is space; and given back to the disk where there is none, so that one more checkpoint (with

@@ -314,6 +314,11 @@ void depot_tidy(struct depot *depot)
         depot->is_tidy_due = false;
 }
 
+bool depot_wants_tidying(const struct depot *depot)
+{
+    return depot->is_tidy_due && !depot->held_back;
+}
+
 void depot_hold_back(struct depot *depot, bool on)
 {
     assert(on || depot->held_back > 0);

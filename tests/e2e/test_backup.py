@@ -326,6 +326,34 @@ def test_files_are_held_until_the_end(start_server):
     eventually(is_gone, seconds=20, pause=0.05)
 
 
+def test_space_comes_back_at_the_end_also_where_nothing_else_happens(start_server):
+    server = start_server(*FLAGS)
+    client = server.client()
+    run = server.data / "shard-00" / "run"
+
+    def runs():
+        return {file.name for file in run.glob("*.run") if file.stat().st_size}
+
+    def push_until_checkpointed(topic):
+        known = set(run.glob("CATALOG-*"))
+        for _ in range(40):
+            if set(run.glob("CATALOG-*")) - known:
+                return
+            push_many(client, topic, 150)
+        eventually(lambda: set(run.glob("CATALOG-*")) - known, seconds=20)
+
+    push_until_checkpointed("a")
+    begun = client.good("POST", "/v1/backup")
+    client.good("DELETE", "/v1/topics/a")
+    push_until_checkpointed("b")
+    push_until_checkpointed("b")
+    eventually(lambda: time.sleep(0.5) or not list(run.glob("*.tmp")), seconds=20)
+    held = runs()
+    assert "00000001.run" in held
+    client.good("DELETE", "/v1/backup/" + begun["id"])
+    eventually(lambda: "00000001.run" not in runs(), seconds=10)
+
+
 def test_redis_is_backed_up_by_other_means(start_server, start_redis, tmp_path):
     redis = start_redis()
     server = start_server("--store", redis.url)
