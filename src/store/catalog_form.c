@@ -78,8 +78,10 @@ bool catalog_encode(const struct catalog *catalog, struct buffer *out)
     put_head(catalog, out);
     for (uint32_t i = 0; i < catalog->run_count; i++)
         put_run(&catalog->runs[i], out);
-    for (uint32_t i = 0; i < catalog->key_count; i++)
+    for (uint32_t i = 0; i < catalog->key_count; i++) {
+        assert(i == 0 || catalog->keys[i - 1] < catalog->keys[i]); /* as it is read */
         put(out, catalog->keys[i], 4);
+    }
     for (uint32_t i = 0; i < catalog->topic_count; i++)
         put_topic(&catalog->topics[i], out);
     if (out->failed)

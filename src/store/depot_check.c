@@ -83,8 +83,7 @@ void depot_check(const struct depot *depot)
     }
     for (uint32_t i = 0; i < view->table_count; i++) {
         assert(view->tables[i]->number < depot->next_keys && view->tables[i]->holds > 0);
-        for (uint32_t j = 0; j < i; j++)
-            assert(view->tables[j]->number != view->tables[i]->number);
+        assert(i == 0 || view->tables[i - 1]->number < view->tables[i]->number);
     }
     check_sums(depot);
 }

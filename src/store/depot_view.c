@@ -132,9 +132,15 @@ void depot_view_add_run(struct depot_view *view, struct depot_run *run)
     view->runs[view->run_count++] = run;
 }
 
+/* By number, as the catalog wants them: a merge may have drawn its number before a checkpoint that
+ * came to its end first. */
 void depot_view_add_table(struct depot_view *view, struct depot_table *table)
 {
-    view->tables[view->table_count++] = table;
+    uint32_t at = view->table_count++;
+
+    for (; at > 0 && view->tables[at - 1]->number > table->number; at--)
+        view->tables[at] = view->tables[at - 1];
+    view->tables[at] = table;
 }
 
 void depot_view_set(struct depot *depot, struct depot_view *view)
