@@ -224,12 +224,13 @@ static void append_topic(struct engine *engine, const struct topic *topic, bool 
     engine->sink.append(engine->sink.ctx, &record);
 }
 
-/* What becomes of topics between two calls has records of its own. */
+/* What becomes of topics between two calls has records of its own. Removed ones that have a slot
+ * still are carried, too: by the catalog alone they would be there again. */
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
     while (*at < engine->topic_top && max) {
         const struct topic *topic = engine->topics[++*at];
-        if (!topic || !topic->exists)
+        if (!topic)
             continue;
         append_topic(engine, topic, true);
         max--;

@@ -125,6 +125,34 @@ static void the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met(v
     close_owner(&owner);
 }
 
+/* After a crash it has a slot again of an id whose time was over: nobody has met that one yet when
+ * the record of the removal goes. */
+static void a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes(void **state)
+{
+    (void)state;
+    struct owner owner;
+    open_owner(&owner);
+    put_topic(&owner, WINDOW_MS);
+    push(&owner, "done", 0);
+    answer(&owner, take(&owner), (struct queue_answer){.verb = QUEUE_ACK});
+    checkpoint(&owner, ++owner.rig->file);
+    owner.now.inner_ms += WINDOW_MS + 2;
+    owner.now.wall_ms += WINDOW_MS + 2;
+    engine_advance(owner.rig->engine, owner.now, 10);
+    rig_load_due(owner.rig, 0, true, owner.now);
+    assert_int_equal(engine_topic_remove(owner.rig->engine, topic_name(0)), QUEUE_OK);
+    for (int i = 0; i < 2; i++) {
+        crash(&owner);
+        assert_int_equal(engine_topic_remove(owner.rig->engine, topic_name(0)), QUEUE_NOT_FOUND);
+        checkpoint(&owner, ++owner.rig->file);
+    }
+    crash(&owner);
+    assert_int_equal(engine_topic_remove(owner.rig->engine, topic_name(0)), QUEUE_NOT_FOUND);
+    push(&owner, "anew", FAR_MS);
+    assert_int_equal(shown(&owner).counts.delayed, 1);
+    close_owner(&owner);
+}
+
 /* Its own slot must not be taken for an outlived one. */
 static void the_slot_of_a_remembered_id_that_is_in_memory_stays(void **state)
 {
@@ -269,6 +297,7 @@ int main(void)
         cmocka_unit_test(an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes),
         cmocka_unit_test(an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next),
         cmocka_unit_test(the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met),
+        cmocka_unit_test(a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes),
         cmocka_unit_test(the_slot_of_a_remembered_id_that_is_in_memory_stays),
         cmocka_unit_test(what_ended_while_it_was_written_is_not_installed),
         cmocka_unit_test(a_stub_takes_only_its_own_record),
