@@ -27,6 +27,7 @@ void checkpoint_free(struct checkpoint *checkpoint)
     if (!checkpoint)
         return;
     checkpoint_forget_changed(checkpoint);
+    checkpoint_abandon_merge(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);
     wal_window_fini(&checkpoint->window);
