@@ -1,5 +1,6 @@
-/* fault_calls: one call to the disk, or one allocation, of the whole program fails. A test that
- * includes it is linked so that its allocations come here (tests/CMakeLists.txt). */
+/* fault_calls: one call to the disk, or one allocation, of the whole program fails, or all from one
+ * on. A test that includes it is linked so that its allocations come here (tests/CMakeLists.txt).
+ */
 #ifndef TARRY_TESTS_FAULT_CALLS_H
 #define TARRY_TESTS_FAULT_CALLS_H
 
@@ -8,17 +9,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
 /* These stand before the system's own. */
 static int64_t calls_left = -1; /* below 0: none fails */
+static bool fail_for_ever;      /* and all that follow */
 static int64_t failed;
 
 static bool fails(void)
 {
-    if (calls_left < 0 || calls_left-- > 0)
+    if (calls_left < 0)
         return false;
+    if (calls_left > 0) {
+        calls_left--;
+        return false;
+    }
+    if (!fail_for_ever)
+        calls_left = -1;
     failed++;
     errno = EIO;
     return true;
@@ -56,6 +65,16 @@ STANDS_BEFORE(fstat, int, (int fd, struct stat *out), (fd, out))
 STANDS_BEFORE(fstat64, int, (int fd, struct stat *out), (fd, out))
 STANDS_BEFORE(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
 STANDS_BEFORE(open64, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
+
+/* It allocates, where no wrapped call is. */
+char *faulty_strdup(const char *text) __asm__("strdup");
+char *faulty_strdup(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes);
+
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
 
 /* The linker puts these before the house's calls (tests/CMakeLists.txt). */
 void *__real_malloc(size_t bytes);

@@ -277,6 +277,102 @@ static void path_that_is_no_directory_is_refused(void **state)
     assert_non_null(strstr(error, dir));
 }
 
+static void each_line_of_the_manifest_must_be_what_it_says(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "format=1\n",
+        "format\n",
+        "format=x\nshards=1\nhash_seed=1\n",
+        "format=0\nshards=1\nhash_seed=1\n",
+        "format=99999999999\nshards=1\nhash_seed=1\n",
+        "format=1\nshards=0\nhash_seed=1\n",
+        "format=1\nshards=4096\nhash_seed=1\n",
+        "format=1\nshards=one\nhash_seed=1\n",
+        "format=1\nshards=1\nhash_seed=-1\n",
+        "format=1\nshards=1\nhash_seed=99999999999999999999999\n",
+        "shards=1\nhash_seed=1\n",
+        "format=1\nhash_seed=1\n",
+        "format=1\nshards=1\n",
+        "format=1\nshards=1\nhash_seed=1\nboot_offset_ms=\n",
+        "format=1\nshards=1\nhash_seed=1\nboot_offset_ms=1x\n",
+        "format=1\nshards=1\nhash_seed=1\nskew_ms=\n",
+        "format=1\nshards=1\nhash_seed=1\nskew_ms=2y\n",
+        "format=1\nshards=1\nhash_seed=1\nboot_id="
+        "0123456789012345678901234567890123456789012345678901234567890123456789\n"};
+
+    (void)state;
+    datadir_close(open_well(1));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_manifest(bad[i]);
+        if (open_badly(0) != -EBADMSG)
+            fail_msg("taken: %s", bad[i]);
+        assert_non_null(strstr(error, "MANIFEST"));
+    }
+    write_manifest("# a comment\n\nformat=1\nshards=1\nhash_seed=0x7\nof_a_later_version=5\n");
+    datadir_close(open_well(0));
+    assert_int_equal(manifest.hash_seed, 7);
+}
+
+static void a_path_of_no_length_or_too_much_is_refused(void **state)
+{
+    static char path[8192];
+    struct datadir *datadir = NULL;
+
+    (void)state;
+    assert_int_equal(datadir_open("", 1, &datadir, &manifest, error, sizeof error), -ENAMETOOLONG);
+    memset(path, 'x', sizeof path - 1);
+    assert_int_equal(datadir_open(path, 1, &datadir, &manifest, error, sizeof error),
+                     -ENAMETOOLONG);
+    assert_null(datadir);
+    snprintf(path, sizeof path, "%s///", dir);
+    assert_int_equal(datadir_open(path, 1, &datadir, &manifest, error, sizeof error), 0);
+    datadir_shard_path(datadir, 3, path, sizeof path);
+    assert_null(strstr(path, "//"));
+    datadir_close(datadir);
+}
+
+static void too_many_shards_are_refused_and_nothing_made(void **state)
+{
+    (void)state;
+    assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
+static void a_manifest_that_cannot_be_read_or_locked_is_named(void **state)
+{
+    char path[200];
+
+    (void)state;
+    datadir_close(open_well(1));
+    snprintf(path, sizeof path, "%s/MANIFEST", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(open_badly(1), -EISDIR);
+    assert_non_null(strstr(error, "MANIFEST"));
+    assert_int_equal(rmdir(path), 0);
+    snprintf(path, sizeof path, "%s/LOCK", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(open_badly(1), -EISDIR);
+    assert_non_null(strstr(error, "LOCK"));
+}
+
+/* Where the new manifest cannot be written nothing is begun. */
+static void a_directory_whose_manifest_cannot_be_written_is_refused(void **state)
+{
+    char path[200];
+
+    (void)state;
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(path, sizeof path, "%s/MANIFEST.tmp", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(open_badly(1), -EISDIR);
+    assert_non_null(strstr(error, "MANIFEST"));
+    assert_int_equal(rmdir(path), 0);
+    datadir_close(open_well(1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +388,11 @@ int main(void)
         ROW(half_written_manifest_of_a_crash_does_not_matter),
         ROW(opening_for_reading_makes_nothing),
         ROW(path_that_is_no_directory_is_refused),
+        ROW(each_line_of_the_manifest_must_be_what_it_says),
+        ROW(a_path_of_no_length_or_too_much_is_refused),
+        ROW(too_many_shards_are_refused_and_nothing_made),
+        ROW(a_manifest_that_cannot_be_read_or_locked_is_named),
+        ROW(a_directory_whose_manifest_cannot_be_written_is_refused),
 #undef ROW
     };
 

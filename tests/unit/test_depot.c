@@ -55,7 +55,7 @@ static void an_empty_depot_knows_nothing(void **state)
 static void long_histories_lose_nothing(void **state)
 {
     struct random random = seed_random("long_histories_lose_nothing");
-    uint64_t checkpoints = 0, merges = 0, victims = 0;
+    uint64_t checkpoints = 0, merges = 0, victims = 0, between = 0, given_up = 0;
 
     (void)state;
     for (int history = 0; history < 6; history++) {
@@ -79,11 +79,16 @@ static void long_histories_lose_nothing(void **state)
         checkpoints += rig->checkpoints;
         merges += rig->merges;
         victims += rig->victims;
+        between += rig->between_steps;
+        given_up += rig->merges_given_up;
         end(rig);
     }
-    printf("%llu checkpoints, %llu victims, %llu merges of keys\n", (unsigned long long)checkpoints,
-           (unsigned long long)victims, (unsigned long long)merges);
+    printf("%llu checkpoints, %llu of them between two steps of a merge, %llu victims, %llu merges "
+           "of keys, %llu given up\n",
+           (unsigned long long)checkpoints, (unsigned long long)between,
+           (unsigned long long)victims, (unsigned long long)merges, (unsigned long long)given_up);
     assert_true(checkpoints >= 240 && merges > 20 && victims > 50);
+    assert_true((between > 10 || RIG_BETWEEN_MAX == 0) && given_up > 0);
 }
 
 static void the_owner_goes_on_beside_helpers(void **state)

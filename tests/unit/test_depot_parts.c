@@ -7,100 +7,21 @@
 
 #include <cmocka.h>
 
-#include "unit/depot_rig.h"
+#include "unit/depot_scene.h"
 
 /* Single promises of the depot, each with a scene of its own. */
-
-static struct rig *start(struct sim_fs *sim, uint64_t seed)
-{
-    struct rig *rig = malloc(sizeof *rig);
-
-    assert_non_null(rig);
-    sim_fs_init(sim, seed);
-    assert_int_equal(sim->fs.ops->mkdir(sim, "shard", 0700), 0);
-    rig_init(rig, sim, seed);
-    assert_int_equal(rig_open(rig), 0);
-    return rig;
-}
-
-static void end(struct rig *rig)
-{
-    depot_close(rig->depot);
-    sim_fs_fini(rig->sim);
-    free(rig);
-}
-
-static void push_all(struct rig *rig, uint32_t first, uint32_t count)
-{
-    for (uint32_t job = first; job < first + count; job++)
-        rig_push(rig, job);
-}
-
-/* A checkpoint of all that is in the log, with nothing else happening. */
-static void write_all(struct rig *rig, struct depot_build *build)
-{
-    *build = (struct depot_build){.read_log = rig_read_log, .apply = rig_apply, .ctx = rig};
-    assert_int_equal(depot_plan(rig->depot, build), 0);
-    rig_collect(rig, build, rig->log_count);
-    assert_int_equal(depot_build(build), 0);
-    rig_free_changed(build);
-}
-
-static void settle_all(struct rig *rig, struct depot_build *build)
-{
-    uint32_t before = rig->log_count;
-
-    assert_true(depot_install(rig->depot, build));
-    for (uint32_t i = 0; i < build->slots; i++)
-        rig_settle(rig, build, i, before);
-    assert_true(depot_installed(rig->depot, build));
-}
-
-static void commit_now(struct rig *rig)
-{
-    struct catalog catalog;
-    bool fatal;
-
-    assert_int_equal(depot_snapshot(rig->depot, 1, rig->log_count, NULL, 0, 5, 6, &catalog), 0);
-    assert_int_equal(depot_commit(rig->depot, &catalog, &fatal), 0);
-    depot_committed(rig->depot, &catalog);
-    rig->log_first = rig->log_count;
-}
-
-static void run_once(struct rig *rig)
-{
-    struct depot_build build;
-
-    write_all(rig, &build);
-    settle_all(rig, &build);
-    commit_now(rig);
-    depot_build_fini(&build);
-}
-
-static bool has_file(struct rig *rig, const char *path)
-{
-    return sim_fs_bytes(rig->sim, path, NULL) != NULL;
-}
-
-static int64_t size_of(struct rig *rig, const char *path)
-{
-    int64_t size = -1;
-
-    sim_fs_bytes(rig->sim, path, &size);
-    return size;
-}
 
 static void a_slot_is_released_once(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_stats stats;
     enum job_part part = PARTS;
     struct record_place place, stranger;
 
     (void)state;
-    push_all(rig, 0, 20);
-    run_once(rig);
+    scene_push_all(rig, 0, 20);
+    scene_run(rig);
     place = rig->jobs[3].place;
     stranger = (struct record_place){.file = 99 | RECORD_IN_RUN, .at = 1, .bytes = 10};
     depot_stats(rig->depot, &stats);
@@ -114,144 +35,144 @@ static void a_slot_is_released_once(void **state)
     depot_stats(rig->depot, &stats);
     assert_int_equal(stats.slots_alive, 19);
     depot_check(rig->depot);
-    end(rig);
+    scene_end(rig);
 }
 
 static void a_dead_run_goes_once_no_view_holds_it(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct record_place place;
     struct depot_view *view;
     struct buffer scratch;
     struct slice bytes;
 
     (void)state;
-    push_all(rig, 0, 20);
-    run_once(rig);
+    scene_push_all(rig, 0, 20);
+    scene_run(rig);
     place = rig->jobs[7].place;
     for (uint32_t job = 0; job < 20; job++)
         rig_finish(rig, job);
     view = depot_hold(rig->depot);
-    commit_now(rig);
+    scene_commit_now(rig);
     depot_tidy(rig->depot);
     assert_int_equal(depot_view(rig->depot)->run_count, 0);
     assert_int_equal(depot_view(rig->depot)->table_count, 0);
-    assert_true(has_file(rig, "shard/run/00000001.run"));
+    assert_true(scene_has_file(rig, "shard/run/00000001.run"));
     buffer_init(&scratch, 1 << 16);
     assert_int_equal(depot_read(view, place, true, &scratch, &bytes), 0);
     buffer_fini(&scratch);
     depot_let_go(view);
     depot_tidy(rig->depot);
-    assert_false(has_file(rig, "shard/run/00000001.run"));
-    assert_false(has_file(rig, "shard/run/00000001.keys"));
-    end(rig);
+    assert_false(scene_has_file(rig, "shard/run/00000001.run"));
+    assert_false(scene_has_file(rig, "shard/run/00000001.keys"));
+    scene_end(rig);
 }
 
 static void nothing_goes_while_held_back(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
 
     (void)state;
-    push_all(rig, 0, 20);
-    run_once(rig);
+    scene_push_all(rig, 0, 20);
+    scene_run(rig);
     for (uint32_t job = 0; job < 20; job++)
         rig_finish(rig, job);
     depot_hold_back(rig->depot, true);
     depot_hold_back(rig->depot, true);
-    commit_now(rig);
+    scene_commit_now(rig);
     depot_hold_back(rig->depot, false);
     depot_tidy(rig->depot);
-    assert_true(has_file(rig, "shard/run/00000001.run"));
+    assert_true(scene_has_file(rig, "shard/run/00000001.run"));
     assert_false(depot_wants_checkpoint(rig->depot));
     depot_hold_back(rig->depot, false);
     depot_tidy(rig->depot);
-    assert_false(has_file(rig, "shard/run/00000001.run"));
-    end(rig);
+    assert_false(scene_has_file(rig, "shard/run/00000001.run"));
+    scene_end(rig);
 }
 
 static void what_never_counted_is_removed_but_its_number_stays_taken(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
     (void)state;
-    push_all(rig, 0, 20);
-    write_all(rig, &build);
-    settle_all(rig, &build);
+    scene_push_all(rig, 0, 20);
+    scene_write_all(rig, &build);
+    scene_settle_all(rig, &build);
     depot_build_fini(&build);
     depot_close(rig->depot); /* as a crash before the commit */
-    assert_true(size_of(rig, "shard/run/00000001.run") > 0);
+    assert_true(scene_size_of(rig, "shard/run/00000001.run") > 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rig_open(rig), 0);
-        assert_int_equal(size_of(rig, "shard/run/00000001.run"), 0);
-        assert_false(has_file(rig, "shard/run/00000001.keys"));
+        assert_int_equal(scene_size_of(rig, "shard/run/00000001.run"), 0);
+        assert_false(scene_has_file(rig, "shard/run/00000001.keys"));
         if (i == 0)
             depot_close(rig->depot);
     }
-    run_once(rig);
+    scene_run(rig);
     depot_tidy(rig->depot);
-    assert_false(has_file(rig, "shard/run/00000001.run"));
-    assert_true(has_file(rig, "shard/run/00000002.run"));
-    end(rig);
+    assert_false(scene_has_file(rig, "shard/run/00000001.run"));
+    assert_true(scene_has_file(rig, "shard/run/00000002.run"));
+    scene_end(rig);
 }
 
 static void a_damaged_catalog_is_refused_and_nothing_removed(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
 
     (void)state;
-    push_all(rig, 0, 20);
-    run_once(rig);
+    scene_push_all(rig, 0, 20);
+    scene_run(rig);
     depot_close(rig->depot);
     sim_fs_damage(&sim, "shard/run/CATALOG-00000001", 40, 1);
     assert_int_equal(rig_open(rig), -EBADMSG);
     assert_non_null(strstr(rig->error, "CATALOG-00000001"));
-    assert_true(size_of(rig, "shard/run/00000001.run") > 0);
+    assert_true(scene_size_of(rig, "shard/run/00000001.run") > 0);
     sim_fs_damage(&sim, "shard/run/CATALOG-00000001", 40, 1);
     assert_int_equal(rig_open(rig), 0);
-    end(rig);
+    scene_end(rig);
 }
 
 static void a_missing_run_is_refused_by_name(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
 
     (void)state;
-    push_all(rig, 0, 20);
-    run_once(rig);
+    scene_push_all(rig, 0, 20);
+    scene_run(rig);
     depot_close(rig->depot);
     assert_int_equal(sim.fs.ops->unlink(&sim, "shard/run/00000001.run"), 0);
     assert_true(rig_open(rig) < 0);
     assert_non_null(strstr(rig->error, "00000001.run"));
-    end(rig);
+    scene_end(rig);
 }
 
 static void an_item_that_cannot_be_read_stays_last(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
     (void)state;
-    push_all(rig, 0, 20);
+    scene_push_all(rig, 0, 20);
     rig->unreadable = 5;
-    write_all(rig, &build);
+    scene_write_all(rig, &build);
     assert_int_equal(build.failed, 1);
     assert_int_equal(build.slots, 19);
     assert_int_equal(build.count, 20);
     assert_true(build.items[19].failed && build.items[19].id == 5);
     depot_abandon(rig->depot, &build);
     depot_build_fini(&build);
-    assert_false(has_file(rig, "shard/run/00000001.run"));
+    assert_false(scene_has_file(rig, "shard/run/00000001.run"));
     rig->unreadable = 0;
-    run_once(rig);
+    scene_run(rig);
     rig_find_all(rig);
-    end(rig);
+    scene_end(rig);
 }
 
 /* Flips a bit of some record of run 1 that is alive and not in the log. */
@@ -270,7 +191,7 @@ static void a_victim_with_damage_stays_whole(void **state)
     (void)state;
     for (uint64_t seed = 1; seed < 40; seed++) {
         static struct sim_fs sim;
-        struct rig *rig = start(&sim, seed);
+        struct rig *rig = scene_start(&sim, seed);
         struct depot_build build;
         struct record_place place;
         uint32_t lives = 0;
@@ -278,8 +199,8 @@ static void a_victim_with_damage_stays_whole(void **state)
         depot_close(rig->depot);
         rig->options.slack_bytes = 1;
         assert_int_equal(rig_open(rig), 0);
-        push_all(rig, 0, 100);
-        run_once(rig);
+        scene_push_all(rig, 0, 100);
+        scene_run(rig);
         for (uint32_t job = 0; job < 60; job++)
             rig_finish(rig, job);
         damage_record(rig, 80);
@@ -287,14 +208,14 @@ static void a_victim_with_damage_stays_whole(void **state)
         build = (struct depot_build){.read_log = rig_read_log, .apply = rig_apply, .ctx = rig};
         assert_int_equal(depot_plan(rig->depot, &build), 0);
         assert_int_equal(build.victim_count, 1);
-        push_all(rig, 200, 30);
+        scene_push_all(rig, 200, 30);
         rig_collect(rig, &build, rig->log_count);
         assert_int_equal(depot_build(&build), 0);
         rig_free_changed(&build);
         assert_int_equal(build.kept, 1);
-        settle_all(rig, &build);
+        scene_settle_all(rig, &build);
         depot_check(rig->depot);
-        commit_now(rig);
+        scene_commit_now(rig);
         depot_build_fini(&build);
         depot_tidy(rig->depot);
         assert_true(depot_is_alive(rig->depot, place));
@@ -307,19 +228,19 @@ static void a_victim_with_damage_stays_whole(void **state)
         struct depot_stats stats;
         depot_stats(rig->depot, &stats);
         assert_int_equal(stats.slots_alive, lives);
-        end(rig);
+        scene_end(rig);
     }
 }
 
 static void dead_fronts_are_punched(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_stats before, after;
 
     (void)state;
-    push_all(rig, 0, RIG_JOBS);
-    run_once(rig);
+    scene_push_all(rig, 0, RIG_JOBS);
+    scene_run(rig);
     depot_tidy(rig->depot);
     for (uint32_t job = 0; job < RIG_JOBS; job++)
         if (rig->jobs[job].place.at < RIG_JOBS * 3 / 4)
@@ -328,7 +249,7 @@ static void dead_fronts_are_punched(void **state)
     depot_tidy(rig->depot);
     depot_stats(rig->depot, &after);
     assert_int_equal(before.bytes_on_disk, after.bytes_on_disk); /* not committed yet */
-    commit_now(rig);
+    scene_commit_now(rig);
     depot_tidy(rig->depot);
     depot_stats(rig->depot, &after);
     assert_true(after.bytes_on_disk < before.bytes_on_disk - 16384);
@@ -339,21 +260,21 @@ static void dead_fronts_are_punched(void **state)
     depot_stats(rig->depot, &before);
     assert_int_equal(before.bytes_on_disk, after.bytes_on_disk);
     rig_find_all(rig);
-    end(rig);
+    scene_end(rig);
 }
 
 /* What died after the snapshot may be alive again after a crash. */
 static void nothing_newer_than_the_catalog_is_punched(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_stats before, after;
     struct catalog catalog;
     bool fatal;
 
     (void)state;
-    push_all(rig, 0, RIG_JOBS);
-    run_once(rig);
+    scene_push_all(rig, 0, RIG_JOBS);
+    scene_run(rig);
     depot_tidy(rig->depot);
     depot_stats(rig->depot, &before);
     assert_int_equal(depot_snapshot(rig->depot, 1, rig->log_count, NULL, 0, 5, 6, &catalog), 0);
@@ -365,50 +286,50 @@ static void nothing_newer_than_the_catalog_is_punched(void **state)
     depot_tidy(rig->depot);
     depot_stats(rig->depot, &after);
     assert_int_equal(before.bytes_on_disk, after.bytes_on_disk);
-    commit_now(rig);
+    scene_commit_now(rig);
     depot_tidy(rig->depot);
     depot_stats(rig->depot, &after);
     assert_true(after.bytes_on_disk < before.bytes_on_disk);
-    end(rig);
+    scene_end(rig);
 }
 
 static void one_given_up_after_it_could_be_named_keeps_its_number(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
     (void)state;
-    push_all(rig, 0, 20);
-    write_all(rig, &build);
+    scene_push_all(rig, 0, 20);
+    scene_write_all(rig, &build);
     assert_true(depot_install(rig->depot, &build));
     depot_abandon(rig->depot, &build);
     depot_build_fini(&build);
     depot_check(rig->depot);
     depot_tidy(rig->depot);
-    assert_int_equal(size_of(rig, "shard/run/00000001.run"), 0);
+    assert_int_equal(scene_size_of(rig, "shard/run/00000001.run"), 0);
     depot_close(rig->depot);
     assert_int_equal(rig_open(rig), 0);
-    run_once(rig);
+    scene_run(rig);
     depot_tidy(rig->depot);
-    assert_false(has_file(rig, "shard/run/00000001.run"));
-    assert_true(size_of(rig, "shard/run/00000002.run") > 0);
+    assert_false(scene_has_file(rig, "shard/run/00000001.run"));
+    assert_true(scene_size_of(rig, "shard/run/00000002.run") > 0);
     rig_find_all(rig);
-    end(rig);
+    scene_end(rig);
 }
 
 /* So many of one size are made one, without what is dead. */
 static void tables_stay_few_and_lose_their_dead(void **state)
 {
     static struct sim_fs sim;
-    struct rig *rig = start(&sim, 1);
+    struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
-        push_all(rig, i * 100, 100);
+        scene_push_all(rig, i * 100, 100);
         assert_false(depot_keys_wanted(rig->depot, &merge));
-        run_once(rig);
+        scene_run(rig);
     }
     for (uint32_t job = 0; job < 50; job++)
         rig_finish(rig, job);
@@ -417,14 +338,14 @@ static void tables_stay_few_and_lose_their_dead(void **state)
     assert_int_equal(depot_keys_merge(rig->depot, &merge, UINT64_MAX), 0);
     assert_int_equal(keys_count(merge.made), 250);
     assert_true(depot_keys_install(rig->depot, &merge));
-    assert_true(has_file(rig, "shard/run/00000001.keys")); /* the catalog still names it */
+    assert_true(scene_has_file(rig, "shard/run/00000001.keys")); /* the catalog still names it */
     rig_find_all(rig);
-    commit_now(rig);
+    scene_commit_now(rig);
     depot_tidy(rig->depot);
-    assert_false(has_file(rig, "shard/run/00000001.keys"));
+    assert_false(scene_has_file(rig, "shard/run/00000001.keys"));
     assert_int_equal(depot_view(rig->depot)->table_count, 1);
     rig_find_all(rig);
-    end(rig);
+    scene_end(rig);
 }
 
 int main(void)
