@@ -93,6 +93,7 @@ struct judged_topic {
     enum job_state state;       /* purge */
     uint8_t row, row_wanted;
     bool paused, may_be_unknown;
+    int64_t since_ms;  /* of the verb */
     uint32_t commands; /* under way that name it */
     uint32_t takes;    /* of these */
     uint32_t took;     /* event of the last take's reply */

@@ -32,7 +32,7 @@ static void add_both(struct judge *judge, struct judged *job, uint32_t topic)
             next.state = GUESS_WAITING;
             next.attempt = 0;
             next.is_wall = false;
-            next.due_least = next.first_ms = judge->now_ms;
+            next.due_least = next.first_ms = of->since_ms;
             next.due_most = INT64_MAX / 4;
         } else if (of->verb != QUEUE_TOPIC_REDRIVE && is_purged(of, &next)) {
             next = (struct guess){.state = GUESS_ABSENT, .until = UINT32_MAX};
@@ -55,6 +55,7 @@ void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_ver
     for (uint32_t id = 0; id < JUDGE_IDS; id++)
         judge_grow(judge, &judge->jobs[topic][id], topic);
     of->verb = verb;
+    of->since_ms = judge->now_ms;
     of->state = state;
     of->row_wanted = row;
     judge->event++;
