@@ -66,7 +66,7 @@ int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint
                  char *error, size_t error_bytes);
 /* Writes it as the generation it says, durably; then removes older ones. 0 or negative errno: then
  * *is_fatal says whether the disk may have got it nevertheless (a sync failed), so that nobody
- * knows what counts. */
+ * knows what counts. One that catalog_read would refuse is not written: -EBADMSG. */
 int catalog_write(const struct fs *fs, const char *dir, const struct catalog *catalog,
                   bool *is_fatal);
 /* The stored form, for tests and fuzzing. A content has one: what decodes encodes to the same bytes

@@ -212,6 +212,29 @@ static void make_disk(struct sim_fs *sim, uint64_t seed)
     assert_int_equal(sim->fs.ops->mkdir(sim, DIR, 0700), 0);
 }
 
+static void what_could_not_be_read_replaces_nothing(void **state)
+{
+    static struct sim_fs sim;
+    uint32_t numbers[] = {8, 7};
+    struct catalog good = {.generation = 1, .seed = 5, .next_run = 1, .next_keys = 9};
+    struct catalog bad = good, found;
+    uint32_t damaged;
+    bool fatal = true;
+
+    (void)state;
+    make_disk(&sim, 1);
+    write_well(&sim, &good);
+    bad.generation = 2;
+    bad.keys = numbers;
+    bad.key_count = 2;
+    assert_int_equal(catalog_write(&sim.fs, DIR, &bad, &fatal), -EBADMSG);
+    assert_false(fatal);
+    assert_int_equal(read_back(&sim, &found, &damaged), 0);
+    assert_int_equal(found.generation, 1);
+    catalog_fini(&found);
+    sim_fs_fini(&sim);
+}
+
 static void a_newer_format_is_refused_by_name(void **state)
 {
     static struct sim_fs sim;
@@ -393,6 +416,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_again),
         cmocka_unit_test(any_damage_is_seen),
         cmocka_unit_test(a_right_checksum_is_not_enough),
+        cmocka_unit_test(what_could_not_be_read_replaces_nothing),
         cmocka_unit_test(a_newer_format_is_refused_by_name),
         cmocka_unit_test(names_are_told_from_others),
         cmocka_unit_test(only_the_newest_is_left),
