@@ -124,8 +124,7 @@ void test_many_jobs_due_in_one_second_all_come(void **state)
     rig_end();
 }
 
-/* Our own: what waited for a retry filled the quota of its topic, and the ready jobs behind it
- * stayed on the disk until the retries were over. */
+/* However many of a topic wait for a retry, those that are ready come. */
 void test_jobs_that_wait_for_a_retry_keep_no_ready_job_on_the_disk(void **state)
 {
     enum { JOBS = 400 }; /* eight times the quota */
