@@ -298,8 +298,7 @@ static void each_line_of_the_manifest_must_be_what_it_says(void **state)
         "format=1\nshards=1\nhash_seed=1\nboot_offset_ms=1x\n",
         "format=1\nshards=1\nhash_seed=1\nskew_ms=\n",
         "format=1\nshards=1\nhash_seed=1\nskew_ms=2y\n",
-        "format=1\nshards=1\nhash_seed=1\nboot_id="
-        "0123456789012345678901234567890123456789012345678901234567890123456789\n"};
+        "boot_id=0123456789012345678901234567890123456789012345678901234567890123456789\n"};
 
     (void)state;
     datadir_close(open_well(1));
