@@ -215,7 +215,7 @@ static void make_disk(struct sim_fs *sim, uint64_t seed)
 static void what_could_not_be_read_replaces_nothing(void **state)
 {
     static struct sim_fs sim;
-    uint32_t numbers[] = {8, 7};
+    struct catalog_topic topic = {.name = slice_of("no\nname")};
     struct catalog good = {.generation = 1, .seed = 5, .next_run = 1, .next_keys = 9};
     struct catalog bad = good, found;
     uint32_t damaged;
@@ -225,8 +225,8 @@ static void what_could_not_be_read_replaces_nothing(void **state)
     make_disk(&sim, 1);
     write_well(&sim, &good);
     bad.generation = 2;
-    bad.keys = numbers;
-    bad.key_count = 2;
+    bad.topics = &topic;
+    bad.topic_count = 1;
     assert_int_equal(catalog_write(&sim.fs, DIR, &bad, &fatal), -EBADMSG);
     assert_false(fatal);
     assert_int_equal(read_back(&sim, &found, &damaged), 0);
