@@ -3,8 +3,8 @@
  * disk under it.
  *
  * All return 0 (or a count, or a descriptor) on success and a negative errno on failure. May be
- * called from a helper thread, but never from two threads at once for the same descriptor. `ctx` is
- * the implementation's own.
+ * called from a helper thread; for one descriptor only pread and pread_cached from several at once.
+ * `ctx` is the implementation's own.
  */
 #ifndef TARRY_STORE_FS_H
 #define TARRY_STORE_FS_H
