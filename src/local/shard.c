@@ -296,6 +296,22 @@ static bool is_quiet(const struct shard *shard)
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
+static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
+{
+    const char *error = wal_error(shard->wal);
+    if (accepting == atomic_load_explicit(&shard->accepting, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
+    if (accepting)
+        log_event(LOG_INFO, "pushes are accepted again", LOG_NUMBER("shard", shard->options.index));
+    else
+        log_event(LOG_ERROR,
+                  is_full ? "disk is full: pushes are refused"
+                          : "no log file can be made: pushes are refused",
+                  LOG_NUMBER("shard", shard->options.index),
+                  LOG_TEXT("error", error ? error : "see above"));
+}
+
 static void publish_figures(struct shard *shard)
 {
     struct wal_stats stats;
@@ -310,13 +326,8 @@ static void publish_figures(struct shard *shard)
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints, checkpoints.checkpoints, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints_failed, checkpoints.failed, memory_order_relaxed);
-    bool accepting = !stats.full && !checkpoint_is_without_space(shard->checkpoint);
-    if (accepting != atomic_load_explicit(&shard->accepting, memory_order_relaxed)) {
-        atomic_store_explicit(&shard->accepting, accepting, memory_order_relaxed);
-        log_event(accepting ? LOG_INFO : LOG_ERROR,
-                  accepting ? "disk has space again" : "disk is full: pushes are refused",
-                  LOG_NUMBER("shard", shard->options.index));
-    }
+    bool is_full = stats.full || checkpoint_is_without_space(shard->checkpoint);
+    tell_accepting(shard, !stats.stuck && !is_full, is_full);
 }
 
 /* Totals that no other record tells, such as how many jobs were nacked, are exact after a clean

@@ -71,7 +71,8 @@ static void note_fresh(void *ctx, const char *name)
     struct fresh *fresh = ctx;
     size_t len = strlen(name);
 
-    if (len > 4 && len < sizeof fresh->names[0] && strcmp(name + len - 4, ".tmp") == 0 &&
+    if (len > 4 && len < sizeof fresh->names[0] &&
+        (strcmp(name + len - 4, ".tmp") == 0 || strcmp(name + len - 4, ".new") == 0) &&
         fresh->count < sizeof fresh->names / sizeof fresh->names[0])
         memcpy(fresh->names[fresh->count++], name, len + 1);
 }

@@ -98,7 +98,8 @@ enum wal_need {
 /*
  * 0 where records of `bytes` more (the sum of their record_bytes_max) may be appended now. -EAGAIN:
  * the open batch or its file is full, come back after the next commit or upkeep. -ENOSPC: no disk
- * space for it. -EMSGSIZE: more than a batch can hold, ever. -EIO: broken. -ENOMEM.
+ * space for it. -EMSGSIZE: more than a batch can hold, ever. -EIO: broken. -ENOMEM. Any
+ * other errno, and those two: what keeps the next file from being made; upkeep tries again.
  */
 int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
 
@@ -202,9 +203,11 @@ void wal_upkept(struct wal *wal);
 struct wal_stats {
     uint64_t bytes_on_disk, bytes_written, commits, syncs;
     uint32_t files;
-    bool broken, full;
+    bool broken;
+    bool stuck; /* the next file could not be made: for now there is room for little or nothing */
+    bool full;  /* that, for want of disk space */
 };
 void wal_stats(const struct wal *wal, struct wal_stats *out);
-const char *wal_error(const struct wal *wal); /* why it is broken or full; NULL: it is not */
+const char *wal_error(const struct wal *wal); /* why it is broken or stuck; NULL: it is not */
 
 #endif

@@ -22,7 +22,7 @@ static size_t used_of_file(const struct wal *wal)
 
 static int wait_for_file(const struct wal *wal)
 {
-    return wal->is_full ? -ENOSPC : -EAGAIN;
+    return wal->stuck ? wal->stuck : -EAGAIN;
 }
 
 /* The helper may be reading from the batch: its memory moves under the lock only. */

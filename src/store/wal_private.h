@@ -259,7 +259,8 @@ struct wal {
 
     uint32_t held; /* wal_hold_back */
     uint64_t bytes_written, commits, syncs;
-    bool is_broken, is_full, spares_unwanted;
+    bool is_broken, spares_unwanted;
+    int stuck; /* why there is no next file, as wal_has_room says it; 0: nothing failed */
     char error[WAL_ERROR_BYTES];
 
     struct wal_chore chore;

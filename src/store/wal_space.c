@@ -190,7 +190,7 @@ void wal_upkept(struct wal *wal)
     }
     chore->made = NULL;
     pthread_mutex_unlock(&wal->lock);
-    wal->is_full = chore->result < 0;
+    wal->stuck = chore->result == -EDQUOT ? -ENOSPC : chore->result;
     if (chore->result < 0 && !wal->is_broken)
         memcpy(wal->error, chore->error, sizeof wal->error);
     wal->is_broken |= chore->is_fatal;
@@ -206,7 +206,8 @@ void wal_stats(const struct wal *wal, struct wal_stats *out)
         .syncs = wal->syncs,
         .files = wal->files.count,
         .broken = wal->is_broken,
-        .full = wal->is_full,
+        .stuck = wal->stuck != 0,
+        .full = wal->stuck == -ENOSPC,
     };
     for (uint32_t i = 0; i < wal->files.count; i++)
         out->bytes_on_disk += wal->files.at[i]->bytes;
@@ -214,5 +215,5 @@ void wal_stats(const struct wal *wal, struct wal_stats *out)
 
 const char *wal_error(const struct wal *wal)
 {
-    return wal->is_broken || wal->is_full ? wal->error : NULL;
+    return wal->is_broken || wal->stuck ? wal->error : NULL;
 }

@@ -225,7 +225,7 @@ static bool merge(struct rig *rig)
         result = ARMED(depot_keys_merge(rig->depot, &merge, 50));
         if (result != 1)
             break;
-        if (step == 0 && RIG_BETWEEN_MAX > 0) {
+        if (step == 0) {
             rig_live(rig, 30);
             goes_on = checkpoint(rig, false);
         }

@@ -270,8 +270,8 @@ static void a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops(void **s
 
 static enum queue_status push_until_accepted(struct world *world)
 {
-    enum queue_status status = QUEUE_NO_SPACE;
-    for (int i = 0; i < PATIENCE_MS / 10 && status == QUEUE_NO_SPACE; i++) {
+    enum queue_status status = QUEUE_UNAVAILABLE;
+    for (int i = 0; i < PATIENCE_MS / 10 && status == QUEUE_UNAVAILABLE; i++) {
         status = push(world, "t", "last", 1000000, BODY_BYTES_MAX);
         usleep(10000);
     }
@@ -289,7 +289,7 @@ static void a_log_without_descriptors_refuses_pushes_until_there_are_some(void *
         log_open(NULL, LOG_ERROR + 1, false);
         enum queue_status status = push_until_refused(world, BODY_BYTES_MAX);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-        assert_int_equal(status, QUEUE_NO_SPACE);
+        assert_int_equal(status, QUEUE_UNAVAILABLE);
         assert_int_equal(push_until_accepted(world), QUEUE_CREATED);
         assert_int_equal(call_topic(world, QUEUE_TOPIC_DELETE, "t"), QUEUE_OK);
         assert_false(world->has_failed);
@@ -298,7 +298,7 @@ static void a_log_without_descriptors_refuses_pushes_until_there_are_some(void *
     }
 }
 
-/* As on a full disk: no next log file can be made, and the last one is full almost to its end. */
+/* No next log file can be made, and the last one is full almost to its end. */
 static void a_purge_without_room_is_refused_until_there_is_some(void **state)
 {
     struct world *world = *state;
@@ -309,16 +309,16 @@ static void a_purge_without_room_is_refused_until_there_is_some(void **state)
     wait_for_upkeep(world);
     struct rlimit before = take_descriptors(0);
     log_open(NULL, LOG_ERROR + 1, false);
-    assert_int_equal(push_until_refused(world, BODY_BYTES_MAX / 4), QUEUE_NO_SPACE);
+    assert_int_equal(push_until_refused(world, BODY_BYTES_MAX / 4), QUEUE_UNAVAILABLE);
     for (int i = 0; i < 1000 && status == QUEUE_OK; i++) /* from the reserve */
         status = change(world, QUEUE_RESCHEDULE, "first", 100);
-    assert_int_equal(status, QUEUE_NO_SPACE);
+    assert_int_equal(status, QUEUE_UNAVAILABLE);
     assert_int_equal(change(world, QUEUE_RESCHEDULE, "first", 1), QUEUE_OK); /* a little is left */
-    assert_int_equal(call_topic(world, QUEUE_TOPIC_PURGE, "t"), QUEUE_NO_SPACE);
+    assert_int_equal(call_topic(world, QUEUE_TOPIC_PURGE, "t"), QUEUE_UNAVAILABLE);
 
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     for (int i = 0;
-         i < 1000 && (status = call_topic(world, QUEUE_TOPIC_PURGE, "t")) == QUEUE_NO_SPACE; i++)
+         i < 1000 && (status = call_topic(world, QUEUE_TOPIC_PURGE, "t")) == QUEUE_UNAVAILABLE; i++)
         usleep(10000);
     assert_int_equal(status, QUEUE_OK); /* by itself */
     close_local(world);

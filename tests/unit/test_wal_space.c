@@ -267,6 +267,40 @@ static void full_disk_refuses_pushes_and_takes_answers(void **state)
     end(scene);
 }
 
+/* The disk is not said to be full where it is not. */
+static void what_keeps_the_next_file_from_being_made_is_said(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS);
+    struct wal_owner *owner = &scene->owner;
+    uint32_t jobs;
+
+    (void)state;
+    while (wal_wants_upkeep(owner->wal))
+        assert_int_equal(wal_owner_upkeep(owner), 0);
+    for (int i = 0; i < 500 && !wal_wants_upkeep(owner->wal); i++) {
+        wal_owner_push(owner, 600);
+        assert_int_equal(wal_owner_commit(owner), 0);
+    }
+    scene->sim.fail_at = scene->sim.ios + 1;
+    scene->sim.fail_errno = EIO;
+    assert_int_equal(wal_owner_upkeep(owner), -EIO);
+    assert_true(stats_of(scene).stuck);
+    assert_false(stats_of(scene).full || stats_of(scene).broken);
+    assert_non_null(strstr(wal_error(owner->wal), "cannot make the next log file"));
+    for (int i = 0; i < 500 && wal_has_room(owner->wal, 700, WAL_FOR_PUSH) == 0; i++) {
+        wal_owner_push(owner, 600);
+        assert_int_equal(wal_owner_commit(owner), 0);
+    }
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -EIO);
+    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_ANSWER), 0);
+    jobs = owner->jobs;
+    assert_int_equal(wal_owner_upkeep(owner), 0);
+    assert_null(wal_error(owner->wal));
+    wal_owner_push(owner, 600);
+    assert_int_equal(owner->jobs, jobs + 1);
+    end(scene);
+}
+
 static void service_returns_by_itself_when_space_does(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
@@ -321,6 +355,7 @@ int main(void)
         cmocka_unit_test(an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for),
         cmocka_unit_test(idle_log_wants_no_upkeep),
         cmocka_unit_test(full_disk_refuses_pushes_and_takes_answers),
+        cmocka_unit_test(what_keeps_the_next_file_from_being_made_is_said),
         cmocka_unit_test(service_returns_by_itself_when_space_does),
         cmocka_unit_test(restart_on_a_full_disk_works),
     };
