@@ -144,7 +144,7 @@ static int verdict(bool only_faults)
 
 enum {
     CRASHES = 13000,
-    STRIDE = 37,     /* each seed begins with another I/O */
+    STRIDE = 37,    /* each seed begins with another I/O */
     ROUNDS_MAX = 5, /* of seeds that do not meet all */
     SAY_FROM = 100000
 };
