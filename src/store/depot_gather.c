@@ -103,40 +103,39 @@ static int add_victim(struct depot_build *build, struct depot_victim *victim,
 
 /* ---- in the order of the run ---- */
 
-/* Puts items where their ranks say, each circle of moves from its first on; at: where the item lies
- * that belongs here. In place, for they take a lot of memory. */
-static void permute(struct depot_item *items, struct radix_item *ranks, size_t count)
+static struct depot_item *in_order(const struct depot_item *items, const struct radix_item *ranks,
+                                   size_t count)
 {
-    for (size_t first = 0; first < count; first++) {
-        struct depot_item moved = items[first];
-        size_t here = first;
+    enum { AHEAD = 16 };
+    struct depot_item *sorted = malloc(count * sizeof *sorted);
 
-        for (size_t from = ranks[here].at; from != first; from = ranks[here].at) {
-            items[here] = items[from];
-            ranks[here].at = here;
-            here = from;
-        }
-        items[here] = moved;
-        ranks[here].at = here;
+    for (size_t i = 0; sorted && i < count; i++) {
+        if (i + AHEAD < count)
+            __builtin_prefetch(&items[ranks[i + AHEAD].at]);
+        sorted[i] = items[ranks[i].at];
     }
+    return sorted;
 }
 
 static int sort_items(struct depot_build *build)
 {
     struct radix_item *ranks = malloc(build->count * sizeof *ranks);
-    bool sorts = false;
+    struct depot_item *sorted = NULL;
 
     for (size_t i = 0; ranks && i < build->count; i++)
         ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].part << 48 |
                                                build->items[i].when_ms,
                                        .low = build->items[i].sequence,
                                        .at = i};
-    if (ranks)
-        sorts = radix_sort(ranks, build->count);
-    if (sorts)
-        permute(build->items, ranks, build->count);
+    if (ranks && radix_sort(ranks, build->count))
+        sorted = in_order(build->items, ranks, build->count);
     free(ranks);
-    return sorts ? 0 : -ENOMEM;
+    if (!sorted)
+        return -ENOMEM;
+    free(build->items);
+    build->items = sorted;
+    build->cap = build->count;
+    return 0;
 }
 
 /* ---- both ---- */
