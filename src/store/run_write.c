@@ -13,7 +13,7 @@
 
 enum {
     PORTION_BYTES = 512 << 10,
-    SYNC_BYTES = 8 << 20, /* so that the last sync is short, and others wait little behind it */
+    SYNC_BYTES = 2 << 20, /* so that the last sync is short, and others wait little behind it */
     PIECE_BLOCKS = 64,    /* of the directory */
     PIECE_BYTES = PIECE_BLOCKS * RUN_BLOCK_BYTES,
     PIECE_SLOTS = PIECE_BLOCKS * RUN_BLOCK_SLOTS

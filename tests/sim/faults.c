@@ -78,7 +78,8 @@ static void arm(struct faulty *faulty)
     struct sim_fs *disk = faulty->disk;
 
     faulty->judge->lenient = faulty->fault >= FAULT_READ;
-    faulty->judge->full = true; /* so is told whatever keeps a file from being made */
+    faulty->judge->full = faulty->fault == FAULT_SPACE;
+    faulty->judge->fileless = true;
     disk->fail_errno = faulty->fault == FAULT_SPACE ? ENOSPC : EIO;
     disk->fail_for_ever = faulty->fault == FAULT_IO_EVER || faulty->fault == FAULT_SPACE;
     if (faulty->fault <= FAULT_SPACE)
@@ -128,7 +129,7 @@ static bool go_through(struct faulty *faulty)
 /* Service has come back by itself. */
 static void serve_again(struct faulty *faulty)
 {
-    faulty->judge->full = faulty->judge->broken = false;
+    faulty->judge->full = faulty->judge->fileless = faulty->judge->broken = false;
     live(faulty->world, 25);
     if (!world_quiet(faulty->world))
         judge_violation(faulty->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
@@ -148,7 +149,7 @@ static void start_again(struct faulty *faulty, bool has_ended)
             judge_take_lost(faulty->judge, before->calls[i].topic, before->calls[i].since_ms,
                             before->calls[i].lease_ms);
     judge_crash(faulty->judge);
-    faulty->judge->broken = faulty->judge->full = false;
+    faulty->judge->broken = faulty->judge->full = faulty->judge->fileless = false;
     sim_fs_crash(faulty->disk, 1 + (enum sim_damage)(faulty->at % SIM_DAMAGES_ALL));
     world_init(world, &short_life, faulty->disk, faulty->judge, faulty->at,
                before->machine.inner_ms + 10, before->machine.wall_ms + 10);

@@ -323,7 +323,7 @@ static bool is_explained(const struct judge *judge, const struct op *op, const s
     struct outcome outcomes[3];
 
     if (status == QUEUE_STOPPING || (status == QUEUE_NO_MEMORY && judge->lenient) ||
-        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient)) ||
+        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->fileless || judge->lenient)) ||
         (status == QUEUE_NO_SPACE && judge->full))
         return true;
     if (status == QUEUE_LEASED && (topic->takes || topic->took >= op->since))

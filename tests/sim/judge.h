@@ -106,6 +106,7 @@ struct judge {
     uint32_t violations;
     bool lenient;                /* no memory: texts may be missing, and calls refused */
     bool full;                   /* the disk may be full */
+    bool fileless;               /* the log's next file may fail to be made */
     bool broken;                 /* the log may have failed */
     uint64_t seen[GUESS_STATES]; /* how often a job was in the state when the power went */
     uint64_t kills_in_flight, redelivered;

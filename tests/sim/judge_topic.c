@@ -98,11 +98,11 @@ void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status stat
 {
     struct judged_topic *of = &judge->topics[topic];
     bool done = status == QUEUE_OK || status == QUEUE_CREATED;
-    bool allowed = done || status == QUEUE_STOPPING ||
-                   (status == QUEUE_NOT_FOUND && of->may_be_unknown) ||
-                   (status == QUEUE_NO_MEMORY && judge->lenient) ||
-                   (status == QUEUE_NO_SPACE && judge->full) ||
-                   (status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient));
+    bool allowed =
+        done || status == QUEUE_STOPPING || (status == QUEUE_NOT_FOUND && of->may_be_unknown) ||
+        (status == QUEUE_NO_MEMORY && judge->lenient) ||
+        (status == QUEUE_NO_SPACE && judge->full) ||
+        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->fileless || judge->lenient));
 
     if (!allowed)
         judge_violation(judge, "what an answer may be", topic, UINT32_MAX,

@@ -37,7 +37,8 @@ static void take_answered(struct world *world, struct call *call, const struct q
         if (!(reply->status == QUEUE_STOPPING ||
               (reply->status == QUEUE_NO_MEMORY && judge->lenient) ||
               (reply->status == QUEUE_NO_SPACE && judge->full) ||
-              (reply->status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient))))
+              (reply->status == QUEUE_UNAVAILABLE &&
+               (judge->broken || judge->fileless || judge->lenient))))
             judge_violation(judge, "what a take may be answered", call->topic, UINT32_MAX, "%d",
                             (int)reply->status);
         if (reply->status == QUEUE_UNAVAILABLE || reply->status == QUEUE_NO_MEMORY)
@@ -58,7 +59,8 @@ static void get_answered(struct world *world, struct call *call, const struct qu
         judge_got(judge, call->topic, call->id, reply->job_count ? reply->jobs : NULL, call->since);
     else if (reply->status != QUEUE_STOPPING &&
              !(reply->status == QUEUE_NO_MEMORY && judge->lenient) &&
-             !(reply->status == QUEUE_UNAVAILABLE && (judge->broken || judge->lenient)))
+             !(reply->status == QUEUE_UNAVAILABLE &&
+               (judge->broken || judge->fileless || judge->lenient)))
         judge_violation(judge, "what a get may be answered", call->topic, call->id, "%d",
                         (int)reply->status);
 }
