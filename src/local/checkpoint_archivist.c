@@ -10,7 +10,7 @@
 
 enum {
     RESERVE_FILES = 4,
-    MERGE_ENTRIES = 2000000,    /* of tables; then a checkpoint may come in between */
+    MERGE_ENTRIES = 2000000,   /* of tables; then a checkpoint may come in between */
     PACE_BYTES_A_MS = 64 << 10 /* what a checkpoint writes beside everything else */
 };
 
