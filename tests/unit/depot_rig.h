@@ -676,7 +676,9 @@ static inline int rig_merge(struct rig *rig)
         merging.step = 20 + random_below(&rig->random, 200);
     rig_live(rig, 5);
     result = rig_merge_steps(rig, &merging);
-    rig_live(rig, 5);
+    if (result ==
+        0) /* else the depot is closed next: a checkpoint between two steps may have broken */
+        rig_live(rig, 5);
     if (result < 0 || random_below(&rig->random, 8) == 0) {
         depot_keys_abandon(rig->depot, &merging.merge);
         rig->merges_given_up++;
