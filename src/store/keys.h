@@ -43,19 +43,18 @@ int keys_writer_add(struct keys_writer *writer, const struct keys_entry *entry);
 int keys_writer_finish(struct keys_writer *writer);
 void keys_writer_abandon(struct keys_writer *writer);
 
-/* A new table of what `tables` hold; entries for which `keeps` says no are left out. *kept: how
- * many entries it has. */
-/* entries_max: at least as many as are kept. Memory follows from it while merging; where far fewer
- * are kept the table's filter is the smaller for it. */
-int keys_merge(const struct keys_writing *writing, struct keys *const *tables, size_t count,
-               bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx, uint64_t *kept);
-/* The same in steps, of so many entries each; between them anybody may read the tables. */
+/* A new table of what `tables` hold, in steps; between them anybody may read the tables. Entries
+ * for which `keeps` says no are left out. entries_max: at least as many as are kept. Memory follows
+ * from it while merging; where far fewer are kept the table's filter is the smaller for it. */
 struct keys_merger;
 int keys_merger_new(const struct keys_writing *writing, struct keys *const *tables, size_t count,
                     bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx,
                     struct keys_merger **out);
-/* 1: there is more to do; 0: the table is made; negative: it never will be. */
+/* At most so many entries. 1: there is more to do; 0: the table is made; negative: it never will
+ * be.
+ */
 int keys_merger_step(struct keys_merger *merger, uint64_t entries);
+/* How many entries it has. */
 uint64_t keys_merger_kept(const struct keys_merger *merger);
 /* Of a table that is not made nothing stays behind. NULL is fine. */
 void keys_merger_free(struct keys_merger *merger);

@@ -174,18 +174,3 @@ void keys_merger_free(struct keys_merger *merger)
     keys_writer_abandon(merger->writer);
     free(merger);
 }
-
-int keys_merge(const struct keys_writing *writing, struct keys *const *tables, size_t count,
-               bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx, uint64_t *kept)
-{
-    struct keys_merger *merger;
-    int result = keys_merger_new(writing, tables, count, keeps, ctx, &merger);
-
-    if (result < 0)
-        return result;
-    result = keys_merger_step(merger, UINT64_MAX);
-    if (result == 0)
-        *kept = merger->kept;
-    keys_merger_free(merger);
-    return result;
-}

@@ -6,6 +6,7 @@
  */
 #include "fuzz/claim.h"
 #include "store/keys_private.h"
+#include "support/merge_whole.h"
 #include "support/sim_fs.h"
 
 #include <errno.h>
@@ -72,7 +73,7 @@ static void merge(struct keys *keys, int count)
                                    .entries_max = 2 * keys_count(keys)};
     struct keys *both[2] = {keys, keys};
     uint64_t kept = 0;
-    int result = keys_merge(&writing, both, 2, keeps_all, NULL, &kept);
+    int result = merge_whole(&writing, both, 2, keeps_all, NULL, &kept);
 
     CLAIM("what can be read can be merged", result == (count < 0 ? -EBADMSG : 0));
     CLAIM("with all there is", count < 0 || kept == 2 * (uint64_t)count);

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "store/keys_private.h"
+#include "support/merge_whole.h"
 #include "support/sim_fs.h"
 
 #include <setjmp.h>

@@ -241,7 +241,7 @@ static void merge_random(struct random *random, size_t tables)
     }
     keys_rig_sort(&all);
     writing = keys_rig_writing(&sim, 9, total);
-    assert_int_equal(keys_merge(&writing, keys, tables, keeps_even_runs, &asked, &kept), 0);
+    assert_int_equal(merge_whole(&writing, keys, tables, keeps_even_runs, &asked, &kept), 0);
     assert_int_equal(kept, all.count);
     assert_int_equal(asked, total);
     assert_int_equal(keys_rig_open(&sim, 9, &merged), 0);

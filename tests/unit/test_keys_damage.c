@@ -233,7 +233,7 @@ static int merge(struct keys *tables[2])
 {
     struct keys_writing writing = keys_rig_writing(&sim, 3, merging.all.count);
     uint64_t kept = 77;
-    int result = keys_merge(&writing, tables, 2, keeps_all, NULL, &kept);
+    int result = merge_whole(&writing, tables, 2, keeps_all, NULL, &kept);
 
     assert_int_equal(kept, result < 0 ? 77 : merging.all.count);
     return result;

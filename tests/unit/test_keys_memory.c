@@ -56,7 +56,7 @@ static int merge_and_load(struct keys *const tables[2])
     struct keys_writing writing = keys_rig_writing(&sim, 3, 600);
     struct keys *keys = NULL;
     uint64_t kept;
-    int result = keys_merge(&writing, tables, 2, keeps_all, NULL, &kept);
+    int result = merge_whole(&writing, tables, 2, keeps_all, NULL, &kept);
 
     if (result < 0) {
         assert_null(sim_fs_bytes(&sim, "run/00000003.keys", NULL));

@@ -87,7 +87,7 @@ static void any_size_of_steps_gives_the_same_table(void **state)
     (void)state;
     make_tables(&random);
     assert_int_equal(scene.entries, 3 * 1400);
-    assert_int_equal(keys_merge(&writing, scene.keys, TABLES, keeps_two_of_three, NULL, &kept), 0);
+    assert_int_equal(merge_whole(&writing, scene.keys, TABLES, keeps_two_of_three, NULL, &kept), 0);
     assert_in_range(kept, scene.entries / 2, scene.entries * 3 / 4);
     whole = take_made(&bytes);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
