@@ -1,0 +1,172 @@
+/* How a wait ends without a job: it is over, cancelled, refused, or the server stops. */
+#include "waiter_stage.h"
+
+static void a_waiter_is_answered_empty_when_its_wait_is_over_not_before(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage_take_many(stage, 0, "a", NULL, 1, 200, 5);
+    stage_take_many(stage, 1, "a", NULL, 1, 100, 5);
+    stage_settle(stage);
+    assert_int_equal(waiters_next_ms(stage->waiters), 105);
+    waiters_expire(stage->waiters, 104);
+    assert_int_equal(stage->log_count, 0);
+    waiters_expire(stage->waiters, 105);
+    assert_int_equal(stage->takers[1].answers, 1);
+    assert_int_equal(waiters_next_ms(stage->waiters), 205);
+    waiters_expire(stage->waiters, 300);
+    assert_int_equal(stage->takers[0].answers, 1);
+    assert_int_equal(waiters_count(stage->waiters), 0);
+    stage_end(stage);
+}
+
+static void a_wait_that_ends_with_jobs_on_their_way_gets_them(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage_add_ready(stage, "a", 1);
+    stage_take(stage, 0, "a");
+    waiters_expire(stage->waiters, 5000);
+    assert_int_equal(stage->takers[0].answers, 0);
+    assert_int_equal(waiters_next_ms(stage->waiters), INT64_MAX);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[0].answers, 1);
+    assert_int_equal(stage->takers[0].jobs, 1);
+    stage_end(stage);
+}
+
+static void a_cancelled_taker_gives_its_jobs_back(void **state)
+{
+    struct stage *stage = stage_new(10);
+    uint64_t handle;
+
+    (void)state;
+    stage_add_ready(stage, "a", 40);
+    handle = stage_take_many(stage, 0, "a", NULL, 40, 1000, 0);
+    stage_take(stage, 1, "a");
+    waiter_cancel(stage->waiters, handle);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[0].answers, 0);
+    assert_int_equal(stage->fake.returned, 40);
+    assert_int_equal(stage->takers[1].jobs, 1);
+    assert_int_equal(stage->fake.topics[0].ready, 39);
+    stage_end(stage);
+}
+
+static void a_cancelled_take_that_did_not_wait_gives_its_jobs_back(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage_add_ready(stage, "a", 1);
+    waiter_cancel(stage->waiters, stage_take_many(stage, 0, "a", NULL, 1, 0, 0));
+    stage_settle(stage);
+    assert_int_equal(stage->takers[0].answers, 0);
+    assert_int_equal(stage->fake.returned, 1);
+    stage_end(stage);
+}
+
+static void cancelling_an_idle_waiter_lets_the_next_one_have_the_job(void **state)
+{
+    struct stage *stage = stage_new(10);
+    uint64_t handle = stage_take(stage, 0, "a");
+
+    (void)state;
+    stage_take(stage, 1, "a");
+    stage_settle(stage);
+    waiter_cancel(stage->waiters, handle);
+    waiter_cancel(stage->waiters, handle);
+    stage_add_ready(stage, "a", 1);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[0].answers, 0);
+    assert_int_equal(stage->takers[1].jobs, 1);
+    waiter_cancel(stage->waiters, handle);
+    stage_end(stage);
+}
+
+static void a_handle_is_not_good_for_a_later_waiter(void **state)
+{
+    struct stage *stage = stage_new(10);
+    uint64_t old = stage_take(stage, 0, "a");
+
+    (void)state;
+    stage_settle(stage);
+    waiter_cancel(stage->waiters, old);
+    stage_take(stage, 1, "a");
+    stage_settle(stage);
+    waiter_cancel(stage->waiters, old);
+    assert_int_equal(waiters_count(stage->waiters), 1);
+    stage_end(stage);
+}
+
+static void beyond_the_bound_a_take_is_refused_but_gets_what_there_is(void **state)
+{
+    struct stage *stage = stage_new(2);
+
+    (void)state;
+    stage_take(stage, 0, "a");
+    stage_take(stage, 1, "a");
+    stage_settle(stage);
+    stage_take(stage, 2, "a");
+    stage_settle(stage);
+    assert_true(stage->takers[2].refused);
+    assert_int_equal(stage->takers[2].answers, 1);
+    stage_add_ready(stage, "b", 1);
+    stage_take(stage, 3, "b");
+    stage_settle(stage);
+    assert_false(stage->takers[3].refused);
+    assert_int_equal(stage->takers[3].jobs, 1);
+    stage_end(stage);
+}
+
+static void a_drain_answers_everybody_and_lets_nobody_wait(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage_take(stage, 0, "a");
+    stage_take(stage, 1, "b");
+    stage_settle(stage);
+    waiters_drain(stage->waiters);
+    assert_int_equal(stage->log_count, 0);
+    assert_int_equal(waiters_next_ms(stage->waiters), 0);
+    waiters_expire(stage->waiters, 1);
+    assert_int_equal(stage->log_count, 2);
+    stage_take(stage, 2, "a");
+    stage_settle(stage);
+    assert_int_equal(stage->takers[2].answers, 1);
+    assert_int_equal(waiters_next_ms(stage->waiters), INT64_MAX);
+    stage_end(stage);
+}
+
+static void free_answers_who_still_waits(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage_take(stage, 0, "a");
+    stage_settle(stage);
+    waiters_free(stage->waiters);
+    assert_int_equal(stage->takers[0].answers, 1);
+    assert_int_equal(stage->fake.topics[0].watches, 0);
+    free(stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_waiter_is_answered_empty_when_its_wait_is_over_not_before),
+        cmocka_unit_test(a_wait_that_ends_with_jobs_on_their_way_gets_them),
+        cmocka_unit_test(a_cancelled_taker_gives_its_jobs_back),
+        cmocka_unit_test(a_cancelled_take_that_did_not_wait_gives_its_jobs_back),
+        cmocka_unit_test(cancelling_an_idle_waiter_lets_the_next_one_have_the_job),
+        cmocka_unit_test(a_handle_is_not_good_for_a_later_waiter),
+        cmocka_unit_test(beyond_the_bound_a_take_is_refused_but_gets_what_there_is),
+        cmocka_unit_test(a_drain_answers_everybody_and_lets_nobody_wait),
+        cmocka_unit_test(free_answers_who_still_waits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
