@@ -1,0 +1,43 @@
+/* link_scene: a link of link_rig.h against a real server that a test does things to. */
+#ifndef TARRY_TESTS_LINK_SCENE_H
+#define TARRY_TESTS_LINK_SCENE_H
+
+#include "redis/link_private.h"
+#include "support/redis_server.h"
+
+#include "link_rig.h"
+
+enum { CREATED = 1 };
+
+static inline void scene_url(const struct redis_server *server, char out[64])
+{
+    snprintf(out, 64, "redis://127.0.0.1:%u", (unsigned)server->port);
+}
+
+static inline void scene_start(struct rig *rig, struct redis_server *server)
+{
+    char url[64];
+    scene_url(server, url);
+    rig_start(rig, url);
+    assert_true(RIG_UNTIL(rig, 5, redis_link_is_up(rig->link) && rig->link->news.subscribed));
+}
+
+/* A field of the topic's hash; 0 where there is none. */
+static inline long long scene_field(struct redis_server *server, const char *topic,
+                                    const char *name)
+{
+    redisReply *reply = redis_server_ask(server, "HGET {tarry:0}:topic:%s %s", topic, name);
+    if (!reply) /* its connection had been cut */
+        reply = redis_server_ask(server, "HGET {tarry:0}:topic:%s %s", topic, name);
+    long long value = reply && reply->str ? atoll(reply->str) : 0;
+    if (reply)
+        freeReplyObject(reply);
+    return value;
+}
+
+static inline void scene_cut(struct redis_server *server)
+{
+    redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* A link whose connection, scripts or server go: nothing is lost, and nothing made twice. */
+#include "link_scene.h"
+
+#include <signal.h>
+
+static long long push_sequence(struct redis_server *server, const char *topic, const char *id)
+{
+    redisReply *reply = redis_server_ask(server, "HGET {tarry:0}:job:%s %s", topic, id);
+    long long value = 0;
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    for (int i = 3; i < 9; i++)
+        value = value << 8 | (unsigned char)reply->str[i];
+    freeReplyObject(reply);
+    return value;
+}
+
+/* While the server sleeps, the call and then the order to cut its connection arrive: it carries out
+ * the one, and by the other its reply is dropped. */
+static void a_change_whose_reply_was_lost_is_made_once(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {0};
+    redisReply *reply = NULL;
+    (void)state;
+    scene_start(&rig, server);
+    redisContext *sleeper = redisConnectUnix(server->path),
+                 *killer = redisConnectUnix(server->path);
+    int done = 0;
+    redisAppendCommand(sleeper, "DEBUG SLEEP 0.4");
+    while (!done)
+        assert_int_equal(redisBufferWrite(sleeper, &done), REDIS_OK);
+    rig_run_ms(&rig, 100);
+    struct rig_call *push = rig_push(&rig, "t", "a", 1000);
+    rig_run_ms(&rig, 50);
+    redisAppendCommand(killer, "CLIENT KILL TYPE normal SKIPME yes");
+    assert_int_equal(redisGetReply(killer, (void **)&reply), REDIS_OK);
+    assert_int_equal(reply->integer, 3); /* the link's, the sleeper's, the one of `server` */
+    freeReplyObject(reply);
+    assert_int_equal(push->end, 0);
+    reply = redisCommand(killer, "HGET {tarry:0}:topic:t pushed");
+    assert_string_equal(reply->str, "1"); /* so it was carried out, and nobody was told */
+    freeReplyObject(reply);
+
+    assert_true(RIG_UNTIL(&rig, 5, push->end));
+    assert_int_equal(push->end, REDIS_CALL_OK);
+    assert_int_equal(push->status, CREATED);
+    assert_int_equal(rig.figures.resent, 1);
+    assert_int_equal(rig.figures.reconnects, 1);
+    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    assert_int_equal(scene_field(server, "t", "replaced"), 0);
+    free(push);
+    redisFree(sleeper);
+    redisFree(killer);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+static void calls_sent_again_keep_their_order(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig_call *calls[8];
+    struct rig rig = {0};
+    char id[16];
+    (void)state;
+    scene_start(&rig, server);
+    redis_server_do(server, "CLIENT PAUSE 10000 WRITE");
+    for (int i = 0; i < 8; i++) {
+        snprintf(id, sizeof id, "j%d", i);
+        calls[i] = rig_push(&rig, "t", id, 1000);
+    }
+    rig_run_ms(&rig, 50);
+    redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
+    assert_true(RIG_UNTIL(&rig, 5, rig.figures.reconnects == 1));
+    redis_server_do(server, "CLIENT UNPAUSE");
+    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(calls[i]->end, REDIS_CALL_OK);
+        assert_int_equal(calls[i]->status, CREATED);
+        assert_int_equal(push_sequence(server, "t", calls[i]->id), i + 1);
+    }
+    for (int i = 0; i < 8; i++)
+        free(calls[i]);
+    assert_int_equal(rig.figures.resent, REDIS_LINK_SLOTS);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+/* Submits `count` pushes, a few at a time, and calls `disturb` every 20. */
+static void push_under(struct rig *rig, struct redis_server *server, int count,
+                       void (*disturb)(struct redis_server *server))
+{
+    struct rig_call **calls = calloc((size_t)count, sizeof(struct rig_call *));
+    char id[16];
+    for (int i = 0; i < count; i++) {
+        snprintf(id, sizeof id, "j%d", i);
+        calls[i] = rig_push(rig, "t", id, 100000);
+        if (i % 20 == 10)
+            disturb(server);
+        assert_true(RIG_UNTIL(rig, 10, redis_link_calls(rig->link) < 6));
+    }
+    assert_true(RIG_UNTIL(rig, 10, redis_link_calls(rig->link) == 0));
+    for (int i = 0; i < count; i++) {
+        if (calls[i]->end != REDIS_CALL_OK || calls[i]->status != CREATED)
+            fail_msg("push %d ended with %d, status %d", i, calls[i]->end, calls[i]->status);
+        free(calls[i]);
+    }
+    free(calls);
+    assert_int_equal(scene_field(server, "t", "pushed"), count);
+    assert_int_equal(scene_field(server, "t", "replaced"), 0);
+}
+
+static void flush_scripts(struct redis_server *server)
+{
+    redis_server_do(server, "FUNCTION FLUSH");
+}
+
+static void scripts_that_are_gone_are_loaded_again(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    push_under(&rig, server, 400, flush_scripts);
+    assert_int_equal(rig.figures.reconnects, 0);
+    assert_true(rig.downs > 5);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+static void connections_may_be_cut_at_any_time(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    push_under(&rig, server, 200, scene_cut);
+    assert_int_equal(rig.figures.reconnects, 10);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+static void kill_and_restart(struct redis_server *server)
+{
+    redis_server_stop(server, SIGKILL);
+    redis_server_start(server);
+}
+
+static void a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing(void **state)
+{
+    static const char *const words[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
+    struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    push_under(&rig, server, 60, kill_and_restart);
+    assert_true(rig.figures.reconnects >= 3);
+    assert_int_equal(rig.figures.failovers, 3);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_whose_reply_was_lost_is_made_once),
+        cmocka_unit_test(calls_sent_again_keep_their_order),
+        cmocka_unit_test(scripts_that_are_gone_are_loaded_again),
+        cmocka_unit_test(connections_may_be_cut_at_any_time),
+        cmocka_unit_test(a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

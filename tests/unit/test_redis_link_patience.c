@@ -1,0 +1,126 @@
+/* How long a call waits for a server that is away. */
+#include "link_scene.h"
+
+#include <signal.h>
+
+static void a_call_waits_no_longer_than_its_patience(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 400};
+    (void)state;
+    scene_start(&rig, server);
+    redis_server_stop(server, SIGKILL);
+    int64_t begin_ms = clock_inner_ms();
+    struct rig_call *read = rig_get(&rig, "t", "a");
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_UNAVAILABLE);
+    assert_true(clock_inner_ms() - begin_ms >= 400 && clock_inner_ms() - begin_ms < 600);
+    assert_int_equal(rig_end_of(&rig, read, 1), REDIS_CALL_UNAVAILABLE);
+    assert_false(redis_link_is_up(rig.link));
+    assert_int_equal(redis_link_calls(rig.link), 0);
+    redis_server_start(server);
+    assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+    assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "b", 1000), 5), REDIS_CALL_OK);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+/* One that is under way, one that waits, and one that comes later still. */
+static void a_stop_ends_the_patience_of_all_calls(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 60000};
+    (void)state;
+    scene_start(&rig, server);
+    redis_server_do(server, "CLIENT PAUSE 2000 ALL");
+    struct rig_call *flying = rig_push(&rig, "t", "a", 1000);
+    rig_run_ms(&rig, 100);
+    redis_server_stop(server, SIGKILL);
+    assert_true(RIG_UNTIL(&rig, 5, !redis_link_is_up(rig.link)));
+    struct rig_call *waiting = rig_get(&rig, "t", "a");
+    int64_t begin_ms = clock_inner_ms();
+    redis_link_stop(rig.link, begin_ms + 400);
+    struct rig_call *later = rig_push(&rig, "t", "b", 1000);
+    assert_int_equal(rig_end_of(&rig, flying, 5), REDIS_CALL_UNAVAILABLE);
+    assert_true(clock_inner_ms() - begin_ms >= 400 && clock_inner_ms() - begin_ms < 2000);
+    assert_int_equal(rig_end_of(&rig, waiting, 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(rig_end_of(&rig, later, 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 1), REDIS_CALL_UNAVAILABLE);
+    assert_int_equal(redis_link_calls(rig.link), 0);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+/* A change given up on is fenced off once its slot is used again; until then it may still happen.
+ */
+static void calls_given_up_leave_room_for_others(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 300};
+    struct rig_call *calls[20];
+    (void)state;
+    scene_start(&rig, server);
+    redis_server_do(server, "CLIENT PAUSE 800 ALL");
+    for (int i = 0; i < 20; i++)
+        calls[i] = i % 2 ? rig_push(&rig, "t", "a", 1000) : rig_get(&rig, "t", "a");
+    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(calls[i]->end, REDIS_CALL_UNAVAILABLE);
+        free(calls[i]);
+    }
+    assert_int_equal(redis_link_under_way(rig.link), 0);
+    rig_run_ms(&rig, 450); /* the pause ends while the next one waits */
+    struct rig_call *last = rig_push(&rig, "t", "z", 1000);
+    assert_true(RIG_UNTIL(&rig, 5, last->end));
+    assert_int_equal(last->end, REDIS_CALL_OK);
+    assert_int_equal(last->status, CREATED);
+    free(last);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+static void a_pause_shorter_than_the_patience_is_only_a_pause(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    redis_server_do(server, "CLIENT PAUSE 1500 ALL");
+    struct rig_call *push = rig_push(&rig, "t", "a", 1000);
+    assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 5), REDIS_CALL_OK);
+    assert_int_equal(rig_end_of(&rig, push, 1), REDIS_CALL_OK);
+    assert_int_equal(rig.figures.reconnects, 0);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+static void a_server_that_falls_silent_is_left_and_found_again(void **state)
+{
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {.patience_ms = 20000};
+    (void)state;
+    scene_start(&rig, server);
+    kill(server->pid, SIGSTOP);
+    struct rig_call *push = rig_push(&rig, "t", "a", 1000);
+    assert_true(RIG_UNTIL(&rig, 8, rig.downs == 1));
+    kill(server->pid, SIGCONT);
+    assert_true(RIG_UNTIL(&rig, 8, push->end));
+    assert_int_equal(push->end, REDIS_CALL_OK);
+    assert_int_equal(push->status, CREATED);
+    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    free(push);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_waits_no_longer_than_its_patience),
+        cmocka_unit_test(a_stop_ends_the_patience_of_all_calls),
+        cmocka_unit_test(calls_given_up_leave_room_for_others),
+        cmocka_unit_test(a_pause_shorter_than_the_patience_is_only_a_pause),
+        cmocka_unit_test(a_server_that_falls_silent_is_left_and_found_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
