@@ -1,0 +1,197 @@
+/* The end of a connection: asked for, by a limit, in the middle of things. */
+#include "front_client.h"
+
+static void connections_close_when_they_should(void **state)
+{
+    static const struct {
+        const char *sentence, *request, *answer;
+        bool closes;
+    } rows[] = {
+        {"1.1 stays", HEALTH, "200 OK", false},
+        {"told to close", "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+         "Connection: close", true},
+        {"1.0 closes", "GET /healthz HTTP/1.0\r\n\r\n", "Connection: close", true},
+        {"1.0 told to stay", "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+         "Connection: keep-alive", false},
+        {"a request that is not understood", "nonsense\r\n\r\n", "400 Bad Request", true},
+        {"an option that is none stays", "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+         "unknown_option", false},
+        {"no such path stays", "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found", false},
+        {"a body too big",
+         "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999"
+         "\r\nExpect: 100-continue\r\n\r\n",
+         "413 ", true},
+        {"HEAD has no body", "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "Content-Length: 3\r\n",
+         false},
+    };
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        client_dial(&client, &server);
+        client_say(&client, rows[i].request);
+        client_hear_answers(&client, 1);
+        CASE_HOLDS(rows[i].sentence, strstr(client.text, rows[i].answer) != NULL);
+        if (rows[i].closes) {
+            client_hear_all(&client);
+        } else {
+            client_say(&client, HEALTH);
+            client_hear_answers(&client, 2);
+        }
+        CASE_HOLDS(rows[i].sentence,
+                   client_count_of(client.text, "HTTP/1.1 ") == 2 - rows[i].closes);
+        client_hang_up(&client);
+    }
+    server_stop(&server);
+}
+
+static void patience_ends(void **state)
+{
+    static const struct {
+        const char *sentence, *request, *answer;
+    } rows[] = {
+        {"no request", "", ""},
+        {"half a request line", "GET /heal", "408 "},
+        {"half a header", "GET /healthz HTTP/1.1\r\nHost: a\r\nX", "408 "},
+        {"half a body", "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh",
+         "408 "},
+        {"half a chunk",
+         "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked"
+         "\r\n\r\n2\r\nh",
+         "408 "},
+    };
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    server_start(&server, (struct http_options){.idle_ms = 60, .header_ms = 60, .body_ms = 60});
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        client_dial(&client, &server);
+        client_say(&client, rows[i].request);
+        client_hear_all(&client);
+        CASE_HOLDS(rows[i].sentence, strstr(client.text, rows[i].answer) != NULL);
+        CASE_HOLDS(rows[i].sentence, rows[i].answer[0] || client.len == 0);
+        client_hang_up(&client);
+    }
+    /* A take that waits is no idle connection. */
+    client_dial(&client, &server);
+    client_say(&client, TAKE("wait=300ms"));
+    client_hear_answers(&client, 1);
+    assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
+static void connections_have_a_limit(void **state)
+{
+    static struct server server;
+    struct client first, second;
+    (void)state;
+    server_start(&server, (struct http_options){.connections_max = 1});
+    client_dial(&first, &server);
+    client_say(&first, HEALTH);
+    client_hear_answers(&first, 1);
+    client_dial(&second, &server);
+    client_hear_all(&second);
+    assert_non_null(strstr(second.text, "503 "));
+    assert_non_null(strstr(second.text, "too_many_connections"));
+    assert_non_null(strstr(second.text, "\"limit\":1"));
+    client_hang_up(&second);
+    client_hang_up(&first);
+    usleep(50 * 1000);
+    client_dial(&first, &server);
+    client_say(&first, HEALTH);
+    client_hear_answers(&first, 1);
+    assert_non_null(strstr(first.text, "200 OK"));
+    client_hang_up(&first);
+    server_stop(&server);
+}
+
+static void draining_answers_what_is_under_way(void **state)
+{
+    static struct server server;
+    struct client idle, waiting, half;
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    client_dial(&idle, &server);
+    client_say(&idle, HEALTH);
+    client_hear_answers(&idle, 1);
+    client_dial(&half, &server);
+    client_say(&half, "GET /heal");
+    client_dial(&waiting, &server);
+    client_say(&waiting, TAKE("wait=10s"));
+    assert_false(client_hear(&waiting, 100));
+    server_drain(&server);
+    client_hear_all(&waiting);
+    assert_non_null(strstr(waiting.text, "{\"jobs\":[]}"));
+    assert_non_null(strstr(waiting.text, "Connection: close"));
+    client_hear_all(&idle);
+    client_hear_all(&half);
+    for (int i = 0; i < 5000 && !atomic_load(&server.drained); i++)
+        usleep(1000);
+    assert_true(atomic_load(&server.drained));
+    client_hang_up(&idle);
+    client_hang_up(&half);
+    client_hang_up(&waiting);
+    server_stop(&server);
+}
+
+static void an_end_of_input_lets_answers_out(void **state)
+{
+    static struct server server;
+    struct client client;
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    client_dial(&client, &server);
+    client_say(&client, PUSH("1") TAKE("wait=10s") PUSH("2"));
+    shutdown(client.fd, SHUT_WR);
+    client_hear_all(&client);
+    assert_int_equal(client_count_of(client.text, "\"created\""), 2);
+    assert_int_equal(client_count_of(client.text, "{\"jobs\":[]}"), 1);
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
+static void eventually(const atomic_int *value, int expected)
+{
+    for (int i = 0; i < 5000 && atomic_load(value) != expected; i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(value), expected);
+}
+
+static void a_client_that_goes_harms_nobody(void **state)
+{
+    static struct server server;
+    struct client client;
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    server.fake.holds = 50;
+    for (int i = 0; i < 49; i++) {
+        client_dial(&client, &server);
+        client_say(&client, PUSH("gone") "GET /hea");
+        client_hang_up(&client);
+    }
+    eventually(&server.fake.pushed, 49);
+    client_dial(&client, &server);
+    client_say(&client, PUSH("here"));
+    client_hear_answers(&client, 1);
+    assert_non_null(strstr(client.text, "\"here\""));
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connections_close_when_they_should),
+        cmocka_unit_test(patience_ends),
+        cmocka_unit_test(connections_have_a_limit),
+        cmocka_unit_test(draining_answers_what_is_under_way),
+        cmocka_unit_test(an_end_of_input_lets_answers_out),
+        cmocka_unit_test(a_client_that_goes_harms_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
