@@ -1,0 +1,79 @@
+/* How a job of the model ends: done, expired, dead; and an attempt that comes to nothing. */
+#include "model_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void model_finish(struct model *model, struct model_job *job, enum model_end end)
+{
+    struct model_topic *topic = model_find_topic(model, slice_of(job->topic));
+
+    topic->totals.acked += end == MODEL_ACKED;
+    topic->totals.expired += end == MODEL_EXPIRED;
+    topic->totals.cancelled += end == MODEL_CANCELLED || end == MODEL_PURGED;
+    if (end != MODEL_PURGED && topic->settings.dedup_window_ms)
+        model_remember(model, job, topic->settings.dedup_window_ms);
+    free(job->bytes);
+    *job = model->jobs[--model->job_count];
+}
+
+void model_tell_death(struct model *model, const struct model_job *job)
+{
+    if (model_find_topic(model, slice_of(job->topic))->settings.extension.len)
+        model_tell(model, QUEUE_EVENT_DEAD, job->topic);
+}
+
+static void die(struct model *model, struct model_job *job)
+{
+    job->state = JOB_DEAD;
+    model_find_topic(model, slice_of(job->topic))->totals.died++;
+    model_tell_death(model, job);
+}
+
+static void add_history(struct model *model, struct model_job *job, enum job_outcome outcome,
+                        struct slice error)
+{
+    struct model_attempt attempt = {
+        .attempt = job->attempt, .started_ms = job->taken_ms, .outcome = outcome};
+
+    attempt.duration = model_exactly(model->now_ms - job->taken_ms);
+    if (outcome == JOB_OUTCOME_LEASE_ENDED)
+        attempt.duration = (struct span){job->lease_until.least_ms - job->taken_ms,
+                                         job->lease_until.most_ms - job->taken_ms};
+    attempt.error_bytes = error.len < sizeof attempt.error ? error.len : sizeof attempt.error;
+    if (attempt.error_bytes)
+        memcpy(attempt.error, error.at, attempt.error_bytes);
+    if (job->history_count == JOB_HISTORY_MAX)
+        memmove(job->history, job->history + 1, --job->history_count * sizeof *job->history);
+    job->history[job->history_count++] = attempt;
+}
+
+void model_fail(struct model *model, struct model_job *job, enum job_outcome outcome,
+                int64_t delay_ms, struct slice error)
+{
+    struct policy policy = model_policy_of(model, job);
+
+    add_history(model, job, outcome, error);
+    model_set_error(job, error);
+    if (job->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+        die(model, job);
+        return;
+    }
+    job->due_is_first = false;
+    if (delay_ms < 0)
+        model_set_due(model, job, model_backoff_to_due(model, &policy, job->attempt));
+    else
+        model_set_due(model, job, model_after(model, delay_ms, delay_ms));
+}
+
+void model_expire(struct model *model, struct model_job *job)
+{
+    struct model_topic *topic = model_find_topic(model, slice_of(job->topic));
+
+    if (!topic->settings.dead_letter_expired) {
+        model_finish(model, job, MODEL_EXPIRED);
+        return;
+    }
+    model_set_error(job, slice_of("expired"));
+    die(model, job);
+}

@@ -1,0 +1,115 @@
+/* Takes of the model, and what becomes of leases. */
+#include "model_private.h"
+
+#include "queue/check.h"
+
+#include <assert.h>
+
+static bool is_served_before(const struct model_job *a, const struct model_job *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    return model_listed_before(a, b);
+}
+
+bool model_may_take(struct model *model, const struct model_job *job)
+{
+    return job->state == JOB_READY && !model_find_topic(model, slice_of(job->topic))->paused;
+}
+
+struct model_job *model_next_ready(struct model *model, struct slice topic)
+{
+    struct model_job *best = NULL;
+
+    for (size_t i = 0; i < model->job_count; i++) {
+        struct model_job *job = &model->jobs[i];
+
+        if (slice_is(topic, job->topic) && model_may_take(model, job) &&
+            (!best || is_served_before(job, best)))
+            best = job;
+    }
+    return best;
+}
+
+void model_lease(struct model *model, struct model_job *job, int64_t lease_ms)
+{
+    assert(job->state == JOB_READY);
+    job->taken_ms = model->now_ms;
+    job->lease_ms = lease_ms ? lease_ms : model_policy_of(model, job).lease_ms;
+    job->lease_until = model_after(model, job->lease_ms, job->lease_ms);
+    job->lease_ms_is_past = false;
+    job->state = JOB_LEASED;
+    job->attempt++;
+    model_find_topic(model, slice_of(job->topic))->totals.delivered++;
+}
+
+void model_restart(struct model *model)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        model->jobs[i].lease_ms_is_past = true;
+}
+
+static struct model_job *find_lease(struct model *model, struct slice lease)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        if (model->jobs[i].state == JOB_LEASED && slice_is(lease, model->jobs[i].lease))
+            return &model->jobs[i];
+    return NULL;
+}
+
+static void extend(struct model *model, struct model_job *job, int64_t lease_ms,
+                   struct model_result *out)
+{
+    int64_t other_ms = lease_ms;
+
+    if (!lease_ms) {
+        lease_ms = job->lease_ms;
+        other_ms = job->lease_ms_is_past ? model_policy_of(model, job).lease_ms : lease_ms;
+    }
+    job->lease_until = lease_ms < other_ms ? model_after(model, lease_ms, other_ms)
+                                           : model_after(model, other_ms, lease_ms);
+    out->lease_until = job->lease_until;
+    out->has_lease_until = true;
+}
+
+/* The delivery never reached anybody: its attempt does not count. */
+static void give_back(struct model *model, struct model_job *job, int64_t delay_ms)
+{
+    job->attempt--;
+    job->state = JOB_READY;
+    if (delay_ms <= 0)
+        return;
+    job->due_is_first = false;
+    model_set_due(model, job, model_after(model, delay_ms, delay_ms));
+}
+
+void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out)
+{
+    const char *detail;
+    struct model_job *job = find_lease(model, answer->lease);
+
+    *out = (struct model_result){0};
+    out->status = queue_check_answer(answer, &detail);
+    if (!out->status && !job)
+        out->status = QUEUE_LEASE_ENDED;
+    if (out->status)
+        return;
+    memcpy(out->id, job->id, sizeof out->id);
+    switch (answer->verb) {
+    case QUEUE_ACK:
+        model_finish(model, job, MODEL_ACKED);
+        return;
+    case QUEUE_NACK:
+        model_find_topic(model, slice_of(job->topic))->totals.nacked++;
+        model_fail(model, job, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
+                   answer->delay_ms, answer->error);
+        break;
+    case QUEUE_EXTEND:
+        extend(model, job, answer->lease_ms, out);
+        break;
+    case QUEUE_RETURN:
+        give_back(model, job, answer->delay_ms);
+        break;
+    }
+    model_show(job, QUEUE_OK, out);
+}
