@@ -33,7 +33,7 @@ static struct depot *new_depot(const struct depot_options *options)
     if (depot->options.keys_fan < 2)
         depot->options.keys_fan = KEYS_FAN;
     len = snprintf(depot->dir, sizeof depot->dir, "%s/run", options->dir);
-    if (len < 0 || len + NAME_ROOM >= PATH_MAX || pthread_mutex_init(&depot->lock, NULL) != 0) {
+    if ((size_t)len + NAME_ROOM >= PATH_MAX || pthread_mutex_init(&depot->lock, NULL) != 0) {
         free(depot);
         return NULL;
     }
@@ -189,9 +189,7 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
 
 static uint64_t draw_seed(const struct depot_options *options)
 {
-    uint64_t seed = options->seed ? options->seed : random_u64();
-
-    return seed ? seed : 1; /* 0 stands for none */
+    return options->seed ? options->seed : random_u64() | 1; /* 0 stands for none */
 }
 
 static int open_all(struct depot *depot, char *error, size_t error_bytes)
@@ -223,7 +221,7 @@ int depot_open(const struct depot_options *options, struct depot **out, char *er
     int result;
 
     if (!depot) {
-        snprintf(error, error_bytes, "out of memory opening '%s/run', or its name is too long",
+        snprintf(error, error_bytes, "out of memory, or too long a name, opening '%s/run'",
                  options->dir);
         return -ENOMEM;
     }

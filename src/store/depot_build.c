@@ -75,7 +75,7 @@ static void note_written(struct work *work, struct depot_item *item, uint32_t by
     build->bytes[slot] = bytes;
     build->record_bytes += bytes;
     work->hashes[slot] = item->key_low;
-    if (victim && item->place.at < victim->run->alive.slots)
+    if (victim)
         victim->moved[item->place.at] = slot + 1;
 }
 
@@ -108,7 +108,7 @@ static void note_failed(struct work *work, struct depot_item *item)
     struct depot_victim *victim = depot_victim_of(work->build, item->place);
 
     item->failed = 1;
-    if (!victim || item->place.at >= victim->run->alive.slots)
+    if (!victim)
         return;
     victim->moved[item->place.at] = 0;
     if (alive_test(&victim->run->alive, item->place.at))

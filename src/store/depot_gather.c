@@ -16,7 +16,7 @@ struct depot_victim *depot_victim_of(const struct depot_build *build, struct rec
         return NULL;
     for (size_t i = 0; i < build->victim_count; i++)
         if (build->victims[i].run->number == record_place_run(place))
-            return &build->victims[i];
+            return place.at < build->victims[i].run->alive.slots ? &build->victims[i] : NULL;
     return NULL;
 }
 
@@ -47,7 +47,7 @@ static int ready_victims(struct depot_build *build)
     for (size_t i = 0; i < build->count; i++) {
         struct depot_victim *victim = depot_victim_of(build, build->items[i].place);
 
-        if (victim && build->items[i].place.at < victim->run->alive.slots)
+        if (victim)
             victim->moved[build->items[i].place.at] = TAKEN;
     }
     return 0;

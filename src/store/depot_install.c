@@ -24,7 +24,7 @@ bool depot_wants_checkpoint(const struct depot *depot)
 static uint64_t prefix_bytes(const struct depot *depot, const struct depot_run *run)
 {
     const struct run_info *info = run_info(run->run);
-    uint64_t mean = info->slots ? info->record_bytes / info->slots : 0, sum = 0;
+    uint64_t mean = info->record_bytes / info->slots, sum = 0;
 
     for (size_t part = 0; part < PARTS; part++) {
         uint32_t first = info->parts[part].first, count = info->parts[part].count;

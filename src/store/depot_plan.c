@@ -1,5 +1,7 @@
 #include "store/depot_private.h"
 
+#include <assert.h>
+
 /*
  * Which runs to write anew. Two reasons:
  *
@@ -52,11 +54,10 @@ static uint64_t garbage(const struct depot_plan_run *run)
     return stays > run->alive_bytes ? stays - run->alive_bytes : 0;
 }
 
+/* Of one that has garbage. */
 static double share(const struct depot_plan_run *run)
 {
-    uint64_t stays = stays_on_disk(run);
-
-    return stays ? (double)garbage(run) / (double)stays : 0;
+    return (double)garbage(run) / (double)stays_on_disk(run);
 }
 
 static void choose_deadest(struct depot_plan_run *runs, size_t count,
@@ -102,7 +103,8 @@ static void choose_small(struct depot_plan_run *runs, size_t count,
         for (size_t i = 0; i < count; i++)
             if (is_small(&runs[i], limits) && (!least || runs[i].alive_bytes < least->alive_bytes))
                 least = &runs[i];
-        if (!least || !fits(chosen, least, limits))
+        assert(least);
+        if (!fits(chosen, least, limits))
             return;
         choose(chosen, least);
     }

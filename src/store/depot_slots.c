@@ -148,21 +148,12 @@ static int hand_over(const struct depot_run *run, uint32_t slot, struct slice fo
     return 1;
 }
 
-static int entry_newest_first(const void *a, const void *b)
-{
-    const struct keys_entry *left = a, *right = b;
-
-    if (left->run != right->run)
-        return left->run > right->run ? -1 : 1;
-    return left->slot > right->slot ? -1 : left->slot < right->slot;
-}
-
 struct hits {
     struct keys_entry *entries;
     size_t count;
 };
 
-/* All entries of a table, however many have the hash. */
+/* All entries of a table, however many have the hash, in their order. */
 static int gather(const struct depot_table *table, uint64_t hash, struct hits *hits)
 {
     size_t room = HITS_MAX;
@@ -186,7 +177,8 @@ static int gather(const struct depot_table *table, uint64_t hash, struct hits *h
     }
 }
 
-/* A slot that cannot be read is told only where no other turns out to be the one. */
+/* Of the newest run first. A slot that cannot be read is told only where no other turns out to be
+ * the one. */
 static int look_at_all(const struct depot_view *view, const struct hits *hits, uint64_t hash_seed,
                        struct hash128 key, struct buffer *records, struct depot_hit *out)
 {
@@ -194,7 +186,7 @@ static int look_at_all(const struct depot_view *view, const struct hits *hits, u
     int result = 0;
 
     buffer_init(&scratch, SIZE_MAX / 2);
-    for (size_t i = 0; result <= 0 && i < hits->count; i++) {
+    for (size_t i = hits->count; result <= 0 && i-- > 0;) {
         const struct depot_run *run = depot_view_run(view, hits->entries[i].run);
         struct slice found;
         int here;
@@ -220,10 +212,8 @@ static int find_in(const struct depot_table *table, const struct depot_view *vie
     struct hits hits = {0};
     int result = gather(table, key.low, &hits);
 
-    if (result == 0 && hits.count > 0) {
-        qsort(hits.entries, hits.count, sizeof *hits.entries, entry_newest_first);
+    if (result == 0)
         result = look_at_all(view, &hits, hash_seed, key, records, out);
-    }
     free(hits.entries);
     return result;
 }

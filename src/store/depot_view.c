@@ -70,8 +70,6 @@ struct depot_table *depot_table_new(struct depot *depot, struct keys *keys)
 
 void depot_run_free(struct depot_run *run)
 {
-    if (!run)
-        return;
     run_close(run->run);
     alive_fini(&run->alive);
     free(run->moved);
@@ -80,8 +78,6 @@ void depot_run_free(struct depot_run *run)
 
 void depot_table_free(struct depot_table *table)
 {
-    if (!table)
-        return;
     keys_close(table->keys);
     free(table);
 }

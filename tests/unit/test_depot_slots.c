@@ -114,11 +114,12 @@ static void while_a_run_is_written_anew_only_what_lives_in_it_moves(void **state
     assert_int_equal(build.victim_count, 1);
     assert_int_equal(depot_build(&build), 0);
     assert_true(depot_install(crowd.depot, &build));
-    for (uint32_t slot = 0; slot < 2 * JOBS; slot++) {
+    for (uint32_t slot = 0; slot <= 2 * JOBS; slot++) { /* one that it has not, too */
         struct record_place place = crowd_place(1, slot), to = depot_moved(crowd.depot, place);
+        bool stays = slot % 2 || slot == 2 * JOBS;
 
-        assert_int_equal(record_place_run(to), slot % 2 ? 1 : 2);
-        assert_int_equal(to.at, slot % 2 ? slot : slot / 2);
+        assert_int_equal(record_place_run(to), stays ? 1 : 2);
+        assert_int_equal(to.at, stays ? slot : slot / 2);
     }
     depot_abandon(crowd.depot, &build);
     depot_build_fini(&build);
@@ -227,6 +228,101 @@ static void the_run_of_a_checkpoint_under_way_is_passed_over(void **state)
     crowd_end(&crowd);
 }
 
+/* ---- runs that hold something else ---- */
+
+enum { GARBAGE = 41, END = 42, HEAD = 5 /* length and kind */ };
+
+/* In place of run 1, its checksums right: jobs but for two slots, which are no record and an id
+ * that is remembered. */
+static void write_odd_run(uint32_t slots)
+{
+    const struct run_writing writing = {
+        .fs = &crowd.fs, .dir = "shard/run", .number = 1, .seed = depot_catalog(crowd.depot)->seed};
+    struct run_writer *writer;
+    struct run_info info;
+    char id[32], bytes[CROWD_RECORD_BYTES_MAX];
+
+    depot_close(crowd.depot);
+    crowd.depot = NULL;
+    assert_int_equal(crowd.fs.ops->unlink(crowd.fs.ctx, "shard/run/00000001.run"), 0);
+    assert_int_equal(run_writer_new(&writing, &writer), 0);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct record record;
+        size_t len;
+
+        crowd_record(slot, &record, id);
+        if (slot == END)
+            record = (struct record){.kind = RECORD_DONE,
+                                     .done = {.key = crowd_key(END),
+                                              .reason = RECORD_ACKED,
+                                              .remember_until_ms = END,
+                                              .sequence = END,
+                                              .topic = slice_of("orders")}};
+        len = record_encode(&record, bytes);
+        if (slot == GARBAGE)
+            memset(bytes + HEAD, 0xff, len - HEAD);
+        assert_int_equal(run_writer_add(writer, PART_DELAYED, slot, slot, slice_of("orders"),
+                                        slice_make(bytes, len)),
+                         0);
+    }
+    assert_int_equal(run_writer_finish(writer, &info), 0);
+}
+
+/* As crowd_find, of what is no job. */
+static int find_end(uint32_t job)
+{
+    struct depot_view *view = depot_hold(crowd.depot);
+    struct buffer records;
+    struct depot_hit hit;
+    int result;
+
+    buffer_init(&records, 1 << 16);
+    result = depot_find(view, CROWD_SEED, crowd_key(job), &records, &hit);
+    buffer_fini(&records);
+    depot_let_go(view);
+    return result;
+}
+
+static void a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none(void **state)
+{
+    struct depot_build build = {0};
+    struct record_place place;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd.options.slack_bytes = 1;
+    crowd_reopen(&crowd);
+    crowd_write(&crowd, 0, JOBS);
+    write_odd_run(JOBS);
+    assert_int_equal(crowd_open(&crowd), 0);
+    assert_int_equal(crowd_find(&crowd, GARBAGE, &place), -EBADMSG);
+    assert_int_equal(find_end(END), 1);
+    crowd_release(&crowd, 1, GARBAGE + 3, JOBS - GARBAGE - 3, 1);
+    crowd_plan(&crowd, &build, JOBS, 5);
+    assert_int_equal(build.victim_count, 1);
+    assert_int_equal(depot_build(&build), 0);
+    assert_int_equal(build.kept, 1); /* it is not written anew without it */
+    crowd_settle(&crowd, &build);
+    depot_build_fini(&build);
+    assert_true(depot_is_alive(crowd.depot, crowd_place(1, GARBAGE)));
+    assert_int_equal(crowd_find(&crowd, 0, &place), 1);
+    assert_int_equal(record_place_run(place), 1);
+    crowd_end(&crowd);
+}
+
+static void a_run_of_another_length_than_the_catalog_says_is_refused(void **state)
+{
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, JOBS);
+    write_odd_run(JOBS - 1);
+    assert_int_equal(crowd_open(&crowd), -EBADMSG);
+    assert_string_equal(crowd.error,
+                        "run 1 in 'shard/run' has 99 slots, and the catalog says 100: restore the "
+                        "directory from a backup");
+    crowd_end(&crowd);
+}
+
 /* ---- what dies while it is looked at ---- */
 
 static struct record_place dies_meanwhile;
@@ -281,6 +377,8 @@ int main(void)
         cmocka_unit_test(a_job_is_found_among_many_of_the_same_hash),
         cmocka_unit_test(a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash),
         cmocka_unit_test(the_run_of_a_checkpoint_under_way_is_passed_over),
+        cmocka_unit_test(a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none),
+        cmocka_unit_test(a_run_of_another_length_than_the_catalog_says_is_refused),
         cmocka_unit_test(a_slot_that_dies_while_it_is_read_is_no_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
