@@ -247,6 +247,27 @@ static int go_over(struct walk *walk)
     return 0;
 }
 
+static void on_unread(void *ctx, uint64_t at)
+{
+    const struct walk *walk = ctx;
+
+    fsck_note(walk->exam,
+              "%s, byte %" PRIu64
+              ": not what was written; nobody reads it and nothing is lost, but "
+              "the disk does not keep what it is given",
+              walk->file, at);
+}
+
+/* Of no consequence for any job, nor is what the disk fails to read of it. */
+static void look_at_unread(struct walk *walk)
+{
+    const int result = run_check_unread(walk->run->run, on_unread, walk);
+
+    if (result < 0)
+        fsck_note(walk->exam, "%s: what nobody needs of it cannot be read: %s", walk->file,
+                  strerror(-result));
+}
+
 static int open_run(struct walk *walk)
 {
     struct fsck_exam *exam = walk->exam;
@@ -293,8 +314,10 @@ static int examine_run(struct fsck_exam *exam, uint32_t index)
                   walk.about->alive_count, walk.run->alive.count);
     }
     result = open_run(&walk);
-    if (result == 0 && walk.run->run)
+    if (result == 0 && walk.run->run) {
+        look_at_unread(&walk);
         result = map_topics(&walk);
+    }
     if (result == 0 && walk.run->run)
         result = go_over(&walk);
     return result;

@@ -72,10 +72,11 @@ int run_writer_add(struct run_writer *writer, enum job_part part, int64_t when_m
 int run_writer_finish(struct run_writer *writer, struct run_info *out);
 void run_writer_abandon(struct run_writer *writer);
 
-/* ---- reading ---- */
+/* ---- reading ---- What nobody reads may be damaged: run_check_unread. */
 
-/* Reads header, footer and topics. `error` says what is wrong and where. -EBADMSG: damaged;
- * -EPROTONOSUPPORT: written by a newer version; -ENOENT and others from the file system. */
+/* Reads footer and topics, and the header where the footer makes no sense. `error` says what is
+ * wrong and where. -EBADMSG: damaged; -EPROTONOSUPPORT: written by a newer version; -ENOENT and
+ * others from the file system. */
 int run_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t seed, struct run **out,
              char *error, size_t error_bytes);
 void run_close(struct run *run);
@@ -96,6 +97,11 @@ int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_bloc
 /* The first slot of [first, end) whose when is not below `when_ms`; `end` where there is none. They
  * lie in one part. */
 int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_ms, uint32_t *out);
+
+/* Calls `each` with the place of the first byte that is not what was written in each stretch that
+ * nobody reads: nothing is lost with it, but the disk does not keep what it is given. Negative:
+ * some could not be read, the others were looked at. [helper] */
+int run_check_unread(const struct run *run, void (*each)(void *ctx, uint64_t at), void *ctx);
 
 /*
  * Goes over the slots of [first, end), in large reads. `wants` decides by the directory alone: 1

@@ -139,7 +139,7 @@ static bool footer_is_sound(struct run_footer *footer, uint64_t file_bytes)
     return info->file_bytes == file_bytes;
 }
 
-/* What is sound is what would be written again just so. */
+/* What is sound is what would be written again just so: figures with the sum that is there. */
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
                        struct run_footer *out)
 {
@@ -160,7 +160,7 @@ bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, cons
     if (!footer_is_sound(&footer, file_bytes))
         return false;
     run_footer_encode(seed, &footer, again);
-    if (memcmp(block, again, RUN_BLOCK_BYTES) != 0)
+    if (memcmp(block + RUN_BLOCK_ROOM, again + RUN_BLOCK_ROOM, RUN_BLOCK_BYTES - RUN_BLOCK_ROOM))
         return false;
     *out = footer;
     return true;

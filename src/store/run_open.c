@@ -44,23 +44,6 @@ static int read_block(const struct run *run, uint64_t offset, char *block,
     return result < 0 ? complain_damage(to, offset, "it ends there") : 0;
 }
 
-static int read_header(const struct run *run, uint32_t number, const struct complaint *to)
-{
-    char block[RUN_BLOCK_BYTES];
-    uint32_t format;
-    int result = read_block(run, 0, block, to);
-
-    if (result < 0)
-        return result;
-    result = run_header_decode(run->seed, number, block, &format);
-    if (result == -EPROTONOSUPPORT)
-        return complain(to, result,
-                        "run file '%s' is of format %" PRIu32
-                        " and this version knows up to %d: it was written by a newer one, use that",
-                        to->path, format, RUN_FORMAT);
-    return result < 0 ? complain_damage(to, 0, "its header is wrong") : 0;
-}
-
 static int read_footer(struct run *run, uint32_t number, const struct complaint *to)
 {
     int64_t bytes = run->fs->ops->size(run->fs->ctx, run->fd);
@@ -80,27 +63,21 @@ static int read_footer(struct run *run, uint32_t number, const struct complaint 
     return result;
 }
 
-/* What lies between the last record and the directory has no checksum: it is zeros, or the file was
- * touched. */
-static int check_padding(const struct run *run, const struct complaint *to)
+/* Where the footer makes no sense: perhaps a newer version wrote it. `result` if not. */
+static int explain(const struct run *run, uint32_t number, int result, const struct complaint *to)
 {
-    const struct run_footer *footer = &run->footer;
-    uint64_t at = footer->directory_at - RUN_BLOCK_BYTES;
     char block[RUN_BLOCK_BYTES];
-    int result;
+    uint32_t format;
+    int read = fs_pread_whole(run->fs, run->fd, true, block, RUN_BLOCK_BYTES, 0);
 
-    if (footer->record_end == footer->directory_at)
-        return 0;
-    result = read_block(run, at, block, to);
-    for (size_t i = (size_t)(footer->record_end - at); result == 0 && i < sizeof block; i++)
-        if (block[i])
-            return complain_damage(to, at + i, "there should be nothing");
-    return result;
-}
-
-static bool is_zero(const char *bytes, size_t len)
-{
-    return len == 0 || (*bytes == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
+    if (read < 0 && read != -EBADMSG)
+        return complain(to, read, "cannot read run file '%s': %s", to->path, strerror(-read));
+    if (read < 0 || run_header_decode(run->seed, number, block, &format) != -EPROTONOSUPPORT)
+        return result;
+    return complain(to, -EPROTONOSUPPORT,
+                    "run file '%s' is of format %" PRIu32
+                    " and this version knows up to %d: it was written by a newer one, use that",
+                    to->path, format, RUN_FORMAT);
 }
 
 static int read_topics(struct run *run, const struct complaint *to)
@@ -117,8 +94,8 @@ static int read_topics(struct run *run, const struct complaint *to)
         char block[RUN_BLOCK_BYTES];
 
         result = read_block(run, at, block, to);
-        if (result == 0 && (!run_block_is_whole(run->seed, footer->info.number, at, block) ||
-                            !is_zero(block + some, RUN_BLOCK_ROOM - some)))
+        if (result == 0 &&
+            !run_block_holds(run->seed, footer->info.number, at, block, some, RUN_BLOCK_ROOM))
             result = complain_damage(to, at, "its topics are wrong");
         if (result == 0)
             buffer_append(&names, block, some);
@@ -142,10 +119,10 @@ static int read_all(struct run *run, uint32_t number, const struct complaint *to
     run->fd = run->fs->ops->open(run->fs->ctx, to->path, O_RDONLY, 0);
     if (run->fd < 0)
         return complain(to, run->fd, "cannot open run file '%s': %s", to->path, strerror(-run->fd));
-    if ((result = read_header(run, number, to)) < 0 ||
-        (result = read_footer(run, number, to)) < 0 || (result = check_padding(run, to)) < 0)
-        return result;
-    return read_topics(run, to);
+    result = read_footer(run, number, to);
+    if (result == -EBADMSG)
+        return explain(run, number, result, to);
+    return result < 0 ? result : read_topics(run, to);
 }
 
 int run_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t seed, struct run **out,

@@ -7,6 +7,7 @@
  *   run_open     opening, what a run says about itself
  *   run_read     slots and records one by one; punching
  *   run_scan     slots and records in large reads
+ *   run_unread   what nobody reads
  *
  * The file, in blocks of RUN_BLOCK_BYTES:
  *   header      1 block
@@ -17,6 +18,10 @@
  *   topics      u8 length and the name, each; one stream over the blocks
  *   footer      1 block
  * The last 8 bytes of every block but those of records are its checksum.
+ *
+ * What is never read costs no job where it was changed: the header (the footer says all of it
+ * again; it is there to name newer formats), and the zeros behind the last record, entry, topic and
+ * figure.
  */
 #ifndef TARRY_STORE_RUN_PRIVATE_H
 #define TARRY_STORE_RUN_PRIVATE_H
@@ -102,6 +107,10 @@ void run_footer_lay_out(struct run_footer *footer);
 /* `offset`: of the block in the file. */
 void run_block_seal(uint64_t seed, uint32_t number, uint64_t offset, char *block);
 bool run_block_is_whole(uint64_t seed, uint32_t number, uint64_t offset, const char *block);
+/* As before, also where only bytes [from, to) were changed: nobody reads them, and they were
+ * written as zeros. In run_unread. */
+bool run_block_holds(uint64_t seed, uint32_t number, uint64_t offset, const char *block,
+                     size_t from, size_t to);
 uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct slice record);
 
 void run_header_encode(uint64_t seed, uint32_t number, char *block);

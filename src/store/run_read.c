@@ -36,7 +36,8 @@ int run_block_slots(const struct run *run, uint32_t block, const char *bytes, ui
     uint32_t entries = entries_in(run, block);
 
     assert(at + count <= entries);
-    if (!run_block_is_whole(run->seed, run->footer.info.number, block_offset(run, block), bytes))
+    if (!run_block_holds(run->seed, run->footer.info.number, block_offset(run, block), bytes,
+                         entries * (size_t)RUN_ENTRY_BYTES, RUN_ENTRIES_BYTES))
         return -EBADMSG;
     for (uint32_t i = at; i < at + count; i++, out++) {
         const char *entry = bytes + (size_t)i * RUN_ENTRY_BYTES;

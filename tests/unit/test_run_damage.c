@@ -98,6 +98,76 @@ static uint32_t count_bad(const struct rig *rig, const struct run *run)
 
 /* ---- bytes ---- */
 
+static void note_unread(void *ctx, uint64_t at)
+{
+    int64_t *found = ctx;
+
+    assert_int_equal(*found, -1); /* one is wrong */
+    *found = (int64_t)at;
+}
+
+/* A byte that nobody reads, else -1. */
+static int64_t unread_of(const struct run *run)
+{
+    int64_t found = -1;
+
+    assert_int_equal(run_check_unread(run, note_unread, &found), 0);
+    return found;
+}
+
+/* Where records, entries, topics and figures end, and zeros follow. */
+static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, int64_t size)
+{
+    const int64_t used = 8 + 4 * 5 + 8 + PARTS * 12, sum = BLOCK - 8;
+    const int64_t ends[] = {(int64_t)run_info(run)->record_bytes % BLOCK, rig->count * 24, 0, used};
+    const int64_t in = at % BLOCK, block = (size - at - 1) / BLOCK;
+
+    assert_true(block >= 3 || rig->count <= BLOCK_SLOTS);
+    switch (block) {
+    case 0: /* the magic number says nothing that its sum does not */
+        return (in < 16 || in >= used) && in < sum;
+    case 1:
+        return in >= run->footer.topic_bytes && in < sum;
+    case 2:
+        return in >= ends[1] && in < sum - 8;
+    case 3:
+        return in >= ends[0];
+    }
+    return at < BLOCK;
+}
+
+static void what_nobody_reads_costs_no_job(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct sim_fs sim;
+    struct rig rig;
+    struct run *run;
+    int64_t size;
+    char *bytes;
+
+    (void)state;
+    make(&sim, &rig, &random, 6, 100);
+    bytes = sim_fs_bytes(&sim, PATH, &size);
+    run = rig_open(&sim.fs, 7);
+    assert_int_equal(unread_of(run), -1);
+    for (int64_t at = 0; at < size; at++) {
+        char was = bytes[at];
+        struct run *flipped;
+
+        if (!is_unread(run, &rig, at, size))
+            continue;
+        bytes[at] = (char)(was ^ (char)(1 << random_below(&random, 8)));
+        flipped = rig_open(&sim.fs, 7);
+        assert_int_equal(count_bad(&rig, flipped), 0);
+        assert_int_equal(unread_of(flipped), at);
+        run_close(flipped);
+        bytes[at] = was;
+    }
+    run_close(run);
+    rig_fini(&rig);
+    sim_fs_fini(&sim);
+}
+
 static void every_flipped_byte_is_noticed(void **state)
 {
     struct random random = seed_random(__func__);
@@ -119,7 +189,8 @@ static void every_flipped_byte_is_noticed(void **state)
         if (run) {
             uint32_t bad = count_bad(&rig, run);
 
-            if (bad == 0 || (bad > 1 && at < size - 3 * BLOCK)) /* a record has no neighbours */
+            if ((unread_of(run) == at) != (bad == 0) ||
+                (bad > 1 && at < size - 3 * BLOCK)) /* a record has no neighbours */
                 fail_msg("byte %d: %u slots", (int)at, bad);
         } else {
             assert_int_equal(result, -EBADMSG);
@@ -181,7 +252,7 @@ static void what_lies_in_the_wrong_place_is_refused(void **state)
         memcpy(kept, bytes + at, BLOCK);
         memcpy(bytes + at, other + at, BLOCK);
         run = try_open(&sim.fs, 7, RIG_SEED, &result);
-        assert_true(!run || count_bad(&rig, run) > 0);
+        assert_true(!run || count_bad(&rig, run) > 0 || (at == 0 && unread_of(run) >= 0));
         run_close(run);
         memcpy(bytes + at, kept, BLOCK);
     }
@@ -191,7 +262,7 @@ static void what_lies_in_the_wrong_place_is_refused(void **state)
         memcpy(kept, bytes + at, BLOCK);
         memcpy(bytes + at, bytes + (at ? at - BLOCK : size - BLOCK), BLOCK);
         run = try_open(&sim.fs, 7, RIG_SEED, &result);
-        assert_true(!run || count_bad(&rig, run) > 0);
+        assert_true(!run || count_bad(&rig, run) > 0 || (at == 0 && unread_of(run) >= 0));
         run_close(run);
         memcpy(bytes + at, kept, BLOCK);
     }
@@ -427,12 +498,14 @@ static void a_newer_format_is_refused_by_name(void **state)
     struct sim_fs sim;
     struct run *run;
     struct rig rig;
+    int64_t size;
 
     (void)state;
     make(&sim, &rig, &random, 3, 0);
-    bytes = sim_fs_bytes(&sim, PATH, NULL);
-    bytes[8] = RUN_FORMAT + 1;
+    bytes = sim_fs_bytes(&sim, PATH, &size);
+    bytes[8] = bytes[size - BLOCK + 8] = RUN_FORMAT + 1;
     run_block_seal(RIG_SEED, 7, 0, bytes);
+    run_block_seal(RIG_SEED, 7, (uint64_t)size - BLOCK, bytes + size - BLOCK);
     assert_int_equal(run_open(&sim.fs, "s/run", 7, RIG_SEED, &run, error, sizeof error),
                      -EPROTONOSUPPORT);
     assert_non_null(strstr(error, PATH));
@@ -463,6 +536,7 @@ static void names_of_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_reads_costs_no_job),
         cmocka_unit_test(every_flipped_byte_is_noticed),
         cmocka_unit_test(every_other_size_is_refused),
         cmocka_unit_test(what_lies_in_the_wrong_place_is_refused),
