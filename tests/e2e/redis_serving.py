@@ -1,0 +1,46 @@
+"""A server on Redis: starting one that must not come up, what it says of itself, a job's whole life in it."""
+
+import re
+import subprocess
+
+from client import job_path
+from server import BINARY
+
+
+def refused(*flags, env=None, seconds=60):
+    """Starts a server that must not come up; what it said."""
+    done = subprocess.run([str(BINARY), "serve", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, check=False, timeout=seconds,
+                          stdin=subprocess.DEVNULL, env=env)
+    said = done.stdout + done.stderr
+    assert done.returncode in (1, 2) and "event=listening" not in said, said
+    return said
+
+
+def info(server):
+    return server.client().call("GET", "/v1/info").json()
+
+
+def metric(server, name):
+    page = server.client().call("GET", "/metrics").body.decode()
+    found = re.search(rf"^{name} (\S+)$", page, re.MULTILINE)
+    assert found, f"{name} is not in\n{page}"
+    return float(found.group(1))
+
+
+def ready(server):
+    return server.client().call("GET", "/readyz").status
+
+
+def works(server, topic="works"):
+    """A whole life of a job; what it came with."""
+    client = server.client()
+    assert client.push(topic, "a", body=b"hello", delay="50ms")["result"] == "created"
+    job = client.take(topic, wait="10s")[0]
+    assert job["id"] == "a" and job["body"] == "hello"
+    assert [answer["result"] for answer in client.ack(job["lease"])] == ["ok"]
+    return job
+
+
+def push_answer(server, topic, ident, timeout=60.0):
+    """The reply as it is, also where it is a problem."""
+    return server.client(timeout).call("PUT", job_path(topic, ident), b"x")

@@ -1,0 +1,104 @@
+"""tarry serve on a Redis that goes and comes back, or has no time or no room."""
+
+import threading
+import time
+
+from client import job_path, request_bytes
+from redis_servers import RedisServer
+from redis_serving import info, metric, push_answer, ready, works
+from server import eventually, together
+
+
+def test_a_redis_out_of_reach_is_503_after_the_patience_and_heals_by_itself(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "1s")
+        works(started)
+        started.client().push("kept", "a", body=b"x", delay="1s")
+        server.kill()
+        eventually(lambda: ready(started) == 503)
+        began = time.monotonic()
+        answer = push_answer(started, "kept", "b")
+        took = time.monotonic() - began
+        assert answer.status == 503 and answer.code == "unavailable" and 0.5 < took < 5, (answer.status, answer.body, took)
+        assert metric(started, "tarry_redis_shards_up") == 0 and metric(started, "tarry_store_healthy") == 0
+        assert started.client().call("GET", "/healthz").status == 200
+        assert info(started)["healthy"] is False
+        server.start()
+        eventually(lambda: ready(started) == 200, 20)
+        assert started.client().take("kept", wait="10s")[0]["id"] == "a"
+        works(started)
+        assert metric(started, "tarry_redis_reconnects_total") >= 1 and info(started)["healthy"] is True
+        assert started.terminate() == 0
+
+
+def test_a_call_that_waits_for_redis_is_answered_once_it_is_back(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "30s")
+        server.kill()
+        eventually(lambda: ready(started) == 503)
+        threading.Timer(1.0, server.start).start()
+        assert push_answer(started, "patient", "a").status == 201
+
+
+def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_jobs(start_server):
+    with RedisServer("--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000") as server:
+        started = start_server("--store", server.url, "--shards", "1")
+        client = started.client()
+        client.push_batch([{"topic": "many", "body": "x"} for _ in range(900)])
+        server.call("CLIENT", "PAUSE", 500, "ALL")
+        clients = [started.client() for _ in range(20)]
+        taken = together(*[lambda one=one: len(one.take("many", max=1000)) for one in clients])
+        assert sum(taken) == 900
+        calls = [words.split(b" ") for words in (entry["command"] for entry in server.client().slowlog_get(10000)) if words.startswith(b"FCALL tarry_")]
+        wanted = [int(words[-3]) for words in calls if words[1].endswith(b"_take") and words[-4] == b"many"]
+        assert sum(wanted) == 20 * 1000 and max(wanted) < 2000, wanted
+
+
+def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "5s")
+        server.kill()
+        eventually(lambda: ready(started) == 503)
+        began = time.monotonic()
+        answer = started.client().call("POST", "/v1/topics/gone/take")
+        assert (answer.status, answer.code) == (503, "unavailable") and time.monotonic() - began < 4
+
+
+def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "2s")
+        server.kill()
+        eventually(lambda: ready(started) == 503)
+        began = time.monotonic()
+        assert started.terminate() == 0 and time.monotonic() - began < 10
+
+
+def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url, "--redis-patience", "60s")
+        works(started)
+        server.kill()
+        pushing = started.connection()
+        pushing.send(request_bytes("PUT", job_path("patient", "a"), b"x"))
+        assert ready(started) in (200, 503)  # so it has read the push, too
+        began = time.monotonic()
+        assert started.terminate() == 0 and time.monotonic() - began < 15
+        pushing.close()
+
+
+def test_a_full_redis_refuses_pushes_and_lets_acks_and_cancels_through(start_server):
+    with RedisServer(aof="always") as server:
+        started = start_server("--store", server.url)
+        client = started.client()
+        client.push("full", "held", body=b"x")
+        lease = client.take("full", wait="5s")[0]["lease"]
+        for number in range(20):
+            client.push("full", f"waits-{number}", body=b"x" * 5000, delay="1h")
+        server.config("maxmemory", "1mb")
+        answer = push_answer(started, "full", "one-more")
+        assert (answer.status, answer.code) == (507, "no_space")
+        assert ready(started) == 503
+        assert [one["result"] for one in client.ack(lease)] == ["ok"] and client.cancel("full", "waits-3")["result"] == "cancelled"
+        server.config("maxmemory", "0")
+        eventually(lambda: ready(started) == 200)  # though nobody pushes, since it was not ready
+        assert push_answer(started, "full", "one-more").status == 201
