@@ -71,12 +71,22 @@ void checkpoint_give_up(struct checkpoint *checkpoint, int failed, const char *d
     checkpoint_become_idle(checkpoint);
 }
 
+static bool is_over(const struct checkpoint *checkpoint)
+{
+    return checkpoint->shard->stopping || checkpoint->shard->broken;
+}
+
+/* What has been installed stays installed until the depot is closed. */
+static void leave_unfinished(struct checkpoint *checkpoint)
+{
+    checkpoint->phase = checkpoint->build.depot ? CHECKPOINT_STOPPED : CHECKPOINT_IDLE;
+}
+
 /* A stop does not wait for more than what the archivist has in hand: nothing counts before the
  * commit, and the log has it all. */
 static void stop(struct checkpoint *checkpoint)
 {
     struct depot *depot = checkpoint->shard->depot;
-    bool is_build = checkpoint->build.depot != NULL;
     switch (checkpoint->phase) {
     case CHECKPOINT_FILTERS:
         checkpoint_filters_read(checkpoint);
@@ -92,7 +102,7 @@ static void stop(struct checkpoint *checkpoint)
             depot_committed(depot, &checkpoint->catalog);
             break;
         }
-        checkpoint->phase = is_build ? CHECKPOINT_STOPPED : CHECKPOINT_IDLE;
+        leave_unfinished(checkpoint);
         return;
     case CHECKPOINT_IDLE:
     case CHECKPOINT_TIDYING:
@@ -103,7 +113,7 @@ static void stop(struct checkpoint *checkpoint)
     case CHECKPOINT_TOPICS:
     case CHECKPOINT_SNAPSHOT:
     case CHECKPOINT_SYNCING:
-        checkpoint->phase = is_build ? CHECKPOINT_STOPPED : CHECKPOINT_IDLE;
+        leave_unfinished(checkpoint);
         return;
     }
     checkpoint_become_idle(checkpoint);
@@ -113,11 +123,11 @@ static void stop(struct checkpoint *checkpoint)
 
 bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
-    if (checkpoint->shard->stopping || checkpoint->shard->broken)
+    if (is_over(checkpoint))
         atomic_store(&checkpoint->is_cancelled, true);
     if (checkpoint->is_with_archivist)
         return false;
-    if (checkpoint->shard->stopping || checkpoint->shard->broken) {
+    if (is_over(checkpoint)) {
         checkpoint_abandon_merge(checkpoint);
         if (checkpoint->phase != CHECKPOINT_IDLE && checkpoint->phase != CHECKPOINT_STOPPED)
             stop(checkpoint);

@@ -50,6 +50,25 @@ static uint32_t steps_left(struct rig *rig, struct depot_keys_merge *merge)
     return steps;
 }
 
+static void install(struct rig *rig, struct depot_keys_merge *merge)
+{
+    assert_true(depot_keys_install(rig->depot, merge));
+    depot_check(rig->depot);
+}
+
+static void commit(struct rig *rig)
+{
+    scene_commit_now(rig);
+    depot_tidy(rig->depot);
+}
+
+/* What was found before is found after it. */
+static void reopen_and_end(struct rig *rig)
+{
+    reopen(rig);
+    scene_end(rig);
+}
+
 static void finish_all(struct rig *rig, uint32_t first, uint32_t count)
 {
     for (uint32_t job = first; job < first + count; job++)
@@ -79,14 +98,12 @@ static void steps_give_what_one_would(void **state)
     assert_false(depot_keys_wanted(rig->depot, &(struct depot_keys_merge){0})); /* one at a time */
     assert_int_equal(steps_left(rig, &merge), 4);
     assert_int_equal(keys_count(merge.made), 3 * JOBS_A_RUN);
-    assert_true(depot_keys_install(rig->depot, &merge));
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    install(rig, &merge);
+    commit(rig);
     assert_int_equal(depot_view(rig->depot)->table_count, 1);
     assert_int_equal(files_of(".keys"), 1);
     rig_find_all(rig);
-    reopen(rig);
-    scene_end(rig);
+    reopen_and_end(rig);
 }
 
 /* Its number was taken first, and its place is last. */
@@ -102,9 +119,8 @@ static void a_table_installed_behind_newer_ones_is_found_after_a_restart(void **
     scene_run(rig);
     rig_find_all(rig);
     steps_left(rig, &merge);
-    assert_true(depot_keys_install(rig->depot, &merge));
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    install(rig, &merge);
+    commit(rig);
     assert_int_equal(depot_view(rig->depot)->table_count, 2);
     rig_find_all(rig);
     reopen(rig);
@@ -137,15 +153,12 @@ static void runs_may_be_written_anew_while_their_keys_are_merged(void **state)
     assert_null(depot_view_run(depot_view(rig->depot), 1));
     rig_find_all(rig);
     steps_left(rig, &merge);
-    assert_true(depot_keys_install(rig->depot, &merge));
-    depot_check(rig->depot);
+    install(rig, &merge);
     rig_find_all(rig);
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    commit(rig);
     assert_int_equal(files_of(".run"), 3);
     assert_int_equal(files_of(".keys"), 2);
-    reopen(rig);
-    scene_end(rig);
+    reopen_and_end(rig);
 }
 
 static void a_merge_of_which_nothing_is_left_alive_makes_no_table(void **state)
@@ -162,14 +175,11 @@ static void a_merge_of_which_nothing_is_left_alive_makes_no_table(void **state)
     assert_int_equal(depot_view(rig->depot)->run_count, 0);
     steps_left(rig, &merge);
     assert_null(merge.made);
-    assert_true(depot_keys_install(rig->depot, &merge));
-    depot_check(rig->depot);
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    install(rig, &merge);
+    commit(rig);
     assert_int_equal(files_of(".keys") + files_of(".run") + files_of(".new"), 0);
     assert_int_equal(depot_view(rig->depot)->table_count, 0);
-    reopen(rig);
-    scene_end(rig);
+    reopen_and_end(rig);
 }
 
 /* Every job of the merged runs ends between two steps, after some were taken over. */
@@ -185,14 +195,12 @@ static void a_table_that_nobody_needs_any_more_goes_with_the_next_commit(void **
     depot_tidy(rig->depot);
     steps_left(rig, &merge);
     assert_int_equal(keys_count(merge.made), STEP);
-    assert_true(depot_keys_install(rig->depot, &merge));
+    install(rig, &merge);
     assert_true(depot_maybe(rig->depot, rig_key(0)) || depot_is_absent(rig->depot, rig_key(0)));
     rig_find_all(rig); /* hints that lead nowhere */
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    commit(rig);
     assert_int_equal(files_of(".keys"), 0);
-    reopen(rig);
-    scene_end(rig);
+    reopen_and_end(rig);
 }
 
 static void a_merge_given_up_between_steps_leaves_no_file(void **state)
@@ -218,7 +226,7 @@ static void a_merge_given_up_between_steps_leaves_no_file(void **state)
     }
     assert_true(depot_keys_wanted(rig->depot, &merge));
     steps_left(rig, &merge);
-    assert_true(depot_keys_install(rig->depot, &merge));
+    install(rig, &merge);
     scene_commit_now(rig);
     reopen(rig);
     assert_int_equal(depot_view(rig->depot)->table_count, 1);
@@ -242,13 +250,11 @@ static void a_crash_between_steps_loses_nothing(void **state)
     rig_find_all(rig);
     assert_true(depot_keys_wanted(rig->depot, &merge));
     steps_left(rig, &merge);
-    assert_true(depot_keys_install(rig->depot, &merge));
-    scene_commit_now(rig);
-    depot_tidy(rig->depot);
+    install(rig, &merge);
+    commit(rig);
     assert_int_equal(files_of(".keys"), 1);
     assert_int_equal(files_of(".keys.new"), 0); /* it had the same number */
-    reopen(rig);
-    scene_end(rig);
+    reopen_and_end(rig);
 }
 
 /* ---- depot_is_absent ---- */

@@ -339,19 +339,26 @@ static void a_state_of_a_job_that_is_not_here_waits_for_it(void **state)
     scene.has_stubs = true;
 }
 
-static void one_that_waits_is_settled_by_its_end(void **state)
+static bool something_waits(void)
 {
-    struct record leased = state_of("far", JOB_LEASED), done = done_of("orders", "far");
     struct record_place place;
     struct hash128 key;
     uint32_t at = 0;
+
+    return engine_stub_next(scene.engine, &at, &key, &place);
+}
+
+static void one_that_waits_is_settled_by_its_end(void **state)
+{
+    struct record leased = state_of("far", JOB_LEASED), done = done_of("orders", "far");
 
     (void)state;
     scene.is_partial = true;
     leased.state.delivery = 5;
     assert_true(replay_one(&leased));
+    assert_true(something_waits());
     assert_true(replay_one(&done));
-    assert_false(engine_stub_next(scene.engine, &at, &key, &place));
+    assert_false(something_waits());
     assert_false(knows("far"));
     assert_int_equal(shown().totals.acked, 1);
 }
@@ -359,14 +366,12 @@ static void one_that_waits_is_settled_by_its_end(void **state)
 static void one_that_waits_is_settled_by_a_new_push(void **state)
 {
     struct record leased = state_of("far", JOB_LEASED);
-    struct record_place place;
-    struct hash128 key;
-    uint32_t at = 0;
 
     (void)state;
     assert_true(replay_one(&leased));
+    assert_true(something_waits());
     assert_true(replay_job("far"));
-    assert_false(engine_stub_next(scene.engine, &at, &key, &place));
+    assert_false(something_waits());
     assert_int_equal(shown().counts.delayed, 1);
     assert_int_equal(shown().counts.leased, 0);
 }
