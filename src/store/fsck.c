@@ -19,8 +19,7 @@ void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure c
     va_list args;
 
     exam->has_unread |= exam->reading.error != 0;
-    exam->wants_backup |= cure == FSCK_RESTORE;
-    exam->wants_loss |= cure == FSCK_ACCEPT_LOSS;
+    exam->found[cure]++;
     if (report->finding_count++ >= FSCK_FINDINGS_MAX)
         return;
     finding = &report->finding[report->finding_count - 1];
@@ -89,8 +88,7 @@ static void on_nonsense(void *ctx, struct record_place place, const char *text)
 {
     struct fsck_exam *exam = ctx;
 
-    find_in_log(exam, record_place_is_run(place) ? 0 : place.file, place.at,
-                fsck_model_cure(exam->model), text);
+    find_in_log(exam, place.file, place.at, fsck_model_cure(exam->model), text);
 }
 
 /* ---- records ---- */
@@ -268,16 +266,14 @@ static int look_at_runs(struct fsck_exam *exam)
 
 static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
 {
-    char path[PATH_MAX - 64];
+    char path[sizeof exam->disk.dir];
+    size_t len;
 
     datadir_shard_path(datadir, exam->shard, path, sizeof path);
     exam->disk.fs = &exam->reading.fs;
-    if ((size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path) >=
-            sizeof exam->disk.dir ||
-        (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path) >=
-            sizeof exam->run_dir)
-        return -ENAMETOOLONG;
-    return 0;
+    len = (size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path);
+    len |= (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path);
+    return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have as many bytes */
 }
 
 static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir)

@@ -41,15 +41,12 @@ static void on_release(void *ctx, struct record_place place)
     struct fsck_run_exam *run = fsck_run_of(exam, record_place_run(place));
     enum job_part part;
     struct slice name;
-    struct fsck_topic *topic;
 
     if (on_look(ctx, place, &part, &name) != FSCK_SLOT_ALIVE)
         return;
     alive_clear(&run->pending, place.at);
     exam->far[part]--;
-    topic = fsck_topics_of(&exam->topics, name); /* there already */
-    if (topic)
-        topic->far[part]--;
+    fsck_topics_find(&exam->topics, name)->far[part]--; /* its slots were counted there */
 }
 
 /* ---- by key ---- */
@@ -70,12 +67,12 @@ static bool holds(struct fsck_exam *exam, const struct keys_entry *hit, struct h
         fsck_unread(exam, "a record of a run");
         return false;
     }
-    if (!record_decode(bytes, &record) || record.kind != RECORD_JOB)
+    if (!fsck_decode(bytes, &record) || record.kind != RECORD_JOB)
         return false;
     found = fsck_key_of(exam, &record);
     *place = (struct record_place){
         .file = hit->run | RECORD_IN_RUN, .at = hit->slot, .bytes = (uint32_t)bytes.len};
-    return found.low == key.low && found.high == key.high;
+    return memcmp(&found, &key, sizeof key) == 0;
 }
 
 static int on_find(void *ctx, struct hash128 key, struct record_place *place)
@@ -106,7 +103,7 @@ static int on_find(void *ctx, struct hash128 key, struct record_place *place)
 static uint64_t on_jobs_of(void *ctx, struct slice name)
 {
     struct fsck_exam *exam = ctx;
-    const struct fsck_topic *topic = fsck_topics_of(&exam->topics, name);
+    const struct fsck_topic *topic = fsck_topics_find(&exam->topics, name);
     uint64_t jobs = 0;
 
     for (int part = 0; topic && part < PARTS; part++)

@@ -168,12 +168,10 @@ static void on_name(void *ctx, const char *name)
 int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, const char *name))
 {
     struct listing listing = {.exam = exam, .each = each};
-    int result;
 
     if (exam->is_catalog_bad || exam->catalog.generation == 0)
         return 0;
-    result = fs_posix.ops->list(NULL, exam->run_dir, on_name, &listing);
-    return result == -ENOENT ? 0 : result;
+    return fs_posix.ops->list(NULL, exam->run_dir, on_name, &listing);
 }
 
 static void note_orphan(struct fsck_exam *exam, const char *name)

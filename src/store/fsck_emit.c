@@ -42,19 +42,18 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
 
 static const char *advice(const struct fsck_finding *finding)
 {
+    static const char *const cures[] = {
+        [FSCK_RESTORE] = "restore a backup",
+        [FSCK_REPAIR] = "'tarry fsck --repair' mends it",
+        [FSCK_ACCEPT_LOSS] =
+            "restore a backup, or give it up with 'tarry fsck --repair --accept-loss'",
+    };
+
     if (finding->is_mended)
         return "mended";
     if (finding->is_unread)
         return "the disk failed: see to it, or copy the directory to another one, and look again";
-    switch (finding->cure) {
-    case FSCK_REPAIR:
-        return "'tarry fsck --repair' mends it";
-    case FSCK_ACCEPT_LOSS:
-        return "restore a backup, or give it up with 'tarry fsck --repair --accept-loss'";
-    case FSCK_RESTORE:
-        break;
-    }
-    return "restore a backup";
+    return cures[finding->cure];
 }
 
 static void emit_finding(struct buffer *out, const struct fsck_finding *finding)

@@ -40,37 +40,21 @@ static void find_in(struct fsck_exam *exam, const struct keys_entry *entry)
         run->sum -= fsck_mix(entry->hash, entry->slot);
 }
 
-static bool is_behind(const struct keys_entry *before, const struct keys_entry *entry)
-{
-    if (entry->hash != before->hash)
-        return entry->hash > before->hash;
-    return entry->run != before->run ? entry->run > before->run : entry->slot > before->slot;
-}
-
 /* What is wrong with it; NULL: nothing. Negative *result: it cannot go on. */
 static const char *walk_table(struct fsck_exam *exam, struct keys *keys, int *result)
 {
     struct keys_cursor cursor = {.keys = keys};
-    struct keys_entry entry, before = {0};
+    struct keys_entry entry;
     const char *why = NULL;
-    uint64_t count = 0;
 
     while (!why && (*result = keys_cursor_next(&cursor, &entry)) == 1) {
-        if (count && !is_behind(&before, &entry))
-            why = "its keys are out of order";
-        else if (!keys_maybe(keys, entry.hash))
-            why = "its filter denies a key that is in it";
-        else
+        if (keys_maybe(keys, entry.hash))
             find_in(exam, &entry);
-        before = entry;
-        count++;
+        else
+            why = "its filter denies a key that is in it";
     }
     keys_cursor_fini(&cursor);
-    if (!why && *result < 0 && *result != -ENOMEM)
-        why = "a block of it is damaged";
-    if (!why && *result == 0 && count != keys_count(keys))
-        why = "it does not hold as many keys as it says";
-    return why;
+    return *result < 0 ? "a block of it is damaged, or its keys are out of order" : why;
 }
 
 static int examine_table(struct fsck_exam *exam, uint32_t index)

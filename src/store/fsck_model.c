@@ -8,8 +8,7 @@ static struct fsck_known *slot_of(const struct fsck_model *model, struct hash128
 {
     size_t at = key.low & model->mask;
 
-    while (model->table[at].is_used &&
-           (model->table[at].key.low != key.low || model->table[at].key.high != key.high))
+    while (model->table[at].is_used && memcmp(&model->table[at].key, &key, sizeof key) != 0)
         at = (at + 1) & model->mask;
     return &model->table[at];
 }
@@ -123,7 +122,7 @@ static bool end_slot(struct fsck_model *model, struct hash128 key, struct record
     struct slice topic;
     enum fsck_slot slot;
 
-    if (!model->base.look || !from.bytes || !record_place_is_run(from))
+    if (!model->base.look || !from.bytes)
         return false;
     slot = model->base.look(model->base.ctx, from, &part, &topic);
     if (slot == FSCK_SLOT_UNKNOWN) {
@@ -154,13 +153,12 @@ static void let_go(struct fsck_model *model, struct fsck_known *known)
 }
 
 static void set_job(struct fsck_model *model, struct fsck_known *known, uint32_t topic,
-                    unsigned state)
+                    enum job_state state)
 {
     let_go(model, known);
     known->topic = topic;
     known->state = (uint8_t)state;
-    if (is_job(known))
-        model->topics[topic - 1].jobs++;
+    model->topics[topic - 1].jobs++;
 }
 
 /* The log tells the state of a job, but not the job: it may lie in a run. 1, 0; negative: out of
@@ -175,7 +173,7 @@ static int load(struct fsck_model *model, struct fsck_known *known, struct recor
 
     if (!model->base.look)
         return 0;
-    if (from.bytes && record_place_is_run(from))
+    if (from.bytes)
         slot = model->base.look(model->base.ctx, from, &part, &name);
     if (slot != FSCK_SLOT_ALIVE) {
         found = model->base.find(model->base.ctx, known->key, &from);
@@ -246,25 +244,35 @@ static bool apply_state(struct fsck_model *model, const struct record *record,
     return true;
 }
 
+static void count_end(struct topic_totals *totals, enum record_reason reason)
+{
+    totals->acked += reason == RECORD_ACKED;
+    totals->expired += reason == RECORD_EXPIRED;
+    totals->cancelled += reason == RECORD_CANCELLED || reason == RECORD_PURGED;
+}
+
+/* One that is not there may be one that was missed: repair ends these so. */
+static void end_of_topic(struct fsck_model *model, struct fsck_model_topic *topic,
+                         enum record_reason reason, bool is_there, struct record_place place)
+{
+    if (!is_there && model->is_whole && fsck_model_missing(model, topic) <= 0)
+        model->complain(model->ctx, place, "a job ends that is not there");
+    count_end(&topic->totals, reason);
+}
+
 static bool apply_done(struct fsck_model *model, const struct record *record,
                        struct record_place place)
 {
     const struct record_done *done = &record->done;
     struct fsck_known *known = known_of(model, done->key);
-    uint32_t topic = done->topic.len ? topic_of(model, done->topic) : 0;
+    uint32_t topic = 0;
 
-    if (!known || (done->topic.len && !topic))
+    if (!known || (done->topic.len && !(topic = topic_of(model, done->topic))))
         return false;
-    if (topic == 0)
-        topic = known->topic;
-    if (!done->carried && !is_job(known) && model->is_whole)
-        model->complain(model->ctx, place, "a job ends that is not there");
-    if (topic && !done->carried) {
-        struct topic_totals *totals = &model->topics[topic - 1].totals;
-
-        totals->acked += done->reason == RECORD_ACKED;
-        totals->expired += done->reason == RECORD_EXPIRED;
-        totals->cancelled += done->reason == RECORD_CANCELLED || done->reason == RECORD_PURGED;
+    if (!topic) {
+        model->complain(model->ctx, place, "a job ends, and of which topic is not said");
+    } else if (!done->carried) {
+        end_of_topic(model, &model->topics[topic - 1], done->reason, is_job(known), place);
     }
     let_go(model, known);
     end_slot(model, done->key, record->from);
@@ -287,9 +295,10 @@ uint64_t fsck_model_jobs(const struct fsck_model *model, const struct fsck_model
     return topic->jobs + far;
 }
 
-static bool apply_topic(struct fsck_model *model, const struct record_topic *record,
+static bool apply_topic(struct fsck_model *model, const struct record *about,
                         struct record_place place)
 {
+    const struct record_topic *record = &about->topic;
     uint32_t index = topic_of(model, record->topic);
     struct fsck_model_topic *topic;
 
@@ -313,17 +322,15 @@ static bool apply_topic(struct fsck_model *model, const struct record_topic *rec
 bool fsck_model_apply(struct fsck_model *model, const struct record *record,
                       struct record_place place)
 {
-    switch (record->kind) {
-    case RECORD_JOB:
-        return apply_job(model, record, place);
-    case RECORD_STATE:
-        return apply_state(model, record, place);
-    case RECORD_DONE:
-        return apply_done(model, record, place);
-    case RECORD_TOPIC:
-        return apply_topic(model, &record->topic, place);
-    }
-    return true;
+    static bool (*const apply[])(struct fsck_model *, const struct record *,
+                                 struct record_place) = {
+        [RECORD_JOB] = apply_job,
+        [RECORD_STATE] = apply_state,
+        [RECORD_DONE] = apply_done,
+        [RECORD_TOPIC] = apply_topic,
+    };
+
+    return apply[record->kind](model, record, place);
 }
 
 /* ---- life ---- */

@@ -50,7 +50,7 @@ struct fsck_loss {
     struct slice topic;
 };
 bool fsck_model_has_losses(const struct fsck_model *model);
-/* `each` returning false ends it: false. */
+/* Where there are some. `each` returning false ends it: false. */
 bool fsck_model_losses(const struct fsck_model *model,
                        bool (*each)(void *ctx, const struct fsck_loss *loss), void *ctx);
 

@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* How many jobs of the topic there should be beside those that are there. */
-static int64_t missing_of(const struct fsck_model *model, const struct fsck_model_topic *topic)
+int64_t fsck_model_missing(const struct fsck_model *model, const struct fsck_model_topic *topic)
 {
     const struct topic_totals *totals = &topic->totals;
 
@@ -17,7 +16,7 @@ static int64_t missing_of(const struct fsck_model *model, const struct fsck_mode
 static void check_topic(struct fsck_model *model, const struct fsck_model_topic *topic)
 {
     const struct topic_totals *totals = &topic->totals;
-    int64_t missing = missing_of(model, topic);
+    int64_t missing = fsck_model_missing(model, topic);
     uint64_t jobs = fsck_model_jobs(model, topic);
     char text[FSCK_TEXT_BYTES];
 
@@ -58,7 +57,7 @@ void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
         out->delayed += known->state == JOB_DELAYED;
         out->leased += known->state == JOB_LEASED;
         out->dead += known->state == JOB_DEAD;
-        model->cure = FSCK_ACCEPT_LOSS;
+        model->cure = model->topic_count ? FSCK_ACCEPT_LOSS : FSCK_RESTORE;
         if (known->state == FSCK_STRAY)
             model->complain(model->ctx, known->place, "the state of a job changes that is nowhere");
     }
@@ -73,17 +72,6 @@ enum fsck_cure fsck_model_cure(const struct fsck_model *model)
     return model->cure;
 }
 
-bool fsck_model_has_losses(const struct fsck_model *model)
-{
-    for (size_t i = 0; model->table && i <= model->mask; i++)
-        if (model->table[i].state == FSCK_STRAY)
-            return true;
-    for (uint32_t i = 0; i < model->topic_count; i++)
-        if (missing_of(model, &model->topics[i]) > 0)
-            return true;
-    return false;
-}
-
 /* The next one from *at on that is known to be nowhere; NULL: no more. */
 static const struct fsck_known *next_stray(const struct fsck_model *model, size_t *at)
 {
@@ -96,6 +84,19 @@ static const struct fsck_known *next_stray(const struct fsck_model *model, size_
     return NULL;
 }
 
+/* An end names a topic: where the log knows of none, strays cannot be ended. */
+bool fsck_model_has_losses(const struct fsck_model *model)
+{
+    size_t at = 0;
+
+    if (model->topic_count && next_stray(model, &at))
+        return true;
+    for (uint32_t i = 0; i < model->topic_count; i++)
+        if (fsck_model_missing(model, &model->topics[i]) > 0)
+            return true;
+    return false;
+}
+
 /* Of a stray one the topic is not known: any that misses one will do. */
 bool fsck_model_losses(const struct fsck_model *model,
                        bool (*each)(void *ctx, const struct fsck_loss *loss), void *ctx)
@@ -105,7 +106,7 @@ bool fsck_model_losses(const struct fsck_model *model,
     struct fsck_loss loss;
 
     for (uint32_t i = 0; i < model->topic_count; i++)
-        for (int64_t left = missing_of(model, &model->topics[i]); left > 0; left--) {
+        for (int64_t left = fsck_model_missing(model, &model->topics[i]); left > 0; left--) {
             loss = (struct fsck_loss){.topic = slice_of(model->topics[i].name), .is_counted = true};
             if (stray) {
                 loss.key = stray->key;
@@ -115,7 +116,7 @@ bool fsck_model_losses(const struct fsck_model *model,
             if (!each(ctx, &loss))
                 return false;
         }
-    for (; stray && model->topic_count; stray = next_stray(model, &at)) {
+    for (; stray; stray = next_stray(model, &at)) {
         loss = (struct fsck_loss){
             .key = stray->key, .is_named = true, .topic = slice_of(model->topics[0].name)};
         if (!each(ctx, &loss))

@@ -46,5 +46,7 @@ struct fsck_model {
 
 /* Jobs of the topic, in the log and in runs. */
 uint64_t fsck_model_jobs(const struct fsck_model *model, const struct fsck_model_topic *topic);
+/* How many there should be beside these. */
+int64_t fsck_model_missing(const struct fsck_model *model, const struct fsck_model_topic *topic);
 
 #endif

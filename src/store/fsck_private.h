@@ -30,7 +30,7 @@ struct fsck_run_exam {
     struct alive alive;   /* as the catalog has it, less what turned out lost */
     struct alive pending; /* alive ones not yet found in a table of keys */
     uint64_t sum;         /* over hash and slot of alive ones; tables take it back to 0 */
-    uint64_t bytes;       /* of alive ones' records */
+    uint64_t bytes;       /* of alive ones' records, less what turned out lost */
     uint32_t lost;        /* alive ones that cannot be read */
     bool wants_table;
     uint32_t *topics; /* by number in the run: index + 1 in fsck_topics */
@@ -67,8 +67,9 @@ struct fsck_exam {
     uint64_t hash_seed;
     struct fsck_reading reading;
     /* what was found, also beyond the findings that are kept */
-    bool has_unread, wants_backup, wants_loss;
-    uint64_t done, total; /* records, for progress */
+    bool has_unread;
+    uint64_t found[FSCK_ACCEPT_LOSS + 1]; /* by what helps */
+    uint64_t done, total;                 /* records, for progress */
 
     char run_dir[PATH_MAX - 64];
     struct catalog catalog;     /* zeroed: there is none */
@@ -123,14 +124,18 @@ void fsck_exam_fini(struct fsck_exam *exam);
 /* ---- fsck_runs ---- */
 int fsck_runs(struct fsck_exam *exam);
 uint64_t fsck_mix(uint64_t hash, uint32_t slot);
-/* Where a record's key is hashed to; 0 and 1 as JOB or DONE. */
+/* False: it is none of a job, or damaged. */
+bool fsck_decode(struct slice bytes, struct record *out);
+/* Where a record's key is hashed to. */
 struct hash128 fsck_key_of(const struct fsck_exam *exam, const struct record *record);
 
 /* ---- fsck_keys ---- */
 int fsck_keys(struct fsck_exam *exam);
 
 /* ---- fsck_topics ---- */
-struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name); /* NULL: memory */
+struct fsck_topic *fsck_topics_find(const struct fsck_topics *topics, struct slice name);
+/* Made where missing; NULL: out of memory. */
+struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name);
 int fsck_topics_load(struct fsck_exam *exam); /* what the catalog says */
 void fsck_topics_compare(struct fsck_exam *exam);
 void fsck_topics_fini(struct fsck_topics *topics);

@@ -68,12 +68,6 @@ static int64_t on_size(void *ctx, int fd)
     return result;
 }
 
-static int64_t on_disk_bytes(void *ctx, int fd)
-{
-    (void)ctx;
-    return fs_posix.ops->disk_bytes(NULL, fd);
-}
-
 /* Not again: names were given already. */
 static int on_list(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                    void *each_ctx)
@@ -88,7 +82,6 @@ static const struct fs_ops reading_ops = {
     .pread = on_pread,
     .pread_cached = on_pread,
     .size = on_size,
-    .disk_bytes = on_disk_bytes,
     .list = on_list,
 };
 

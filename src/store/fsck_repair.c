@@ -60,7 +60,7 @@ static bool gather(void *ctx, uint32_t slot, const struct run_slot *entry, struc
     struct record record;
 
     (void)entry;
-    if (bytes.len && record_decode(bytes, &record))
+    if (fsck_decode(bytes, &record))
         gathering->entries[gathering->count++] =
             (struct keys_entry){.hash = fsck_key_of(gathering->exam, &record).low,
                                 .run = gathering->number,
@@ -78,9 +78,8 @@ static int compare(const void *left, const void *right)
 {
     const struct keys_entry *a = left, *b = right;
 
-    if (a->hash != b->hash)
-        return a->hash < b->hash ? -1 : 1;
-    return a->slot < b->slot ? -1 : a->slot > b->slot;
+    return a->hash != b->hash ? (a->hash > b->hash) - (a->hash < b->hash)
+                              : (a->slot > b->slot) - (a->slot < b->slot);
 }
 
 /* Damaged blocks of the directory are passed over: their slots cannot be found by key. So are
@@ -211,6 +210,8 @@ static void write_bits(struct fsck_exam *exam)
                 about->lost, run->number);
         alive_save(&about->alive, run->alive);
         run->alive_count = about->alive.count;
+        if (run->record_bytes > about->bytes)
+            run->record_bytes = about->bytes;
     }
 }
 
@@ -268,7 +269,8 @@ static bool wants_tables(const struct fsck_exam *exam)
  * was passed over may be the only one that knows better. */
 static bool has_worse(const struct fsck_exam *exam)
 {
-    return exam->wants_backup || (exam->wants_loss && !exam->options->accept_loss);
+    return exam->found[FSCK_RESTORE] ||
+           (exam->found[FSCK_ACCEPT_LOSS] && !exam->options->accept_loss);
 }
 
 static void remove_orphan(struct fsck_exam *exam, const char *name)
@@ -304,17 +306,18 @@ static int commit(struct fsck_exam *exam)
 
 static void mark_mended(struct fsck_exam *exam)
 {
-    const uint64_t count = exam->report->finding_count;
+    struct fsck_report *report = exam->report;
+    const bool is_mended[] = {
+        [FSCK_REPAIR] = true,
+        [FSCK_ACCEPT_LOSS] = exam->options->accept_loss,
+    };
 
-    for (uint64_t i = 0; i < count && i < FSCK_FINDINGS_MAX; i++) {
-        struct fsck_finding *finding = &exam->report->finding[i];
-
-        if (finding->shard != exam->shard || finding->cure == FSCK_RESTORE ||
-            (finding->cure == FSCK_ACCEPT_LOSS && !exam->options->accept_loss))
-            continue;
-        finding->is_mended = true;
-        exam->report->mended++;
-    }
+    for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++)
+        if (report->finding[i].shard == exam->shard)
+            report->finding[i].is_mended = is_mended[report->finding[i].cure];
+    report->mended += exam->found[FSCK_REPAIR]; /* also what is not kept */
+    if (exam->options->accept_loss)
+        report->mended += exam->found[FSCK_ACCEPT_LOSS];
 }
 
 int fsck_repair(struct fsck_exam *exam)

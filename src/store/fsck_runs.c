@@ -15,10 +15,8 @@ struct walk {
     const struct catalog_run *about;
     struct fsck_run_exam *run;
     char file[48];
-    struct run_slot before;
-    uint32_t slots_seen; /* all before were looked at */
-    uint32_t unreported; /* damaged records in a row beyond those named one by one */
-    int result;
+    struct run_slot before; /* the last one read, if there is one: that of slot before_slot */
+    uint32_t before_slot;
 };
 
 uint64_t fsck_mix(uint64_t hash, uint32_t slot)
@@ -27,6 +25,12 @@ uint64_t fsck_mix(uint64_t hash, uint32_t slot)
 
     mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
     return mixed ^ mixed >> 29;
+}
+
+bool fsck_decode(struct slice bytes, struct record *out)
+{
+    return bytes.len && record_decode(bytes, out) &&
+           (out->kind == RECORD_JOB || out->kind == RECORD_DONE);
 }
 
 struct hash128 fsck_key_of(const struct fsck_exam *exam, const struct record *record)
@@ -85,6 +89,7 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
     if (!fsck_gives_up(walk->exam))
         return;
     alive_clear(&walk->run->alive, slot);
+    walk->run->bytes -= entry->bytes;
     topic->stored[part]--;
     if (part == PART_DEAD)
         topic->dead_bytes -= entry->bytes;
@@ -96,11 +101,12 @@ static bool is_in_order(const struct walk *walk, uint32_t slot, const struct run
 {
     const struct run_slot *before = &walk->before;
 
-    if (slot == 0 || run_part_of(walk->run->run, slot) != run_part_of(walk->run->run, slot - 1))
-        return slot == 0 || entry->offset > before->offset;
-    return entry->offset > before->offset &&
-           (entry->when_ms > before->when_ms ||
-            (entry->when_ms == before->when_ms && entry->sequence >= before->sequence));
+    if (entry->offset <= before->offset) /* zero before the first */
+        return false;
+    if (run_part_of(walk->run->run, slot) != run_part_of(walk->run->run, walk->before_slot))
+        return true;
+    return entry->when_ms > before->when_ms ||
+           (entry->when_ms == before->when_ms && entry->sequence >= before->sequence);
 }
 
 /* Counted by the directory, which is whole where its record may not be. */
@@ -119,12 +125,10 @@ static int on_entry(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
     struct walk *walk = ctx;
 
-    if (slot < walk->slots_seen)
-        return alive_test(&walk->run->alive, slot);
-    if (slot == walk->slots_seen && !is_in_order(walk, slot, entry))
+    if (!is_in_order(walk, slot, entry))
         fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_RESTORE, "the slot is out of order");
     walk->before = *entry;
-    walk->slots_seen = slot + 1;
+    walk->before_slot = slot;
     if (slot % PROGRESS_RECORDS == 0)
         fsck_advance(walk->exam, PROGRESS_RECORDS);
     if (!alive_test(&walk->run->alive, slot))
@@ -145,8 +149,6 @@ static const char *disagreement(const struct walk *walk, uint32_t slot,
     enum job_part part;
     int64_t when_ms;
 
-    if (!is_job && record->kind != RECORD_DONE)
-        return "the record is none of a job";
     if (is_job && (record->job.state == JOB_READY || record->job.state == JOB_FINISHED))
         return "a job is stored in a state that is never stored";
     part = job_part_of_record(record, 0, &when_ms);
@@ -169,7 +171,7 @@ static bool on_record(void *ctx, uint32_t slot, const struct run_slot *entry, st
     const char *why;
     char what[JOB_TOPIC_BYTES_MAX + 80];
 
-    if (bytes.len == 0 || !record_decode(bytes, &record)) {
+    if (!fsck_decode(bytes, &record)) {
         describe(walk, slot, entry, what, sizeof what);
         fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_ACCEPT_LOSS, "the record %s: %s",
                   walk->exam->reading.error ? "cannot be read" : "is damaged", what);
@@ -197,14 +199,20 @@ static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
         if (fsck_gives_up(walk->exam))
             alive_clear(&walk->run->alive, slot);
     }
+    if (lost == 0) { /* given up before, perhaps */
+        fsck_note(walk->exam,
+                  "the directory of %s is damaged from slot %" PRIu32 " to %" PRIu32
+                  ", where nothing is alive",
+                  walk->file, first, end - 1);
+        return;
+    }
     walk->run->lost += lost;
-    walk->exam->has_lost |= lost > 0;
+    walk->exam->has_lost = true;
     walk->exam->are_counts_unknown = true;
     fsck_find(walk->exam, at_slot(walk, first, NULL), FSCK_ACCEPT_LOSS,
               "the directory %s from slot %" PRIu32 " to %" PRIu32
               ": nothing is known of the %" PRIu32 " jobs alive there",
               walk->exam->reading.error ? "cannot be read" : "is damaged", first, end - 1, lost);
-    walk->slots_seen = end;
 }
 
 static int map_topics(struct walk *walk)
@@ -239,10 +247,8 @@ static int go_over(struct walk *walk)
             return result;
         if (result == 0)
             break;
-        if (result < 0) {
-            scan.first = run_after_damage(walk->run->run, next);
-            lose_block(walk, next, scan.first);
-        }
+        scan.first = run_after_damage(walk->run->run, next);
+        lose_block(walk, next, scan.first);
     }
     return 0;
 }
@@ -272,21 +278,21 @@ static int open_run(struct walk *walk)
 {
     struct fsck_exam *exam = walk->exam;
     const struct catalog_run *about = walk->about;
-    int result = run_open(&exam->reading.fs, exam->run_dir, about->number, exam->catalog.seed,
-                          &walk->run->run, exam->error, sizeof exam->error);
+    struct run *run = NULL;
+    int result = run_open(&exam->reading.fs, exam->run_dir, about->number, exam->catalog.seed, &run,
+                          exam->error, sizeof exam->error);
 
-    if (result == 0 && run_info(walk->run->run)->slots != about->slots) {
-        fsck_find(exam, at_slot(walk, FSCK_NO_SLOT, NULL), FSCK_RESTORE,
-                  "it has %" PRIu32 " slots, and the catalog says %" PRIu32,
-                  run_info(walk->run->run)->slots, about->slots);
-        run_close(walk->run->run);
-        walk->run->run = NULL;
-        exam->are_counts_unknown = true;
+    if (result == -ENOMEM)
+        return result;
+    if (result == 0 && run_info(run)->slots == about->slots) {
+        walk->run->run = run;
         return 0;
     }
-    if (result == 0 || result == -ENOMEM)
-        return result;
-    walk->run->run = NULL;
+    if (result == 0)
+        snprintf(exam->error, sizeof exam->error,
+                 "it has %" PRIu32 " slots, and the catalog says %" PRIu32, run_info(run)->slots,
+                 about->slots);
+    run_close(run);
     walk->run->lost = about->alive_count;
     exam->has_lost = exam->are_counts_unknown = true;
     fsck_find(exam, at_slot(walk, FSCK_NO_SLOT, NULL), FSCK_ACCEPT_LOSS,
@@ -306,13 +312,7 @@ static int examine_run(struct fsck_exam *exam, uint32_t index)
     snprintf(walk.file, sizeof walk.file, "run/%s", name);
     if (!alive_load(&walk.run->alive, walk.about->slots, walk.about->alive) ||
         !alive_load(&walk.run->pending, walk.about->slots, walk.about->alive))
-        return -ENOMEM; /* bits beyond the last slot do not decode */
-    if (walk.run->alive.count != walk.about->alive_count) {
-        exam->are_counts_wrong = true;
-        fsck_find(exam, at_slot(&walk, FSCK_NO_SLOT, NULL), FSCK_REPAIR,
-                  "the catalog says that %" PRIu32 " of its slots are alive, and marks %" PRIu32,
-                  walk.about->alive_count, walk.run->alive.count);
-    }
+        return -ENOMEM; /* bits beyond the last slot do not decode, nor a wrong number of them */
     result = open_run(&walk);
     if (result == 0 && walk.run->run) {
         look_at_unread(&walk);

@@ -14,6 +14,13 @@ static uint32_t *place_of(const struct fsck_topics *topics, struct slice name)
     return &topics->table[at];
 }
 
+struct fsck_topic *fsck_topics_find(const struct fsck_topics *topics, struct slice name)
+{
+    uint32_t *place = topics->count ? place_of(topics, name) : NULL;
+
+    return place && *place ? &topics->at[*place - 1] : NULL;
+}
+
 static bool grow(struct fsck_topics *topics)
 {
     uint32_t cap = topics->cap ? topics->cap * 2 : 64;

@@ -7,7 +7,7 @@
 
 #include "store/alive.h"
 #include "store/catalog.h"
-#include "store/keys.h"
+#include "store/keys_private.h"
 #include "store/run.h"
 #include "store/wal.h"
 
@@ -37,7 +37,7 @@ static struct {
     struct catalog catalog;
     struct fsck_report report;
     struct wal *wal;
-    struct keys_entry entries[32];
+    struct keys_entry entries[1024];
     size_t entry_count;
     uint64_t dead_bytes;
     int64_t second_at; /* the second record in a run */
@@ -91,9 +91,7 @@ static inline void add_slot(struct run_writer *writer, uint32_t run, uint32_t sl
 
 static inline int compare(const void *left, const void *right)
 {
-    const struct keys_entry *a = left, *b = right;
-
-    return a->hash < b->hash ? -1 : a->hash > b->hash;
+    return keys_compare(left, right);
 }
 
 static inline void write_table(uint32_t number, size_t leave_out)
