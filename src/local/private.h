@@ -45,7 +45,7 @@ struct shard {
     struct checkpoint *checkpoint;
     struct loading *loading;
     size_t findings;  /* commands that wait for the scout */
-    size_t looked_up; /* while opening: jobs found by key */
+    size_t looked_up; /* while opening: jobs looked for by key */
     struct deadline *deadline;
     struct clock_watch *clock_watch;
 

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "local/checkpoint.h"
 #include "local/loading.h"
+#include "local/missing.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -143,82 +144,9 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
     return 0;
 }
 
-/* One that cannot be read says maybe. */
-static void load_filters(struct shard *shard)
-{
-    struct depot_view *view = depot_hold(shard->depot);
-    if (!view)
-        return;
-    (void)depot_load_filters(view);
-    depot_let_go(view);
-}
-
-/* The record of a job that the log tells of but does not hold. 1 found, 0 not. */
-static int find_stored(struct shard *shard, struct hash128 key, struct record_place *place,
-                       struct buffer *bytes, struct record *record)
-{
-    struct slice at;
-    buffer_clear(bytes);
-    if (place->bytes && depot_is_alive(shard->depot, *place)) {
-        int failed = depot_read(depot_view(shard->depot), *place, true, bytes, &at);
-        if (failed)
-            return failed;
-    } else {
-        enum { FILTERS_FROM = 256 };
-        struct depot_hit hit;
-        /* Where there are many: with filters one table is asked, not all of them. */
-        if (++shard->looked_up == FILTERS_FROM)
-            load_filters(shard);
-        int found =
-            depot_find(depot_view(shard->depot), shard->options.hash_seed, key, bytes, &hit);
-        if (found != 1)
-            return found;
-        *place = hit.place;
-        at = slice_make(bytes->at + hit.at, hit.place.bytes);
-    }
-    return record_decode(at, record) ? 1 : -EBADMSG;
-}
-
-static int fill_stubs(struct shard *shard, struct buffer *bytes)
-{
-    struct hash128 key;
-    struct record_place place;
-    struct record record;
-    for (uint32_t at = 0; engine_stub_next(shard->engine, &at, &key, &place);) {
-        int found = find_stored(shard, key, &place, bytes, &record);
-        if (found != 1)
-            return found < 0 ? found : -ENOENT;
-        if (!engine_stub_fill(shard->engine, at, &record, place))
-            return -EBADMSG;
-    }
-    return 0;
-}
-
-static int release_unresolved(struct shard *shard, struct buffer *bytes)
-{
-    struct hash128 key;
-    struct record record;
-    for (uint32_t at = 0; engine_unresolved_next(shard->engine, &at, &key);) {
-        struct record_place place = {0};
-        int found = find_stored(shard, key, &place, bytes, &record);
-        if (found < 0)
-            return found;
-        if (found)
-            engine_release_stored(shard->engine,
-                                  record.kind == RECORD_JOB ? record.job.topic : record.done.topic,
-                                  place);
-    }
-    return 0;
-}
-
 static int complete(struct shard *shard, char *error, size_t error_bytes)
 {
-    struct buffer bytes;
-    buffer_init(&bytes, SIZE_MAX / 2);
-    int failed = release_unresolved(shard, &bytes);
-    if (!failed)
-        failed = fill_stubs(shard, &bytes);
-    buffer_fini(&bytes);
+    int failed = missing_find(shard);
     if (failed)
         snprintf(error, error_bytes,
                  "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "

@@ -148,6 +148,20 @@ struct depot_hit {
 /* [helper] 1: found alive, its record appended to `records`; 0: there is none; negative errno. */
 int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
                struct buffer *records, struct depot_hit *out);
+/* The same of many at once, at a fraction of the cost each. place: where its record lies as far as
+ * is known, bytes 0: not known; afterwards where it was found. */
+struct depot_want {
+    struct hash128 key;
+    struct record_place place;
+    uint32_t id; /* the caller's */
+    bool is_met;
+};
+typedef void depot_met(void *ctx, const struct depot_want *want, const struct record *record);
+/* [helper] Calls `met` for those that are alive, in the order in which they lie. One that cannot be
+ * read, or whose hash is that of many others, is left out like those there are none of: ask for it
+ * by itself. 0 or -ENOMEM: then some of them were met. */
+int depot_find_many(const struct depot_view *view, uint64_t hash_seed, struct depot_want *wants,
+                    size_t count, depot_met *met, void *ctx);
 /* [helper] Reads filters not read yet, newest tables first. Negative: one could not be read (its
  * keys are looked for on the disk). */
 int depot_load_filters(struct depot_view *view);

@@ -5,6 +5,7 @@
  *   depot_strays     files that do not count
  *   depot_view       views, and when what left them is closed
  *   depot_slots      slots: alive, read, moved; by key
+ *   depot_many       many jobs by key or place at once
  *   depot_plan       which runs to write anew. Pure
  *   depot_gather     what goes into a new run, sorted
  *   depot_fetch      the records of that
@@ -103,6 +104,9 @@ void depot_put_away(struct depot *depot); /* what left all views [helper] */
 void depot_count_in(struct depot *depot,
                     struct depot_run *run); /* into the sums, and out of them */
 void depot_count_out(struct depot *depot, struct depot_run *run);
+
+/* Of a JOB or DONE. */
+struct hash128 depot_key_of(const struct record *record, uint64_t hash_seed);
 
 /* ---- depot_plan ---- */
 

@@ -106,7 +106,7 @@ void depot_prefetch(const struct depot *depot, struct hash128 key)
         keys_prefetch(view->tables[i]->keys, key.low);
 }
 
-static struct hash128 key_of(const struct record *record, uint64_t hash_seed)
+struct hash128 depot_key_of(const struct record *record, uint64_t hash_seed)
 {
     if (record->kind == RECORD_DONE)
         return record->done.key;
@@ -129,7 +129,7 @@ static int look_at(const struct depot_run *run, uint32_t slot, uint64_t hash_see
     if (!record_decode(*found, &record) ||
         (record.kind != RECORD_JOB && record.kind != RECORD_DONE))
         return -EBADMSG;
-    its = key_of(&record, hash_seed);
+    its = depot_key_of(&record, hash_seed);
     return its.high == key.high && its.low == key.low;
 }
 
