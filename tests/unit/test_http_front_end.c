@@ -1,80 +1,92 @@
 /* The end of a connection: asked for, by a limit, in the middle of things. */
 #include "front_client.h"
 
+static const struct ending {
+    const char *sentence, *request, *answer;
+    bool closes;
+} endings[] = {
+    {"1.1 stays", HEALTH, "200 OK", false},
+    {"told to close", "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+     "Connection: close", true},
+    {"1.0 closes", "GET /healthz HTTP/1.0\r\n\r\n", "Connection: close", true},
+    {"1.0 told to stay", "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+     "Connection: keep-alive", false},
+    {"a request that is not understood", "nonsense\r\n\r\n", "400 Bad Request", true},
+    {"an option that is none stays", "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+     "unknown_option", false},
+    {"no such path stays", "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found", false},
+    {"a body too big",
+     "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999"
+     "\r\nExpect: 100-continue\r\n\r\n",
+     "413 ", true},
+    {"HEAD has no body", "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "Content-Length: 3\r\n",
+     false},
+};
+
+static void assert_closes_or_stays(const struct server *server, const struct ending *ending)
+{
+    struct client client;
+
+    client_dial(&client, server);
+    client_say(&client, ending->request);
+    client_hear_answers(&client, 1);
+    CASE_HOLDS(ending->sentence, strstr(client.text, ending->answer) != NULL);
+    if (ending->closes) {
+        client_hear_all(&client);
+    } else {
+        client_say(&client, HEALTH);
+        client_hear_answers(&client, 2);
+    }
+    CASE_HOLDS(ending->sentence, client_count_of(client.text, "HTTP/1.1 ") == 2 - ending->closes);
+    client_hang_up(&client);
+}
+
 static void connections_close_when_they_should(void **state)
 {
-    static const struct {
-        const char *sentence, *request, *answer;
-        bool closes;
-    } rows[] = {
-        {"1.1 stays", HEALTH, "200 OK", false},
-        {"told to close", "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-         "Connection: close", true},
-        {"1.0 closes", "GET /healthz HTTP/1.0\r\n\r\n", "Connection: close", true},
-        {"1.0 told to stay", "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-         "Connection: keep-alive", false},
-        {"a request that is not understood", "nonsense\r\n\r\n", "400 Bad Request", true},
-        {"an option that is none stays", "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
-         "unknown_option", false},
-        {"no such path stays", "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found", false},
-        {"a body too big",
-         "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999"
-         "\r\nExpect: 100-continue\r\n\r\n",
-         "413 ", true},
-        {"HEAD has no body", "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "Content-Length: 3\r\n",
-         false},
-    };
     static struct server server;
-    struct client client;
 
     (void)state;
     server_start(&server, (struct http_options){0});
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        client_dial(&client, &server);
-        client_say(&client, rows[i].request);
-        client_hear_answers(&client, 1);
-        CASE_HOLDS(rows[i].sentence, strstr(client.text, rows[i].answer) != NULL);
-        if (rows[i].closes) {
-            client_hear_all(&client);
-        } else {
-            client_say(&client, HEALTH);
-            client_hear_answers(&client, 2);
-        }
-        CASE_HOLDS(rows[i].sentence,
-                   client_count_of(client.text, "HTTP/1.1 ") == 2 - rows[i].closes);
-        client_hang_up(&client);
-    }
+    for (size_t i = 0; i < COUNT_OF(endings); i++)
+        assert_closes_or_stays(&server, &endings[i]);
     server_stop(&server);
+}
+
+static const struct half {
+    const char *sentence, *request, *answer;
+} halves[] = {
+    {"no request", "", ""},
+    {"half a request line", "GET /heal", "408 "},
+    {"half a header", "GET /healthz HTTP/1.1\r\nHost: a\r\nX", "408 "},
+    {"half a body", "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh",
+     "408 "},
+    {"half a chunk",
+     "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked"
+     "\r\n\r\n2\r\nh",
+     "408 "},
+};
+
+static void assert_patience_ends(const struct server *server, const struct half *half)
+{
+    struct client client;
+
+    client_dial(&client, server);
+    client_say(&client, half->request);
+    client_hear_all(&client);
+    CASE_HOLDS(half->sentence, strstr(client.text, half->answer) != NULL);
+    CASE_HOLDS(half->sentence, half->answer[0] || client.len == 0);
+    client_hang_up(&client);
 }
 
 static void patience_ends(void **state)
 {
-    static const struct {
-        const char *sentence, *request, *answer;
-    } rows[] = {
-        {"no request", "", ""},
-        {"half a request line", "GET /heal", "408 "},
-        {"half a header", "GET /healthz HTTP/1.1\r\nHost: a\r\nX", "408 "},
-        {"half a body", "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh",
-         "408 "},
-        {"half a chunk",
-         "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked"
-         "\r\n\r\n2\r\nh",
-         "408 "},
-    };
     static struct server server;
     struct client client;
 
     (void)state;
     server_start(&server, (struct http_options){.idle_ms = 60, .header_ms = 60, .body_ms = 60});
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        client_dial(&client, &server);
-        client_say(&client, rows[i].request);
-        client_hear_all(&client);
-        CASE_HOLDS(rows[i].sentence, strstr(client.text, rows[i].answer) != NULL);
-        CASE_HOLDS(rows[i].sentence, rows[i].answer[0] || client.len == 0);
-        client_hang_up(&client);
-    }
+    for (size_t i = 0; i < COUNT_OF(halves); i++)
+        assert_patience_ends(&server, &halves[i]);
     /* A take that waits is no idle connection. */
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=300ms"));

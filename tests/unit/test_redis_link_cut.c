@@ -15,33 +15,45 @@ static long long push_sequence(struct redis_server *server, const char *topic, c
     return value;
 }
 
+static redisContext *fall_asleep(struct redis_server *server)
+{
+    redisContext *sleeper = redisConnectUnix(server->path);
+    int done = 0;
+
+    redisAppendCommand(sleeper, "DEBUG SLEEP 0.4");
+    while (!done)
+        assert_int_equal(redisBufferWrite(sleeper, &done), REDIS_OK);
+    return sleeper;
+}
+
+/* On a connection of its own. It has been carried out, and nobody was told. */
+static void cut_and_see_it_pushed(redisContext *killer)
+{
+    redisReply *reply = NULL;
+
+    redisAppendCommand(killer, "CLIENT KILL TYPE normal SKIPME yes");
+    assert_int_equal(redisGetReply(killer, (void **)&reply), REDIS_OK);
+    assert_int_equal(reply->integer, 3); /* the link's, the sleeper's, the one of `server` */
+    freeReplyObject(reply);
+    reply = redisCommand(killer, "HGET {tarry:0}:topic:t pushed");
+    assert_string_equal(reply->str, "1");
+    freeReplyObject(reply);
+}
+
 /* While the server sleeps, the call and then the order to cut its connection arrive: it carries out
  * the one, and by the other its reply is dropped. */
 static void a_change_whose_reply_was_lost_is_made_once(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    redisReply *reply = NULL;
     (void)state;
     scene_start(&rig, server);
-    redisContext *sleeper = redisConnectUnix(server->path),
-                 *killer = redisConnectUnix(server->path);
-    int done = 0;
-    redisAppendCommand(sleeper, "DEBUG SLEEP 0.4");
-    while (!done)
-        assert_int_equal(redisBufferWrite(sleeper, &done), REDIS_OK);
+    redisContext *killer = redisConnectUnix(server->path), *sleeper = fall_asleep(server);
     rig_run_ms(&rig, 100);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
     rig_run_ms(&rig, 50);
-    redisAppendCommand(killer, "CLIENT KILL TYPE normal SKIPME yes");
-    assert_int_equal(redisGetReply(killer, (void **)&reply), REDIS_OK);
-    assert_int_equal(reply->integer, 3); /* the link's, the sleeper's, the one of `server` */
-    freeReplyObject(reply);
+    cut_and_see_it_pushed(killer);
     assert_int_equal(push->end, 0);
-    reply = redisCommand(killer, "HGET {tarry:0}:topic:t pushed");
-    assert_string_equal(reply->str, "1"); /* so it was carried out, and nobody was told */
-    freeReplyObject(reply);
-
     assert_true(RIG_UNTIL(&rig, 5, push->end));
     assert_int_equal(push->end, REDIS_CALL_OK);
     assert_int_equal(push->status, CREATED);
