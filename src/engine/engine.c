@@ -214,10 +214,10 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
     uint32_t id = find_existing(engine, key, now), extra = 0;
     struct topic *topic = engine_topic_find(engine, push->topic);
+    bool is_new = !id, has_topic = topic;
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
         return;
 
-    bool is_new = !id;
     bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
     result->status = QUEUE_CREATED;
     if (id) {
@@ -234,6 +234,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         (is_new && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
+        if (!has_topic)
+            engine_topic_unmake(engine, topic);
         result->status = QUEUE_NO_MEMORY;
         return;
     }
@@ -323,8 +325,7 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
 static bool is_that_dead_job(const struct engine *engine, const struct entry *entry,
                              uint64_t delivery)
 {
-    const struct extra *extra = entry_extra(engine, entry);
-    return entry->state == JOB_DEAD && (extra ? extra->delivery : 0) == delivery;
+    return entry->state == JOB_DEAD && entry_extra(engine, entry)->delivery == delivery;
 }
 
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,

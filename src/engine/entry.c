@@ -83,8 +83,7 @@ void entry_set_texts(struct engine *engine, struct entry *entry, struct slice hi
 {
     struct extra *extra = entry_extra(engine, entry);
     char *text = NULL;
-    if (!extra)
-        return;
+    assert(extra);
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
     assert(history.len <= JOB_HISTORY_BYTES_MAX);

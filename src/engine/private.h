@@ -160,6 +160,8 @@ void engine_topic_let_go(struct engine *engine, struct topic *topic);
 bool engine_topic_set(struct topic *topic, const struct topic_settings *settings);
 struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
+/* One just made, of which no record tells: what it was made for was refused. */
+void engine_topic_unmake(struct engine *engine, struct topic *topic);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
 

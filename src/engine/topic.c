@@ -179,6 +179,12 @@ void engine_topic_let_go(struct engine *engine, struct topic *topic)
         engine_topic_free(engine, topic);
 }
 
+void engine_topic_unmake(struct engine *engine, struct topic *topic)
+{
+    topic->exists = false;
+    engine_topic_let_go(engine, topic);
+}
+
 static uint64_t far_of(const struct topic *topic, enum job_part part)
 {
     return topic->stored[part] - topic->loaded[part];
@@ -251,8 +257,11 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
             return status;
         status = QUEUE_CREATED;
     }
-    if (!engine_topic_set(topic, settings))
+    if (!engine_topic_set(topic, settings)) {
+        if (status == QUEUE_CREATED)
+            engine_topic_unmake(engine, topic);
         return QUEUE_NO_MEMORY;
+    }
     append_topic(engine, topic, false);
     return status;
 }

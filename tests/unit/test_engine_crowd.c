@@ -1,0 +1,164 @@
+/* Thousands of jobs: more than the key index begins with, more than a turn looks at. */
+#include "engine/stored.h"
+#include "engine_rig.h"
+
+enum { JOBS = 10000, AT_MS = 10000 };
+
+static char id_text[16];
+
+static struct slice id_of(unsigned job)
+{
+    snprintf(id_text, sizeof id_text, "job-%u", job);
+    return slice_of(id_text);
+}
+
+static void open_crowd(struct world *world, struct queue_when when)
+{
+    *world = open_world(1);
+    world->engine = open_engine(&world->log, world->now);
+    engine_start(world->engine, 1);
+    for (unsigned job = 0; job < JOBS; job++) {
+        struct queue_result result = {0};
+        const struct queue_push push = {.topic = topic_name(0),
+                                        .id = id_of(job),
+                                        .priority = QUEUE_PRIORITY_UNSET,
+                                        .when = when};
+        engine_push(world->engine, &push, world->now, &result);
+        assert_int_equal(result.status, QUEUE_CREATED);
+    }
+}
+
+static uint64_t ready_count(struct world *world)
+{
+    struct queue_topic shown;
+    assert_true(engine_topic_show(world->engine, topic_name(0), world->now, &shown));
+    assert_int_equal(shown.counts.ready + shown.counts.delayed, JOBS);
+    return shown.counts.ready;
+}
+
+static void all_are_found_after_a_restart_and_nobody_else(void **state)
+{
+    static struct hash128 keys[JOBS];
+    static bool knows[JOBS];
+    struct world world;
+    struct log own;
+    (void)state;
+    open_crowd(&world, (struct queue_when){QUEUE_DUE_DELAY, AT_MS});
+    struct engine *again = replay(&world.log, &own, world.now);
+    for (unsigned job = 0; job < JOBS; job++) {
+        struct engine_view view;
+        assert_true(engine_find(again, topic_name(0), id_of(job), world.now, &view));
+        assert_int_equal(view.place.at, job);
+        engine_view_fini(&view);
+        keys[job] = engine_key(again, topic_name(0), id_of(job % 2 ? job : JOBS + job));
+    }
+    engine_know(again, keys, JOBS, knows);
+    for (unsigned job = 0; job < JOBS; job++)
+        assert_int_equal(knows[job], job % 2);
+    engine_free(again);
+    log_free(&own);
+    close_world(&world);
+}
+
+static void step_wall_clock(struct world *world, int64_t ms)
+{
+    world->now.wall_ms += ms;
+    world->now.skew_ms += ms;
+}
+
+/* What was looked at by then is looked at again. */
+static void a_second_step_of_the_clock_begins_the_retiming_anew(void **state)
+{
+    struct world world;
+    (void)state;
+    open_crowd(&world, (struct queue_when){QUEUE_DUE_AT, START_MS + 500 + AT_MS});
+    step_wall_clock(&world, 3 * AT_MS);
+    engine_advance(world.engine, world.now, 0);
+    uint64_t first = ready_count(&world);
+    assert_true(first > 0 && first < JOBS);
+    assert_int_equal(engine_next_ms(world.engine), 0); /* it goes on */
+    step_wall_clock(&world, -AT_MS);
+    engine_advance(world.engine, world.now, 0);
+    assert_true(ready_count(&world) < JOBS);
+    catch_up(&world, world.engine);
+    assert_int_equal(ready_count(&world), JOBS);
+    assert_int_equal(engine_next_ms(world.engine), INT64_MAX);
+    close_world(&world);
+}
+
+/* A step back needs none: who comes too early is hung again. */
+static void a_step_back_while_nothing_is_retimed_retimes_nothing(void **state)
+{
+    struct world world;
+    (void)state;
+    open_crowd(&world, (struct queue_when){QUEUE_DUE_AT, START_MS + 500 + AT_MS});
+    step_wall_clock(&world, -AT_MS);
+    engine_advance(world.engine, world.now, 0);
+    assert_true(engine_next_ms(world.engine) > world.now.inner_ms);
+    world.now.inner_ms += AT_MS;
+    world.now.wall_ms += AT_MS;
+    catch_up(&world, world.engine);
+    assert_int_equal(ready_count(&world), 0);
+    world.now.inner_ms += AT_MS;
+    world.now.wall_ms += AT_MS;
+    catch_up(&world, world.engine);
+    assert_int_equal(ready_count(&world), JOBS);
+    close_world(&world);
+}
+
+static size_t take_up_to(struct world *world, uint32_t max, size_t bytes_max)
+{
+    static struct engine_view views[JOBS];
+    size_t taken =
+        engine_take(world->engine, topic_name(0), max, bytes_max, 60000, world->now, views);
+    for (size_t i = 0; i < taken; i++)
+        engine_view_fini(&views[i]);
+    return taken;
+}
+
+static void a_take_stops_before_its_bytes_are_too_many_but_for_the_first(void **state)
+{
+    struct world world;
+    (void)state;
+    open_crowd(&world, (struct queue_when){QUEUE_DUE_NOW, 0});
+    size_t bytes = world.log.bytes[0];
+    assert_int_equal(take_up_to(&world, 10, 1), 1);
+    assert_int_equal(take_up_to(&world, 10, 3 * bytes), 3);
+    assert_int_equal(take_up_to(&world, 10, SIZE_MAX), 10);
+    assert_int_equal(take_up_to(&world, 0, SIZE_MAX), 0);
+    close_world(&world);
+}
+
+/* Its heap has given memory back meanwhile. */
+static void a_crowd_that_drains_goes_in_its_order_to_the_last(void **state)
+{
+    struct world world;
+    (void)state;
+    open_crowd(&world, (struct queue_when){QUEUE_DUE_NOW, 0});
+    for (unsigned job = 0; job < JOBS; job++) {
+        struct engine_view view;
+        assert_int_equal(
+            engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 60000, world.now, &view), 1);
+        assert_int_equal(view.place.at, job);
+        engine_view_fini(&view);
+        struct engine_lease lease = {.key_low = view.key.low, .delivery = view.delivery};
+        struct queue_answer ack = {.verb = QUEUE_ACK};
+        struct queue_result result = {0};
+        engine_answer(world.engine, &lease, &ack, world.now, &result);
+        assert_int_equal(result.status, QUEUE_OK);
+    }
+    assert_false(engine_topic_has_ready(world.engine, topic_name(0)));
+    close_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_found_after_a_restart_and_nobody_else),
+        cmocka_unit_test(a_second_step_of_the_clock_begins_the_retiming_anew),
+        cmocka_unit_test(a_step_back_while_nothing_is_retimed_retimes_nothing),
+        cmocka_unit_test(a_take_stops_before_its_bytes_are_too_many_but_for_the_first),
+        cmocka_unit_test(a_crowd_that_drains_goes_in_its_order_to_the_last),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
