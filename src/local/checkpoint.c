@@ -60,7 +60,6 @@ void checkpoint_become_idle(struct checkpoint *checkpoint)
     wal_window_fini(&checkpoint->window);
     checkpoint->phase = CHECKPOINT_IDLE;
     checkpoint->keys_ms = 0;
-    atomic_store(&checkpoint->is_hurried, false);
 }
 
 /* Before anything has happened. */
@@ -125,6 +124,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
     if (is_over(checkpoint))
         atomic_store(&checkpoint->is_cancelled, true);
+    checkpoint_set_pace(checkpoint);
     if (checkpoint->is_with_archivist)
         return false;
     if (is_over(checkpoint)) {

@@ -10,8 +10,7 @@
 
 enum {
     RESERVE_FILES = 4,
-    MERGE_ENTRIES = 2000000,   /* of tables; then a checkpoint may come in between */
-    PACE_BYTES_A_MS = 64 << 10 /* what a checkpoint writes beside everything else */
+    MERGE_ENTRIES = 2000000 /* of tables; then a checkpoint may come in between */
 };
 
 /* ---- for the depot, while it writes ---- */
@@ -23,9 +22,10 @@ int checkpoint_pace(void *ctx, size_t bytes)
         return 0;
     if (atomic_load(&shard->checkpoint->is_cancelled))
         return -ECANCELED;
-    if (shard->options.fs || atomic_load(&shard->checkpoint->is_hurried))
+    uint32_t pace = atomic_load_explicit(&shard->checkpoint->pace_bytes_a_ms, memory_order_relaxed);
+    if (shard->options.fs || !pace)
         return 0;
-    int64_t us = (int64_t)bytes * 1000 / PACE_BYTES_A_MS;
+    int64_t us = (int64_t)bytes * 1000 / pace;
     struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     nanosleep(&pause, NULL);
     return 0;

@@ -105,7 +105,7 @@ bool loading_is_busy(const struct loading *loading)
     return loading->reading || loading->queue[0];
 }
 
-int64_t loading_next_ms(const struct loading *loading)
+int64_t loading_next_ms(struct loading *loading)
 {
     if (!loading->begun || loading->shard->stopping || loading->shard->broken)
         return INT64_MAX;

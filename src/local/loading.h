@@ -21,7 +21,7 @@ int loading_begin(struct loading *loading, char *error, size_t error_bytes);
 /* As checkpoint_step. */
 bool loading_step(struct loading *loading, struct engine_now now);
 bool loading_is_busy(const struct loading *loading); /* a slice is being read or loaded */
-int64_t loading_next_ms(const struct loading *loading);
+int64_t loading_next_ms(struct loading *loading);
 /* How many slots could not be read, and were passed by. */
 uint64_t loading_unreadable(const struct loading *loading);
 /* The view has changed (depot_installed, depot_committed): new runs, and runs that went. */

@@ -137,6 +137,7 @@ int loading_load_part(struct loading *loading, struct loading_run *run, enum job
         loading_slice_read(slice);
         failed = slice->error ? slice->error : load_all(slice, shard_now(loading->shard));
         cursor->next = slice->next;
+        loading->first.is_known = false;
         loading_slice_end(slice);
         loading_slice_free(slice);
     }

@@ -20,21 +20,29 @@ int64_t loading_up_ms(const struct loading *loading, const struct loading_run *r
     return job_part_is_wall(part) ? cursor->when_ms - loading->shard->skew_ms : cursor->when_ms;
 }
 
-static int64_t first_up(const struct loading *loading, struct loading_run **run,
-                        enum job_part *part)
+static struct loading_first look(const struct loading *loading)
 {
-    int64_t first_ms = INT64_MAX;
+    struct loading_first first = {
+        .is_known = true, .skew_ms = loading->shard->skew_ms, .up_ms = INT64_MAX};
 
     for (uint32_t i = 0; i < loading->run_count; i++)
         for (enum job_part at = PART_DELAYED; at <= PART_REMEMBERED; at++) {
             int64_t up_ms = loading_up_ms(loading, loading->runs[i], at);
-            if (up_ms >= first_ms)
+            if (up_ms >= first.up_ms)
                 continue;
-            first_ms = up_ms;
-            *run = loading->runs[i];
-            *part = at;
+            first.up_ms = up_ms;
+            first.run = loading->runs[i];
+            first.part = at;
         }
-    return first_ms;
+    return first;
+}
+
+/* Every step of the shard asks for it, and there may be hundreds of runs. */
+static const struct loading_first *first_up(struct loading *loading)
+{
+    if (!loading->first.is_known || loading->first.skew_ms != loading->shard->skew_ms)
+        loading->first = look(loading);
+    return &loading->first;
 }
 
 static int64_t lead_ms(const struct loading *loading)
@@ -42,11 +50,9 @@ static int64_t lead_ms(const struct loading *loading)
     return loading->horizon_ms - loading->horizon_ms / 4;
 }
 
-int64_t loading_slice_ms(const struct loading *loading)
+int64_t loading_slice_ms(struct loading *loading)
 {
-    struct loading_run *run;
-    enum job_part part;
-    int64_t up_ms = first_up(loading, &run, &part);
+    int64_t up_ms = first_up(loading)->up_ms;
 
     return up_ms == INT64_MAX ? up_ms : up_ms - lead_ms(loading);
 }
@@ -56,23 +62,21 @@ int64_t loading_slice_ms(const struct loading *loading)
 /* NULL: nothing comes up. */
 static struct loading_slice *next_by_time(struct loading *loading, struct engine_now now)
 {
-    struct loading_run *run;
-    enum job_part part;
-    int64_t up_ms = first_up(loading, &run, &part);
+    const struct loading_first *first = first_up(loading);
 
-    if (up_ms == INT64_MAX || up_ms > now.inner_ms + lead_ms(loading)) {
+    if (first->up_ms == INT64_MAX || first->up_ms > now.inner_ms + lead_ms(loading)) {
         loading_topics_caught_up(loading, now);
         return NULL;
     }
-    struct loading_slice *slice = loading_slice_new(loading, run, part);
+    struct loading_slice *slice = loading_slice_new(loading, first->run, first->part);
     if (!slice) {
         loading->retry_ms = now.inner_ms + RETRY_MS;
         return NULL;
     }
-    slice->first = run->cursors[part].next;
-    slice->end = run->cursors[part].end;
+    slice->first = first->run->cursors[first->part].next;
+    slice->end = first->run->cursors[first->part].end;
     slice->limit_ms = now.inner_ms + loading->horizon_ms;
-    if (job_part_is_wall(part))
+    if (job_part_is_wall(first->part))
         slice->limit_ms += now.skew_ms;
     return slice;
 }
@@ -189,6 +193,7 @@ static void advance_cursor(struct loading_slice *slice)
     if (slice->stop_slot == slice->next)
         cursor->when_ms = slice->stop_ms;
     cursor->next = alive_next(&slice->depot_run->alive, slice->next, cursor->end);
+    slice->loading->first.is_known = false;
 }
 
 static void note_passes(struct loading *loading, struct loading_slice *slice, struct engine_now now)

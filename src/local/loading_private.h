@@ -121,12 +121,21 @@ struct loading_slice {
     uint32_t loaded; /* items */
 };
 
+/* The cursor that comes up first; up_ms INT64_MAX: none does. */
+struct loading_first {
+    bool is_known; /* false: a cursor has moved since */
+    int64_t skew_ms, up_ms;
+    struct loading_run *run;
+    enum job_part part;
+};
+
 struct loading {
     struct shard *shard;
     int64_t horizon_ms, grain_ms;
     uint64_t quota;            /* of a topic, in the options */
     struct loading_run **runs; /* own memory, by number */
     uint32_t run_count;
+    struct loading_first first;
     struct loading_topic **table; /* by name */
     uint32_t table_size, topic_count, in_use;
     struct list held, changed;
@@ -189,7 +198,7 @@ void loading_read_next(struct loading *loading, struct engine_now now);
 int64_t loading_up_ms(const struct loading *loading, const struct loading_run *run,
                       enum job_part part);
 /* When a slice is read next; inner clock. */
-int64_t loading_slice_ms(const struct loading *loading);
+int64_t loading_slice_ms(struct loading *loading);
 /* What a slice that was read means for cursors and notes. */
 void loading_took_in(struct loading *loading, struct loading_slice *slice, struct engine_now now);
 

@@ -140,6 +140,7 @@ bool loading_runs_follow(struct loading *loading)
     free((void *)loading->runs);
     loading->runs = runs;
     loading->run_count = count;
+    loading->first.is_known = false;
     loading->generation = view->generation;
     return all;
 }
@@ -162,6 +163,7 @@ static void restart_run(struct loading *loading, struct loading_run *run)
     if (!depot_run)
         return; /* about to leave */
     run->epoch++;
+    loading->first.is_known = false;
     for (unsigned i = 0; i < LOADING_WAITS; i++)
         begin_cursor(depot_run, &run->cursors[LOADING_WAIT_FIRST + i], LOADING_WAIT_FIRST + i);
     for (uint32_t i = 0; i < run->topic_count; i++)

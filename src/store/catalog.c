@@ -218,17 +218,6 @@ static int write_bytes(const struct fs *fs, const char *dir, uint64_t generation
     return result;
 }
 
-/* There is no other once it counts: what could not be read back must not replace what can. */
-static int check_readable(struct slice bytes)
-{
-    struct catalog again;
-    int result = catalog_decode(bytes, &again);
-
-    if (result == 0)
-        catalog_fini(&again);
-    return result;
-}
-
 int catalog_write(const struct fs *fs, const char *dir, const struct catalog *catalog,
                   bool *is_fatal)
 {
@@ -238,8 +227,9 @@ int catalog_write(const struct fs *fs, const char *dir, const struct catalog *ca
     assert(catalog->generation > 0 && catalog->seed != 0);
     *is_fatal = false;
     buffer_init(&bytes, CATALOG_BYTES_MAX);
+    /* There is no other once it counts: what could not be read back must not replace what can. */
     if (catalog_encode(catalog, &bytes))
-        result = check_readable(buffer_slice(&bytes));
+        result = catalog_check(buffer_slice(&bytes));
     if (result == 0)
         result = write_bytes(fs, dir, catalog->generation, buffer_slice(&bytes), is_fatal);
     buffer_fini(&bytes);

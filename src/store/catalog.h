@@ -73,6 +73,7 @@ int catalog_write(const struct fs *fs, const char *dir, const struct catalog *ca
  * again. False: out of memory. */
 bool catalog_encode(const struct catalog *catalog, struct buffer *out);
 int catalog_decode(struct slice bytes, struct catalog *out);
+int catalog_check(struct slice bytes); /* what catalog_decode would say */
 void catalog_file_name(uint64_t generation, char out[32]);
 uint64_t catalog_file_generation(const char *name); /* 0: something else */
 

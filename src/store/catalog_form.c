@@ -6,7 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { HEAD_BYTES = 20, SUM_BYTES = 8, RUN_BYTES = 24 };
+enum {
+    HEAD_BYTES = 20,
+    HEAD_MAX = 128 /* with counts and clocks */,
+    SUM_BYTES = 8,
+    RUN_BYTES = 24
+};
 
 static const char MAGIC[8] = "tarryCAT";
 
@@ -70,11 +75,24 @@ static void put_topic(const struct catalog_topic *topic, struct buffer *out)
     put(out, topic->dead_bytes, 8);
 }
 
+/* No less than it takes. */
+static size_t bytes_max(const struct catalog *catalog)
+{
+    size_t bytes = HEAD_MAX + (size_t)catalog->key_count * 4 + SUM_BYTES;
+
+    bytes += catalog->topic_count * (size_t)(1 + UINT8_MAX + 8 * (PARTS + 1));
+    for (uint32_t i = 0; i < catalog->run_count; i++)
+        bytes += RUN_BYTES + alive_bytes(catalog->runs[i].slots);
+    return bytes;
+}
+
 bool catalog_encode(const struct catalog *catalog, struct buffer *out)
 {
     size_t start = out->len;
     uint64_t bytes;
 
+    if (!buffer_reserve(out, bytes_max(catalog))) /* growing would copy most of it */
+        return false;
     put_head(catalog, out);
     for (uint32_t i = 0; i < catalog->run_count; i++)
         put_run(&catalog->runs[i], out);
@@ -99,6 +117,7 @@ struct reader {
     const char *at;
     size_t left;
     bool bad;
+    bool leaves_bits; /* where they are: nobody wants a copy */
 };
 
 static const char *take(struct reader *reader, size_t bytes)
@@ -147,10 +166,10 @@ static uint32_t bits_set(const char *bytes, size_t len)
     return count;
 }
 
-static bool bits_beyond(const struct catalog_run *run)
+static bool bits_beyond(const char *bits, uint32_t slots)
 {
-    for (uint64_t slot = run->slots; slot < (uint64_t)alive_bytes(run->slots) * 8; slot++)
-        if ((unsigned char)run->alive[slot / 8] >> (slot % 8) & 1)
+    for (uint64_t slot = slots; slot < (uint64_t)alive_bytes(slots) * 8; slot++)
+        if ((unsigned char)bits[slot / 8] >> (slot % 8) & 1)
             return true;
     return false;
 }
@@ -167,12 +186,15 @@ static int get_run(struct reader *reader, struct catalog_run *run)
     bits = take(reader, alive_bytes(run->slots));
     if (reader->bad || run->slots == 0)
         return -EBADMSG;
+    if (bits_set(bits, alive_bytes(run->slots)) != run->alive_count ||
+        bits_beyond(bits, run->slots))
+        return -EBADMSG;
+    if (reader->leaves_bits)
+        return 0;
     run->alive = malloc(alive_bytes(run->slots));
     if (!run->alive)
         return -ENOMEM;
     memcpy(run->alive, bits, alive_bytes(run->slots));
-    if (bits_set(bits, alive_bytes(run->slots)) != run->alive_count || bits_beyond(run))
-        return -EBADMSG;
     return 0;
 }
 
@@ -281,7 +303,7 @@ static int check_whole(struct slice bytes)
     return format == CATALOG_FORMAT ? 0 : -EBADMSG;
 }
 
-int catalog_decode(struct slice bytes, struct catalog *out)
+static int decode(struct slice bytes, bool leaves_bits, struct catalog *out)
 {
     struct catalog found = {0};
     struct reader reader;
@@ -289,8 +311,9 @@ int catalog_decode(struct slice bytes, struct catalog *out)
 
     if (result < 0)
         return result;
-    reader =
-        (struct reader){.at = bytes.at + HEAD_BYTES, .left = bytes.len - HEAD_BYTES - SUM_BYTES};
+    reader = (struct reader){.at = bytes.at + HEAD_BYTES,
+                             .left = bytes.len - HEAD_BYTES - SUM_BYTES,
+                             .leaves_bits = leaves_bits};
     result = get_all(&reader, &found);
     if (result < 0) {
         catalog_fini(&found);
@@ -298,4 +321,19 @@ int catalog_decode(struct slice bytes, struct catalog *out)
     }
     *out = found;
     return 0;
+}
+
+int catalog_decode(struct slice bytes, struct catalog *out)
+{
+    return decode(bytes, false, out);
+}
+
+int catalog_check(struct slice bytes)
+{
+    struct catalog found;
+    int result = decode(bytes, true, &found);
+
+    if (result == 0)
+        catalog_fini(&found);
+    return result;
 }

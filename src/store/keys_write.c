@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SYNC_BYTES = 4 << 20 };
+enum { SYNC_BYTES = 2 << 20 }; /* as of runs */
 
 struct keys_writer {
     struct keys_writing writing;

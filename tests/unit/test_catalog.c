@@ -152,6 +152,7 @@ static void any_damage_is_seen(void **state)
 
         bytes.at[i] = (char)(was ^ (1 << random_below(&random, 8)));
         assert_int_equal(catalog_decode(buffer_slice(&bytes), &again), -EBADMSG);
+        assert_int_equal(catalog_check(buffer_slice(&bytes)), -EBADMSG);
         bytes.at[i] = was;
         assert_int_equal(catalog_decode(slice_make(bytes.at, i), &again), -EBADMSG);
     }
@@ -176,6 +177,7 @@ static void a_right_checksum_is_not_enough(void **state)
         set_sum(&bytes);
         result = catalog_decode(buffer_slice(&bytes), &again);
         assert_true(result == 0 || result == -EBADMSG);
+        assert_int_equal(catalog_check(buffer_slice(&bytes)), result);
         if (result == 0) {
             encode(&again, &second);
             assert_true(slice_equals(buffer_slice(&bytes), buffer_slice(&second)));
