@@ -70,8 +70,12 @@ static int read_block(struct depot_fetch *fetch, size_t first)
     struct radix_item *order;
     int result;
 
-    while (end < build->count && (end == first || bytes < BLOCK_BYTES))
+    while (end < build->count && (end == first || bytes < BLOCK_BYTES)) {
+        /* Whatever the disk holds: a directory has no empty records, and no record of the log names
+         * an empty one. */
+        assert(build->items[end].place.bytes > 0);
         bytes += build->items[end++].place.bytes;
+    }
     count = end - first;
     free(fetch->pieces);
     fetch->pieces = calloc(count, sizeof *fetch->pieces);
