@@ -306,6 +306,94 @@ static void a_list_without_memory_is_not_begun(void **state)
     end(engine);
 }
 
+/* ---- coming back ---- */
+
+static enum engine_slot never_committed(void *ctx, struct record_place place, enum job_part *part)
+{
+    (void)ctx;
+    (void)place;
+    (void)part;
+    return SLOT_UNKNOWN;
+}
+
+enum story { PLAIN_THEN_STATE, WITH_POLICY, END, REMEMBERED, FROM_A_SLOT, SETTINGS, STORIES };
+
+/* False: it was refused. */
+static bool replay_story(struct engine *engine, enum story story)
+{
+    const struct record_place place = {.file = 1, .at = 1, .bytes = 100};
+    const struct record_place slot = {.file = RECORD_IN_RUN | 3, .at = 1, .bytes = 50};
+    struct record job = {.kind = RECORD_JOB,
+                         .origin = RECORD_PUSHED,
+                         .job = {.topic = topic_name(0),
+                                 .id = slice_of("a"),
+                                 .state = JOB_DELAYED,
+                                 .due_ms = START_MS + 1000,
+                                 .first_due_ms = START_MS + 1000,
+                                 .sequence = 5}};
+    const struct hash128 key = hash_pair(job.job.topic, job.job.id, 7);
+    const struct record retry = {.kind = RECORD_STATE,
+                                 .state = {.key = key,
+                                           .state = JOB_DELAYED,
+                                           .attempt = 1,
+                                           .delivery = 9,
+                                           .due_ms = START_MS + 2000,
+                                           .first_due_ms = START_MS + 1000}};
+    struct record done = {
+        .kind = RECORD_DONE,
+        .done = {.key = key, .reason = RECORD_ACKED, .sequence = 5, .topic = topic_name(0)}};
+    const struct record settings = {.kind = RECORD_TOPIC,
+                                    .topic = {.topic = topic_name(0),
+                                              .exists = true,
+                                              .settings = {.extension = slice_of("{\"a\":1}")}}};
+
+    switch (story) {
+    case PLAIN_THEN_STATE:
+        return engine_replay(engine, &job, place) && engine_replay(engine, &retry, place);
+    case WITH_POLICY:
+        job.job.policy.max_attempts = 2;
+        return engine_replay(engine, &job, place);
+    case FROM_A_SLOT:
+        job.from = slot;
+        return engine_replay(engine, &job, place);
+    case REMEMBERED:
+        done.done.remember_until_ms = START_MS + 1000;
+        return engine_replay(engine, &done, place);
+    case END:
+        done.from = slot;
+        return engine_replay(engine, &done, place);
+    default:
+        return engine_replay(engine, &settings, place);
+    }
+}
+
+/* The opening is then refused; the next may find memory. */
+static void a_record_without_memory_for_what_it_says_is_refused(void **state)
+{
+    (void)state;
+    for (enum story story = 0; story < STORIES; story++) {
+        bool done = false;
+        int refused = 0;
+
+        for (int n = 0; !done; n++) {
+            struct engine_options options = {
+                .sink = {.append = append_nothing, .release_slot = never_committed},
+                .hash_seed = 7,
+                .topics_max = 100,
+                .random_seed = 1,
+                .now = {START_MS, START_MS + 500, 500}};
+            struct engine *engine = engine_new(&options);
+
+            assert_non_null(engine);
+            done = SCARCE(n, replay_story(engine, story));
+            refused += !done;
+            assert_true(n < TRIES_MAX);
+            engine_free(engine);
+        }
+        assert_true(refused >= 4); /* a topic takes as many */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +407,7 @@ int main(void)
         cmocka_unit_test(an_error_without_memory_for_it_is_not_kept),
         cmocka_unit_test(an_expired_job_without_memory_to_be_dead_is_gone),
         cmocka_unit_test(a_list_without_memory_is_not_begun),
+        cmocka_unit_test(a_record_without_memory_for_what_it_says_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
