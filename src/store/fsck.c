@@ -113,7 +113,8 @@ static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
             find(exam, place.file, place.at, "the record's checksum is wrong");
         else if (!record_decode(bytes, &record))
             find(exam, place.file, place.at, "the record cannot be decoded");
-        else if (exam->model && !fsck_model_apply(exam->model, &record, place))
+        else if (exam->model &&
+                 (!fsck_model_apply(exam->model, &record, place) || exam->has_no_memory))
             return false;
     }
     if (result < 0 || count != view->head.count)

@@ -1,20 +1,25 @@
 #include "store/fsck_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum { HITS_MAX = 64 };
 
 /* ---- slots ---- */
 
-/* It was read a moment ago: what fails now would be taken for dead. */
+/* All of it was read a moment ago: what fails now would be taken for dead. */
+static bool failed(struct fsck_exam *exam, int result, const char *what)
+{
+    exam->has_no_memory |= result == -ENOMEM;
+    if (result < 0)
+        fsck_unread(exam, what);
+    return result < 0;
+}
+
 static bool slot_of(struct fsck_exam *exam, const struct fsck_run_exam *run, uint32_t slot,
                     struct run_slot *out)
 {
-    int result = run_slots(run->run, slot, 1, true, out);
-
-    if (result < 0)
-        fsck_unread(exam, "a run's directory");
-    return result == 0;
+    return !failed(exam, run_slots(run->run, slot, 1, true, out), "a run's directory");
 }
 
 static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_part *part,
@@ -63,10 +68,8 @@ static bool holds(struct fsck_exam *exam, const struct keys_entry *hit, struct h
     if (!run || !run->run || hit->slot >= run->pending.slots ||
         !alive_test(&run->pending, hit->slot))
         return false;
-    if (run_read(run->run, hit->slot, 0, true, scratch, &bytes) < 0) {
-        fsck_unread(exam, "a record of a run");
+    if (failed(exam, run_read(run->run, hit->slot, 0, true, scratch, &bytes), "a record of a run"))
         return false;
-    }
     if (!fsck_decode(bytes, &record) || record.kind != RECORD_JOB)
         return false;
     found = fsck_key_of(exam, &record);
@@ -90,7 +93,7 @@ static int on_find(void *ctx, struct hash128 key, struct record_place *place)
             continue;
         if (exam->tables[i])
             count = keys_find(exam->tables[i], key.low, true, hits, HITS_MAX);
-        result = count < 0 ? -1 : 0;
+        result = failed(exam, count, "a table of keys") ? -1 : 0;
         for (int hit = 0; result == 0 && hit < count; hit++)
             result = holds(exam, &hits[hit], key, &scratch, place);
     }

@@ -67,7 +67,7 @@ struct fsck_exam {
     uint64_t hash_seed;
     struct fsck_reading reading;
     /* what was found, also beyond the findings that are kept */
-    bool has_unread;
+    bool has_unread, has_no_memory;
     uint64_t found[FSCK_ACCEPT_LOSS + 1]; /* by what helps */
     uint64_t done, total;                 /* records, for progress */
 

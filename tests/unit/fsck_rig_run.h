@@ -95,15 +95,14 @@ static inline void renew_catalog(void)
     write_catalog();
 }
 
-/* With its table of keys, in a new catalog. */
-static inline void end_run(void)
+/* In a new catalog, which names a table of keys for it, too. */
+static inline void end_run_without_table(void)
 {
     struct catalog *catalog = &scene.catalog;
     uint64_t bytes = 0;
 
     assert_int_equal(run_writer_finish(made.writer, &made.info), 0);
-    write_table(made.number, 0);
-    for (uint32_t slot = 0; slot < made.slots; slot++)
+    for (uint32_t slot = 0; slot < made.slots && slot < MADE_SLOTS_MAX; slot++)
         bytes += made.bytes[slot];
     catalog->runs = realloc(catalog->runs, (catalog->run_count + 1) * sizeof *catalog->runs);
     catalog->keys = realloc(catalog->keys, (catalog->key_count + 1) * sizeof *catalog->keys);
@@ -112,6 +111,12 @@ static inline void end_run(void)
     catalog->keys[catalog->key_count++] = made.number;
     catalog->next_run = catalog->next_keys = made.number + 1;
     renew_catalog();
+}
+
+static inline void end_run(void)
+{
+    write_table(made.number, 0);
+    end_run_without_table();
 }
 
 /* ---- what lies in it ---- */
@@ -235,12 +240,21 @@ static inline void remove_topic(const char *topic)
     append_on(&(struct record){.kind = RECORD_TOPIC, .topic = {.topic = slice_of(topic)}});
 }
 
+static inline void forget_log(void)
+{
+    char command[300];
+
+    snprintf(command, sizeof command, "rm -rf '%s/shard-00/wal'", scene.dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* As before anything was ever stored. */
 static inline void forget_shard(void)
 {
     char command[300];
 
-    snprintf(command, sizeof command, "rm -rf '%s/shard-00/wal' '%s'/*", scene.dir, scene.run_dir);
+    forget_log();
+    snprintf(command, sizeof command, "rm -rf '%s'/*", scene.run_dir);
     assert_int_equal(system(command), 0);
 }
 

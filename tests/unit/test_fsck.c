@@ -254,6 +254,30 @@ static void a_changed_byte_is_never_written(void **state)
     close(fd);
 }
 
+/* The second shard has the same log. */
+static void each_shard_is_mended_by_itself(void **state)
+{
+    const struct fsck_options options = {.repair = true, .accept_loss = true};
+    char command[300];
+
+    (void)state;
+    some_life();
+    set_totals(6, 1);
+    examine();
+    snprintf(command, sizeof command, "cp -a '%s/shard-00' '%s/shard-01'", scene.dir, scene.dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
+    assert_int_equal(scene.report.finding_count, 2);
+    assert_int_equal(scene.report.mended, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(scene.report.finding[i].shard, i);
+        assert_true(scene.report.finding[i].is_mended);
+    }
+    assert_int_equal(fsck_run(scene.dir, &scene.report), 0);
+    assert_int_equal(scene.report.finding_count, 0);
+    assert_int_equal(scene.report.shard[1].delayed, 1);
+}
+
 static void a_directory_in_use_is_not_examined(void **state)
 {
     (void)state;
@@ -272,6 +296,7 @@ int main(void)
         ROW(damaged_header_and_missing_manifest_are_findings),
         ROW(records_that_make_no_sense_are_findings),
         ROW(a_changed_byte_is_never_written),
+        ROW(each_shard_is_mended_by_itself),
         ROW(a_directory_in_use_is_not_examined),
 #undef ROW
     };

@@ -164,6 +164,21 @@ static void findings_beyond_those_kept_are_counted(void **state)
     json_decref(parsed);
 }
 
+static void a_report_without_room_is_said_to_be_none(void **state)
+{
+    struct buffer none;
+
+    (void)state;
+    report.shards = 1;
+    add(FSCK_RESTORE, "wal/00000001.log", "bad");
+    buffer_init(&none, 0);
+    fsck_emit_json(&none, &report);
+    fsck_emit_text(&none, &report);
+    assert_true(none.failed);
+    assert_int_equal(none.len, 0);
+    buffer_fini(&none);
+}
+
 static void what_could_not_be_examined_is_not_clean(void **state)
 {
     (void)state;
@@ -183,6 +198,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_crash_leaves_is_told_and_is_no_fault, begin, finish),
         cmocka_unit_test_setup_teardown(each_finding_says_where_and_what_helps, begin, finish),
         cmocka_unit_test_setup_teardown(findings_beyond_those_kept_are_counted, begin, finish),
+        cmocka_unit_test_setup_teardown(a_report_without_room_is_said_to_be_none, begin, finish),
         cmocka_unit_test_setup_teardown(what_could_not_be_examined_is_not_clean, begin, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,6 +155,40 @@ static void a_remembered_id_is_not_taken_for_its_job(void **state)
     assert_int_equal(scene.report.shard[0].remembered, 1);
 }
 
+/* ---- what nobody reads ---- */
+
+static void bytes_behind_the_records_are_worth_a_note(void **state)
+{
+    (void)state;
+    flip(made.name, made.at[made.slots] + 10);
+    expect_clean();
+    assert_int_equal(scene.report.note_count, 1);
+    assert_non_null(strstr(scene.report.note[0].text, "run/00000003.run, byte "));
+    assert_non_null(strstr(scene.report.note[0].text, "nothing is lost"));
+}
+
+static void job_of_nobody(void)
+{
+    push_to("orders", "alone", RECORD_PUSHED);
+}
+
+static void a_catalog_without_runs_is_clean(void **state)
+{
+    const uint64_t generation = scene.catalog.generation + 1;
+
+    (void)state;
+    forget_shard();
+    catalog_fini(&scene.catalog);
+    scene.catalog = (struct catalog){
+        .generation = generation, .seed = SEED, .next_run = 1, .next_keys = 1, .log_first = 0};
+    write_catalog();
+    write_log(job_of_nobody);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].generation, generation);
+    assert_int_equal(scene.report.shard[0].delayed, 1);
+    assert_int_equal(scene.report.shard[0].far, 0);
+}
+
 /* ---- records and slots that do not go together ---- */
 
 static void records_that_are_not_what_their_slots_say_are_found(void **state)
@@ -221,7 +255,7 @@ static void a_whole_record_that_is_none_of_a_job_is_damage(void **state)
     encode_state(made.bytes[1], bytes);
     replace_record(1, bytes);
     read_run(made.at[2], bytes, made.bytes[2]);
-    bytes[4] = (char)0x77; /* a kind there is none of */
+    bytes[6] = (char)0xff; /* no such form */
     replace_record(2, bytes);
     remove_file("00000003.keys");
     repair(false); /* the new table has the others */
@@ -264,6 +298,8 @@ int main(void)
         ROW(wrong_bytes_of_dead_jobs_are_counted_anew),
         ROW(a_remembered_id_that_is_pushed_anew_is_remembered_no_more),
         ROW(a_remembered_id_is_not_taken_for_its_job),
+        ROW(bytes_behind_the_records_are_worth_a_note),
+        ROW(a_catalog_without_runs_is_clean),
         ROW(a_whole_record_that_is_none_of_a_job_is_damage),
         ROW(a_run_of_another_length_than_the_catalog_says_is_given_up_whole),
 #undef ROW
