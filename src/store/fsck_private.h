@@ -41,7 +41,8 @@ struct fsck_topic {
     uint64_t stored[PARTS]; /* alive slots, counted */
     uint64_t far[PARTS];    /* of these, not ended by the log */
     uint64_t dead_bytes;
-    uint64_t catalog[PARTS]; /* as the catalog says */
+    uint64_t lost, given_up[PARTS]; /* alive ones whose record is damaged; of these, not `stored` */
+    uint64_t catalog[PARTS];        /* as the catalog says */
     uint64_t catalog_dead_bytes;
 };
 
@@ -138,6 +139,8 @@ struct fsck_topic *fsck_topics_find(const struct fsck_topics *topics, struct sli
 struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name);
 int fsck_topics_load(struct fsck_exam *exam); /* what the catalog says */
 void fsck_topics_compare(struct fsck_exam *exam);
+/* Whose the jobs are in what cannot be read: after the runs. */
+void fsck_topics_tell_lost(struct fsck_exam *exam);
 void fsck_topics_fini(struct fsck_topics *topics);
 
 /* ---- fsck_base ---- */

@@ -84,6 +84,7 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
     enum job_part part = run_part_of(walk->run->run, slot);
 
     walk->run->lost++;
+    topic->lost++;
     walk->exam->has_lost = true;
     alive_clear(&walk->run->pending, slot);
     if (!fsck_gives_up(walk->exam))
@@ -91,6 +92,7 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
     alive_clear(&walk->run->alive, slot);
     walk->run->bytes -= entry->bytes;
     topic->stored[part]--;
+    topic->given_up[part]++;
     if (part == PART_DEAD)
         topic->dead_bytes -= entry->bytes;
 }
@@ -331,5 +333,7 @@ int fsck_runs(struct fsck_exam *exam)
         exam->total += exam->catalog.runs[i].slots;
     for (uint32_t i = 0; result == 0 && i < exam->catalog.run_count; i++)
         result = examine_run(exam, i);
+    if (result == 0)
+        fsck_topics_tell_lost(exam);
     return result;
 }

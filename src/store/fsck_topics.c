@@ -118,3 +118,52 @@ void fsck_topics_compare(struct fsck_exam *exam)
         }
     }
 }
+
+/* ---- what is lost with runs, and parts of directories, that cannot be read ---- */
+
+/* In no run that can be read. */
+static uint64_t missing_of(const struct fsck_topic *topic, enum job_part part)
+{
+    const uint64_t known = topic->stored[part] + topic->given_up[part];
+
+    return topic->catalog[part] > known ? topic->catalog[part] - known : 0;
+}
+
+static uint64_t missing_jobs(const struct fsck_topic *topic)
+{
+    uint64_t missing = 0;
+
+    for (int part = 0; part < PARTS; part++)
+        missing += part == PART_REMEMBERED ? 0 : missing_of(topic, (enum job_part)part);
+    return missing;
+}
+
+void fsck_topics_tell_lost(struct fsck_exam *exam)
+{
+    uint64_t lost = 0, missing = 0;
+
+    for (uint32_t i = 0; i < exam->catalog.run_count; i++)
+        lost += exam->runs[i].lost;
+    for (uint32_t i = 0; i < exam->topics.count; i++) {
+        lost -= exam->topics.at[i].lost; /* named already */
+        missing +=
+            missing_jobs(&exam->topics.at[i]) + missing_of(&exam->topics.at[i], PART_REMEMBERED);
+    }
+    if (lost == 0)
+        return;
+    if (missing != lost) {
+        fsck_note(exam, "of which topics the %" PRIu64 " jobs are that cannot be read is not known",
+                  lost);
+        return;
+    }
+    for (uint32_t i = 0; i < exam->topics.count; i++) {
+        const struct fsck_topic *topic = &exam->topics.at[i];
+        const uint64_t jobs = missing_jobs(topic), ids = missing_of(topic, PART_REMEMBERED);
+
+        if (jobs + ids)
+            fsck_note(exam,
+                      "in what cannot be read: topic '%s', jobs: %" PRIu64
+                      ", remembered ids: %" PRIu64,
+                      topic->name, jobs, ids);
+    }
+}
