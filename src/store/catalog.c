@@ -35,9 +35,7 @@ uint64_t catalog_file_generation(const char *name)
 
 static bool path_of(const char *dir, const char *name, char out[PATH_MAX])
 {
-    int len = snprintf(out, PATH_MAX, "%s/%s", dir, name);
-
-    return len > 0 && len < PATH_MAX;
+    return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX;
 }
 
 /* ---- what is there ---- */
@@ -193,8 +191,8 @@ static void remove_older(const struct fs *fs, const char *dir, uint64_t generati
         return;
     for (size_t i = 0; i < found.count; i++) {
         catalog_file_name(found.generations[i], name);
-        if (path_of(dir, name, path))
-            fs->ops->unlink(fs->ctx, path);
+        path_of(dir, name, path); /* as long as that of the newest, at most */
+        fs->ops->unlink(fs->ctx, path);
     }
     fs->ops->fsync_dir(fs->ctx, dir);
 }
@@ -207,8 +205,9 @@ static int write_bytes(const struct fs *fs, const char *dir, uint64_t generation
     int result;
 
     catalog_file_name(generation, name);
-    if (!path_of(dir, name, path) || !path_of(dir, FRESH, fresh))
+    if (!path_of(dir, name, path)) /* the other name is no longer */
         return -ENAMETOOLONG;
+    path_of(dir, FRESH, fresh);
     result = write_fresh(fs, fresh, bytes);
     if (result == 0)
         result = fs_give_name(fs, dir, fresh, path, &is_named);

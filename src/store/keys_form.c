@@ -79,6 +79,7 @@ int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t f
     struct wire_in sum = wire_in_make(slice_make(block + KEYS_SUM_AT, 8));
     uint64_t blocks = (uint64_t)file_bytes / KEYS_BLOCK_BYTES, entries, filter_blocks;
     char again[KEYS_BLOCK_BYTES];
+    struct keys_shape shape;
 
     if (file_bytes < KEYS_BLOCK_BYTES || file_bytes % KEYS_BLOCK_BYTES ||
         memcmp(block, MAGIC, sizeof MAGIC) != 0 ||
@@ -92,9 +93,12 @@ int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t f
     /* So that nothing below overflows. */
     if (entries > (uint64_t)file_bytes || filter_blocks > (uint64_t)file_bytes || !filter_blocks)
         return -EBADMSG;
-    *out = keys_shape_of(entries, filter_blocks);
-    keys_put_footer(again, seed, number, out);
-    return out->footer_at == blocks - 1 && memcmp(block, again, sizeof again) == 0 ? 0 : -EBADMSG;
+    shape = keys_shape_of(entries, filter_blocks);
+    keys_put_footer(again, seed, number, &shape);
+    if (shape.footer_at != blocks - 1 || memcmp(block, again, sizeof again) != 0)
+        return -EBADMSG;
+    *out = shape;
+    return 0;
 }
 
 void keys_file_name(uint32_t number, char out[32])
