@@ -184,6 +184,7 @@ static void advance_cursor(struct loading_slice *slice)
 {
     struct loading_cursor *cursor = &slice->run->cursors[slice->part];
 
+    slice->loading->first.is_known = false;
     if (slice->item_count && slice->items[slice->item_count - 1].when_ms > cursor->passed_ms)
         cursor->passed_ms = slice->items[slice->item_count - 1].when_ms;
     if (slice->pass_count && slice->passes[slice->pass_count - 1].when_ms > cursor->passed_ms)
@@ -193,7 +194,6 @@ static void advance_cursor(struct loading_slice *slice)
     if (slice->stop_slot == slice->next)
         cursor->when_ms = slice->stop_ms;
     cursor->next = alive_next(&slice->depot_run->alive, slice->next, cursor->end);
-    slice->loading->first.is_known = false;
 }
 
 static void note_passes(struct loading *loading, struct loading_slice *slice, struct engine_now now)
