@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 5, NUMBER = 3, ENTRIES_AT = 16, FILTER_AT = 24 };
+enum { SEED = 5, NUMBER = 3, FORMAT_AT = 8, ENTRIES_AT = 16, FILTER_AT = 24 };
 
 static void only_names_as_they_are_written_are_tables(void **state)
 {
@@ -25,6 +25,7 @@ static void only_names_as_they_are_written_are_tables(void **state)
         {"1.keys", 0},          {"00000001.keys.new", 0},
         {"00000001.run", 0},    {" 0000001.keys", 0},
         {"-0000001.keys", 0},   {"99999999999999999999999.keys", 0},
+        {"x0000001.keys", 0},
     };
 
     (void)state;
@@ -84,11 +85,30 @@ static void counts_that_cannot_be_are_refused_whatever_the_checksum_says(void **
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
+static void a_footer_of_a_newer_format_is_told_from_damage(void **state)
+{
+    const struct keys_shape shape = keys_shape_of(1000, 10);
+    const int64_t bytes = (int64_t)(shape.footer_at + 1) * KEYS_BLOCK_BYTES;
+    char block[KEYS_BLOCK_BYTES];
+    struct keys_shape found;
+
+    (void)state;
+    keys_put_footer(block, SEED, NUMBER, &shape);
+    wire_put_u32(block + FORMAT_AT, KEYS_FORMAT + 1);
+    assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
+    keys_sign(block, SEED, NUMBER, shape.footer_at);
+    assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -ENOTSUP);
+    wire_put_u32(block + FORMAT_AT, 0); /* there never was one */
+    keys_sign(block, SEED, NUMBER, shape.footer_at);
+    assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_names_as_they_are_written_are_tables),
         cmocka_unit_test(a_footer_is_of_its_file_s_length_or_refused),
+        cmocka_unit_test(a_footer_of_a_newer_format_is_told_from_damage),
         cmocka_unit_test(counts_that_cannot_be_are_refused_whatever_the_checksum_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
