@@ -7,11 +7,11 @@ import random
 import threading
 import time
 
-from . import watch, wirehttp
+from . import disk, watch, wirehttp
 from .trace import ACKED, DELIVERED, PUSHED, Trace, percentiles
 from .watch import MIB
 
-TOPIC, BYTES_EACH, CANCELS = "backlog", 350, 2000
+TOPIC, BYTES_EACH, LOG_BYTES_EACH, CANCELS = "backlog", 350, 231, 2000
 MONTH = {"delay": "1h..30d", "consumers": 0, "own_ids": True, "batch": 100, "topic": TOPIC, "patience": "600s"}
 
 
@@ -51,7 +51,7 @@ def memory_words(memory):
 
 
 def loading(bench, server, jobs):
-    empty = server.memory()
+    empty, written = server.memory(), disk.written_bytes(server)
     with Trace(bench.base_dir) as trace, watch.Watch(bench, server) as watched:
         loaded = bench.load(server, core=place(bench)[1], jobs=jobs, connections=8, pipeline=8, trace=trace.path, **MONTH)
         at_end = server.memory()
@@ -60,6 +60,7 @@ def loading(bench, server, jobs):
     found.update(empty=empty, memory_at_end=at_end, memory=server.memory(), disk=server.disk_bytes(), disk_per_job=per_job(server.disk_bytes(), jobs),
                  metrics={name: int(value) for name, value in wirehttp.metrics(server.port).items() if name.startswith("tarry_store_")})
     pushing = found["pushing"]
+    found["written_per_s"] = round((disk.written_bytes(server) - written) / jobs * pushing["per_s"])
     bench.say(f"  loaded     {pushing['per_s']:,}/s, slowest 10 s {pushing['slowest_10s_per_s']:,}/s; answers p99 {pushing['answer_ms']['p99']:.1f} ms, "
               f"longest {pushing['answer_ms']['max']:.1f} ms; longest silence {pushing['silence_max_ms']:.1f} ms; refused {found['refused']}")
     bench.say(f"  memory     {memory_words(found['memory'])}, most while loading {found['memory']['most'] / MIB:.0f} MiB; "
@@ -117,7 +118,7 @@ def crash(bench, server, run, indices, expected, cold=False):
 def late_beside(bench, server, seconds, beside_per_s):
     """10,000 jobs/s taken and acked, with far jobs pushed beside them, so that there is something to write and to merge."""
     core = place(bench)[1]
-    before = wirehttp.metrics(server.port)
+    before, written = wirehttp.metrics(server.port), disk.written_bytes(server)
     with Trace(bench.base_dir) as trace, watch.Helpers(server) as helpers:
         beside = []
         far = in_background(lambda: bench.load(server, core=core, rate=beside_per_s, duration=f"{seconds + 5}s", connections=1, pipeline=64, **MONTH), beside)
@@ -131,9 +132,19 @@ def late_beside(bench, server, seconds, beside_per_s):
              "push_ms": percentiles(took for _, took, _ in pushes), "at_work_s": round(helpers.busy_s(), 1),
              "at_work_ms": percentiles(took for _, took, _ in at_work), "idle_ms": percentiles(took for _, took, _ in idle),
              "checkpoints": int(after["tarry_store_checkpoints_total"] - before["tarry_store_checkpoints_total"]), "memory": server.memory()}
+    found["written_per_s"] = round((disk.written_bytes(server) - written) / (seconds + 5))
     late = found["late_ms"]
     bench.say(f"  lateness   10,000 jobs/s for {seconds} s, {beside_per_s:,} far ones/s beside: p50 {late['p50']:.2f}  p99 {late['p99']:.2f}  "
               f"p99.9 {late['p99.9']:.2f}  max {late['max']:.2f} ms; early {found['early']}, missing {found['missing']}; {found['checkpoints']} checkpoints")
+    return found
+
+
+def disk_alone(bench, log_per_s, all_per_s):
+    """The control: as many bytes a second, and no server."""
+    others_per_s = max(all_per_s - log_per_s, 0)
+    found = {"log_per_s": log_per_s, "others_per_s": others_per_s, "ms": disk.alone(bench.base_dir, log_per_s, others_per_s, 5 if bench.quick else 30)}
+    bench.say(f"  disk alone {log_per_s / MIB:.0f} MiB/s of log, {others_per_s / MIB:.0f} MiB/s beside it, no server: a write with its sync "
+              f"p50 {found['ms']['p50']:.2f}  p99 {found['ms']['p99']:.2f}  max {found['ms']['max']:.2f} ms")
     return found
 
 
@@ -153,6 +164,10 @@ def backlog(bench):
         if bench.cold:
             found["restart_cold"] = crash(bench, server, run, chosen[CANCELS:], expected - CANCELS, cold=True)
         found["lateness"] = late_beside(bench, server, 8 if bench.quick else 60, 20_000)
+        server.kill()
+        per_s = found["loading"]["pushing"]["per_s"]
+        found["disk_alone"] = disk_alone(bench, per_s * LOG_BYTES_EACH, found["loading"]["written_per_s"])
+        found["disk_alone_late"] = disk_alone(bench, 10 * MIB, found["lateness"]["written_per_s"])
     return {"tarry": {"median": found["loading"]["pushing"]["per_s"], "runs": [found]}}
 
 

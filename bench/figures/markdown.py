@@ -30,6 +30,9 @@ def backlog(results):
             yield f"| the same, page cache dropped before the start: ready; p99 of cancels | {cold['ready_s']:.2f} s; {ms(cold['cancels']['ms'], 'p99')} |"
         yield f"| lateness at 10,000 jobs/s, checkpoints going on: p50, p99, p99.9, max | {ms(late['late_ms'], 'p50', 'p99', 'p99.9', 'max')} |"
         yield f"| checkpoints meanwhile; came early | {late['checkpoints']}; {late['early']} |"
+        for name, alone in (("loading", run["disk_alone"]), ("lateness", run["disk_alone_late"])):
+            yield (f"| the disk by itself, as many bytes a second as for {name}, written by no server: a write and its sync, p50, p99, max | "
+                   f"{ms(alone['ms'], 'p50', 'p99', 'max')} |")
 
 
 def burst(results):
