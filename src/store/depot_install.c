@@ -89,8 +89,6 @@ int depot_plan(struct depot *depot, struct depot_build *build)
         return -ENOMEM;
     for (uint32_t i = 0; build->no_victims && i < depot->view->run_count; i++)
         plan[i].is_victim = false;
-    if (build->no_victims)
-        victims = 0;
     build->victims = calloc(victims + 1, sizeof *build->victims);
     if (!build->victims) {
         free(plan);

@@ -42,8 +42,7 @@ uint32_t wal_file_number(const char *name)
     char *end;
     unsigned long number = strtoul(name, &end, 10);
 
-    if (*name < '0' || *name > '9' || strcmp(end, ".log") != 0 || number == 0 ||
-        number > UINT32_MAX)
+    if (*name < '0' || *name > '9' || strcmp(end, ".log") != 0 || number > UINT32_MAX)
         return 0;
     wal_file_name((uint32_t)number, again);
     return strcmp(name, again) == 0 ? (uint32_t)number : 0;

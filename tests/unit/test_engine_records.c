@@ -343,6 +343,7 @@ static void a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead
     for (; world.now.wall_ms < at_ms; world.now.wall_ms++, world.now.inner_ms++) {
         engine_advance(world.engine, world.now, 10);
         assert_false(engine_topic_has_ready(world.engine, topic_name(0)));
+        assert_true(engine_next_ms(world.engine) > world.now.inner_ms); /* nobody spins */
     }
     catch_up(&world, world.engine);
     assert_true(engine_topic_has_ready(world.engine, topic_name(0)));

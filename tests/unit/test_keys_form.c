@@ -79,6 +79,11 @@ static void counts_that_cannot_be_are_refused_whatever_the_checksum_says(void **
                          is_fine ? 0 : -EBADMSG);
         assert_int_equal(found.entries, is_fine ? 999 : 7); /* written on success only */
     }
+    const struct keys_shape bare = keys_shape_of(1000, 0); /* a table always has a filter */
+    keys_put_footer(block, SEED, NUMBER, &bare);
+    assert_int_equal(keys_get_footer(block, SEED, NUMBER,
+                                     (int64_t)(bare.footer_at + 1) * KEYS_BLOCK_BYTES, &found),
+                     -EBADMSG);
     keys_put_footer(block, SEED, NUMBER, &shape);
     block[100] = 1; /* where nothing is */
     keys_sign(block, SEED, NUMBER, shape.footer_at);
