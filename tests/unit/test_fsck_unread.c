@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* ---- a disk with a place that cannot be read ---- */
 
@@ -39,6 +40,15 @@ static bool is_bad(int fd, size_t len, int64_t at)
 
 STANDS_BEFORE(pread)
 STANDS_BEFORE(pread64)
+
+/* Nobody waits for it to come back. */
+int bad_nanosleep(const struct timespec *pause, struct timespec *left) __asm__("nanosleep");
+int bad_nanosleep(const struct timespec *pause, struct timespec *left)
+{
+    (void)pause;
+    (void)left;
+    return 0;
+}
 
 static void break_disk(const char *path, int64_t from, int64_t bytes, int64_t times)
 {
