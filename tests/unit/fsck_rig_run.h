@@ -258,4 +258,12 @@ static inline void forget_shard(void)
     assert_int_equal(system(command), 0);
 }
 
+static inline int make_bare(void **state)
+{
+    int result = make_scene(state);
+
+    forget_shard();
+    return result;
+}
+
 #endif

@@ -1,18 +1,9 @@
-/* What fsck says of a log that is whole and makes no sense, of one that is damaged, and of jobs
- * that are nowhere. */
+/* What fsck says of a log that is whole and makes no sense, and of one that is damaged. */
 #include "fsck_rig_run.h"
 
 #include "store/wal_private.h"
 
 #include <sys/stat.h>
-
-static int make_bare(void **state)
-{
-    int result = make_scene(state);
-
-    forget_shard();
-    return result;
-}
 
 /* ---- records ---- */
 
@@ -375,151 +366,6 @@ static void a_path_without_room_for_the_shards_is_refused_in_words(void **state)
     assert_non_null(strstr(scene.report.error, "cannot examine"));
 }
 
-/* ---- jobs that are nowhere ---- */
-
-enum { MISSING = 6000 };
-
-static void many_more(void)
-{
-    tell_topic("orders", &(struct topic_totals){.pushed = 2 * JOBS + 1 + MISSING, .acked = 2});
-}
-
-/* They take more room than a file of the log has. */
-static void however_many_are_missing_all_are_ended(void **state)
-{
-    (void)state;
-    write_log(many_more);
-    repair(true);
-    assert_non_null(strstr(scene.said, "ends the jobs that are nowhere"));
-    expect_all_mended();
-    assert_true(scene.report.shard[0].files > 2);
-    assert_int_equal(scene.report.shard[0].far, 18);
-}
-
-static void strangers(void)
-{
-    set_state("nobody", JOB_LEASED, (struct record_place){0});
-    set_state("no one", JOB_LEASED, (struct record_place){0});
-    many_more();
-    set_state("who", JOB_LEASED, slot(1, 3));
-}
-
-/* As many as the totals miss go by their keys, and without counting where none is missed. */
-static void strangers_are_ended_by_their_keys(void **state)
-{
-    (void)state;
-    write_log(strangers);
-    repair(true);
-    assert_int_equal(scene.report.finding_count, 4);
-    expect_all_mended();
-}
-
-static void only_strangers(void)
-{
-    set_state("nobody", JOB_LEASED, slot(1, 3));
-    set_state("no one", JOB_LEASED, slot(1, 3));
-}
-
-static void strangers_of_whom_nobody_is_missed_are_ended_too(void **state)
-{
-    (void)state;
-    write_log(only_strangers);
-    repair(true);
-    assert_int_equal(scene.report.finding_count, 2);
-    expect_all_mended();
-    assert_int_equal(scene.report.shard[0].delayed, 18);
-}
-
-/* An end names a topic. */
-static void strangers_in_a_log_without_a_topic_are_left_to_a_backup(void **state)
-{
-    (void)state;
-    write_log(only_strangers);
-    repair(true);
-    assert_int_equal(scene.report.finding_count, 4);
-    for (uint64_t i = 0; i < 4; i++)
-        assert_int_equal(scene.report.finding[i].cure, FSCK_RESTORE);
-    assert_int_equal(scene.report.mended, 0);
-}
-
-static void only_totals(void)
-{
-    tell_topic("orders", &(struct topic_totals){.pushed = 3, .acked = 1});
-}
-
-static void jobs_missing_of_a_log_without_any_are_ended(void **state)
-{
-    (void)state;
-    write_log(only_totals);
-    examine();
-    assert_int_equal(the_finding("", "3 pushed, 1 acked")->cure, FSCK_ACCEPT_LOSS);
-    repair(false);
-    assert_int_equal(scene.report.mended, 0);
-    repair(true);
-    expect_all_mended();
-}
-
-static void one_more_than_pushed(void)
-{
-    push_to("orders", "more", RECORD_PUSHED_REPLACING);
-    set_totals(2 * JOBS + 1, 2);
-}
-
-static void a_job_too_many_is_left_to_a_backup(void **state)
-{
-    (void)state;
-    write_log(one_more_than_pushed);
-    repair(true);
-    assert_int_equal(the_finding("", "do not add up")->cure, FSCK_RESTORE);
-    assert_int_equal(scene.report.mended, 0);
-}
-
-/* ---- jobs in runs of which the log tells ---- */
-
-static void end_the_leased(void)
-{
-    finish("b0", slot(2, 0));
-    set_totals(2 * JOBS + 1, 3);
-}
-
-static void a_leased_job_of_a_run_is_ended(void **state)
-{
-    (void)state;
-    write_log(end_the_leased);
-    expect_clean();
-    assert_int_equal(scene.report.shard[0].leased, 0);
-    assert_int_equal(scene.report.shard[0].far, 17);
-    assert_int_equal(scene.report.shard[0].delayed, 18);
-}
-
-static void end_in_the_wrong_slot(void)
-{
-    finish("x", slot(2, 0)); /* where b0 lies */
-    finish("b0", slot(2, 0));
-    set_totals(2 * JOBS + 1, 4);
-}
-
-static void an_end_in_the_slot_of_another_job_is_found_by_the_totals(void **state)
-{
-    (void)state;
-    write_log(end_in_the_wrong_slot);
-    examine();
-    the_finding("", "the totals of topic 'orders' do not add up");
-}
-
-static void new_topic(void)
-{
-    push_to("fresh", "f", RECORD_PUSHED);
-}
-
-static void totals_that_were_never_told_are_not_asked_for(void **state)
-{
-    (void)state;
-    write_log(new_topic);
-    expect_clean();
-    assert_int_equal(scene.report.shard[0].topics, 2);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,15 +381,6 @@ int main(void)
         ROW(in_a_damaged_log_no_job_is_ended),
         BARE(a_log_that_was_made_and_never_opened_is_none_yet),
         BARE(a_path_without_room_for_the_shards_is_refused_in_words),
-        ROW(however_many_are_missing_all_are_ended),
-        ROW(strangers_are_ended_by_their_keys),
-        ROW(strangers_of_whom_nobody_is_missed_are_ended_too),
-        BARE(strangers_in_a_log_without_a_topic_are_left_to_a_backup),
-        BARE(jobs_missing_of_a_log_without_any_are_ended),
-        ROW(a_job_too_many_is_left_to_a_backup),
-        ROW(a_leased_job_of_a_run_is_ended),
-        ROW(an_end_in_the_slot_of_another_job_is_found_by_the_totals),
-        ROW(totals_that_were_never_told_are_not_asked_for),
 #undef ROW
 #undef BARE
     };
