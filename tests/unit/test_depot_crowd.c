@@ -346,6 +346,43 @@ static void a_victim_without_memory_for_its_slots_is_written_later(void **state)
     crowd_end(&crowd);
 }
 
+static void count_met(void *ctx, const struct depot_want *want, const struct record *record)
+{
+    (void)want;
+    (void)record;
+    ++*(uint32_t *)ctx;
+}
+
+/* More than there is room for at first. */
+static void many_are_found_or_there_was_no_memory(void **state)
+{
+    struct depot_want *wants = calloc(TABLE, sizeof *wants);
+    int result = -ENOMEM, refused = 0;
+    uint32_t met = 0;
+
+    (void)state;
+    assert_non_null(wants);
+    start(6, 0, 0);
+    crowd_write(&crowd, 0, TABLE);
+    for (int n = 0; result < 0; n++) {
+        met = 0;
+        for (uint32_t i = 0; i < TABLE; i++)
+            wants[i] = (struct depot_want){.key = crowd_key(i)};
+        for (uint32_t i = 0; i < TABLE; i += 2)
+            wants[i].place = (struct record_place){.file = 1 | RECORD_IN_RUN, .at = i, .bytes = 1};
+        calls_left = n;
+        result =
+            depot_find_many(depot_view(crowd.depot), CROWD_SEED, wants, TABLE, count_met, &met);
+        calls_left = -1;
+        refused += result == -ENOMEM;
+        assert_true(result == 0 || result == -ENOMEM);
+    }
+    assert_true(refused > 5);
+    assert_int_equal(met, TABLE);
+    free(wants);
+    crowd_end(&crowd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_of_nothing_can_be_given_up),
         cmocka_unit_test(given_up_all_victims_count_as_before),
         cmocka_unit_test(a_victim_without_memory_for_its_slots_is_written_later),
+        cmocka_unit_test(many_are_found_or_there_was_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

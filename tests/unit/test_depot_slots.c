@@ -201,6 +201,52 @@ static void a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash(void **st
     crowd_end(&crowd);
 }
 
+static void count_met(void *ctx, const struct depot_want *want, const struct record *record)
+{
+    (void)want;
+    assert_int_equal(record->kind, RECORD_JOB);
+    ++*(uint32_t *)ctx;
+}
+
+/* A place that is none is as good as no place; a hint that leads astray is passed over. */
+static void of_many_asked_for_each_is_met_in_its_own_slot(void **state)
+{
+    struct keys_entry entries[] = {
+        {crowd_key(42).low, 1, 3},           /* dead */
+        {crowd_key(42).low, 1, 41},          /* another's */
+        {crowd_key(42).low, 1, 42},          /* its own */
+        {crowd_key(42).low, 1, JOBS},        /* none */
+        {crowd_key(42).low, NOBODYS_RUN, 1}, /* gone */
+        {crowd_key(43).low, 1, 44},
+    };
+    struct depot_want wants[] = {
+        {.key = crowd_key(42)},
+        {.key = crowd_key(42), .place = {.file = 1 | RECORD_IN_RUN, .at = JOBS, .bytes = 1}},
+        {.key = crowd_key(41), .place = {.file = 1 | RECORD_IN_RUN, .at = 41, .bytes = 1}},
+        {.key = crowd_key(40), .place = {.file = 1 | RECORD_IN_RUN, .at = 39, .bytes = 1}},
+        {.key = crowd_key(43)},
+        {.key = crowd_key(3), .place = {.file = 1 | RECORD_IN_RUN, .at = 3, .bytes = 1}},
+    };
+    const bool is_met[] = {true, true, true, false, false, false};
+    const uint32_t count = sizeof wants / sizeof *wants;
+    uint32_t met = 0;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, JOBS);
+    crowd_release(&crowd, 1, 3, 1, 1);
+    crowd_commit(&crowd);
+    write_table(entries, sizeof entries / sizeof *entries);
+    assert_int_equal(
+        depot_find_many(depot_view(crowd.depot), CROWD_SEED, wants, count, count_met, &met), 0);
+    assert_int_equal(met, 3);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(wants[i].is_met, is_met[i]);
+        assert_true(!is_met[i] || wants[i].place.at == (i < 2 ? 42 : 41));
+    }
+    crowd_end(&crowd);
+}
+
 /* Until it counts nobody loads from it, and the job is still where it was. */
 static void the_run_of_a_checkpoint_under_way_is_passed_over(void **state)
 {
@@ -376,6 +422,7 @@ int main(void)
         cmocka_unit_test(while_a_run_is_written_anew_only_what_lives_in_it_moves),
         cmocka_unit_test(a_job_is_found_among_many_of_the_same_hash),
         cmocka_unit_test(a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash),
+        cmocka_unit_test(of_many_asked_for_each_is_met_in_its_own_slot),
         cmocka_unit_test(the_run_of_a_checkpoint_under_way_is_passed_over),
         cmocka_unit_test(a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none),
         cmocka_unit_test(a_run_of_another_length_than_the_catalog_says_is_refused),
