@@ -59,7 +59,7 @@ static void shift(struct loading *loading)
 
 static struct loading_topic *topic_of(struct loading_slice *slice, const struct loading_item *item)
 {
-    return slice->run->places[item->topic].topic;
+    return slice->run->topics[item->topic];
 }
 
 /* It was in memory already where the engine has no more entries than before. */

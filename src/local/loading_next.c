@@ -120,7 +120,7 @@ static struct loading_slice *next_to_refill(struct loading *loading, struct engi
     if (room < slice->jobs_max)
         slice->jobs_max = (uint32_t)room;
     slice->refill = place;
-    slice->topic = (uint32_t)(place - place->run->places);
+    slice->topic = place->number;
     slice->first = place->noted[part - LOADING_WAIT_FIRST].from;
     slice->end = place->run->cursors[part].next;
     slice->limit_ms = INT64_MAX;
@@ -196,11 +196,19 @@ static void advance_cursor(struct loading_slice *slice)
     cursor->next = alive_next(&slice->depot_run->alive, slice->next, cursor->end);
 }
 
+static bool make_places(const struct loading_slice *slice)
+{
+    for (uint32_t i = 0; i < slice->pass_count; i++)
+        if (!loading_place_get(slice->run, slice->passes[i].topic))
+            return false;
+    return true;
+}
+
 static void note_passes(struct loading *loading, struct loading_slice *slice, struct engine_now now)
 {
     for (uint32_t i = 0; i < slice->pass_count; i++) {
         const struct loading_pass *pass = &slice->passes[i];
-        loading_place_note(loading, &slice->run->places[pass->topic], slice->part, pass->slot,
+        loading_place_note(loading, slice->run->places[pass->topic], slice->part, pass->slot,
                            pass->when_ms, now);
     }
 }
@@ -225,11 +233,11 @@ static void count_items(struct loading *loading, struct loading_slice *slice)
 
     loading->slices++;
     for (uint32_t i = 0; i < slice->item_count; i++)
-        slice->run->places[slice->items[i].topic].topic->reading++;
+        slice->run->topics[slice->items[i].topic]->reading++;
     if (!loading_part_waits(slice->part))
         return;
     for (uint32_t i = 0; i < slice->item_count; i++) {
-        struct loading_topic *topic = slice->run->places[slice->items[i].topic].topic;
+        struct loading_topic *topic = slice->run->topics[slice->items[i].topic];
         if (topic->slice == loading->slices)
             continue;
         topic->slice = loading->slices;
@@ -244,7 +252,7 @@ static void count_items(struct loading *loading, struct loading_slice *slice)
 static void meet(struct loading *loading, struct loading_slice *slice)
 {
     for (uint32_t i = 0; loading->carries && i < slice->item_count; i++) {
-        struct loading_topic *topic = slice->run->places[slice->items[i].topic].topic;
+        struct loading_topic *topic = slice->run->topics[slice->items[i].topic];
         if (!topic->carried)
             continue;
         topic->carried--;
@@ -252,11 +260,22 @@ static void meet(struct loading *loading, struct loading_slice *slice)
     }
 }
 
+static void drop(struct loading *loading, struct loading_slice *slice)
+{
+    loading_slice_end(slice);
+    loading_recent_give_spare(loading, slice);
+}
+
 void loading_took_in(struct loading *loading, struct loading_slice *slice, struct engine_now now)
 {
+    bool counts = !slice->run->is_gone && slice->epoch == slice->run->epoch;
+    if (counts && !make_places(slice)) { /* nothing has counted yet: it is read once more */
+        loading->retry_ms = now.inner_ms + RETRY_MS;
+        drop(loading, slice);
+        return;
+    }
     if (slice->error)
         took_error(loading, slice, now);
-    bool counts = !slice->run->is_gone && slice->epoch == slice->run->epoch;
     if (counts && slice->refill)
         advance_refill(slice);
     if (counts && !slice->refill) {
@@ -266,8 +285,7 @@ void loading_took_in(struct loading *loading, struct loading_slice *slice, struc
     }
     count_items(loading, slice);
     if (!slice->item_count) {
-        loading_slice_end(slice);
-        loading_recent_give_spare(loading, slice);
+        drop(loading, slice);
         return;
     }
     loading->queue[loading->queue[0] ? 1 : 0] = slice;

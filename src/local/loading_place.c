@@ -10,6 +10,24 @@
 
 #include <stdlib.h>
 
+struct loading_place *loading_place_get(struct loading_run *run, uint32_t topic)
+{
+    if (!run->places)
+        run->places = calloc(run->topic_count, sizeof *run->places);
+    if (!run->places)
+        return NULL;
+    if (run->places[topic])
+        return run->places[topic];
+    struct loading_place *place = calloc(1, sizeof *place);
+    if (!place)
+        return NULL;
+    place->topic = run->topics[topic];
+    place->run = run;
+    place->number = topic;
+    list_init(&place->list);
+    return run->places[topic] = place;
+}
+
 static int64_t inner_of(const struct loading *loading, enum job_part part, int64_t when_ms)
 {
     return job_part_is_wall(part) ? when_ms - loading->shard->skew_ms : when_ms;

@@ -54,10 +54,12 @@ struct loading_topic {
 };
 
 /* A topic in a run: for each waiting part, from which slot on (up to the cursor) it was passed by.
- */
+ * Made when that happens first, and there as long as the run: with many topics in many runs all
+ * places would take a hundred times what the few do that are needed. */
 struct loading_place {
     struct loading_topic *topic;
     struct loading_run *run;
+    uint32_t number;  /* the topic's in the run */
     struct list list; /* loading_topic.places */
     struct {
         bool open; /* false: nothing is noted */
@@ -80,7 +82,8 @@ struct loading_run {
     uint32_t holds; /* slices of it under way */
     bool is_gone;
     struct loading_cursor cursors[PARTS];
-    struct loading_place places[]; /* by the run's numbers of topics */
+    struct loading_place **places;  /* by the run's numbers of topics; own memory; NULL: none */
+    struct loading_topic *topics[]; /* as well */
 };
 
 struct loading_item {
@@ -236,6 +239,8 @@ void loading_topics_stepped(struct loading *loading, struct engine_now now);
 void loading_topics_restart(struct loading *loading, struct engine_now now);
 
 /* ---- loading_place.c ---- */
+/* The one of the run's topic, made where there was none; NULL: out of memory. */
+struct loading_place *loading_place_get(struct loading_run *run, uint32_t topic);
 void loading_place_note(struct loading *loading, struct loading_place *place, enum job_part part,
                         uint32_t slot, int64_t when_ms, struct engine_now now);
 /* A slot noted before has been read. */

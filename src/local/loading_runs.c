@@ -13,27 +13,35 @@ static void begin_cursor(const struct depot_run *depot_run, struct loading_curso
     cursor->when_ms = info->parts[part].first_when_ms;
 }
 
-static bool name_places(struct loading *loading, struct loading_run *run, const struct run *of)
+static bool get_topics(struct loading *loading, struct loading_run *run, const struct run *of)
 {
     uint32_t count = run_info(of)->topics;
 
     for (; run->topic_count < count; run->topic_count++) {
-        struct loading_place *place = &run->places[run->topic_count];
-        place->topic = loading_topic_get(loading, run_topic_name(of, run->topic_count));
-        if (!place->topic)
+        struct slice name = run_topic_name(of, run->topic_count);
+        run->topics[run->topic_count] = loading_topic_get(loading, name);
+        if (!run->topics[run->topic_count])
             return false;
-        place->run = run;
-        list_init(&place->list);
     }
     return true;
 }
 
+static void clear_places(struct loading *loading, struct loading_run *run)
+{
+    for (uint32_t i = 0; run->places && i < run->topic_count; i++)
+        if (run->places[i])
+            loading_place_clear(loading, run->places[i]);
+}
+
 static void run_free(struct loading *loading, struct loading_run *run)
 {
+    clear_places(loading, run);
     for (uint32_t i = 0; i < run->topic_count; i++) {
-        loading_place_clear(loading, &run->places[i]);
-        loading_topic_put(loading, run->places[i].topic);
+        if (run->places)
+            free(run->places[i]);
+        loading_topic_put(loading, run->topics[i]);
     }
+    free((void *)run->places);
     free(run);
 }
 
@@ -43,15 +51,15 @@ static void join(struct loading *loading, struct loading_run *run)
     if (!loading->begun)
         return;
     for (uint32_t i = 0; i < run->topic_count; i++)
-        run->places[i].topic->joined = loading->joins = true;
+        run->topics[i]->joined = loading->joins = true;
 }
 
 /* What is leased in a run that a checkpoint wrote is in memory already, and the dead stay where
  * they are. */
 static struct loading_run *run_new(struct loading *loading, const struct depot_run *depot_run)
 {
-    size_t places = run_info(depot_run->run)->topics * sizeof(struct loading_place);
-    struct loading_run *run = calloc(1, sizeof *run + places);
+    size_t topics = run_info(depot_run->run)->topics * sizeof(struct loading_topic *);
+    struct loading_run *run = calloc(1, sizeof *run + topics);
 
     if (!run)
         return NULL;
@@ -62,7 +70,7 @@ static struct loading_run *run_new(struct loading *loading, const struct depot_r
         if (part == PART_DEAD || (part == PART_LEASED && loading->begun))
             run->cursors[part].next = run->cursors[part].end;
     }
-    if (name_places(loading, run, depot_run->run)) {
+    if (get_topics(loading, run, depot_run->run)) {
         join(loading, run);
         return run;
     }
@@ -109,8 +117,7 @@ static void let_others_go(struct loading *loading, struct loading_run **kept, ui
         if (at < count)
             continue;
         run->is_gone = true;
-        for (uint32_t place = 0; place < run->topic_count; place++)
-            loading_place_clear(loading, &run->places[place]);
+        clear_places(loading, run);
         loading_run_let_go(run, loading);
     }
 }
@@ -166,15 +173,14 @@ static void restart_run(struct loading *loading, struct loading_run *run)
     loading->first.is_known = false;
     for (unsigned i = 0; i < LOADING_WAITS; i++)
         begin_cursor(depot_run, &run->cursors[LOADING_WAIT_FIRST + i], LOADING_WAIT_FIRST + i);
-    for (uint32_t i = 0; i < run->topic_count; i++)
-        loading_place_clear(loading, &run->places[i]);
+    clear_places(loading, run);
 }
 
 /* Whether any of its topics asks for it. */
 static bool asks(const struct loading_run *run)
 {
     for (uint32_t i = 0; i < run->topic_count; i++)
-        if (run->places[i].topic->restart_now)
+        if (run->topics[i]->restart_now)
             return true;
     return false;
 }

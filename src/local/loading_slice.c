@@ -56,7 +56,7 @@ static int pass_by(struct loading_slice *slice, uint32_t slot, const struct run_
 static bool is_held(const struct loading_slice *slice, uint32_t topic)
 {
     return loading_part_waits(slice->part) && topic < slice->run->topic_count &&
-           atomic_load_explicit(&slice->run->places[topic].topic->held, memory_order_relaxed);
+           atomic_load_explicit(&slice->run->topics[topic]->held, memory_order_relaxed);
 }
 
 static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
