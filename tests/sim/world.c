@@ -103,6 +103,7 @@ void world_drop(struct world *world)
 bool world_stop(struct world *world)
 {
     shard_stop(world->shard, on_stopped, world);
+    reactor_turn_again(world->machine.reactor); /* as after the letter that asks for it */
     for (int i = 0; i < WAITS_MAX && !world->has_stopped; i++) {
         world_settle(world);
         if (!world->has_stopped)
