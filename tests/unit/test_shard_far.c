@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cases.h"
-#include "local/checkpoint.h"
+#include "local/checkpoint_private.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -233,16 +233,26 @@ static void let_checkpoint_go(struct world *world)
     reactor_turn_again(world->reactor);
 }
 
+/* Where there is one under way: until it waits for the listing. */
+static void turn_until_held(struct world *world)
+{
+    const struct checkpoint *checkpoint = world->shard->checkpoint;
+    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    while (checkpoint_is_busy(checkpoint) && checkpoint->phase != CHECKPOINT_EVICTING) {
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+        usleep(20);
+        if (clock_boot_us() > until_us)
+            fail_msg("the checkpoint does not come to an end");
+    }
+}
+
 static struct depot_run *hold_checkpoint(struct world *world)
 {
     char room[16];
     for (unsigned i = 0; i < JOBS_MAX; i++) {
         world->shard->listings++; /* what holds it */
         push(world, name(room, i));
-        for (int turns = 0; turns < 300 && checkpoint_is_busy(world->shard->checkpoint); turns++) {
-            uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
-            usleep(100);
-        }
+        turn_until_held(world);
         if (i > 150 && i % 4)
             cancel(world, name(room, i - 150));
         struct depot_run *victim = find_victim(world);
