@@ -174,6 +174,28 @@ static void purge_one(struct walk *walk, struct engine *engine, uint32_t id, str
     walk->affected++;
 }
 
+static void begin_redrive(struct walk *walk, const struct topic *topic, struct engine_now now)
+{
+    if (walk->has_begun)
+        return;
+    walk->has_begun = true;
+    walk->began_ms = now.inner_ms;
+    walk->was_dead = topic->counts.dead;
+}
+
+/* Certainly: it was pushed or delivered since, or made ready since and expired with nobody having
+ * taken it. The due of a dead job that was imported is only shown, and may lie ahead. */
+static bool has_died_since(const struct walk *walk, const struct engine *engine,
+                           const struct entry *entry, struct engine_now now)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    int64_t due_ms = (int64_t)entry->due_ms;
+    if (entry->sequence > walk->until_sequence || (extra && extra->delivery > walk->until_sequence))
+        return true;
+    return !entry->attempt && !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms &&
+           due_ms <= now.inner_ms;
+}
+
 /* The dead hang in a list of their own: no need to look at anyone else. */
 static bool redrive_step(struct walk *walk, struct engine *engine, struct topic *topic,
                          struct engine_now now, size_t changes)
@@ -181,9 +203,8 @@ static bool redrive_step(struct walk *walk, struct engine *engine, struct topic 
     while (changes-- && topic->dead_first) {
         if (walk->max && walk->affected >= walk->max)
             return true;
-        /* Those that died after the redrive began wait for the next one: else it might never end.
-         */
-        if (walk->seen++ >= walk->until_sequence)
+        /* Those that died later hang behind, and wait for the next one: else it might never end. */
+        if (walk->seen++ >= walk->was_dead)
             return true;
         engine_redrive_entry(engine, topic->dead_first, now);
         walk->affected++;
@@ -198,8 +219,7 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
     if (!topic)
         return true;
     if (walk->kind == WALK_REDRIVE) {
-        if (!walk->at++)
-            walk->until_sequence = topic->counts.dead;
+        begin_redrive(walk, topic, now);
         return redrive_step(walk, engine, topic, now, changes);
     }
     while (walk->at < engine->entries.top) {
@@ -238,8 +258,22 @@ void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, stru
     if (walk->kind != WALK_REDRIVE) {
         if (is_purged(walk, entry))
             purge_one(walk, engine, id, now);
-    } else if (entry->state == JOB_DEAD && (!walk->max || walk->affected < walk->max)) {
+        return;
+    }
+    begin_redrive(walk, topic, now);
+    if (entry->state == JOB_DEAD && (!walk->max || walk->affected < walk->max) &&
+        !has_died_since(walk, engine, entry, now)) {
         engine_redrive_entry(engine, id, now);
         walk->affected++;
     }
+}
+
+bool walk_has_enough(const struct walk *walk, struct engine *engine)
+{
+    if (walk->kind != WALK_REDRIVE)
+        return false;
+    const struct topic *topic =
+        engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
+    return (walk->max && walk->affected >= walk->max) || !topic ||
+           !(topic->counts.dead + topic->stored[PART_DEAD] - topic->loaded[PART_DEAD]);
 }

@@ -2,8 +2,10 @@
  * walk: commands that look at many jobs, in steps, so that the loop is never held up.
  *
  * A walk goes over the shard's jobs in no special order. Jobs pushed or changed while it goes on
- * may or may not be met; a purge spares jobs pushed after it began. One thread, the shard's. The
- * caller's storage; walk_fini gives back what it holds.
+ * may or may not be met; a purge spares jobs pushed after it began. A redrive takes all that were
+ * dead when it began, and maybe some of those that die later; but what it has sent round and died
+ * again it leaves to the next one where that is met in a new run, or it might never end. One
+ * thread, the shard's. The caller's storage; walk_fini gives back what it holds.
  */
 #ifndef TARRY_ENGINE_WALK_H
 #define TARRY_ENGINE_WALK_H
@@ -25,7 +27,10 @@ struct walk {
     uint32_t limit;            /* list */
     /* its own */
     uint32_t at;
-    uint64_t until_sequence;
+    uint64_t until_sequence; /* pushes and deliveries up to its beginning */
+    bool has_begun;          /* redrive: its first look was at began_ms, inner clock, */
+    int64_t began_ms;
+    uint64_t was_dead; /* and so many in memory were dead */
     uint32_t changes;
     uint64_t seen; /* list: matching jobs met, to stop early */
     struct engine_view
@@ -44,6 +49,8 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
 /* The one job of this key, which has just come to memory, as walk_step would have treated it. Not
  * for lists. Needs ENGINE_STATE_BYTES_MAX. */
 void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now);
+/* Redrive: as many as were asked for, or nobody of the topic is dead, in memory or far. Cheap. */
+bool walk_has_enough(const struct walk *walk, struct engine *engine);
 void walk_fini(struct walk *walk);
 
 #endif

@@ -22,7 +22,6 @@ struct walking {
     struct walk walk;
     bool with_body;            /* list */
     bool is_memory_done;       /* the engine's part */
-    uint64_t most;             /* redrive: as many as were dead when it began */
     struct far_list *far_list; /* list */
     struct far_walk *far_walk; /* the others, once memory is done */
     struct queue_reply_to reply_to;
@@ -50,7 +49,6 @@ static void refuse(struct shard *shard, struct walking *walking, enum queue_stat
 static void start(struct shard *shard, const struct walk *walk, bool with_body,
                   struct queue_reply_to reply_to)
 {
-    struct queue_topic topic;
     struct walking *walking = calloc(1, sizeof *walking);
     if (!walking) {
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
@@ -64,9 +62,6 @@ static void start(struct shard *shard, const struct walk *walk, bool with_body,
         completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
         return;
     }
-    if (engine_topic_show(shard->engine, slice_make(walk->topic, walk->topic_bytes),
-                          shard_now(shard), &topic))
-        walking->most = topic.counts.dead;
     list_add_last(&shard->walkings, &walking->list);
     if (walk->kind == WALK_LIST) {
         shard->listings++; /* until it ends no job becomes far: none is missed */
@@ -153,8 +148,7 @@ static int change_far(struct shard *shard, struct walking *walking)
         struct slice bytes;
         struct record_place place;
         struct record record;
-        if (walk->kind == WALK_REDRIVE &&
-            (walk->affected >= walking->most || (walk->max && walk->affected >= walk->max)))
+        if (walk_has_enough(walk, shard->engine))
             return far_walk_is_reading(walking->far_walk) ? 0 : 1;
         int result = far_walk_next(walking->far_walk, &bytes, &place);
         if (result != 1)

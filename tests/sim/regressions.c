@@ -13,6 +13,7 @@ int main(void)
         RUN(test_a_hundred_thousand_timers_are_not_late),
         RUN(test_many_jobs_due_in_one_second_all_come),
         RUN(test_jobs_that_wait_for_a_retry_keep_no_ready_job_on_the_disk),
+        RUN(test_a_redrive_takes_far_jobs_though_others_die_meanwhile),
         RUN(test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other),
     };
 

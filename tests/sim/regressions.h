@@ -55,6 +55,8 @@ void rig_skip_to(int64_t wall_ms);
 
 /* ---- asking: each until it is answered; all of one topic ---- */
 
+/* Anything; rig.status says what came of it, and the jobs of the reply are as if taken. */
+void rig_ask(const struct command *command);
 /* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
 void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms);
 /* How many came: rig.ids, rig.due_ms and so on. */
@@ -82,6 +84,8 @@ void test_a_stalled_consumer_loses_nothing(void **state);
 void test_a_hundred_thousand_timers_are_not_late(void **state);
 void test_many_jobs_due_in_one_second_all_come(void **state);
 void test_jobs_that_wait_for_a_retry_keep_no_ready_job_on_the_disk(void **state);
+/* regressions_dead.c: Dead jobs, and sending them round again. */
+void test_a_redrive_takes_far_jobs_though_others_die_meanwhile(void **state);
 /* regressions_damage.c: Bits that flip in what was synced long ago. */
 void test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other(void **state);
 

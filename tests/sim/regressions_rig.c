@@ -134,7 +134,7 @@ static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
 }
 
-static void ask(const struct command *command)
+void rig_ask(const struct command *command)
 {
     world_submit(&rig.world, command, on_reply, NULL);
     if (!world_quiet(&rig.world)) {
@@ -162,7 +162,7 @@ void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
                 .priority = QUEUE_PRIORITY_UNSET,
                 .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms + (from + i) * step_ms}};
         }
-        ask(&(struct command){.kind = COMMAND_PUSH, .count = many, .pushes = pushes});
+        rig_ask(&(struct command){.kind = COMMAND_PUSH, .count = many, .pushes = pushes});
         assert_int_equal(rig.status, QUEUE_OK);
     }
 }
@@ -171,7 +171,7 @@ size_t rig_take(uint32_t max)
 {
     struct slice topic = slice_of("t");
 
-    ask(&(struct command){
+    rig_ask(&(struct command){
         .kind = COMMAND_TAKE,
         .take = {.topics = &topic, .topic_count = 1, .max = max, .lease_ms = HOUR_MS}});
     assert_int_equal(rig.status, QUEUE_OK);
@@ -198,7 +198,7 @@ void rig_answer(enum queue_verb verb, int64_t delay_ms)
         for (size_t i = 0; i < many; i++)
             answers[i] = (struct queue_answer){
                 .verb = verb, .lease = slice_of(rig.leases[from + i]), .delay_ms = delay_ms};
-        ask(&(struct command){.kind = COMMAND_ANSWER, .count = many, .answers = answers});
+        rig_ask(&(struct command){.kind = COMMAND_ANSWER, .count = many, .answers = answers});
         assert_int_equal(rig.status, QUEUE_OK);
     }
 }
@@ -209,8 +209,8 @@ int64_t rig_get(uint32_t id)
     char text[16];
 
     snprintf(text, sizeof text, "%u", id);
-    ask(&(struct command){.kind = COMMAND_GET,
-                          .get = {.topic = slice_of("t"), .id = slice_of(text)}});
+    rig_ask(&(struct command){.kind = COMMAND_GET,
+                              .get = {.topic = slice_of("t"), .id = slice_of(text)}});
     return rig.status == QUEUE_OK ? rig.due_ms[0] : 0;
 }
 
