@@ -51,7 +51,7 @@ def memory_words(memory):
 
 
 def loading(bench, server, jobs):
-    empty, written = server.memory(), disk.written_bytes(server)
+    empty, written = server.memory(), disk.written_bytes(bench.base_dir)
     with Trace(bench.base_dir) as trace, watch.Watch(bench, server) as watched:
         loaded = bench.load(server, core=place(bench)[1], jobs=jobs, connections=8, pipeline=8, trace=trace.path, **MONTH)
         at_end = server.memory()
@@ -60,7 +60,7 @@ def loading(bench, server, jobs):
     found.update(empty=empty, memory_at_end=at_end, memory=server.memory(), disk=server.disk_bytes(), disk_per_job=per_job(server.disk_bytes(), jobs),
                  metrics={name: int(value) for name, value in wirehttp.metrics(server.port).items() if name.startswith("tarry_store_")})
     pushing = found["pushing"]
-    found["written_per_s"] = round((disk.written_bytes(server) - written) / jobs * pushing["per_s"])
+    found["written_per_s"] = round((disk.written_bytes(bench.base_dir) - written) / jobs * pushing["per_s"])
     bench.say(f"  loaded     {pushing['per_s']:,}/s, slowest 10 s {pushing['slowest_10s_per_s']:,}/s; answers p99 {pushing['answer_ms']['p99']:.1f} ms, "
               f"longest {pushing['answer_ms']['max']:.1f} ms; longest silence {pushing['silence_max_ms']:.1f} ms; refused {found['refused']}")
     bench.say(f"  memory     {memory_words(found['memory'])}, most while loading {found['memory']['most'] / MIB:.0f} MiB; "
@@ -118,7 +118,7 @@ def crash(bench, server, run, indices, expected, cold=False):
 def late_beside(bench, server, seconds, beside_per_s):
     """10,000 jobs/s taken and acked, with far jobs pushed beside them, so that there is something to write and to merge."""
     core = place(bench)[1]
-    before, written = wirehttp.metrics(server.port), disk.written_bytes(server)
+    before, written = wirehttp.metrics(server.port), disk.written_bytes(bench.base_dir)
     with Trace(bench.base_dir) as trace, watch.Helpers(server) as helpers:
         beside = []
         far = in_background(lambda: bench.load(server, core=core, rate=beside_per_s, duration=f"{seconds + 5}s", connections=1, pipeline=64, **MONTH), beside)
@@ -132,7 +132,7 @@ def late_beside(bench, server, seconds, beside_per_s):
              "push_ms": percentiles(took for _, took, _ in pushes), "at_work_s": round(helpers.busy_s(), 1),
              "at_work_ms": percentiles(took for _, took, _ in at_work), "idle_ms": percentiles(took for _, took, _ in idle),
              "checkpoints": int(after["tarry_store_checkpoints_total"] - before["tarry_store_checkpoints_total"]), "memory": server.memory()}
-    found["written_per_s"] = round((disk.written_bytes(server) - written) / (seconds + 5))
+    found["written_per_s"] = round((disk.written_bytes(bench.base_dir) - written) / (seconds + 5))
     late = found["late_ms"]
     bench.say(f"  lateness   10,000 jobs/s for {seconds} s, {beside_per_s:,} far ones/s beside: p50 {late['p50']:.2f}  p99 {late['p99']:.2f}  "
               f"p99.9 {late['p99.9']:.2f}  max {late['max']:.2f} ms; early {found['early']}, missing {found['missing']}; {found['checkpoints']} checkpoints")
