@@ -184,7 +184,7 @@ static void begin_redrive(struct walk *walk, const struct topic *topic, struct e
 }
 
 /* Certainly: it was pushed or delivered since, or made ready since and expired with nobody having
- * taken it. The due of a dead job that was imported is only shown, and may lie ahead. */
+ * taken it. A job that was dead when it was imported may show any due, but has not expired here. */
 static bool has_died_since(const struct walk *walk, const struct engine *engine,
                            const struct entry *entry, struct engine_now now)
 {
@@ -192,8 +192,8 @@ static bool has_died_since(const struct walk *walk, const struct engine *engine,
     int64_t due_ms = (int64_t)entry->due_ms;
     if (entry->sequence > walk->until_sequence || (extra && extra->delivery > walk->until_sequence))
         return true;
-    return !entry->attempt && !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms &&
-           due_ms <= now.inner_ms;
+    return !entry->attempt && slice_is(entry_error(extra), "expired") &&
+           !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms && due_ms <= now.inner_ms;
 }
 
 /* The dead hang in a list of their own: no need to look at anyone else. */

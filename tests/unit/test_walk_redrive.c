@@ -147,8 +147,11 @@ static void the_due_of_an_imported_one_tells_nothing(void **state)
     (void)state;
     open_topic(&world);
     push_imported(&world, "a", 5000);
+    push_imported(&world, "b", 0);
     walk = begin(&world);
-    assert_true(takes(&world, &walk, "a"));
+    assert_true(takes(&world, &walk, "b"));
+    pass(&world, 5001);
+    assert_true(takes(&world, &walk, "a")); /* though that passed meanwhile */
     close_world(&world);
 }
 
