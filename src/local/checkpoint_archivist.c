@@ -10,7 +10,8 @@
 
 enum {
     RESERVE_FILES = 4,
-    MERGE_ENTRIES = 2000000 /* of tables; then a checkpoint may come in between */
+    MERGE_ENTRIES = 2000000,   /* of tables; then a checkpoint may come in between */
+    PACE_BYTES_A_MS = 64 << 10 /* what a checkpoint writes beside everything else */
 };
 
 /* ---- for the depot, while it writes ---- */
@@ -22,10 +23,9 @@ int checkpoint_pace(void *ctx, size_t bytes)
         return 0;
     if (atomic_load(&shard->checkpoint->is_cancelled))
         return -ECANCELED;
-    uint32_t pace = atomic_load_explicit(&shard->checkpoint->pace_bytes_a_ms, memory_order_relaxed);
-    if (shard->options.fs || !pace)
+    if (shard->options.fs || atomic_load(&shard->checkpoint->is_hurried))
         return 0;
-    int64_t us = (int64_t)bytes * 1000 / pace;
+    int64_t us = (int64_t)bytes * 1000 / PACE_BYTES_A_MS;
     struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     nanosleep(&pause, NULL);
     return 0;

@@ -69,10 +69,8 @@ struct checkpoint {
 
     int64_t allowance, allowed_ms; /* bytes of pushes, as of then: checkpoint_slow.c */
     struct checkpoint_figures figures;
-    /* For the archivist: write no faster than this (0: as fast as you can); leave off, the shard
-     * stops. */
-    _Atomic uint32_t pace_bytes_a_ms;
-    atomic_bool is_cancelled;
+    /* For the archivist: go as fast as you can; leave off, the shard stops. */
+    atomic_bool is_hurried, is_cancelled;
 };
 
 /* ---- checkpoint.c ---- */
@@ -86,7 +84,7 @@ void checkpoint_become_idle(struct checkpoint *checkpoint);
 void checkpoint_give_up(struct checkpoint *checkpoint, int failed, const char *during);
 
 /* ---- checkpoint_slow.c ---- */
-void checkpoint_set_pace(struct checkpoint *checkpoint);
+void checkpoint_set_pace(struct checkpoint *checkpoint); /* is_hurried */
 
 /* ---- checkpoint_archivist.c ---- */
 /* Hands it over for the phase, whose piece is done on that thread; checkpoint_step goes on once it

@@ -9,10 +9,8 @@
 
 enum {
     /* Files of the log ahead of the checkpoint: */
-    FILES_HURRY = 4,               /* the archivist does not pause any more, */
-    FILES_SLOW = 4,                /* pushes slow down, */
+    FILES_SLOW = 4,                /* the archivist does not pause any more, pushes slow down, */
     FILES_BEHIND = 7,              /* and wait */
-    PACE_BYTES_A_MS = 64 << 10,    /* what is written beside everything else */
     ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file less than that */
     ALLOWED_MS = 5
 };
@@ -27,10 +25,8 @@ static uint32_t files_ahead(const struct checkpoint *checkpoint)
 
 void checkpoint_set_pace(struct checkpoint *checkpoint)
 {
-    uint32_t files = files_ahead(checkpoint);
-    bool pauses = files < FILES_HURRY && !checkpoint->is_without_space;
-    atomic_store_explicit(&checkpoint->pace_bytes_a_ms, pauses ? PACE_BYTES_A_MS : 0,
-                          memory_order_relaxed);
+    bool hurries = files_ahead(checkpoint) >= FILES_SLOW || checkpoint->is_without_space;
+    atomic_store_explicit(&checkpoint->is_hurried, hurries, memory_order_relaxed);
 }
 
 bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
