@@ -1,6 +1,6 @@
 # Thin over CMake presets: `make help` lists what there is.
 .DEFAULT_GOAL := build
-.PHONY: demo run build test bench lint fmt fuzz torture mutants coverage install package clean help
+.PHONY: demo run build check test bench lint fmt fuzz torture mutants coverage install package clean help
 
 DATA ?= ./tarry-data
 PREFIX ?= /usr/local
@@ -17,6 +17,10 @@ build: ## the program, optimised: build/tarry
 	@scripts/setup build
 	@test -f build/build.ninja || cmake --preset release -G Ninja >/dev/null
 	@$(CMAKE_BUILD) build --target tarry
+
+check: ## quick, a minute, no sanitizers; ROOM=queue: the unit tests of a room; TEST=waiter: those with that in their name
+	@scripts/setup build test lint
+	@scripts/check $(if $(ROOM),ROOM=$(ROOM)) $(if $(TEST),TEST=$(TEST))
 
 test: ## every test, under sanitizers; some minutes
 	@scripts/setup build test

@@ -4,7 +4,7 @@
 #include "base/json_write.h"
 
 #include "claim.h"
-#include "unit/judge_jansson.h"
+#include "unit/base/judge_jansson.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

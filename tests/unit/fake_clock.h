@@ -2,7 +2,7 @@
 #ifndef TARRY_TESTS_FAKE_CLOCK_H
 #define TARRY_TESTS_FAKE_CLOCK_H
 
-#include "cases.h"
+#include "unit/cases.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,0 +1,286 @@
+#include "amqp/delay.h"
+#include "amqp/job.h"
+#include "amqp/source.h"
+#include "target/amqp_message.h"
+#include "target/target.h"
+#include "unit/cases.h"
+
+#include <amqp.h>
+#include <stdlib.h>
+
+/* ---- addresses ---- */
+
+static void a_source_is_a_url_with_a_queue(void **state)
+{
+    static const char text[] = "AMQP://MQ.example:5673/a%2Fb?queue=in%20box&topic=t&prefetch=7";
+    struct amqp_in_source source;
+    char error[AMQP_IN_ERROR_BYTES];
+    (void)state;
+    assert_true(amqp_in_source_parse(slice_of(text), &source, error));
+    assert_string_equal(source.url.host, "mq.example");
+    assert_int_equal(source.url.port, 5673);
+    assert_string_equal(source.url.vhost, "a/b");
+    assert_string_equal(source.url.origin, "amqp://mq.example:5673");
+    assert_string_equal(source.queue, "in box");
+    assert_string_equal(source.topic, "t");
+    assert_int_equal(source.prefetch, 7);
+    assert_false(source.has_exchange);
+    assert_true(slice_is(source.place, "AMQP://MQ.example:5673/a%2Fb"));
+}
+
+static void what_is_left_out_has_a_default(void **state)
+{
+    struct amqp_in_source source;
+    char error[AMQP_IN_ERROR_BYTES];
+    (void)state;
+    assert_true(amqp_in_source_parse(slice_of("amqps://[::1]?queue=q&exchange="), &source, error));
+    assert_true(source.url.is_tls);
+    assert_int_equal(source.url.port, 5671);
+    assert_string_equal(source.url.host, "::1");
+    assert_string_equal(source.url.origin, "amqps://[::1]:5671");
+    assert_string_equal(source.url.vhost, "/");
+    assert_string_equal(source.topic, "amqp-in");
+    assert_int_equal(source.prefetch, AMQP_IN_PREFETCH);
+    assert_true(source.has_exchange);
+}
+
+static void a_bad_source_is_refused_with_what_would_be_right(void **state)
+{
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"amqp://h/", "add ?queue=NAME"},
+        {"amqp://h/?queue=", "name of a queue"},
+        {"amqp://h/?queue=q&colour=red", "unknown parameter"},
+        {"amqp://h/?queue=q&prefetch=0", "from 1 to 4096"},
+        {"amqp://h/?queue=q&prefetch=4097", "from 1 to 4096"},
+        {"amqp://h/?queue=q&topic=.x", "name of a topic"},
+        {"amqp://h/?queue", "NAME=VALUE"},
+        {"amqp://h/?queue=%zz", "percent-encoded"},
+        {"amqp://u:p@h/?queue=q", "policy file"},
+        {"amqp://h:0/?queue=q", "1 to 65535"},
+        {"amqp:///?queue=q", "malformed host"},
+        {"amqp://[::1/?queue=q", "malformed address"},
+        {"amqp://h/a/b?queue=q", "virtual host"},
+        {"http://h/?queue=q", "amqp://host:port"},
+    };
+    struct amqp_in_source source;
+    char error[AMQP_IN_ERROR_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        error[0] = '\0';
+        if (amqp_in_source_parse(slice_of(cases[i].text), &source, error) ||
+            !strstr(error, cases[i].word))
+            fail_msg("'%s': '%s' does not say '%s'", cases[i].text, error, cases[i].word);
+    }
+}
+
+/* ---- delays ---- */
+
+#define YEAR_MS (365LL * 24 * 3600 * 1000)
+#define FIELD(KIND, MEMBER, VALUE)                                                                 \
+    {                                                                                              \
+        .kind = AMQP_FIELD_KIND_##KIND, .value.MEMBER = (VALUE)                                    \
+    }
+#define TEXT(VALUE) FIELD(UTF8, bytes, ((amqp_bytes_t){sizeof(VALUE) - 1, (void *)(VALUE)}))
+
+static void a_delay_may_be_any_number(void **state)
+{
+    static const struct {
+        amqp_field_value_t field;
+        enum queue_due due; /* 0: refused */
+        int64_t ms;
+    } cases[] = {
+        {FIELD(I8, i8, 100), QUEUE_DUE_DELAY, 100},
+        {FIELD(U8, u8, 200), QUEUE_DUE_DELAY, 200},
+        {FIELD(I16, i16, 30000), QUEUE_DUE_DELAY, 30000},
+        {FIELD(U16, u16, 60000), QUEUE_DUE_DELAY, 60000},
+        {FIELD(I32, i32, 2000000000), QUEUE_DUE_DELAY, 2000000000},
+        {FIELD(U32, u32, 4000000000), QUEUE_DUE_DELAY, 4000000000},
+        {FIELD(I64, i64, 10 * YEAR_MS), QUEUE_DUE_DELAY, 10 * YEAR_MS},
+        {FIELD(I64, i64, 11 * YEAR_MS), 0, 0},
+        {FIELD(I64, i64, INT64_MAX), 0, 0},
+        {FIELD(U64, u64, UINT64_MAX), 0, 0},
+        {FIELD(I64, i64, INT64_MIN), QUEUE_DUE_NOW, 0},
+        {FIELD(I32, i32, -1), QUEUE_DUE_NOW, 0},
+        {FIELD(I32, i32, 0), QUEUE_DUE_NOW, 0},
+        {FIELD(F64, f64, 700.2), QUEUE_DUE_DELAY, 701},
+        {FIELD(F32, f32, 0.5F), QUEUE_DUE_DELAY, 1},
+        {FIELD(F64, f64, 1e300), 0, 0},
+        {FIELD(F64, f64, -1e300), QUEUE_DUE_NOW, 0},
+        {FIELD(F64, f64, __builtin_nan("")), 0, 0},
+        {TEXT("1500"), QUEUE_DUE_DELAY, 1500},
+        {TEXT("-1500"), QUEUE_DUE_NOW, 0},
+        {TEXT("1.5"), 0, 0},
+        {TEXT(""), 0, 0},
+        {TEXT("99999999999999999999"), 0, 0},
+        {FIELD(BOOLEAN, boolean, 1), 0, 0},
+        {FIELD(VOID, u8, 0), 0, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        amqp_table_entry_t entry = {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), cases[i].field};
+        const amqp_table_t headers = {1, &entry};
+        struct queue_when when = {0};
+        char why[AMQP_IN_ERROR_BYTES];
+        bool ok = amqp_in_delay_read(&headers, &when, why);
+        if (ok != (cases[i].due != 0) ||
+            (ok && (when.due != cases[i].due || when.ms != cases[i].ms)))
+            fail_msg("case %zu: %d, due %d after %lld ms", i, ok, (int)when.due,
+                     (long long)when.ms);
+    }
+}
+
+static void a_time_beats_a_delay(void **state)
+{
+    static const struct {
+        amqp_field_value_t field;
+        int64_t ms; /* -1: refused */
+    } cases[] = {
+        {FIELD(I64, i64, 1700000000123), 1700000000123},
+        {FIELD(TIMESTAMP, u64, 1700000000), 1700000000000},
+        {TEXT("2023-11-14T22:13:20.123Z"), 1700000000123},
+        {TEXT("1700000000123"), 1700000000123},
+        {TEXT("tomorrow"), -1},
+        {FIELD(I64, i64, -5), -1},
+        {FIELD(TIMESTAMP, u64, UINT64_MAX), -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        amqp_table_entry_t entries[] = {
+            {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), FIELD(I32, i32, 5)},
+            {amqp_cstring_bytes(AMQP_IN_HEADER_AT), cases[i].field}};
+        const amqp_table_t headers = {2, entries};
+        struct queue_when when = {0};
+        char why[AMQP_IN_ERROR_BYTES];
+        bool ok = amqp_in_delay_read(&headers, &when, why);
+        if (ok != (cases[i].ms >= 0) ||
+            (ok && (when.due != QUEUE_DUE_AT || when.ms != cases[i].ms)))
+            fail_msg("case %zu: %d, %lld", i, ok, (long long)when.ms);
+    }
+}
+
+/* ---- messages ---- */
+
+/* A message that is made into a job and published again, in memory. */
+struct rig {
+    struct amqp_in_source source;
+    amqp_envelope_t envelope;
+    amqp_table_entry_t headers[4];
+    struct amqp_in_job *job;
+};
+
+static void rig_make(struct rig *rig, const char *exchange)
+{
+    char error[AMQP_IN_ERROR_BYTES];
+    *rig = (struct rig){0};
+    assert_true(amqp_in_source_parse(slice_of("amqp://h/?queue=q"), &rig->source, error));
+    rig->headers[0] = (amqp_table_entry_t){amqp_cstring_bytes("x-delay"), FIELD(I32, i32, 50)};
+    rig->headers[1] =
+        (amqp_table_entry_t){amqp_cstring_bytes("x-delivery-count"), FIELD(I64, i64, 1)};
+    rig->headers[2] = (amqp_table_entry_t){amqp_cstring_bytes("mine"), TEXT("kept")};
+    rig->envelope = (amqp_envelope_t){
+        .delivery_tag = 1,
+        .exchange = amqp_cstring_bytes(exchange),
+        .routing_key = amqp_cstring_bytes("key"),
+        .message = {.body = amqp_cstring_bytes("body"),
+                    .properties = {._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG |
+                                             AMQP_BASIC_USER_ID_FLAG,
+                                   .message_id = amqp_cstring_bytes("the id"),
+                                   .user_id = amqp_cstring_bytes("somebody"),
+                                   .headers = {3, rig->headers}}}};
+}
+
+static void rig_take(struct rig *rig)
+{
+    char why[AMQP_IN_ERROR_BYTES];
+    assert_int_equal(amqp_in_job_make(&rig->source, &rig->envelope, &rig->job, why), AMQP_IN_TAKEN);
+}
+
+static void a_message_once_more_has_the_same_id_and_any_other_another(void **state)
+{
+    struct rig first, again, other;
+    (void)state;
+    rig_make(&first, "e.delayed");
+    rig_make(&again, "e.delayed");
+    rig_make(&other, "e.delayed");
+    again.headers[1].value.value.i64 = 2; /* a quorum queue counts */
+    other.envelope.message.body = amqp_cstring_bytes("other");
+    rig_take(&first);
+    rig_take(&again);
+    rig_take(&other);
+    assert_true(job_id_is_valid(first.job->id));
+    assert_memory_equal(first.job->id.at, "the_id-", 7);
+    assert_true(slice_equals(first.job->id, again.job->id));
+    assert_false(slice_equals(first.job->id, other.job->id));
+    free(first.job);
+    free(again.job);
+    free(other.job);
+}
+
+static void it_is_published_with_what_it_came_with(void **state)
+{
+    struct rig rig;
+    amqp_pool_t pool;
+    amqp_basic_properties_t out;
+    (void)state;
+    rig_make(&rig, "e.delayed");
+    rig_take(&rig);
+    const struct job job = {.topic = slice_of("amqp-in"),
+                            .id = rig.job->id,
+                            .attempt = 1,
+                            .meta = rig.job->meta,
+                            .body = rig.job->body};
+    struct target_amqp_message *message =
+        target_amqp_message_new(&job, slice_of("e"), slice_of("key"));
+    init_amqp_pool(&pool, 4096);
+    assert_true(target_amqp_message_properties(message, &pool, &out));
+    assert_int_equal(out._flags, AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG);
+    assert_int_equal(out.headers.num_entries, 2 + 4);
+    assert_int_equal(amqp_in_find_header(&out.headers, "x-delay")->value.value.i32, -50);
+    assert_non_null(amqp_in_find_header(&out.headers, "mine"));
+    assert_null(amqp_in_find_header(&out.headers, "x-delivery-count"));
+    assert_true(target_amqp_message_is(message, &out));
+    empty_amqp_pool(&pool);
+    free(message);
+    free(rig.job);
+}
+
+static void properties_that_are_no_properties_are_refused(void **state)
+{
+    static const char *const spoiled[] = {"", "AA==", "////////", "no base64"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(spoiled) / sizeof(spoiled[0]); i++) {
+        struct buffer meta;
+        amqp_pool_t pool;
+        amqp_basic_properties_t out;
+        buffer_init(&meta, JOB_META_BYTES_MAX);
+        assert_int_equal(
+            job_meta_add(&meta, slice_of(TARGET_AMQP_META_PROPERTIES "1"), slice_of(spoiled[i])),
+            JOB_META_OK);
+        const struct job job = {
+            .topic = slice_of("t"), .id = slice_of("i"), .meta = buffer_slice(&meta)};
+        struct target_amqp_message *message =
+            target_amqp_message_new(&job, slice_of(""), slice_of(""));
+        init_amqp_pool(&pool, 4096);
+        assert_false(target_amqp_message_properties(message, &pool, &out));
+        empty_amqp_pool(&pool);
+        free(message);
+        buffer_fini(&meta);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_source_is_a_url_with_a_queue),
+        cmocka_unit_test(what_is_left_out_has_a_default),
+        cmocka_unit_test(a_bad_source_is_refused_with_what_would_be_right),
+        cmocka_unit_test(a_delay_may_be_any_number),
+        cmocka_unit_test(a_time_beats_a_delay),
+        cmocka_unit_test(a_message_once_more_has_the_same_id_and_any_other_another),
+        cmocka_unit_test(it_is_published_with_what_it_came_with),
+        cmocka_unit_test(properties_that_are_no_properties_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

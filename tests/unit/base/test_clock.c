@@ -1,0 +1,113 @@
+#include "base/clock.h"
+
+#include "unit/cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* First, because it is about what holds before clock_start. */
+static void starts_out_equal_to_wall(void **state)
+{
+    (void)state;
+    assert_in_range(labs((long)clock_skew_ms()), 0, 50);
+}
+
+static void shows_what_it_was_started_with(void **state)
+{
+    (void)state;
+    clock_start(5000);
+    int64_t now = clock_inner_ms();
+    assert_in_range(now, 5000, 5050);
+    assert_true(clock_skew_ms() > 1000000);
+    clock_start(clock_wall_ms() + 3600000);
+    assert_in_range(clock_skew_ms() + 3600000 + 50, 0, 100);
+}
+
+/* As a server does it that is stopped and started: a job's delay is neither cut short nor drawn
+ * out. */
+static void goes_on_over_many_restarts(void **state)
+{
+    (void)state;
+    clock_start(1000000);
+    int64_t boot_us = clock_boot_us(), first_us = clock_inner_us() - boot_us, after_us = first_us;
+    for (int i = 0; i < 400; i++) {
+        int64_t until_us = clock_boot_us() + i * 7919 % 1000; /* at any part of a millisecond */
+        while (clock_boot_us() < until_us)
+            continue;
+        boot_us = clock_boot_us();
+        int64_t before_us = clock_inner_us() - boot_us;
+        int64_t inner_ms = clock_inner_ms(), offset_ms = inner_ms - clock_boot_us() / 1000;
+        clock_start(clock_boot_us() / 1000 + offset_ms);
+        after_us = clock_inner_us();
+        after_us -= clock_boot_us();
+        assert_true(after_us <= before_us);
+    }
+    assert_true(first_us - after_us < 50000);
+}
+
+static void never_goes_back(void **state)
+{
+    int64_t inner = clock_inner_ms(), boot = clock_boot_us();
+
+    (void)state;
+    for (int i = 0; i < 100000; i++) {
+        int64_t inner_next = clock_inner_ms(), boot_next = clock_boot_us();
+        assert_true(inner_next >= inner && boot_next >= boot);
+        inner = inner_next;
+        boot = boot_next;
+    }
+}
+
+static void shows_the_time_of_the_system(void **state)
+{
+    (void)state;
+    int64_t before = (int64_t)time(NULL);
+    int64_t wall_ms = clock_wall_ms();
+    assert_true(wall_ms / 1000 + 1 >= before && wall_ms / 1000 <= before + 2);
+}
+
+static void moves_only_when_told_while_faked(void **state)
+{
+    (void)state;
+    clock_fake_start(1000, 5000);
+    assert_int_equal(clock_inner_ms(), 1000);
+    assert_int_equal(clock_wall_ms(), 5000);
+    clock_fake_advance(250);
+    assert_int_equal(clock_inner_ms(), 1250);
+    assert_int_equal(clock_wall_ms(), 5250);
+    assert_int_equal(clock_skew_ms(), 4000);
+    clock_fake_step_wall(-10000);
+    assert_int_equal(clock_inner_ms(), 1250);
+    assert_int_equal(clock_wall_ms(), -4750);
+    assert_int_equal(clock_skew_ms(), -6000);
+    clock_fake_end();
+    assert_true(clock_wall_ms() > 1000000000000);
+}
+
+static void names_the_boot(void **state)
+{
+    char id[37], again[37];
+
+    (void)state;
+    memset(id, 'x', sizeof id);
+    clock_boot_id(id);
+    clock_boot_id(again);
+    assert_true(memchr(id, '\0', sizeof id) != NULL);
+    assert_true(strlen(id) == 36 || strlen(id) == 0);
+    assert_string_equal(id, again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(starts_out_equal_to_wall),
+        cmocka_unit_test(shows_what_it_was_started_with),
+        cmocka_unit_test(goes_on_over_many_restarts),
+        cmocka_unit_test(never_goes_back),
+        cmocka_unit_test(shows_the_time_of_the_system),
+        cmocka_unit_test(moves_only_when_told_while_faked),
+        cmocka_unit_test(names_the_boot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

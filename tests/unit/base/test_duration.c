@@ -1,0 +1,156 @@
+#include "base/duration.h"
+
+#include "unit/cases.h"
+#include "unit/seed.h"
+
+#define DAY_MS INT64_C(86400000)
+#define TEN_YEARS_MS (3653 * DAY_MS)
+
+static void reads_what_people_write(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+        const char *sentence;
+    } rows[] = {
+        {"0", 0, "nothing at all"},
+        {"250", 250, "a bare number is milliseconds"},
+        {"0007", 7, "zeroes in front do not matter"},
+        {"1500ms", 1500, "milliseconds"},
+        {"30s", 30000, "seconds"},
+        {"30m", 1800000, "minutes"},
+        {"2h", 7200000, "hours"},
+        {"7d", 7 * DAY_MS, "days"},
+        {"2h30m", 9000000, "two units"},
+        {"1d2h3m4s5ms", DAY_MS + 7384005, "all units"},
+        {"1d5ms", DAY_MS + 5, "units may be left out"},
+        {"90m", 5400000, "a unit may hold more than the next one takes"},
+        {"0s", 0, "none of a unit"},
+        {"1.5s", 1500, "a fraction"},
+        {"0.5d", DAY_MS / 2, "a fraction of a day"},
+        {"1h0.5m", 3630000, "a fraction in the last part"},
+        {"0.0001s", 1, "part of a millisecond counts as a whole one"},
+        {"1.0000s", 1000, "a fraction of zeroes adds nothing"},
+        {"0.000000001d", 1, "nine digits of fraction"},
+        {"0.999999999d", DAY_MS, "rounding up reaches the whole"},
+        {"1.1ms", 2, "a fraction of a millisecond"},
+        {"3653d", TEN_YEARS_MS, "as long as is allowed"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        int64_t ms = -1;
+        CASE_HOLDS(rows[i].sentence, duration_parse(slice_of(rows[i].text), TEN_YEARS_MS, &ms));
+        CASE_HOLDS(rows[i].sentence, ms == rows[i].ms);
+    }
+}
+
+static void refuses_everything_else(void **state)
+{
+    static const struct {
+        const char *text, *sentence;
+    } rows[] = {
+        {"", "nothing"},
+        {"s", "a unit without a number"},
+        {"-1s", "a sign"},
+        {"+1s", "a sign"},
+        {" 1s", "a blank in front"},
+        {"1s ", "a blank behind"},
+        {"1 s", "a blank between"},
+        {"1m2h", "units in rising order"},
+        {"1s1s", "a unit twice"},
+        {"1h30", "a number without a unit after one with"},
+        {"1.5h30m", "a fraction before the last part"},
+        {"1.5", "a fraction of a bare number: of what?"},
+        {".5s", "a fraction without its whole"},
+        {"1.s", "a point without a fraction"},
+        {"1..5s", "two points"},
+        {"0.0000000001d", "ten digits of fraction"},
+        {"1w", "a unit there is not"},
+        {"1M", "a unit in capitals"},
+        {"1msec", "a unit with something behind it"},
+        {"1e3s", "an exponent"},
+        {"0x10", "hexadecimal"},
+        {"3653d1ms", "a millisecond too long"},
+        {"3654d", "a day too long"},
+        {"315619200001", "a bare millisecond too long"},
+        {"9223372036854775808", "a number beyond 63 bits"},
+        {"106751991168d", "days that overflow"},
+        {"99999999999999999999999999s", "digits without end"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        int64_t ms = -1;
+        CASE_HOLDS(rows[i].sentence, !duration_parse(slice_of(rows[i].text), TEN_YEARS_MS, &ms));
+        CASE_HOLDS(rows[i].sentence, ms == -1);
+    }
+}
+
+static void keeps_to_any_limit_exactly(void **state)
+{
+    struct random random = seed_random("keeps_to_any_limit_exactly");
+    static const char *const texts[] = {"5", "1s", "1.001s", "1m1ms", "1d", "9223372036854775807"};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        int64_t ms = 0, again = 0;
+        assert_true(duration_parse(slice_of(texts[i]), INT64_MAX, &ms));
+        CASE_HOLDS(texts[i], duration_parse(slice_of(texts[i]), ms, &again) && again == ms);
+        CASE_HOLDS(texts[i], !duration_parse(slice_of(texts[i]), ms - 1, &again));
+        int64_t less = (int64_t)random_below(&random, (uint64_t)ms);
+        CASE_HOLDS(texts[i], !duration_parse(slice_of(texts[i]), less, &again));
+    }
+}
+
+static void writes_the_larger_units_first(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } rows[] = {{0, "0"},           {1, "1ms"},           {999, "999ms"},   {1500, "1500ms"},
+                {30000, "30s"},     {61500, "1m1500ms"},  {90000, "1m30s"}, {9000000, "2h30m"},
+                {7 * DAY_MS, "7d"}, {DAY_MS + 1, "1d1ms"}};
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 100);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        buffer_clear(&out);
+        duration_emit(&out, rows[i].ms);
+        CASE_HOLDS(rows[i].text, slice_is(buffer_slice(&out), rows[i].text));
+    }
+    buffer_fini(&out);
+}
+
+static void reads_back_what_it_wrote(void **state)
+{
+    struct random random = seed_random("reads_back_what_it_wrote");
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 100);
+    for (int i = 0; i < 100000; i++) {
+        int64_t ms = (int64_t)(random_next(&random) >> (1 + random_below(&random, 63)));
+        if (random_below(&random, 2))
+            ms -= ms % 1000;
+        int64_t again = -1;
+        buffer_clear(&out);
+        duration_emit(&out, ms);
+        assert_true(duration_parse(buffer_slice(&out), INT64_MAX, &again));
+        assert_int_equal(again, ms);
+    }
+    buffer_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_people_write),
+        cmocka_unit_test(refuses_everything_else),
+        cmocka_unit_test(keeps_to_any_limit_exactly),
+        cmocka_unit_test(writes_the_larger_units_first),
+        cmocka_unit_test(reads_back_what_it_wrote),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

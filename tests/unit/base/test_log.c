@@ -1,0 +1,233 @@
+/* The log, read back from the file it wrote. */
+#include "base/log.h"
+
+#include "base/clock.h"
+#include "base/json_read.h"
+#include "unit/cases.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define NOW_MS INT64_C(1795165200123)
+#define HEAD "time=2026-11-20T09:00:00.123Z level=info event="
+
+static char dir[] = "/tmp/tarry-log-XXXXXX", path[64], moved[64];
+static char content[1 << 20];
+
+static int setup(void **state)
+{
+    (void)state;
+    clock_fake_start(NOW_MS, NOW_MS);
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/log", dir);
+    snprintf(moved, sizeof moved, "%s/log.1", dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(moved);
+    clock_fake_end();
+    return rmdir(dir);
+}
+
+static void start(enum log_level least, bool json)
+{
+    unlink(path);
+    assert_true(log_open(path, least, json));
+}
+
+static const char *written(const char *from)
+{
+    int fd = open(from, O_RDONLY);
+    ssize_t len = fd < 0 ? -1 : read(fd, content, sizeof content - 1);
+
+    assert_true(len >= 0);
+    close(fd);
+    content[len] = '\0';
+    return content;
+}
+
+static void writes_an_event_without_fields(void **state)
+{
+    (void)state;
+    start(LOG_INFO, false);
+    log_event(LOG_INFO, "started");
+    assert_string_equal(written(path), HEAD "started\n");
+}
+
+static void quotes_only_what_needs_it(void **state)
+{
+    static const struct {
+        const char *text, *written, *sentence;
+    } rows[] = {
+        {"127.0.0.1:8279", "127.0.0.1:8279", "plain text stays plain"},
+        {"", "\"\"", "nothing is quoted"},
+        {NULL, "\"\"", "a text that is missing is nothing"},
+        {"two words", "\"two words\"", "a blank"},
+        {"a=b", "\"a=b\"", "an equals sign"},
+        {"say \"hi\"", "\"say \\\"hi\\\"\"", "quotes"},
+        {"C:\\", "\"C:\\\\\"", "a backslash"},
+        {"x\nlevel=error event=forged", "\"x\\nlevel=error event=forged\"", "a line break"},
+        {"\x1b[31m\r\x7f", "\"\\u001b[31m\\u000d\\u007f\"", "control bytes"},
+        {"caf\xc3\xa9", "\"caf\xc3\xa9\"", "UTF-8"},
+        {"\xc2\x9b"
+         "31m",
+         "\"\\u009b31m\"", "a control that a terminal takes in UTF-8"},
+        {"a\xff\xc3", "\"a\\xff\\xc3\"", "bytes that are no UTF-8"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char expected[200];
+        start(LOG_INFO, false);
+        log_event(LOG_INFO, "seen", LOG_TEXT("text", rows[i].text), LOG_NUMBER("n", -7));
+        snprintf(expected, sizeof expected, HEAD "seen text=%s n=-7\n", rows[i].written);
+        CASE_HOLDS(rows[i].sentence, strcmp(written(path), expected) == 0);
+    }
+}
+
+static void writes_json_that_is_json(void **state)
+{
+    struct json_value line;
+
+    (void)state;
+    start(LOG_INFO, true);
+    log_event(LOG_WARN, "job dead", LOG_TEXT("id", "a\"\n\xff"), LOG_NUMBER("attempt", 16));
+    const char *text = written(path);
+    assert_string_equal(text,
+                        "{\"time\":\"2026-11-20T09:00:00.123Z\",\"level\":\"warn\","
+                        "\"event\":\"job dead\",\"id\":\"a\\\"\\n\xef\xbf\xbd\",\"attempt\":16}\n");
+    assert_true(json_check(slice_of(text), &line, NULL));
+}
+
+static void cuts_long_text_between_characters(void **state)
+{
+    char text[400];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    memcpy(text + 254, "\xe2\x82\xac", 3);
+    text[399] = '\0';
+    start(LOG_INFO, false);
+    log_event(LOG_INFO, "seen", LOG_TEXT("text", text));
+    assert_int_equal(strlen(written(path)), strlen(HEAD "seen text=\n") + 254);
+    memset(text, 'y', 256);
+    text[256] = '\0';
+    start(LOG_INFO, false);
+    log_event(LOG_INFO, "seen", LOG_TEXT("text", text));
+    assert_int_equal(strlen(written(path)), strlen(HEAD "seen text=\n") + 256);
+}
+
+static void leaves_out_what_is_below_its_level(void **state)
+{
+    (void)state;
+    start(LOG_WARN, false);
+    log_event(LOG_DEBUG, "one");
+    log_event(LOG_INFO, "two");
+    log_event(LOG_WARN, "three");
+    log_event(LOG_ERROR, "four");
+    const char *text = written(path);
+    assert_null(strstr(text, "one"));
+    assert_null(strstr(text, "two"));
+    assert_non_null(strstr(text, "level=warn event=three\n"));
+    assert_non_null(strstr(text, "level=error event=four\n"));
+}
+
+static void goes_on_in_a_new_file_after_rotation(void **state)
+{
+    (void)state;
+    start(LOG_INFO, false);
+    log_event(LOG_INFO, "before");
+    assert_int_equal(rename(path, moved), 0);
+    log_event(LOG_INFO, "between");
+    assert_true(log_reopen());
+    log_event(LOG_INFO, "after");
+    assert_string_equal(written(path), HEAD "after\n");
+    assert_string_equal(written(moved), HEAD "before\n" HEAD "between\n");
+}
+
+static void keeps_the_old_log_when_a_file_cannot_be_opened(void **state)
+{
+    (void)state;
+    start(LOG_INFO, false);
+    errno = 0;
+    assert_false(log_open("/nonexistent/log", LOG_ERROR, true));
+    assert_int_equal(errno, ENOENT);
+    log_event(LOG_INFO, "still here");
+    assert_string_equal(written(path), HEAD "\"still here\"\n");
+}
+
+static void takes_twelve_fields_and_no_more(void **state)
+{
+    struct log_field fields[20];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        fields[i] = LOG_NUMBER("n", i);
+    start(LOG_INFO, false);
+    log_fields(LOG_INFO, "many", fields);
+    assert_string_equal(written(path),
+                        HEAD "many n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7 n=8 n=9 n=10 n=11\n");
+}
+
+static void leaves_errno_alone(void **state)
+{
+    (void)state;
+    start(LOG_INFO, false);
+    errno = EXDEV;
+    log_event(LOG_INFO, "seen");
+    assert_int_equal(errno, EXDEV);
+}
+
+static void *write_many(void *name)
+{
+    for (int i = 0; i < 500; i++)
+        log_event(LOG_INFO, "seen", LOG_TEXT("by", name), LOG_TEXT("again", name));
+    return NULL;
+}
+
+static void never_mixes_lines_of_two_threads(void **state)
+{
+    pthread_t threads[4];
+    char names[4][9] = {"aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"};
+    int lines = 0;
+
+    (void)state;
+    start(LOG_INFO, false);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_many, names[i]), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    written(path);
+    for (char *line = content, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
+        char by[9], again[9];
+        assert_int_equal(sscanf(line, HEAD "seen by=%8s again=%8s\n", by, again), 2);
+        assert_string_equal(by, again);
+    }
+    assert_int_equal(lines, 2000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_an_event_without_fields),
+        cmocka_unit_test(quotes_only_what_needs_it),
+        cmocka_unit_test(writes_json_that_is_json),
+        cmocka_unit_test(cuts_long_text_between_characters),
+        cmocka_unit_test(leaves_out_what_is_below_its_level),
+        cmocka_unit_test(goes_on_in_a_new_file_after_rotation),
+        cmocka_unit_test(keeps_the_old_log_when_a_file_cannot_be_opened),
+        cmocka_unit_test(takes_twelve_fields_and_no_more),
+        cmocka_unit_test(leaves_errno_alone),
+        cmocka_unit_test(never_mixes_lines_of_two_threads),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

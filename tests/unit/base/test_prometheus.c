@@ -1,0 +1,116 @@
+#include "base/prometheus.h"
+
+#include "unit/cases.h"
+
+static void writes_a_family_with_its_samples(void **state)
+{
+    const struct prometheus_label labels[] = {
+        {"topic", {"orders", 6}}, {"state", {"ready", 5}}, {0}};
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    prometheus_family(&out, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs by state.");
+    prometheus_sample(&out, "tarry_jobs", labels, 42);
+    prometheus_sample(&out, "tarry_jobs", NULL, -1);
+    prometheus_sample(&out, "tarry_jobs", labels + 2, 0);
+    prometheus_family(&out, "tarry_pushed_total", PROMETHEUS_COUNTER, "Pushes.");
+    assert_true(slice_is(buffer_slice(&out), "# HELP tarry_jobs Jobs by state.\n"
+                                             "# TYPE tarry_jobs gauge\n"
+                                             "tarry_jobs{topic=\"orders\",state=\"ready\"} 42\n"
+                                             "tarry_jobs -1\n"
+                                             "tarry_jobs 0\n"
+                                             "# HELP tarry_pushed_total Pushes.\n"
+                                             "# TYPE tarry_pushed_total counter\n"));
+    buffer_fini(&out);
+}
+
+static void escapes_help_and_label_values(void **state)
+{
+    const struct prometheus_label labels[] = {{"path", {"C:\\\"a\"\n", 7}}, {0}};
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    prometheus_family(&out, "x", PROMETHEUS_GAUGE, "a \\ \"b\"\nc");
+    prometheus_sample(&out, "x", labels, 1);
+    assert_true(slice_is(buffer_slice(&out), "# HELP x a \\\\ \"b\"\\nc\n"
+                                             "# TYPE x gauge\n"
+                                             "x{path=\"C:\\\\\\\"a\\\"\\n\"} 1\n"));
+    buffer_fini(&out);
+}
+
+static void writes_times_as_exact_seconds(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *line;
+    } rows[] = {{0, "t 0\n"},
+                {1, "t 0.001\n"},
+                {10, "t 0.01\n"},
+                {500, "t 0.5\n"},
+                {1000, "t 1\n"},
+                {61500, "t 61.5\n"},
+                {-1, "t -0.001\n"},
+                {-2500, "t -2.5\n"},
+                {INT64_MAX, "t 9223372036854775.807\n"},
+                {INT64_MIN, "t -9223372036854775.808\n"}};
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        buffer_clear(&out);
+        prometheus_sample_seconds(&out, "t", NULL, rows[i].ms);
+        CASE_HOLDS(rows[i].line, slice_is(buffer_slice(&out), rows[i].line));
+    }
+    buffer_fini(&out);
+}
+
+static void writes_a_histogram_whose_buckets_add_up(void **state)
+{
+    static const uint32_t bounds_ms[] = {1, 10, 500, 60000};
+    const struct prometheus_label labels[] = {{"topic", {"a", 1}}, {0}};
+    static struct histogram histogram;
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    histogram_add(&histogram, 900);      /* µs */
+    histogram_add(&histogram, 2000);     /* 2 ms */
+    histogram_add(&histogram, 400000);   /* 400 ms */
+    histogram_add(&histogram, 90000000); /* 90 s */
+    prometheus_histogram(&out, "late_seconds", labels, &histogram, 1000, bounds_ms, 4);
+    assert_true(slice_is(buffer_slice(&out), "late_seconds_bucket{topic=\"a\",le=\"0.001\"} 1\n"
+                                             "late_seconds_bucket{topic=\"a\",le=\"0.01\"} 2\n"
+                                             "late_seconds_bucket{topic=\"a\",le=\"0.5\"} 3\n"
+                                             "late_seconds_bucket{topic=\"a\",le=\"60\"} 3\n"
+                                             "late_seconds_bucket{topic=\"a\",le=\"+Inf\"} 4\n"
+                                             "late_seconds_sum{topic=\"a\"} 90.4029\n"
+                                             "late_seconds_count{topic=\"a\"} 4\n"));
+    buffer_fini(&out);
+}
+
+static void writes_a_histogram_without_labels_or_bounds(void **state)
+{
+    static const struct histogram empty;
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    prometheus_histogram(&out, "h", NULL, &empty, 1, NULL, 0);
+    assert_true(slice_is(buffer_slice(&out), "h_bucket{le=\"+Inf\"} 0\nh_sum 0\nh_count 0\n"));
+    buffer_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_a_family_with_its_samples),
+        cmocka_unit_test(escapes_help_and_label_values),
+        cmocka_unit_test(writes_times_as_exact_seconds),
+        cmocka_unit_test(writes_a_histogram_whose_buckets_add_up),
+        cmocka_unit_test(writes_a_histogram_without_labels_or_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* The pure parts of the command line: targets, flags, bodies, what is shown. */
+#include "cli/body.h"
+#include "cli/cli.h"
+#include "cli/settings.h"
+#include "cli/show.h"
+#include "cli/url.h"
+
+#include "unit/cases.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- url ---- */
+
+static void escapes_what_stands_for_something_in_a_url(void **state)
+{
+    struct buffer url;
+    (void)state;
+    buffer_init(&url, URL_BYTES_MAX);
+    buffer_append_text(&url, "/v1");
+    url_add_segment(&url, "a/b?c#d e%~");
+    url_add_query(&url, "error", "exit 3&x=1+\xc3\xa9");
+    url_add_query(&url, "delay", NULL);
+    url_add_query_number(&url, "max", 10);
+    buffer_append_byte(&url, '\0');
+    assert_string_equal(url.at, "/v1/a%2Fb%3Fc%23d%20e%25~?error=exit%203%26x%3D1%2B%C3%A9&max=10");
+    buffer_fini(&url);
+}
+
+/* ---- flags ---- */
+
+struct given {
+    const char *delay;
+    bool yes;
+    uint64_t max;
+    struct cli_list meta;
+};
+
+static int parse(struct given *given, struct cli_args *args, bool takes_command, char **argv)
+{
+    const struct cli_flag flags[] = {
+        {"delay", CLI_TEXT, &given->delay, "TIME", ""},
+        {"yes", CLI_SWITCH, &given->yes, NULL, ""},
+        {"max", CLI_COUNT, &given->max, "N", ""},
+        {"meta", CLI_LIST, &given->meta, "NAME=VALUE", ""},
+        {0},
+    };
+    const struct cli_syntax syntax = {.usage = "x TOPIC",
+                                      .about = "",
+                                      .flags = flags,
+                                      .least = 1,
+                                      .most = 2,
+                                      .takes_command = takes_command};
+    int argc = 0;
+    memset(given, 0, sizeof(*given));
+    while (argv[argc])
+        argc++;
+    return cli_parse(argc, argv, &syntax, args);
+}
+
+#define ARGV(...) ((char *[]){(char *)"x", __VA_ARGS__, NULL})
+
+static void reads_flags_between_arguments(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char delay[] = "--delay", five[] = "5s", topic[] = "orders", max[] = "--max=7", yes[] = "--yes",
+         id[] = "17", a[] = "--meta=a=1", b[] = "--meta=b=2", json[] = "--json";
+    unsetenv("TARRY_URL");
+    assert_int_equal(
+        parse(&given, &args, false, ARGV(delay, five, topic, max, yes, a, id, b, json)), -1);
+    assert_string_equal(given.delay, "5s");
+    assert_true(given.yes && args.json);
+    assert_int_equal(given.max, 7);
+    assert_int_equal(given.meta.count, 2);
+    assert_string_equal(given.meta.at[1], "b=2");
+    assert_int_equal(args.list.count, 2);
+    assert_string_equal(args.list.at[1], "17");
+    assert_string_equal(args.url, CLI_URL_DEFAULT);
+}
+
+static void the_server_is_the_flag_else_the_variable(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", url[] = "--url=http://b";
+    setenv("TARRY_URL", "http://a", 1);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic)), -1);
+    assert_string_equal(args.url, "http://a");
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, url)), -1);
+    assert_string_equal(args.url, "http://b");
+    unsetenv("TARRY_URL");
+}
+
+static void leaves_what_follows_two_dashes_alone(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", dashes[] = "--", odd[] = "--odd", command[] = "sh";
+    assert_int_equal(parse(&given, &args, true, ARGV(topic, dashes, command, odd)), -1);
+    assert_string_equal(args.command[0], "sh");
+    assert_string_equal(args.command[1], "--odd");
+    assert_int_equal(parse(&given, &args, false, ARGV(dashes, odd)), -1);
+    assert_string_equal(args.list.at[0], "--odd");
+}
+
+static void refuses_wrong_command_lines(void **state)
+{
+    static struct given given;
+    static struct cli_args args;
+    (void)state;
+    char topic[] = "t", unknown[] = "--dely", bare[] = "--max", word[] = "--max=x",
+         yes[] = "--yes=1", dash[] = "-x", dashes[] = "--";
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, unknown)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, bare)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, word)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, yes)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, dash)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(topic, topic, topic)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, false, ARGV(dashes)), CLI_USAGE);
+    assert_int_equal(parse(&given, &args, true, ARGV(topic, dashes)), CLI_USAGE);
+}
+
+/* ---- bodies ---- */
+
+static void guesses_what_a_body_is(void **state)
+{
+    (void)state;
+    assert_string_equal(body_guess_type(slice_of("{\"a\":1}")), "application/json");
+    assert_string_equal(body_guess_type(slice_of("[1]")), "application/json");
+    assert_string_equal(body_guess_type(slice_of("17")), "text/plain; charset=utf-8");
+    assert_string_equal(body_guess_type(slice_of("{\"a\":")), "text/plain; charset=utf-8");
+    assert_string_equal(body_guess_type(slice_make("\xff\x00", 2)), "application/octet-stream");
+}
+
+/* ---- show ---- */
+
+static void shows_no_control_bytes(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    json_t *text = json_string("a\x1b[31m\x7f\xc2\x9b\xc3\xa9");
+    assert_string_equal(show_text(text, out), "a?[31m???\xc3\xa9");
+    json_decref(text);
+    assert_string_equal(show_text(NULL, out), "");
+}
+
+static void shows_times_where_the_user_lives(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    setenv("TZ", "UTC-2", 1);
+    tzset();
+    json_t *time = json_string("2026-11-20T09:00:00.120Z");
+    assert_string_equal(show_time(time, out), "2026-11-20 11:00:00.120");
+    json_decref(time);
+    setenv("TZ", "UTC", 1);
+    tzset();
+}
+
+static void cuts_long_bodies_between_characters(void **state)
+{
+    char out[SHOW_CELL_BYTES];
+    (void)state;
+    json_t *job = json_pack("{s:s}", "body", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+    assert_string_equal(show_body(job, 5, out), "\xc3\xa9\xc3\xa9...");
+    assert_string_equal(show_body(job, 6, out), "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+    json_decref(job);
+    job = json_pack("{s:s}", "body_base64", "aGk=");
+    assert_string_equal(show_body(job, 60, out), "(2 bytes)");
+    json_decref(job);
+}
+
+/* ---- settings ---- */
+
+static void settings_become_json(void **state)
+{
+    static const struct {
+        const char *sentence, *texts[3], *json;
+    } rows[] = {
+        {"a text", {"backoff=exp:1s..10m"}, "{\"backoff\":\"exp:1s..10m\"}"},
+        {"a number", {"max_attempts=5"}, "{\"max_attempts\":5}"},
+        {"a flag", {"dead_letter_expired=true"}, "{\"dead_letter_expired\":true}"},
+        {"nothing takes away", {"ttl="}, "{\"ttl\":null}"},
+        {"into an object",
+         {"deliver.to=https://a/?b=c", "deliver.sign=false"},
+         "{\"deliver\":{\"to\":\"https://a/?b=c\",\"sign\":false}}"},
+        {"deeper",
+         {"dead_letter.keep.age=30d", "dead_letter.keep.count=7"},
+         "{\"dead_letter\":{\"keep\":{\"age\":\"30d\",\"count\":7}}}"},
+        {"an array",
+         {"deliver.dead_on=[410,\"400-404\"]"},
+         "{\"deliver\":{\"dead_on\":[410,\"400-404\"]}}"},
+        {"a number that is meant as text", {"deliver.key=\"5\""}, "{\"deliver\":{\"key\":\"5\"}}"},
+        {"almost JSON",
+         {"deliver.routing_key={topic}.x"},
+         "{\"deliver\":{\"routing_key\":\"{topic}.x\"}}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        json_t *settings = json_object();
+        for (size_t j = 0; j < 3 && rows[i].texts[j]; j++)
+            CASE_HOLDS(rows[i].sentence, settings_add(settings, rows[i].texts[j]) == CLI_OK);
+        char *text = json_dumps(settings, JSON_COMPACT);
+        CASE_HOLDS(rows[i].sentence, strcmp(text, rows[i].json) == 0);
+        free(text);
+        json_decref(settings);
+    }
+}
+
+static void nulls_are_dropped_at_any_depth(void **state)
+{
+    json_t *settings =
+        json_loads("{\"a\":null,\"b\":{\"c\":null,\"d\":{\"e\":null,\"f\":[null]}}}", 0, NULL);
+    (void)state;
+    settings_drop_nulls(settings);
+    char *text = json_dumps(settings, JSON_COMPACT);
+    assert_string_equal(text, "{\"b\":{\"d\":{\"f\":[null]}}}");
+    free(text);
+    json_decref(settings);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(escapes_what_stands_for_something_in_a_url),
+        cmocka_unit_test(reads_flags_between_arguments),
+        cmocka_unit_test(the_server_is_the_flag_else_the_variable),
+        cmocka_unit_test(leaves_what_follows_two_dashes_alone),
+        cmocka_unit_test(refuses_wrong_command_lines),
+        cmocka_unit_test(guesses_what_a_body_is),
+        cmocka_unit_test(shows_no_control_bytes),
+        cmocka_unit_test(shows_times_where_the_user_lives),
+        cmocka_unit_test(cuts_long_bodies_between_characters),
+        cmocka_unit_test(settings_become_json),
+        cmocka_unit_test(nulls_are_dropped_at_any_depth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,324 @@
+/* What an export writes of a job, an item of a batch is read as: the same job. */
+#include "cli/dump.h"
+
+#include "base/json_read.h"
+#include "http/batch.h"
+#include "http/job_json.h"
+
+#include "unit/cases.h"
+#include "unit/seed.h"
+
+#include <string.h>
+
+enum { ROUNDS = 3000 };
+
+static const char *const types[] = {"",
+                                    "application/octet-stream",
+                                    "text/plain",
+                                    "text/plain; charset=utf-8",
+                                    "application/json",
+                                    "application/json; charset=utf-8",
+                                    "application/problem+json",
+                                    "text/x+json",
+                                    "TEXT/JSON",
+                                    "image/png"};
+
+static const char *const bodies[] = {"",
+                                     "x",
+                                     "\"a\"",
+                                     "\"\"",
+                                     "{\"a\":1,\"a\":1.0}",
+                                     " [1]",
+                                     "[1]\n",
+                                     "[1,\r2]",
+                                     "[1,\n2]",
+                                     "[[[[1]]]]",
+                                     "12345678901234567890",
+                                     "nul",
+                                     "null",
+                                     "true ",
+                                     "\xff",
+                                     "\xc3\xbc\xe2\x82\xac",
+                                     "\xed\xa0\x80",
+                                     "\x01\x1f\"\\/",
+                                     "{\"a\":",
+                                     "\xe2\x80\xa8",
+                                     "a\nb"};
+
+struct random_job {
+    struct queue_job job;
+    struct buffer meta, body;
+    char id[JOB_ID_BYTES_MAX + 1];
+};
+
+/* As deep as JSON may be here, and around it. */
+static void append_deep(struct buffer *body, size_t depth)
+{
+    for (size_t i = 0; i < depth; i++)
+        buffer_append_byte(body, '[');
+    for (size_t i = 0; i < depth; i++)
+        buffer_append_byte(body, ']');
+}
+
+static void make_body(struct random *random, struct buffer *body)
+{
+    uint64_t kind = random_below(random, 4);
+    if (kind == 0)
+        for (uint64_t left = random_below(random, 40); left; left--)
+            buffer_append_byte(body, (char)random_below(random, 256));
+    else if (kind == 1)
+        append_deep(body, 60 + random_below(random, 8));
+    else
+        buffer_append_text(body, bodies[random_below(random, COUNT_OF(bodies))]);
+    if (kind == 2) /* a NUL may be in it */
+        buffer_append_byte(body, '\0');
+}
+
+static void make_job(struct random *random, struct random_job *out)
+{
+    struct job *job = &out->job.job;
+    *out = (struct random_job){0};
+    buffer_init(&out->meta, JOB_META_BYTES_MAX);
+    buffer_init(&out->body, 1 << 16);
+    size_t id_len = 1 + random_below(random, JOB_ID_BYTES_MAX);
+    for (size_t i = 0; i < id_len; i++)
+        out->id[i] = (char)(0x21 + random_below(random, 0x7f - 0x21));
+    make_body(random, &out->body);
+    for (uint64_t i = random_below(random, 3); i; i--)
+        job_meta_add(&out->meta, slice_of(i == 1 ? "one" : "two"), slice_of("\xc3\xbc\"\\"));
+    job->topic = slice_of("a.topic");
+    job->id = slice_make(out->id, id_len);
+    job->content_type = slice_of(types[random_below(random, COUNT_OF(types))]);
+    job->meta = buffer_slice(&out->meta);
+    job->body = buffer_slice(&out->body);
+    job->error = slice_of(random_below(random, 2) ? "no \xe2\x82\xac \"left\"" : "");
+    job->state = (enum job_state)(1 + random_below(random, 4));
+    job->priority = (uint16_t)random_below(random, JOB_PRIORITY_MAX + 1);
+    job->attempt = (uint32_t)random_below(random, 3);
+    job->due_ms = 1700000000000 + (int64_t)random_below(random, 1000000000000);
+    job->lease_until_ms = job->state == JOB_LEASED ? job->due_ms + 7 : 0;
+}
+
+static void free_job(struct random_job *job)
+{
+    buffer_fini(&job->meta);
+    buffer_fini(&job->body);
+}
+
+static bool same(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+static void assert_same(const struct job *job, const struct queue_push *push)
+{
+    struct slice type =
+        job->content_type.len ? job->content_type : slice_of("application/octet-stream");
+    assert_true(same(push->topic, job->topic));
+    assert_true(same(push->id, job->id));
+    assert_true(same(push->body, job->body));
+    assert_true(same(push->meta, job->meta));
+    assert_true(same(
+        push->content_type.len ? push->content_type : slice_of("application/octet-stream"), type));
+    assert_int_equal(push->when.due, QUEUE_DUE_AT);
+    assert_true(push->when.ms == (job->state == JOB_LEASED ? job->lease_until_ms : job->due_ms));
+    assert_int_equal(push->priority, job->priority);
+    bool counts = job->state != JOB_LEASED || job->attempt == 0;
+    assert_int_equal(push->past.attempt, job->attempt - !counts);
+    assert_int_equal(push->past.dead, job->state == JOB_DEAD);
+    assert_true(same(push->past.error, job->error));
+}
+
+/* The page of a list that holds this job. */
+static void write_answer(struct buffer *answer, const struct queue_job *job, const char *cursor)
+{
+    buffer_append_text(answer, "{\"jobs\":[");
+    http_job_write(answer, job, HTTP_VIEW_EXACT);
+    buffer_append_format(answer, "],\"cursor\":%s}", cursor);
+}
+
+static void a_job_comes_out_of_a_dump_as_it_went_in(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct buffer answer, lines, scratch, arena, meta;
+    (void)state;
+    buffer_init(&answer, 1 << 20);
+    buffer_init(&lines, 1 << 20);
+    buffer_init(&scratch, 1 << 20);
+    buffer_init(&arena, 1 << 20);
+    buffer_init(&meta, JOB_META_BYTES_MAX);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct random_job job;
+        struct queue_push push = {0};
+        struct http_fault fault = {0};
+        struct json_value value;
+        struct dump_line line;
+        char cursor[DUMP_CURSOR_BYTES_MAX];
+        uint64_t jobs = 0;
+        make_job(&random, &job);
+        buffer_clear(&answer);
+        buffer_clear(&lines);
+        buffer_clear(&arena);
+        buffer_clear(&meta);
+        write_answer(&answer, &job.job, "null");
+        assert_true(dump_write_page(&lines, buffer_slice(&answer), &scratch, &jobs, cursor));
+        assert_true(jobs == 1 && cursor[0] == '\0');
+        struct slice text = slice_make(lines.at, lines.len - 1);
+        assert_int_equal(lines.at[lines.len - 1], '\n');
+        assert_null(memchr(text.at, '\n', text.len));
+        dump_read(text, &line);
+        assert_int_equal(line.kind, DUMP_JOB);
+        assert_true(json_check(text, &value, NULL));
+        assert_non_null(buffer_reserve(&arena, 2 * text.len + 64));
+        if (!http_item_parse(value, &push, &arena, &meta, NULL, &fault))
+            fail_msg("%s: %.*s", fault.detail, (int)text.len, text.at);
+        assert_same(&job.job.job, &push);
+        free_job(&job);
+    }
+    buffer_fini(&answer);
+    buffer_fini(&lines);
+    buffer_fini(&scratch);
+    buffer_fini(&arena);
+    buffer_fini(&meta);
+}
+
+static void lines_are_what_they_say(void **state)
+{
+    static const struct {
+        const char *sentence, *text;
+        enum dump_kind kind;
+    } rows[] = {
+        {"a head", "{\"tarry_export\":1,\"topics\":[\"a\"]}", DUMP_HEAD},
+        {"a topic", "{\"topic\":\"a\",\"settings\":{},\"paused\":true}", DUMP_TOPIC},
+        {"a job", "{\"topic\":\"a\",\"id\":\"b\"}", DUMP_JOB},
+        {"a job whose body looks like a topic", "{\"topic\":\"a\",\"body\":{\"settings\":{}}}",
+         DUMP_JOB},
+        {"a job with an id that has a cursor", "{\"topic\":\"a\",\"id\":\"b\",\"cursor\":\"c\"}",
+         DUMP_JOB},
+        {"a cursor", "{\"topic\":\"a\",\"cursor\":\"c\"}", DUMP_CURSOR},
+        {"the end", "{\"tarry_export_end\":1}", DUMP_END},
+        {"not even an object", "[1]", DUMP_MALFORMED},
+        {"nothing", "", DUMP_MALFORMED},
+        {"cut short", "{\"topic\":\"a\",\"id\":\"b", DUMP_MALFORMED},
+        {"two on a line", "{\"topic\":\"a\"}{}", DUMP_MALFORMED},
+        {"the settings of nobody", "{\"settings\":{}}", DUMP_MALFORMED},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct dump_line line;
+        dump_read(slice_of(rows[i].text), &line);
+        CASE_HOLDS(rows[i].sentence, line.kind == rows[i].kind);
+    }
+}
+
+static void a_head_names_its_topics_and_how_much_is_to_come(void **state)
+{
+    static const dump_name names[] = {"a", "b.c", "d"};
+    struct buffer out;
+    struct dump_line line;
+    const char *at = NULL;
+    dump_name name;
+    (void)state;
+    buffer_init(&out, 4096);
+    dump_write_head(&out, 1700000000000, names, COUNT_OF(names), 42);
+    dump_read(slice_make(out.at, out.len - 1), &line);
+    assert_true(line.kind == DUMP_HEAD && line.version == 1 && line.jobs == 42);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        assert_true(dump_next_name(line.topics, &at, name));
+        assert_string_equal(name, names[i]);
+    }
+    assert_false(dump_next_name(line.topics, &at, name));
+    buffer_fini(&out);
+}
+
+static void a_page_says_where_the_next_one_begins(void **state)
+{
+    struct random random = seed_random(__func__);
+    struct random_job job;
+    struct buffer answer, lines, scratch;
+    struct dump_line line;
+    char cursor[DUMP_CURSOR_BYTES_MAX];
+    uint64_t jobs = 0;
+    (void)state;
+    buffer_init(&answer, 1 << 20);
+    buffer_init(&lines, 1 << 20);
+    buffer_init(&scratch, 1 << 20);
+    make_job(&random, &job);
+    write_answer(&answer, &job.job, "\"next-1\"");
+    assert_true(dump_write_page(&lines, buffer_slice(&answer), &scratch, &jobs, cursor));
+    assert_string_equal(cursor, "next-1");
+    const char *second = (const char *)memchr(lines.at, '\n', lines.len) + 1;
+    dump_read(slice_make(second, (size_t)(lines.at + lines.len - second) - 1), &line);
+    assert_int_equal(line.kind, DUMP_CURSOR);
+    assert_string_equal(line.topic, "a.topic");
+    assert_string_equal(line.cursor, "next-1");
+    free_job(&job);
+    buffer_fini(&answer);
+    buffer_fini(&lines);
+    buffer_fini(&scratch);
+}
+
+static void what_is_no_page_is_refused(void **state)
+{
+    static const char *const answers[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"jobs\":{}}",
+        "{\"jobs\":[1],\"cursor\":null}",
+        "{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"x\"}],\"cursor\":null}",
+        "{\"jobs\":[],\"cursor\":\"goes on without a job\"}",
+        "{\"jobs\":[]}",
+        ("{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"2026-01-01T00:00:00Z\"}],"
+         "\"cursor\":null}")};
+    struct buffer lines, scratch;
+    (void)state;
+    buffer_init(&lines, 4096);
+    buffer_init(&scratch, 4096);
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        char cursor[DUMP_CURSOR_BYTES_MAX];
+        uint64_t jobs = 0;
+        CASE_HOLDS(answers[i],
+                   !dump_write_page(&lines, slice_of(answers[i]), &scratch, &jobs, cursor));
+    }
+    buffer_fini(&lines);
+    buffer_fini(&scratch);
+}
+
+static void a_callback_is_taken_along_and_what_is_tarrys_own_is_left(void **state)
+{
+    static const char answer[] =
+        "{\"jobs\":[{\"topic\":\"t\",\"id\":\"1\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
+        "\"meta\":{\"tarry-dead-delivery\":\"7\",\"a\":\"b\",\"tarry-x\":\"\",\"c\":\"d\"},"
+        "\"callback\":\"https://x/\",\"history\":[{\"attempt\":1}],\"body_base64\":\"\"},"
+        "{\"topic\":\"t\",\"id\":\"2\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
+        "\"meta\":{\"tarry-x\":\"\"},\"body_base64\":\"\"}],\"cursor\":null}";
+    static const char expected[] =
+        "{\"topic\":\"t\",\"id\":\"1\",\"at\":1000,\"callback\":\"https://x/\","
+        "\"meta\":{\"a\":\"b\",\"c\":\"d\"},\"body_base64\":\"\"}\n"
+        "{\"topic\":\"t\",\"id\":\"2\",\"at\":1000,\"meta\":{},\"body_base64\":\"\"}\n";
+    struct buffer lines, scratch;
+    char cursor[DUMP_CURSOR_BYTES_MAX];
+    uint64_t jobs = 0;
+    (void)state;
+    buffer_init(&lines, 4096);
+    buffer_init(&scratch, 4096);
+    assert_true(dump_write_page(&lines, slice_of(answer), &scratch, &jobs, cursor));
+    buffer_append_byte(&lines, 0);
+    assert_string_equal(lines.at, expected);
+    buffer_fini(&lines);
+    buffer_fini(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_comes_out_of_a_dump_as_it_went_in),
+        cmocka_unit_test(lines_are_what_they_say),
+        cmocka_unit_test(a_head_names_its_topics_and_how_much_is_to_come),
+        cmocka_unit_test(a_page_says_where_the_next_one_begins),
+        cmocka_unit_test(what_is_no_page_is_refused),
+        cmocka_unit_test(a_callback_is_taken_along_and_what_is_tarrys_own_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* Endpoints over real targets: windows, breakers, and how many there are. The guard refuses all, so
+ * nothing is connected to. */
+#include "base/clock.h"
+#include "deliver/endpoint.h"
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARCELS_MAX = 4096 };
+
+struct stage {
+    struct guard *guard;
+    struct reactor *reactor;
+    struct resolver *resolver;
+    struct endpoints endpoints;
+    struct target_setting setting;
+    struct job job;
+    bool is_giving, all_closed;
+    size_t changes, given, told, done;
+};
+
+static void on_changed(void *owner, struct endpoint *endpoint)
+{
+    struct stage *stage = owner;
+    assert_non_null(endpoint);
+    stage->changes++;
+}
+
+static void on_all_closed(void *owner)
+{
+    struct stage *stage = owner;
+    assert_false(stage->all_closed);
+    stage->all_closed = true;
+}
+
+static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
+{
+    struct stage *stage = owner;
+    assert_false(stage->is_giving);
+    assert_true(took_ms >= 0);
+    stage->told++;
+    stage->done += report->outcome == TARGET_DONE;
+}
+
+static struct stage *raise_stage(void)
+{
+    char error[GUARD_ERROR_BYTES];
+    struct stage *stage = calloc(1, sizeof(*stage));
+    assert_int_equal(guard_open(NULL, &stage->guard, error), 0);
+    stage->reactor = reactor_new(0);
+    stage->resolver = resolver_new(stage->reactor, stage->guard);
+    const struct target_env env = {.reactor = stage->reactor,
+                                   .guard = stage->guard,
+                                   .resolver = stage->resolver,
+                                   .version = "0"};
+    assert_true(endpoints_init(&stage->endpoints, &env));
+    stage->endpoints.changed = on_changed;
+    stage->endpoints.owner = stage;
+    stage->setting = (struct target_setting){.max_in_flight = 8, .timeout_ms = 1000};
+    stage->job = (struct job){.topic = slice_of("orders"), .id = slice_of("1"), .attempt = 1};
+    return stage;
+}
+
+static void strike_stage(struct stage *stage)
+{
+    endpoints_fini(&stage->endpoints);
+    assert_int_equal(stage->told, stage->given);
+    resolver_free(stage->resolver);
+    reactor_free(stage->reactor);
+    guard_free(stage->guard);
+    free(stage);
+}
+
+static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t window,
+                                  int64_t *wait_ms)
+{
+    char error[TARGET_ERROR_BYTES];
+    struct buffer name;
+    buffer_init(&name, ENDPOINT_BYTES_MAX);
+    assert_true(target_endpoint(slice_of(to), &name, error));
+    const struct parcel parcel = {
+        .message = {.job = &stage->job, .setting = &stage->setting, .to = slice_of(to)},
+        .endpoint = buffer_slice(&name),
+        .window = window,
+        .reported = on_reported,
+        .owner = stage};
+    stage->is_giving = true;
+    enum endpoint_verdict verdict = endpoints_give(&stage->endpoints, &parcel, wait_ms);
+    endpoints_flush(&stage->endpoints);
+    stage->is_giving = false;
+    stage->given += verdict == ENDPOINT_SENT;
+    buffer_fini(&name);
+    return verdict;
+}
+
+static void turn_until_told(struct stage *stage)
+{
+    int64_t limit_us = clock_boot_us() + 10 * 1000 * 1000;
+    while (stage->told < stage->given && clock_boot_us() < limit_us)
+        uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
+    assert_int_equal(stage->told, stage->given);
+}
+
+static void all_that_was_given_is_reported_once(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms;
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
+    assert_int_equal(stage->told, 0);
+    turn_until_told(stage);
+    assert_int_equal(stage->done, 1000);
+    assert_int_equal(stage->endpoints.open, 1);
+    strike_stage(stage);
+}
+
+static void a_full_window_sends_back_each_a_little_later(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms, before_ms = 0;
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_CROWDED);
+        assert_true(wait_ms >= 10 && wait_ms + 5 >= before_ms && wait_ms <= ENDPOINT_CROWD_MS_MAX);
+        before_ms = wait_ms;
+    }
+    assert_true(before_ms >= 200); /* a step of a millisecond over the window, 1,000 times */
+    assert_int_equal(give(stage, "null:", 0, &wait_ms),
+                     ENDPOINT_SENT); /* has a window of its own */
+    turn_until_told(stage);
+    assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
+    strike_stage(stage);
+}
+
+static void one_that_fails_again_and_again_rests(void **state)
+{
+    static const char to[] = "http://127.0.0.1:9/x";
+    struct stage *stage = raise_stage();
+    int64_t wait_ms, next_ms = 0;
+    (void)state;
+    for (int i = 0; i < BREAKER_RUN; i++) {
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
+        turn_until_told(stage);
+    }
+    assert_int_equal(stage->changes, 1);
+    assert_int_equal(stage->endpoints.resting, 1);
+    assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_RESTS);
+    assert_in_range(wait_ms, 500, 3000);
+    assert_int_equal(endpoints_ask(&stage->endpoints, slice_of("http://127.0.0.1:9"), &next_ms),
+                     BREAKER_WAIT);
+    assert_true(next_ms > clock_inner_ms());
+    assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT); /* others do not */
+    strike_stage(stage);
+}
+
+static void beyond_the_most_the_longest_idle_goes(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms;
+    char to[64];
+    (void)state;
+    for (int i = 0; i < ENDPOINTS_MAX + 100; i++) {
+        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
+        turn_until_told(stage);
+        assert_true(stage->endpoints.table.count <= ENDPOINTS_MAX);
+    }
+    assert_null(table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000")));
+    assert_non_null(table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1100")));
+    strike_stage(stage);
+}
+
+static void where_all_are_at_work_others_come_later(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms = 0;
+    char to[64];
+    (void)state;
+    for (int i = 0; i < ENDPOINTS_MAX; i++) {
+        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
+    }
+    assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_LATER);
+    assert_true(wait_ms > 0);
+    assert_int_equal(give(stage, "http://127.0.0.1:1000/x", 0, &wait_ms), ENDPOINT_SENT);
+    turn_until_told(stage);
+    assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
+    strike_stage(stage);
+}
+
+static void closing_all_reports_what_is_under_way(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms;
+    (void)state;
+    stage->endpoints.closed = on_all_closed;
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
+        assert_int_equal(give(stage, "http://127.0.0.1:9/x", 0, &wait_ms), ENDPOINT_SENT);
+    }
+    assert_true(endpoints_close_all(&stage->endpoints));
+    assert_false(stage->all_closed);
+    for (int i = 0; i < 1000 && !stage->all_closed; i++)
+        uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
+    assert_true(stage->all_closed);
+    assert_int_equal(stage->told, 20);
+    assert_int_equal(stage->endpoints.open, 0);
+    assert_false(endpoints_close_all(&stage->endpoints));
+    strike_stage(stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_was_given_is_reported_once),
+        cmocka_unit_test(a_full_window_sends_back_each_a_little_later),
+        cmocka_unit_test(one_that_fails_again_and_again_rests),
+        cmocka_unit_test(beyond_the_most_the_longest_idle_goes),
+        cmocka_unit_test(where_all_are_at_work_others_come_later),
+        cmocka_unit_test(closing_all_reports_what_is_under_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+/* Jobs in runs: an engine whose jobs go to a naive depot and come back, with checkpoints, eviction,
+ * loading and crashes between any two steps, answers as one that has all of them in memory, and
+ * shows the same. */
+#include "engine_twins.h"
+#include "unit/seed.h"
+
+struct met {
+    size_t unknown, stubs, lost, stepped;
+};
+
+static struct met run_twins(uint64_t seed, unsigned runs, bool steps, bool forgets)
+{
+    struct met met = {0};
+    for (unsigned run = 0; run < runs; run++) {
+        struct twins twins;
+        open_twins(&twins, seed + run);
+        twins.steps = steps;
+        twins.forgets = forgets;
+        for (unsigned i = 0; i < STEPS; i++) {
+            step(&twins);
+            engine_check(twins.rig->engine);
+            assert_same(&twins);
+        }
+        met.unknown += twins.rig->told_unknown;
+        met.stubs += twins.rig->told_stubs;
+        met.lost += twins.lost;
+        met.stepped += twins.stepped;
+        close_twins(&twins);
+    }
+    printf("met: %zu slots of lost runs, %zu stubs, %zu records lost, %zu steps of the clock\n",
+           met.unknown, met.stubs, met.lost, met.stepped);
+    return met;
+}
+
+static void far_jobs_are_answered_for_as_if_they_were_in_memory(void **state)
+{
+    (void)state;
+    struct met met = run_twins(seed_random(__func__).state, 10, false, false);
+    assert_true(met.unknown && met.stubs);
+}
+
+static void far_jobs_follow_the_wall_clock_when_it_steps(void **state)
+{
+    (void)state;
+    struct met met = run_twins(seed_random(__func__).state, 6, true, false);
+    assert_true(met.stepped);
+}
+
+static void what_a_crash_takes_of_the_log_is_gone_from_runs_too(void **state)
+{
+    (void)state;
+    struct met met = run_twins(seed_random(__func__).state, 8, false, true);
+    assert_true(met.lost && met.unknown && met.stubs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(far_jobs_are_answered_for_as_if_they_were_in_memory),
+        cmocka_unit_test(far_jobs_follow_the_wall_clock_when_it_steps),
+        cmocka_unit_test(what_a_crash_takes_of_the_log_is_gone_from_runs_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,357 @@
+#include "http/request.h"
+
+#include "base/random.h"
+#include "support/http_transcript.h"
+#include "unit/cases.h"
+#include "unit/seed.h"
+
+#define GET "GET / HTTP/1.1\r\nHost: a\r\n"
+#define PUT "PUT /x HTTP/1.1\r\nHost: a\r\n"
+
+enum { BODY_BYTES_MAX = 1000 };
+
+static const char *seen(struct transcript *transcript, const char *bytes, size_t len)
+{
+    transcript_init(transcript, BODY_BYTES_MAX);
+    transcript_feed(transcript, slice_make(bytes, len));
+    buffer_append_byte(&transcript->text, 0);
+    return transcript->text.at;
+}
+
+/* ---- what is refused, and as what ---- */
+
+static void framing_is_strict(void **state)
+{
+    static const struct {
+        const char *sentence, *bytes, *code;
+    } rows[] = {
+        {"a plain request", GET "\r\n", NULL},
+        {"an empty line before it", "\r\n" GET "\r\n", NULL},
+        {"HTTP/1.0 needs no Host", "GET / HTTP/1.0\r\n\r\n", NULL},
+        {"no Host", "GET / HTTP/1.1\r\n\r\n", "bad_framing"},
+        {"Host twice", GET "Host: b\r\n\r\n", "bad_framing"},
+        {"bare LF after the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", "bad_framing"},
+        {"bare LF after a header", "GET / HTTP/1.1\r\nHost: a\n\r\n", "bad_framing"},
+        {"bare LF as the empty line", GET "\n", "bad_framing"},
+        {"bare CR in a value", GET "X: a\rb\r\n\r\n", "bad_framing"},
+        {"CR CR LF", GET "X: a\r\r\n\r\n", "bad_framing"},
+        {"a bare LF alone in front", "\n" GET "\r\n", "bad_framing"},
+        {"a folded header", GET "X: a\r\n b\r\n\r\n", "bad_framing"},
+        {"a header folded with a tab", GET "X: a\r\n\tb\r\n\r\n", "bad_framing"},
+        {"a fold before the first header", "GET / HTTP/1.1\r\n Host: a\r\n\r\n", "bad_framing"},
+        {"a blank before the colon", GET "X : a\r\n\r\n", "bad_framing"},
+        {"no colon", GET "X\r\n\r\n", "bad_framing"},
+        {"no name", GET ": a\r\n\r\n", "bad_framing"},
+        {"a name that is no token", GET "X(: a\r\n\r\n", "bad_framing"},
+        {"a control byte in a value", GET "X: a\001b\r\n\r\n", "bad_framing"},
+        {"DEL in a value", GET "X: a\177b\r\n\r\n", "bad_framing"},
+        {"bytes above ASCII in a value pass", GET "X: a\xc3\xa9\r\n\r\n", NULL},
+        {"bytes above ASCII in the target", "GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n",
+         "bad_framing"},
+        {"two blanks in the request line", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
+        {"a tab in the request line", "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
+        {"no version", "GET /\r\nHost: a\r\n\r\n", "bad_framing"},
+        {"an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_request"},
+        {"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", "version_unknown"},
+        {"no body", PUT "\r\n", NULL},
+        {"a body", PUT "Content-Length: 3\r\n\r\nabc", NULL},
+        {"a length of 0", PUT "Content-Length: 0\r\n\r\n", NULL},
+        {"leading zeroes in a length", PUT "Content-Length: 003\r\n\r\nabc", NULL},
+        {"length and chunked", PUT "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+         "bad_framing"},
+        {"chunked and length",
+         PUT "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n", "bad_framing"},
+        {"the same length twice", PUT "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+         "bad_framing"},
+        {"a list of lengths", PUT "Content-Length: 3, 3\r\n\r\nabc", "bad_framing"},
+        {"a signed length", PUT "Content-Length: +3\r\n\r\nabc", "bad_framing"},
+        {"a negative length", PUT "Content-Length: -3\r\n\r\nabc", "bad_framing"},
+        {"a hexadecimal length", PUT "Content-Length: 0x3\r\n\r\nabc", "bad_framing"},
+        {"an empty length", PUT "Content-Length:\r\n\r\nabc", "bad_framing"},
+        {"a length with a blank in it", PUT "Content-Length: 1 2\r\n\r\nabc", "bad_framing"},
+        {"a length of 19 digits", PUT "Content-Length: 1000000000000000000\r\n\r\n", "bad_framing"},
+        {"a length beyond 64 bits", PUT "Content-Length: 99999999999999999999\r\n\r\n",
+         "bad_framing"},
+        {"a length above the limit", PUT "Content-Length: 1001\r\n\r\n", "body_too_big"},
+        {"another coding", PUT "Transfer-Encoding: gzip\r\n\r\n", "transfer_coding_unknown"},
+        {"a coding before chunked", PUT "Transfer-Encoding: gzip, chunked\r\n\r\n",
+         "transfer_coding_unknown"},
+        {"chunked twice", PUT "Transfer-Encoding: chunked, chunked\r\n\r\n", "bad_framing"},
+        {"xchunked", PUT "Transfer-Encoding: xchunked\r\n\r\n", "transfer_coding_unknown"},
+        {"chunked in HTTP/1.0", "PUT /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         "bad_framing"},
+        {"100-continue", PUT "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", NULL},
+        {"another expectation", PUT "Expect: 200-ok\r\n\r\n", "expectation_unknown"},
+        {"an encoded body", PUT "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\na",
+         "coding_unknown"},
+        {"Content-Type twice", PUT "Content-Type: a/b\r\nContent-Type: a/b\r\n\r\n", "bad_request"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct transcript transcript;
+        const char *text = seen(&transcript, rows[i].bytes, strlen(rows[i].bytes));
+        const char *refused = strstr(text, "refused ");
+        bool right = rows[i].code
+                         ? refused && strncmp(refused + 8, rows[i].code, strlen(rows[i].code)) == 0
+                         : !refused && transcript.text.len > 1;
+        CASE_HOLDS(rows[i].sentence, right);
+        CASE_HOLDS(rows[i].sentence, refused || transcript.in.len == 0);
+        transcript_fini(&transcript);
+    }
+}
+
+static void a_NUL_is_refused(void **state)
+{
+    static const char bytes[] = GET "X: a\0b\r\n\r\n";
+    struct transcript transcript;
+    (void)state;
+    assert_non_null(strstr(seen(&transcript, bytes, sizeof bytes - 1), "refused bad_framing"));
+    transcript_fini(&transcript);
+}
+
+/* ---- chunks ---- */
+
+#define CHUNKED PUT "Transfer-Encoding: chunked\r\n\r\n"
+
+static void chunks_are_taken_apart(void **state)
+{
+    static const struct {
+        const char *sentence, *bytes, *body, *code; /* one of both */
+    } rows[] = {
+        {"no chunk", "0\r\n\r\n", "", NULL},
+        {"one", "3\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"two", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde", NULL},
+        {"a size with zeroes in front", "0003\r\nabc\r\n000\r\n\r\n", "abc", NULL},
+        {"hexadecimal sizes in both cases", "A\r\n0123456789\r\nb\r\n0123456789a\r\n0\r\n\r\n",
+         "01234567890123456789a", NULL},
+        {"an extension", "3;a=b\r\nabc\r\n0;c\r\n\r\n", "abc", NULL},
+        {"a trailer", "3\r\nabc\r\n0\r\nX: y\r\n\r\n", "abc", NULL},
+        {"CR LF as data", "2\r\n\r\n\r\n0\r\n\r\n", "\r\n", NULL},
+        {"no size", "\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"a size that is no number", "x\r\n", NULL, "bad_framing"},
+        {"a signed size", "+3\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"0x", "0x3\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"a blank after the size", "3 \r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare LF after the size", "3\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare LF after the data", "3\r\nabc\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare LF in an extension", "3;a\nb\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare CR in an extension", "3;a\rb\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"data longer than its size", "2\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare LF at the end", "0\r\n\n", NULL, "bad_framing"},
+        {"bare LF after a trailer", "0\r\nX: y\n\r\n", NULL, "bad_framing"},
+        {"17 digits", "00000000000000003\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"a size beyond the limit", "3e9\r\n", NULL, "body_too_big"},
+        {"a size beyond 64 bits", "fffffffffffffffff\r\n", NULL, "body_too_big"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct transcript transcript;
+        char bytes[300];
+        int len = snprintf(bytes, sizeof bytes, CHUNKED "%s", rows[i].bytes);
+        const char *text = seen(&transcript, bytes, (size_t)len);
+        if (rows[i].code) {
+            CASE_HOLDS(rows[i].sentence, strstr(text, rows[i].code) != NULL);
+        } else {
+            CASE_HOLDS(rows[i].sentence, strstr(text, "refused") == NULL);
+            size_t body_len = strlen(rows[i].body) + 2; /* with the end of its line, and a NUL */
+            CASE_HOLDS(rows[i].sentence, memcmp(text + transcript.text.len - body_len, rows[i].body,
+                                                body_len - 2) == 0);
+        }
+        transcript_fini(&transcript);
+    }
+}
+
+/* ---- limits: at the limit, and one above ---- */
+
+static void expect_limit(const char *sentence, struct buffer *bytes, const char *code)
+{
+    struct transcript transcript;
+    const char *text = seen(&transcript, bytes->at, bytes->len);
+    CASE_HOLDS(sentence, code ? strstr(text, code) != NULL : strstr(text, "refused") == NULL);
+    transcript_fini(&transcript);
+    buffer_clear(bytes);
+}
+
+static void fill(struct buffer *bytes, size_t upto)
+{
+    while (bytes->len < upto)
+        buffer_append_byte(bytes, 'x');
+}
+
+static void limits_hold(void **state)
+{
+    struct buffer bytes;
+    (void)state;
+    buffer_init(&bytes, 1 << 20);
+    for (size_t above = 0; above < 2; above++) {
+        static const char version[] = " HTTP/1.1\r\n";
+        buffer_append_text(&bytes, "GET /");
+        fill(&bytes, HTTP_LINE_BYTES_MAX + above - (sizeof version - 1));
+        buffer_append_text(&bytes, version);
+        buffer_append_text(&bytes, "Host: a\r\n\r\n");
+        expect_limit("the request line", &bytes, above ? "target_too_long" : NULL);
+
+        buffer_append_text(&bytes, GET "X: ");
+        fill(&bytes, HTTP_HEAD_BYTES_MAX + above - 4);
+        buffer_append_text(&bytes, "\r\n\r\n");
+        expect_limit("the head", &bytes, above ? "header_too_big" : NULL);
+
+        buffer_append_text(&bytes, GET);
+        for (size_t i = 1; i < HTTP_HEADERS_MAX + above; i++)
+            buffer_append_text(&bytes, "X: y\r\n");
+        buffer_append_text(&bytes, "\r\n");
+        expect_limit("the headers", &bytes, above ? "header_too_big" : NULL);
+
+        buffer_append_format(&bytes, PUT "Content-Length: %zu\r\n\r\n", BODY_BYTES_MAX + above);
+        fill(&bytes, bytes.len + BODY_BYTES_MAX + above);
+        expect_limit("the body", &bytes, above ? "body_too_big" : NULL);
+    }
+    /* An endless line is refused before its end has come. */
+    buffer_append_text(&bytes, "GET /");
+    fill(&bytes, HTTP_LINE_BYTES_MAX + 1);
+    expect_limit("a line without end", &bytes, "target_too_long");
+    buffer_append_text(&bytes, GET "X: ");
+    fill(&bytes, HTTP_HEAD_BYTES_MAX + 1);
+    expect_limit("a header without end", &bytes, "header_too_big");
+    buffer_fini(&bytes);
+}
+
+/* ---- what is read ---- */
+
+static void targets_are_split(void **state)
+{
+    static const struct {
+        const char *sentence, *target, *path, *query;
+    } rows[] = {
+        {"a path", "/a/b", "/a/b", ""},
+        {"a query", "/a?b=c&d", "/a", "b=c&d"},
+        {"an empty query", "/a?", "/a", ""},
+        {"a question mark in the query", "/a?b?c", "/a", "b?c"},
+        {"the absolute form", "http://host:1/a?b", "/a", "b"},
+        {"the absolute form without a path", "http://host", "/", ""},
+        {"the absolute form with a query only", "http://host?x=1", "/", ""},
+        {"a fragment is not the server's", "/a?b#c", "/a", "b"},
+        {"escapes stay", "/a%2Fb?c%3Dd", "/a%2Fb", "c%3Dd"},
+    };
+    struct http_request request;
+    struct http_fault fault;
+    char head[300];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        int len = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i].target);
+        CASE_HOLDS(rows[i].sentence,
+                   http_request_parse(slice_make(head, (size_t)len), &request, &fault));
+        CASE_HOLDS(rows[i].sentence, slice_is(request.path, rows[i].path));
+        CASE_HOLDS(rows[i].sentence, slice_is(request.query, rows[i].query));
+    }
+}
+
+static void connections_are_kept_or_not(void **state)
+{
+    static const struct {
+        const char *sentence, *head;
+        bool keeps;
+    } rows[] = {
+        {"1.1 keeps", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
+        {"1.1 told to close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false},
+        {"in any case", "GET / HTTP/1.1\r\nHost: a\r\ncOnnection: CLOSE\r\n\r\n", false},
+        {"in a list", "GET / HTTP/1.1\r\nHost: a\r\nConnection: te, close\r\n\r\n", false},
+        {"1.0 closes", "GET / HTTP/1.0\r\n\r\n", false},
+        {"1.0 told to keep", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true},
+        {"both: close wins",
+         "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n", false},
+    };
+    struct http_request request;
+    struct http_fault fault;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        CASE_HOLDS(rows[i].sentence, http_request_parse(slice_of(rows[i].head), &request, &fault));
+        CASE_HOLDS(rows[i].sentence, request.keeps_alive == rows[i].keeps);
+    }
+}
+
+static void values_have_no_blanks_around(void **state)
+{
+    struct http_request request;
+    struct http_fault fault;
+    (void)state;
+    assert_true(http_request_parse(slice_of(GET "Content-Type: \t a/b \t \r\nX:y\r\nE:\r\n\r\n"),
+                                   &request, &fault));
+    assert_true(slice_is(request.content_type, "a/b"));
+    assert_int_equal(request.header_count, 4);
+    assert_true(slice_is(request.headers[2].value, "y"));
+    assert_int_equal(request.headers[3].value.len, 0);
+}
+
+/* ---- cut anywhere ---- */
+
+static const char stream[] =
+    "\r\nPUT /v1/topics/t/jobs/1?delay=3s HTTP/1.1\r\nHost: a\r\nTarry-Meta-A: b\r\n"
+    "Content-Length: 5\r\n\r\nhello"
+    "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+    "POST /v1/jobs HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: "
+    "chunked\r\n\r\n"
+    "4\r\nab\r\n\r\n1;x\r\nc\r\n0\r\nT: u\r\n\r\n"
+    "POST /y HTTP/1.0\r\nContent-Length: 0\r\n\r\n"
+    "GET /z HTTP/1.1\r\nHost: a\r\nX : bad\r\n\r\nGET /never HTTP/1.1\r\nHost: a\r\n\r\n";
+
+static void cuts_do_not_matter(void **state)
+{
+    struct transcript whole, cut;
+    size_t len = sizeof stream - 1;
+    (void)state;
+    const char *text = seen(&whole, stream, len);
+    assert_non_null(strstr(text, "refused bad_framing"));
+    assert_null(strstr(text, "never"));
+    for (size_t first = 0; first <= len; first++) {
+        transcript_init(&cut, BODY_BYTES_MAX);
+        transcript_feed(&cut, slice_make(stream, first));
+        transcript_feed(&cut, slice_make(stream + first, len - first));
+        buffer_append_byte(&cut.text, 0);
+        assert_string_equal(cut.text.at, text);
+        transcript_fini(&cut);
+    }
+    transcript_fini(&whole);
+}
+
+static void many_cuts_do_not_matter_either(void **state)
+{
+    struct random random = seed_random("many_cuts_do_not_matter_either");
+    struct transcript whole, cut;
+    size_t len = sizeof stream - 1;
+    (void)state;
+    const char *text = seen(&whole, stream, len);
+    for (int run = 0; run < 300; run++) {
+        transcript_init(&cut, BODY_BYTES_MAX);
+        for (size_t at = 0; at < len;) {
+            size_t piece = 1 + (size_t)random_below(&random, 1 + random_below(&random, 40));
+            piece = piece < len - at ? piece : len - at;
+            transcript_feed(&cut, slice_make(stream + at, piece));
+            at += piece;
+        }
+        buffer_append_byte(&cut.text, 0);
+        assert_string_equal(cut.text.at, text);
+        transcript_fini(&cut);
+    }
+    transcript_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(framing_is_strict),
+        cmocka_unit_test(a_NUL_is_refused),
+        cmocka_unit_test(chunks_are_taken_apart),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(targets_are_split),
+        cmocka_unit_test(connections_are_kept_or_not),
+        cmocka_unit_test(values_have_no_blanks_around),
+        cmocka_unit_test(cuts_do_not_matter),
+        cmocka_unit_test(many_cuts_do_not_matter_either),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,410 @@
+/* The queue on this machine when what is under it or around it goes wrong: files, descriptors,
+ * clocks. */
+#include "local/local.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/datadir.h"
+#include "unit/cases.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 1 << 20, BODY_BYTES_MAX = 64 << 10, PATIENCE_MS = 30000 };
+
+struct world {
+    char dir[64];
+    struct local *local;
+    struct reactor *reactor;
+    struct queue *queue;
+    uint32_t answered;
+    enum queue_status status; /* the last answer's, or that of its last item */
+    size_t jobs, job_bytes;
+    bool paused, has_failed, has_stopped;
+    char *body;
+};
+
+static void on_failed(void *ctx)
+{
+    ((struct world *)ctx)->has_failed = true;
+}
+
+static void open_local(struct world *world, uint64_t body_bytes_max)
+{
+    char error[512] = "";
+    uint32_t shards;
+    struct local_options options = {.data_dir = world->dir,
+                                    .sync = WAL_SYNC_NEVER,
+                                    .wal_file_bytes =
+                                        body_bytes_max > FILE_BYTES / 4 ? 0 : FILE_BYTES,
+                                    .body_bytes_max = body_bytes_max,
+                                    .topics_max = 100000,
+                                    .failed = on_failed,
+                                    .failed_ctx = world};
+    log_open(NULL, LOG_ERROR, false);
+    world->has_failed = world->has_stopped = false;
+    world->reactor = reactor_new(0);
+    if (local_open(&options, &world->local, &shards, error, sizeof error) ||
+        local_attach(world->local, 0, world->reactor, &world->queue, error, sizeof error))
+        fail_msg("%s", error);
+}
+
+static bool pump_until(struct world *world, const bool *flag, uint32_t answered)
+{
+    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    while (!(flag && *flag) && world->answered < answered) {
+        if (clock_boot_us() > until_us)
+            return false;
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+        usleep(50);
+    }
+    return true;
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct world *)ctx)->has_stopped = true;
+}
+
+static void close_local(struct world *world)
+{
+    local_stop(world->local, on_stopped, world);
+    assert_true(pump_until(world, &world->has_stopped, UINT32_MAX));
+    local_free(world->local);
+    reactor_free(world->reactor);
+}
+
+static int make_world(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-local-XXXXXX");
+    assert_non_null(mkdtemp(world->dir));
+    world->body = calloc(1, 1 << 20);
+    *state = world;
+    return 0;
+}
+
+static int remove_files(const struct world *world)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    return system(command);
+}
+
+static int remove_world(void **state)
+{
+    struct world *world = *state;
+    int result = remove_files(world);
+    free(world->body);
+    free(world);
+    return result;
+}
+
+/* ---- calls, each waited for ---- */
+
+static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct world *world = owner;
+    (void)tag;
+    world->status =
+        reply->result_count ? reply->results[reply->result_count - 1].status : reply->status;
+    world->jobs = reply->job_count;
+    world->job_bytes = 0;
+    for (size_t i = 0; i < reply->job_count; i++)
+        world->job_bytes += reply->jobs[i].job.body.len;
+    world->paused = reply->topic_count && reply->topics[0].paused;
+    world->answered++;
+}
+
+static struct queue_reply_to to(struct world *world)
+{
+    return (struct queue_reply_to){.done = on_done, .owner = world};
+}
+
+static enum queue_status wait_for_answer(struct world *world)
+{
+    if (!pump_until(world, NULL, world->answered + 1))
+        fail_msg("no answer came");
+    return world->status;
+}
+
+static enum queue_status push(struct world *world, const char *topic, const char *id,
+                              int64_t delay_ms, size_t body_bytes)
+{
+    struct queue_push push = {.topic = slice_of(topic),
+                              .id = slice_of(id),
+                              .body = slice_make(world->body, body_bytes),
+                              .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms},
+                              .priority = QUEUE_PRIORITY_UNSET};
+    world->queue->ops->push(world->queue, &push, 1, to(world));
+    return wait_for_answer(world);
+}
+
+/* The same `times` in one call. */
+static enum queue_status change(struct world *world, enum queue_change_verb verb, const char *id,
+                                size_t times)
+{
+    struct queue_change changes[100];
+    for (size_t i = 0; i < times; i++)
+        changes[i] = (struct queue_change){.verb = verb,
+                                           .topic = slice_of("t"),
+                                           .id = slice_of(id),
+                                           .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                                           .priority = QUEUE_PRIORITY_UNSET};
+    world->queue->ops->change(world->queue, changes, times, to(world));
+    return wait_for_answer(world);
+}
+
+static enum queue_status call_topic(struct world *world, enum queue_topic_verb verb,
+                                    const char *topic)
+{
+    struct queue_topic_call call = {.verb = verb, .topic = slice_of(topic)};
+    world->queue->ops->topic(world->queue, &call, to(world));
+    return wait_for_answer(world);
+}
+
+/* ---- the claims ---- */
+
+/* More topics than a file holds: newer files take them over in pieces, and older ones wait
+ * for that. */
+static void many_topics_outlive_the_files_they_were_written_to(void **state)
+{
+    enum { TOPICS = 6000, PUSHES = 200, NAME_BYTES = 200 };
+    struct world *world = *state;
+    char name[NAME_BYTES + 1], first_file[128];
+
+    open_local(world, BODY_BYTES_MAX);
+    for (int i = 0; i < TOPICS; i++) {
+        snprintf(name, sizeof name, "%0*d", NAME_BYTES, i);
+        assert_int_equal(call_topic(world, QUEUE_TOPIC_PUT, name), QUEUE_CREATED);
+        assert_int_equal(call_topic(world, QUEUE_TOPIC_PAUSE, name), QUEUE_OK);
+    }
+    for (int i = 0; i < PUSHES; i++) {
+        assert_int_equal(push(world, "t", "a", 1000000, BODY_BYTES_MAX), QUEUE_CREATED);
+        assert_int_equal(change(world, QUEUE_CANCEL, "a", 1), QUEUE_CANCELLED);
+    }
+    close_local(world);
+    snprintf(first_file, sizeof first_file, "%s/shard-00/wal/00000001.log", world->dir);
+    assert_int_not_equal(access(first_file, F_OK), 0);
+    open_local(world, BODY_BYTES_MAX);
+    for (int i = 0; i < TOPICS; i++) {
+        snprintf(name, sizeof name, "%0*d", NAME_BYTES, i);
+        assert_int_equal(call_topic(world, QUEUE_TOPIC_GET, name), QUEUE_OK);
+        assert_true(world->paused);
+    }
+    close_local(world);
+}
+
+/* The C library's, for the directories' sake: nothing else of the store calls it. */
+static atomic_bool fsync_fails;
+
+int fsync(int fd)
+{
+    if (atomic_load(&fsync_fails)) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* The next file is made ahead. */
+static void wait_for_upkeep(struct world *world)
+{
+    struct queue_info info = {0};
+    for (int i = 0; i < PATIENCE_MS && info.bytes_on_disk < 2 * FILE_BYTES; i++) {
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+        world->queue->ops->info(world->queue, &info);
+        usleep(1000);
+    }
+    assert_int_equal(info.bytes_on_disk, 2 * FILE_BYTES);
+}
+
+/* Leaves the process `spare` descriptors. Returns the limit to set again. */
+static struct rlimit take_descriptors(rlim_t spare)
+{
+    struct rlimit before, few;
+    int next = open("/dev/null", O_RDONLY);
+    assert_true(next >= 0);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = before;
+    few.rlim_cur = (rlim_t)next + spare;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    return before;
+}
+
+static enum queue_status push_until_refused(struct world *world, size_t body_bytes)
+{
+    enum queue_status status = QUEUE_CREATED;
+    char id[32];
+    for (int i = 0; i < 1000 && status == QUEUE_CREATED; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        status = push(world, "t", id, 1000000, body_bytes);
+    }
+    return status;
+}
+
+/* The next log file has its name, but its directory cannot be synced: nobody knows what is on the
+ * disk. */
+static void a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops(void **state)
+{
+    struct world *world = *state;
+
+    open_local(world, BODY_BYTES_MAX);
+    wait_for_upkeep(world);
+    log_open(NULL, LOG_ERROR + 1, false);
+    atomic_store(&fsync_fails, true);
+    assert_int_equal(push_until_refused(world, BODY_BYTES_MAX), QUEUE_UNAVAILABLE);
+    atomic_store(&fsync_fails, false);
+    assert_true(world->has_failed);
+    assert_true(local_has_failed(world->local));
+    close_local(world);
+}
+
+static enum queue_status push_until_accepted(struct world *world)
+{
+    enum queue_status status = QUEUE_UNAVAILABLE;
+    for (int i = 0; i < PATIENCE_MS / 10 && status == QUEUE_UNAVAILABLE; i++) {
+        status = push(world, "t", "last", 1000000, BODY_BYTES_MAX);
+        usleep(10000);
+    }
+    return status;
+}
+
+/* With one, the next log file is made and its directory cannot be opened to be synced. */
+static void a_log_without_descriptors_refuses_pushes_until_there_are_some(void **state)
+{
+    struct world *world = *state;
+    for (rlim_t spare = 0; spare < 2; spare++) {
+        open_local(world, BODY_BYTES_MAX);
+        wait_for_upkeep(world);
+        struct rlimit before = take_descriptors(spare);
+        log_open(NULL, LOG_ERROR + 1, false);
+        enum queue_status status = push_until_refused(world, BODY_BYTES_MAX);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(status, QUEUE_UNAVAILABLE);
+        assert_int_equal(push_until_accepted(world), QUEUE_CREATED);
+        assert_int_equal(call_topic(world, QUEUE_TOPIC_DELETE, "t"), QUEUE_OK);
+        assert_false(world->has_failed);
+        close_local(world);
+        assert_int_equal(remove_files(world), 0);
+    }
+}
+
+/* No next log file can be made, and the last one is full almost to its end. */
+static void a_purge_without_room_is_refused_until_there_is_some(void **state)
+{
+    struct world *world = *state;
+    enum queue_status status = QUEUE_OK;
+
+    open_local(world, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "first", 1000000, 10), QUEUE_CREATED);
+    wait_for_upkeep(world);
+    struct rlimit before = take_descriptors(0);
+    log_open(NULL, LOG_ERROR + 1, false);
+    assert_int_equal(push_until_refused(world, BODY_BYTES_MAX / 4), QUEUE_UNAVAILABLE);
+    for (int i = 0; i < 1000 && status == QUEUE_OK; i++) /* from the reserve */
+        status = change(world, QUEUE_RESCHEDULE, "first", 100);
+    assert_int_equal(status, QUEUE_UNAVAILABLE);
+    assert_int_equal(change(world, QUEUE_RESCHEDULE, "first", 1), QUEUE_OK); /* a little is left */
+    assert_int_equal(call_topic(world, QUEUE_TOPIC_PURGE, "t"), QUEUE_UNAVAILABLE);
+
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0;
+         i < 1000 && (status = call_topic(world, QUEUE_TOPIC_PURGE, "t")) == QUEUE_UNAVAILABLE; i++)
+        usleep(10000);
+    assert_int_equal(status, QUEUE_OK); /* by itself */
+    close_local(world);
+}
+
+/* Big jobs in many topics: a reply holds so many bytes, not so many of each topic. */
+static void a_take_of_many_topics_is_bounded_in_bytes(void **state)
+{
+    enum { TOPICS = 24, BODY_BYTES = 1 << 20, REPLY_BYTES_MAX = 17 << 20 };
+    struct world *world = *state;
+    char names[TOPICS][16];
+    struct slice topics[TOPICS];
+    size_t taken = 0;
+
+    open_local(world, BODY_BYTES);
+    for (int i = 0; i < TOPICS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        topics[i] = slice_of(names[i]);
+        assert_int_equal(push(world, names[i], "a", 0, BODY_BYTES), QUEUE_CREATED);
+    }
+    for (int i = 0; i < TOPICS && taken < TOPICS; i++) {
+        struct queue_take take = {.topics = topics, .topic_count = TOPICS, .max = TOPICS};
+        world->queue->ops->take(world->queue, &take, to(world));
+        assert_int_equal(wait_for_answer(world), QUEUE_OK);
+        assert_in_range(world->job_bytes, 1, REPLY_BYTES_MAX);
+        taken += world->jobs;
+    }
+    assert_int_equal(taken, TOPICS);
+    close_local(world);
+}
+
+/* ---- clocks ---- */
+
+static void read_manifest(struct world *world, struct datadir_manifest *manifest,
+                          struct datadir **datadir)
+{
+    char error[256] = "";
+    if (datadir_open(world->dir, 0, datadir, manifest, error, sizeof error))
+        fail_msg("%s", error);
+}
+
+/* The wall clock was set forward by an hour while the server ran, or a day: a delay goes by elapsed
+ * time over a reboot too. */
+static void a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay(void **state)
+{
+    struct world *world = *state;
+    const int64_t hour_ms = 3600000;
+    struct datadir_manifest manifest;
+    struct datadir *datadir;
+    int64_t inner_ms = clock_wall_ms();
+
+    clock_fake_start(inner_ms, inner_ms);
+    open_local(world, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "a", hour_ms, 10), QUEUE_CREATED);
+    clock_fake_step_wall(2 * hour_ms);
+    assert_int_equal(push(world, "t", "b", hour_ms, 10), QUEUE_CREATED);
+    close_local(world);
+
+    read_manifest(world, &manifest, &datadir);
+    snprintf(manifest.boot_id, sizeof manifest.boot_id, "another boot");
+    assert_int_equal(datadir_write(datadir, &manifest), 0);
+    datadir_close(datadir);
+    clock_fake_end();
+
+    /* The machine's real clocks are those after the reboot: two hours behind what was the wall
+     * clock. */
+    int64_t skew_ms = manifest.skew_ms;
+    assert_in_range(skew_ms, 2 * hour_ms, 2 * hour_ms + 10);
+    clock_fake_start(inner_ms, inner_ms + 2 * hour_ms + 1000);
+    open_local(world, BODY_BYTES_MAX);
+    clock_fake_end();
+    assert_in_range(clock_inner_ms(), inner_ms, inner_ms + 1000 + PATIENCE_MS);
+    clock_start(clock_wall_ms());
+    close_local(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
+        CLAIM(many_topics_outlive_the_files_they_were_written_to),
+        CLAIM(a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops),
+        CLAIM(a_log_without_descriptors_refuses_pushes_until_there_are_some),
+        CLAIM(a_purge_without_room_is_refused_until_there_is_some),
+        CLAIM(a_take_of_many_topics_is_bounded_in_bytes),
+        CLAIM(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,296 @@
+/*
+ * No answer overtakes the sync that makes it true. This program has an fdatasync of its own, which
+ * every write of the log goes through: it can be held, and made to fail.
+ */
+#include "local/local.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "unit/cases.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 40, PATIENCE_MS = 30000 };
+
+static atomic_bool held, failing;
+static atomic_uint begun;
+
+int fdatasync(int fd)
+{
+    atomic_fetch_add(&begun, 1);
+    while (atomic_load(&held))
+        usleep(200);
+    if (atomic_load(&failing)) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+struct world {
+    char dir[64];
+    struct local *local;
+    struct reactor *reactor;
+    struct queue *queue;
+    uint32_t answered;
+    enum queue_status status; /* the last answer's, or that of its only item */
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
+    size_t lease_bytes;
+    bool has_failed, has_stopped;
+};
+
+static void on_failed(void *ctx)
+{
+    ((struct world *)ctx)->has_failed = true;
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct world *)ctx)->has_stopped = true;
+}
+
+static int open_world(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    char error[512] = "";
+    uint32_t shards;
+    atomic_store(&held, false);
+    atomic_store(&failing, false);
+    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-sync-XXXXXX");
+    assert_non_null(mkdtemp(world->dir));
+    struct local_options options = {.data_dir = world->dir,
+                                    .sync = WAL_SYNC_ALWAYS,
+                                    .wal_file_bytes = 4 << 20,
+                                    .body_bytes_max = 1000,
+                                    .topics_max = 10,
+                                    .failed = on_failed,
+                                    .failed_ctx = world};
+    log_open("/dev/null", LOG_ERROR, false);
+    world->reactor = reactor_new(0);
+    if (local_open(&options, &world->local, &shards, error, sizeof error) ||
+        local_attach(world->local, 0, world->reactor, &world->queue, error, sizeof error))
+        fail_msg("%s", error);
+    *state = world;
+    return 0;
+}
+
+/* Turns the loop for `ms` of real time, or until so many answers came. Returns how many there are.
+ */
+static uint32_t pump(struct world *world, int64_t ms, uint32_t answers)
+{
+    int64_t until_us = clock_boot_us() + ms * 1000;
+    while (world->answered < answers && clock_boot_us() < until_us) {
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+        usleep(100);
+    }
+    return world->answered;
+}
+
+static int close_world(void **state)
+{
+    struct world *world = *state;
+    char command[128];
+    atomic_store(&held, false);
+    local_stop(world->local, on_stopped, world);
+    while (!world->has_stopped)
+        pump(world, 1, UINT32_MAX);
+    local_free(world->local);
+    reactor_free(world->reactor);
+    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    free(world);
+    return system(command);
+}
+
+static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct world *world = owner;
+    (void)tag;
+    world->answered++;
+    world->status = reply->result_count ? reply->results[0].status : reply->status;
+    if (reply->job_count && reply->jobs[0].lease.len) {
+        world->lease_bytes = reply->jobs[0].lease.len;
+        memcpy(world->lease, reply->jobs[0].lease.at, world->lease_bytes);
+    }
+}
+
+static struct queue_reply_to to(struct world *world)
+{
+    return (struct queue_reply_to){.done = on_done, .owner = world};
+}
+
+/* ---- the calls that change something ---- */
+
+static void push(struct world *world, const char *id, enum record_conflict on_conflict)
+{
+    struct queue_push job = {.topic = slice_of("t"),
+                             .id = slice_of(id),
+                             .body = slice_of("body"),
+                             .when = {.due = QUEUE_DUE_NOW},
+                             .priority = QUEUE_PRIORITY_UNSET,
+                             .on_conflict = on_conflict};
+    world->queue->ops->push(world->queue, &job, 1, to(world));
+}
+
+static void push_new(struct world *world)
+{
+    push(world, "new", 0);
+}
+
+static void push_replacing(struct world *world)
+{
+    push(world, "kept", CONFLICT_REPLACE);
+}
+
+static void change(struct world *world, enum queue_change_verb verb)
+{
+    struct queue_change one = {.verb = verb,
+                               .topic = slice_of("t"),
+                               .id = slice_of("kept"),
+                               .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                               .priority = QUEUE_PRIORITY_UNSET};
+    world->queue->ops->change(world->queue, &one, 1, to(world));
+}
+
+static void reschedule(struct world *world)
+{
+    change(world, QUEUE_RESCHEDULE);
+}
+
+static void run(struct world *world)
+{
+    change(world, QUEUE_RUN);
+}
+
+static void cancel(struct world *world)
+{
+    change(world, QUEUE_CANCEL);
+}
+
+static void take(struct world *world)
+{
+    struct slice topic = slice_of("t");
+    struct queue_take one = {.topics = &topic, .topic_count = 1, .max = 1};
+    world->queue->ops->take(world->queue, &one, to(world));
+}
+
+static void answer(struct world *world, enum queue_verb verb)
+{
+    struct queue_answer one = {.verb = verb, .lease = slice_make(world->lease, world->lease_bytes)};
+    world->queue->ops->answer(world->queue, &one, 1, to(world));
+}
+
+static void extend(struct world *world)
+{
+    answer(world, QUEUE_EXTEND);
+}
+
+static void ack(struct world *world)
+{
+    answer(world, QUEUE_ACK);
+}
+
+static void topic(struct world *world, enum queue_topic_verb verb)
+{
+    struct queue_topic_call call = {.verb = verb, .topic = slice_of("t")};
+    world->queue->ops->topic(world->queue, &call, to(world));
+}
+
+static void put_topic(struct world *world)
+{
+    topic(world, QUEUE_TOPIC_PUT);
+}
+
+static void pause_topic(struct world *world)
+{
+    topic(world, QUEUE_TOPIC_PAUSE);
+}
+
+static void purge(struct world *world)
+{
+    topic(world, QUEUE_TOPIC_PURGE);
+}
+
+/* ---- the claims ---- */
+
+static void no_change_is_answered_before_its_sync(void **state)
+{
+    struct world *world = *state;
+    static const struct {
+        const char *what;
+        void (*call)(struct world *world);
+        bool waits;
+    } rows[] = {
+        {"a push", push_new, true},
+        {"settings of a topic", put_topic, true},
+        {"a take need not wait", take, false},
+        {"an extended lease", extend, true},
+        {"an ack", ack, true},
+        {"a push that will be kept", push_replacing, true},
+        {"a push that replaces", push_replacing, true},
+        {"a new due", reschedule, true},
+        {"a run", run, true},
+        {"a cancel", cancel, true},
+        {"a pause", pause_topic, true},
+        {"another push", push_new, true},
+        {"a purge", purge, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t answered = world->answered, before = atomic_load(&begun);
+        atomic_store(&held, true);
+        rows[i].call(world);
+        uint32_t early = pump(world, LOOK_MS, answered + 1) - answered;
+        atomic_store(&held, false);
+        if (early != (rows[i].waits ? 0 : 1))
+            fail_msg("%s: %u answers before the sync", rows[i].what, early);
+        assert_int_equal(pump(world, PATIENCE_MS, answered + 1), answered + 1);
+        if (world->status > QUEUE_CANCELLED)
+            fail_msg("%s: refused with status %d", rows[i].what, (int)world->status);
+        if (rows[i].waits && atomic_load(&begun) == before)
+            fail_msg("%s: answered without any sync", rows[i].what);
+    }
+}
+
+/* The second push changes nothing, but its answer says that a job exists which no disk knows yet.
+ */
+static void what_exists_only_in_ram_is_not_told_to_exist(void **state)
+{
+    struct world *world = *state;
+    atomic_store(&held, true);
+    push(world, "one", CONFLICT_KEEP);
+    push(world, "one", CONFLICT_KEEP);
+    assert_int_equal(pump(world, LOOK_MS, 1), 0);
+    atomic_store(&held, false);
+    assert_int_equal(pump(world, PATIENCE_MS, 2), 2);
+    assert_int_equal(world->status, QUEUE_EXISTED);
+}
+
+/* Whatever was under way or comes later: the page cache cannot be trusted after a failed sync. */
+static void after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told(void **state)
+{
+    struct world *world = *state;
+    atomic_store(&failing, true);
+    push(world, "one", 0);
+    assert_int_equal(pump(world, PATIENCE_MS, 1), 1);
+    assert_int_equal(world->status, QUEUE_UNAVAILABLE);
+    assert_true(world->has_failed);
+    atomic_store(&failing, false); /* a retry that works proves nothing */
+    push(world, "two", 0);
+    assert_int_equal(pump(world, PATIENCE_MS, 2), 2);
+    assert_int_equal(world->status, QUEUE_UNAVAILABLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, open_world, close_world)
+        CLAIM(no_change_is_answered_before_its_sync),
+        CLAIM(what_exists_only_in_ram_is_not_told_to_exist),
+        CLAIM(after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

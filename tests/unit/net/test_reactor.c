@@ -1,0 +1,330 @@
+#include "net/reactor.h"
+#include "net/worker.h"
+
+#include "base/clock.h"
+#include "unit/cases.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ---- mailbox ---- */
+
+enum { SENDERS = 4, LETTERS = 20000 };
+
+struct post {
+    struct letter letter;
+    struct box *box;
+    int sender, number;
+};
+
+struct box {
+    struct reactor *reactor;
+    int next[SENDERS];
+    int arrived;
+    bool in_order;
+};
+
+static void run_post(struct letter *letter)
+{
+    struct post *post = (struct post *)(void *)letter;
+    struct box *box = post->box;
+    if (box->next[post->sender]++ != post->number)
+        box->in_order = false;
+    free(post);
+    if (++box->arrived == SENDERS * LETTERS)
+        reactor_stop(box->reactor);
+}
+
+struct sender {
+    struct box *box;
+    int number;
+    pthread_t thread;
+};
+
+static void *send_all(void *arg)
+{
+    struct sender *sender = arg;
+    for (int i = 0; i < LETTERS; i++) {
+        struct post *post = calloc(1, sizeof *post);
+        post->letter.run = run_post;
+        post->box = sender->box;
+        post->sender = sender->number;
+        post->number = i;
+        reactor_post(sender->box->reactor, &post->letter);
+    }
+    return NULL;
+}
+
+static void letters_of_one_sender_arrive_in_order(void **state)
+{
+    struct box box = {.reactor = reactor_new(3), .in_order = true};
+    struct sender senders[SENDERS];
+    (void)state;
+    assert_int_equal(reactor_index(box.reactor), 3);
+    assert_int_equal(reactor_start(box.reactor), 0);
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){.box = &box, .number = i};
+        assert_int_equal(pthread_create(&senders[i].thread, NULL, send_all, &senders[i]), 0);
+    }
+    for (int i = 0; i < SENDERS; i++)
+        pthread_join(senders[i].thread, NULL);
+    reactor_join(box.reactor);
+    assert_true(box.in_order);
+    assert_int_equal(box.arrived, SENDERS * LETTERS);
+    reactor_free(box.reactor);
+}
+
+/* ---- ends of turns ---- */
+
+struct turns {
+    struct reactor *reactor;
+    char order[16];
+    size_t len;
+    int again, calls;
+};
+
+static bool first_hook(void *ctx)
+{
+    struct turns *turns = ctx;
+    if (turns->len < sizeof turns->order)
+        turns->order[turns->len++] = 'a';
+    return false;
+}
+
+static bool second_hook(void *ctx)
+{
+    struct turns *turns = ctx;
+    if (turns->len < sizeof turns->order)
+        turns->order[turns->len++] = 'b';
+    turns->calls++;
+    return turns->again-- > 0;
+}
+
+static void hooks_run_in_order_and_again_when_they_ask(void **state)
+{
+    struct turns turns = {.reactor = reactor_new(0), .again = 3};
+    (void)state;
+    reactor_at_turn_end(turns.reactor, first_hook, &turns);
+    reactor_at_turn_end(turns.reactor, second_hook, &turns);
+    for (int i = 0; i < 4; i++)
+        (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
+    assert_memory_equal(turns.order, "abababab", 8);
+    reactor_remove_at_turn_end(turns.reactor, first_hook, &turns);
+    turns.len = 0;
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
+    assert_memory_equal(turns.order, "b", 1);
+    reactor_free(turns.reactor);
+}
+
+/* The first hook leaves work for the second turn although its own call is over. */
+static bool asking_hook(void *ctx)
+{
+    struct turns *turns = ctx;
+    if (turns->calls++ < 2)
+        reactor_turn_again(turns->reactor);
+    else
+        reactor_stop(turns->reactor);
+    return false;
+}
+
+static void another_turn_can_be_asked_for(void **state)
+{
+    struct turns turns = {.reactor = reactor_new(0)};
+    (void)state;
+    reactor_at_turn_end(turns.reactor, asking_hook, &turns);
+    reactor_run(turns.reactor); /* would never return otherwise */
+    assert_true(turns.calls >= 3);
+    reactor_free(turns.reactor);
+}
+
+struct once {
+    struct turn_end_call call;
+    struct turns *turns;
+    struct once *cancels, *asks;
+    char name;
+};
+
+static void run_once(struct turn_end_call *call)
+{
+    struct once *once = list_entry(call, struct once, call);
+    struct turns *turns = once->turns;
+    turns->order[turns->len++] = once->name;
+    if (once->cancels)
+        reactor_cancel_at_turn_end(&once->cancels->call);
+    if (once->asks)
+        reactor_once_at_turn_end(turns->reactor, &once->asks->call);
+    once->asks = NULL;
+}
+
+static void a_call_at_turn_end_is_made_once_and_after_the_hooks(void **state)
+{
+    struct turns turns = {.reactor = reactor_new(0)};
+    struct once c = {.turns = &turns, .name = 'c'}, d = {.turns = &turns, .name = 'd'},
+                e = {.turns = &turns, .name = 'e', .cancels = &d};
+    (void)state;
+    struct once *all[] = {&e, &c, &d};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        all[i]->call.run = run_once;
+        list_init(&all[i]->call.list);
+        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
+        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
+    }
+    c.asks = &e;
+    reactor_at_turn_end(turns.reactor, first_hook, &turns);
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE);
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
+    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(turns.len, 6);
+    assert_memory_equal(turns.order, "aecaea", 6);
+    reactor_free(turns.reactor);
+}
+
+/* ---- deadlines ---- */
+
+struct wake {
+    struct reactor *reactor;
+    struct deadline *deadline;
+    int64_t at_ms;
+    int rings, early, rounds;
+};
+
+static void on_wake(void *ctx)
+{
+    struct wake *wake = ctx;
+    wake->rings++;
+    if (clock_inner_ms() < wake->at_ms)
+        wake->early++;
+    if (wake->rings == wake->rounds) {
+        reactor_stop(wake->reactor);
+        return;
+    }
+    wake->at_ms = clock_inner_ms() + wake->rings % 4;
+    deadline_set(wake->deadline, wake->at_ms);
+}
+
+static void never_fires_early(void **state)
+{
+    struct wake wake = {.reactor = reactor_new(0), .rounds = 300};
+    (void)state;
+    wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
+    wake.at_ms = clock_inner_ms() + 2;
+    deadline_set(wake.deadline, wake.at_ms);
+    reactor_run(wake.reactor);
+    assert_int_equal(wake.rings, 300);
+    assert_int_equal(wake.early, 0);
+    deadline_free(wake.deadline);
+    reactor_free(wake.reactor);
+}
+
+static void moves_earlier_later_and_away(void **state)
+{
+    struct wake wake = {.reactor = reactor_new(0), .rounds = 1};
+    int64_t start_ms = clock_inner_ms();
+    (void)state;
+    wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
+    struct deadline *never = deadline_new(wake.reactor, on_wake, &wake);
+    deadline_set(never, start_ms + 1);
+    deadline_set(never, INT64_MAX);
+    deadline_set(wake.deadline, start_ms + 3600 * 1000); /* earlier */
+    deadline_set(wake.deadline, start_ms + 2);
+    wake.at_ms = start_ms + 10; /* and later again */
+    deadline_set(wake.deadline, wake.at_ms);
+    reactor_run(wake.reactor);
+    assert_int_equal(wake.rings, 1);
+    assert_int_equal(wake.early, 0);
+    assert_true(clock_inner_ms() >= start_ms + 10);
+    deadline_free(wake.deadline);
+    deadline_free(never);
+    reactor_free(wake.reactor);
+}
+
+/* ---- worker ---- */
+
+struct chore {
+    struct work work;
+    struct chores *all;
+    int number;
+};
+
+struct chores {
+    struct reactor *reactor;
+    struct worker *worker;
+    struct chore chores[100];
+    pthread_t home;
+    int performed, done;
+    bool in_order, elsewhere;
+};
+
+static void perform(struct work *work)
+{
+    struct chore *chore = (struct chore *)(void *)work;
+    if (chore->all->performed++ != chore->number)
+        chore->all->in_order = false;
+    if (pthread_equal(pthread_self(), chore->all->home))
+        chore->all->elsewhere = false;
+}
+
+static void done(struct work *work)
+{
+    struct chore *chore = (struct chore *)(void *)work;
+    struct chores *all = chore->all;
+    if (all->done++ != chore->number || !pthread_equal(pthread_self(), all->home))
+        all->in_order = false;
+    if (all->done == 100)
+        reactor_stop(all->reactor);
+}
+
+static void work_comes_home_in_order(void **state)
+{
+    struct chores *all = calloc(1, sizeof *all);
+    (void)state;
+    all->reactor = reactor_new(0);
+    all->worker = worker_new(all->reactor, "chores");
+    all->in_order = all->elsewhere = true;
+    all->home = pthread_self();
+    for (int i = 0; i < 100; i++) {
+        all->chores[i] =
+            (struct chore){.work = {.perform = perform, .done = done}, .all = all, .number = i};
+        worker_give(all->worker, &all->chores[i].work);
+    }
+    reactor_run(all->reactor);
+    worker_free(all->worker);
+    assert_true(all->in_order);
+    assert_true(all->elsewhere);
+    assert_int_equal(all->done, 100);
+    reactor_free(all->reactor);
+    free(all);
+}
+
+static void given_work_is_performed_before_the_end(void **state)
+{
+    struct chores *all = calloc(1, sizeof *all);
+    (void)state;
+    all->reactor = reactor_new(0);
+    all->worker = worker_new(all->reactor, "chores");
+    all->in_order = true;
+    for (int i = 0; i < 100; i++) {
+        all->chores[i] =
+            (struct chore){.work = {.perform = perform, .done = done}, .all = all, .number = i};
+        worker_give(all->worker, &all->chores[i].work);
+    }
+    worker_free(all->worker);
+    assert_int_equal(all->performed, 100);
+    reactor_free(all->reactor); /* the letters are dropped */
+    free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(letters_of_one_sender_arrive_in_order),
+        cmocka_unit_test(hooks_run_in_order_and_again_when_they_ask),
+        cmocka_unit_test(another_turn_can_be_asked_for),
+        cmocka_unit_test(a_call_at_turn_end_is_made_once_and_after_the_hooks),
+        cmocka_unit_test(never_fires_early),
+        cmocka_unit_test(moves_earlier_later_and_away),
+        cmocka_unit_test(work_comes_home_in_order),
+        cmocka_unit_test(given_work_is_performed_before_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

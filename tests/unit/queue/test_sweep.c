@@ -1,0 +1,379 @@
+/* Sweeps over the dead jobs of a queue that lists, redrives and cancels, and answers when it is
+ * told to. */
+#include "queue/sweep.h"
+
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { JOBS_MAX = 1000, CALLS_MAX = 300, IDS_BYTES = 32 };
+
+struct dead {
+    char id[IDS_BYTES], error[32];
+    char history[64];
+    size_t history_len;
+    bool is_gone;
+    bool is_another; /* than the page said: it was redriven and died again meanwhile */
+    uint64_t delivery;
+    int redriven; /* how often */
+};
+
+struct call {
+    struct queue_reply_to to;
+    struct queue_list list;
+    char cursor[32];
+    bool is_list;
+    uint64_t affected;
+    struct queue_result results[200];
+    size_t result_count;
+    enum queue_status status;
+};
+
+struct fake {
+    struct queue queue;
+    struct dead jobs[JOBS_MAX];
+    size_t job_count;
+    struct call calls[CALLS_MAX];
+    size_t call_count, most_calls, lists;
+    enum queue_status fails; /* what redrives end in; 0: they do not fail */
+    bool dies_again;         /* what is redriven is dead at once, behind the others */
+    bool is_wanted;
+    int done;
+    struct sweep_result result;
+};
+
+static struct call *add_call(struct fake *fake, struct queue_reply_to to)
+{
+    assert_true(fake->call_count < CALLS_MAX);
+    struct call *call = &fake->calls[fake->call_count++];
+    *call = (struct call){.to = to};
+    if (fake->call_count > fake->most_calls)
+        fake->most_calls = fake->call_count;
+    return call;
+}
+
+static void fake_list(struct queue *queue, const struct queue_list *list, struct queue_reply_to to)
+{
+    struct call *call = add_call((struct fake *)queue, to);
+    assert_true(slice_is(list->topic, "t"));
+    assert_int_equal(list->state, JOB_DEAD);
+    call->is_list = true;
+    call->list = *list;
+    (void)snprintf(call->cursor, sizeof call->cursor, "%.*s", (int)list->cursor.len,
+                   list->cursor.len ? list->cursor.at : "");
+}
+
+static struct dead *find(struct fake *fake, struct slice id)
+{
+    for (size_t i = 0; i < fake->job_count; i++)
+        if (!fake->jobs[i].is_gone && slice_is(id, fake->jobs[i].id))
+            return &fake->jobs[i];
+    return NULL;
+}
+
+static void fake_topic(struct queue *queue, const struct queue_topic_call *asked,
+                       struct queue_reply_to to)
+{
+    struct fake *fake = (struct fake *)queue;
+    struct call *call = add_call(fake, to);
+    struct dead *job = find(fake, asked->id);
+    assert_int_equal(asked->verb, QUEUE_TOPIC_REDRIVE);
+    assert_true(slice_is(asked->topic, "t") && asked->id.len);
+    call->status = fake->fails ? fake->fails : job ? QUEUE_OK : QUEUE_NOT_FOUND;
+    if (call->status != QUEUE_OK)
+        return;
+    call->affected = 1;
+    job->is_gone = true;
+    if (fake->dies_again) {
+        struct dead *again = &fake->jobs[fake->job_count++];
+        *again = *job;
+        again->is_gone = false;
+        again->redriven++;
+        assert_int_equal(again->redriven, 1);
+    }
+}
+
+static void fake_change(struct queue *queue, const struct queue_change *changes, size_t count,
+                        struct queue_reply_to to)
+{
+    struct fake *fake = (struct fake *)queue;
+    struct call *call = add_call(fake, to);
+    for (size_t i = 0; i < count; i++) {
+        struct dead *job = find(fake, changes[i].id);
+        assert_int_equal(changes[i].verb, QUEUE_CANCEL);
+        assert_true(changes[i].only_dead);
+        bool is_same = job && !job->is_another && changes[i].delivery == job->delivery;
+        call->results[i].status = !job      ? QUEUE_NOT_FOUND
+                                  : is_same ? QUEUE_CANCELLED
+                                            : QUEUE_CONFLICT;
+        if (is_same)
+            job->is_gone = true;
+    }
+    call->result_count = count;
+}
+
+static const struct queue_ops fake_ops = {
+    .list = fake_list, .topic = fake_topic, .change = fake_change};
+
+/* Places are indices: as with due and sequence, what goes leaves the others' places alone. */
+static void answer_list(struct fake *fake, const struct call *call)
+{
+    static struct queue_job jobs[200];
+    char cursor[32];
+    size_t count = 0, i = (size_t)atoi(call->cursor);
+    fake->lists++;
+    for (; i < fake->job_count && count < call->list.limit; i++) {
+        const struct dead *job = &fake->jobs[i];
+        if (job->is_gone)
+            continue;
+        jobs[count++] =
+            (struct queue_job){.job = {.state = JOB_DEAD,
+                                       .id = slice_of(job->id),
+                                       .delivery = job->delivery,
+                                       .error = slice_of(job->error),
+                                       .history = slice_make(job->history, job->history_len)}};
+    }
+    (void)snprintf(cursor, sizeof cursor, "%zu", i);
+    struct queue_reply reply = {.jobs = jobs, .job_count = count};
+    if (i < fake->job_count)
+        reply.cursor = slice_of(cursor);
+    call->to.done(call->to.owner, call->to.tag, &reply);
+}
+
+/* The last one first. */
+static void run(struct fake *fake)
+{
+    while (fake->call_count) {
+        struct call call = fake->calls[--fake->call_count];
+        struct queue_reply reply = {.status = call.status,
+                                    .affected = call.affected,
+                                    .results = call.results,
+                                    .result_count = call.result_count};
+        if (call.is_list)
+            answer_list(fake, &call);
+        else
+            call.to.done(call.to.owner, call.to.tag, &reply);
+    }
+}
+
+static bool is_wanted(void *owner, uint64_t tag)
+{
+    assert_int_equal(tag, 7);
+    return ((struct fake *)owner)->is_wanted;
+}
+
+static void on_done(void *owner, uint64_t tag, const struct sweep_result *result)
+{
+    struct fake *fake = owner;
+    assert_int_equal(tag, 7);
+    fake->done++;
+    fake->result = *result;
+}
+
+static struct fake *fake_new(size_t count)
+{
+    struct fake *fake = calloc(1, sizeof *fake);
+    fake->queue.ops = &fake_ops;
+    fake->is_wanted = true;
+    fake->job_count = count;
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(fake->jobs[i].id, IDS_BYTES, "%s%zu", i % 2 ? "odd-" : "even-", i);
+        fake->jobs[i].delivery = i;
+        (void)snprintf(fake->jobs[i].error, sizeof fake->jobs[i].error,
+                       i % 4 == 0 ? "http 500" : "timed out after 10s");
+    }
+    return fake;
+}
+
+static void sweep(struct fake *fake, struct sweep_order order)
+{
+    char topic[] = "t";
+    order.topic = slice_of(topic);
+    assert_true(sweep_start(&fake->queue, &order, is_wanted, on_done, fake, 7));
+    topic[0] = 'x'; /* the order is gone with the call */
+    assert_int_equal(fake->done, 0);
+    run(fake);
+    assert_int_equal(fake->done, 1);
+}
+
+/* ---- claims ---- */
+
+static void counts_what_matches_and_changes_nothing(void **state)
+{
+    struct fake *fake = fake_new(450);
+    (void)state;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT, .error = slice_of("500")});
+    assert_int_equal(fake->result.status, QUEUE_OK);
+    assert_int_equal(fake->result.jobs, 113);
+    assert_int_equal(fake->result.seen, 450);
+    assert_true(fake->result.is_complete);
+    assert_int_equal(fake->lists, 3);
+    assert_int_equal(fake->most_calls, 1);
+    free(fake);
+}
+
+static void redrives_what_matches_page_by_page(void **state)
+{
+    struct fake *fake = fake_new(900);
+    (void)state;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE,
+                                     .error = slice_of("timed out"),
+                                     .id_prefix = slice_of("odd-")});
+    assert_int_equal(fake->result.jobs, 450);
+    assert_true(fake->result.is_complete);
+    assert_true(fake->most_calls <= 200);
+    for (size_t i = 0; i < fake->job_count; i++)
+        assert_true(fake->jobs[i].is_gone == (i % 2 == 1));
+    free(fake);
+}
+
+static void what_dies_again_meanwhile_is_not_sent_round_twice(void **state)
+{
+    struct fake *fake = fake_new(450);
+    (void)state;
+    fake->dies_again = true;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .id_prefix = slice_of("odd-")});
+    assert_int_equal(fake->result.jobs, 225);
+    assert_true(fake->result.is_complete);
+    free(fake);
+}
+
+static void cancels_what_matches(void **state)
+{
+    struct fake *fake = fake_new(450);
+    (void)state;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL, .error = slice_of("500")});
+    assert_int_equal(fake->result.jobs, 113);
+    for (size_t i = 0; i < 450; i++)
+        assert_true(fake->jobs[i].is_gone == (i % 4 == 0));
+    free(fake);
+}
+
+static void what_is_another_job_by_then_is_not_cancelled(void **state)
+{
+    struct fake *fake = fake_new(10);
+    (void)state;
+    fake->jobs[4].is_another = true;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL});
+    assert_int_equal(fake->result.status, QUEUE_OK);
+    assert_int_equal(fake->result.jobs, 9);
+    assert_false(fake->jobs[4].is_gone);
+    free(fake);
+}
+
+static void a_maximum_is_kept_to_and_said(void **state)
+{
+    static const struct {
+        const char *sentence;
+        uint64_t max, jobs;
+        bool is_complete;
+    } rows[] = {
+        {"fewer than there are", 10, 10, false},
+        {"up to the end of a page", 200, 200, false},
+        {"all but the last", 449, 449, false},
+        {"exactly as many", 450, 450, true},
+        {"more", 451, 450, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct fake *fake = fake_new(450);
+        sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .max = rows[i].max});
+        CASE_HOLDS(rows[i].sentence, fake->result.jobs == rows[i].jobs);
+        CASE_HOLDS(rows[i].sentence, fake->result.is_complete == rows[i].is_complete);
+        free(fake);
+    }
+}
+
+static void ends_when_nobody_wants_it(void **state)
+{
+    struct fake *fake = fake_new(450);
+    (void)state;
+    fake->is_wanted = false;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT});
+    assert_int_equal(fake->lists, 1);
+    assert_int_equal(fake->result.jobs, 200);
+    assert_false(fake->result.is_complete);
+    free(fake);
+}
+
+static void a_refusal_cuts_it_short_and_is_told_with_the_count(void **state)
+{
+    struct fake *fake = fake_new(450);
+    (void)state;
+    fake->fails = QUEUE_UNAVAILABLE;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE});
+    assert_int_equal(fake->result.status, QUEUE_UNAVAILABLE);
+    assert_int_equal(fake->result.jobs, 0);
+    assert_int_equal(fake->lists, 1);
+    free(fake);
+}
+
+static void what_is_not_dead_any_more_is_passed_over(void **state)
+{
+    struct fake *fake = fake_new(3);
+    (void)state;
+    fake->fails = QUEUE_NOT_FOUND;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE});
+    assert_int_equal(fake->result.status, QUEUE_OK);
+    assert_int_equal(fake->result.jobs, 0);
+    assert_true(fake->result.is_complete);
+    free(fake);
+}
+
+static void set_history(struct dead *job, int64_t started_ms, int64_t duration_ms)
+{
+    struct job_attempt attempt = {.attempt = 1,
+                                  .started_ms = started_ms,
+                                  .duration_ms = duration_ms,
+                                  .outcome = JOB_OUTCOME_FAILED};
+    char into[JOB_HISTORY_BYTES_MAX];
+    job->history_len = job_history_add(slice_make(job->history, job->history_len), &attempt, into);
+    assert_true(job->history_len <= sizeof job->history);
+    memcpy(job->history, into, job->history_len);
+}
+
+/* Malformed ones are as if there were none. */
+static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
+{
+    static const struct {
+        const char *sentence;
+        int64_t after_ms, before_ms;
+        uint64_t jobs;
+    } rows[] = {
+        {"any time", 0, 0, 4},          {"from then on", 1100, 0, 2}, {"later", 1101, 0, 1},
+        {"before then", 0, 1100, 0},    {"up to then", 0, 1101, 1},   {"between", 1000, 2000, 1},
+        {"between, nobody", 10, 20, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct fake *fake = fake_new(4);
+        set_history(&fake->jobs[0], 500, 1);
+        set_history(&fake->jobs[0], 1000, 100);
+        set_history(&fake->jobs[1], 5000, 0);
+        fake->jobs[2].history_len = 3;
+        memset(fake->jobs[2].history, 0xff, 3);
+        sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT,
+                                         .died_after_ms = rows[i].after_ms,
+                                         .died_before_ms = rows[i].before_ms});
+        CASE_HOLDS(rows[i].sentence, fake->result.jobs == rows[i].jobs);
+        free(fake);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_what_matches_and_changes_nothing),
+        cmocka_unit_test(redrives_what_matches_page_by_page),
+        cmocka_unit_test(what_dies_again_meanwhile_is_not_sent_round_twice),
+        cmocka_unit_test(cancels_what_matches),
+        cmocka_unit_test(what_is_another_job_by_then_is_not_cancelled),
+        cmocka_unit_test(a_maximum_is_kept_to_and_said),
+        cmocka_unit_test(ends_when_nobody_wants_it),
+        cmocka_unit_test(a_refusal_cuts_it_short_and_is_told_with_the_count),
+        cmocka_unit_test(what_is_not_dead_any_more_is_passed_over),
+        cmocka_unit_test(the_time_of_death_is_the_end_of_the_last_attempt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

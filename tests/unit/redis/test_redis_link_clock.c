@@ -1,0 +1,82 @@
+/* A shard's clock where that of its server jumps. */
+#include "link_scene.h"
+#include "unit/fake_clock.h"
+
+#include <stdatomic.h>
+
+static int64_t now_after(struct rig *rig, const char *id)
+{
+    struct rig_call *push = rig_push(rig, "t", id, 60000);
+    assert_true(RIG_UNTIL(rig, 5, push->end));
+    assert_int_equal(push->end, REDIS_CALL_OK);
+    int64_t now_ms = push->now_ms;
+    free(push);
+    return now_ms;
+}
+
+static void a_shards_clock_goes_on_when_its_servers_clock_jumps(void **state)
+{
+    static const int64_t jumps_ms[] = {10000, -7000, 3600000, 900};
+    char path[32];
+    _Atomic int64_t *clock = fake_clock_open(path);
+    int64_t jumped_ms = 0;
+    struct redis_server *server =
+        redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
+    struct rig rig = {0}, other = {.server = "fedcba98"};
+    (void)state;
+    scene_start(&rig, server);
+    scene_start(&other, server);
+    int64_t apart_ms = now_after(&rig, "a") - clock_inner_ms();
+    for (size_t i = 0; i < COUNT_OF(jumps_ms); i++) {
+        jumped_ms += jumps_ms[i];
+        atomic_store(&clock[1], jumped_ms * 1000);
+        (void)now_after(&rig, "b"); /* this one shows it */
+        assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+        int64_t off_ms = now_after(&rig, "c") - clock_inner_ms() - apart_ms;
+        if (llabs(off_ms) > 100)
+            fail_msg("after a jump of %d ms it is off by %d ms", (int)jumps_ms[i], (int)off_ms);
+        assert_int_equal(rig.figures.clock_disagreements, i + 1);
+    }
+    (void)now_after(&other, "d");
+    assert_int_equal(other.figures.clock_disagreements, 0); /* it was set right before */
+    rig_stop(&other);
+    rig_stop(&rig);
+    redis_server_free(server);
+    fake_clock_close(clock, path);
+}
+
+/* Ten calls are under way when it shows. */
+static void calls_wait_until_the_clock_is_right(void **state)
+{
+    char path[32];
+    _Atomic int64_t *clock = fake_clock_open(path);
+    struct redis_server *server =
+        redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
+    struct rig_call *calls[10];
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    int64_t now_ms = now_after(&rig, "a");
+    atomic_store(&clock[1], 20000000);
+    for (int i = 0; i < 10; i++)
+        calls[i] = rig_push(&rig, "t", "b", 60000);
+    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(calls[i]->end, REDIS_CALL_OK);
+        assert_true((calls[i]->now_ms - now_ms > 10000) == (i < REDIS_LINK_SLOTS));
+        free(calls[i]);
+    }
+    rig_stop(&rig);
+    redis_server_free(server);
+    fake_clock_close(clock, path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shards_clock_goes_on_when_its_servers_clock_jumps),
+        cmocka_unit_test(calls_wait_until_the_clock_is_right),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* What an error of Redis means. */
+#include "redis/link_private.h"
+
+#include "unit/cases.h"
+
+static void errors_mean_what_the_table_says(void **state)
+{
+    static const struct {
+        const char *sentence, *error;
+        enum link_verdict verdict;
+    } rows[] = {
+        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", LINK_VERDICT_GREET},
+        {"functions flushed", "ERR Function not found", LINK_VERDICT_GREET},
+        {"clock set back", "CLOCK it went back", LINK_VERDICT_GREET},
+        {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", LINK_VERDICT_MOVED},
+        {"slot is moving", "ASK 3999 127.0.0.1:6381", LINK_VERDICT_AGAIN},
+        {"half of it has moved", "TRYAGAIN Multiple keys request during rehashing of slot",
+         LINK_VERDICT_AGAIN},
+        {"found by the script",
+         "ERR Script attempted to access a non local key in a cluster node script: x, on y",
+         LINK_VERDICT_AGAIN},
+        {"a long script", "BUSY Redis is busy running a script.", LINK_VERDICT_AGAIN},
+        {"not the stream error of that name", "BUSYGROUP Consumer Group name already exists",
+         LINK_VERDICT_REFUSED},
+        {"demoted", "READONLY You can't write against a read only replica.",
+         LINK_VERDICT_ELSEWHERE},
+        {"memory", "OOM command not allowed when used memory > 'maxmemory'.",
+         LINK_VERDICT_NO_SPACE},
+        {"disk", "MISCONF Errors writing to the AOF file: No space left on device",
+         LINK_VERDICT_NO_SPACE},
+        {"too few replicas", "NOREPLICAS Not enough good replicas to write.", LINK_VERDICT_REFUSED},
+        {"a fault of ours", "ERR user_script:1: Script attempted to access nonexistent variable",
+         LINK_VERDICT_REFUSED},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        CASE_HOLDS(rows[i].sentence, link_judge(rows[i].error) == rows[i].verdict);
+}
+
+static void moved_says_where(void **state)
+{
+    static const struct {
+        const char *sentence, *error, *host;
+        uint16_t port;
+    } rows[] = {
+        {"an address", "MOVED 3999 10.0.0.7:6381", "10.0.0.7", 6381},
+        {"an IPv6 address", "MOVED 3999 fe80::1:6381", "fe80::1", 6381},
+        {"a name", "MOVED 1 node.example:1", "node.example", 1},
+        {"no host: the one asked", "MOVED 3999 :6381", "asked", 6381},
+        {"unknown host: the one asked", "MOVED 3999 ?:6381", "asked", 6381},
+        {"no port", "MOVED 3999 10.0.0.7", NULL, 0},
+        {"port 0", "MOVED 3999 10.0.0.7:0", NULL, 0},
+        {"a port too large", "MOVED 3999 10.0.0.7:65536", NULL, 0},
+        {"nothing", "MOVED", NULL, 0},
+    };
+    struct redis_endpoint asked = {.host = "asked", .port = 7}, there;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        bool known = link_read_moved(rows[i].error, &asked, &there);
+        CASE_HOLDS(rows[i].sentence, known == (rows[i].host != NULL));
+        if (known)
+            CASE_HOLDS(rows[i].sentence,
+                       strcmp(there.host, rows[i].host) == 0 && there.port == rows[i].port);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_mean_what_the_table_says),
+        cmocka_unit_test(moved_says_where),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,327 @@
+#include "server/config.h"
+
+#include "redis/redis.h"
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const *variables; /* name, value, … NULL */
+
+static char *environment(const char *name)
+{
+    for (const char *const *at = variables; at && *at; at += 2)
+        if (strcmp(*at, name) == 0)
+            return (char *)(uintptr_t)at[1];
+    return NULL;
+}
+
+static bool load(struct config *config, const char *const *args, char *error)
+{
+    int count = 0;
+    error[0] = '\0';
+    while (args[count])
+        count++;
+    return config_load(config, count, (char *const *)(uintptr_t)args, environment, error);
+}
+
+static char file_path[] = "/tmp/tarry-config-XXXXXX";
+
+static void write_file(const char *text)
+{
+    strcpy(strrchr(file_path, '-'), "-XXXXXX");
+    int fd = mkstemp(file_path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+#define ARGS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static void defaults_are_those_of_the_manual(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES], listen[ADDRESS_TEXT_BYTES];
+    (void)state;
+    variables = NULL;
+    assert_true(load(&config, ARGS(NULL), error));
+    address_emit(&config.listen, listen);
+    assert_string_equal(listen, "127.0.0.1:8279");
+    assert_string_equal(config.data, "./tarry-data");
+    assert_string_equal(config.deliver, "");
+    assert_int_equal(config.sync.kind, WAL_SYNC_ALWAYS);
+    assert_int_equal(config.shards, 0);
+    assert_int_equal(config.max_body_bytes, 1 << 20);
+    assert_int_equal(config.wal_file_bytes, 64 << 20);
+    assert_int_equal(config.idle_timeout_ms, 60000);
+    assert_int_equal(config.log_format, CONFIG_LOG_TEXT);
+    assert_int_equal(config.log_level, 2);
+    assert_false(config.insecure);
+}
+
+static void a_flag_beats_the_environment_which_beats_the_file(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    write_file(
+        "# limits\nshards = 2\nmax-topics = 20   # a few\nmax-waiting=30\n\n  sync = 50ms\n");
+    variables = (const char *const[]){
+        "TARRY_MAX_TOPICS", "21", "TARRY_MAX_WAITING", "31", "TARRY_SYNC", "", NULL};
+    assert_true(load(&config, ARGS("--config", file_path, "--max-waiting=32"), error));
+    assert_int_equal(config.shards, 2);
+    assert_int_equal(config.max_topics, 21);
+    assert_int_equal(config.max_waiting, 32);
+    assert_int_equal(config.sync.kind, WAL_SYNC_INTERVAL);
+    assert_int_equal(config.sync.interval_ms, 50);
+    unlink(file_path);
+}
+
+static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = (const char *const[]){"TARRY_STORE", "redis://me:secret@host:6380/2", NULL};
+    assert_true(
+        load(&config, ARGS("--data=", "--shards=16", "--require-durability=always"), error));
+    assert_true(config_is_redis(&config));
+    assert_string_equal(config.store, "redis://me:secret@host:6380/2");
+    assert_int_equal(config.shards, 16);
+    assert_int_equal(config.require_durability, REDIS_DURABILITY_ALWAYS);
+    assert_int_equal(config.redis_patience_ms, 10000);
+    variables = NULL;
+    assert_true(load(&config, ARGS(NULL), error));
+    assert_false(config_is_redis(&config));
+    assert_int_equal(config.require_durability, CONFIG_DURABILITY_ANY);
+}
+
+static void a_store_that_is_too_long_is_refused_without_showing_it(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES], store[OPTION_TEXT_BYTES + 16];
+    (void)state;
+    memset(store, 'x', sizeof(store));
+    memcpy(store, "redis://:secret@", 16);
+    store[sizeof(store) - 1] = '\0';
+    variables = NULL;
+    assert_false(load(&config, ARGS("--store", store), error));
+    assert_null(strstr(error, "secret"));
+    assert_non_null(strstr(error, "--store"));
+}
+
+static void the_file_may_be_named_by_the_environment(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    write_file("log-format = json\n");
+    variables = (const char *const[]){"TARRY_CONFIG", file_path, NULL};
+    assert_true(load(&config, ARGS(NULL), error));
+    assert_int_equal(config.log_format, CONFIG_LOG_JSON);
+    unlink(file_path);
+}
+
+static void refuses_flags_and_says_why(void **state)
+{
+    static const struct {
+        const char *args[4];
+        const char *error;
+        const char *sentence;
+    } rows[] = {
+        {{"--dta", "x"}, "unknown option '--dta', did you mean --data", "a slip of the finger"},
+        {{"--frobnicate"}, "unknown option '--frobnicate', see 'tarry help serve'", "no idea"},
+        {{"data"}, "unexpected argument 'data', options look like --data DIR", "no dashes"},
+        {{"--data"}, "option '--data' needs a value: --data DIR", "no value"},
+        {{"--data="}, "no data directory, give --data DIR", "an empty directory"},
+        {{"--sync", "sometimes"},
+         "bad value 'sometimes' for '--sync', give always, never or a time from 1ms to 1m, such as "
+         "50ms",
+         "an unknown sync"},
+        {{"--sync", "2m"},
+         "bad value '2m' for '--sync', give always, never or a time from 1ms to 1m, such as 50ms",
+         "a sync that is too rare"},
+        {{"--shards", "65"},
+         "bad value '65' for '--shards', give a number from 0 to 64",
+         "one shard more than there may be"},
+        {{"--shards", "-1"}, "bad value '-1' for '--shards', give a number from 0 to 64", "a sign"},
+        {{"--max-body", "17MiB"},
+         "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
+         "a body beyond the limit"},
+        {{"--max-body=8MiB", "--wal-file=31MiB"},
+         "--wal-file is too small for --max-body, give at least four times as much",
+         "a log whose files cannot hold a job"},
+        {{"--idle-timeout", "10ms"},
+         "bad value '10ms' for '--idle-timeout', give a time from 1s to 86400s, such as 90s or 2m",
+         "an impatient server"},
+        {{"--log-level", "loud"},
+         "bad value 'loud' for '--log-level', give one of debug|info|warn|error",
+         "an unknown level"},
+        {{"--log-level", "debug|info"},
+         "bad value 'debug|info' for '--log-level', give one of debug|info|warn|error",
+         "two levels"},
+        {{"--store", "floppy"},
+         "bad value 'floppy' for 'store', give embedded or a URL that begins with redis://, "
+         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "no such store"},
+        {{"--store=me:secret@host"},
+         "bad value '…' for 'store', give embedded or a URL that begins with redis://, "
+         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "no scheme, and maybe a password that must not be shown"},
+        {{"--store=redis://host", "--sync=50ms"},
+         "'sync' is for the embedded store, leave it out; what Redis keeps is set there "
+         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "a sync for Redis"},
+        {{"--store=redis://host", "--wal-file=64MiB"},
+         "'wal-file' is for the embedded store, leave it out; what Redis keeps is set there "
+         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "a log's size for Redis"},
+        {{"--wait-replicas=1"},
+         "'wait-replicas' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
+         "replicas of a directory"},
+        {{"--require-durability", "some"},
+         "bad value 'some' for '--require-durability', give one of any|memory|no|everysec|always",
+         "an unknown durability"},
+        {{"--insecure=maybe"}, "bad value 'maybe' for '--insecure', give true or false", "a maybe"},
+        {{"--listen", "example.org:80"},
+         "bad value 'example.org:80' for '--listen', give an address and a port, such as "
+         "127.0.0.1:8279 or [::1]:8279",
+         "a name"},
+        {{"--listen", "0.0.0.0:8279"},
+         "refusing to listen on '0.0.0.0:8279', which other machines reach without TLS and tokens, "
+         "give --insecure if that is meant",
+         "an address that others reach"},
+        {{"--config", "/nonexistent/tarry.conf"},
+         "cannot read the configuration '/nonexistent/tarry.conf', No such file or directory",
+         "a file that is not there"},
+    };
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        CASE_HOLDS(rows[i].sentence, !load(&config, rows[i].args, error));
+        if (strcmp(error, rows[i].error) != 0)
+            fail_msg("%s: %s", rows[i].sentence, error);
+    }
+}
+
+static void names_file_and_line_of_a_fault(void **state)
+{
+    static const struct {
+        const char *text, *error, *sentence;
+    } rows[] = {
+        {"data = /x\nshard = 2\n", ":2: unknown key 'shard', did you mean shards", "unknown key"},
+        {"\n\nshards 2\n", ":3: no '=' in 'shards 2', write: key = value", "no equals sign"},
+        {"shards = 1\nshards = 2\n", ":2: 'shards' is given twice, remove one", "a key twice"},
+        {"max-topics = 0\n", ":1: bad value '0' for 'max-topics', give a number from 1 to 1000000",
+         "bad value"},
+        {"config = /other\n", ":1: 'config' cannot be here, name the file by --config",
+         "a file in a file"},
+    };
+    struct config config;
+    char error[CONFIG_ERROR_BYTES], right[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        write_file(rows[i].text);
+        CASE_HOLDS(rows[i].sentence, !load(&config, ARGS("--config", file_path), error));
+        snprintf(right, sizeof(right), "%s%s", file_path, rows[i].error);
+        if (strcmp(error, right) != 0)
+            fail_msg("%s: %s", rows[i].sentence, error);
+        unlink(file_path);
+    }
+}
+
+static void names_the_variable_of_a_fault(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = (const char *const[]){"TARRY_WAL_FILE", "tiny", NULL};
+    assert_false(load(&config, ARGS(NULL), error));
+    assert_string_equal(error, "bad value 'tiny' for 'TARRY_WAL_FILE', give a size from 4MiB to "
+                               "1024MiB, such as 64KiB");
+}
+
+static void refuses_a_line_or_a_text_without_end(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES], text[6000];
+    (void)state;
+    variables = NULL;
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    write_file(text);
+    assert_false(load(&config, ARGS("--config", file_path), error));
+    assert_non_null(strstr(error, ":1: line too long"));
+    unlink(file_path);
+    text[OPTION_TEXT_BYTES] = '\0';
+    assert_false(load(&config, ARGS("--data", text), error));
+    text[OPTION_TEXT_BYTES - 1] = '\0';
+    assert_true(load(&config, ARGS("--data", text), error));
+}
+
+static void reads_addresses(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *emitted; /* NULL: refused */
+        bool is_loopback;
+        const char *sentence;
+    } rows[] = {
+        {"127.0.0.1:8279", "127.0.0.1:8279", true, "loopback"},
+        {"127.255.0.9:0", "127.255.0.9:0", true, "all of 127 is loopback"},
+        {"localhost:65535", "127.0.0.1:65535", true, "the one name"},
+        {"[::1]:8279", "[::1]:8279", true, "loopback of version 6"},
+        {"[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", true, "mapped loopback"},
+        {"[::ffff:10.0.0.1]:1", "[::ffff:10.0.0.1]:1", false, "mapped, not loopback"},
+        {"0.0.0.0:8279", "0.0.0.0:8279", false, "all addresses"},
+        {"[::]:8279", "[::]:8279", false, "all addresses of version 6"},
+        {"128.0.0.1:1", "128.0.0.1:1", false, "next to 127"},
+        {"127.0.0.1:65536", NULL, false, "a port too high"},
+        {"127.0.0.1:", NULL, false, "no port"},
+        {"127.0.0.1", NULL, false, "no colon"},
+        {":8279", NULL, false, "no address"},
+        {"::1:8279", NULL, false, "version 6 without brackets"},
+        {"[127.0.0.1]:1", NULL, false, "version 4 in brackets"},
+        {"[localhost]:1", NULL, false, "a name in brackets"},
+        {"127.0.0.1:80x", NULL, false, "letters in the port"},
+        {"127.0.0.1:+80", NULL, false, "a sign in the port"},
+        {"", NULL, false, "nothing"},
+        {":", NULL, false, "a colon"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct address address;
+        char text[ADDRESS_TEXT_BYTES];
+        bool good = address_parse(slice_of(rows[i].text), &address);
+        CASE_HOLDS(rows[i].sentence, good == (rows[i].emitted != NULL));
+        if (!good)
+            continue;
+        address_emit(&address, text);
+        CASE_HOLDS(rows[i].sentence, strcmp(text, rows[i].emitted) == 0);
+        CASE_HOLDS(rows[i].sentence, address_is_loopback(&address) == rows[i].is_loopback);
+        address_set_port(&address, 4711);
+        CASE_HOLDS(rows[i].sentence, address_port(&address) == 4711);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_manual),
+        cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
+        cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
+        cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
+        cmocka_unit_test(the_file_may_be_named_by_the_environment),
+        cmocka_unit_test(refuses_flags_and_says_why),
+        cmocka_unit_test(names_file_and_line_of_a_fault),
+        cmocka_unit_test(names_the_variable_of_a_fault),
+        cmocka_unit_test(refuses_a_line_or_a_text_without_end),
+        cmocka_unit_test(reads_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+#include "server/secret.h"
+
+#include "redis/url.h"
+#include "unit/cases.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+
+static void write_file(const char *text, size_t len)
+{
+    strcpy(path, "/tmp/tarry-secret-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, len), len);
+    close(fd);
+}
+
+static void a_password_is_the_first_line_of_its_file(void **state)
+{
+    static const struct {
+        const char *content, *secret; /* NULL: refused */
+        const char *sentence;
+    } rows[] = {
+        {"sesame\n", "sesame", "as an editor leaves it"},
+        {"sesame", "sesame", "without an end of line"},
+        {"sesame\r\nmore\n", "sesame", "from another system, with more behind it"},
+        {"open sesame\n", "open sesame", "a blank is part of it"},
+        {"", NULL, "an empty file"},
+        {"\n", NULL, "an empty line"},
+        {"123456789012345\n", NULL, "too long"},
+        {"1234567890123456789", NULL, "much too long"},
+        {"12345678901234\n", "12345678901234", "just short enough"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char secret[16], error[256] = "";
+        write_file(rows[i].content, strlen(rows[i].content));
+        int result = secret_read(path, secret, sizeof(secret), error, sizeof(error));
+        unlink(path);
+        CASE_HOLDS(rows[i].sentence, (result == 0) == (rows[i].secret != NULL));
+        if (rows[i].secret)
+            assert_string_equal(secret, rows[i].secret);
+        else
+            assert_non_null(strstr(error, path));
+    }
+}
+
+static void a_file_that_is_not_there_is_named(void **state)
+{
+    char secret[16], error[256];
+    (void)state;
+    assert_int_equal(secret_read("/nonexistent/x", secret, 16, error, sizeof(error)), -ENOENT);
+    assert_string_equal(error,
+                        "cannot read the password in '/nonexistent/x', No such file or directory");
+}
+
+static void the_url_gets_the_password_and_reads_back_the_same(void **state)
+{
+    static const char *const urls[] = {
+        "redis://host",
+        "redis://tarry:@host:6380/3",
+        "redis+unix:///run/redis.sock",
+        "redis-cluster://a:1,b",
+        "redis-sentinel://me:@a,b/master/2",
+        "redis://u:@[::1]:7?prefix=x",
+    };
+    static const char secret[] = "p@ss:w/or%d? #\xc3\xa9";
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(urls); i++) {
+        struct redis_url without, with;
+        char url[1024], error[256] = "", plain[1024];
+        CASE_HOLDS(urls[i], redis_url_parse(urls[i], &without, error, sizeof(error)));
+        assert_int_equal(secret_into_url(urls[i], secret, url, sizeof(url), error, sizeof(error)),
+                         0);
+        CASE_HOLDS(urls[i], redis_url_parse(url, &with, error, sizeof(error)));
+        assert_string_equal(with.password, secret);
+        assert_string_equal(with.user, without.user);
+        redis_url_emit(&with, plain, sizeof(plain));
+        assert_null(strstr(plain, "ss"));
+        assert_string_equal(with.hosts[0].host, without.hosts[0].host);
+    }
+}
+
+static void two_passwords_are_refused(void **state)
+{
+    char url[1024], error[256];
+    (void)state;
+    assert_int_equal(secret_into_url("redis://:a@host", "b", url, sizeof(url), error, 256),
+                     -EINVAL);
+    assert_string_equal(error,
+                        "a password in --store and another in --redis-password-file, remove one");
+    assert_int_equal(secret_into_url("redis://a:@host", "b", url, 12, error, 256), -EINVAL);
+    assert_string_equal(error, "--store and its password are too long together");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_password_is_the_first_line_of_its_file),
+        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(the_url_gets_the_password_and_reads_back_the_same),
+        cmocka_unit_test(two_passwords_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* What a depot finds beside what its catalog names, and the space it keeps for hard times. */
+#include "unit/fault_calls.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "depot_crowd.h"
+
+enum { RESERVE = 100000, ALLOCATIONS_MAX = 200 };
+
+static struct crowd crowd;
+
+static void make_file(const char *name)
+{
+    int fd = crowd.sim.fs.ops->open(&crowd.sim, name, O_RDWR | O_CREAT, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(fs_pwrite_whole(&crowd.sim.fs, fd, "left", 4, 0), 0);
+    crowd.sim.fs.ops->close(&crowd.sim, fd);
+}
+
+static bool has_file(const char *name)
+{
+    return sim_fs_bytes(&crowd.sim, name, NULL) != NULL;
+}
+
+static int64_t size_of(const char *name)
+{
+    int64_t size = -1;
+
+    sim_fs_bytes(&crowd.sim, name, &size);
+    return size;
+}
+
+static int files(void)
+{
+    return crowd.sim.now.count;
+}
+
+/* As a crash may have left them. */
+static void leave_strays(void)
+{
+    char name[64];
+
+    for (int number = 5; number < 10; number++) {
+        snprintf(name, sizeof name, "shard/run/%08d.run", number);
+        make_file(name);
+        snprintf(name, sizeof name, "shard/run/%08d.keys", number + 10);
+        make_file(name);
+    }
+    make_file("shard/run/00000010.run.new");
+    make_file("shard/run/CATALOG.tmp");
+}
+
+/* ---- strays ---- */
+
+static void strays_go_but_the_highest_run_s_number_stays_taken(void **state)
+{
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    leave_strays();
+    make_file("shard/run/notes.txt");
+    crowd_reopen(&crowd);
+    assert_int_equal(size_of("shard/run/00000009.run"), 0);
+    assert_false(has_file("shard/run/00000005.run"));
+    assert_false(has_file("shard/run/00000015.keys"));
+    assert_false(has_file("shard/run/00000019.keys"));
+    assert_false(has_file("shard/run/00000010.run.new"));
+    assert_false(has_file("shard/run/CATALOG.tmp"));
+    assert_true(has_file("shard/run/notes.txt")); /* not of tarry's making */
+    crowd_write(&crowd, 10, 10);
+    assert_true(has_file("shard/run/00000010.run"));
+    assert_true(has_file("shard/run/00000020.keys"));
+    assert_false(has_file("shard/run/00000009.run"));
+    crowd_end(&crowd);
+}
+
+/* The next opening takes the others. */
+static void of_very_many_unfinished_files_some_go_at_a_time(void **state)
+{
+    char name[200];
+    int before;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    before = files();
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "shard/run/%d.tmp", i);
+        make_file(name);
+    }
+    make_file("shard/run/a-name-longer-than-any-that-tarry-gives-a-file.tmp");
+    crowd_reopen(&crowd);
+    assert_true(files() > before + 1 && files() < before + 101);
+    crowd_reopen(&crowd);
+    assert_int_equal(files(), before + 1);
+    crowd_end(&crowd);
+}
+
+/* What the damaged one names may be all there is of it. */
+static void beside_a_damaged_newer_catalog_nothing_goes(void **state)
+{
+    int before;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    depot_hold_back(crowd.depot, true);
+    leave_strays();
+    make_file("shard/run/CATALOG-00000009");
+    before = files();
+    depot_hold_back(crowd.depot, false);
+    crowd_reopen(&crowd);
+    assert_int_equal(files(), before);
+    crowd_end(&crowd);
+}
+
+static int list_fails(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
+                      void *each_ctx)
+{
+    static int calls;
+
+    (void)ctx;
+    if (calls++ == 0) /* the catalog's */
+        return crowd.sim.fs.ops->list(&crowd.sim, path, each, each_ctx);
+    return -EIO;
+}
+
+static void a_directory_that_cannot_be_listed_is_refused_by_name(void **state)
+{
+    struct fs_ops ops;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    leave_strays();
+    depot_close(crowd.depot);
+    ops = *crowd.sim.fs.ops;
+    ops.list = list_fails;
+    crowd.fs.ops = &ops;
+    assert_int_equal(crowd_open(&crowd), -EIO);
+    assert_string_equal(crowd.error, "'shard/run' cannot be read: Input/output error");
+    crowd.fs = crowd.sim.fs;
+    assert_true(has_file("shard/run/00000005.run"));
+    assert_int_equal(crowd_open(&crowd), 0);
+    crowd_end(&crowd);
+}
+
+/* The disk in memory has enough. */
+static int quiet_open(void *ctx, const char *path, int flags, int mode)
+{
+    int64_t left = calls_left;
+    int result;
+
+    calls_left = -1;
+    result = crowd.sim.fs.ops->open(ctx, path, flags, mode);
+    calls_left = left;
+    return result;
+}
+
+static int quiet_unlink(void *ctx, const char *path)
+{
+    int64_t left = calls_left;
+    int result;
+
+    calls_left = -1;
+    result = crowd.sim.fs.ops->unlink(ctx, path);
+    calls_left = left;
+    return result;
+}
+
+static void without_memory_for_strays_the_opening_is_refused(void **state)
+{
+    struct fs_ops ops;
+    int result = -ENOMEM, refused = 0;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    leave_strays();
+    ops = *crowd.sim.fs.ops;
+    ops.open = quiet_open;
+    ops.unlink = quiet_unlink;
+    crowd.fs.ops = &ops;
+    depot_close(crowd.depot);
+    for (int n = 0; result < 0; n++) {
+        assert_true(n < ALLOCATIONS_MAX);
+        calls_left = n;
+        result = crowd_open(&crowd);
+        calls_left = -1;
+        refused += result < 0;
+        assert_true(result == 0 || result == -ENOMEM);
+        assert_true(result == 0 || strstr(crowd.error, "emory"));
+    }
+    assert_true(refused > 10);
+    assert_int_equal(size_of("shard/run/00000009.run"), 0);
+    assert_false(has_file("shard/run/00000005.run"));
+    crowd.fs = crowd.sim.fs;
+    crowd_end(&crowd);
+}
+
+/* ---- the reserve ---- */
+
+static int paces;
+
+static int give_up(void *ctx, size_t bytes)
+{
+    (void)ctx;
+    (void)bytes;
+    return --paces < 0 ? -1 : 0;
+}
+
+static void a_reserve_is_made_once_and_given_back_whole(void **state)
+{
+    uint64_t ios;
+
+    (void)state;
+    crowd_start(&crowd);
+    assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), 0);
+    assert_int_equal(size_of("shard/run/RESERVE"), RESERVE);
+    ios = crowd.sim.ios;
+    assert_int_equal(depot_make_reserve(crowd.depot, RESERVE / 2), 0);
+    assert_int_equal(crowd.sim.ios, ios); /* looked at, not written */
+    assert_int_equal(depot_make_reserve(crowd.depot, 2 * RESERVE), 0);
+    assert_int_equal(size_of("shard/run/RESERVE"), 2 * RESERVE);
+    make_file("shard/run/RESERVE.new"); /* one that was being made */
+    depot_spend_reserve(crowd.depot);
+    assert_false(has_file("shard/run/RESERVE") || has_file("shard/run/RESERVE.new"));
+    depot_spend_reserve(crowd.depot); /* there is none any more */
+    crowd_end(&crowd);
+}
+
+/* A backup holds links to what is there: what would be freed later would not be. */
+static void no_reserve_is_made_while_held_back(void **state)
+{
+    (void)state;
+    crowd_start(&crowd);
+    depot_hold_back(crowd.depot, true);
+    assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), 0);
+    assert_false(has_file("shard/run/RESERVE"));
+    depot_hold_back(crowd.depot, false);
+    assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), 0);
+    assert_true(has_file("shard/run/RESERVE"));
+    crowd_end(&crowd);
+}
+
+static void a_reserve_that_cannot_be_made_leaves_no_file(void **state)
+{
+    uint64_t failed_before = 0;
+    int result = -EIO;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd.options.pace = give_up;
+    crowd_reopen(&crowd);
+    for (int stop = 0; stop < 2; stop++) {
+        int before = files();
+
+        paces = stop;
+        assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), -ECANCELED);
+        assert_int_equal(files(), before);
+    }
+    paces = 1000;
+    for (uint64_t io = 1; result < 0; io++) { /* open to look, open, writes, sync, rename */
+        crowd.sim.fail_at = crowd.sim.ios + io;
+        crowd.sim.fail_errno = ENOSPC;
+        result = depot_make_reserve(crowd.depot, RESERVE);
+        failed_before += result < 0;
+        assert_true(result == 0 || result == -ENOSPC);
+        assert_int_equal(has_file("shard/run/RESERVE"), result == 0);
+        assert_false(has_file("shard/run/RESERVE.new"));
+        assert_true(io < 20);
+        if (io == 1 && result == 0) { /* it was not seen, and made anew */
+            depot_spend_reserve(crowd.depot);
+            result = -EIO;
+        }
+    }
+    assert_true(failed_before >= 4);
+    crowd_end(&crowd);
+}
+
+static void what_was_held_back_is_due_to_be_tidied_afterwards(void **state)
+{
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    assert_false(depot_wants_tidying(crowd.depot));
+    crowd_release(&crowd, 1, 0, 10, 1);
+    depot_hold_back(crowd.depot, true);
+    crowd_commit(&crowd);
+    assert_false(depot_wants_tidying(crowd.depot)); /* not yet */
+    assert_true(has_file("shard/run/00000001.run"));
+    depot_hold_back(crowd.depot, false);
+    assert_true(depot_wants_tidying(crowd.depot));
+    assert_false(depot_wants_checkpoint(crowd.depot));
+    depot_tidy(crowd.depot);
+    assert_false(depot_wants_tidying(crowd.depot));
+    assert_false(has_file("shard/run/00000001.run"));
+    crowd_end(&crowd);
+}
+
+static void a_directory_with_too_long_a_name_is_refused(void **state)
+{
+    static char dir[5000];
+
+    (void)state;
+    crowd_start(&crowd);
+    depot_close(crowd.depot);
+    memset(dir, 'd', sizeof dir - 1);
+    crowd.options.dir = dir;
+    assert_int_equal(crowd_open(&crowd), -ENOMEM);
+    assert_non_null(strstr(crowd.error, "too long a name"));
+    crowd_end(&crowd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strays_go_but_the_highest_run_s_number_stays_taken),
+        cmocka_unit_test(of_very_many_unfinished_files_some_go_at_a_time),
+        cmocka_unit_test(beside_a_damaged_newer_catalog_nothing_goes),
+        cmocka_unit_test(a_directory_that_cannot_be_listed_is_refused_by_name),
+        cmocka_unit_test(without_memory_for_strays_the_opening_is_refused),
+        cmocka_unit_test(a_reserve_is_made_once_and_given_back_whole),
+        cmocka_unit_test(no_reserve_is_made_while_held_back),
+        cmocka_unit_test(a_reserve_that_cannot_be_made_leaves_no_file),
+        cmocka_unit_test(what_was_held_back_is_due_to_be_tidied_afterwards),
+        cmocka_unit_test(a_directory_with_too_long_a_name_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* Reading while files go, and where memory or the disk is short. */
+#include "unit/fault_calls.h"
+
+#include "store/wal_private.h"
+#include "wal_files_rig.h"
+
+/* ---- reading while files go ---- */
+
+static int read_at(struct scene *scene, struct record_place place, bool may_block)
+{
+    struct buffer scratch;
+    struct slice bytes;
+    int result;
+
+    buffer_init(&scratch, 1 << 20);
+    result = wal_read(scene->owner.wal, place, may_block, &scratch, &bytes);
+    buffer_fini(&scratch);
+    return result;
+}
+
+static int read_next_at(struct scene *scene, struct record_place place, struct wal_window *window)
+{
+    struct buffer scratch;
+    struct slice bytes;
+    int result;
+
+    buffer_init(&scratch, 1 << 20);
+    result = wal_read_next(scene->owner.wal, place, window, &scratch, &bytes);
+    buffer_fini(&scratch);
+    return result;
+}
+
+/* Also one that is marked to go, and stands in the table until the owner hears of it. */
+static void a_record_whose_file_went_is_not_found(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_window window = {0};
+    struct record_place place;
+    struct wal *wal;
+
+    (void)state;
+    open_well(scene);
+    wal = scene->owner.wal;
+    push_up_to_file(scene, 6);
+    place = scene->owner.places[1];
+    assert_int_equal(place.file, 1);
+    checkpoint(scene);
+    assert_int_equal(read_at(scene, place, true), 0); /* nobody has taken it away yet */
+    assert_true(wal_wants_upkeep(wal));
+    assert_int_equal(wal_upkeep(wal), 0);
+    assert_int_equal(read_at(scene, place, true), -ENOENT);
+    assert_int_equal(read_next_at(scene, place, &window), -ENOENT);
+    wal_upkept(wal);
+    assert_int_equal(read_at(scene, place, true), -ENOENT);
+    assert_int_equal(read_at(scene, place, false), -ENOENT);
+    assert_int_equal(read_next_at(scene, place, &window), -ENOENT);
+    wal_window_fini(&window);
+    wal_checkpointed(wal, 2); /* said before, and more than that */
+    assert_false(wal_wants_upkeep(wal));
+    end(scene);
+}
+
+static struct scene *upkept_meanwhile;
+
+static ssize_t pread_during_upkeep(void *ctx, int fd, void *into, size_t len, int64_t offset)
+{
+    struct scene *scene = upkept_meanwhile;
+
+    upkept_meanwhile = NULL;
+    if (scene) {
+        assert_true(wal_wants_upkeep(scene->owner.wal));
+        assert_int_equal(wal_upkeep(scene->owner.wal), 0);
+        wal_upkept(scene->owner.wal);
+    }
+    return ((struct sim_fs *)ctx)->fs.ops->pread(ctx, fd, into, len, offset);
+}
+
+static void a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct fs_ops ops = *scene->sim.fs.ops;
+    struct record_place place;
+
+    (void)state;
+    ops.pread = pread_during_upkeep;
+    put_before(scene, &ops);
+    open_well(scene);
+    push_up_to_file(scene, 6);
+    for (uint32_t id = 1; (place = scene->owner.places[id]).file < 2; id++)
+        ;
+    assert_int_equal(place.file, 2);
+    checkpoint(scene);
+    upkept_meanwhile = scene;
+    assert_int_equal(read_at(scene, place, true), 0);
+    assert_null(upkept_meanwhile);
+    assert_int_equal(read_at(scene, place, true), 0); /* that upkeep left it */
+    assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
+    assert_int_equal(read_at(scene, place, true), -ENOENT);
+    end(scene);
+}
+
+static void a_place_that_runs_over_the_end_of_its_file_is_damage(void **state)
+{
+    const struct record_place beyond = {.file = 1, .at = FILE_BYTES - 50, .bytes = 100};
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_window window = {0};
+
+    (void)state;
+    open_well(scene);
+    push_up_to_file(scene, 2);
+    assert_int_equal(read_at(scene, beyond, false), -EAGAIN); /* ask whoever may wait */
+    assert_int_equal(read_at(scene, beyond, true), -EIO);
+    assert_int_equal(read_next_at(scene, beyond, &window), -EIO);
+    wal_window_fini(&window);
+    end(scene);
+}
+
+/* In any order, though not as fast. */
+static void records_read_through_a_window_may_lie_before_it(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_window window = {0};
+    uint32_t jobs;
+
+    (void)state;
+    open_well(scene);
+    push_up_to_file(scene, 4);
+    jobs = scene->owner.jobs;
+    for (uint32_t id = jobs; id > 0; id--)
+        assert_int_equal(read_next_at(scene, scene->owner.places[id], &window), 0);
+    for (uint32_t id = 1; id <= jobs; id++)
+        assert_int_equal(read_next_at(scene, scene->owner.places[id], &window), 0);
+    wal_window_fini(&window);
+    end(scene);
+}
+
+/* ---- memory, quotas ---- */
+
+static void reading_without_memory_says_so(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_window window = {0};
+    int results[3];
+
+    (void)state;
+    open_well(scene);
+    push_up_to_file(scene, 6);
+    for (int way = 0; way < 3; way++) {
+        calls_left = 0;
+        results[way] = way < 2 ? read_at(scene, scene->owner.places[1], way)
+                               : read_next_at(scene, scene->owner.places[1], &window);
+        calls_left = -1;
+        assert_int_equal(results[way], -ENOMEM);
+    }
+    assert_int_equal(read_next_at(scene, scene->owner.places[1], &window), 0);
+    wal_window_fini(&window);
+    end(scene);
+}
+
+static void without_memory_for_the_next_file_it_is_stuck_for_now(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_stats stats;
+
+    (void)state;
+    open_well(scene);
+    assert_true(wal_wants_upkeep(scene->owner.wal));
+    calls_left = 0;
+    assert_int_equal(wal_upkeep(scene->owner.wal), -ENOMEM);
+    calls_left = -1;
+    wal_upkept(scene->owner.wal);
+    wal_stats(scene->owner.wal, &stats);
+    assert_true(stats.stuck && !stats.full && !stats.broken);
+    assert_non_null(strstr(wal_error(scene->owner.wal), "cannot make the next log file"));
+    assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
+    assert_null(wal_error(scene->owner.wal));
+    push_up_to_file(scene, 3);
+    end(scene);
+}
+
+/* It has been made, and cannot be told of: nobody knows what the next opening will find. */
+static void without_memory_to_take_in_a_file_the_log_is_broken(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal *wal;
+    struct wal_stats stats = {0};
+
+    (void)state;
+    open_well(scene);
+    wal = scene->owner.wal;
+    while (!stats.broken) {
+        wal_owner_push(&scene->owner, 2000);
+        assert_int_equal(wal_owner_commit(&scene->owner), 0);
+        if (wal_wants_upkeep(wal)) {
+            assert_int_equal(wal_upkeep(wal), 0);
+            calls_left = 0; /* of many files: for a few there is room */
+            wal_upkept(wal);
+            calls_left = -1;
+        }
+        wal_stats(wal, &stats);
+        assert_true(stats.files < 40);
+    }
+    assert_true(stats.files >= 16);
+    assert_non_null(strstr(wal_error(wal), "out of memory"));
+    assert_int_equal(wal_has_room(wal, 100, WAL_FOR_ANSWER), -EIO);
+    die(scene, SIM_KEEP_ALL);
+    open_well(scene);
+    end(scene);
+}
+
+static void a_quota_that_is_used_up_is_a_full_disk(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+    struct wal_stats stats;
+
+    (void)state;
+    open_well(scene);
+    scene->sim.fail_at = scene->sim.ios + 2;
+    scene->sim.fail_errno = EDQUOT;
+    assert_int_equal(wal_owner_upkeep(&scene->owner), -EDQUOT);
+    wal_stats(scene->owner.wal, &stats);
+    assert_true(stats.full && stats.stuck && !stats.broken);
+    assert_non_null(strstr(wal_error(scene->owner.wal), "no space for the next log file"));
+    assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
+    wal_stats(scene->owner.wal, &stats);
+    assert_false(stats.full || stats.stuck);
+    end(scene);
+}
+
+/* Files that are made ahead while batches are as large as they may be. */
+static void an_opening_reads_batches_larger_than_it_reads_at_once(void **state)
+{
+    struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
+
+    (void)state;
+    scene->owner.options.file_bytes = 6 << 20;
+    scene->owner.options.batch_bytes_max = 5 << 20;
+    scene->owner.options.recent_bytes_max = 8 << 20;
+    open_well(scene);
+    for (int i = 0; i < 1000; i++)
+        wal_owner_push(&scene->owner, 4000);
+    assert_int_equal(wal_owner_commit(&scene->owner), 0);
+    wal_owner_push(&scene->owner, 100);
+    assert_int_equal(wal_owner_commit(&scene->owner), 0);
+    assert_int_equal(wal_open_sequence(scene->owner.wal), 3);
+    die(scene, SIM_KEEP_ALL);
+    open_well(scene);
+    assert_int_equal(scene->owner.found.records, 1001);
+    end(scene);
+}
+
+static bool ends_early;
+
+static ssize_t pread_short(void *ctx, int fd, void *into, size_t len, int64_t offset)
+{
+    if (ends_early && offset >= WAL_HEADER_BYTES)
+        return 0;
+    return ((struct sim_fs *)ctx)->fs.ops->pread(ctx, fd, into, len, offset);
+}
+
+static void a_file_that_ends_early_while_it_is_read_is_refused_with_its_place(void **state)
+{
+    struct scene *scene = some_files();
+    struct fs_ops ops = *scene->sim.fs.ops;
+
+    (void)state;
+    wal_owner_close(&scene->owner);
+    ops.pread = pread_short;
+    put_before(scene, &ops);
+    ends_early = true;
+    assert_int_equal(wal_owner_open(&scene->owner, 0), -EIO);
+    assert_non_null(strstr(scene->owner.error, "00000004.log' at byte 4096"));
+    ends_early = false;
+    open_well(scene);
+    end(scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_whose_file_went_is_not_found),
+        cmocka_unit_test(a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep),
+        cmocka_unit_test(a_place_that_runs_over_the_end_of_its_file_is_damage),
+        cmocka_unit_test(records_read_through_a_window_may_lie_before_it),
+        cmocka_unit_test(reading_without_memory_says_so),
+        cmocka_unit_test(without_memory_for_the_next_file_it_is_stuck_for_now),
+        cmocka_unit_test(without_memory_to_take_in_a_file_the_log_is_broken),
+        cmocka_unit_test(a_quota_that_is_used_up_is_a_full_disk),
+        cmocka_unit_test(an_opening_reads_batches_larger_than_it_reads_at_once),
+        cmocka_unit_test(a_file_that_ends_early_while_it_is_read_is_refused_with_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
