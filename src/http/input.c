@@ -171,17 +171,26 @@ static bool is_full(const struct http_connection *connection)
            connection->out.len >= HTTP_OUT_BYTES_PAUSE || connection->writing;
 }
 
+/* Blank lines before a request begin none, whole or half: else they would keep a connection that
+ * asks for nothing. */
+static bool is_half_blank_line(const struct http_connection *connection)
+{
+    return connection->in_len == 1 && connection->in[0] == '\r';
+}
+
 enum http_phase http_input_phase(const struct http_connection *connection)
 {
     if (connection->framing.head_bytes)
         return HTTP_PHASE_BODY;
-    if (connection->in_len)
+    if (connection->in_len && !is_half_blank_line(connection))
         return HTTP_PHASE_HEAD;
     return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
 }
 
-/* One message or a part of it. False: nothing more can be done with what is there. */
-static bool feed_one(struct http_connection *connection, char *bytes, size_t *len, size_t *at)
+/* One message, a part of it or a blank line: *is_whole is set by a message. False: nothing more can
+ * be done with what is there. */
+static bool feed_one(struct http_connection *connection, char *bytes, size_t *len, size_t *at,
+                     bool *is_whole)
 {
     struct http_front *front = connection->front;
     struct http_fault fault;
@@ -204,6 +213,7 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
                 http_connection_cut(connection);
                 return false;
             }
+            *is_whole = true;
             break;
         case HTTP_STEP_SKIP:
             break;
@@ -220,10 +230,11 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
 static void feed(struct http_connection *connection, char *bytes, size_t len)
 {
     size_t at = 0;
+    bool is_whole = false;
     connection->is_blocked = false;
     while (at < len && may_read(connection)) {
         connection->is_blocked = is_full(connection);
-        if (connection->is_blocked || !feed_one(connection, bytes, &len, &at))
+        if (connection->is_blocked || !feed_one(connection, bytes, &len, &at, &is_whole))
             break;
     }
     if (connection->is_cut)
@@ -246,7 +257,7 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
     }
     /* After a whole message the time of the next one counts anew. */
     enum http_phase phase = http_input_phase(connection);
-    http_connection_wait(connection, phase, at > 0);
+    http_connection_wait(connection, phase, is_whole);
 }
 
 /* ---- reading ---- */

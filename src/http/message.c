@@ -21,17 +21,39 @@ static bool refuse(struct http_fault *fault, const char *what)
     return http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "%s", what);
 }
 
-/* METHOD SP target SP HTTP/d.d, printable ASCII. */
+/* The version is the line's last word. */
+static bool check_version(struct slice line, struct http_fault *fault)
+{
+    static const char known[] = " HTTP/1.";
+    enum { KNOWN_BYTES = sizeof known - 1 };
+    const char *last = line.at + line.len - 1, *word = memrchr(line.at, ' ', line.len);
+    if (last - word == KNOWN_BYTES && memcmp(word, known, KNOWN_BYTES) == 0 &&
+        (*last == '0' || *last == '1'))
+        return true;
+    struct slice version = slice_make(word + 1, (size_t)(last - word));
+    bool is_http = version.len > 5 && memcmp(version.at, "HTTP/", 5) == 0;
+    return http_fault_set(fault, is_http ? PROBLEM_VERSION_UNKNOWN : PROBLEM_BAD_REQUEST, 0,
+                          "only HTTP/1.0 and HTTP/1.1 are spoken here, not '%s'",
+                          http_quotable(version, 20));
+}
+
+/* METHOD SP target SP version, printable ASCII. */
 static bool check_request_line(struct slice line, struct http_fault *fault)
 {
-    size_t blanks = 0;
-    for (size_t i = 0; i < line.len; i++) {
+    size_t blanks = 0, method_bytes = 0;
+    while (method_bytes < line.len && is_token(line.at[method_bytes]))
+        method_bytes++;
+    for (size_t i = method_bytes; i < line.len; i++) {
         if (line.at[i] == ' ')
             blanks++;
         else if (line.at[i] < 0x21 || line.at[i] > 0x7e)
             return refuse(fault, "the request line holds a byte that is not printable ASCII");
     }
-    return blanks == 2 || refuse(fault, "the request line must be METHOD TARGET VERSION");
+    if (blanks != 2)
+        return refuse(fault, "the request line must be METHOD TARGET VERSION");
+    if (method_bytes == 0 || line.at[method_bytes] != ' ')
+        return refuse(fault, "the method is not a word of letters");
+    return check_version(line, fault);
 }
 
 static bool check_header_line(struct slice line, struct http_fault *fault)

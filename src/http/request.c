@@ -266,22 +266,40 @@ static enum http_method method_of(uint8_t method)
     }
 }
 
-/* "http://host/path?query" means what "/path?query" means. */
-static void split_target(struct slice target, struct http_request *out)
+/* "http://host:port/path?query": the authority ends where path, query or fragment begin, whichever
+ * comes first. */
+static bool split_authority(struct slice *target, struct http_request *out,
+                            struct http_fault *fault)
 {
-    if (http_begins(target, "http://") || http_begins(target, "https://")) {
-        const char *host = (const char *)memchr(target.at, ':', target.len) + 3;
-        size_t rest = target.len - (size_t)(host - target.at);
-        const char *path = memchr(host, '/', rest);
-        target =
-            path ? slice_make(path, target.len - (size_t)(path - target.at)) : slice_make("/", 1);
-    }
+    size_t start = (size_t)((const char *)memchr(target->at, ':', target->len) - target->at) + 3;
+    size_t end = start;
+    while (end < target->len && !strchr("/?#", target->at[end]))
+        end++;
+    out->authority = slice_make(target->at + start, end - start);
+    *target = slice_make(target->at + end, target->len - end);
+    if (!out->authority.len)
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0, "the target has no host");
+    return !memchr(out->authority.at, '@', out->authority.len) ||
+           http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                          "the target has a user before its host, and none is known here");
+}
+
+/* "http://host/path?query" means what "/path?query" means. */
+static bool split_target(struct slice target, struct http_request *out, struct http_fault *fault)
+{
+    if (target.at[0] != '/' &&
+        (http_begins(target, "http://") || http_begins(target, "https://")) &&
+        !split_authority(&target, out, fault))
+        return false;
     const char *hash = memchr(target.at, '#', target.len);
     if (hash)
         target.len = (size_t)(hash - target.at);
     const char *mark = memchr(target.at, '?', target.len);
     out->path = slice_make(target.at, mark ? (size_t)(mark - target.at) : target.len);
     out->query = mark ? slice_make(mark + 1, target.len - out->path.len - 1) : (struct slice){0};
+    if (!out->path.len)
+        out->path = slice_of("/");
+    return true;
 }
 
 static bool check_request(const struct reading *reading, const llhttp_t *parser)
@@ -300,6 +318,9 @@ static bool check_request(const struct reading *reading, const llhttp_t *parser)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0, "Host is missing");
     if (!reading->target.len)
         return http_fault_set(reading->fault, PROBLEM_BAD_REQUEST, 0, "the target is missing");
+    if (request->method == HTTP_METHOD_HEAD && (request->chunked || request->content_length))
+        return http_fault_set(reading->fault, PROBLEM_BAD_REQUEST, 0,
+                              "HEAD has no body: leave it out, or call with another method");
     return true;
 }
 
@@ -313,6 +334,25 @@ static bool refuse_llhttp(struct reading *reading, const llhttp_t *parser, enum 
                           error == HPE_OK ? "it ends too early" : llhttp_get_error_reason(parser));
 }
 
+static enum llhttp_errno run_llhttp(struct reading *reading, llhttp_t *parser, struct slice head)
+{
+    llhttp_init(parser, HTTP_REQUEST, &settings);
+    parser->data = reading;
+    enum llhttp_errno error = llhttp_execute(parser, head.at, head.len);
+    /* llhttp has a list of methods, and others for RTSP and ICE. What it does not take is read as a
+     * method that no path has, so that its path is found and the answer says what it has instead.
+     */
+    const char *blank = memchr(head.at, ' ', head.len);
+    bool is_method = error == HPE_INVALID_METHOD || error == HPE_INVALID_CONSTANT;
+    if (!is_method || !blank || reading->request->header_count)
+        return error;
+    reading->target = (struct slice){0};
+    llhttp_init(parser, HTTP_REQUEST, &settings);
+    parser->data = reading;
+    (void)llhttp_execute(parser, "PROPFIND", 8);
+    return llhttp_execute(parser, blank, head.len - (size_t)(blank - head.at));
+}
+
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)
 {
     struct reading reading = {.request = out, .fault = fault};
@@ -320,9 +360,7 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
     memset(out, 0, offsetof(struct http_request, headers));
     fault->problem = PROBLEM_NONE;
 
-    llhttp_init(&parser, HTTP_REQUEST, &settings);
-    parser.data = &reading;
-    enum llhttp_errno error = llhttp_execute(&parser, head.at, head.len);
+    enum llhttp_errno error = run_llhttp(&reading, &parser, head);
     if (fault->problem)
         return false;
     if (error != HPE_PAUSED)
@@ -332,8 +370,5 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
     out->keeps_alive =
         !reading.has_connection_close && (!out->is_http_1_0 || reading.has_connection_keep);
     out->method = method_of(parser.method);
-    if (!check_request(&reading, &parser))
-        return false;
-    split_target(reading.target, out);
-    return true;
+    return check_request(&reading, &parser) && split_target(reading.target, out, fault);
 }

@@ -37,6 +37,7 @@ struct http_header {
 struct http_request {
     enum http_method method;
     struct slice path, query; /* as sent: percent-encoded; query without '?' */
+    struct slice authority;   /* of a target in the absolute form, else empty */
     struct slice content_type, accept;
     struct slice body;
     uint64_t content_length;

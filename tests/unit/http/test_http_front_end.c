@@ -96,6 +96,37 @@ static void patience_ends(void **state)
     server_stop(&server);
 }
 
+/* A request begins with its first byte; what is blank before it lengthens no time-out. */
+static void blank_lines_keep_no_connection(void **state)
+{
+    static const char *const blanks[] = {"\r\n", "\r", "\n"};
+    static struct server server;
+    struct client client;
+    int rounds = 0;
+
+    (void)state;
+    server_start(&server, (struct http_options){.idle_ms = 300, .header_ms = 300});
+    for (int pieces = 0; pieces < 2; pieces++) {
+        client_dial(&client, &server);
+        for (rounds = 0; rounds < 100 && !client_hear(&client, 20); rounds++) {
+            const char *next = pieces ? blanks[1 + rounds % 2] : blanks[0];
+            char byte;
+            if (recv(client.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 ||
+                send(client.fd, next, strlen(next), MSG_NOSIGNAL) < 0)
+                break;
+        }
+        CASE_HOLDS(pieces ? "in pieces" : "whole", rounds < 60);
+        CASE_HOLDS("an idle connection is closed without a word", client.len == 0);
+        client_hang_up(&client);
+    }
+    /* They do no harm to a request that follows. */
+    client_dial(&client, &server);
+    client_say(&client, "\r\n\r\n" HEALTH "\r\n" HEALTH);
+    client_hear_answers(&client, 2);
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
 static void connections_have_a_limit(void **state)
 {
     static struct server server;
@@ -199,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_close_when_they_should),
         cmocka_unit_test(patience_ends),
+        cmocka_unit_test(blank_lines_keep_no_connection),
         cmocka_unit_test(connections_have_a_limit),
         cmocka_unit_test(draining_answers_what_is_under_way),
         cmocka_unit_test(an_end_of_input_lets_answers_out),

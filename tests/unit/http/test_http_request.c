@@ -51,8 +51,28 @@ static void framing_is_strict(void **state)
         {"two blanks in the request line", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
         {"a tab in the request line", "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
         {"no version", "GET /\r\nHost: a\r\n\r\n", "bad_framing"},
-        {"an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_request"},
+        {"an unknown method is the path's to refuse", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", NULL},
+        {"so is one of other protocols", "DESCRIBE / HTTP/1.1\r\nHost: a\r\n\r\n", NULL},
+        {"so is QUERY", "QUERY / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", NULL},
+        {"a method that is no word", "G(T / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
+        {"an answer in place of a request", "HTTP/1.1 200 OK\r\nHost: a\r\n\r\n", "bad_framing"},
+        {"no method", " / HTTP/1.1\r\nHost: a\r\n\r\n", "bad_framing"},
         {"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", "version_unknown"},
+        {"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", "version_unknown"},
+        {"HTTP/0.9", "GET / HTTP/0.9\r\nHost: a\r\n\r\n", "version_unknown"},
+        {"HTTP/1.11", "GET / HTTP/1.11\r\nHost: a\r\n\r\n", "version_unknown"},
+        {"http/1.1", "GET / http/1.1\r\nHost: a\r\n\r\n", "bad_request"},
+        {"RTSP", "GET / RTSP/1.0\r\nHost: a\r\n\r\n", "bad_request"},
+        {"RTSP with its own method", "SETUP / RTSP/1.0\r\nHost: a\r\n\r\n", "bad_request"},
+        {"ICE", "SOURCE / ICE/1.0\r\nHost: a\r\n\r\n", "bad_request"},
+        {"HEAD with a body", "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+         "bad_request"},
+        {"HEAD in chunks", "HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "bad_request"},
+        {"HEAD with a body of nothing", "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+         NULL},
+        {"a target with a user", "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad_request"},
+        {"a target without a host", "GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", "bad_request"},
         {"no body", PUT "\r\n", NULL},
         {"a body", PUT "Content-Length: 3\r\n\r\nabc", NULL},
         {"a length of 0", PUT "Content-Length: 0\r\n\r\n", NULL},
@@ -223,17 +243,19 @@ static void limits_hold(void **state)
 static void targets_are_split(void **state)
 {
     static const struct {
-        const char *sentence, *target, *path, *query;
+        const char *sentence, *target, *path, *query, *authority;
     } rows[] = {
-        {"a path", "/a/b", "/a/b", ""},
-        {"a query", "/a?b=c&d", "/a", "b=c&d"},
-        {"an empty query", "/a?", "/a", ""},
-        {"a question mark in the query", "/a?b?c", "/a", "b?c"},
-        {"the absolute form", "http://host:1/a?b", "/a", "b"},
-        {"the absolute form without a path", "http://host", "/", ""},
-        {"the absolute form with a query only", "http://host?x=1", "/", ""},
-        {"a fragment is not the server's", "/a?b#c", "/a", "b"},
-        {"escapes stay", "/a%2Fb?c%3Dd", "/a%2Fb", "c%3Dd"},
+        {"a path", "/a/b", "/a/b", "", ""},
+        {"a query", "/a?b=c&d", "/a", "b=c&d", ""},
+        {"an empty query", "/a?", "/a", "", ""},
+        {"a question mark in the query", "/a?b?c", "/a", "b?c", ""},
+        {"the absolute form", "http://host:1/a?b", "/a", "b", "host:1"},
+        {"the absolute form of another scheme's", "HTTPS://host/a?b", "/a", "b", "host"},
+        {"the absolute form without a path", "http://host", "/", "", "host"},
+        {"the absolute form with a query only", "http://host?x=1", "/", "x=1", "host"},
+        {"a slash in such a query begins no path", "http://host?x=/a", "/", "x=/a", "host"},
+        {"a fragment is not the server's", "/a?b#c", "/a", "b", ""},
+        {"escapes stay", "/a%2Fb?c%3Dd", "/a%2Fb", "c%3Dd", ""},
     };
     struct http_request request;
     struct http_fault fault;
@@ -246,6 +268,7 @@ static void targets_are_split(void **state)
                    http_request_parse(slice_make(head, (size_t)len), &request, &fault));
         CASE_HOLDS(rows[i].sentence, slice_is(request.path, rows[i].path));
         CASE_HOLDS(rows[i].sentence, slice_is(request.query, rows[i].query));
+        CASE_HOLDS(rows[i].sentence, slice_is(request.authority, rows[i].authority));
     }
 }
 
