@@ -67,6 +67,11 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
     return 0;
 }
 
+const char *local_store_name(const struct local *local)
+{
+    return local->manifest.name;
+}
+
 static void on_shard_ready(void *ctx, struct slice topic, uint64_t reactors)
 {
     struct handle *handle = ctx;

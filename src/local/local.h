@@ -34,6 +34,10 @@ struct local_options {
 int local_open(const struct local_options *options, struct local **out, uint32_t *shards,
                char *error, size_t error_bytes);
 
+/* The store's own name: 32 hex digits, drawn when its directory was made, the same in every copy of
+ * it. Any thread, until local_free. */
+const char *local_store_name(const struct local *local);
+
 /* On each reactor's own thread or before it runs: recovers shard `index` (may take seconds;
  * `progress` may be NULL) and makes its handle. */
 int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out,

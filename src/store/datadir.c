@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MANIFEST_BYTES_MAX = 4096 };
-
 struct datadir {
     char path[PATH_MAX - 64];
     int lock_fd; /* -1: a directory opened for reading that never had a LOCK */
@@ -84,86 +82,13 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
 
 /* ---- the manifest ---- */
 
-static int parse_number(const char *text, uint64_t *out)
-{
-    char *end;
-
-    errno = 0;
-    *out = strtoull(text, &end, 0);
-    return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 ? 0 : -EINVAL;
-}
-
-/* One key=value line. Keys it does not know are a newer version's business, which `format` guards.
- */
-static int parse_line(struct datadir_manifest *manifest, const char *key, const char *value,
-                      unsigned *seen)
-{
-    uint64_t number = 0;
-    int bad = 0;
-
-    if (strcmp(key, "format") == 0) {
-        bad = parse_number(value, &number) || number > UINT32_MAX;
-        manifest->format = (uint32_t)number;
-        *seen |= 1;
-    } else if (strcmp(key, "shards") == 0) {
-        bad = parse_number(value, &number) || number == 0 || number > DATADIR_SHARDS_MAX;
-        manifest->shards = (uint32_t)number;
-        *seen |= 2;
-    } else if (strcmp(key, "hash_seed") == 0) {
-        bad = parse_number(value, &manifest->hash_seed);
-        *seen |= 4;
-    } else if (strcmp(key, "boot_id") == 0) {
-        bad = strlen(value) >= sizeof manifest->boot_id;
-        if (!bad)
-            memcpy(manifest->boot_id, value, strlen(value) + 1);
-    } else if (strcmp(key, "boot_offset_ms") == 0) {
-        char *end;
-
-        manifest->boot_offset_ms = strtoll(value, &end, 10);
-        bad = *value == '\0' || *end != '\0';
-    } else if (strcmp(key, "skew_ms") == 0) {
-        char *end;
-
-        manifest->skew_ms = strtoll(value, &end, 10);
-        bad = *value == '\0' || *end != '\0';
-    }
-    return bad ? -EBADMSG : 0;
-}
-
-/* The text is cut up. -EBADMSG: not a manifest. */
-static int parse_manifest(char *text, struct datadir_manifest *out)
-{
-    struct datadir_manifest manifest = {0};
-    unsigned seen = 0;
-    char *rest = text, *line, *value;
-
-    while ((line = strsep(&rest, "\n"))) {
-        if (*line == '\0' || *line == '#')
-            continue;
-        value = strchr(line, '=');
-        if (!value)
-            return -EBADMSG;
-        *value++ = '\0';
-        if (parse_line(&manifest, line, value, &seen) < 0)
-            return -EBADMSG;
-        if (seen & 1 && manifest.format > DATADIR_FORMAT)
-            break;
-    }
-    if (!(seen & 1) || manifest.format == 0)
-        return -EBADMSG;
-    if (manifest.format <= DATADIR_FORMAT && seen != 7)
-        return -EBADMSG;
-    *out = manifest;
-    return 0;
-}
-
 /* -ENOENT without words: there is none. */
 static int read_manifest(const struct datadir *datadir, struct datadir_manifest *out, char *error,
                          size_t error_bytes)
 {
-    char path[PATH_MAX], text[MANIFEST_BYTES_MAX + 1];
+    char path[PATH_MAX], text[MANIFEST_BYTES_MAX];
     ssize_t got;
-    int fd;
+    int fd, result;
 
     path_of(datadir, "MANIFEST", path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -178,18 +103,14 @@ static int read_manifest(const struct datadir *datadir, struct datadir_manifest 
     if (got < 0)
         return complain(error, error_bytes, (int)got, "cannot read '%s': %s", path,
                         strerror((int)-got));
-    if (got <= MANIFEST_BYTES_MAX) {
-        text[got] = '\0';
-        if (strlen(text) == (size_t)got && parse_manifest(text, out) == 0) {
-            if (out->format > DATADIR_FORMAT)
-                return complain(
-                    error, error_bytes, -EPROTONOSUPPORT,
-                    "data directory '%s' has format %u and this version reads up to %d; "
-                    "use the version that wrote it, or a newer one",
-                    datadir->path, out->format, DATADIR_FORMAT);
-            return 0;
-        }
-    }
+    result = manifest_parse(slice_make(text, (size_t)got), out);
+    if (result == -EPROTONOSUPPORT)
+        return complain(error, error_bytes, result,
+                        "data directory '%s' has format %u and this version reads up to %d; "
+                        "use the version that wrote it, or a newer one",
+                        datadir->path, out->format, DATADIR_FORMAT);
+    if (result == 0)
+        return 0;
     return complain(error, error_bytes, -EBADMSG,
                     "'%s' is not a manifest or is damaged; restore it from a backup (nothing was "
                     "changed)",
@@ -198,22 +119,20 @@ static int read_manifest(const struct datadir *datadir, struct datadir_manifest 
 
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest)
 {
+    struct datadir_manifest current = *manifest;
     char path[PATH_MAX], fresh[PATH_MAX], text[MANIFEST_BYTES_MAX];
     int result, fd;
-    int len = snprintf(text, sizeof text,
-                       "# written by tarry; do not edit\n"
-                       "format=%d\nshards=%u\nhash_seed=0x%016" PRIx64 "\nboot_id=%s\n"
-                       "boot_offset_ms=%" PRId64 "\nskew_ms=%" PRId64 "\n",
-                       DATADIR_FORMAT, manifest->shards, manifest->hash_seed, manifest->boot_id,
-                       manifest->boot_offset_ms, manifest->skew_ms);
+    size_t len;
 
+    current.format = DATADIR_FORMAT;
+    len = manifest_emit(&current, text);
     path_of(datadir, "MANIFEST", path);
     path_of(datadir, "MANIFEST.tmp", fresh);
     fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     errno = EIO;
-    result = pwrite(fd, text, (size_t)len, 0) == len && fsync(fd) == 0 ? 0 : -errno;
+    result = pwrite(fd, text, len, 0) == (ssize_t)len && fsync(fd) == 0 ? 0 : -errno;
     close(fd);
     if (result == 0)
         result = fs_give_name(&fs_posix, datadir->path, fresh, path, NULL);
@@ -236,48 +155,135 @@ static int refuse_incomplete(const struct datadir *datadir, char *error, size_t 
                     datadir->path);
 }
 
-/* Files of a log or shard without a manifest: somebody lost it. Making a new one would lose the
- * jobs. */
+/* ---- the shards ---- */
+
+/* Which shards have a directory: a bit each. */
 static void note_shard(void *ctx, const char *name)
 {
-    if (strncmp(name, "shard-", 6) == 0)
-        *(bool *)ctx = true;
+    uint64_t *there = ctx;
+    char is_called[16];
+
+    for (uint32_t i = 0; i < DATADIR_SHARDS_MAX; i++) {
+        snprintf(is_called, sizeof is_called, "shard-%02u", i);
+        if (strcmp(name, is_called) == 0)
+            *there |= UINT64_C(1) << i;
+    }
+}
+
+static int list_shards(const struct datadir *datadir, uint64_t *there, char *error,
+                       size_t error_bytes)
+{
+    int result;
+
+    *there = 0;
+    result = fs_posix.ops->list(NULL, datadir->path, note_shard, there);
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot read data directory '%s': %s",
+                        datadir->path, strerror(-result));
+    return 0;
+}
+
+/* Before format 4 a shard's directory was made after the manifest: some are missing where the first
+ * start was not completed. */
+static int check_shards(const struct datadir *datadir, const struct datadir_manifest *manifest,
+                        char *error, size_t error_bytes)
+{
+    const bool may_lack = manifest->format < DATADIR_FORMAT_CHECKED && !*manifest->boot_id;
+    uint64_t there;
+    int result = list_shards(datadir, &there, error, error_bytes);
+
+    for (uint32_t i = 0; result == 0 && i < DATADIR_SHARDS_MAX; i++) {
+        const bool is_there = there >> i & 1;
+
+        if (is_there && i >= manifest->shards)
+            return complain(error, error_bytes, -EBADMSG,
+                            "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
+                            "shard%s; restore it from a backup (nothing was changed)",
+                            datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+        if (!is_there && i < manifest->shards && !may_lack)
+            return complain(error, error_bytes, -EBADMSG,
+                            "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
+                            "shard%s; put it back, or restore a backup (nothing was changed)",
+                            datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+    }
+    return result;
+}
+
+static void note_any(void *ctx, const char *name)
+{
+    (void)name;
+    *(bool *)ctx = true;
+}
+
+/* Shards without a manifest: somebody lost it, and making a new one would lose the jobs. Empty ones
+ * are what a start leaves that was cut short. */
+static int refuse_shards(const struct datadir *datadir, char *error, size_t error_bytes)
+{
+    uint64_t there;
+    int result = list_shards(datadir, &there, error, error_bytes);
+
+    for (uint32_t i = 0; result == 0 && i < DATADIR_SHARDS_MAX; i++) {
+        char path[PATH_MAX];
+        bool has_files = false;
+
+        if (!(there >> i & 1))
+            continue;
+        datadir_shard_path(datadir, i, path, sizeof path);
+        result = fs_posix.ops->list(NULL, path, note_any, &has_files);
+        if (result < 0)
+            return complain(error, error_bytes, result, "cannot read '%s': %s", path,
+                            strerror(-result));
+        if (has_files)
+            return complain(error, error_bytes, -EBADMSG,
+                            "data directory '%s' has shards but no MANIFEST; restore it from a "
+                            "backup (nothing was changed)",
+                            datadir->path);
+    }
+    return result;
+}
+
+/* Durable before a manifest speaks of them. */
+static int make_shards(const struct datadir *datadir, uint32_t shards)
+{
+    int result = 0;
+
+    for (uint32_t i = 0; result == 0 && i < shards; i++) {
+        char path[PATH_MAX];
+
+        datadir_shard_path(datadir, i, path, sizeof path);
+        result = fs_posix.ops->mkdir(NULL, path, 0700);
+    }
+    return result < 0 ? result : fs_posix.ops->fsync_dir(NULL, datadir->path);
+}
+
+/* Writes the first manifest of a directory, or the first of this format. */
+static int begin_manifest(struct datadir *datadir, struct datadir_manifest *manifest, char *error,
+                          size_t error_bytes)
+{
+    int result = make_shards(datadir, manifest->shards);
+
+    manifest_draw_name(manifest);
+    manifest->format = DATADIR_FORMAT;
+    if (result == 0)
+        result = datadir_write(datadir, manifest);
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot write '%s/MANIFEST': %s", datadir->path,
+                        strerror(-result));
+    return 0;
 }
 
 static int make_manifest(struct datadir *datadir, uint32_t shards, struct datadir_manifest *out,
                          char *error, size_t error_bytes)
 {
-    struct datadir_manifest fresh = {.format = DATADIR_FORMAT,
-                                     .shards = shards ? shards : 1,
-                                     .hash_seed = random_u64(),
-                                     .is_new = true};
-    bool has_shards = false;
-    int result = fs_posix.ops->list(NULL, datadir->path, note_shard, &has_shards);
+    struct datadir_manifest fresh = {
+        .shards = shards ? shards : 1, .hash_seed = random_u64(), .is_new = true};
+    int result = refuse_shards(datadir, error, error_bytes);
 
-    if (has_shards)
-        return complain(error, error_bytes, -EBADMSG,
-                        "data directory '%s' has shards but no MANIFEST; restore it from a backup "
-                        "(nothing was changed)",
-                        datadir->path);
     if (result == 0)
-        result = datadir_write(datadir, &fresh);
-    if (result < 0)
-        return complain(error, error_bytes, result, "cannot write '%s/MANIFEST': %s", datadir->path,
-                        strerror(-result));
-    *out = fresh;
-    return 0;
-}
-
-static int raise_format(struct datadir *datadir, struct datadir_manifest *manifest, char *error,
-                        size_t error_bytes)
-{
-    int result = datadir_write(datadir, manifest);
-
-    if (result < 0)
-        return complain(error, error_bytes, result, "cannot write '%s/MANIFEST': %s", datadir->path,
-                        strerror(-result));
-    manifest->format = DATADIR_FORMAT;
-    return 0;
+        result = begin_manifest(datadir, &fresh, error, error_bytes);
+    if (result == 0)
+        *out = fresh;
+    return result;
 }
 
 static int make_dir(const struct datadir *datadir, char *error, size_t error_bytes)
@@ -335,11 +341,13 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     if (result == 0 && shards && shards != found.shards)
         result =
             complain(error, error_bytes, -EINVAL,
-                     "data directory '%s' was made with %u shards, not %u; their number cannot "
+                     "data directory '%s' was made with %u shard%s, not %u; their number cannot "
                      "be changed: leave it out, or use another directory",
-                     datadir->path, found.shards, shards);
+                     datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
+    if (result == 0 && !found.is_new)
+        result = check_shards(datadir, &found, error, error_bytes);
     if (result == 0 && !existing && found.format < DATADIR_FORMAT)
-        result = raise_format(datadir, &found, error, error_bytes);
+        result = begin_manifest(datadir, &found, error, error_bytes);
 out:
     if (result < 0) {
         datadir_close(datadir);

@@ -223,6 +223,34 @@ static void damaged_header_and_missing_manifest_are_findings(void **state)
     assert_non_null(strstr(scene.report.finding[0].text, "MANIFEST' is missing"));
 }
 
+/* Of the directory's manifest: it cannot be examined by what that says. */
+static void no_bit_of_the_directory_s_manifest_is_wrong_unseen(void **state)
+{
+    char path[300], bytes[1024];
+    ssize_t len;
+    int fd;
+
+    (void)state;
+    some_life();
+    examine();
+    snprintf(path, sizeof path, "%s/MANIFEST", scene.dir);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    len = pread(fd, bytes, sizeof bytes, 0);
+    assert_true(len > 150);
+    for (ssize_t bit = 0; bit < len * 8; bit++) {
+        const char was = bytes[bit / 8], is = (char)(was ^ 1 << bit % 8);
+
+        assert_int_equal(pwrite(fd, &is, 1, bit / 8), 1);
+        if (fsck_run(scene.dir, &scene.report) == 0)
+            fail_msg("bit %zd of byte %zd is not told", bit % 8, bit / 8);
+        assert_true(scene.report.error[0]);
+        assert_int_equal(pwrite(fd, &was, 1, bit / 8), 1);
+    }
+    close(fd);
+    examine();
+}
+
 static void records_that_make_no_sense_are_findings(void **state)
 {
     (void)state;
@@ -264,7 +292,7 @@ static void each_shard_is_mended_by_itself(void **state)
     some_life();
     set_totals(6, 1);
     examine();
-    snprintf(command, sizeof command, "cp -a '%s/shard-00' '%s/shard-01'", scene.dir, scene.dir);
+    snprintf(command, sizeof command, "cp -a '%s/shard-00/.' '%s/shard-01'", scene.dir, scene.dir);
     assert_int_equal(system(command), 0);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
     assert_int_equal(scene.report.finding_count, 2);
@@ -294,6 +322,7 @@ int main(void)
         ROW(counts_a_sound_directory),
         ROW(names_the_place_of_damage),
         ROW(damaged_header_and_missing_manifest_are_findings),
+        ROW(no_bit_of_the_directory_s_manifest_is_wrong_unseen),
         ROW(records_that_make_no_sense_are_findings),
         ROW(a_changed_byte_is_never_written),
         ROW(each_shard_is_mended_by_itself),

@@ -1,0 +1,128 @@
+#include "store/manifest.h"
+
+#include "base/hash.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The first versions of format 1 wrote no skew_ms. */
+static size_t emit_text(const struct datadir_manifest *manifest, bool has_skew,
+                        char out[MANIFEST_BYTES_MAX])
+{
+    size_t len = (size_t)snprintf(out, MANIFEST_BYTES_MAX,
+                                  "# written by tarry; do not edit\n"
+                                  "format=%" PRIu32 "\nshards=%" PRIu32 "\nhash_seed=0x%016" PRIx64
+                                  "\nboot_id=%s\nboot_offset_ms=%" PRId64 "\n",
+                                  manifest->format, manifest->shards, manifest->hash_seed,
+                                  manifest->boot_id, manifest->boot_offset_ms);
+
+    if (has_skew)
+        len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "skew_ms=%" PRId64 "\n",
+                                manifest->skew_ms);
+    if (manifest->format < DATADIR_FORMAT_CHECKED)
+        return len;
+    len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "name=%s\n", manifest->name);
+    len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "check=%016" PRIx64 "\n",
+                            hash_64(out, len));
+    return len;
+}
+
+size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX])
+{
+    return emit_text(manifest, true, out);
+}
+
+/* Finds the value of a line `key=value`; NULL: there is no such line. Not the reader's judge: what
+ * was read is emitted and compared. */
+static const char *find_value(const char *text, const char *key)
+{
+    const size_t len = strlen(key);
+
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0 && line[len] == '=')
+            return line + len + 1;
+    }
+    return NULL;
+}
+
+static uint64_t find_number(const char *text, const char *key)
+{
+    const char *value = find_value(text, key);
+
+    return value ? strtoull(value, NULL, 0) : 0;
+}
+
+static int64_t find_signed(const char *text, const char *key)
+{
+    const char *value = find_value(text, key);
+
+    return value ? strtoll(value, NULL, 10) : 0;
+}
+
+/* Cut to what fits. */
+static void find_text(const char *text, const char *key, char *out, size_t out_bytes)
+{
+    const char *value = find_value(text, key);
+    size_t len = value ? strcspn(value, "\n") : 0;
+
+    if (len >= out_bytes)
+        len = out_bytes - 1;
+    if (len > 0)
+        memcpy(out, value, len);
+    out[len] = '\0';
+}
+
+static bool is_name(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == DATADIR_NAME_BYTES && !name[DATADIR_NAME_BYTES];
+}
+
+int manifest_parse(struct slice text, struct datadir_manifest *out)
+{
+    struct datadir_manifest manifest = {0};
+    char copy[MANIFEST_BYTES_MAX], again[MANIFEST_BYTES_MAX];
+    uint64_t format, shards;
+    bool has_skew;
+
+    if (text.len >= sizeof copy || (text.len > 0 && memchr(text.at, '\0', text.len)))
+        return -EBADMSG;
+    if (text.len > 0)
+        memcpy(copy, text.at, text.len);
+    copy[text.len] = '\0';
+    format = find_number(copy, "format");
+    shards = find_number(copy, "shards");
+    if (format > DATADIR_FORMAT && format <= UINT32_MAX) {
+        out->format = (uint32_t)format;
+        return -EPROTONOSUPPORT;
+    }
+    if (format == 0 || format > UINT32_MAX || shards == 0 || shards > DATADIR_SHARDS_MAX)
+        return -EBADMSG;
+    manifest.format = (uint32_t)format;
+    manifest.shards = (uint32_t)shards;
+    manifest.hash_seed = find_number(copy, "hash_seed");
+    find_text(copy, "boot_id", manifest.boot_id, sizeof manifest.boot_id);
+    manifest.boot_offset_ms = find_signed(copy, "boot_offset_ms");
+    manifest.skew_ms = find_signed(copy, "skew_ms");
+    if (format >= DATADIR_FORMAT_CHECKED)
+        find_text(copy, "name", manifest.name, sizeof manifest.name);
+    if (format >= DATADIR_FORMAT_CHECKED && !is_name(manifest.name))
+        return -EBADMSG;
+    has_skew = format > 1 || find_value(copy, "skew_ms");
+    if (!slice_equals(text, slice_make(again, emit_text(&manifest, has_skew, again))))
+        return -EBADMSG;
+    *out = manifest;
+    return 0;
+}
+
+void manifest_draw_name(struct datadir_manifest *manifest)
+{
+    unsigned char bytes[DATADIR_NAME_BYTES / 2];
+
+    random_bytes(bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(manifest->name + 2 * i, 3, "%02x", bytes[i]);
+}

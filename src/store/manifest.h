@@ -1,0 +1,57 @@
+/*
+ * manifest: the text of DIR/MANIFEST, which says what a data directory is.
+ *
+ * A line `key=value` for each field, in the order of the struct, and from format 4 on a last line
+ * with the checksum of all before it. A text is valid only where emitting what was read gives the
+ * same bytes: so each field is there, once, nothing else is, and no bit of it can change unseen.
+ * Formats below 4 had no checksum and no name. Pure.
+ */
+#ifndef TARRY_STORE_MANIFEST_H
+#define TARRY_STORE_MANIFEST_H
+
+#include "base/slice.h"
+
+#include <stdint.h>
+
+/*
+ * 1: the first
+ * 2: records may carry a topic's extension, a job's history and when it was taken. A directory of
+ *    format 1 is one of format 2 that has none of these: it becomes one when it is opened for
+ *    writing, so that a version that cannot read them says so instead of finding damage.
+ * 3: jobs lie in runs, too, beside the log, and records name the slots they are about; fewer of the
+ *    log's records have a check of their own. A directory of format 2 is one of format 3 that has
+ *    none of these yet.
+ * 4: the manifest has a checksum and the store's name, and every shard's directory is there before
+ *    it. A directory of format 3 gets them when it is opened for writing.
+ */
+enum {
+    DATADIR_FORMAT = 4,
+    DATADIR_FORMAT_CHECKED = 4, /* the first one with name and checksum */
+    DATADIR_SHARDS_MAX = 64,
+    DATADIR_NAME_BYTES = 32,
+    MANIFEST_BYTES_MAX = 4096
+};
+
+struct datadir_manifest {
+    uint32_t format; /* a newer one than DATADIR_FORMAT is refused */
+    uint32_t shards;
+    uint64_t hash_seed;
+    char boot_id[37];       /* of the last start; empty: none was completed */
+    int64_t boot_offset_ms; /* inner clock minus boot time at the last start */
+    int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
+    /* The store's own, in hex: drawn once, and kept by every copy. Empty below format 4. */
+    char name[DATADIR_NAME_BYTES + 1];
+    bool is_new; /* just made; not in the text */
+};
+
+/* Writes the text of its format. Returns its length, below MANIFEST_BYTES_MAX. */
+size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX]);
+
+/* 0; -EBADMSG: it is no manifest, or damaged; -EPROTONOSUPPORT: of a newer format, which alone is
+ * then in *out. */
+int manifest_parse(struct slice text, struct datadir_manifest *out);
+
+/* Draws the store's name. */
+void manifest_draw_name(struct datadir_manifest *manifest);
+
+#endif
