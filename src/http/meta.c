@@ -18,8 +18,8 @@ bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
                               "meta name '%s' is not valid; use 1 to 64 of a-z 0-9 -", quoted);
     case JOB_META_BAD_VALUE:
         return http_fault_set(fault, PROBLEM_BAD_META, 1024,
-                              "the value of meta '%s' must be UTF-8 without control characters, at "
-                              "most 1024 bytes",
+                              "the value of meta '%s' must be UTF-8 without control characters "
+                              "(U+0000 to U+001F, U+007F to U+009F), at most 1024 bytes",
                               quoted);
     case JOB_META_TWICE:
         return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "meta '%s' is given more than once",

@@ -245,6 +245,14 @@ bool http_option_set(struct http_fields *fields, struct http_query *values, uint
     return set_option(find_option(name), fields, values, allowed, name, value, fault);
 }
 
+/* Whether a JSON value of this kind can be the option's: a text is a string and nothing else. */
+static bool option_takes(const struct option *option, enum json_kind kind)
+{
+    if (option->kind == KIND_TEXT)
+        return kind == JSON_STRING;
+    return kind != JSON_ARRAY && kind != JSON_OBJECT && kind != JSON_NULL;
+}
+
 bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct slice raw_key,
                             struct json_value value, struct buffer *scratch,
                             struct http_fault *fault)
@@ -255,9 +263,12 @@ bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct
     const struct option *option = find_option(name);
     if (option && value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (option && (allowed & OPTION_BIT(option - options)) &&
-        (value.kind == JSON_ARRAY || value.kind == JSON_OBJECT || value.kind == JSON_NULL))
-        return refuse_value(option, text, fault);
+    if (option && (allowed & OPTION_BIT(option - options)) && !option_takes(option, value.kind))
+        return option->kind == KIND_TEXT
+                   ? http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                                    "'%s' is %s but must be a string, in quotes", option->name,
+                                    http_quotable(value.raw, 40))
+                   : refuse_value(option, text, fault);
     return set_option(option, fields, NULL, allowed, name, text, fault);
 }
 

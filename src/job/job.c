@@ -69,12 +69,20 @@ static bool meta_name_is_valid(struct slice name)
     return name.len >= 1 && name.len <= META_NAME_BYTES_MAX && every_byte_is(name, IN_META_NAME);
 }
 
+/* A control character of ASCII, or the first byte of U+0080 to U+009F: terminals obey those too. */
+static bool begins_control(struct slice text, size_t at)
+{
+    unsigned char byte = (unsigned char)text.at[at];
+    return byte < 0x20 || byte == 0x7f ||
+           (byte == 0xc2 && at + 1 < text.len && (unsigned char)text.at[at + 1] < 0xa0);
+}
+
 static bool meta_value_is_valid(struct slice value)
 {
     if (value.len > META_VALUE_BYTES_MAX)
         return false;
     for (size_t i = 0; i < value.len; i++)
-        if ((unsigned char)value.at[i] < 0x20 || value.at[i] == 0x7f)
+        if (begins_control(value, i))
             return false;
     return value.len == 0 || json_utf8_is_valid(value);
 }

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "local/checkpoint.h"
 #include "local/finding.h"
+#include "local/large_push.h"
 #include "local/loading.h"
 #include "local/walking.h"
 #include "queue/copy.h"
@@ -221,6 +222,8 @@ void shard_submit(struct shard *shard, const struct command *command,
         completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
     else if (shard->stopping)
         completion_status_soon(shard, QUEUE_STOPPING, reply_to);
+    else if (large_push_is(shard, command))
+        large_push_start(shard, command, reply_to);
     else if (is_held(shard, command))
         park(shard, &shard->held, copy_command(command), reply_to, NULL);
     else if (!list_is_empty(&shard->parked))

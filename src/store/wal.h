@@ -103,6 +103,9 @@ enum wal_need {
  */
 int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
 
+/* The most that wal_has_room may be asked for: beyond it -EMSGSIZE. */
+size_t wal_room_max(const struct wal *wal);
+
 /* Never fails after wal_has_room said 0 for at least record_bytes_max and nothing was sealed since.
  * Returns the record's place. */
 struct record_place wal_append(struct wal *wal, const struct record *record);

@@ -10,6 +10,13 @@ static size_t room_for(size_t bytes)
     return bytes + bytes / 8 + 16;
 }
 
+size_t wal_room_max(const struct wal *wal)
+{
+    size_t bytes = (wal->options.batch_bytes_max - WAL_HEAD_BYTES - 16) / 9 * 8;
+    assert(room_for(bytes) + WAL_HEAD_BYTES <= wal->options.batch_bytes_max);
+    return bytes;
+}
+
 static bool is_empty(const struct wal *wal)
 {
     return !wal->open || wal->open->len == 0;
