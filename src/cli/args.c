@@ -74,15 +74,22 @@ static int unknown(const struct flags *flags, const char *command, const char *n
     return cli_usage("unknown option '--%s', see 'tarry help %s'", name, command);
 }
 
-static void print_help(const struct cli_syntax *syntax, const struct flags *flags)
+static void print_help(const struct cli_syntax *syntax, const struct cli_flag *flags)
 {
     printf("usage: tarry %s\n\n%s\n\noptions:\n", syntax->usage, syntax->about);
-    for (const struct cli_flag *flag = flags->rows; flag->name; flag++) {
+    for (const struct cli_flag *flag = flags; flag->name; flag++) {
         char left[64];
         snprintf(left, sizeof(left), "--%s%s%s", flag->name, flag->value ? " " : "",
                  flag->value ? flag->value : "");
         printf("  %-24s  %s\n", left, flag->help);
     }
+}
+
+static cli_help_printer *help_printer = print_help;
+
+void cli_help_print_by(cli_help_printer *printer)
+{
+    help_printer = printer;
 }
 
 static bool store(const struct cli_flag *flag, const char *value)
@@ -154,7 +161,7 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
             }
             flags_over = true;
         } else if (!flags_over && (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)) {
-            print_help(syntax, &flags);
+            help_printer(syntax, flags.rows);
             return CLI_OK;
         } else if (!flags_over && strncmp(argv[i], "--", 2) == 0) {
             int exit_code = read_flag(&flags, argc, argv, &i);

@@ -26,6 +26,9 @@ struct cli_command {
 /* The table, ended by a row without a name. */
 extern const struct cli_command cli_commands[];
 
+/* What `tarry help` says below the commands: of all of them, and of their exit codes. Lines. */
+extern const char cli_about_all[], cli_about_exit_codes[];
+
 /* Runs what argv says. Returns the exit code. */
 int cli_main(int argc, char **argv);
 
@@ -66,6 +69,16 @@ struct cli_syntax {
     bool takes_command; /* arguments go on after "--" untouched */
     bool is_local;      /* speaks to no server: no --url, no --json */
 };
+
+/* Shows a command; `flags` has its own and those that all have, and ends with one without a name.
+ */
+typedef void cli_help_printer(const struct cli_syntax *syntax, const struct cli_flag *flags);
+
+/* From here on cli_parse shows a command by `printer`, not as text, where its help is asked for. */
+void cli_help_print_by(cli_help_printer *printer);
+
+/* Shows every command by `printer`, in the order of the table. */
+void cli_commands_describe(cli_help_printer *printer);
 
 struct cli_args {
     struct cli_list list; /* arguments that are no flags */

@@ -1,6 +1,8 @@
 #include "cli/commands.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/completion.h"
+#include "cli/manual.h"
 
 #include "base/text.h"
 
@@ -39,6 +41,17 @@ const struct cli_command cli_commands[] = {
     {0},
 };
 
+const char cli_about_all[] =
+    "clients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
+    "durations: 1500ms, 30s, 30m, 2h30m, 7d; a bare number is milliseconds\n"
+    "times: 2026-11-20T09:00:00Z, or milliseconds since 1970\n";
+
+const char cli_about_exit_codes[] = "  0  done\n"
+                                    "  1  refused by the server, or failed\n"
+                                    "  2  wrong command line or configuration\n"
+                                    "  3  the server cannot be reached\n"
+                                    "  4  nothing taken, or not found\n";
+
 static const struct cli_command *find(const char *name)
 {
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -65,41 +78,70 @@ static void print_commands(FILE *out)
           out);
     for (const struct cli_command *command = cli_commands; command->name; command++)
         fprintf(out, "  %-12s%s\n", command->name, command->help);
-    fputs("\nclients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
-          "durations: 1500ms, 30s, 30m, 2h30m, 7d; a bare number is milliseconds\n"
-          "times: 2026-11-20T09:00:00Z, or milliseconds since 1970\n\n"
-          "exit codes:\n"
-          "  0  done\n"
-          "  1  refused by the server, or failed\n"
-          "  2  wrong command line or configuration\n"
-          "  3  the server cannot be reached\n"
-          "  4  nothing taken, or not found\n\n"
-          "'tarry help COMMAND' says more\n",
-          out);
+    fprintf(out, "\n%s\nexit codes:\n%s\n'tarry help COMMAND' says more\n", cli_about_all,
+            cli_about_exit_codes);
 }
 
-static int cli_help(int argc, char **argv)
+static int print_help(const struct cli_command *command)
 {
-    if (argc < 2 || argv[1][0] == '-') {
-        print_commands(stdout);
-        return CLI_OK;
-    }
-    const struct cli_command *command = find(argv[1]);
-    if (!command)
-        return unknown(argv[1]);
-    if (command->run == cli_help || command->run == cli_version) {
-        printf("usage: tarry %s\n\n%s\n", command->name, command->help);
-        return CLI_OK;
-    }
     char name[32], help[] = "--help";
     snprintf(name, sizeof(name), "%s", command->name);
     return command->run(2, (char *[]){name, help, NULL});
 }
 
+void cli_commands_describe(cli_help_printer *printer)
+{
+    cli_help_print_by(printer);
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        if (command->run == cli_serve)
+            cli_serve_describe(printer);
+        else
+            print_help(command);
+}
+
+static int cli_help(int argc, char **argv)
+{
+    const char *page = NULL, *shell = NULL;
+    const struct cli_flag flags[] = {
+        {"man", CLI_TEXT, &page, "PAGE", "print the manual page tarry or tarry.conf, as roff"},
+        {"completion", CLI_TEXT, &shell, "SHELL",
+         "print what lets bash, zsh or fish complete commands and options"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "help [COMMAND] | help --man PAGE | help --completion SHELL",
+        .about = "Prints the commands, or what one of them does.",
+        .flags = flags,
+        .most = 1,
+        .is_local = true,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (page)
+        return manual_print(page);
+    if (shell)
+        return completion_print(shell);
+    if (args.list.count == 0) {
+        print_commands(stdout);
+        return CLI_OK;
+    }
+    const struct cli_command *command = find(args.list.at[0]);
+    return command ? print_help(command) : unknown(args.list.at[0]);
+}
+
 static int cli_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    const struct cli_syntax syntax = {
+        .usage = "version",
+        .about = "Prints the version.",
+        .is_local = true,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
     puts("tarry " TARRY_VERSION);
     return CLI_OK;
 }

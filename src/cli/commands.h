@@ -3,7 +3,11 @@
 #ifndef TARRY_CLI_COMMANDS_H
 #define TARRY_CLI_COMMANDS_H
 
-int cli_serve(int argc, char **argv);  /* serve.c */
+#include "cli/cli.h"
+
+int cli_serve(int argc, char **argv);               /* serve.c */
+void cli_serve_describe(cli_help_printer *printer); /* its options are the configuration's */
+
 int cli_fsck(int argc, char **argv);   /* fsck.c */
 int cli_backup(int argc, char **argv); /* backup.c */
 int cli_work(int argc, char **argv);   /* work.c */

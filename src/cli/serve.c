@@ -2,19 +2,48 @@
 #include "cli/commands.h"
 #include "server/server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(void)
-{
-    puts(
-        "usage: tarry serve [OPTIONS]\n\n"
+static const struct cli_syntax syntax = {
+    .usage = "serve [OPTIONS]",
+    .about =
         "Runs the server until SIGTERM or SIGINT, which let it finish what is under way; a second\n"
         "one stops it at once. SIGHUP opens the log file again and reads the policy file of\n"
         "--deliver anew. Every option can also be a variable (--max-body is TARRY_MAX_BODY) or a\n"
         "line of the file (max-body = 1MiB); a flag beats the environment, which beats the file.\n"
-        "Defaults in brackets.\n\noptions:");
+        "Defaults in brackets.",
+};
+
+static void print_help(void)
+{
+    printf("usage: tarry %s\n\n%s\n\noptions:\n", syntax.usage, syntax.about);
     config_print_help(stdout);
+}
+
+/* A row of the configuration's table as a flag of the command line. `help` has its text. */
+static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEXT_BYTES])
+{
+    bool is_switch = option->kind == OPTION_SWITCH;
+    bool has_default = !is_switch && option->initial[0];
+    snprintf(help, OPTION_TEXT_BYTES, "%s%s%s%s", option->help, has_default ? " (" : "",
+             has_default ? option->initial : "", has_default ? ")" : "");
+    return (struct cli_flag){option->name, is_switch ? CLI_SWITCH : CLI_TEXT, NULL,
+                             is_switch ? NULL : option->values, help};
+}
+
+void cli_serve_describe(cli_help_printer *printer)
+{
+    enum { ROWS_MAX = 64 }; /* as many as `given` of struct config has bits */
+    static char helps[ROWS_MAX][OPTION_TEXT_BYTES];
+    struct cli_flag flags[ROWS_MAX + 2] = {0};
+    size_t count;
+    const struct option *options = config_options(&count);
+    for (size_t i = 0; i < count; i++)
+        flags[i] = flag_of(&options[i], helps[i]);
+    flags[count] = (struct cli_flag){"help", CLI_SWITCH, NULL, NULL, "print this"};
+    printer(&syntax, flags);
 }
 
 int cli_serve(int argc, char **argv)

@@ -396,6 +396,12 @@ static void print_wrapped(FILE *out, const char *text, int indent, int width)
     }
 }
 
+const struct option *config_options(size_t *count)
+{
+    *count = OPTIONS;
+    return options;
+}
+
 void config_print_help(FILE *out)
 {
     for (size_t i = 0; i < OPTIONS; i++) {

@@ -58,6 +58,9 @@ bool config_load(struct config *out, int arg_count, char *const *args,
 
 bool config_is_redis(const struct config *config);
 
+/* The table, for pages that are made from it. */
+const struct option *config_options(size_t *count);
+
 /* Every option: flag, default, what it does. */
 void config_print_help(FILE *out);
 
