@@ -20,18 +20,16 @@ static struct slice trim(struct slice text)
 }
 
 /* "HTTP/1.1 204 No Content", "HTTP/2 204" */
-static bool take_status(struct target_answer *answer, struct slice line)
+static void take_status(struct target_answer *answer, struct slice line)
 {
     uint64_t status;
     if (line.len < 5 || memcmp(line.at, "HTTP/", 5) != 0)
-        return false;
+        return;
     const char *blank = memchr(line.at, ' ', line.len);
     size_t at = blank ? (size_t)(blank - line.at) + 1 : line.len;
-    if (line.len - at < 3 || !text_parse_u64(slice_make(line.at + at, 3), 999, &status))
-        return true;
-    if (status >= 200)
+    if (line.len - at >= 3 && text_parse_u64(slice_make(line.at + at, 3), 999, &status) &&
+        status >= 200)
         answer->status = (uint32_t)status;
-    return true;
 }
 
 static int64_t within_a_day(int64_t ms)
@@ -60,18 +58,29 @@ static void take_retry_after(struct target_answer *answer, struct slice value, i
     answer->has_retry_after = true;
 }
 
-bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms)
+static void take_field(struct target_answer *answer, struct slice line, int64_t wall_ms)
 {
     static const char name[] = "retry-after:";
+    if (line.len >= sizeof name - 1 && strncasecmp(line.at, name, sizeof name - 1) == 0)
+        take_retry_after(answer,
+                         trim(slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1))),
+                         wall_ms);
+}
+
+bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms)
+{
     answer->header_bytes += line.len;
     if (answer->header_bytes > TARGET_ANSWER_HEADER_BYTES_MAX)
         return false;
-    if (line.len >= sizeof name - 1 && strncasecmp(line.at, name, sizeof name - 1) == 0) {
-        struct slice value = slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1));
-        take_retry_after(answer, trim(value), wall_ms);
-        return true;
+    if (answer->is_in_head && trim(line).len == 0) {
+        answer->is_in_head = false;
+    } else if (answer->is_in_head) {
+        if (answer->status)
+            take_field(answer, line, wall_ms);
+    } else if (!answer->status) { /* or it is a trailer's */
+        take_status(answer, line);
+        answer->is_in_head = true;
     }
-    (void)take_status(answer, line);
     return true;
 }
 

@@ -19,11 +19,13 @@ struct target_answer {      /* zeroed: nothing has come yet */
     uint32_t status;        /* the final one; 0: none yet */
     int64_t retry_after_ms; /* where `has_retry_after` */
     bool has_retry_after;
+    bool is_in_head; /* between its first line and the blank one that ends it */
     size_t header_bytes, body_bytes;
 };
 
-/* One line of the header, status lines too, with or without its end. False: enough, read no more.
- */
+/* One line of a head, the blank one behind it and lines of trailers too, with or without its end.
+ * Only the first line of a head is looked at for a status, and only the head of the final answer
+ * for more. False: enough, read no more. */
 bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms);
 bool target_answer_add_body(struct target_answer *answer, size_t bytes);
 

@@ -1,6 +1,9 @@
 #include "target/http_multi.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -11,6 +14,11 @@ enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64 };
 
 struct multi_socket {
     uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; what is wanted is armed */
+    uint32_t serial;        /* how many connections had this descriptor, this one included */
+    uint16_t port;          /* on our side, and a hash of the peer's address; 0: not known yet */
+    uint64_t peer;
+    uint32_t closed;            /* the serial of the last one that was closed */
+    struct target_traffic last; /* what had gone by that in the end */
 };
 
 struct target_multi {
@@ -28,7 +36,8 @@ struct target_multi {
     int handles;                  /* of the loop */
     struct multi_socket *sockets; /* by descriptor */
     size_t socket_cap;
-    bool is_due; /* libcurl wants to be called at once */
+    int *by_port; /* descriptors of connections by their port on our side, plus one; mostly empty */
+    bool is_due;  /* libcurl wants to be called at once */
 };
 
 /* ---- what libcurl is told, and what it tells ---- */
@@ -156,6 +165,14 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, v
     return 0;
 }
 
+/* What is known of the connection that had the descriptor before is kept: this one may be made for
+ * a request that went by it. */
+static void begin_connection(struct multi_socket *socket)
+{
+    *socket = (struct multi_socket){
+        .serial = socket->serial + 1, .closed = socket->closed, .last = socket->last};
+}
+
 static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
 {
     if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {
@@ -170,7 +187,7 @@ static int open_socket(struct target_multi *multi, const struct curl_sockaddr *a
         return -1;
     }
     if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
-        multi->sockets[fd] = (struct multi_socket){0};
+        begin_connection(&multi->sockets[fd]);
     return fd;
 }
 
@@ -182,16 +199,96 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
     int fd = open_socket(opening->multi, address);
     if (fd < 0)
         opening->error = errno;
+    opening->fds[1] = opening->fds[0];
+    opening->fds[0] = fd;
     return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+/* ---- what the peer took ---- */
+
+/* libcurl calls it for each socket that it opened, whichever transfer used it last. */
+static int on_close(void *ctx, curl_socket_t fd)
+{
+    struct target_multi *multi = ctx;
+    if ((size_t)fd < multi->socket_cap) {
+        struct multi_socket *socket = &multi->sockets[fd];
+        bool is_told = target_traffic_read(fd, &socket->last);
+        socket->closed = is_told ? socket->serial : 0;
+        socket->port = 0;
+    }
+    return close(fd);
+}
+
+static uint16_t port_of(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in ipv4;
+        struct sockaddr_in6 ipv6;
+    } own;
+    socklen_t bytes = sizeof own;
+    if (getsockname(fd, &own.any, &bytes) != 0)
+        return 0;
+    return ntohs(own.any.sa_family == AF_INET6 ? own.ipv6.sin6_port : own.ipv4.sin_port);
+}
+
+/* libcurl 7.88 does not tell by which socket a request will go, only between which addresses: one
+ * that carried requests before is known by its port; a new one was opened for this transfer. */
+static int find_socket(struct target_multi *multi, const struct target_opening *opening,
+                       const char *peer_text, uint16_t port)
+{
+    uint64_t peer = hash_64(peer_text, strlen(peer_text));
+    int known = multi->by_port[port] - 1;
+    if (known >= 0 && multi->sockets[known].port == port && multi->sockets[known].peer == peer)
+        return known;
+    for (size_t i = 0; i < sizeof opening->fds / sizeof opening->fds[0]; i++) {
+        int fd = opening->fds[i];
+        if (fd < 0 || port_of(fd) != port)
+            continue;
+        multi->sockets[fd].port = port;
+        multi->sockets[fd].peer = peer;
+        multi->by_port[port] = fd + 1;
+        return fd;
+    }
+    return -1;
+}
+
+void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
+                       const char *peer, int port, struct target_mark *mark)
+{
+    *mark = (struct target_mark){.fd = -1};
+    int fd =
+        port > 0 && port <= UINT16_MAX ? find_socket(multi, opening, peer, (uint16_t)port) : -1;
+    if (fd < 0 || !target_traffic_read(fd, &mark->traffic))
+        return;
+    mark->fd = fd;
+    mark->serial = multi->sockets[fd].serial;
+}
+
+/* What the peer sends acknowledges what has reached it. So where something came (the end of the
+ * connection, for one) and nothing of the request is acknowledged, the peer had closed before the
+ * request was there. A bare reset tells nothing: it may have come from a peer that had begun to
+ * read. */
+bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
+{
+    if (mark->fd < 0 || (size_t)mark->fd >= multi->socket_cap)
+        return false;
+    const struct multi_socket *socket = &multi->sockets[mark->fd];
+    const struct target_traffic *then = &mark->traffic, *last = &socket->last;
+    if (socket->closed != mark->serial || last->acked != then->acked)
+        return false;
+    return last->sent == then->sent || last->received > then->received;
 }
 
 /* ---- life ---- */
 
 void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening)
 {
-    opening->multi = multi;
+    *opening = (struct target_opening){.multi = multi, .fds = {-1, -1}};
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, opening);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, multi);
 }
 
 bool target_multi_add(struct target_multi *multi, CURL *easy)
@@ -225,13 +322,15 @@ static struct target_multi *allocate(struct reactor *reactor)
         return NULL;
     multi->curl = curl_multi_init();
     multi->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (multi->curl && multi->epoll >= 0 &&
+    multi->by_port = calloc(UINT16_MAX + 1, sizeof *multi->by_port);
+    if (multi->curl && multi->by_port && multi->epoll >= 0 &&
         uv_poll_init(reactor_loop(reactor), &multi->ready, multi->epoll) == 0)
         return multi;
     if (multi->curl)
         (void)curl_multi_cleanup(multi->curl);
     if (multi->epoll >= 0)
         close(multi->epoll);
+    free(multi->by_port);
     free(multi);
     return NULL;
 }
@@ -272,6 +371,7 @@ void target_multi_free(struct target_multi *multi)
     (void)curl_multi_cleanup(multi->curl);
     reactor_cancel_at_turn_end(&multi->call);
     free(multi->sockets);
+    free(multi->by_port);
     uv_close((uv_handle_t *)&multi->timer, on_closed);
     uv_close((uv_handle_t *)&multi->ready, on_closed);
 }

@@ -10,6 +10,7 @@
 
 #include "guard/guard.h"
 #include "net/reactor.h"
+#include "target/http_traffic.h"
 
 #include <curl/curl.h>
 
@@ -17,7 +18,15 @@ struct target_multi;
 
 struct target_opening { /* of an easy handle's socket */
     struct target_multi *multi;
-    int error; /* why there is none: an errno; the reader clears it */
+    int error;  /* why there is none: an errno; the reader clears it */
+    int fds[2]; /* the last ones that were opened; -1: none */
+};
+
+/* A connection when a request was about to be sent by it: what its peer had until then. */
+struct target_mark {
+    int fd;          /* -1: not known */
+    uint32_t serial; /* of the connection, among those with this descriptor */
+    struct target_traffic traffic;
 };
 
 /* A transfer is over; it is no longer the multi's. Not inside a call, but for the loop's. */
@@ -33,6 +42,13 @@ void target_multi_free(struct target_multi *multi);
 void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening);
 /* Begins at the end of this turn. False: out of memory. */
 bool target_multi_add(struct target_multi *multi, CURL *easy);
+/* Within CURLOPT_PREREQFUNCTION: the request goes out next, from `port` of this
+ * machine to the address `peer`. */
+void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
+                       const char *peer, int port, struct target_mark *mark);
+/* The marked connection is closed, without an answer. True: the peer certainly took nothing of the
+ * request, which may be sent again. False: it may have. */
+bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark);
 /* Before its end. Its connection is closed. */
 void target_multi_remove(struct target_multi *multi, CURL *easy);
 

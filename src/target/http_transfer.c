@@ -35,11 +35,18 @@ static size_t on_body(char *at, size_t size, size_t count, void *ctx)
     return target_answer_add_body(&transfer->answer, size * count) ? size * count : 0;
 }
 
+/* The request is about to be sent. Where a kept connection ends before its answer begins, libcurl
+ * comes here once more by itself: a request that may have been taken is not sent a second time
+ * within one attempt. */
 static int on_connected(void *ctx, char *peer, char *local, int peer_port, int local_port)
 {
     struct target_transfer *transfer = ctx;
-    (void)peer, (void)local, (void)peer_port, (void)local_port;
+    struct target_multi *multi = transfer->opening.multi;
+    (void)local, (void)peer_port;
+    if (transfer->has_begun && !target_multi_took_nothing(multi, &transfer->mark))
+        return CURL_PREREQFUNC_ABORT;
     transfer->has_begun = true;
+    target_multi_mark(multi, &transfer->opening, peer, local_port, &transfer->mark);
     return CURL_PREREQFUNC_OK;
 }
 
@@ -262,6 +269,7 @@ static const char *reason_of(const struct target_transfer *transfer, CURLcode co
     case CURLE_SSL_CACERT_BADFILE:
         return "the ca-file of the policy file cannot be read";
     case CURLE_GOT_NOTHING:
+    case CURLE_ABORTED_BY_CALLBACK: /* on_connected */
         return "closed without an answer";
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
@@ -271,6 +279,8 @@ static const char *reason_of(const struct target_transfer *transfer, CURLcode co
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
         return "the answer is not http";
+    case CURLE_OUT_OF_MEMORY:
+        return transfer->has_begun ? "the answer's header is too long" : "out of memory";
     case CURLE_WRITE_ERROR:
         return "the answer's header is too long";
     default:
@@ -311,10 +321,13 @@ static void time_out(struct target_transfer *transfer)
     buffer_fini(&text);
 }
 
-/* What the endpoint is not to blame for. */
-static bool is_our_want(int error)
+/* What the endpoint is not to blame for, as long as nothing was sent: once it was, libcurl is "out
+ * of memory" where an answer is too much for it. */
+static bool is_our_fault(const struct target_transfer *transfer, CURLcode code)
 {
-    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+    int error = code == CURLE_COULDNT_CONNECT ? transfer->opening.error : 0;
+    return code == CURLE_OUT_OF_MEMORY || error == EMFILE || error == ENFILE || error == ENOMEM ||
+           error == ENOBUFS;
 }
 
 void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
@@ -328,9 +341,7 @@ void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
                             &transfer->report);
     else if (is_late)
         time_out(transfer);
-    else if (code == CURLE_OUT_OF_MEMORY)
-        target_transfer_give_up(transfer, TARGET_UNSENT, false, "out of memory");
-    else if (code == CURLE_COULDNT_CONNECT && is_our_want(transfer->opening.error))
+    else if (is_our_fault(transfer, code) && !transfer->has_begun)
         target_transfer_give_up(transfer, TARGET_UNSENT, false, reason_of(transfer, code));
     else
         target_transfer_give_up(transfer, TARGET_FAILED, true, reason_of(transfer, code));

@@ -30,9 +30,10 @@ struct target_transfer {
     size_t dead_on_count;
     struct target_opening opening;
     struct target_answer answer;
-    bool is_added;   /* the multi has it */
-    bool has_begun;  /* there was a connection: the peer may have got something */
-    bool is_decided; /* `report` holds */
+    struct target_mark mark; /* has_begun: the connection it went by last */
+    bool is_added;           /* the multi has it */
+    bool has_begun;          /* there was a connection: the peer may have got something */
+    bool is_decided;         /* `report` holds */
     struct target_report report;
     struct buffer *explained; /* or NULL */
     /* The request: texts with a NUL behind each, then the body. */

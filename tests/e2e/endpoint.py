@@ -65,6 +65,10 @@ class Endpoint:
         self.server.shutdown()
         self.server.server_close()
         self.server = None
+        self.cut()
+
+    def cut(self):
+        """Closes all connections that are open, idle ones as well."""
         with self.lock:
             for connection in self._open:
                 try:

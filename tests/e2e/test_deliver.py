@@ -475,3 +475,45 @@ def test_the_demo_shows_what_it_says():
                           env={**os.environ, "TARGET": "http", "TARRY_BIN": str(BINARY)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "none early, all signed" in done.stdout and "is dead: http 410" in done.stdout
+
+
+# ---- one attempt, one request ----
+
+
+def warm_up(client, endpoint, connections):
+    """Leaves so many kept connections behind."""
+    endpoint.answer = lambda call: time.sleep(0.3) or 200
+    client.push_batch([{"topic": "orders", "id": f"warm-{n}"} for n in range(connections)])
+    eventually(lambda: totals(client, "orders")["acked"] == connections)
+    endpoint.answer = lambda call: 200
+
+
+def test_a_request_that_was_read_and_never_answered_is_not_sent_again_within_its_attempt(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url}, max_attempts=1)
+    warm_up(client, endpoint, 10)
+    endpoint.answer = lambda call: None
+    push(client, "orders", "pay-4711")
+    eventually(lambda: counts(client, "orders")["dead"] == 1)
+    assert len(endpoint.of("pay-4711")) == 1
+    assert job(client, "orders", "pay-4711")["last_error"] == "closed without an answer"
+
+
+def test_each_request_that_was_read_is_an_attempt(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url}, backoff="fixed:10ms")
+    warm_up(client, endpoint, 6)
+    endpoint.answer = lambda call: None if call.n < 3 else 200
+    push(client, "orders", "pay-4711", body=b"x" * 300_000)
+    eventually(lambda: totals(client, "orders")["acked"] == 7)
+    assert [call.attempt for call in endpoint.of("pay-4711")] == [1, 2, 3]
+
+
+def test_a_kept_connection_that_the_endpoint_closed_costs_no_attempt(server, endpoint):
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url}, max_attempts=1)
+    warm_up(client, endpoint, 5)
+    endpoint.cut()
+    push(client, "orders", "pay-4711")
+    eventually(lambda: totals(client, "orders")["acked"] == 6)
+    assert [call.attempt for call in endpoint.of("pay-4711")] == [1]

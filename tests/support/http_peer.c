@@ -29,6 +29,7 @@ struct http_peer {
     int connections;
     char bomb[16 * 1024];
     size_t bomb_bytes;
+    char long_text[10 * 1024];
     pthread_t threads[CONNECTIONS_MAX];
     size_t seen_count;
     struct seen seen[PATHS_MAX];
@@ -117,6 +118,7 @@ static void bomb(struct connection *connection)
 
 static void make_bomb(struct http_peer *peer)
 {
+    memset(peer->long_text, 'a', sizeof peer->long_text - 1);
     FILE *file = popen("head -c 1000000 /dev/zero | gzip -9", "r");
     peer->bomb_bytes = file ? fread(peer->bomb, 1, sizeof peer->bomb, file) : 0;
     if (!file || pclose(file) != 0 || peer->bomb_bytes == 0)
@@ -148,6 +150,12 @@ static bool behave(struct connection *connection, const char *path, int number)
         repeat(connection, "X-More: and more and more and more and more and more\r\n");
     else if (IS("header-500") && say(connection, "HTTP/1.1 500 Bad\r\nX-Long: "))
         flood(connection);
+    else if (IS("status-long") && say(connection, "HTTP/1.1 200 "))
+        for (int i = 0; i < 32 && say(connection, connection->peer->long_text); i++)
+            ;
+    else if (IS("trailer-500"))
+        return say(connection, "HTTP/1.1 500 Bad\r\nTransfer-Encoding: chunked\r\n\r\n"
+                               "1\r\nx\r\n0\r\nHTTP/1.1 200 OK: x\r\n\r\n");
     else if (IS("flood-1xx"))
         repeat(connection, "HTTP/1.1 100 Continue\r\n\r\n");
     else if (IS("redirect"))

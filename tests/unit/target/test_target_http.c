@@ -9,6 +9,9 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/syscall.h>
 
 enum { REPORTS_MAX = 4096, PATIENCE_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 500 };
 
@@ -169,6 +172,9 @@ static const struct {
     {"gone, and ten gigabytes", "/flood-410", TARGET_REFUSED, false, false, 410, "http 410"},
     {"endless headers", "/headers-200", TARGET_DONE, false, false, 200, ""},
     {"an endless header", "/header-500", TARGET_FAILED, true, false, 500, "http 500"},
+    {"a status line of 320 KB", "/status-long", TARGET_FAILED, true, false, 0,
+     "the answer's header is too long"},
+    {"a trailer like a status line", "/trailer-500", TARGET_FAILED, true, false, 500, "http 500"},
     {"1xx for ever", "/flood-1xx", TARGET_FAILED, true, false, 0,
      "the answer's header is too long"},
     {"a redirect", "/redirect", TARGET_FAILED, false, false, 302,
@@ -326,6 +332,133 @@ static void a_connection_that_closes_between_requests_costs_no_attempt(void **st
     free(rig);
 }
 
+/* An endpoint that leaves its first connection at the worst moment: after the target has looked at
+ * it for its next request, before that is sent. */
+struct leaver {
+    int listening;
+    uint16_t port;
+    _Atomic int kept; /* the first connection; -1: none yet */
+    bool reads_a_bit; /* of the second request, and resets the connection then */
+    int whole, begun; /* requests read so far */
+    pthread_t thread;
+};
+
+static struct leaver *leaver_armed; /* told when the target looks at its connection */
+
+/* The target asks the kernel about a connection just before it sends: libcurl has then looked at it
+ * for the last time. */
+int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict bytes)
+{
+    int result = (int)syscall(SYS_getsockopt, fd, level, name, value, bytes);
+    if (leaver_armed && level == IPPROTO_TCP && leaver_armed->kept >= 0 &&
+        !leaver_armed->reads_a_bit) {
+        (void)shutdown(leaver_armed->kept, SHUT_RDWR);
+        leaver_armed = NULL;
+    }
+    return result;
+}
+
+static bool leaver_answer(struct leaver *leaver, int fd)
+{
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    struct linger at_once = {.l_onoff = 1};
+    char request[4096] = "";
+    size_t len = 0;
+    bool is_second = leaver->reads_a_bit && leaver->whole == 1;
+    while (!strstr(request, "\"total\":12}")) {
+        ssize_t got = recv(fd, request + len, is_second ? 10 : sizeof request - 1 - len, 0);
+        if (got <= 0)
+            return false;
+        leaver->begun += len == 0;
+        len += (size_t)got;
+        if (is_second) {
+            (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+            return false;
+        }
+    }
+    leaver->whole++;
+    return send(fd, answer, sizeof answer - 1, MSG_NOSIGNAL) > 0;
+}
+
+static void *leaver_run(void *ctx)
+{
+    struct leaver *leaver = ctx;
+    int fd;
+    while ((fd = accept(leaver->listening, NULL, NULL)) >= 0) {
+        if (leaver->kept < 0)
+            leaver->kept = fd;
+        while (leaver_answer(leaver, fd))
+            ;
+        close(fd);
+    }
+    return NULL;
+}
+
+static void leaver_start(struct leaver *leaver)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof address;
+    leaver->kept = -1;
+    leaver->listening = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(leaver->listening, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(leaver->listening, 8), 0);
+    (void)getsockname(leaver->listening, (struct sockaddr *)&address, &bytes);
+    leaver->port = ntohs(address.sin_port);
+    assert_int_equal(pthread_create(&leaver->thread, NULL, leaver_run, leaver), 0);
+}
+
+static void leaver_stop(struct leaver *leaver)
+{
+    (void)shutdown(leaver->listening, SHUT_RDWR);
+    (void)pthread_join(leaver->thread, NULL);
+    close(leaver->listening);
+}
+
+/* Two requests one after the other; returns what became of the second. */
+static struct target_report leave(struct leaver *leaver)
+{
+    struct rig *rig = malloc(sizeof *rig);
+    open_rig(rig, policy);
+    rig->setting.timeout_ms = 5000;
+    leaver_start(leaver);
+    struct target *target = open_target(rig, "http", leaver->port);
+    send_path(rig, target, 0, leaver->port, "/");
+    run(rig);
+    assert_int_equal(rig->told[0].report.outcome, TARGET_DONE);
+    leaver_armed = leaver;
+    send_path(rig, target, 1, leaver->port, "/");
+    run(rig);
+    struct target_report report = rig->told[1].report;
+    leaver_armed = NULL;
+    close_rig(rig);
+    leaver_stop(leaver);
+    free(rig);
+    return report;
+}
+
+static void a_request_that_nobody_read_is_sent_again(void **state)
+{
+    struct leaver leaver = {0};
+    (void)state;
+    struct target_report report = leave(&leaver);
+    assert_string_equal(report.error, "");
+    assert_int_equal(report.outcome, TARGET_DONE);
+    assert_int_equal(leaver.whole, 2);
+}
+
+static void a_request_that_was_read_in_part_is_not_sent_again(void **state)
+{
+    struct leaver leaver = {.reads_a_bit = true};
+    (void)state;
+    struct target_report report = leave(&leaver);
+    assert_string_equal(report.error, "closed without an answer");
+    assert_int_equal(report.outcome, TARGET_FAILED);
+    assert_true(report.is_ailing);
+    assert_int_equal(leaver.whole, 1);
+    assert_int_equal(leaver.begun, 2);
+}
+
 static void what_is_under_way_is_given_up_by_close(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
@@ -472,6 +605,8 @@ int main(void)
         cmocka_unit_test(retry_after_is_obeyed_within_a_day),
         cmocka_unit_test(a_connection_carries_one_request_after_the_other),
         cmocka_unit_test(a_connection_that_closes_between_requests_costs_no_attempt),
+        cmocka_unit_test(a_request_that_nobody_read_is_sent_again),
+        cmocka_unit_test(a_request_that_was_read_in_part_is_not_sent_again),
         cmocka_unit_test(what_is_under_way_is_given_up_by_close),
         cmocka_unit_test(the_body_is_untouched_and_the_rest_is_in_headers),
         cmocka_unit_test(what_is_signed_is_what_was_sent),

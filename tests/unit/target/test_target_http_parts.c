@@ -102,6 +102,8 @@ static void the_status_decides(void **state)
         struct target_report report;
         const char *sentence = answers[i].header[0] ? answers[i].header : answers[i].status_line;
         CASE_HOLDS(sentence, target_answer_add_line(&answer, slice_of("HTTP/1.1 100 On"), now_ms));
+        (void)target_answer_add_line(&answer, slice_of("Retry-After: 77\r\n"), now_ms);
+        (void)target_answer_add_line(&answer, slice_of("\r\n"), now_ms);
         CASE_HOLDS(sentence, answer.status == 0);
         (void)target_answer_add_line(&answer, slice_of(answers[i].status_line), now_ms);
         (void)target_answer_add_line(&answer, slice_of(answers[i].header), now_ms);
@@ -111,6 +113,24 @@ static void the_status_decides(void **state)
         CASE_HOLDS(sentence, report.retry_after_ms == answers[i].retry_after_ms);
         CASE_HOLDS(sentence, (report.outcome == TARGET_DONE) == (report.error[0] == '\0'));
     }
+}
+
+static void a_trailer_says_nothing(void **state)
+{
+    static const char *const lines[] = {
+        "HTTP/1.1 103 Early\r\n", "Retry-After: 1\r\n",     "\r\n", "HTTP/1.1 503 Busy\r\n",
+        "X: HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK: x\r\n", "\r\n", "HTTP/1.1 200 OK: a line\r\n",
+        "Retry-After: 2\r\n",
+    };
+    struct target_answer answer = {0};
+    struct target_report report;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        assert_true(target_answer_add_line(&answer, slice_of(lines[i]), now_ms));
+    target_answer_judge(&answer, NULL, 0, &report);
+    assert_int_equal(report.code, 503);
+    assert_int_equal(report.outcome, TARGET_FAILED);
+    assert_int_equal(report.retry_after_ms, -1);
 }
 
 static void an_answer_is_read_up_to_its_bound(void **state)
@@ -132,6 +152,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_reads_another_host_out_of_a_url),
         cmocka_unit_test(the_status_decides),
+        cmocka_unit_test(a_trailer_says_nothing),
         cmocka_unit_test(an_answer_is_read_up_to_its_bound),
     };
     return cmocka_run_group_tests_name("target_http_parts", tests, NULL, NULL);
