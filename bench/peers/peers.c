@@ -6,10 +6,10 @@
  *
  * With two ports every second connection goes to the second: two servers that share one queue.
  */
-#include "cli/load_beanstalk.h"
 #include "cli/load_flags.h"
-#include "cli/load_http.h"
-#include "cli/load_redis.h"
+#include "load/http.h"
+#include "peers/beanstalk.h"
+#include "peers/redis.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 
 #include "base/json_read.h"
 #include "cli/load_flags.h"
-#include "cli/load_http.h"
+#include "load/http.h"
 
 #include <inttypes.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 
 #include "base/duration.h"
 #include "base/random.h"
-#include "cli/load_stamp.h"
+#include "load/stamp.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -50,7 +50,7 @@ void load_flags_table(struct load_flags *flags)
         {"patience", CLI_TEXT, &flags->patience, "TIME",
          "give up when nothing has come for so long; 30s"},
         {"trace", CLI_TEXT, &flags->trace, "FILE",
-         "write every answer and delivery there, in binary (src/cli/load_trace.h)"},
+         "write every answer and delivery there, in binary (src/load/trace.h)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         load_flags_add(flags, rows[i]);

@@ -8,7 +8,7 @@
 #define TARRY_CLI_LOAD_FLAGS_H
 
 #include "cli/cli.h"
-#include "cli/load.h"
+#include "load/load.h"
 
 enum { LOAD_FLAGS_MAX = 20 };
 

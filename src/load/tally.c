@@ -1,4 +1,4 @@
-#include "cli/load_tally.h"
+#include "load/tally.h"
 
 #include <stdlib.h>
 

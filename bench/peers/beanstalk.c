@@ -1,4 +1,4 @@
-#include "cli/load_beanstalk.h"
+#include "peers/beanstalk.h"
 
 #include <stdio.h>
 #include <stdlib.h>

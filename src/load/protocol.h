@@ -5,12 +5,12 @@
  * ahead as far as they can be. Answers come in the order of the requests on each connection.
  * Nothing here blocks, except `open`.
  */
-#ifndef TARRY_CLI_LOAD_PROTOCOL_H
-#define TARRY_CLI_LOAD_PROTOCOL_H
+#ifndef TARRY_LOAD_PROTOCOL_H
+#define TARRY_LOAD_PROTOCOL_H
 
 #include "base/buffer.h"
-#include "cli/load.h"
-#include "cli/load_stamp.h"
+#include "load/load.h"
+#include "load/stamp.h"
 
 struct load_speech; /* each protocol defines what it needs */
 

@@ -5,10 +5,10 @@
  * and bodies found by scanning. That is safe with a server of ours and bodies of ours, and is what
  * lets one core saturate another.
  */
-#ifndef TARRY_CLI_LOAD_HTTP_H
-#define TARRY_CLI_LOAD_HTTP_H
+#ifndef TARRY_LOAD_HTTP_H
+#define TARRY_LOAD_HTTP_H
 
-#include "cli/load_protocol.h"
+#include "load/protocol.h"
 
 /* Fills in host and port from "http://host[:port][/]"; the default port is 8279. False with
  * `problem`. */

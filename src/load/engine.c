@@ -1,8 +1,7 @@
 #include "base/clock.h"
 #include "base/random.h"
-#include "cli/load_conn.h"
-#include "cli/load_progress.h"
-#include "cli/load_tally.h"
+#include "load/conn.h"
+#include "load/tally.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,8 +6,8 @@
  * is written passes through a buffer; put the file on a file system in memory, else a slow disk
  * holds up the generator. A trace that could not be written says so when it is closed.
  */
-#ifndef TARRY_CLI_LOAD_TRACE_H
-#define TARRY_CLI_LOAD_TRACE_H
+#ifndef TARRY_LOAD_TRACE_H
+#define TARRY_LOAD_TRACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "cli/load_trace.h"
+#include "load/trace.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -5,8 +5,8 @@
  * Text of a fixed length that needs no escaping anywhere: "t" run, "i" index, "s" sent, "d" delay,
  * in hexadecimal.
  */
-#ifndef TARRY_CLI_LOAD_STAMP_H
-#define TARRY_CLI_LOAD_STAMP_H
+#ifndef TARRY_LOAD_STAMP_H
+#define TARRY_LOAD_STAMP_H
 
 #include "base/slice.h"
 

@@ -1,4 +1,4 @@
-#include "cli/load_socket.h"
+#include "load/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

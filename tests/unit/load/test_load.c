@@ -1,10 +1,9 @@
 /* The load generator: what it sends is well-formed, what it reads does not depend on how it
  * arrives. */
-#include "cli/load_beanstalk.h"
-#include "cli/load_flags.h"
-#include "cli/load_http.h"
-#include "cli/load_redis.h"
-#include "cli/load_tally.h"
+#include "load/http.h"
+#include "load/tally.h"
+#include "peers/beanstalk.h"
+#include "peers/redis.h"
 #include "unit/cases.h"
 
 #include <stdio.h>
@@ -390,32 +389,6 @@ static void a_trace_that_could_not_be_written_says_so(void **state)
     assert_false(load_trace_close(trace));
 }
 
-static int plan_with(const char *delay, const char *due_in, struct load_plan *plan)
-{
-    static struct load_flags flags;
-    load_flags_table(&flags);
-    flags.delay = delay;
-    flags.due_in = due_in;
-    *plan = (struct load_plan){0};
-    return load_flags_plan(&flags, plan);
-}
-
-static void jobs_are_due_by_delays_or_at_one_moment(void **state)
-{
-    (void)state;
-    struct load_plan plan;
-    assert_int_equal(plan_with(NULL, NULL, &plan), -1);
-    assert_true(plan.delay_min_ms == 1000 && plan.delay_max_ms == 2000 && !plan.due_in_ms);
-    assert_int_equal(plan_with("0..10s", NULL, &plan), -1);
-    assert_true(plan.delay_min_ms == 0 && plan.delay_max_ms == 10000 && !plan.due_in_ms);
-    /* Nothing has come for so long is counted from the longest delay. */
-    assert_int_equal(plan_with(NULL, "30s", &plan), -1);
-    assert_true(plan.due_in_ms == 30000 && plan.delay_max_ms == 30000 && !plan.delay_min_ms);
-    assert_int_equal(plan_with("10s", "30s", &plan), CLI_USAGE);
-    assert_int_equal(plan_with(NULL, "0", &plan), CLI_USAGE);
-    assert_int_equal(plan_with(NULL, "soon", &plan), CLI_USAGE);
-}
-
 static void a_problem_is_made_printable(void **state)
 {
     (void)state;
@@ -441,7 +414,6 @@ int main(void)
         cmocka_unit_test(judges_deliveries),
         cmocka_unit_test(a_trace_holds_what_was_judged),
         cmocka_unit_test(a_trace_that_could_not_be_written_says_so),
-        cmocka_unit_test(jobs_are_due_by_delays_or_at_one_moment),
         cmocka_unit_test(a_problem_is_made_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

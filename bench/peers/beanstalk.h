@@ -5,10 +5,10 @@
  * which only the first waits; an ack is one delete a job, all sent together. Delays are whole
  * seconds.
  */
-#ifndef TARRY_CLI_LOAD_BEANSTALK_H
-#define TARRY_CLI_LOAD_BEANSTALK_H
+#ifndef TARRY_LOAD_BEANSTALK_H
+#define TARRY_LOAD_BEANSTALK_H
 
-#include "cli/load_protocol.h"
+#include "load/protocol.h"
 
 extern const struct load_protocol load_beanstalk;
 

@@ -9,8 +9,8 @@
  *
  * One thread, blocking, Linux (epoll). The engine knows no protocol: see load_protocol.h.
  */
-#ifndef TARRY_CLI_LOAD_H
-#define TARRY_CLI_LOAD_H
+#ifndef TARRY_LOAD_H
+#define TARRY_LOAD_H
 
 #include "base/histogram.h"
 #include "base/slice.h"
@@ -80,5 +80,10 @@ double load_rate(uint64_t count, double seconds);
 /* For people (with histograms), on standard output; or one JSON object. */
 void load_report(const struct load_plan *plan, const struct load_result *result);
 void load_report_json(const struct load_plan *plan, const struct load_result *result);
+
+/* The line on standard error that is written over while a run goes on; and its removal. */
+void load_progress_print(const struct load_plan *plan, const struct load_result *result,
+                         int64_t elapsed_us);
+void load_progress_clear(void);
 
 #endif

@@ -5,10 +5,10 @@
  * take and ack, so that each step is atomic. Nothing tells a consumer that a job is due: it asks
  * again a millisecond after getting nothing.
  */
-#ifndef TARRY_CLI_LOAD_REDIS_H
-#define TARRY_CLI_LOAD_REDIS_H
+#ifndef TARRY_LOAD_REDIS_H
+#define TARRY_LOAD_REDIS_H
 
-#include "cli/load_protocol.h"
+#include "load/protocol.h"
 
 extern const struct load_protocol load_redis;
 

@@ -2,12 +2,12 @@
  * load_tally: counts what a run saw, and judges each delivery: on time, early, for the second time,
  * or somebody else's. Pure, but for the trace where there is one.
  */
-#ifndef TARRY_CLI_LOAD_TALLY_H
-#define TARRY_CLI_LOAD_TALLY_H
+#ifndef TARRY_LOAD_TALLY_H
+#define TARRY_LOAD_TALLY_H
 
-#include "cli/load.h"
-#include "cli/load_stamp.h"
-#include "cli/load_trace.h"
+#include "load/load.h"
+#include "load/stamp.h"
+#include "load/trace.h"
 
 struct load_tally {
     struct load_result *result; /* the caller's */

@@ -1,6 +1,6 @@
-#include "cli/load_conn.h"
+#include "load/conn.h"
 
-#include "cli/load_socket.h"
+#include "load/socket.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
-#include "cli/load_redis.h"
+#include "peers/redis.h"
 
 #include "base/clock.h"
-#include "cli/load_socket.h"
+#include "load/socket.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
  *
  * Owner: the engine. Never blocks. Errors end the run, so they are sentences for people.
  */
-#ifndef TARRY_CLI_LOAD_CONN_H
-#define TARRY_CLI_LOAD_CONN_H
+#ifndef TARRY_LOAD_CONN_H
+#define TARRY_LOAD_CONN_H
 
-#include "cli/load_protocol.h"
+#include "load/protocol.h"
 
 struct load_expected {
     int64_t sent_us;

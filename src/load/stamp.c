@@ -1,4 +1,4 @@
-#include "cli/load_stamp.h"
+#include "load/stamp.h"
 
 enum { RUN_DIGITS = 8, INDEX_DIGITS = 10, SENT_DIGITS = 12, DELAY_DIGITS = 10 };
 

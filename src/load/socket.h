@@ -3,11 +3,11 @@
  *
  * Errors for people go into `problem`: what failed, at which address, and why.
  */
-#ifndef TARRY_CLI_LOAD_SOCKET_H
-#define TARRY_CLI_LOAD_SOCKET_H
+#ifndef TARRY_LOAD_SOCKET_H
+#define TARRY_LOAD_SOCKET_H
 
 #include "base/buffer.h"
-#include "cli/load.h"
+#include "load/load.h"
 
 /* A connected socket that sends at once; -1 on failure. Blocking until load_socket_unblock. */
 int load_socket_open(const char *host, const char *port, char problem[LOAD_TEXT_BYTES_MAX]);
