@@ -45,6 +45,8 @@ static const struct option options[] = {
      "key=value pairs, or one JSON object a line"},
     {"insecure", OPTION_SWITCH, "", FIELD(insecure), "false", 0, 0,
      "allow an address that other machines reach, without TLS and tokens"},
+    {"core-dumps", OPTION_SWITCH, "", FIELD(core_dumps), "false", 0, 0,
+     "allow core dumps and debuggers, which show keys, passwords and jobs"},
     {"max-body", OPTION_BYTES, "SIZE", FIELD(max_body_bytes), "1MiB", 1, 16 * MIB,
      "the largest body of a job"},
     {"max-connections", OPTION_COUNT, "N", FIELD(max_connections), "10000", 1, 1000000,

@@ -44,7 +44,7 @@ struct config {
     uint32_t max_connections, max_waiting, max_topics;
     int64_t max_body_bytes, wal_file_bytes;
     int64_t idle_timeout_ms;
-    bool insecure;
+    bool insecure, core_dumps;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -33,6 +34,11 @@ void process_size_heap(void)
 void process_size_pool(void)
 {
     (void)setenv("UV_THREADPOOL_SIZE", "32", 0);
+}
+
+void process_hide_memory(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0);
 }
 
 static volatile sig_atomic_t exit_code;

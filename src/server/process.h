@@ -17,6 +17,10 @@ void process_size_pool(void);
 /* Before any thread: large blocks of memory go back to the system once freed. */
 void process_size_heap(void);
 
+/* Before any secret is read: nobody but root sees the process's memory from now on, neither in a
+ * core nor through /proc or a debugger. */
+void process_hide_memory(void);
+
 /* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
  * look-up) is left to the system, and the process exits with `code`. 0 seconds: no longer. */
 void process_exit_by(unsigned seconds, int code);

@@ -460,6 +460,8 @@ static void fini(struct server *server)
 bool server_run(const struct config *config)
 {
     struct server server = {.config = config, .phase = STARTING, .started_us = clock_boot_us()};
+    if (!config->core_dumps)
+        process_hide_memory();
     if (!log_open(config->log[0] ? config->log : NULL, (enum log_level)config->log_level,
                   config->log_format == CONFIG_LOG_JSON)) {
         char error[ERROR_BYTES];

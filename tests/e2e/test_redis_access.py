@@ -14,7 +14,7 @@ def test_the_password_may_stand_in_a_file(tmp_path, start_server):
     file.write_text(password + "\n", encoding="ascii")
     with RedisServer(aof="always") as server:
         server.config("requirepass", password)
-        started = start_server("--store", server.url, "--redis-password-file", str(file))
+        started = start_server("--store", server.url, "--redis-password-file", str(file), "--core-dumps")
         works(started)
         with open(f"/proc/{started.proc.pid}/cmdline", "rb") as command, open(f"/proc/{started.proc.pid}/environ", "rb") as environment:
             assert b"p@ss" not in command.read() + environment.read()

@@ -59,6 +59,7 @@ static void defaults_are_those_of_the_manual(void **state)
     assert_int_equal(config.log_format, CONFIG_LOG_TEXT);
     assert_int_equal(config.log_level, 2);
     assert_false(config.insecure);
+    assert_false(config.core_dumps);
 }
 
 static void a_flag_beats_the_environment_which_beats_the_file(void **state)
