@@ -70,7 +70,7 @@ void dump_read(struct slice text, struct dump_line *out)
 {
     struct json_value object;
     struct members members;
-    int64_t jobs;
+    int64_t jobs, topics;
     *out = (struct dump_line){.kind = DUMP_MALFORMED};
     if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT)
         return;
@@ -79,6 +79,9 @@ void dump_read(struct slice text, struct dump_line *out)
     out->topics = members.topics.kind == JSON_ARRAY ? members.topics.raw : (struct slice){0};
     if (members.jobs.kind == JSON_NUMBER && json_number_i64(members.jobs.raw, &jobs) && jobs > 0)
         out->jobs = (uint64_t)jobs;
+    if (members.topics.kind == JSON_NUMBER && json_number_i64(members.topics.raw, &topics) &&
+        topics > 0)
+        out->topic_lines = (uint64_t)topics;
     out->settings = members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
     if (members.at.kind == JSON_NUMBER && !json_number_i64(members.at.raw, &out->at_ms))

@@ -31,7 +31,8 @@ struct dump_line {
     enum dump_kind kind;
     int64_t version;                     /* head */
     struct slice topics;                 /* head: see dump_next_name */
-    uint64_t jobs;                       /* head: about; 0: it does not say */
+    uint64_t jobs;                       /* head: about, 0: it does not say; end: job lines */
+    uint64_t topic_lines;                /* end */
     char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, cursor */
     struct slice settings;               /* topic: a JSON object */
     bool paused;                         /* topic */

@@ -1,10 +1,13 @@
 #include "cli/export_file.h"
 
 #include "cli/cli.h"
+#include "cli/private_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int cannot_write(const struct export_file *file, int error)
@@ -15,7 +18,7 @@ static int cannot_write(const struct export_file *file, int error)
 
 int export_file_create(struct export_file *file)
 {
-    file->out = file->path ? fopen(file->path, "wxe") : stdout;
+    file->out = file->path ? private_file_open(file->path, "w", O_EXCL) : stdout;
     if (file->out)
         return CLI_OK;
     if (errno == EEXIST)
@@ -156,11 +159,29 @@ static off_t read_state(FILE *in, struct export_state *state)
     return keep;
 }
 
+/* What is there to be gone on with: a file of this user's, by its own name, and from now on this
+ * user's alone to read. */
+static int open_own(struct export_file *file)
+{
+    struct stat stat;
+    file->out = private_file_open(file->path, "r+", O_NOFOLLOW | O_NONBLOCK);
+    if (!file->out && errno == ELOOP)
+        return cli_error("'%s' is a symbolic link, name the file itself", file->path);
+    if (!file->out || fstat(fileno(file->out), &stat) != 0)
+        return cli_error("cannot open '%s', %s", file->path, strerror(errno));
+    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid())
+        return cli_error("'%s' is not a file of this user's, start anew in another one",
+                         file->path);
+    if ((stat.st_mode & 077) && fchmod(fileno(file->out), S_IRUSR | S_IWUSR) != 0)
+        return cannot_write(file, errno);
+    return CLI_OK;
+}
+
 int export_file_resume(struct export_file *file, struct export_state *state)
 {
-    file->out = fopen(file->path, "r+e");
-    if (!file->out)
-        return cli_error("cannot open '%s', %s", file->path, strerror(errno));
+    int exit_code = open_own(file);
+    if (exit_code != CLI_OK)
+        return exit_code;
     off_t keep = read_state(file->out, state);
     if (ferror(file->out))
         return cli_error("cannot read '%s', %s", file->path, strerror(errno));

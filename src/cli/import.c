@@ -5,13 +5,24 @@
 #include "cli/import_state.h"
 #include "cli/interrupt.h"
 #include "cli/lines.h"
+#include "cli/private_file.h"
 #include "cli/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* The export that is being read: whether all of it is there. Several may follow each other. */
+struct import_whole {
+    bool has_head, has_end;
+    bool has_lines; /* any at all */
+    uint64_t topics, jobs;
+    char fault[192]; /* what shows that lines are missing, the first of it; empty: nothing does */
+};
 
 struct import {
     struct import_batches batches;
@@ -23,7 +34,7 @@ struct import {
     uint64_t skip, lines, topics;
     uint64_t jobs_total;         /* as the head says; 0: not known */
     uint64_t bytes, bytes_total; /* total 0: not known */
-    bool has_head, has_end;
+    struct import_whole whole;
     bool is_over;        /* the input is read to its end */
     bool is_other_input; /* than the one to go on with */
 };
@@ -64,6 +75,70 @@ static void import_topic(struct import *import, struct slice text, const struct 
     }
 }
 
+/* ---- is all of the export there ---- */
+
+__attribute__((format(printf, 2, 3))) static void whole_lacks(struct import_whole *whole,
+                                                              const char *format, ...)
+{
+    va_list args;
+    if (whole->fault[0])
+        return;
+    va_start(args, format);
+    (void)vsnprintf(whole->fault, sizeof whole->fault, format, args);
+    va_end(args);
+}
+
+/* The end line counts what stands before it, from the export's first line on. */
+static void whole_check_end(struct import_whole *whole, const struct dump_line *end)
+{
+    if (!whole->has_head)
+        whole_lacks(whole, "it has an end line but not the first line of an export");
+    else if (whole->jobs != end->jobs || whole->topics != end->topic_lines)
+        whole_lacks(whole,
+                    "its end line counts %llu jobs of %llu topics, but there are %llu of %llu",
+                    (unsigned long long)end->jobs, (unsigned long long)end->topic_lines,
+                    (unsigned long long)whole->jobs, (unsigned long long)whole->topics);
+}
+
+/* Every line goes through here, those that are skipped too. */
+static void whole_add(struct import_whole *whole, const struct dump_line *line, uint64_t number)
+{
+    whole->has_lines = true;
+    if (line->kind == DUMP_HEAD) {
+        if (whole->has_head && !whole->has_end)
+            whole_lacks(whole, "another one begins at line %llu, before its end line",
+                        (unsigned long long)number);
+        whole->has_head = true;
+        whole->has_end = false;
+        whole->topics = whole->jobs = 0;
+        return;
+    }
+    if (whole->has_end)
+        whole_lacks(whole, "its end line stands in the middle, line %llu follows it",
+                    (unsigned long long)number);
+    whole->topics += line->kind == DUMP_TOPIC;
+    whole->jobs += line->kind == DUMP_JOB;
+    if (line->kind == DUMP_END) {
+        whole_check_end(whole, line);
+        whole->has_end = true;
+    }
+}
+
+/* An exit code, explained. What is there has been imported. */
+static int whole_judge(const struct import_whole *whole, const char *path)
+{
+    if (!whole->has_lines)
+        return cli_error("'%s' is empty, there is nothing to import", path);
+    if (whole->fault[0])
+        return cli_error("'%s' is not a whole export: %s; take another copy of it or export again",
+                         path, whole->fault);
+    if (whole->has_head && !whole->has_end)
+        return cli_error("'%s' ends before the export did: complete it by 'tarry export --resume' "
+                         "and import it again",
+                         path);
+    return CLI_OK;
+}
+
 /* ---- lines ---- */
 
 static void import_job(struct import *import, struct slice text, const struct dump_line *line)
@@ -86,7 +161,6 @@ static struct slice trimmed(const char *at, size_t len)
 
 static void import_head(struct import *import, const struct dump_line *line)
 {
-    import->has_head = true;
     import->jobs_total = line->jobs;
     if (line->version != 1)
         import->batches.exit_code =
@@ -97,39 +171,18 @@ static void import_line(struct import *import, struct slice text)
 {
     struct dump_line line;
     dump_read(text, &line);
-    switch (line.kind) {
-    case DUMP_MALFORMED:
-        import_refuse(&import->batches, text, import->lines, "bad_json",
-                      "the line is not a JSON object");
-        return;
-    case DUMP_HEAD:
-        import_head(import, &line);
-        return;
-    case DUMP_TOPIC:
-        import_topic(import, text, &line);
-        return;
-    case DUMP_JOB:
-        import_job(import, text, &line);
-        return;
-    case DUMP_END:
-        import->has_end = true;
-        return;
-    case DUMP_CURSOR:
-        return;
-    }
-}
-
-/* Lines that are skipped still tell whether the whole is there. */
-static void skip_line(struct import *import, struct slice text)
-{
-    struct dump_line line;
-    static const char mark[] = "{\"tarry_export";
-    if (text.len < sizeof mark || memcmp(text.at, mark, sizeof mark - 1) != 0)
-        return;
-    dump_read(text, &line);
+    whole_add(&import->whole, &line, import->lines);
     if (line.kind == DUMP_HEAD)
         import_head(import, &line);
-    import->has_end |= line.kind == DUMP_END;
+    if (import->lines <= import->skip)
+        return;
+    if (line.kind == DUMP_MALFORMED)
+        import_refuse(&import->batches, text, import->lines, "bad_json",
+                      "the line is not a JSON object");
+    else if (line.kind == DUMP_TOPIC)
+        import_topic(import, text, &line);
+    else if (line.kind == DUMP_JOB)
+        import_job(import, text, &line);
 }
 
 /* What is skipped takes no time: speed counts from behind it. */
@@ -169,9 +222,7 @@ static void read_line(struct import *import, struct slice line, size_t bytes)
         return;
     }
     line = trimmed(line.at, line.len);
-    if (line.len && import->lines <= import->skip)
-        skip_line(import, line);
-    else if (line.len)
+    if (line.len)
         import_line(import, line);
 }
 
@@ -226,7 +277,7 @@ static int open_files(struct import *import, const char *rejects)
         return cli_error("cannot read '%s', %s", import->path, strerror(errno));
     if (fstat(import->in.fd, &stat) == 0 && S_ISREG(stat.st_mode))
         import->bytes_total = (uint64_t)stat.st_size;
-    if (rejects && !(import->batches.rejects = fopen(rejects, "ae")))
+    if (rejects && !(import->batches.rejects = private_file_open(rejects, "a", 0)))
         return cli_error("cannot write '%s', %s", rejects, strerror(errno));
     return CLI_OK;
 }
@@ -278,11 +329,8 @@ static int conclude(struct import *import, bool has_json)
         return import->batches.exit_code != CLI_OK ? import->batches.exit_code : CLI_REFUSED;
     }
     import_state_remove(&import->state);
-    if (import->has_head && !import->has_end)
-        return cli_error("'%s' ends before the export did: complete it by 'tarry export --resume' "
-                         "and import it again",
-                         import->path);
-    return counts->refused ? CLI_REFUSED : CLI_OK;
+    int exit_code = whole_judge(&import->whole, import->path);
+    return exit_code == CLI_OK && counts->refused ? CLI_REFUSED : exit_code;
 }
 
 static int run(struct import *import, const char *rejects, bool has_json)

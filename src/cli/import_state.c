@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/cli.h"
+#include "cli/private_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -67,7 +68,7 @@ static int write_file(const struct import_state *state, uint64_t done)
     char beside[PATH_BYTES_MAX];
     if ((size_t)snprintf(beside, sizeof beside, "%s.new", state->path) >= sizeof beside)
         return cli_error("cannot write '%s', the name is too long", state->path);
-    FILE *out = fopen(beside, "we");
+    FILE *out = private_file_open(beside, "w", 0);
     json_t *json = json_pack("{s:i,s:s,s:I,s:o}", "tarry_import", 1, "url", state->url, "line",
                              (json_int_t)done, "hash",
                              json_sprintf("%016" PRIx64, state->hashes[done % IMPORT_STATE_LINES]));
