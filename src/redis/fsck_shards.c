@@ -118,6 +118,46 @@ static int put_right(struct fsck *fsck, const char *key, bool is_there, uint32_t
     return result;
 }
 
+/* Whether there is the first core of any layout, which says nothing. */
+static int find_mute_core(struct fsck *fsck, bool *is_there)
+{
+    int result = 0;
+    *is_there = false;
+    for (uint32_t shards = 1; result == 0 && !*is_there && shards <= REDIS_SHARDS_MAX; shards++) {
+        char tag[REDIS_TAG_BYTES], core[KEY_BYTES];
+        redisReply *reply;
+        redis_slot_tag(fsck->url.prefix, 0, shards, tag);
+        snprintf(core, sizeof core, "%s:core", tag);
+        const struct slice words[] = {slice_of("EXISTS"), slice_of(core)};
+        result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
+        if (result != 0)
+            break;
+        *is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+        freeReplyObject(reply);
+    }
+    return result;
+}
+
+static int refuse(struct fsck *fsck, const char *key, bool is_there)
+{
+    bool has_core;
+    int result = find_mute_core(fsck, &has_core);
+    if (result != 0)
+        return result;
+    if (has_core)
+        return redis_report(&fsck->error, -ENOENT,
+                            "nothing tells how many shards there are: '%s' and what the cores say "
+                            "of it are lost, start a server with --shards as it was, and check "
+                            "again",
+                            key);
+    return redis_report(&fsck->error, -ENOENT,
+                        is_there ? "'%s' is no number of shards and there is no core that says "
+                                   "how many, another program may use these keys"
+                                 : "no queue here: neither '%s' nor any shard's core is there, "
+                                   "check the database and the prefix of the URL",
+                        key);
+}
+
 static int decide(struct fsck *fsck, const char *key, uint32_t *shards)
 {
     uint32_t said, witnesses = 0, others = 0;
@@ -134,12 +174,7 @@ static int decide(struct fsck *fsck, const char *key, uint32_t *shards)
     *shards = others ? others : said;
     if (*shards)
         return others ? put_right(fsck, key, is_there, said, others) : 0;
-    return redis_report(&fsck->error, -ENOENT,
-                        is_there ? "'%s' is no number of shards and there is no core that says "
-                                   "how many, another program may use these keys"
-                                 : "no queue here: neither '%s' nor any shard's core is there, "
-                                   "check the database and the prefix of the URL",
-                        key);
+    return refuse(fsck, key, is_there);
 }
 
 int fsck_count_shards(struct fsck *fsck)

@@ -173,6 +173,8 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
         result = redis_shards_fix(url, map, options->shards, &sum.shards, &report);
+    if (result == 0)
+        result = redis_shards_name(url, map, sum.shards, sum.name, &report);
     if (result == 0) {
         say_promise(&sum, options->wait_replicas);
         say_what_there_is(&sum);

@@ -24,11 +24,12 @@ struct redis_inspection {
     uint32_t masters;  /* 1 but for a cluster */
     uint32_t replicas; /* connected */
     uint32_t shards;
-    uint32_t min_replicas;     /* min-replicas-to-write */
-    uint64_t maxmemory_bytes;  /* 0: no limit, or unknown */
-    char version[32];          /* the oldest */
-    const char *sync;          /* appendfsync, "none" without an append-only file, "unknown" */
-    char durability_says[320]; /* one sentence: what an answered push survives */
+    char name[REDIS_NAME_BYTES]; /* the queue's; empty: Redis had no room for it, hello tells it */
+    uint32_t min_replicas;       /* min-replicas-to-write */
+    uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
+    char version[32];            /* the oldest */
+    const char *sync;            /* appendfsync, "none" without an append-only file, "unknown" */
+    char durability_says[320];   /* one sentence: what an answered push survives */
 };
 
 /*

@@ -74,5 +74,8 @@ int redis_master_read(struct redis_talk *talk, enum redis_kind kind, struct redi
 /* How many there are; what is wanted (0: REDIS_SHARDS) where there are none yet. */
 int redis_shards_fix(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
                      uint32_t *out, const struct redis_report *report);
+/* The queue's random name; made where it has none yet, or empty where Redis has no room. */
+int redis_shards_name(const struct redis_url *url, const struct redis_survey *map, uint32_t shards,
+                      char out[REDIS_NAME_BYTES], const struct redis_report *report);
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "redis/inspect_private.h"
 
+#include "redis/name.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,12 +128,40 @@ static int ask_cores(struct asking *asking, uint32_t *number)
     return result;
 }
 
+/* Servers that went on after Redis had lost its data left cores that say nothing (those of before
+ * this was noticed). To begin with another number beside them would make two queues of one. */
+static int refuse_mute_cores(struct asking *asking)
+{
+    char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
+    for (uint32_t shards = 1; shards <= REDIS_SHARDS_MAX; shards++) {
+        redisReply *reply;
+        redis_slot_tag(asking->url->prefix, 0, shards, tag);
+        if (strcmp(tag, last) == 0)
+            continue;
+        strcpy(last, tag);
+        snprintf(core, sizeof(core), "%s:core", tag);
+        int result = ask(asking, (const char *const[]){"EXISTS", core, NULL}, &reply);
+        if (result != 0)
+            return result;
+        bool is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+        freeReplyObject(reply);
+        if (is_there)
+            return redis_report(asking->report, -EINVAL,
+                                "'%s' at '%s' does not tell how many shards there are, redis lost "
+                                "its data while servers ran, give --shards as they have it",
+                                core, asking->place);
+    }
+    return 0;
+}
+
 static int decide(struct asking *asking, const char *key, uint32_t wanted, uint32_t *number)
 {
     char text[NUMBER_BYTES];
     redisReply *reply;
     uint32_t found = 0;
     int result = ask_cores(asking, &found);
+    if (result == 0 && !found && !wanted)
+        result = refuse_mute_cores(asking);
     if (result != 0)
         return result;
     snprintf(text, sizeof(text), "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
@@ -160,5 +190,27 @@ int redis_shards_fix(const struct redis_url *url, const struct redis_survey *map
                             "'%s', leave --shards out or give another ?prefix=",
                             (unsigned)wanted, (unsigned)number, url->prefix, asking.place);
     *out = number;
+    return 0;
+}
+
+int redis_shards_name(const struct redis_url *url, const struct redis_survey *map, uint32_t shards,
+                      char out[REDIS_NAME_BYTES], const struct redis_report *report)
+{
+    struct asking asking = {.url = url, .map = map, .report = report};
+    char tag[REDIS_TAG_BYTES], core[KEY_BYTES], drawn[REDIS_NAME_BYTES];
+    redisReply *reply = NULL;
+    redis_slot_tag(url->prefix, 0, shards, tag);
+    snprintf(core, sizeof(core), "%s:core", tag);
+    redis_name_draw(drawn);
+    /* Refused where Redis is full: then hello, which always may, makes it. */
+    if (ask(&asking, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) == 0)
+        freeReplyObject(reply);
+    int result = ask(&asking, (const char *const[]){"HGET", core, "name", NULL}, &reply);
+    if (result != 0)
+        return result;
+    redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)
+                                                      : (struct slice){0},
+                    out);
+    freeReplyObject(reply);
     return 0;
 }

@@ -187,7 +187,7 @@ void link_up(struct redis_link *link)
     link->state = LINK_UP;
     link->up_ms = clock_inner_ms();
     link->was_up = true;
-    link->was_moved = false;
+    link->was_moved = link->said_gone = false;
     if (link->said[0])
         say(link, LOG_INFO, "redis in reach again", "");
     link_calls_send(link);

@@ -74,11 +74,13 @@ struct redis_link_options {
     const struct redis_url *url;
     char tag[REDIS_TAG_BYTES];
     char server[9]; /* 8 hex digits drawn at the start, names this server in tickets and news */
+    char *name; /* the queue's (REDIS_NAME_BYTES), as hello finds it; NULL: not the first shard */
     uint32_t shards;
     uint32_t wait_replicas;
     int64_t patience_ms;
-    struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
-                                    * process is master), clock_disagreements are counted up */
+    struct redis_figures
+        *figures; /* calls, resent, reconnects, redirects, failovers (another
+                   * process is master), clock_disagreements, losses are counted up */
     /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
     void (*due)(void *ctx, int64_t at_ms); /* shard clock */
     void (*ready)(void *ctx, struct slice topic);

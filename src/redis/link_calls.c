@@ -280,6 +280,9 @@ static void refuse(struct redis_link *link, struct redis_call *call, enum redis_
 static void error_reply(struct redis_link *link, struct redis_call *call, const char *error)
 {
     switch (link_judge(error)) {
+    case LINK_VERDICT_GONE:
+        link_say_gone(link);
+        /* fall through */
     case LINK_VERDICT_GREET:
         disown(link, call);
         unsend(link, call);

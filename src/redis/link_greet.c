@@ -1,18 +1,20 @@
 /*
- * The greeting: who we are, what is loaded, who it is, how its clock stands. Nothing else is sent
- * before it has gone well.
+ * The greeting: who we are, how many shards there are, what is loaded, who it is, how its clock
+ * stands. Nothing else is sent before it has gone well.
  *
- *   AUTH, SELECT, CLIENT SETNAME, FUNCTION LIST, INFO, ROLE   in one pipeline
+ *   AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, ROLE   in one pipeline
  *   FUNCTION LOAD where it is missing, hello                  in another
  *   adjust, hello                                             while the clocks are apart
  */
 #include "redis/link_private.h"
 
 #include "base/clock.h"
+#include "redis/name.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { ADJUSTS_MAX = 3, HELLO_REST_BYTES = 10 };
+enum { ADJUSTS_MAX = 3, HELLO_REST_BYTES = 11 };
 
 /* ---- first: who is who ---- */
 
@@ -38,6 +40,17 @@ static void introduce(struct redis_link *link)
     redis_command_words(out, "CLIENT", "SETNAME", name, NULL);
 }
 
+/* The number of shards outlives a Redis that lost its data, so that a server that starts then makes
+ * no other queue. In a cluster the key mostly is on another node: some link leads there. */
+static void keep_shards(struct redis_link *link)
+{
+    char key[REDIS_TAG_BYTES + sizeof ":shards"], number[16];
+    struct buffer *out = link_command(link, LINK_EXPECTS_SHARDS, NULL);
+    snprintf(key, sizeof key, "{%s}:shards", link->options.url->prefix);
+    snprintf(number, sizeof number, "%u", (unsigned)link->options.shards);
+    redis_command_words(out, "SET", key, number, "NX", "GET", NULL);
+}
+
 void link_greet(struct redis_link *link, enum link_greeting_kind kind)
 {
     struct buffer *out;
@@ -45,6 +58,7 @@ void link_greet(struct redis_link *link, enum link_greeting_kind kind)
     link->adjusted = 0;
     if (kind == LINK_GREET_NEW)
         introduce(link);
+    keep_shards(link);
     out = link_command(link, LINK_EXPECTS_LIBRARY, NULL);
     redis_command_words(out, "FUNCTION", "LIST", "LIBRARYNAME", redis_library()->name, NULL);
     out = link_command(link, LINK_EXPECTS_INFO, NULL);
@@ -82,9 +96,13 @@ static bool is_master(const redisReply *reply)
 static void say_hello(struct redis_link *link)
 {
     struct buffer *out = link_command(link, LINK_EXPECTS_HELLO, NULL);
-    link_script(link, out, REDIS_HELLO, 2);
+    char name[REDIS_NAME_BYTES] = "";
+    if (link->options.name)
+        redis_name_draw(name); /* for a queue that has none */
+    link_script(link, out, REDIS_HELLO, 3);
     redis_command_text(out, link->found_run_id);
     redis_command_number(out, link->options.shards);
+    redis_command_text(out, name);
     link->asked_ms = clock_inner_ms();
 }
 
@@ -125,6 +143,26 @@ static void set_clock(struct redis_link *link, int64_t expected_ms, int64_t apar
     say_hello(link);
 }
 
+void link_say_gone(struct redis_link *link)
+{
+    if (link->said_gone)
+        return;
+    link->said_gone = true;
+    link->options.figures->losses++;
+    log_event(LOG_ERROR, "the queue is gone", LOG_TEXT("shard", link->options.tag),
+              LOG_TEXT("at", link->endpoint.host), LOG_NUMBER("port", link->endpoint.port),
+              LOG_TEXT("why", "redis lost its data, what is pushed from now on is kept again"));
+}
+
+static const char other_shards[] = "its queue has another number of shards, restart this server";
+
+/* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. */
+static void shards_reply(struct redis_link *link, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_STRING && strtoul(reply->str, NULL, 10) != link->options.shards)
+        link_refused(link, other_shards);
+}
+
 static void hello_reply(struct redis_link *link, const redisReply *reply)
 {
     struct redis_head head;
@@ -133,10 +171,16 @@ static void hello_reply(struct redis_link *link, const redisReply *reply)
         link_refused(link, "its hello makes no sense");
         return;
     }
-    const unsigned char *at = (const void *)head.rest.at;
+    const unsigned char *at = (const void *)(head.rest.at + 1);
+    if (head.rest.at[0] && link->was_up)
+        link_say_gone(link);
     uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    if (link->options.name)
+        redis_name_read(
+            slice_make(head.rest.at + HELLO_REST_BYTES, head.rest.len - HELLO_REST_BYTES),
+            link->options.name);
     if (shards != link->options.shards)
-        link_refused(link, "its queue has another number of shards, restart this server");
+        link_refused(link, other_shards);
     else if (redis_clock_hear(&link->clock, head.now_ms, link->asked_ms, clock_inner_ms(),
                               &apart_ms))
         link_up(link);
@@ -153,6 +197,7 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
         link_moved(link, reply->str);
         break;
     case LINK_VERDICT_GREET:
+    case LINK_VERDICT_GONE:
     case LINK_VERDICT_AGAIN:
         link_lost(link, reply->str, false);
         break;
@@ -172,10 +217,12 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
 void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR && what != LINK_EXPECTS_NAME &&
-        !is_there_already(what, reply)) {
+        what != LINK_EXPECTS_SHARDS && !is_there_already(what, reply)) {
         error_reply(link, reply);
         return;
     }
+    if (what == LINK_EXPECTS_SHARDS)
+        shards_reply(link, reply);
     if (what == LINK_EXPECTS_LIBRARY && !read_libraries(link, reply))
         link_refused(link, "it does not tell which functions it has");
     if (what == LINK_EXPECTS_INFO && !read_run_id(link, reply))

@@ -43,6 +43,7 @@ enum link_expects {
     LINK_EXPECTS_AUTH,
     LINK_EXPECTS_SELECT,
     LINK_EXPECTS_NAME,
+    LINK_EXPECTS_SHARDS,
     LINK_EXPECTS_LIBRARY,
     LINK_EXPECTS_INFO,
     LINK_EXPECTS_ROLE,
@@ -95,6 +96,7 @@ struct redis_link {
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];
 
     bool was_up;
+    bool said_gone;                 /* that the queue is gone, since it was up */
     bool was_moved;                 /* by a MOVED, since it was up */
     char said[LINK_WHY_BYTES];      /* the last complaint in the log */
     char said_call[LINK_WHY_BYTES]; /* the last complaint about a call, and when */
@@ -128,6 +130,8 @@ bool link_read_head(const redisReply *reply, struct redis_head *out);
 
 void link_greet(struct redis_link *link, enum link_greeting_kind kind);
 void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply);
+/* The shard's core is not there, though it was: says so, once. */
+void link_say_gone(struct redis_link *link);
 
 /* ---- link_calls.c ---- */
 
@@ -146,6 +150,7 @@ void link_calls_end_all(struct redis_link *link, enum redis_call_end end);
 
 enum link_verdict {
     LINK_VERDICT_GREET = 1, /* the library is gone, or the clock went back */
+    LINK_VERDICT_GONE,      /* Redis lost its data: hello makes the queue anew */
     LINK_VERDICT_AGAIN,     /* here, after a pause */
     LINK_VERDICT_MOVED,     /* the endpoint says where; then it is AGAIN */
     LINK_VERDICT_ELSEWHERE, /* ask where, after a pause */

@@ -21,7 +21,7 @@ struct redis {
     struct redis_options options;
     struct redis_url url;
     struct redis_inspection inspection;
-    char server[9];
+    char server[9], name[REDIS_NAME_BYTES];
     struct reactor *reactor;
     struct redis_where *where;
     struct redis_shard *shards[REDIS_SHARDS_MAX];
@@ -60,8 +60,14 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
     snprintf(redis->server, sizeof redis->server, "%08" PRIx32, (uint32_t)random_u64());
     redis->shard_count = redis->inspection.shards;
     redis->figures.shards = redis->shard_count;
+    memcpy(redis->name, redis->inspection.name, sizeof redis->name);
     *out = redis;
     return 0;
+}
+
+const char *redis_store_name(const struct redis *redis)
+{
+    return redis->name;
 }
 
 /* ---- where a job is ---- */
@@ -144,6 +150,7 @@ static bool shards_new(struct redis *redis)
                                               .where = redis->where,
                                               .url = &redis->url,
                                               .server = redis->server,
+                                              .name = redis->name,
                                               .inspection = &redis->inspection,
                                               .index = i,
                                               .shards = redis->shard_count,

@@ -28,6 +28,7 @@ enum {
     REDIS_SHARDS = 8,
     REDIS_SHARDS_MAX = 64,
     REDIS_URL_BYTES_MAX = 1024,
+    REDIS_NAME_BYTES = 33, /* of a queue's random name, with its NUL */
     REDIS_STOP_MS = 3000 /* who stops a server kills it when it takes long, whatever the patience */
 };
 
@@ -56,6 +57,10 @@ struct redis_options {
 /* 0 or negative errno with `error`: what, where, what to do. */
 int redis_open(const struct redis_options *options, struct redis **out, char *error,
                size_t error_bytes);
+/* The queue's own name: 32 hex digits, drawn by the first server on it, the same for all; another
+ * one after Redis lost its data. Empty where a full Redis had no room for it, until the first shard
+ * is reached. On the reactor's thread, or before it runs. */
+const char *redis_store_name(const struct redis *redis);
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
                  size_t error_bytes);
 void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx);
@@ -67,6 +72,7 @@ struct redis_figures {
     uint64_t resent;      /* calls whose fate had to be settled by asking again */
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
+    uint64_t losses;    /* times a shard's core was gone: Redis lost its data */
     uint64_t news_lost; /* looks that found what no message had told */
     uint32_t shards_up, shards;
 };

@@ -153,7 +153,9 @@ static void append_function(struct buffer *out, const struct source *source, con
         buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),
                              flags);
     }
-    buffer_append_text(out, "callback=function(keys, arguments)\nbegin(keys, arguments)\n");
+    /* hello makes the core that all others want. */
+    buffer_append_format(out, "callback=function(keys, arguments)\nbegin(keys, arguments, %s)\n",
+                         source == &sources[REDIS_HELLO] ? "false" : "true");
     buffer_append_slice(out, text);
     buffer_append_text(out, "\nend}\n");
 }

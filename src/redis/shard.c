@@ -271,6 +271,7 @@ static struct redis_link *link_new(struct redis_shard *shard)
     struct redis_link_options link = {.reactor = options->reactor,
                                       .where = options->where,
                                       .url = options->url,
+                                      .name = options->index == 0 ? options->name : NULL,
                                       .shards = options->shards,
                                       .wait_replicas = options->wait_replicas,
                                       .patience_ms = options->patience_ms,

@@ -25,6 +25,7 @@ struct redis_shard_options {
     struct redis_where *where;
     const struct redis_url *url;
     const char *server; /* 8 hex digits and NUL: names this server */
+    char *name;         /* the queue's (REDIS_NAME_BYTES); the first shard keeps it true */
     const struct redis_inspection *inspection;
     uint32_t index, shards, topics_max, wait_replicas;
     uint64_t body_bytes_max;

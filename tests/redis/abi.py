@@ -83,8 +83,8 @@ def library():
             continue
         first, rest = path.read_bytes().split(b"\n", 1)
         flags = b"flags={'" + first.split(b"flags=")[1] + b"'}, " if b"flags=" in first else b""
-        out.append(b"redis.register_function{function_name='%s_%s', %scallback=function(keys, arguments)\nbegin(keys, arguments)\n%s\nend}"
-                   % (LIBRARY.encode(), path.stem.encode(), flags, rest))
+        out.append(b"redis.register_function{function_name='%s_%s', %scallback=function(keys, arguments)\nbegin(keys, arguments, %s)\n%s\nend}"
+                   % (LIBRARY.encode(), path.stem.encode(), flags, b"false" if path.stem == "hello" else b"true", rest))
     return b"\n".join(out)
 
 
@@ -239,10 +239,9 @@ class Shard:
 
     # ---- the scripts ----
 
-    def hello(self, run="run", shards=8):
-        answer = self.call("hello", run, shards)
-        answer.shards, answer.sequence, rest = unpack(">I4I6", answer.rest)
-        assert not rest
+    def hello(self, run="run", shards=8, name=""):
+        answer = self.call("hello", run, shards, name)
+        answer.is_new, answer.shards, answer.sequence, answer.name = unpack(">BI4I6", answer.rest)
         return answer
 
     def jump(self, ms):

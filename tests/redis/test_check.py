@@ -243,8 +243,10 @@ def test_a_lost_core_is_made_anew_above_every_number_ever_given_out(shard):
 def test_a_lost_core_that_servers_went_on_with_is_raised_above_what_was_given_out_before(shard):
     fill(shard)
     shard.client.flushall()
+    shard.hello()
     shard.push("t", job("after"))
     assert shard.get("t", "after").sequence < 10
+    shard.client.hdel(shard.core, "version", "shards", "adjust", "run")  # servers of before, which did not notice, left it so
     found = must_be_mended(shard)
     assert only(found, "the shard has no core")
     shard.push("t", job("new"))

@@ -1,9 +1,13 @@
 #!lua flags=allow-oom
 -- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
-local run, shards = ARGV[1], ARGV[2]
+local run, shards, name = ARGV[1], ARGV[2], ARGV[3] or ''
 
-if call('HSETNX', CORE, 'version', '1') == 1 then
-    call('HSET', CORE, 'shards', shards, 'sequence', 0, 'leaf', 0, 'adjust', 0, 'run', run)
+-- Where jobs are left of a shard whose core was lost, numbers begin above any given out: the clock is.
+local is_new = call('HSETNX', CORE, 'version', '1')
+if is_new == 1 then
+    local number = text_of(call('EXISTS', TOPICS) * now)
+    local first = {shards = shards, sequence = number, leaf = number, adjust = '0', run = run}
+    for field, value in pairs(first) do call('HSETNX', CORE, field, value) end
 end
 if call('HGET', CORE, 'version') ~= '1' then
     return redis.error_reply('VERSION the jobs were stored by a newer tarry, use that one or another prefix')
@@ -16,6 +20,12 @@ if call('HGET', CORE, 'run') ~= run then
     call('HINCRBY', CORE, 'sequence', 1000000)
 end
 
+-- The queue's name, in its first shard: drawn once, by whichever server came first.
+if name ~= '' then
+    call('HSETNX', CORE, 'name', name)
+    name = call('HGET', CORE, 'name')
+end
+
 -- Servers come and go: what is older than a day belongs to none that has a call under way.
 if call('HLEN', TICKETS) > 64 then
     local kept, old = call('HGETALL', TICKETS), {}
@@ -25,4 +35,4 @@ if call('HLEN', TICKETS) > 64 then
     call_many('HDEL', TICKETS, old)
 end
 
-return shown(pack('>I4I6', tonumber(call('HGET', CORE, 'shards')), tonumber(call('HGET', CORE, 'sequence'))))
+return shown(pack('>BI4I6', is_new, tonumber(call('HGET', CORE, 'shards')), tonumber(call('HGET', CORE, 'sequence'))) .. name)

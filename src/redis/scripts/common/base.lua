@@ -25,8 +25,8 @@ local clock, now -- as it is shown; and what happens goes by `now`, which a call
 local soonest -- the earliest event this call brought about
 local known_topics -- those this call has to do with, by name
 
--- Each call begins with it.
-local function begin(keys, arguments)
+-- Each call begins with it. `wants_core`: refused, before anything was changed, where the shard's core is not there (any more).
+local function begin(keys, arguments, wants_core)
     call, pack, unpack_from = redis.call, struct.pack, struct.unpack
     floor, sub, byte, char, format = math.floor, string.sub, string.byte, string.char, string.format
     ARGV = arguments
@@ -39,7 +39,9 @@ local function begin(keys, arguments)
 
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
-    adjust = tonumber(call('HGET', CORE, 'adjust') or 0) or 0
+    local core = call('HMGET', CORE, 'version', 'adjust')
+    if wants_core and not core[1] then error({err = 'GONE the core of this shard is not there, Redis lost its data'}) end
+    adjust = tonumber(core[2] or 0) or 0
     clock = wall + adjust
     now, soonest, known_topics = clock, NEVER, {}
 end

@@ -1,0 +1,114 @@
+"""Redis loses its data under servers that run: by FLUSHALL, by hand, by a replica that knew nothing."""
+
+import subprocess
+
+import pytest
+from redis_servers import RedisServer
+from redis_serving import info, metric, push_answer, ready, refused, works
+from server import BINARY, eventually
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def fresh(shared):
+    shared.client().flushall()
+    return shared
+
+
+def name_of(redis):
+    [core] = [key for key in redis.client().keys("{tarry:0*}:core")]
+    return redis.client().hget(core, "name")
+
+
+def fsck(redis):
+    return subprocess.run([str(BINARY), "fsck", "--store", redis.url], capture_output=True, text=True, check=False, timeout=60)
+
+
+def says_gone(server):
+    return server.log().count('event="the queue is gone"')
+
+
+def test_after_flushall_the_queue_is_made_anew_by_whoever_notices_and_is_one(fresh, start_server):
+    one = start_server("--store", fresh.url, "--shards", "2")
+    one.client().put_topic("paused", lease_for="5s")
+    assert push_answer(one, "t", "before").status == 201
+    name = name_of(fresh)
+    fresh.client().flushall()
+    assert push_answer(one, "t", "1").status == 201
+    eventually(lambda: says_gone(one) == 2 and metric(one, "tarry_redis_losses_total") == 2)
+    assert fresh.client().get("{tarry}:shards") == b"2"
+    assert name_of(fresh) not in (name, None) and len(name) == 32
+    other = start_server("--store", fresh.url)
+    assert info(other)["shards"] == 2
+    assert other.client().push("t", "1")["result"] == "replaced", "the same job, seen through both"
+    assert other.client().cancel("t", "1")["result"] == "cancelled"
+    assert one.client().take("t") == []
+    for number in range(100):
+        assert push_answer((one, other)[number % 2], "kept", f"job-{number}").status == 201
+    one.terminate()
+    assert len(other.client().take("kept", max=1000)) == 100
+    assert fsck(fresh).returncode == 0
+
+
+def test_an_idle_server_notices_within_a_second_or_two(fresh, start_server):
+    server = start_server("--store", fresh.url, "--shards", "2")
+    fresh.client().flushall()
+    eventually(lambda: says_gone(server) == 2, 3)
+    eventually(lambda: ready(server) == 200)
+    assert len(fresh.client().keys("*:core")) == 2 and fresh.client().get("{tarry}:shards") == b"2"
+    works(server)
+
+
+def test_one_core_that_is_deleted_is_made_anew_and_jobs_of_the_shard_are_still_there(fresh, start_server):
+    server = start_server("--store", fresh.url, "--shards", "1")
+    assert push_answer(server, "t", "a").status == 201
+    assert fresh.client().delete("{tarry:0}:core") == 1
+    assert push_answer(server, "t", "b").status == 201
+    assert {job["id"] for job in server.client().take("t", max=10)} == {"a", "b"}
+    assert says_gone(server) == 1
+
+
+def test_a_restart_of_redis_that_kept_nothing_is_said_too(start_server):
+    with RedisServer() as redis:
+        server = start_server("--store", redis.url, "--shards", "2")
+        redis.kill()
+        redis.start()
+        eventually(lambda: says_gone(server) == 2)
+        assert redis.client().get("{tarry}:shards") == b"2"
+        works(server)
+
+
+def test_a_server_that_finds_its_queue_under_another_number_of_shards_takes_nothing(fresh, start_server):
+    server = start_server("--store", fresh.url, "--shards", "2")
+    with fresh.client().pipeline() as both:
+        both.flushall().set("{tarry}:shards", 8)
+        both.execute()
+    eventually(lambda: ready(server) == 503)
+    assert "another number of shards, restart this server" in server.log()
+    assert not fresh.client().keys("*:core")
+
+
+def test_cores_that_do_not_tell_the_number_are_not_passed_by(fresh, start_server):
+    """As servers of before left them, which did not notice that Redis had lost its data."""
+    fresh.client().hset("{tarry:0}:core", "sequence", 5)
+    said = refused("--store", fresh.url)
+    assert "does not tell how many shards there are" in said and "--shards" in said
+    done = fsck(fresh)
+    assert done.returncode != 0 and "nothing tells how many shards there are" in done.stderr + done.stdout
+    works(start_server("--store", fresh.url, "--shards", "1"))
+    assert fresh.client().hget("{tarry:0}:core", "shards") == b"1"
+
+
+def test_all_servers_of_a_queue_have_one_name_and_an_older_queue_gets_one(fresh, start_server):
+    start_server("--store", fresh.url, "--shards", "2")
+    name = name_of(fresh)
+    start_server("--store", fresh.url)
+    assert name_of(fresh) == name and len(name) == 32
+    fresh.client().hdel(fresh.client().keys("{tarry:0*}:core")[0], "name")
+    start_server("--store", fresh.url)
+    assert len(name_of(fresh)) == 32 and name_of(fresh) != name

@@ -1,0 +1,63 @@
+"""A core that is not there: every call is refused before anything was changed, and hello makes it anew."""
+
+import pytest
+import redis
+from abi import ACK, CANCEL, OK, TOPIC_GET, TOPIC_PUT, Shard, job
+
+CALLS = {
+    "push": lambda shard: shard.push("t", job("a")),
+    "take": lambda shard: shard.take("t"),
+    "answer": lambda shard: shard.answer((ACK, 1)),
+    "change": lambda shard: shard.change("t", (CANCEL, "a")),
+    "advance": lambda shard: shard.advance(),
+    "get": lambda shard: shard.get("t", "a"),
+    "list": lambda shard: shard.list("t"),
+    "topic": lambda shard: shard.topic(TOPIC_PUT, "t"),
+    "look at a topic": lambda shard: shard.topic(TOPIC_GET, "t", ticket=b""),
+    "topics": lambda shard: shard.topics(),
+    "purge": lambda shard: shard.purge("t"),
+    "redrive": lambda shard: shard.redrive("t"),
+    "look": lambda shard: shard.look(),
+    "pack": lambda shard: shard.pack(),
+    "adjust": lambda shard: shard.jump(5),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_without_a_core_every_call_is_refused_and_leaves_nothing(redis_server, name):
+    redis_server.call("FLUSHALL")
+    shard = Shard(redis_server.client())
+    with pytest.raises(redis.exceptions.ResponseError, match="^GONE"):
+        CALLS[name](shard)
+    assert redis_server.call("DBSIZE") == 0
+
+
+def test_hello_makes_a_lost_core_anew_and_says_so_and_no_number_comes_again(shard):
+    shard.push("t", job("old"))
+    [old] = shard.take("t")
+    shard.push("t", job("waiting"))
+    shard.client.delete(shard.core)
+    again = shard.hello()
+    assert again.is_new == 1 and shard.hello().is_new == 0
+    assert again.sequence > 10**12, "above any that was counted up"
+    [waiting] = shard.take("t")
+    assert waiting.id == b"waiting" and waiting.delivery > old.delivery
+    assert [answer[0] for answer in shard.answer((ACK, old.delivery), (ACK, waiting.delivery))] == [OK, OK]
+
+
+def test_a_core_that_servers_of_before_left_without_a_version_keeps_what_it_has(shard):
+    shard.push("t", *[job(f"job-{number}") for number in range(3)])
+    sequence = shard.hello().sequence
+    shard.client.hdel(shard.core, "version", "shards")
+    again = shard.hello("run", 8)
+    assert (again.is_new, again.shards, again.sequence) == (1, 8, sequence)
+    assert len(shard.take("t")) == 3
+
+
+def test_the_queues_name_is_drawn_once_and_kept_in_the_shard_that_is_asked_for_it(shard):
+    assert shard.hello().name == b""
+    assert shard.hello(name="a" * 32).name == b"a" * 32
+    assert shard.hello(name="b" * 32).name == b"a" * 32
+    assert shard.hello().name == b""
+    shard.client.flushall()
+    assert shard.hello(name="b" * 32).name == b"b" * 32
