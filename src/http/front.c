@@ -264,6 +264,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->waiters = waiters;
     front->shared = shared;
     set_options(front, options);
+    http_hosts_init(&front->hosts, options->host, options->allowed_hosts);
     front->out_bytes_max = (64 << 20) + 8 * front->options.body_bytes_max;
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);

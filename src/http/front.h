@@ -31,9 +31,11 @@ struct http_shared;
 
 /* A zero means the default that stands with it. */
 struct http_options {
-    const char *host;         /* an address, not a name: "127.0.0.1", "::1" */
-    uint16_t port;            /* 0: the system picks one, see http_front_port */
-    bool reuse_port;          /* several fronts on one address */
+    const char *host; /* an address, not a name: "127.0.0.1", "::1" */
+    uint16_t port;    /* 0: the system picks one, see http_front_port */
+    bool reuse_port;  /* several fronts on one address */
+    const char
+        *allowed_hosts;       /* names beside its own, see host.h; NULL: none; outlives the front */
     uint64_t body_bytes_max;  /* of one job; 1 MiB */
     uint64_t batch_bytes_max; /* of a batch push; 16 MiB */
     uint32_t connections_max; /* of this front; 10,000 */

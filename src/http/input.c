@@ -204,6 +204,10 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
             return false;
         case HTTP_STEP_HEAD:
             is_fresh = true;
+            if (!http_hosts_admit(&front->hosts, &front->request, &fault)) {
+                http_connection_refuse(connection, &fault);
+                return false;
+            }
             if (admit(connection, left))
                 continue;
             http_connection_cut(connection);

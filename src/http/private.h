@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/slab.h"
 #include "http/front.h"
+#include "http/host.h"
 #include "http/query.h"
 
 #include <pthread.h>
@@ -115,6 +116,7 @@ struct http_front {
     struct waiters *waiters;
     struct http_shared *shared;
     struct http_options options;
+    struct http_hosts hosts;
     uv_tcp_t listener;
     uint16_t port;
     struct list connections, dirty, timed[HTTP_PHASE_COUNT];

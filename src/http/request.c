@@ -91,11 +91,11 @@ static bool read_transfer(struct reading *reading, struct slice value)
 
 static bool read_host(struct reading *reading, struct slice value)
 {
-    (void)value;
     if (reading->has_host)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
                               "Host is given more than once");
     reading->has_host = true;
+    reading->request->host = value;
     return true;
 }
 
@@ -140,6 +140,19 @@ static bool read_accept(struct reading *reading, struct slice value)
     return true;
 }
 
+static bool read_origin(struct reading *reading, struct slice value)
+{
+    struct http_request *request = reading->request;
+    return read_once(reading, value, &request->has_origin, &request->origin, "Origin");
+}
+
+static bool read_fetch_site(struct reading *reading, struct slice value)
+{
+    struct http_request *request = reading->request;
+    return read_once(reading, value, &request->has_fetch_site, &request->fetch_site,
+                     "Sec-Fetch-Site");
+}
+
 static bool read_coding(struct reading *reading, struct slice value)
 {
     return http_is(value, "identity") ||
@@ -156,9 +169,11 @@ static const struct known {
     {"host", 4, read_host},
     {"accept", 6, read_accept},
     {"expect", 6, read_expect},
+    {"origin", 6, read_origin},
     {"connection", 10, read_connection},
     {"content-type", 12, read_type},
     {"content-length", 14, read_length},
+    {"sec-fetch-site", 14, read_fetch_site},
     {"content-encoding", 16, read_coding},
     {"transfer-encoding", 17, read_transfer},
 };

@@ -36,15 +36,17 @@ struct http_header {
 
 struct http_request {
     enum http_method method;
-    struct slice path, query; /* as sent: percent-encoded; query without '?' */
-    struct slice authority;   /* of a target in the absolute form, else empty */
+    struct slice path, query;        /* as sent: percent-encoded; query without '?' */
+    struct slice authority;          /* of a target in the absolute form, else empty */
+    struct slice host;               /* empty: none, as HTTP/1.0 allows */
+    struct slice origin, fetch_site; /* what a browser says of the page that asks */
     struct slice content_type, accept;
     struct slice body;
     uint64_t content_length;
     bool has_length, chunked;
     bool is_http_1_0, keeps_alive, expects_continue;
     bool has_tarry_headers;
-    bool has_type, has_accept;
+    bool has_type, has_accept, has_origin, has_fetch_site;
     uint32_t header_count;
     struct http_header headers[HTTP_HEADERS_MAX];
 };

@@ -19,6 +19,11 @@ static const struct option options[] = {
      "where the embedded store keeps the jobs; made where missing"},
     {"listen", OPTION_ADDRESS, "ADDRESS:PORT", FIELD(listen), "127.0.0.1:8279", 0, 0,
      "where to serve HTTP; port 0 is any free one"},
+    {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
+     "further names that clients may call this server by: in the Host header only localhost and "
+     "its "
+     "addresses are taken, so that no web page reaches it; *.NAME is all names below; may be given "
+     "again"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
      "what keeps the jobs: this program, or a Redis that several servers share: "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
@@ -163,14 +168,23 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
     return true;
 }
 
+/* A flag beats what the file and the environment say, but names are added to those of the same flag
+ * before it. */
 static bool read_flags(struct config *config, int count, char *const *args, char *error)
 {
+    bool seen[OPTIONS] = {false};
     for (int i = 0; i < count;) {
         const struct option *option;
         const char *value;
-        char place[64];
+        char place[64], all[2 * OPTION_TEXT_BYTES];
         if (!next_flag(count, args, &i, &option, &value, error))
             return false;
+        if (option->kind == OPTION_NAMES && seen[option - options]) {
+            snprintf(all, sizeof(all), "%s,%.*s", (const char *)config + option->offset,
+                     OPTION_TEXT_BYTES, value);
+            value = all;
+        }
+        seen[option - options] = true;
         snprintf(place, sizeof(place), "--%s", option->name);
         if (!set_or_explain(config, option, place, value, error))
             return false;

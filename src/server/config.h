@@ -32,6 +32,7 @@ struct config {
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct address listen;
+    char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
     struct option_sync sync;
     char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */
     char redis_password_file[OPTION_TEXT_BYTES];

@@ -2,6 +2,7 @@
 
 #include "base/duration.h"
 #include "base/text.h"
+#include "http/host.h"
 #include "server/address.h"
 
 #include <stdio.h>
@@ -52,6 +53,15 @@ static bool parse_sync(const struct option *option, const char *text, struct opt
     return true;
 }
 
+static bool parse_names(const char *text, char *out)
+{
+    struct slice bad;
+    if (strlen(text) >= OPTION_TEXT_BYTES || !http_host_names_check(slice_of(text), &bad))
+        return false;
+    strcpy(out, text);
+    return true;
+}
+
 static bool parse_number(const struct option *option, const char *text, int64_t *out)
 {
     uint64_t most = (uint64_t)option->most, natural = 0;
@@ -78,6 +88,8 @@ bool option_set(const struct option *option, void *base, const char *text)
             return false;
         strcpy(field, text);
         return true;
+    case OPTION_NAMES:
+        return parse_names(text, field);
     case OPTION_ADDRESS:
         return address_parse(slice_of(text), field);
     case OPTION_SYNC:
@@ -115,6 +127,11 @@ void option_describe(const struct option *option, char *out, size_t out_bytes)
     switch (option->kind) {
     case OPTION_TEXT:
         snprintf(out, out_bytes, "give at most %d bytes", OPTION_TEXT_BYTES - 1);
+        break;
+    case OPTION_NAMES:
+        snprintf(out, out_bytes,
+                 "give names without a port, such as queue.internal or *.internal, with commas "
+                 "between");
         break;
     case OPTION_ADDRESS:
         snprintf(out, out_bytes,

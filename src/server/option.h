@@ -11,6 +11,7 @@
 
 enum option_kind {
     OPTION_TEXT = 1, /* char[OPTION_TEXT_BYTES] */
+    OPTION_NAMES,    /* the same: host names; given again on the command line they are added */
     OPTION_ADDRESS,  /* struct address */
     OPTION_SYNC,     /* struct option_sync */
     OPTION_CHOICE,   /* uint32_t: one of `values`, kept as its number from 1 */

@@ -273,6 +273,7 @@ static bool open_front(struct server *server, struct part *part)
         .host = host,
         .port = address_port(&server->address),
         .reuse_port = server->part_count > 1,
+        .allowed_hosts = config->allowed_host,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .connections_max = (config->max_connections + server->part_count - 1) / server->part_count,
         .waiting_max = waiting_max,

@@ -46,7 +46,7 @@ class Reply:
         return connection == "close" or (self.version == "HTTP/1.0" and connection != "keep-alive")
 
 
-def request_bytes(method, target, body=b"", headers=None, host="tarry"):
+def request_bytes(method, target, body=b"", headers=None, host="localhost"):
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     if body or method in ("PUT", "POST", "PATCH"):
         lines.append(f"Content-Length: {len(body)}")

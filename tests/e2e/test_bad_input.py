@@ -13,7 +13,7 @@ from client import Connection, Lost, request_bytes
 from server import IS_SANITIZED, eventually
 
 MIB = 1 << 20
-HOST = b"Host: tarry\r\n"
+HOST = b"Host: localhost\r\n"
 PUT = b"PUT /v1/topics/bad/jobs/a HTTP/1.1\r\n" + HOST
 YEARS_10 = 3653 * 24 * 3600 * 1000
 JSON = {"Content-Type": "application/json"}
@@ -77,7 +77,7 @@ FRAMING = [
     ("an empty length", PUT + b"Content-Length:\r\n\r\nx", 400, "bad_framing"),
     ("a length beyond 64 bits", PUT + b"Content-Length: 99999999999999999999\r\n\r\nx", 400, "bad_framing"),
     ("bare LF after the request line", b"GET /healthz HTTP/1.1\n" + HOST + b"\r\n", 400, "bad_framing"),
-    ("bare LF after a header", b"GET /healthz HTTP/1.1\r\nHost: tarry\n\r\n", 400, "bad_framing"),
+    ("bare LF after a header", b"GET /healthz HTTP/1.1\r\nHost: localhost\n\r\n", 400, "bad_framing"),
     ("bare CR in a value", b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-A: 1\rX-B: 2\r\n\r\n", 400, "bad_framing"),
     ("a folded header", b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-A: 1\r\n 2\r\n\r\n", 400, "bad_framing"),
     ("a blank before the colon", b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-A : 1\r\n\r\n", 400, "bad_framing"),
@@ -86,22 +86,22 @@ FRAMING = [
     ("a NUL in a header", b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-A: a\0b\r\n\r\n", 400, "bad_framing"),
     ("no Host", b"GET /healthz HTTP/1.1\r\n\r\n", 400, "bad_framing"),
     ("two Hosts", b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400, "bad_framing"),
-    ("a request line of two words", head("GET /healthz\nHost: tarry"), 400, "bad_framing"),
-    ("a request line of four words", head("GET /health z HTTP/1.1\nHost: tarry"), 400, "bad_framing"),
-    ("two blanks in the request line", head("GET  /healthz HTTP/1.1\nHost: tarry"), 400, "bad_framing"),
+    ("a request line of two words", head("GET /healthz\nHost: localhost"), 400, "bad_framing"),
+    ("a request line of four words", head("GET /health z HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
+    ("two blanks in the request line", head("GET  /healthz HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
     ("bytes above ASCII in the target", b"GET /\xc3\xa4 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad_framing"),
     ("TLS knocking", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_framing"),
-    ("a method that is no word", head("G(T /healthz HTTP/1.1\nHost: tarry"), 400, "bad_framing"),
-    ("an answer in place of a request", head("HTTP/1.1 200 OK\nHost: tarry"), 400, "bad_framing"),
-    ("RTSP", head("GET /healthz RTSP/1.0\nHost: tarry"), 400, "bad_request"),
-    ("RTSP with its own method", head("DESCRIBE /healthz RTSP/1.0\nHost: tarry"), 400, "bad_request"),
-    ("ICE", head("SOURCE /healthz ICE/1.0\nHost: tarry"), 400, "bad_request"),
-    ("HTTP/0.9", head("GET /healthz HTTP/0.9\nHost: tarry"), 505, "version_unknown"),
-    ("HTTP/2.0", head("GET /healthz HTTP/2.0\nHost: tarry"), 505, "version_unknown"),
-    ("HTTP/1.2", head("GET /healthz HTTP/1.2\nHost: tarry"), 505, "version_unknown"),
+    ("a method that is no word", head("G(T /healthz HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
+    ("an answer in place of a request", head("HTTP/1.1 200 OK\nHost: localhost"), 400, "bad_framing"),
+    ("RTSP", head("GET /healthz RTSP/1.0\nHost: localhost"), 400, "bad_request"),
+    ("RTSP with its own method", head("DESCRIBE /healthz RTSP/1.0\nHost: localhost"), 400, "bad_request"),
+    ("ICE", head("SOURCE /healthz ICE/1.0\nHost: localhost"), 400, "bad_request"),
+    ("HTTP/0.9", head("GET /healthz HTTP/0.9\nHost: localhost"), 505, "version_unknown"),
+    ("HTTP/2.0", head("GET /healthz HTTP/2.0\nHost: localhost"), 505, "version_unknown"),
+    ("HTTP/1.2", head("GET /healthz HTTP/1.2\nHost: localhost"), 505, "version_unknown"),
     ("HEAD with a body", b"HEAD /healthz HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\n\r\nx", 400, "bad_request"),
-    ("a target with a user", head("GET http://a@tarry/healthz HTTP/1.1\nHost: tarry"), 400, "bad_request"),
-    ("a target without a host", head("GET http:///healthz HTTP/1.1\nHost: tarry"), 400, "bad_request"),
+    ("a target with a user", head("GET http://a@localhost/healthz HTTP/1.1\nHost: localhost"), 400, "bad_request"),
+    ("a target without a host", head("GET http:///healthz HTTP/1.1\nHost: localhost"), 400, "bad_request"),
     ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None, ("version_unknown", "bad_framing", "bad_request")),
     ("Transfer-Encoding: gzip", PUT + b"Transfer-Encoding: gzip\r\n\r\n", 501, "transfer_coding_unknown"),
     ("Transfer-Encoding: gzip, chunked", PUT + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501, "transfer_coding_unknown"),
@@ -240,19 +240,19 @@ OPTIONS = [
 ]
 
 PATHS = [
-    ("no such path", head("GET /nothing HTTP/1.1\nHost: tarry"), 404, "no_such_path"),
-    ("a slash too many", head("GET /v1/topics/ HTTP/1.1\nHost: tarry"), 404, "no_such_path"),
+    ("no such path", head("GET /nothing HTTP/1.1\nHost: localhost"), 404, "no_such_path"),
+    ("a slash too many", head("GET /v1/topics/ HTTP/1.1\nHost: localhost"), 404, "no_such_path"),
     ("an empty topic", put(topic=""), 404, "no_such_path"),
     ("an empty id", put(ident=""), 404, ("no_such_path",)),
-    ("a method the path has not", head("DELETE /healthz HTTP/1.1\nHost: tarry"), 405, "method_not_allowed"),
-    ("an unknown method", head("BREW /healthz HTTP/1.1\nHost: tarry"), 405, "method_not_allowed"),
-    ("QUERY", head("QUERY /v1/topics/bad/jobs HTTP/1.1\nHost: tarry"), 405, "method_not_allowed"),
-    ("a lower-case method", head("get /healthz HTTP/1.1\nHost: tarry"), 405, "method_not_allowed"),
-    ("a query of the absolute form is no path", head("GET http://tarry?x=/v1/info HTTP/1.1\nHost: tarry"), 400, "unknown_option"),
-    ("another method", head("OPTIONS /v1/jobs HTTP/1.1\nHost: tarry"), 405, "method_not_allowed"),
-    ("no such job", head("GET /v1/topics/bad/jobs/none HTTP/1.1\nHost: tarry"), 404, "not_found"),
-    ("no such topic", head("GET /v1/topics/none HTTP/1.1\nHost: tarry"), 404, "not_found"),
-    ("cancel of no job", head("DELETE /v1/topics/bad/jobs/none HTTP/1.1\nHost: tarry"), 404, "not_found"),
+    ("a method the path has not", head("DELETE /healthz HTTP/1.1\nHost: localhost"), 405, "method_not_allowed"),
+    ("an unknown method", head("BREW /healthz HTTP/1.1\nHost: localhost"), 405, "method_not_allowed"),
+    ("QUERY", head("QUERY /v1/topics/bad/jobs HTTP/1.1\nHost: localhost"), 405, "method_not_allowed"),
+    ("a lower-case method", head("get /healthz HTTP/1.1\nHost: localhost"), 405, "method_not_allowed"),
+    ("a query of the absolute form is no path", head("GET http://localhost?x=/v1/info HTTP/1.1\nHost: localhost"), 400, "unknown_option"),
+    ("another method", head("OPTIONS /v1/jobs HTTP/1.1\nHost: localhost"), 405, "method_not_allowed"),
+    ("no such job", head("GET /v1/topics/bad/jobs/none HTTP/1.1\nHost: localhost"), 404, "not_found"),
+    ("no such topic", head("GET /v1/topics/none HTTP/1.1\nHost: localhost"), 404, "not_found"),
+    ("cancel of no job", head("DELETE /v1/topics/bad/jobs/none HTTP/1.1\nHost: localhost"), 404, "not_found"),
     ("redrive of no topic", post("/v1/topics/none/redrive"), 404, "not_found"),
 ]
 

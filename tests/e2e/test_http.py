@@ -8,7 +8,7 @@ import pytest
 from client import Lost, request_bytes
 from server import IS_SANITIZED
 
-HOST = b"Host: tarry\r\n"
+HOST = b"Host: localhost\r\n"
 
 
 def put(ident, body=b"x", more=b""):
@@ -139,7 +139,7 @@ def test_http_1_0(server):
 
 
 def test_header_names_in_any_case_and_blanks_around_values(connection):
-    connection.send(b"PUT /v1/topics/h/jobs/case HTTP/1.1\r\nHOST:tarry\r\ncontent-LENGTH:  1  \r\nTARRY-DELAY: \t1h \r\n\r\nx")
+    connection.send(b"PUT /v1/topics/h/jobs/case HTTP/1.1\r\nHOST:localhost\r\ncontent-LENGTH:  1  \r\nTARRY-DELAY: \t1h \r\n\r\nx")
     reply = connection.read()
     assert reply.status == 201 and reply.json()["state"] == "delayed"
 
@@ -156,7 +156,7 @@ def test_escapes_in_paths_and_queries(server):
 
 
 def test_an_absolute_target(connection):
-    connection.send(b"GET http://tarry/healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+    connection.send(b"GET http://localhost/healthz HTTP/1.1\r\n" + HOST + b"\r\n")
     assert connection.read().status == 200
 
 

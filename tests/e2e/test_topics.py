@@ -81,7 +81,7 @@ def test_resume_wakes_those_who_wait(server):
     client, consumer = server.client(), server.connection()
     client.push("p", "a")
     client.topic_verb("p", "pause")
-    consumer.send(b"POST /v1/topics/p/take?wait=10s HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n")
+    consumer.send(b"POST /v1/topics/p/take?wait=10s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
     time.sleep(0.05)
     client.topic_verb("p", "resume")
     begin = time.monotonic()

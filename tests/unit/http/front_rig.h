@@ -26,6 +26,7 @@ static inline void front_rig_open(struct front_rig *rig, struct queue *queue,
 {
     char error[200];
     options.host = "127.0.0.1";
+    options.allowed_hosts = "a";
     rig->reactor = reactor_new(0);
     rig->waiters = waiters_new(queue, options.waiting_max ? options.waiting_max : 10);
     rig->shared = http_shared_new("test");

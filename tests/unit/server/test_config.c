@@ -80,6 +80,21 @@ static void a_flag_beats_the_environment_which_beats_the_file(void **state)
     unlink(file_path);
 }
 
+static void names_are_added_up_within_the_flags(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = (const char *const[]){"TARRY_ALLOWED_HOST", "from.env", NULL};
+    assert_true(load(&config, ARGS("--insecure"), error));
+    assert_string_equal(config.allowed_host, "from.env");
+    assert_true(load(&config, ARGS("--allowed-host", "a", "--allowed-host=b, *.c"), error));
+    assert_string_equal(config.allowed_host, "a,b, *.c");
+    assert_false(load(&config, ARGS("--allowed-host", "a", "--allowed-host", "http://b"), error));
+    assert_non_null(strstr(error, "for '--allowed-host', give names without a port"));
+    variables = NULL;
+}
+
 static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
 {
     struct config config;
@@ -315,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_manual),
         cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
+        cmocka_unit_test(names_are_added_up_within_the_flags),
         cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
         cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),

@@ -1,0 +1,222 @@
+#include "http/host.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <strings.h>
+
+static bool is_same(struct slice a, struct slice b)
+{
+    return a.len == b.len && strncasecmp(a.at, b.at, a.len) == 0;
+}
+
+/* ---- the names a server was given ---- */
+
+static bool next_name(struct slice *names, struct slice *out)
+{
+    static const char blanks[] = ", \t";
+    while (names->len && strchr(blanks, names->at[0]))
+        *names = slice_make(names->at + 1, names->len - 1);
+    size_t len = 0;
+    while (len < names->len && !strchr(blanks, names->at[len]))
+        len++;
+    *out = slice_make(names->at, len);
+    *names = slice_make(names->at + len, names->len - len);
+    return len > 0;
+}
+
+static bool holds_only(struct slice text, const char *beside)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!is_letter && !(c >= '0' && c <= '9') && (!c || !strchr(beside, c)))
+            return false;
+    }
+    return text.len > 0;
+}
+
+static bool is_name(struct slice name)
+{
+    if (name.len > 2 && name.at[0] == '[')
+        return name.at[name.len - 1] == ']' &&
+               holds_only(slice_make(name.at + 1, name.len - 2), ":.");
+    if (name.len > 2 && name.at[0] == '*' && name.at[1] == '.')
+        name = slice_make(name.at + 2, name.len - 2);
+    return holds_only(name, "._-") && name.at[0] != '.';
+}
+
+bool http_host_names_check(struct slice names, struct slice *bad)
+{
+    while (next_name(&names, bad))
+        if (!is_name(*bad))
+            return false;
+    return true;
+}
+
+static bool is_given(struct slice names, struct slice host)
+{
+    struct slice name;
+    while (next_name(&names, &name)) {
+        if (name.at[0] == '*' && host.len >= name.len) /* "*.a" stands for "x.a", never for "a" */
+            if (is_same(slice_make(name.at + 1, name.len - 1),
+                        slice_make(host.at + host.len - (name.len - 1), name.len - 1)))
+                return true;
+        if (is_same(name, host))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what a request calls the server ---- */
+
+/* Takes the port off, and the dot that may end a name. */
+static bool split_host(struct slice *host)
+{
+    size_t len = 0;
+    if (host->at[0] == '[') {
+        const char *end = memchr(host->at, ']', host->len);
+        len = end ? (size_t)(end - host->at) + 1 : 0;
+    } else {
+        while (len < host->len && host->at[len] != ':')
+            len++;
+    }
+    if (len == 0 || (len < host->len && host->at[len] != ':'))
+        return false;
+    for (size_t i = len + 1; i < host->len; i++)
+        if (host->at[i] < '0' || host->at[i] > '9')
+            return false;
+    host->len = len;
+    if (host->at[0] != '[' && !holds_only(*host, "._-~!$&'()*+,;=%"))
+        return false;
+    if (host->len > 1 && host->at[host->len - 1] == '.')
+        host->len--;
+    return true;
+}
+
+static bool is_address_v4(const char *text, bool *is_loopback)
+{
+    struct in_addr v4;
+    if (inet_pton(AF_INET, text, &v4) != 1)
+        return false;
+    *is_loopback = ntohl(v4.s_addr) >> 24 == 127;
+    return true;
+}
+
+static bool is_address_v6(const char *text, bool *is_loopback)
+{
+    struct in6_addr v6;
+    if (inet_pton(AF_INET6, text, &v6) != 1)
+        return false;
+    *is_loopback =
+        IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    return true;
+}
+
+static bool is_address(struct slice host, bool *is_loopback)
+{
+    char text[INET6_ADDRSTRLEN];
+    bool in_brackets = host.at[0] == '[';
+    if (in_brackets)
+        host = slice_make(host.at + 1, host.len - 2);
+    if (host.len >= sizeof text)
+        return false;
+    memcpy(text, host.at, host.len);
+    text[host.len] = '\0';
+    return in_brackets ? is_address_v6(text, is_loopback) : is_address_v4(text, is_loopback);
+}
+
+void http_hosts_init(struct http_hosts *hosts, const char *listen, const char *names)
+{
+    bool is_loopback = false;
+    if (!is_address_v4(listen, &is_loopback))
+        (void)is_address_v6(listen, &is_loopback);
+    *hosts =
+        (struct http_hosts){.names = slice_of(names ? names : ""), .has_any_address = !is_loopback};
+}
+
+bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed)
+{
+    bool is_loopback = false;
+    *is_malformed = host.len == 0 || !split_host(&host);
+    if (*is_malformed)
+        return false;
+    return is_same(host, slice_of("localhost")) ||
+           (is_address(host, &is_loopback) && (is_loopback || hosts->has_any_address)) ||
+           is_given(hosts->names, host);
+}
+
+/* ---- a request ---- */
+
+static bool check_name(const struct http_hosts *hosts, struct slice host, struct http_fault *fault)
+{
+    bool is_malformed;
+    if (http_hosts_have(hosts, host, &is_malformed))
+        return true;
+    if (is_malformed)
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                              "Host is '%s' but must be NAME or NAME:PORT",
+                              http_quotable(host, 60));
+    (void)split_host(&host);
+    const char *name = http_quotable(host, 60);
+    return http_fault_set(fault, PROBLEM_HOST_UNKNOWN, 0,
+                          "'%s' is no name of this server: call it localhost or by its address, or "
+                          "start it with --allowed-host %s",
+                          name, name);
+}
+
+/* An empty Host is none: a client that has no name for the server is no page's. */
+static bool check_names(struct http_hosts *hosts, const struct http_request *request,
+                        struct http_fault *fault)
+{
+    struct slice host = request->host;
+    if (request->authority.len && !check_name(hosts, request->authority, fault))
+        return false;
+    if (host.len == hosts->last_len && (!host.len || !memcmp(host.at, hosts->last, host.len)))
+        return true;
+    if (host.len && !check_name(hosts, host, fault))
+        return false;
+    if (host.len && host.len <= sizeof hosts->last) {
+        memcpy(hosts->last, host.at, host.len);
+        hosts->last_len = host.len;
+    }
+    return true;
+}
+
+/* "http://name:port" of the page that asks; "null" is a page that hides where it is from. */
+static bool is_own_origin(struct slice origin, struct slice host)
+{
+    const char *colon = memchr(origin.at, ':', origin.len);
+    size_t start = colon ? (size_t)(colon - origin.at) + 3 : 0;
+    return colon && start < origin.len && memcmp(colon, "://", 3) == 0 &&
+           is_same(slice_make(origin.at + start, origin.len - start), host);
+}
+
+static bool check_site(const struct http_request *request, struct http_fault *fault)
+{
+    struct slice host = request->authority.len ? request->authority : request->host;
+    bool is_own = !request->has_fetch_site || http_is(request->fetch_site, "same-origin") ||
+                  http_is(request->fetch_site, "none");
+    if (is_own && request->has_origin)
+        is_own = request->origin.len && is_own_origin(request->origin, host);
+    if (is_own)
+        return true;
+    char from[80] = "";
+    if (request->has_origin)
+        (void)snprintf(from, sizeof from, " ('%s')", http_quotable(request->origin, 60));
+    return http_fault_set(fault, PROBLEM_CROSS_SITE, 0,
+                          "a page of another site%s makes this call, which changes or takes "
+                          "something: such calls are for programs, which send neither Origin nor "
+                          "Sec-Fetch-Site, and for pages of the server's own name",
+                          from);
+}
+
+bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
+                      struct http_fault *fault)
+{
+    if (!check_names(hosts, request, fault))
+        return false;
+    bool is_marked = request->has_origin || request->has_fetch_site;
+    return !is_marked || request->method == HTTP_METHOD_GET ||
+           request->method == HTTP_METHOD_HEAD || check_site(request, fault);
+}

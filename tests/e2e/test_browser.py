@@ -1,0 +1,210 @@
+"""Web pages of strangers, in a browser on the machine of the server: they change, take and read nothing. Everybody else is served as ever."""
+
+import http.server
+import json
+import shutil
+import socket
+import subprocess
+import threading
+
+import pytest
+from client import Connection, request_bytes
+from delivery import settle
+from server import BINARY, eventually
+
+BROWSER = "chromium"
+
+
+def ask(server, method, target, body=b"", address="127.0.0.1", **fields):
+    """One call with these header fields; Host may be among them."""
+    host = fields.pop("Host", "localhost")
+    connection = Connection(server.port)
+    try:
+        connection.send(request_bytes(method, target, body, {name.replace("_", "-"): value for name, value in fields.items()}, host=host))
+        return connection.read(method)
+    finally:
+        connection.close()
+
+
+CHANGES = [
+    ("PUT", "/v1/topics/t/jobs/kept?delay=1h", b"theirs"),
+    ("POST", "/v1/topics/t/jobs", b"theirs"),
+    ("POST", "/v1/jobs", b'{"topic":"t","body":"theirs"}'),
+    ("PATCH", "/v1/topics/t/jobs/kept?delay=0", b""),
+    ("DELETE", "/v1/topics/t/jobs/kept", b""),
+    ("POST", "/v1/topics/t/jobs/kept/run", b""),
+    ("POST", "/v1/topics/t/take", b""),
+    ("POST", "/v1/take?topic=t", b""),
+    ("POST", "/v1/ack?lease=x", b""),
+    ("POST", "/v1/nack?lease=x", b""),
+    ("POST", "/v1/extend?lease=x", b""),
+    ("PUT", "/v1/topics/t", b"{}"),
+    ("PATCH", "/v1/topics/t", b'{"ttl":"1s"}'),
+    ("DELETE", "/v1/topics/t", b""),
+    ("POST", "/v1/topics/t/pause", b""),
+    ("POST", "/v1/topics/t/resume", b""),
+    ("POST", "/v1/topics/t/purge", b""),
+    ("POST", "/v1/topics/t/redrive", b""),
+    ("POST", "/v1/topics/t/deliver-test", b""),
+    ("POST", "/v1/backup", b""),
+]
+MARKS = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Sec_Fetch_Site": "cross-site"},
+    {"Sec_Fetch_Site": "same-site"},
+]
+
+
+def test_what_a_page_of_another_site_asks_is_refused(server):
+    client = server.client()
+    client.push("t", "kept", b"ours", delay="1h")
+    before = client.topic("t")
+    for method, target, body in CHANGES:
+        for mark in MARKS:
+            reply = ask(server, method, target, body, **mark)
+            assert (reply.status, reply.code) == (403, "cross_site"), (method, target, mark)
+            assert reply.closes
+    assert client.topic("t") == before and client.get("t", "kept")["body"] == "ours"
+    assert "Access-Control-Allow-Origin".lower() not in ask(server, "GET", "/v1/info", Origin="http://evil.example").headers
+
+
+def test_a_name_that_is_not_the_servers_is_refused(server):
+    port = server.port
+    for host in ("evil.example", f"evil.example:{port}", f"10.0.0.1:{port}", f"0.0.0.0:{port}", "localhost.evil.example"):
+        for method, target in (("GET", "/v1/info"), ("GET", "/metrics"), ("GET", "/v1/topics"), ("POST", "/v1/topics/t/take")):
+            reply = ask(server, method, target, Host=host)
+            assert (reply.status, reply.code) == (421, "host_unknown"), (host, target)
+            assert "--allowed-host" in reply.json()["detail"]
+    for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}", f"LOCALHOST:{port}"):
+        assert ask(server, "GET", "/v1/info", Host=host).status == 200
+        assert ask(server, "POST", "/v1/topics/t/take", Host=host, Origin=f"http://{host}", Sec_Fetch_Site="same-origin").status == 200
+    assert client_of_1_0(port) == b"HTTP/1.1 200"
+
+
+def client_of_1_0(port):
+    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        return plain.recv(12)
+
+
+def test_names_are_given_by_flag_and_file(start_server, tmp_path):
+    file = tmp_path / "tarry.conf"
+    file.write_text("allowed-host = from-file, *.corp.example\n", encoding="utf-8")
+    by_file = start_server("--config", str(file))
+    assert ask(by_file, "GET", "/v1/info", Host="from-file:80").status == 200
+    assert ask(by_file, "GET", "/v1/info", Host="a.corp.example").status == 200
+    assert ask(by_file, "GET", "/v1/info", Host="corp.example").status == 421
+    assert ask(by_file, "POST", "/v1/topics/t/take", Host="from-file", Origin="https://from-file").status == 200, "behind a proxy that ends TLS"
+    assert ask(by_file, "POST", "/v1/topics/t/take", Host="from-file", Origin="https://other").status == 403
+    by_flag = start_server("--config", str(file), "--allowed-host", "one", "--allowed-host=two,three")
+    assert [ask(by_flag, "GET", "/v1/info", Host=name).status for name in ("one", "two", "three", "from-file")] == [200, 200, 200, 421]
+
+
+def test_a_name_with_a_port_is_refused_at_the_start():
+    ended = subprocess.run([str(BINARY), "serve", "--allowed-host", "queue:8279"], capture_output=True, text=True, check=False, timeout=30)
+    assert ended.returncode == 2 and "bad value 'queue:8279' for '--allowed-host', give names without a port" in ended.stderr
+
+
+def test_beyond_loopback_every_address_is_a_name(start_server):
+    server = start_server("--listen", "0.0.0.0:0", "--insecure", started=False)
+    server.launch()
+    server.port = int(eventually(lambda: server.log().partition("address=0.0.0.0:")[2].split(" ")[0] or None))
+    assert ask(server, "GET", "/v1/info", Host=f"192.0.2.7:{server.port}").status == 200
+    assert ask(server, "GET", "/v1/info", Host="localhost").status == 200
+    assert ask(server, "GET", "/v1/info", Host="evil.example").status == 421
+
+
+# ---- a real browser ----
+
+ATTACK = """<!doctype html><meta charset="utf-8"><title>kittens</title>
+<iframe name="a"></iframe><iframe name="b"></iframe>
+<form id="purge" method="post" target="a" action="TARRY/v1/topics/t/purge"></form>
+<form id="batch" method="post" target="b" rel="noreferrer" enctype="text/plain" action="TARRY/v1/jobs"><input name='{"topic":"t","body":"' value='theirs"}'></form>
+<script>
+const calls = [
+    ["simple post", "TARRY/v1/topics/t/purge", {method: "POST", mode: "no-cors"}],
+    ["push", "TARRY/v1/topics/t/jobs?delay=0", {method: "POST", mode: "no-cors", body: "theirs"}],
+    ["take", "TARRY/v1/topics/t/take", {method: "POST", mode: "no-cors"}],
+    ["signed", "TARRY/v1/topics/t/deliver-test", {method: "POST", mode: "no-cors", body: "theirs"}],
+    ["put", "TARRY/v1/topics/t/jobs/kept", {method: "PUT", body: "theirs"}],
+    ["cancel", "TARRY/v1/topics/t/jobs/kept", {method: "DELETE"}],
+    ["read", "TARRY/v1/topics/t/jobs/kept", {}],
+];
+const framed = name => new Promise(done => document.querySelector(`iframe[name=${name}]`).onload = done);
+(async () => {
+    const told = {};
+    for (const [name, url, options] of calls)
+        try { const reply = await fetch(url, options); told[name] = reply.type + " " + await reply.text(); } catch (fault) { told[name] = "failed"; }
+    const frames = [framed("a"), framed("b")];
+    purge.submit();
+    batch.submit();
+    await Promise.all(frames);
+    await fetch("/told", {method: "POST", body: JSON.stringify(told)});
+})();
+</script>"""
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(self.server.page.encode())
+
+    def do_POST(self):
+        self.server.told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(b"")
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """browse(url, *flags) starts a browser in which every name of example leads to this machine; it is stopped at the end."""
+    assert shutil.which(BROWSER), f"no {BROWSER}: scripts/setup test"
+    running = []
+
+    def start(url, *flags):
+        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+                   f"--user-data-dir={tmp_path / 'profile'}-{len(running)}", "--host-resolver-rules=MAP *.example 127.0.0.1", *flags, url]
+        with open(tmp_path / f"browser-{len(running)}.log", "wb") as log:
+            running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log))
+        return running[-1]
+
+    yield start
+    for browser in running:
+        browser.terminate()
+        browser.communicate(timeout=30)
+
+
+def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, browse):
+    server = start_delivering()
+    client = server.client()
+    settle(client, "t", deliver={"to": endpoint.url})
+    client.call("POST", "/v1/topics/t/pause")
+    client.push("t", "kept", b"ours", delay="1h")
+    client.push("t", "ready", b"ours")
+    before = client.topic("t")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
+        site.page, site.told = ATTACK.replace("TARRY", f"http://localhost:{server.port}"), None
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        browse(f"http://evil.example:{site.server_port}/")
+        told = eventually(lambda: site.told, 60)
+        site.shutdown()
+    after = client.topic("t")
+    assert after == before, (before, after, told)
+    assert client.get("t", "kept")["body"] == "ours" and endpoint.calls == []
+    assert told["read"] == told["put"] == told["cancel"] == "failed" and "ours" not in json.dumps(told)
+    refused = [line for line in client.call("GET", "/metrics").body.decode().splitlines() if line.startswith("tarry_http_requests_total") and 'status="4' in line]
+    assert sum(float(line.split()[-1]) for line in refused) >= 6, "the browser did ask"
+
+    # By a name of the stranger's own that now leads here the page and the server are one origin: it could read all that is answered.
+    browser = browse(f"http://rebound.example:{server.port}/v1/topics/t/jobs/kept", "--dump-dom")
+    shown = browser.communicate(timeout=60)[0].decode()
+    assert "host_unknown" in shown and "ours" not in shown
