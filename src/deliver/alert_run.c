@@ -1,5 +1,6 @@
 /* The command of an alert: started, fed, waited for, killed when it takes too long. It has a
- * session of its own, so that what it started goes with it, and none of the server's descriptors.
+ * session of its own, so that what it started goes with it, and neither the server's descriptors
+ * nor its environment, which may hold passwords.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,10 +21,11 @@ struct alert_run {
     struct deadline *patience;
     char *text;
     char program[GUARD_PATH_BYTES_MAX]; /* for the log */
-    void (*done)(void *ctx, bool ok);
+    void (*done)(void *ctx, enum alert_end end);
     void *ctx;
     int closed;
-    bool ok, is_over;
+    bool is_over;
+    enum alert_end end;
 };
 
 static void on_closed(uv_handle_t *handle)
@@ -31,13 +33,13 @@ static void on_closed(uv_handle_t *handle)
     struct alert_run *run = handle->data;
     if (++run->closed < HANDLES)
         return;
-    void (*done)(void *ctx, bool ok) = run->done;
+    void (*done)(void *ctx, enum alert_end end) = run->done;
     void *ctx = run->ctx;
-    bool ok = run->ok;
+    enum alert_end end = run->end;
     deadline_free(run->patience);
     free(run->text);
     free(run);
-    done(ctx, ok);
+    done(ctx, end);
 }
 
 static void close_input(struct alert_run *run)
@@ -49,8 +51,9 @@ static void close_input(struct alert_run *run)
 static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
     struct alert_run *run = process->data;
-    run->ok = status == 0 && signal_number == 0;
-    if (!run->ok)
+    if (status == 0 && signal_number == 0)
+        run->end = ALERT_END_WELL;
+    else
         log_event(LOG_WARN, "alert command failed", LOG_TEXT("program", run->program),
                   LOG_NUMBER("exit_code", status), LOG_NUMBER("signal", signal_number));
     run->is_over = true;
@@ -67,7 +70,9 @@ static void on_written(uv_write_t *write, int status)
 static void on_too_long(void *ctx)
 {
     struct alert_run *run = ctx;
-    log_event(LOG_WARN, "alert command killed", LOG_NUMBER("after_ms", ALERT_RUN_MS_MAX));
+    log_event(LOG_WARN, "alert command killed", LOG_TEXT("program", run->program),
+              LOG_NUMBER("after_ms", ALERT_RUN_MS_MAX));
+    run->end = ALERT_END_TOO_LONG;
     alert_run_kill(run);
 }
 
@@ -84,7 +89,8 @@ static void hide_descriptors(void)
 }
 
 /* Both handles are closed also where the program could not be started; `done` then says so. */
-static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program)
+static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program,
+                  const char *const *environment)
 {
     char *args[] = {(char *)(uintptr_t)program, NULL};
     uv_stdio_container_t stdio[] = {
@@ -94,6 +100,7 @@ static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program)
     const uv_process_options_t options = {.exit_cb = on_exit_of,
                                           .file = program,
                                           .args = args,
+                                          .env = (char **)(uintptr_t)environment,
                                           .flags = UV_PROCESS_DETACHED,
                                           .stdio = stdio,
                                           .stdio_count = sizeof stdio / sizeof stdio[0]};
@@ -108,8 +115,9 @@ static void spawn(struct alert_run *run, uv_loop_t *loop, const char *program)
     uv_close((uv_handle_t *)&run->process, on_closed);
 }
 
-struct alert_run *alert_run_start(struct reactor *reactor, const char *program, struct slice input,
-                                  void (*done)(void *ctx, bool ok), void *ctx)
+struct alert_run *alert_run_start(struct reactor *reactor, const char *program,
+                                  const char *const *environment, struct slice input,
+                                  void (*done)(void *ctx, enum alert_end end), void *ctx)
 {
     uv_loop_t *loop = reactor_loop(reactor);
     struct alert_run *run = calloc(1, sizeof *run);
@@ -126,11 +134,12 @@ struct alert_run *alert_run_start(struct reactor *reactor, const char *program, 
     if (input.len)
         memcpy(run->text, input.at, input.len);
     (void)snprintf(run->program, sizeof run->program, "%s", program);
+    run->end = ALERT_END_FAILED;
     run->done = done;
     run->ctx = ctx;
     run->process.data = run->input.data = run->write.data = run;
     uv_pipe_init(loop, &run->input, 0);
-    spawn(run, loop, program);
+    spawn(run, loop, program, environment);
     if (run->is_over)
         return run;
     deadline_set(run->patience, clock_inner_ms() + ALERT_RUN_MS_MAX);

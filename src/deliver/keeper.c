@@ -179,7 +179,8 @@ static void run_stopped(struct turn_end_call *call)
 
 void keeper_check_stopped(struct keeper *keeper)
 {
-    if (keeper->is_stopping && keeper->stopped && !keeper->has_pass && !keeper->calls)
+    if (keeper->is_stopping && keeper->stopped && !keeper->has_pass && !keeper->calls &&
+        !keeper->alert_command_count)
         reactor_once_at_turn_end(keeper->options.reactor, &keeper->stop_call);
 }
 
@@ -196,6 +197,7 @@ struct keeper *keeper_new(const struct keeper_options *options)
         return NULL;
     }
     list_init(&keeper->topics);
+    list_init(&keeper->alert_commands);
     list_init(&keeper->stop_call.list);
     keeper->stop_call.run = run_stopped;
     pthread_mutex_init(&keeper->lock, NULL);
@@ -211,8 +213,7 @@ void keeper_stop(struct keeper *keeper, void (*stopped)(void *ctx), void *ctx)
         waiter_cancel(keeper->options.waiters, keeper->take);
         keeper->take = 0;
     }
-    if (keeper->run)
-        alert_run_kill(keeper->run);
+    alert_commands_kill(keeper);
     keeper_check_stopped(keeper);
 }
 
@@ -264,16 +265,20 @@ static void emit_dropped(struct buffer *out, const char *name, const struct kept
 struct figure {
     const char *name, *help;
     size_t offset; /* in struct kept; 0: the dropped ones */
+    bool is_gauge;
 };
 
 static const struct figure figures[] = {
     {"tarry_dead_forwarded_total", "Dead jobs forwarded to where 'dead_letter.to' says.",
-     offsetof(struct kept, forwarded)},
-    {"tarry_dead_dropped_total", "Dead jobs dropped because 'dead_letter.keep' was met.", 0},
+     offsetof(struct kept, forwarded), false},
+    {"tarry_dead_ringed",
+     "Dead jobs that stay because topics name each other as 'dead_letter.to' in a ring.",
+     offsetof(struct kept, ringed), true},
+    {"tarry_dead_dropped_total", "Dead jobs dropped because 'dead_letter.keep' was met.", 0, false},
     {"tarry_alerts_total", "Alerts of dead jobs given to their callback or command.",
-     offsetof(struct kept, alerts)},
+     offsetof(struct kept, alerts), false},
     {"tarry_alert_failures_total", "Alerts that could not be given, and will be tried again.",
-     offsetof(struct kept, alert_faults)},
+     offsetof(struct kept, alert_faults), false},
 };
 
 void keeper_emit_metrics(struct keeper *keeper, struct buffer *out)
@@ -281,7 +286,8 @@ void keeper_emit_metrics(struct keeper *keeper, struct buffer *out)
     pthread_mutex_lock(&keeper->lock);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
         const struct figure *figure = &figures[i];
-        prometheus_family(out, figure->name, PROMETHEUS_COUNTER, figure->help);
+        prometheus_family(out, figure->name,
+                          figure->is_gauge ? PROMETHEUS_GAUGE : PROMETHEUS_COUNTER, figure->help);
         for (struct list *node = keeper->topics.next; node != &keeper->topics; node = node->next) {
             const struct kept *kept = list_entry(node, struct kept, node);
             if (figure->offset)

@@ -2,6 +2,9 @@
  * The first step of a pass: has somebody to be told that jobs died? At most once every
  * `alert.every`, over all servers: when it was last, and how many had died by then, stands in the
  * topic's note; so does when it failed, that a command is not run for each job that dies meanwhile.
+ *
+ * A command runs beside the passes: before it is started the note says that it failed just now, so
+ * that nobody starts another one, and after its end what really came of it.
  */
 #include "base/clock.h"
 #include "base/json_read.h"
@@ -18,21 +21,20 @@ enum {
     ERRORS_MAX = 10, /* kinds of errors an alert tells of */
     IDS_MAX = 5,
     ALERT_BYTES_MAX = 64 * 1024,
-    NOTE_BYTES = 128,
-    AFTER_FAULT_MS = 60 * 1000
+    NOTE_BYTES = 160,
+    NO_ROOM_MS = 1000 /* until it is looked again whether a command may be run */
 };
 static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
 
-struct alerting { /* the step's own; what the note says */
-    uint64_t died_before;
-    int64_t last_ms, failed_ms; /* wall clock; 0: never */
+struct alerting { /* the step's own */
+    struct alert_note note;
+    struct alert_command *command; /* to be started once the note says so; or NULL */
 };
 
 /* ---- the note ---- */
 
-static struct slice note_id(const struct pass *pass, char out[JOB_ID_BYTES_MAX + 1])
+static struct slice note_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1])
 {
-    struct slice topic = pass_topic(pass);
     int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "note:%016" PRIx64, hash_64(topic.at, topic.len));
     return slice_make(out, (size_t)len);
 }
@@ -44,7 +46,7 @@ static struct slice alert_id(const struct pass *pass, char out[JOB_ID_BYTES_MAX 
     const struct alerting *alerting = pass->step;
     struct slice topic = pass_topic(pass);
     int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "alert:%016" PRIx64 ":%" PRIu64 ":%" PRId64,
-                       hash_64(topic.at, topic.len), pass->died, alerting->last_ms);
+                       hash_64(topic.at, topic.len), pass->died, alerting->note.last_ms);
     return slice_make(out, (size_t)len);
 }
 
@@ -61,7 +63,7 @@ static int64_t member_number(struct json_value object, const char *name)
     return 0;
 }
 
-static void read_note(struct slice body, struct alerting *out)
+static void read_note(struct slice body, struct alert_note *out)
 {
     struct json_value object;
     if (!json_check(body, &object, NULL) || object.kind != JSON_OBJECT)
@@ -69,6 +71,9 @@ static void read_note(struct slice body, struct alerting *out)
     out->died_before = (uint64_t)member_number(object, "died");
     out->last_ms = member_number(object, "at_ms");
     out->failed_ms = member_number(object, "failed_ms");
+    out->rest_ms = member_number(object, "rest_ms");
+    if (!out->rest_ms) /* of a version before */
+        out->rest_ms = ALERT_REST_MS;
 }
 
 static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -94,14 +99,16 @@ static void on_failure_noted(void *owner, uint64_t tag, const struct queue_reply
     keeper_forward(owner);
 }
 
-static void write_note(struct keeper *keeper, const struct alerting *says, queue_done *done)
+void keeper_alert_note(struct keeper *keeper, struct slice topic, const struct alert_note *note,
+                       queue_done *done)
 {
     char id[JOB_ID_BYTES_MAX + 1], body[NOTE_BYTES];
     int len = snprintf(body, sizeof body,
-                       "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 ",\"failed_ms\":%" PRId64 "}",
-                       says->died_before, says->last_ms, says->failed_ms);
+                       "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 ",\"failed_ms\":%" PRId64
+                       ",\"rest_ms\":%" PRId64 "}",
+                       note->died_before, note->last_ms, note->failed_ms, note->rest_ms);
     struct queue_push push = {.topic = slice_of(KEEPER_TOPIC),
-                              .id = note_id(&keeper->pass, id),
+                              .id = note_id(topic, id),
                               .content_type = slice_of("application/json"),
                               .body = slice_make(body, (size_t)len),
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
@@ -111,11 +118,16 @@ static void write_note(struct keeper *keeper, const struct alerting *says, queue
                                      keeper_reply_to(keeper, done));
 }
 
+static void write_note(struct keeper *keeper, const struct alert_note *note, queue_done *done)
+{
+    keeper_alert_note(keeper, pass_topic(&keeper->pass), note, done);
+}
+
 /* ---- the outcome ---- */
 
 static void alerted(struct keeper *keeper)
 {
-    const struct alerting now = {.died_before = keeper->pass.died, .last_ms = clock_wall_ms()};
+    const struct alert_note now = {.died_before = keeper->pass.died, .last_ms = clock_wall_ms()};
     if (keeper->pass.kept)
         keeper_count(keeper, &keeper->pass.kept->alerts, 1);
     write_note(keeper, &now, on_noted);
@@ -131,33 +143,54 @@ static void not_alerted(struct keeper *keeper, const char *error)
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
     log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", topic), LOG_TEXT("error", error));
-    keeper_pass_again(keeper, clock_inner_ms() + AFTER_FAULT_MS);
-    alerting->failed_ms = clock_wall_ms();
-    write_note(keeper, alerting, on_failure_noted);
+    keeper_pass_again(keeper, clock_inner_ms() + ALERT_REST_MS);
+    alerting->note.failed_ms = clock_wall_ms();
+    alerting->note.rest_ms = ALERT_REST_MS;
+    write_note(keeper, &alerting->note, on_failure_noted);
 }
 
-static void on_ran(void *ctx, bool ok)
+static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = ctx;
-    keeper->run = NULL;
-    if (ok)
-        alerted(keeper);
-    else
-        not_alerted(keeper, "the command failed");
+    struct keeper *keeper = owner;
+    struct alerting *alerting = keeper->pass.step;
+    bool is_noted =
+        reply->status == QUEUE_OK && reply->result_count == 1 &&
+        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
+    (void)tag;
+    keeper_replied(keeper);
+    if (!is_noted || keeper->is_stopping) {
+        alert_command_free(alerting->command);
+        keeper_pass_fail(keeper, "the note of an alert could not be kept");
+        return;
+    }
+    alert_command_start(alerting->command);
+    keeper_pass_again(keeper, clock_inner_ms() + ALERT_REST_MS);
+    keeper_forward(keeper);
 }
 
 static void run_command(struct keeper *keeper, struct slice text)
 {
+    struct alerting *alerting = keeper->pass.step;
     char program[GUARD_PATH_BYTES_MAX];
     if (!guard_find_command(keeper->options.guard, slice_of(keeper->pass.rules.alert_command),
                             program)) {
         not_alerted(keeper, "the policy file of this server has no such command");
         return;
     }
-    keeper_pass_extend(keeper, ALERT_RUN_MS_MAX + KEEPER_LEASE_MS);
-    keeper->run = alert_run_start(keeper->options.reactor, program, text, on_ran, keeper);
-    if (!keeper->run)
+    if (keeper->alert_command_count >= ALERT_COMMANDS_MAX) {
+        keeper_pass_again(keeper, clock_inner_ms() + NO_ROOM_MS);
+        keeper_forward(keeper);
+        return;
+    }
+    alerting->command = alert_command_new(keeper, program, text, &alerting->note);
+    if (!alerting->command) {
         not_alerted(keeper, "out of memory");
+        return;
+    }
+    struct alert_note ahead = alerting->note;
+    ahead.failed_ms = clock_wall_ms();
+    ahead.rest_ms = ALERT_REST_MS;
+    write_note(keeper, &ahead, on_noted_ahead);
 }
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -249,10 +282,10 @@ static void write_text(struct buffer *out, const struct pass *pass,
     buffer_append_text(out, "{\"type\":\"tarry.dead_letters\",\"topic\":");
     json_write_string(out, pass_topic(pass));
     buffer_append_format(out, ",\"died\":%" PRIu64 ",\"dead\":%" PRIu64,
-                         pass->died - alerting->died_before, pass->counts.dead);
-    if (alerting->last_ms) {
+                         pass->died - alerting->note.died_before, pass->counts.dead);
+    if (alerting->note.last_ms) {
         buffer_append_text(out, ",\"since\":");
-        json_write_time(out, alerting->last_ms);
+        json_write_time(out, alerting->note.last_ms);
     }
     buffer_append_text(out, ",\"at\":");
     json_write_time(out, clock_wall_ms());
@@ -299,10 +332,10 @@ static int64_t left_of(int64_t ms, int64_t since_ms)
 }
 
 /* How long the quiet time still lasts. */
-static int64_t quiet_ms(const struct pass *pass, const struct alerting *alerting)
+static int64_t quiet_ms(const struct pass *pass, const struct alert_note *note)
 {
-    int64_t told_ms = left_of(pass->rules.alert_every_ms, alerting->last_ms);
-    int64_t failed_ms = left_of(AFTER_FAULT_MS, alerting->failed_ms);
+    int64_t told_ms = left_of(pass->rules.alert_every_ms, note->last_ms);
+    int64_t failed_ms = left_of(note->rest_ms, note->failed_ms);
     return told_ms > failed_ms ? told_ms : failed_ms;
 }
 
@@ -311,6 +344,7 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     struct keeper *keeper = owner;
     struct pass *pass = &keeper->pass;
     struct alerting *alerting = pass->step;
+    struct alert_note *note = &alerting->note;
     (void)tag;
     keeper_replied(keeper);
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
@@ -318,16 +352,16 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)
-        read_note(reply->jobs[0].job.body, alerting);
-    bool is_anew = pass->died < alerting->died_before; /* or a failover cost counts */
+        read_note(reply->jobs[0].job.body, note);
+    bool is_anew = pass->died < note->died_before; /* or a failover cost counts */
     if (is_anew)
-        alerting->died_before = 0;
+        note->died_before = 0;
     if (is_anew && pass->died == 0) {
-        write_note(keeper, alerting, on_noted);
-    } else if (pass->died == alerting->died_before) {
+        write_note(keeper, note, on_noted);
+    } else if (pass->died == note->died_before) {
         keeper_forward(keeper);
-    } else if (quiet_ms(pass, alerting) > 0) {
-        keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, alerting));
+    } else if (quiet_ms(pass, note) > 0) {
+        keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, note));
         keeper_forward(keeper);
     } else {
         ask_sample(keeper);
@@ -348,5 +382,6 @@ void keeper_alert(struct keeper *keeper)
         return;
     }
     keeper->options.queue->ops->get(keeper->options.queue, slice_of(KEEPER_TOPIC),
-                                    note_id(pass, id), keeper_reply_to(keeper, on_note));
+                                    note_id(pass_topic(pass), id),
+                                    keeper_reply_to(keeper, on_note));
 }

@@ -6,11 +6,13 @@
  * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
  * either this very copy from a pass that was cut off (its meta tells), or another job; then the
  * copy gets an id of its own. The same where a job of that id has finished there and is remembered:
- * nobody can tell whether it was this copy, and twice is better than never.
+ * nobody can tell whether it was this copy, and twice is better than never. A job that was
+ * forwarded HOPS_MAX times stays: the topics make a ring.
  */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "deliver/deliver.h"
 #include "deliver/keeper_private.h"
 
@@ -18,13 +20,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ID_SHOWN_BYTES = 100 }; /* of a job's id, in a copy's own */
+enum {
+    ID_SHOWN_BYTES = 100, /* of a job's id, in a copy's own */
+    HOPS_MAX = 8          /* a job that was forwarded so often goes round in a ring of topics */
+};
 
 #define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
 /* For whoever gets the copy: targets hand on what does not begin with tarry-. */
 #define META_TOPIC "dead-topic"
 #define META_ATTEMPT "dead-attempt"
 #define META_ERROR "dead-error"
+#define META_HOPS "dead-hops" /* how often it was forwarded */
 
 enum item_state {
     ITEM_LISTED = 1, /* stays what it is */
@@ -62,6 +68,17 @@ static struct slice target_topic(const struct pass *pass)
 
 /* ---- a copy ---- */
 
+static uint64_t hops_of(struct slice meta)
+{
+    struct slice name, value;
+    uint64_t hops = 0;
+    size_t at = 0;
+    while (job_meta_next(meta, &at, &name, &value))
+        if (slice_is(name, META_HOPS) && text_parse_u64(value, UINT32_MAX, &hops))
+            return hops;
+    return 0;
+}
+
 static struct slice origin_of(const struct pass *pass, uint64_t delivery, char *out, size_t bytes)
 {
     int len = snprintf(out, bytes, "%.*s/%" PRIu64, (int)pass->topic_bytes, pass->topic, delivery);
@@ -76,7 +93,7 @@ static bool add_own_meta(struct buffer *meta, struct slice own)
     while (job_meta_next(own, &at, &name, &value)) {
         if (slice_is(name, META_ORIGIN) || slice_is(name, META_TOPIC) ||
             slice_is(name, META_ATTEMPT) || slice_is(name, META_ERROR) ||
-            slice_is(name, DELIVER_CALLBACK_META))
+            slice_is(name, META_HOPS) || slice_is(name, DELIVER_CALLBACK_META))
             continue;
         if (job_meta_add(meta, name, value) != JOB_META_OK)
             return false;
@@ -91,12 +108,14 @@ static void write_meta(struct buffer *meta, const struct pass *pass, const struc
         (void)job_meta_add(meta, slice_of(DELIVER_CALLBACK_META), slice_of(pass->rules.to_url));
     (void)job_meta_add(meta, slice_of(META_ORIGIN),
                        origin_of(pass, job->delivery, text, sizeof text));
+    int len = snprintf(text, sizeof text, "%" PRIu64, hops_of(job->meta) + 1);
+    (void)job_meta_add(meta, slice_of(META_HOPS), slice_make(text, (size_t)len));
     if (!add_own_meta(meta, job->meta))
         log_event(LOG_WARN, "dead letter without all of its meta",
                   LOG_TEXT("reason", "there is no room beside tarry's own"));
     /* What is good to know, as far as there is room. */
     (void)job_meta_add(meta, slice_of(META_TOPIC), pass_topic(pass));
-    int len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
+    len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
     (void)job_meta_add(meta, slice_of(META_ATTEMPT), slice_make(text, (size_t)len));
     if (job->error.len)
         (void)job_meta_add(meta, slice_of(META_ERROR), job->error);
@@ -117,12 +136,41 @@ static struct queue_push copy_of(const struct pass *pass, const struct job *job,
                                .on_conflict = CONFLICT_REJECT};
 }
 
+/* ---- 5: on with the next page, or the next step ---- */
+
+/* Jobs that go round stay where they are, with a line in the log when there are more of them. */
+static void note_round(struct keeper *keeper)
+{
+    struct pass *pass = &keeper->pass;
+    if (!pass->kept || pass->kept->ringed == pass->ringed)
+        return;
+    if (pass->ringed > pass->kept->ringed)
+        log_event(LOG_WARN, "dead letters go round", LOG_TEXT("topic", pass->kept->name),
+                  LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
+                  LOG_TEXT("error", "the topics that 'dead_letter.to' names lead back to this one, "
+                                    "they stay here"));
+    pthread_mutex_lock(&keeper->lock);
+    pass->kept->ringed = pass->ringed;
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+static void go_on(struct keeper *keeper)
+{
+    struct forwarding *step = keeper->pass.step;
+    if (step->has_more && !keeper_pass_is_over(keeper)) {
+        ask_page(keeper);
+        return;
+    }
+    if (!step->has_more)
+        note_round(keeper);
+    keeper_drop(keeper);
+}
+
 /* ---- 4: the jobs whose copies are kept go ---- */
 
 static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
     uint64_t gone = 0;
     (void)tag;
     keeper_replied(keeper);
@@ -134,10 +182,7 @@ static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
         gone += reply->results[i].status == QUEUE_CANCELLED;
     if (keeper->pass.kept)
         keeper_count(keeper, &keeper->pass.kept->forwarded, gone);
-    if (!step->has_more || keeper_pass_is_over(keeper))
-        keeper_drop(keeper);
-    else
-        ask_page(keeper);
+    go_on(keeper);
 }
 
 static void drop_kept(struct keeper *keeper)
@@ -158,10 +203,8 @@ static void drop_kept(struct keeper *keeper)
     if (count)
         keeper->options.queue->ops->change(keeper->options.queue, changes, count,
                                            keeper_reply_to(keeper, on_gone));
-    else if (step->has_more && !keeper_pass_is_over(keeper))
-        ask_page(keeper);
     else
-        keeper_drop(keeper);
+        go_on(keeper);
 }
 
 /* ---- 3: those whose id is taken, one by one ---- */
@@ -324,18 +367,25 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
         keeper_pass_fail(keeper, "the queue did not show the dead jobs");
         return;
     }
-    if (!reply->job_count) {
-        keeper_drop(keeper);
-        return;
-    }
-    step->count = reply->job_count;
+    step->count = 0;
     step->has_more = reply->cursor.len > 0;
     step->cursor_bytes = reply->cursor.len;
     if (reply->cursor.len)
         memcpy(step->cursor, reply->cursor.at, reply->cursor.len);
-    for (size_t i = 0; i < step->count; i++) {
-        note_item(&step->items[i], &reply->jobs[i].job);
-        pushes[i] = copy_of(&keeper->pass, &reply->jobs[i].job, &metas[i]);
+    for (size_t i = 0; i < reply->job_count; i++) {
+        const struct job *job = &reply->jobs[i].job;
+        if (hops_of(job->meta) >= HOPS_MAX) {
+            keeper->pass.ringed++;
+            keeper->pass.droppable++;
+            continue;
+        }
+        note_item(&step->items[step->count], job);
+        pushes[step->count] = copy_of(&keeper->pass, job, &metas[step->count]);
+        step->count++;
+    }
+    if (!step->count) {
+        go_on(keeper);
+        return;
     }
     keeper->options.queue->ops->push(keeper->options.queue, pushes, step->count,
                                      keeper_reply_to(keeper, on_copied));

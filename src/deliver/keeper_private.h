@@ -35,6 +35,13 @@ struct kept { /* a topic with rules for its dead jobs */
     int64_t tell_ms; /* not before; inner clock */
     /* since the start of the server; under keeper->lock */
     uint64_t forwarded, dropped[KEEPER_REASONS], alerts, alert_faults;
+    uint64_t ringed; /* of its dead jobs, as of the last pass: not forwarded any more */
+};
+
+struct alert_note { /* what stands of a topic's alerts in its note */
+    uint64_t died_before;
+    int64_t last_ms, failed_ms; /* wall clock; 0: never */
+    int64_t rest_ms;            /* after a failure */
 };
 
 struct pass {
@@ -47,6 +54,7 @@ struct pass {
     struct queue_counts counts;
     uint64_t died;              /* ever */
     uint64_t droppable;         /* where they are forwarded: those that could not be */
+    uint64_t ringed;            /* of these: those that go round in a ring of topics */
     int64_t lease_until_ms;     /* inner clock, not later than it really ends */
     int64_t until_ms, again_ms; /* inner clock; again: INT64_MAX when there is no need */
     void *step;                 /* the step's own; given to free() at the end of the pass */
@@ -68,8 +76,9 @@ struct keeper {
     struct turn_end_call stop_call;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    struct alert_run *run; /* a command under way */
-    pthread_mutex_t lock;  /* of the counts in `topics` */
+    struct list alert_commands; /* under way */
+    size_t alert_command_count;
+    pthread_mutex_t lock; /* of the counts in `topics` */
 };
 
 /* ---- keeper.c ---- */
@@ -111,12 +120,36 @@ bool keeper_pass_is_over(struct keeper *keeper);
 /* The next `ms` are the pass's own, too. */
 void keeper_pass_extend(struct keeper *keeper, int64_t ms);
 
+/* ---- keeper_alert.c ---- */
+void keeper_alert_note(struct keeper *keeper, struct slice topic, const struct alert_note *note,
+                       queue_done *done);
+
+/* ---- alert_command.c ---- */
+enum {
+    ALERT_COMMANDS_MAX = 8,    /* at a time */
+    ALERT_REST_MS = 60 * 1000, /* until one that failed is run again; longer than it may run */
+    ALERT_REST_KILLED_MS = 300 * 1000 /* ... or that had to be killed: ten times what it ran */
+};
+
+/* The command of an alert, which runs beside the passes. */
+struct alert_command;
+/* `text`: for its standard input; `note`: as it stood before. NULL: out of memory. */
+struct alert_command *alert_command_new(struct keeper *keeper, const char *program,
+                                        struct slice text, const struct alert_note *note);
+void alert_command_free(struct alert_command *command);
+/* Runs it, tells the topic's note and counts what came of it, and frees it. */
+void alert_command_start(struct alert_command *command);
+/* Kills those under way. */
+void alert_commands_kill(struct keeper *keeper);
+
 /* ---- alert_run.c ---- */
 enum { ALERT_RUN_MS_MAX = 30 * 1000 };
-/* Runs `program` with `input` on its standard input; `done` once, never inside the call: did it end
- * well within its time? NULL: it could not be started. */
-struct alert_run *alert_run_start(struct reactor *reactor, const char *program, struct slice input,
-                                  void (*done)(void *ctx, bool ok), void *ctx);
+enum alert_end { ALERT_END_WELL = 1, ALERT_END_FAILED, ALERT_END_TOO_LONG };
+/* Runs `program` with `input` on its standard input and nothing but `environment` (NAME=VALUE, ends
+ * by NULL); `done` once, never inside the call. NULL: it could not be started. */
+struct alert_run *alert_run_start(struct reactor *reactor, const char *program,
+                                  const char *const *environment, struct slice input,
+                                  void (*done)(void *ctx, enum alert_end end), void *ctx);
 /* Kills it; `done` comes nevertheless. */
 void alert_run_kill(struct alert_run *run);
 

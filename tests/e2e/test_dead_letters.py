@@ -111,6 +111,22 @@ def test_jobs_that_are_dead_already_follow_when_the_rule_is_set(client):
     assert counts(client, "old")["dead"] == 0
 
 
+def test_a_ring_of_topics_ends(start_delivering, endpoint):
+    server = start_delivering()
+    client = server.client()
+    endpoint.answer = lambda call: 410
+    for name, to in (("a", "b"), ("b", "c"), ("c", "a")):
+        client.put_topic(name, deliver={"to": endpoint.url}, dead_letter={"to": to})
+    for n in range(3):
+        client.push("a", f"j-{n}")
+    eventually(lambda: figure(client, "tarry_dead_ringed", topic="c") == 3, 60)
+    assert len(endpoint.calls) == 3 * 9, "the first topic, and eight that it was forwarded to"
+    assert counts(client, "c")["dead"] == 3 and client.topic("a")["counts"]["dead"] == 0
+    assert re.search(r'"dead letters go round" topic=c jobs=[123] ', server.log())
+    client.put_topic("c", deliver={"to": endpoint.url}, dead_letter={"to": "a", "keep": {"count": 1}})
+    eventually(lambda: counts(client, "c")["dead"] == 1)
+
+
 def test_one_that_is_too_big_by_now_holds_up_no_other(start_delivering):
     server = start_delivering()
     die(server.client(), "mixed", "big", body=b"x" * 100_000)
@@ -291,6 +307,38 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
         time.sleep(0.4)
     eventually(lambda: counts(client, "noisy")["dead"] == 1)
     assert len(runs.read_text()) == 1
+
+
+def test_commands_that_hang_hold_up_nobody(start_delivering, tmp_path):
+    slow, quick, told = tmp_path / "slow", tmp_path / "quick", tmp_path / "told"
+    slow.write_text("#!/bin/sh\nexec sleep 100\n")
+    quick.write_text(f"#!/bin/sh\nexec touch {told}\n")
+    slow.chmod(0o700)
+    quick.chmod(0o700)
+    client = start_delivering(policy=[f"command = slow {slow}", f"command = quick {quick}"]).client()
+    for n in range(6):
+        client.put_topic(f"slow-{n}", dead_letter={"to": "parking", "alert": {"command": "slow"}})
+        die(client, f"slow-{n}", f"s-{n}")
+    began = time.monotonic()
+    client.put_topic("orders", dead_letter={"to": "parking", "alert": {"command": "quick"}})
+    for n in range(3):
+        die(client, "orders", f"o-{n}")
+    eventually(lambda: counts(client, "parking")["ready"] == 9)
+    eventually(told.exists)
+    assert time.monotonic() - began < 10
+
+
+def test_a_command_has_no_secret_of_the_server_in_its_environment(start_delivering, tmp_path):
+    told, program = tmp_path / "told", tmp_path / "pager"
+    program.write_text(f"#!/bin/sh\nenv >{told}.new && mv {told}.new {told}\n")
+    program.chmod(0o700)
+    client = start_delivering(policy=[f"command = pager {program}"], env={"TARRY_LOG_LEVEL": "debug", "REDIS_PASSWORD": "hunter2"}).client()
+    client.put_topic("noisy", dead_letter={"alert": {"command": "pager", "every": "1h"}})
+    die(client, "noisy", "a")
+    eventually(told.exists)
+    found = dict(line.split("=", 1) for line in told.read_text().splitlines())
+    assert set(found) <= {"PATH", "HOME", "LANG", "PWD", "SHLVL", "_", "OLDPWD", "TARRY_ALERT_TOPIC", "TARRY_ALERT_DIED", "TARRY_ALERT_DEAD"}
+    assert (found["TARRY_ALERT_TOPIC"], found["TARRY_ALERT_DIED"], found["TARRY_ALERT_DEAD"]) == ("noisy", "1", "1")
 
 
 def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
