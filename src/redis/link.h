@@ -78,8 +78,7 @@ struct redis_link_options {
     uint32_t shards;
     uint32_t wait_replicas;
     int64_t patience_ms;
-    struct redis_figures
-        *figures; /* calls, resent, reconnects, redirects, failovers (another
+    struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
                    * process is master), clock_disagreements, losses are counted up */
     /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
     void (*due)(void *ctx, int64_t at_ms); /* shard clock */
