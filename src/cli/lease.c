@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { WAIT_MS_MAX = 24 * 3600 * 1000 };
+enum { WAIT_MS_MAX = 4 * 60 * 1000 }; /* as at the server */
 
 /* ---- take ---- */
 
@@ -38,7 +38,7 @@ static int take(struct client *client, const struct cli_args *args, uint64_t max
 {
     int64_t wait_ms = 0;
     if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &wait_ms))
-        return cli_usage("bad value '%s' for '--wait', give a time such as 30s", wait);
+        return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s", wait);
     struct buffer *target = client_begin(client);
     if (args->list.count == 1) {
         url_add_segment(target, "topics");

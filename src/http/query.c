@@ -54,7 +54,7 @@ static const struct option {
     [OPTION_MAX] = {NAME("max"), KIND_NUMBER, INTO(max), 1, QUEUE_TAKE_MAX,
                     "a number from 1 to 1000"},
     [OPTION_WAIT] = {NAME("wait"), KIND_DURATION, INTO(wait_ms), 0, HTTP_WAIT_MS_MAX,
-                     "a duration up to 10m"},
+                     "a duration up to 4m"},
     [OPTION_TOPIC] = {NAME("topic"), KIND_TOPICS, 0, 1, QUEUE_TAKE_TOPICS_MAX,
                       "a topic's name; at most 64"},
     [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text"},

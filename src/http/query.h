@@ -67,7 +67,8 @@ _Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
      OPTION_BIT(OPTION_DIED_BEFORE))
 
-#define HTTP_WAIT_MS_MAX (10LL * 60 * 1000)
+#define HTTP_WAIT_MS_MAX                                                                           \
+    (4LL * 60 * 1000)                    /* less than clients wait: many give up after 5 minutes */
 enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the value of a meta may have */
 
 /* Bodies in a list. */

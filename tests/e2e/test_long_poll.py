@@ -99,6 +99,15 @@ def test_a_wait_that_is_over_is_answered_empty_and_not_before(server):
     assert 0.3 <= time.monotonic() - begin < 2
 
 
+def test_a_wait_is_shorter_than_what_clients_wait(client):
+    """Many give up after 300 s: a job that comes later would be handed to nobody."""
+    assert client.good("GET", "/v1/info")["limits"]["wait_ms"] == 240_000
+    client.push("t", "a")
+    assert len(client.take("t", wait="240s")) == 1
+    reply = client.call("POST", "/v1/topics/t/take?wait=240001ms")
+    assert (reply.status, reply.code) == (400, "bad_option") and "up to 4m" in reply.json()["detail"]
+
+
 def test_a_consumer_that_went_away_takes_nothing_with_it(server):
     """Its attempt does not count either: it never saw the job."""
     client = server.client()
@@ -130,7 +139,7 @@ def test_an_idle_server_makes_no_wake_ups(server):
     client = server.client()
     client.push_batch([{"topic": "far", "id": f"j{i}", "delay": f"{1 + i}h", "body": "x"} for i in range(200)])
     waiting_consumer = server.connection()
-    waiting_consumer.send(request_bytes("POST", "/v1/topics/far/take?wait=5m"))
+    waiting_consumer.send(request_bytes("POST", "/v1/topics/far/take?wait=4m"))
     client.close()
     time.sleep(1.5)  # until what the pushes set off has come to rest
     before = server.switches()

@@ -112,7 +112,7 @@ def test_sigterm_under_load_loses_nothing(start_server):
 def test_sigterm_answers_those_who_wait(start_server):
     server = start_server(*FLAGS)
     connection = server.connection()
-    connection.send(request_bytes("POST", "/v1/topics/none/take?wait=5m"))
+    connection.send(request_bytes("POST", "/v1/topics/none/take?wait=4m"))
     time.sleep(0.05)
     begin = time.monotonic()
     assert server.terminate() == 0
