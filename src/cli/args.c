@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/url.h"
 
 #include "base/text.h"
 
@@ -6,18 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(const char *format, va_list args)
+enum { SENTENCE_BYTES = 8192 };
+
+/* A password that came in by a URL goes out with none of it. */
+static void say(bool is_careful, const char *format, va_list args)
 {
-    fputs("tarry: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    url_show_sentence(sentence, is_careful, shown, sizeof(shown));
+    fprintf(stderr, "tarry: %s\n", shown);
 }
 
 int cli_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    say(false, format, args);
     va_end(args);
     return CLI_REFUSED;
 }
@@ -26,7 +31,7 @@ int cli_usage(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    say(true, format, args);
     va_end(args);
     return CLI_USAGE;
 }

@@ -2,6 +2,7 @@
 
 #include "base/json_read.h"
 #include "cli/load_flags.h"
+#include "cli/url.h"
 #include "load/http.h"
 
 #include <inttypes.h>
@@ -64,7 +65,7 @@ static int judge(const struct load_result *result, bool done)
     return result->missing || result->early || *result->problem ? CLI_REFUSED : CLI_OK;
 }
 
-static int measure(struct load_plan *plan, const struct cli_args *args, bool keep)
+static int measure(struct load_plan *plan, const char *url, bool json, bool keep)
 {
     char problem[LOAD_TEXT_BYTES_MAX] = "";
     struct buffer info, durability;
@@ -77,18 +78,17 @@ static int measure(struct load_plan *plan, const struct cli_args *args, bool kee
         goto done;
     }
     if (status != 200) {
-        exit_code =
-            cli_error("'%s' answers %d to GET /v1/info, is it a tarry server", args->url, status);
+        exit_code = cli_error("'%s' answers %d to GET /v1/info, is it a tarry server", url, status);
         goto done;
     }
     find_durability(buffer_slice(&info), &durability);
-    if (!args->json)
-        print_plan(plan, args->url, &durability);
+    if (!json)
+        print_plan(plan, url, &durability);
     fflush(stdout);
 
     static struct load_result result;
     bool ran = load_run(plan, &result);
-    if (args->json)
+    if (json)
         load_report_json(plan, &result);
     else
         load_report(plan, &result);
@@ -124,9 +124,10 @@ int cli_bench(int argc, char **argv)
         exit_code = load_flags_plan(&flags, &plan);
     if (exit_code >= 0)
         return exit_code;
-    char problem[LOAD_TEXT_BYTES_MAX];
+    char problem[LOAD_TEXT_BYTES_MAX], url[URL_SHOWN_BYTES];
+    url_show(args.url, url, sizeof url);
     if (!load_http_url(args.url, &plan, problem))
-        return cli_usage("%s", problem);
+        return cli_usage("bad URL '%s', give http://HOST:PORT, without a user and password", url);
     plan.progress = isatty(STDERR_FILENO);
-    return measure(&plan, &args, keep || flags.topic);
+    return measure(&plan, url, args.json, keep || flags.topic);
 }

@@ -1,11 +1,15 @@
 #include "cli/child.h"
 
+#include "base/json_read.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,63 +84,142 @@ static char **make_environment(const struct child_job *job, const char *url, cha
     return NULL;
 }
 
-static int spawn(pid_t *pid, char **argv, char **environment, int input)
+/* ---- the new process, until it is the command ---- */
+
+struct start {
+    char **argv, **environment;
+    int input, errors; /* its standard input and standard error */
+    int failure;       /* where errno goes if there is no such command; closed by exec */
+    pid_t parent;
+};
+
+/* Only what may be called between fork and exec. */
+static _Noreturn void become_command(const struct start *start)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, defaults;
+    sigset_t none;
     sigemptyset(&none);
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
-    int error = posix_spawnp(pid, argv[0], &actions, &attributes, argv, environment);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    return -error;
+    setpgid(0, 0);
+    signal(SIGPIPE, SIG_DFL);
+    /* A parent that ended before the first call will not be told of by the kernel. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent &&
+        sigprocmask(SIG_SETMASK, &none, NULL) == 0 && dup2(start->input, STDIN_FILENO) >= 0 &&
+        dup2(start->errors, STDERR_FILENO) >= 0)
+        execvpe(start->argv[0], start->argv, start->environment);
+    int error = errno;
+    if (write(start->failure, &error, sizeof(error)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+/* The process number, or negative errno, also where the command cannot be run. */
+static pid_t spawn(struct start *start)
+{
+    int failure[2], error = 0;
+    if (pipe2(failure, O_CLOEXEC) != 0)
+        return -errno;
+    start->failure = failure[1];
+    start->parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0)
+        become_command(start);
+    if (pid < 0)
+        error = errno;
+    close(failure[1]);
+    ssize_t got;
+    do
+        got = pid > 0 ? read(failure[0], &error, sizeof(error)) : 0;
+    while (got < 0 && errno == EINTR);
+    close(failure[0]);
+    if (error && pid > 0)
+        waitpid(pid, NULL, 0);
+    return error ? -error : pid;
+}
+
+/* ---- from start to end ---- */
+
+static int start_process(struct child *child, struct start *start)
+{
+    int errors[2];
+    if (pipe2(errors, O_CLOEXEC) != 0)
+        return -errno;
+    start->errors = errors[1];
+    pid_t pid = spawn(start);
+    close(errors[1]);
+    if (pid < 0) {
+        close(errors[0]);
+        return pid;
+    }
+    fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    *child = (struct child){.pid = pid, .errors = errors[0]};
+    child->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (child->pidfd >= 0)
+        return 0;
+    int result = -errno;
+    kill(-pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(errors[0]);
+    return result;
 }
 
 int child_start(struct child *child, char **argv, const struct child_job *job, const char *url)
 {
     char *ours[VARIABLES];
-    pid_t pid;
-    int input = body_file(job->body);
-    if (input < 0)
-        return input;
-    char **environment = make_environment(job, url, ours);
-    if (!environment) {
-        close(input);
-        return -ENOMEM;
+    struct start start = {.argv = argv, .input = body_file(job->body)};
+    if (start.input < 0)
+        return start.input;
+    start.environment = make_environment(job, url, ours);
+    int result = start.environment ? start_process(child, &start) : -ENOMEM;
+    if (start.environment)
+        free_environment(start.environment, ours);
+    close(start.input);
+    return result;
+}
+
+static void keep_tail(struct child *child, const char *text, size_t len)
+{
+    if (len > CHILD_TAIL_BYTES) {
+        text += len - CHILD_TAIL_BYTES;
+        len = CHILD_TAIL_BYTES;
     }
-    int result = spawn(&pid, argv, environment, input);
-    free_environment(environment, ours);
-    close(input);
-    if (result != 0)
-        return result;
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0) {
-        result = -errno;
-        kill(-pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return result;
+    if (child->tail_len + len > CHILD_TAIL_BYTES) {
+        size_t gone = child->tail_len + len - CHILD_TAIL_BYTES;
+        memmove(child->tail, child->tail + gone, child->tail_len - gone);
+        child->tail_len -= gone;
     }
-    *child = (struct child){.pid = pid, .pidfd = pidfd};
-    return 0;
+    memcpy(child->tail + child->tail_len, text, len);
+    child->tail_len += len;
+}
+
+void child_pass_errors(struct child *child)
+{
+    enum { READS_MAX = 16 }; /* then the others have their turn */
+    char text[4096];
+    for (int i = 0; i < READS_MAX && child->errors >= 0; i++) {
+        ssize_t got = read(child->errors, text, sizeof(text));
+        if (got > 0) {
+            fwrite(text, 1, (size_t)got, stderr);
+            keep_tail(child, text, (size_t)got);
+        } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+            close(child->errors);
+            child->errors = -1;
+        } else if (errno == EAGAIN) {
+            return;
+        }
+    }
 }
 
 bool child_reap(struct child *child)
 {
     if (waitpid(child->pid, &child->status, WNOHANG) != child->pid)
         return false;
+    child_pass_errors(child);
+    if (child->tail_len > 0 && child->tail[child->tail_len - 1] != '\n')
+        fputc('\n', stderr); /* what is said next begins a line of its own */
+    if (child->errors >= 0)
+        close(child->errors);
     close(child->pidfd);
     child->pid = 0;
-    child->pidfd = -1;
+    child->pidfd = child->errors = -1;
     return true;
 }
 
@@ -145,12 +228,107 @@ bool child_is_final(const struct child *child)
     return WIFEXITED(child->status) && WEXITSTATUS(child->status) == CHILD_FINAL;
 }
 
-void child_explain(const struct child *child, char *out, size_t out_bytes)
+/* ---- its last words ---- */
+
+/* The length of a terminal's escape sequence at `at`, such as a colour; 0: there is none. */
+static size_t escape_len(const char *at, const char *end)
 {
-    if (WIFSIGNALED(child->status))
-        snprintf(out, out_bytes, "signal %d", WTERMSIG(child->status));
-    else if (WEXITSTATUS(child->status) != 0)
-        snprintf(out, out_bytes, "exit %d", WEXITSTATUS(child->status));
-    else
-        out[0] = '\0';
+    if (end - at < 2 || at[0] != '\x1b' || at[1] != '[')
+        return 0;
+    const char *from = at;
+    for (at += 2; at < end; at++)
+        if (*at >= 0x40 && *at <= 0x7e)
+            return (size_t)(at + 1 - from);
+    return (size_t)(end - from);
+}
+
+/* Of the one character at `at`; 0: it is no UTF-8. */
+static size_t character_len(const char *at, const char *end)
+{
+    for (size_t len = 1; len <= 4 && at + len <= end; len++)
+        if (json_utf8_is_valid(slice_make(at, len)))
+            return len;
+    return 0;
+}
+
+/* Lines become one, parted by "; ", and what is no text becomes "?". Returns its length. */
+static size_t clean(const char *at, const char *end, char out[2 * CHILD_TAIL_BYTES])
+{
+    size_t len = 0;
+    bool is_new_line = false;
+    while (at < end) {
+        size_t escape = escape_len(at, end), bytes = character_len(at, end);
+        bool is_blank = *at == ' ' || *at == '\t' || *at == '\r';
+        if (escape > 0) {
+            at += escape;
+            continue;
+        }
+        if (*at == '\n' || (is_blank && (len == 0 || is_new_line || out[len - 1] == ' '))) {
+            is_new_line = is_new_line || *at == '\n';
+            at++;
+            continue;
+        }
+        if (is_new_line && len > 0) {
+            len -= out[len - 1] == ' ';
+            out[len++] = ';';
+            out[len++] = ' ';
+        }
+        is_new_line = false;
+        bool is_control = (unsigned char)*at < 0x20 || *at == 0x7f ||
+                          (bytes == 2 && *at == '\xc2' && (unsigned char)at[1] < 0xa0);
+        if (is_blank)
+            out[len++] = ' ';
+        else if (bytes == 0 || is_control)
+            out[len++] = '?';
+        else
+            for (size_t i = 0; i < bytes; i++)
+                out[len++] = at[i];
+        at += bytes ? bytes : 1;
+    }
+    return len > 0 && out[len - 1] == ' ' ? len - 1 : len;
+}
+
+/* The last of the text that fits: whole lines where there is one, else whole characters. */
+static struct slice cut_front(struct slice text, size_t bytes_max)
+{
+    if (text.len <= bytes_max)
+        return text;
+    struct slice rest = slice_make(text.at + text.len - bytes_max, bytes_max);
+    const char *line = memmem(rest.at, rest.len, "; ", 2);
+    size_t gone = line ? (size_t)(line - rest.at) + 2 : 0;
+    while (gone < rest.len && ((unsigned char)rest.at[gone] & 0xc0) == 0x80)
+        gone++;
+    return slice_make(rest.at + gone, rest.len - gone);
+}
+
+/* Where the last lines of the tail begin; one that lost its beginning is not among them. */
+static const char *last_lines(const struct child *child)
+{
+    enum { LINES_MAX = 3 };
+    const char *at = child->tail + child->tail_len;
+    int lines = 0;
+    while (at > child->tail && at[-1] == '\n')
+        at--;
+    for (; at > child->tail; at--)
+        if (at[-1] == '\n' && ++lines == LINES_MAX)
+            return at;
+    const char *line = memchr(child->tail, '\n', child->tail_len);
+    bool is_cut = child->tail_len == CHILD_TAIL_BYTES && lines > 0;
+    return is_cut ? line + 1 : child->tail;
+}
+
+void child_explain(const struct child *child, char out[CHILD_ERROR_BYTES])
+{
+    char words[2 * CHILD_TAIL_BYTES];
+    bool is_killed = WIFSIGNALED(child->status);
+    int number = is_killed ? WTERMSIG(child->status) : WEXITSTATUS(child->status);
+    out[0] = '\0';
+    if (number == 0)
+        return;
+    size_t len =
+        (size_t)snprintf(out, CHILD_ERROR_BYTES, "%s %d", is_killed ? "signal" : "exit", number);
+    size_t words_len = clean(last_lines(child), child->tail + child->tail_len, words);
+    struct slice last = cut_front(slice_make(words, words_len), CHILD_ERROR_BYTES - len - 3);
+    if (last.len > 0)
+        snprintf(out + len, CHILD_ERROR_BYTES - len, ": %.*s", (int)last.len, last.at);
 }

@@ -1,5 +1,6 @@
 #include "cli/client.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 enum { ANSWER_BYTES_MAX = 64 << 20, CONNECT_MS = 5000, CALL_MS = 30000 };
@@ -14,6 +15,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
 bool client_open(struct client *client, const char *base)
 {
     *client = (struct client){.base = base};
+    url_show(base, client->shown, sizeof(client->shown));
     buffer_init(&client->target, URL_BYTES_MAX);
     buffer_init(&client->full_url, URL_BYTES_MAX + 4096);
     buffer_init(&client->answer, ANSWER_BYTES_MAX);
@@ -114,30 +116,48 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     return true;
 }
 
+/* Keeps what went wrong, and says it unless the caller does. Returns `exit_code`. */
+static int fail(struct client *client, int exit_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int fail(struct client *client, int exit_code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(client->problem, sizeof(client->problem), format, args);
+    va_end(args);
+    if (!client->is_silent)
+        cli_error("%s", client->problem);
+    return exit_code;
+}
+
+static int fail_unexpected(struct client *client)
+{
+    return fail(client, CLI_REFUSED, "unexpected answer %ld from '%s', is it a tarry server",
+                client->status, client->shown);
+}
+
 /* A problem document says what to do in `detail`; anything else is not our server. */
-static int explain(const struct client *client)
+static int explain(struct client *client)
 {
     const char *detail = json_string_value(json_object_get(client->json, "detail"));
     const char *title = json_string_value(json_object_get(client->json, "title"));
     const char *code = json_string_value(json_object_get(client->json, "code"));
     const char *what = detail ? detail : title;
     if (!what)
-        cli_error("unexpected answer %ld from '%s', is it a tarry server", client->status,
-                  client->base);
-    else
-        cli_error("%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
-    return client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED;
+        return fail_unexpected(client);
+    return fail(client, client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED, "%s%s%s%s", what,
+                code ? " (" : "", code ? code : "", code ? ")" : "");
 }
 
 int client_finish(struct client *client, CURLcode code)
 {
+    client->problem[0] = '\0';
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
-        return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, client->base);
-    if (code != CURLE_OK) {
-        cli_error("cannot reach '%s', %s, start it with 'tarry serve' or give --url", client->base,
-                  client->error[0] ? client->error : curl_easy_strerror(code));
-        return CLI_UNREACHABLE;
-    }
+        return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, client->shown);
+    if (code != CURLE_OK)
+        return fail(client, CLI_UNREACHABLE,
+                    "cannot reach '%s', %s, start it with 'tarry serve' or give --url",
+                    client->shown, client->error[0] ? client->error : curl_easy_strerror(code));
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &client->status);
     if (client->wants_raw && client->status < 300)
         return client->status == 204 ? CLI_NOTHING : CLI_OK;
@@ -145,12 +165,7 @@ int client_finish(struct client *client, CURLcode code)
                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (client->status >= 400)
         return explain(client);
-    if (!client->json) {
-        cli_error("unexpected answer %ld from '%s', is it a tarry server", client->status,
-                  client->base);
-        return CLI_REFUSED;
-    }
-    return CLI_OK;
+    return client->json ? CLI_OK : fail_unexpected(client);
 }
 
 int client_call(struct client *client, const char *method, const struct slice *body,

@@ -15,15 +15,20 @@
 #include <curl/curl.h>
 #include <jansson.h>
 
+enum { CLIENT_PROBLEM_BYTES = 2048 };
+
 struct client {
     CURL *curl;
-    const char *base; /* "http://127.0.0.1:8279" */
+    const char *base;            /* "http://127.0.0.1:8279" */
+    char shown[URL_SHOWN_BYTES]; /* the same without a password, for people */
     struct buffer target, full_url, answer;
     struct curl_slist *headers;
     json_t *json; /* the answer, where it is JSON */
     long status;
     bool wants_raw;
+    bool is_silent; /* what goes wrong is for the caller to say, from `problem` */
     char error[CURL_ERROR_SIZE];
+    char problem[CLIENT_PROBLEM_BYTES]; /* what the last call failed by; "" where it did not */
 };
 
 /* False where out of memory, explained. `base` must outlive it. */

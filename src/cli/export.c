@@ -27,7 +27,7 @@ struct export
 static int not_ours(const struct export *export)
 {
     return cli_error("unexpected answer from '%s', is it a tarry server of this version",
-                     export->client.base);
+                     export->client.shown);
 }
 
 /* ---- which topics ---- */

@@ -263,7 +263,7 @@ static int learn_limits(struct import *import)
     json_int_t bytes = json_integer_value(
         json_object_get(json_object_get(import->client.json, "limits"), "batch_bytes"));
     if (bytes <= 0)
-        return cli_error("unexpected answer from '%s', is it a tarry server", import->client.base);
+        return cli_error("unexpected answer from '%s', is it a tarry server", import->client.shown);
     import->batches.bytes_max = (uint64_t)bytes;
     return CLI_OK;
 }

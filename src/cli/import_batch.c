@@ -126,7 +126,7 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
     const json_t *fault = passing_fault(results);
     if (json_array_size(results) != batch->count) {
         fail(batches,
-             cli_error("unexpected answer from '%s', is it a tarry server", batch->client.base));
+             cli_error("unexpected answer from '%s', is it a tarry server", batch->client.shown));
         return;
     }
     if (fault) {

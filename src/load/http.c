@@ -356,7 +356,8 @@ bool load_http_url(const char *url, struct load_plan *plan, char problem[LOAD_TE
     host += bracketed;
     size_t host_len = strcspn(host, bracketed ? "]" : ":/");
     const char *at = host + host_len;
-    if (host_len == 0 || host_len >= sizeof plan->host || (bracketed && *at++ != ']'))
+    if (host_len == 0 || host_len >= sizeof plan->host || memchr(host, '@', host_len) ||
+        (bracketed && *at++ != ']'))
         return false;
     bool has_port = *at == ':';
     const char *port = at + has_port;

@@ -96,6 +96,33 @@ def test_a_server_that_is_not_there():
     assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err
 
 
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize("url", [
+    f"http://user:{SECRET}@127.0.0.1:1", f"http://user:p/{SECRET}@127.0.0.1:1", f"http://user:p@{SECRET}@127.0.0.1:1/a@b", f"http//user:{SECRET}@127.0.0.1",
+    f"user:{SECRET}@127.0.0.1:1", f"http://user:{SECRET}", f"http://user:{SECRET}@", f"ftp://user:{SECRET}@127.0.0.1", f"http://user:p {SECRET}@127.0.0.1:1",
+    f"http://user:p'{SECRET}@127.0.0.1:1", f"http:///user:{SECRET}@127.0.0.1:1", f"http://{SECRET}@127.0.0.1:1", f"http://user:{SECRET}@[::1]:x"])
+def test_a_password_is_never_shown(url, tmp_path):
+    said = []
+    for ended in [local("topics", env={"TARRY_URL": url}), local("topics", url, url), local("topics", f"--ulr={url}"),
+                  *(local(*arguments, "--url", url) for arguments in (["bench", "--jobs", "1"], ["export"], ["import", os.devnull], ["backup", str(tmp_path / "b")]))]:
+        assert ended[0] != OK and ended[2]
+        said.append(ended[1] + ended[2])
+    said += ["".join(local(*arguments, env={"TARRY_URL": url})[1:]) for arguments in (["help"], ["help", "topics"])]
+    said += ["".join(local("serve", *arguments)[1:]) for arguments in ([url], ["--store", url], ["--listen", url], ["--amqp-in", url, "--data", str(tmp_path / "d")])]
+    said += ["".join(local("fsck", "--store", url)[1:])]
+    assert not [text for text in said if SECRET in text]
+
+
+def test_work_shows_no_password(tmp_path):
+    worker = subprocess.Popen([str(BINARY), "work", "t", "--url", f"http://user:{SECRET}@127.0.0.1:{free_port()}", "--", "true"],
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    line = worker.stderr.readline()
+    worker.terminate()
+    assert "cannot reach 'http://…@127.0.0.1:" in line and SECRET not in line + worker.communicate(timeout=30)[1]
+
+
 # ---- jobs ----
 
 
