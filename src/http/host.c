@@ -172,11 +172,11 @@ static bool check_names(struct http_hosts *hosts, const struct http_request *req
     struct slice host = request->host;
     if (request->authority.len && !check_name(hosts, request->authority, fault))
         return false;
-    if (host.len == hosts->last_len && (!host.len || !memcmp(host.at, hosts->last, host.len)))
+    if (!host.len)
         return true;
-    if (host.len && !check_name(hosts, host, fault))
+    if (!check_name(hosts, host, fault))
         return false;
-    if (host.len && host.len <= sizeof hosts->last) {
+    if (host.len <= sizeof hosts->last) {
         memcpy(hosts->last, host.at, host.len);
         hosts->last_len = host.len;
     }
@@ -211,12 +211,11 @@ static bool check_site(const struct http_request *request, struct http_fault *fa
                           from);
 }
 
-bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
+bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
                       struct http_fault *fault)
 {
-    if (!check_names(hosts, request, fault))
-        return false;
     bool is_marked = request->has_origin || request->has_fetch_site;
-    return !is_marked || request->method == HTTP_METHOD_GET ||
-           request->method == HTTP_METHOD_HEAD || check_site(request, fault);
+    return check_names(hosts, request, fault) &&
+           (!is_marked || request->method == HTTP_METHOD_GET ||
+            request->method == HTTP_METHOD_HEAD || check_site(request, fault));
 }

@@ -38,8 +38,18 @@ bool http_host_names_check(struct slice names, struct slice *bad);
 /* Is "name:port" or "name" one of the server's? *is_malformed where it cannot be a Host at all. */
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed);
 
-/* May this request be answered? False: *fault says why not. */
-bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
+/* What http_hosts_admit does with a request that is not plain. */
+bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
                       struct http_fault *fault);
+
+/* May this request be answered? False: *fault says why not. */
+static inline bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
+                                    struct http_fault *fault)
+{
+    if (!request->has_marks && request->host.len && request->host.len == hosts->last_len &&
+        memcmp(request->host.at, hosts->last, hosts->last_len) == 0)
+        return true;
+    return http_hosts_judge(hosts, request, fault);
+}
 
 #endif

@@ -143,12 +143,14 @@ static bool read_accept(struct reading *reading, struct slice value)
 static bool read_origin(struct reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
+    request->has_marks = true;
     return read_once(reading, value, &request->has_origin, &request->origin, "Origin");
 }
 
 static bool read_fetch_site(struct reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
+    request->has_marks = true;
     return read_once(reading, value, &request->has_fetch_site, &request->fetch_site,
                      "Sec-Fetch-Site");
 }
@@ -291,6 +293,7 @@ static bool split_authority(struct slice *target, struct http_request *out,
     while (end < target->len && !strchr("/?#", target->at[end]))
         end++;
     out->authority = slice_make(target->at + start, end - start);
+    out->has_marks = true;
     *target = slice_make(target->at + end, target->len - end);
     if (!out->authority.len)
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0, "the target has no host");

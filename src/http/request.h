@@ -46,6 +46,7 @@ struct http_request {
     bool has_length, chunked;
     bool is_http_1_0, keeps_alive, expects_continue;
     bool has_tarry_headers;
+    bool has_marks; /* authority, origin or fetch_site: few have */
     bool has_type, has_accept, has_origin, has_fetch_site;
     uint32_t header_count;
     struct http_header headers[HTTP_HEADERS_MAX];
