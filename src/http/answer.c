@@ -49,6 +49,7 @@ static bool read_string(struct reading *reading, struct json_value value, struct
 /* "lease" or {"lease":"…","delay":"10s","error":"…","final":true}. */
 static bool read_item(struct reading *reading, struct json_value item)
 {
+    static const char *const beside[] = {"lease", NULL};
     struct queue_answer answer = reading->common;
     struct http_fields fields = {0};
     struct json_cursor cursor = {0};
@@ -61,7 +62,7 @@ static bool read_item(struct reading *reading, struct json_value item)
         if (json_string_is(key, "lease") && !answer.lease.at) {
             if (!read_string(reading, value, &answer.lease))
                 return false;
-        } else if (!http_option_set_member(&fields, allowed, key, value,
+        } else if (!http_option_set_member(&fields, allowed, beside, key, value,
                                            &reading->call->front->arena, reading->fault)) {
             return false;
         }
@@ -89,6 +90,7 @@ static bool read_leases(struct reading *reading, struct json_value leases)
 /* {"leases":[…]}, and beside it the options for all of them. */
 static bool read_body(struct reading *reading)
 {
+    static const char *const beside[] = {"leases", NULL};
     struct http_call *call = reading->call;
     struct json_value object, value, leases = {0};
     struct json_cursor cursor = {0};
@@ -109,7 +111,7 @@ static bool read_body(struct reading *reading)
     while (json_next_member(object, &cursor, &key, &value)) {
         if (json_string_is(key, "leases") && !leases.kind)
             leases = value;
-        else if (!http_option_set_member(&call->query->fields, allowed, key, value, arena,
+        else if (!http_option_set_member(&call->query->fields, allowed, beside, key, value, arena,
                                          reading->fault))
             return false;
     }

@@ -76,6 +76,15 @@ static bool unescape(struct http_front *front, struct slice *text, struct http_f
     return true;
 }
 
+static bool check_body(struct http_front *front, const struct http_route *route,
+                       struct http_fault *fault)
+{
+    struct slice body = front->request.body;
+    buffer_clear(&front->arena);
+    return !body.len || route->body != HTTP_BODY_NONE ||
+           http_query_refuse_body(body, route->options, &front->arena, fault);
+}
+
 static void handle(struct http_exchange *exchange, const struct http_match *match)
 {
     struct http_front *front = exchange->front;
@@ -91,7 +100,8 @@ static void handle(struct http_exchange *exchange, const struct http_match *matc
     front->query.meta = match->route->takes_meta ? &front->meta : NULL;
     if (!unescape(front, &call.topic, &fault) || !unescape(front, &call.id, &fault) ||
         !http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
-                          &fault))
+                          &fault) ||
+        !check_body(front, match->route, &fault))
         http_answer_fault(exchange, &fault);
     else
         match->route->handle(&call);

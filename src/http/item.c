@@ -118,6 +118,8 @@ static bool keep_meta(struct item *item)
 
 static bool read_member(struct item *item, struct slice key, struct json_value value)
 {
+    static const char *const beside[] = {"topic",        "id",   "body", "body_base64",
+                                         "content_type", "meta", NULL};
     struct queue_push *push = item->push;
     uint32_t member = member_of(key);
     if (member & item->seen)
@@ -144,7 +146,7 @@ static bool read_member(struct item *item, struct slice key, struct json_value v
         item->body = value;
         return true;
     default:
-        return http_option_set_member(&item->fields, OPTIONS_ITEM, key, value, item->arena,
+        return http_option_set_member(&item->fields, OPTIONS_ITEM, beside, key, value, item->arena,
                                       item->fault);
     }
 }

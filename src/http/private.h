@@ -46,7 +46,12 @@ enum http_phase {
 
 struct http_call;
 
-enum http_body_kind { HTTP_BODY_SMALL = 0, HTTP_BODY_JOB, HTTP_BODY_BATCH };
+enum http_body_kind {
+    HTTP_BODY_NONE = 0, /* the call takes none */
+    HTTP_BODY_SMALL,
+    HTTP_BODY_JOB,
+    HTTP_BODY_BATCH
+};
 
 struct http_route {
     enum http_method method;

@@ -6,6 +6,7 @@
 #include "http/meta.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 enum kind {
     KIND_DURATION = 1, /* int64_t ms */
@@ -102,10 +103,14 @@ const char *http_option_says(const char *name)
     return option ? option->says : NULL;
 }
 
-static bool refuse_unknown(uint32_t allowed, struct slice name, struct http_fault *fault)
+/* `beside` are members that a JSON object of the call has and that are no options; NULL: none. */
+static bool refuse_unknown(uint32_t allowed, const char *const *beside, struct slice name,
+                           struct http_fault *fault)
 {
-    const char *candidates[OPTION_COUNT + 1];
-    size_t count = 0;
+    const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
+    size_t count = 0, len = 0;
+    for (; beside && *beside; beside++)
+        candidates[count++] = *beside;
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (allowed & OPTION_BIT(i))
             candidates[count++] = options[i].name;
@@ -113,13 +118,18 @@ static bool refuse_unknown(uint32_t allowed, struct slice name, struct http_faul
 
     const char *quoted = http_quotable(name, 40);
     const char *nearest = text_nearest(quoted, candidates);
-    if (nearest)
-        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
-                              "this call has no option '%s'; did you mean '%s'", quoted, nearest);
     if (count == 0)
         return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
                               "this call has no option '%s', and no other", quoted);
-    return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0, "this call has no option '%s'", quoted);
+    (void)http_fault_set(
+        fault, PROBLEM_UNKNOWN_OPTION, 0, "this call has no option '%s'%s%s%s; it has ", quoted,
+        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
+    for (size_t i = 0; i < count; i++) {
+        len = strlen(fault->detail);
+        (void)snprintf(fault->detail + len, sizeof fault->detail - len, "%s%s", i ? ", " : "",
+                       candidates[i]);
+    }
+    return false;
 }
 
 static bool refuse_value(const struct option *option, struct slice value, struct http_fault *fault)
@@ -220,13 +230,11 @@ static bool add_repeated(const struct option *option, struct http_query *values,
     return true;
 }
 
+/* `option` is one that the call has. */
 static bool set_option(const struct option *option, struct http_fields *fields,
-                       struct http_query *values, uint32_t allowed, struct slice name,
-                       struct slice value, struct http_fault *fault)
+                       struct http_query *values, struct slice value, struct http_fault *fault)
 {
-    uint32_t bit = option ? OPTION_BIT(option - options) : 0;
-    if (!(allowed & bit))
-        return refuse_unknown(allowed, name, fault);
+    uint32_t bit = OPTION_BIT(option - options);
     bool repeats = option->kind >= KIND_TOPICS;
     if ((fields->set & bit) && !repeats)
         return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once",
@@ -242,7 +250,10 @@ static bool set_option(const struct option *option, struct http_fields *fields,
 bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
                      struct slice name, struct slice value, struct http_fault *fault)
 {
-    return set_option(find_option(name), fields, values, allowed, name, value, fault);
+    const struct option *option = find_option(name);
+    if (!option || !(allowed & OPTION_BIT(option - options)))
+        return refuse_unknown(allowed, NULL, name, fault);
+    return set_option(option, fields, values, value, fault);
 }
 
 /* Whether a JSON value of this kind can be the option's: a text is a string and nothing else. */
@@ -253,23 +264,48 @@ static bool option_takes(const struct option *option, enum json_kind kind)
     return kind != JSON_ARRAY && kind != JSON_OBJECT && kind != JSON_NULL;
 }
 
-bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct slice raw_key,
-                            struct json_value value, struct buffer *scratch,
+bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const char *const *beside,
+                            struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault)
 {
     struct slice name, text = value.raw;
     if (!json_string_bytes(raw_key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     const struct option *option = find_option(name);
-    if (option && value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
+    if (!option || !(allowed & OPTION_BIT(option - options)))
+        return refuse_unknown(allowed, beside, name, fault);
+    if (value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (option && (allowed & OPTION_BIT(option - options)) && !option_takes(option, value.kind))
+    if (!option_takes(option, value.kind))
         return option->kind == KIND_TEXT
                    ? http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
                                     "'%s' is %s but must be a string, in quotes", option->name,
                                     http_quotable(value.raw, 40))
                    : refuse_value(option, text, fault);
-    return set_option(option, fields, NULL, allowed, name, text, fault);
+    return set_option(option, fields, NULL, text, fault);
+}
+
+bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *scratch,
+                            struct http_fault *fault)
+{
+    struct json_value object, value;
+    struct json_cursor cursor = {0};
+    struct slice key, name;
+    bool is_object = json_check(body, &object, NULL) && object.kind == JSON_OBJECT;
+    if (!is_object)
+        return http_fault_set(
+            fault, PROBLEM_BAD_REQUEST, 0,
+            "this call takes no body: leave it out, its options are in the query");
+    if (!json_next_member(object, &cursor, &key, &value))
+        return true; /* {}: what some clients send for nothing */
+    if (!json_string_bytes(key, scratch, &name))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    const struct option *option = find_option(name);
+    if (!option || !(allowed & OPTION_BIT(option - options)))
+        return refuse_unknown(allowed, NULL, name, fault);
+    return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
+                          "this call takes no body: give '%s' in the query, as in ?%s=...",
+                          option->name, option->name);
 }
 
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault)

@@ -106,10 +106,17 @@ struct http_query {
 bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
                      struct slice name, struct slice value, struct http_fault *fault);
 
-/* One member of a JSON object: the text of a string, number, true or false. Unescapes into
- * `scratch`. */
-bool http_option_set_member(struct http_fields *fields, uint32_t allowed, struct slice raw_key,
-                            struct json_value value, struct buffer *scratch,
+/* One member of a JSON object: the text of a string, number, true or false. `beside` names members
+ * that the object has and that are no options, for who errs (at most HTTP_MEMBERS_BESIDE_MAX, ended
+ * by NULL; NULL: none). Unescapes into `scratch`. */
+enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
+bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const char *const *beside,
+                            struct slice raw_key, struct json_value value, struct buffer *scratch,
+                            struct http_fault *fault);
+
+/* A body where the call takes none: options in it would be passed over in silence. True where it is
+ * an object of nothing. */
+bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *scratch,
                             struct http_fault *fault);
 
 /* All of a request. `out` is emptied first but for `meta`. Unescaped text goes to `scratch`, which

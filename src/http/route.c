@@ -22,6 +22,11 @@
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE),  \
         .options = (OPTIONS)                                                                       \
     }
+#define ROUTE_JSON(METHOD, PATTERN, NAME, HANDLE, OPTIONS)                                         \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE),  \
+        .options = (OPTIONS), .body = HTTP_BODY_SMALL                                              \
+    }
 #define ROUTE_PUSH(METHOD, PATTERN)                                                                \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = http_push, \
@@ -35,13 +40,13 @@
 
 static const struct http_route routes[] = {
     ROUTE_PUSH(PUT, JOB),
-    ROUTE(POST, "/v1/ack", "ack", http_ack, OPTION_BIT(OPTION_LEASE)),
+    ROUTE_JSON(POST, "/v1/ack", "ack", http_ack, OPTION_BIT(OPTION_LEASE)),
     ROUTE(POST, TOPIC "/take", "take", http_take, TAKE),
     ROUTE_PUSH(POST, JOBS),
     ROUTE_BATCH(POST, "/v1/jobs"),
     ROUTE(POST, "/v1/take", "take", http_take, TAKE | OPTION_BIT(OPTION_TOPIC)),
-    ROUTE(POST, "/v1/nack", "nack", http_nack, NACK),
-    ROUTE(POST, "/v1/extend", "extend", http_extend, EXTEND),
+    ROUTE_JSON(POST, "/v1/nack", "nack", http_nack, NACK),
+    ROUTE_JSON(POST, "/v1/extend", "extend", http_extend, EXTEND),
     ROUTE(DELETE, JOB, "cancel", http_job_cancel, 0),
     ROUTE(GET, JOB, "get", http_job_get, OPTION_BIT(OPTION_BODY)),
     ROUTE(PATCH, JOB, "reschedule", http_job_reschedule, WHEN),
@@ -49,8 +54,8 @@ static const struct http_route routes[] = {
     ROUTE(GET, JOBS, "list", http_list, LIST),
     ROUTE(GET, "/v1/topics", "topics", http_topics, 0),
     ROUTE(GET, TOPIC, "topic", http_topic_get, 0),
-    ROUTE(PUT, TOPIC, "topic_put", http_topic_put, OPTIONS_TOPIC),
-    ROUTE(PATCH, TOPIC, "topic_patch", http_topic_patch, 0),
+    ROUTE_JSON(PUT, TOPIC, "topic_put", http_topic_put, OPTIONS_TOPIC),
+    ROUTE_JSON(PATCH, TOPIC, "topic_patch", http_topic_patch, 0),
     ROUTE(DELETE, TOPIC, "topic_delete", http_topic_delete, 0),
     ROUTE(POST, TOPIC "/pause", "pause", http_topic_pause, 0),
     ROUTE(POST, TOPIC "/resume", "resume", http_topic_resume, 0),

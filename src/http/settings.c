@@ -11,13 +11,14 @@ static bool read_members(struct json_value object, struct http_fields *fields,
                          struct http_extension *extension, struct buffer *scratch,
                          struct http_fault *fault)
 {
+    static const char *const beside[] = {"deliver", "dead_letter", NULL};
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key;
     while (json_next_member(object, &cursor, &key, &value))
-        if (!(http_extension_has(key)
-                  ? http_extension_set(extension, key, value, fault)
-                  : http_option_set_member(fields, OPTIONS_TOPIC, key, value, scratch, fault)))
+        if (!(http_extension_has(key) ? http_extension_set(extension, key, value, fault)
+                                      : http_option_set_member(fields, OPTIONS_TOPIC, beside, key,
+                                                               value, scratch, fault)))
             return false;
     return true;
 }

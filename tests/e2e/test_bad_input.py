@@ -272,6 +272,17 @@ BODIES = [
     ("an error that is true", post("/v1/nack", b'{"leases":["l"],"error":true}', JSON), 400, "bad_option"),
     ("an error of one lease that is a number", post("/v1/nack", b'{"leases":[{"lease":"l","error":5}]}', JSON), 400, "bad_option"),
     ("an error that is a number as text", post("/v1/nack", b'{"leases":["l"],"error":"5"}', JSON), 200, None),
+    ("options of a take in a body", post("/v1/topics/bad/take", b'{"max":10}', JSON), 400, "unknown_option"),
+    ("no options of a take in a body", post("/v1/topics/bad/take", b'{"mx":10}', JSON), 400, "unknown_option"),
+    ("a form for a take", post("/v1/topics/bad/take", b"max=10"), 400, "bad_request"),
+    ("nothing for a take", post("/v1/topics/bad/take", b" {} ", JSON), 200, None),
+    ("a delay in the body of a reschedule", request_bytes("PATCH", "/v1/topics/bad/jobs/a?priority=1", b'{"delay":"1h"}', JSON), 400, "unknown_option"),
+    ("a state in the body of a purge", post("/v1/topics/bad/purge", b'{"state":"dead"}', JSON), 400, "unknown_option"),
+    ("a body of a cancel", request_bytes("DELETE", "/v1/topics/bad/jobs/a", b"x"), 400, "bad_request"),
+    ("a body of a list", request_bytes("GET", "/v1/topics/bad/jobs", b'{"limit":5}'), 400, "unknown_option"),
+    ("an unknown member beside leases", post("/v1/ack", b'{"leases":["x"],"delay":"1s"}', JSON), 400, "unknown_option"),
+    ("an unknown member beside a lease", post("/v1/nack", b'{"leases":[{"lease":"x","wait":"1s"}]}', JSON), 400, "unknown_option"),
+    ("an unknown member of an extension", post("/v1/extend", b'{"leases":["x"],"lese_for":"1m"}', JSON), 400, "unknown_option"),
     ("leases that are not JSON", post("/v1/ack", b"{", JSON), 400, "bad_json"),
 ]
 
@@ -377,6 +388,21 @@ def test_item_of_a_batch(shared, item, code):
     else:
         assert is_one_of(reply.json()["code"], code), reply.body[:300]
     assert_unharmed(shared)
+
+
+def test_an_unknown_member_is_named_and_so_are_the_known_ones(shared):
+    client = shared.client()
+    for reply, says in (
+        (client.call("POST", "/v1/topics/bad/take", b'{"max":10}', JSON), "this call takes no body: give 'max' in the query"),
+        (client.call("POST", "/v1/topics/bad/take", b'{"mx":10}', JSON), "no option 'mx'; did you mean 'max'; it has lease_for, max, wait"),
+        (client.call("POST", "/v1/topics/bad/pause", b'{"a":1}', JSON), "no option 'a', and no other"),
+        (client.call("POST", "/v1/nack", b'{"leases":[],"why":"x"}', JSON), "no option 'why'; it has leases, delay, error, final"),
+        (client.call("PUT", "/v1/topics/bad", b'{"tll":"1h"}', JSON), "no option 'tll'; did you mean 'ttl'; it has deliver, dead_letter, priority, ttl, "),
+    ):
+        assert reply.status == 400 and says in reply.json()["detail"], reply.body
+    refused = client.call("POST", "/v1/jobs", b'[{"topic":"bad","bdy":"x"}]', JSON).json()["results"][0]
+    assert refused["result"] == "unknown_option"
+    assert "no option 'bdy'; did you mean 'body'; it has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
 
 
 def test_slashes_escaped_as_php_does_it(shared):
