@@ -2,6 +2,7 @@
  * bits. */
 #include "base/json_read.h"
 
+#include "base/hex.h"
 #include "base/json_scan.h"
 
 struct scan {
@@ -33,7 +34,7 @@ static int take_hex4(struct scan *scan)
     int value = 0;
 
     for (int i = 0; i < 4; i++, scan->at++) {
-        int digit = scan->at < scan->end ? json_hex_value(*scan->at) : -1;
+        int digit = scan->at < scan->end ? hex_value(*scan->at) : -1;
         if (digit < 0)
             return -1;
         value = value << 4 | digit;

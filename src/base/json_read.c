@@ -2,6 +2,7 @@
  * finding; they are still never looked for beyond the end of the value itself. */
 #include "base/json_read.h"
 
+#include "base/hex.h"
 #include "base/json_scan.h"
 
 #include <assert.h>
@@ -111,7 +112,7 @@ static uint32_t hex4(const char *at)
 {
     uint32_t value = 0;
     for (int i = 0; i < 4; i++)
-        value = value << 4 | (uint32_t)json_hex_value(at[i]);
+        value = value << 4 | (uint32_t)hex_value(at[i]);
     return value;
 }
 

@@ -77,15 +77,6 @@ static inline const char *json_space_end(const char *at, const char *end)
     return at;
 }
 
-/* The value of a hex digit, or -1. */
-static inline int json_hex_value(char byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    byte |= 0x20;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
-}
-
 /* What a value that begins with `byte` is. */
 static inline enum json_kind json_kind_of(char byte)
 {

@@ -1,5 +1,6 @@
 #include "base/json_write.h"
 
+#include "base/hex.h"
 #include "base/json_scan.h"
 #include "base/timestamp.h"
 
@@ -7,7 +8,6 @@ static void write_escape(struct buffer *out, unsigned char byte)
 {
     static const char short_forms[' '] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
-    static const char hex[] = "0123456789abcdef";
     char escape[6] = {'\\', (char)byte};
 
     if (byte >= ' ') {
@@ -17,8 +17,7 @@ static void write_escape(struct buffer *out, unsigned char byte)
         buffer_append(out, escape, 2);
     } else {
         memcpy(escape + 1, "u00", 3);
-        escape[4] = hex[byte >> 4];
-        escape[5] = hex[byte & 15];
+        hex_emit_u64(escape + 4, byte, 2);
         buffer_append(out, escape, 6);
     }
 }

@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include "base/hex.h"
 enum { WORD_CHARS_MAX = 64 };
 
 bool text_parse_u64(struct slice text, uint64_t max, uint64_t *out)
@@ -43,17 +44,6 @@ bool text_parse_bytes(struct slice text, uint64_t max, uint64_t *out)
         return true;
     }
     return false;
-}
-
-static int hex_value(char byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    if (byte >= 'a' && byte <= 'f')
-        return byte - 'a' + 10;
-    if (byte >= 'A' && byte <= 'F')
-        return byte - 'A' + 10;
-    return -1;
 }
 
 bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out)

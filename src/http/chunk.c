@@ -1,5 +1,6 @@
 #include "http/chunk.h"
 
+#include "base/hex.h"
 enum { CHUNK_DIGITS_MAX = 16 };
 
 enum {
@@ -15,14 +16,6 @@ enum {
     CHUNK_TRAILER_LF,
     CHUNK_END_LF
 };
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 static enum http_step refuse(struct http_fault *fault, const char *what)
 {
@@ -71,7 +64,7 @@ enum http_step http_chunks_read(struct http_framing *framing, char *bytes, size_
             continue;
         }
         char c = bytes[(*at)++];
-        int digit = hex_digit(c);
+        int digit = hex_value(c);
         switch (framing->chunk_state) {
         case CHUNK_SIZE_FIRST:
             framing->length = 0;

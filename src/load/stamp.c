@@ -1,35 +1,22 @@
 #include "load/stamp.h"
 
+#include "base/hex.h"
+
 enum { RUN_DIGITS = 8, INDEX_DIGITS = 10, SENT_DIGITS = 12, DELAY_DIGITS = 10 };
 
 _Static_assert(4 + RUN_DIGITS + INDEX_DIGITS + SENT_DIGITS + DELAY_DIGITS == LOAD_STAMP_BYTES,
                "stamp");
 
-static char *write_field(char *out, char mark, uint64_t value, int digits)
+static char *write_field(char *out, char mark, uint64_t value, size_t digits)
 {
     *out = mark;
-    for (int i = digits; i > 0; i--) {
-        out[i] = "0123456789abcdef"[value & 15];
-        value >>= 4;
-    }
+    hex_emit_u64(out + 1, value, digits);
     return out + 1 + digits;
 }
 
-static bool read_field(const char *in, char mark, int digits, uint64_t *value)
+static bool read_field(const char *in, char mark, size_t digits, uint64_t *value)
 {
-    if (*in != mark)
-        return false;
-    *value = 0;
-    for (int i = 1; i <= digits; i++) {
-        char c = in[i];
-        if (c >= '0' && c <= '9')
-            *value = *value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            *value = *value << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return false;
-    }
-    return true;
+    return *in == mark && hex_parse_u64(in + 1, digits, value);
 }
 
 void load_stamp_write(char out[LOAD_STAMP_BYTES], const struct load_stamp *stamp)

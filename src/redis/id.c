@@ -1,5 +1,6 @@
 #include "redis/id.h"
 
+#include "base/hex.h"
 #include <stdint.h>
 
 enum { ULID_CHARS = 26, UUID_CHARS = 36, ULID_MARK = 1, UUID_MARK = 2, BITS = 5 };
@@ -49,13 +50,6 @@ static bool has_hyphen(size_t i)
     return i == 4 || i == 6 || i == 8 || i == 10;
 }
 
-static int hex_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* False: not 8-4-4-4-12 hex digits in lower case. */
 static bool pack_uuid(struct slice id, unsigned char out[16])
 {
@@ -65,10 +59,10 @@ static bool pack_uuid(struct slice id, unsigned char out[16])
     for (size_t i = 0; i < 16; i++) {
         if (has_hyphen(i) && *at++ != '-')
             return false;
-        int high = hex_of(at[0]), low = hex_of(at[1]);
-        if (high < 0 || low < 0)
+        uint64_t byte;
+        if (!hex_parse_u64(at, 2, &byte))
             return false;
-        out[i] = (unsigned char)(high << 4 | low);
+        out[i] = (unsigned char)byte;
         at += 2;
     }
     return true;
@@ -76,12 +70,11 @@ static bool pack_uuid(struct slice id, unsigned char out[16])
 
 static void unpack_uuid(const unsigned char in[16], char out[UUID_CHARS])
 {
-    static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < 16; i++) {
         if (has_hyphen(i))
             *out++ = '-';
-        *out++ = digits[in[i] >> 4];
-        *out++ = digits[in[i] & 15];
+        hex_emit_u64(out, in[i], 2);
+        out += 2;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "redis/script.h"
 
 #include "base/buffer.h"
+#include "base/hex.h"
 #include "redis/script_texts.h"
 
 #include <assert.h>
@@ -85,17 +86,13 @@ static bool take_word(struct slice *line, struct slice *word)
 
 static bool digest(const struct buffer *whole, char sha[REDIS_SHA_BYTES + 1])
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned hash_bytes = 0;
 
     if (whole->failed || !EVP_Digest(whole->at, whole->len, hash, &hash_bytes, EVP_sha1(), NULL) ||
         hash_bytes * 2 != REDIS_SHA_BYTES)
         return false;
-    for (unsigned i = 0; i < hash_bytes; i++) {
-        sha[2 * i] = digits[hash[i] >> 4];
-        sha[2 * i + 1] = digits[hash[i] & 15];
-    }
+    hex_emit_bytes(sha, hash, hash_bytes);
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "target/template.h"
 
+#include "base/hex.h"
 #include "target/target.h"
 
 #include <stdio.h>
@@ -155,14 +156,6 @@ bool template_fill(struct slice text, const struct job *job, enum template_escap
 }
 
 /* ---- ways up ---- */
-
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
 
 /* The byte at *at, decoded; a value that was encoded before ("%252e") stays one. */
 static char take_byte(struct slice url, size_t *at)
