@@ -1,6 +1,6 @@
 # Thin over CMake presets: `make help` lists what there is.
 .DEFAULT_GOAL := build
-.PHONY: demo run build check test bench lint fmt fuzz torture mutants coverage install package clean help
+.PHONY: demo run build check test bench lint fmt fuzz torture mutants coverage install uninstall package clean help
 
 DATA ?= ./tarry-data
 PREFIX ?= /usr/local
@@ -54,14 +54,15 @@ coverage: ## lines and branches of store, engine and wheel that their tests reac
 	@scripts/setup build test coverage
 	@scripts/coverage
 
-install: build ## to PREFIX=/usr/local, under DESTDIR where given
-	@cmake --install build --prefix "$(PREFIX)"
+install: ## what `make` built, to PREFIX=/usr/local, under DESTDIR where given; builds nothing
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install
 
-package: ## a Debian package and a tar archive in build-package/
-	@scripts/setup build
-	@cmake -S . -B build-package -G Ninja -DCMAKE_BUILD_TYPE=Release -DTARRY_TESTS=OFF -DTARRY_SYSTEM_FILES=ON >/dev/null
-	@$(CMAKE_BUILD) build-package --target tarry
-	@cd build-package && cpack -G "DEB;TGZ"
+uninstall: ## takes away what `make install` put there; keeps jobs, and a changed configuration
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install --uninstall
+
+package: ## a Debian package and a tar archive in build-package/; RELEASE=1 is the package's own number
+	@scripts/setup build package
+	@RELEASE="$(RELEASE)" scripts/package
 
 clean: ## removes what was built
 	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage

@@ -1,0 +1,265 @@
+"""The package, as an operator meets it: made without rights, installed, upgraded at work, removed, purged; backup and restore as docs/operations.md has them.
+
+In this order, on one machine: each step finds what the one before it left."""
+
+import os
+import pathlib
+import re
+import shutil
+import time
+
+import pytest
+from conftest import REPO
+from machine import run
+
+JOBS = 50
+[VERSION] = re.findall(r"^project\(tarry VERSION ([0-9.]+)", (REPO / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE)
+ABSOLUTE = ("/etc/tarry", "/lib/systemd/system/tarry.service", "/usr/lib/sysusers.d/tarry.conf", "/usr/bin/tarry", "/usr/share/doc/tarry")
+
+
+def documented(name):
+    """The commands below `<!-- machine: name -->` in docs/operations.md."""
+    page = (REPO / "docs/operations.md").read_text(encoding="utf-8")
+    [block] = re.findall(rf"<!-- machine: {name} -->\n```sh\n(.*?)```", page, re.DOTALL)
+    return block
+
+
+def push(machine, topic, count=JOBS, delay="1h"):
+    machine(f"for id in $(seq {count}); do tarry push {topic} $id --delay {delay} --body \"order $id\"; done")
+
+
+def pending(machine, topic):
+    done = machine(f"tarry list {topic} --json", check=False)
+    assert done.returncode == 0 or "not_found" in done.stderr, done.stderr
+    return done.stdout.count('"id":')
+
+
+def wait_until(condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "in vain"
+        time.sleep(0.1)
+
+
+def show(machine, name):
+    return machine(f"systemctl show tarry -p {name} --value").stdout.strip()
+
+
+def is_served(machine):
+    return machine("tarry topics", check=False).returncode == 0
+
+
+def test_every_documented_block_is_run_here():
+    page = (REPO / "docs/operations.md").read_text(encoding="utf-8")
+    here = pathlib.Path(__file__).read_text(encoding="utf-8")
+    for name in re.findall(r"<!-- machine: (\w+) -->", page):
+        assert f'documented("{name}")' in here, name
+
+
+# ---- made without rights ----
+
+def test_a_user_makes_the_package_and_nothing_outside_of_the_tree(builder, packages):
+    before = {path: os.path.exists(path) and os.stat(path).st_mtime_ns for path in ABSOLUTE}
+    builder("make", "package", "RELEASE=2")
+    assert {path: os.path.exists(path) and os.stat(path).st_mtime_ns for path in ABSOLUTE} == before
+    assert [path.name.split("_")[1] for path in packages] == [f"{VERSION}-1", f"{VERSION}-2"]
+    assert all(path.stat().st_uid == builder.user.pw_uid for path in packages)
+
+
+def test_lintian_finds_neither_errors_nor_warnings(builder, packages):
+    done = builder("lintian", "--fail-on", "error,warning", packages[0])
+    assert not re.search("^[EW]:", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_the_package_depends_on_what_the_program_is_linked_with(packages):
+    depends = run("dpkg-deb", "-f", packages[0], "Depends").stdout
+    for library in ("libc6", "libcurl4", "libuv1", "librdkafka1", "libssl3"):
+        assert library in depends
+
+
+def test_without_dpkg_dev_there_is_no_package_rather_than_one_without_dependencies(builder):
+    tools = builder.home / "tools"
+    tools.mkdir()
+    for tool in ("bash", "dirname", "git", "date", "sed", "cat", "dpkg-deb", "strip", "cmake", "ninja"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    done = builder("bash", "scripts/package", check=False, PATH=str(tools))
+    assert done.returncode == 1 and "no 'dpkg-shlibdeps'" in done.stderr and "apt-get install dpkg-dev" in done.stderr
+
+
+def test_the_archive_runs_where_it_is_unpacked_and_has_unit_and_configuration(builder):
+    [archive] = (builder.tree / "build-package").glob("*.tar.gz")
+    place = builder.home / "unpacked"
+    builder("mkdir", place)
+    builder("tar", "-C", place, "--strip-components=1", "-xf", archive)
+    assert builder(place / "bin/tarry", "version").stdout == f"tarry {VERSION}\n"
+    for name in ("lib/systemd/system/tarry.service", "lib/sysusers.d/tarry.conf", "etc/tarry/tarry.conf", "INSTALL"):
+        assert (place / name).stat().st_size > 0
+    assert "libcurl4" in (place / "INSTALL").read_text(encoding="utf-8")
+
+
+# ---- installed ----
+
+def test_installing_starts_the_server_as_its_own_user(machine):
+    assert "tarry" in machine("apt-get install -q -y --no-install-recommends /root/tarry-1.deb").stdout
+    assert machine("systemctl is-active tarry; systemctl is-enabled tarry").stdout.split() == ["active", "enabled"]
+    assert machine("stat -c '%U %a %F' /var/lib/tarry").stdout.strip() == "tarry 700 directory"
+    assert machine(f"stat -c %U /proc/{show(machine, 'MainPID')}").stdout.strip() == "tarry"
+    push(machine, "orders")
+    assert pending(machine, "orders") == JOBS
+
+
+def test_pages_and_completions_are_where_debian_looks(machine):
+    listed = machine("dpkg -L tarry").stdout
+    for name in ("man/man1/tarry.1.gz", "man/man5/tarry.conf.5.gz", "doc/tarry/copyright", "doc/tarry/changelog.gz", "doc/tarry/changelog.Debian.gz",
+                 "bash-completion/completions/tarry", "zsh/site-functions/_tarry", "fish/vendor_completions.d/tarry.fish"):
+        assert f"/usr/share/{name}\n" in listed, name
+    assert "MIT" in (REPO / "LICENSE").read_text(encoding="utf-8") and "Expat" in machine("cat /usr/share/doc/tarry/copyright").stdout
+
+
+def test_a_policy_is_the_users_and_is_read_again_on_reload(machine):
+    machine(documented("policy"))
+    assert "policy read" in machine("journalctl -u tarry").stdout
+    machine("echo 'allow-host = shop.example' >> /etc/tarry/policy; systemctl reload tarry")
+    wait_until(lambda: "policy reloaded" in machine("journalctl -u tarry").stdout)
+
+
+def test_what_was_backed_up_is_there_after_the_documented_restore(machine):
+    machine(documented("backup"))
+    push(machine, "later", 5)
+    machine(documented("restore"))
+    assert (pending(machine, "orders"), pending(machine, "later")) == (JOBS, 0)
+    assert machine("find /var/lib/tarry ! -user tarry").stdout == ""
+    machine("rm -r /var/lib/tarry.old /var/backups/tarry")
+
+
+def test_a_backup_that_root_made_is_restored_too(machine):
+    machine("install -d /var/backups/tarry && tarry backup --copy /var/backups/tarry/2026-11-20 && chown -R root: /var/backups/tarry/")
+    machine(documented("restore").replace("runuser -u tarry -- ", ""))
+    assert pending(machine, "orders") == JOBS
+    machine("rm -r /var/lib/tarry.old /var/backups/tarry")
+
+
+# ---- ended ----
+
+def test_a_killed_server_is_started_again(machine):
+    before = show(machine, "MainPID")
+    machine(f"kill -9 {before}")
+    wait_until(lambda: show(machine, "MainPID") not in ("0", before) and is_served(machine))
+    assert pending(machine, "orders") == JOBS
+
+
+def test_a_wrong_configuration_is_not_tried_again(machine):
+    machine("cp -p /etc/tarry/tarry.conf /root/; echo 'max-boddy = 1MiB' >> /etc/tarry/tarry.conf")
+    assert machine("systemctl restart tarry", check=False).returncode != 0
+    wait_until(lambda: show(machine, "ActiveState") == "failed")
+    assert show(machine, "NRestarts") == "0"
+    assert "did you mean max-body" in machine("journalctl -u tarry").stdout
+    machine("cp -p /root/tarry.conf /etc/tarry/; systemctl start tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+def test_a_start_that_fails_for_ever_is_given_up(machine):
+    """With the unit's own numbers, but a hundredth of the time: a drop-in could not say more than that they have an end."""
+    burst, interval, pause = (int(show(machine, name)) if name == "StartLimitBurst" else show(machine, name)
+                              for name in ("StartLimitBurst", "StartLimitIntervalUSec", "RestartUSec"))
+    assert (burst, interval, pause) == (300, "11min", "2s"), "300 starts, 2 s apart, are 10 min: less than the interval, so there is an end"
+    machine("mkdir -p /run/systemd/system/tarry.service.d && printf '[Unit]\\nStartLimitBurst=3\\n[Service]\\nRestartSec=20ms\\n' > /run/systemd/system/tarry.service.d/quick.conf")
+    machine("systemctl stop tarry; systemctl daemon-reload; echo 'shards = 5' >> /etc/tarry/tarry.conf; systemctl reset-failed tarry || :")
+    assert machine("systemctl start tarry", check=False).returncode != 0
+    wait_until(lambda: show(machine, "ActiveState") == "failed" and show(machine, "SubState") == "failed")
+    machine("rm /run/systemd/system/tarry.service.d/quick.conf; systemctl daemon-reload; cp -p /root/tarry.conf /etc/tarry/; systemctl reset-failed tarry; systemctl start tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+# ---- upgraded ----
+
+def test_an_upgrade_at_work_keeps_the_jobs_and_serves_on(machine):
+    machine("tarry push soon 1 --delay 1s --body x")
+    before = show(machine, "MainPID")
+    machine("apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-confold /root/tarry-2.deb")
+    assert show(machine, "ActiveState") == "active" and show(machine, "MainPID") != before
+    assert machine("dpkg-query -W -f '${Version}' tarry").stdout == f"{VERSION}-2"
+    assert pending(machine, "orders") == JOBS
+    assert "x" in machine("tarry take soon --wait 10s --json").stdout
+    assert "allow-host" in machine("cat /etc/tarry/policy").stdout and "deliver =" in machine("cat /etc/tarry/tarry.conf").stdout
+
+
+def test_an_upgrade_leaves_a_stopped_server_stopped(machine):
+    machine("systemctl stop tarry; apt-get install -q -y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold /root/tarry-1.deb")
+    assert show(machine, "ActiveState") == "inactive"
+    machine("apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-confold /root/tarry-2.deb; systemctl start tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+def test_jobs_move_to_another_place_as_documented(machine):
+    machine(documented("place"))
+    assert pending(machine, "orders") == JOBS
+    assert machine("ls /proc/$(systemctl show tarry -p MainPID --value)/fd -l").stdout.count("/srv/tarry") > 0
+    machine("systemctl stop tarry; rm -r /etc/systemd/system/tarry.service.d; systemctl daemon-reload; cp -p /root/tarry.conf /etc/tarry/; systemctl start tarry; rm -r /srv/tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+# ---- removed ----
+
+def test_removing_stops_the_server_and_keeps_configuration_and_jobs(machine):
+    machine("apt-get remove -q -y tarry")
+    assert show(machine, "ActiveState") == "inactive" and machine("pgrep -x tarry", check=False).stdout == ""
+    assert machine("ls /usr/bin/tarry", check=False).returncode != 0
+    machine("test -f /etc/tarry/tarry.conf && test -d /var/lib/tarry/shard-00")
+
+
+def test_a_purge_takes_the_configuration_and_says_that_jobs_are_left(machine):
+    done = machine("apt-get purge -q -y tarry 2>&1")
+    assert "jobs are never purged" in done.stdout and "rm -r /var/lib/tarry" in done.stdout and "/etc/tarry is still there" in done.stdout
+    machine("test ! -e /etc/tarry/tarry.conf && test -f /etc/tarry/policy && test -d /var/lib/tarry/shard-00")
+    assert machine("systemctl cat tarry", check=False).returncode != 0
+
+
+def test_jobs_that_were_left_are_there_again_after_another_install(machine):
+    machine("apt-get install -q -y --no-install-recommends /root/tarry-1.deb")
+    assert pending(machine, "orders") == JOBS
+    machine("apt-get purge -q -y tarry; rm -r /var/lib/tarry /etc/tarry; userdel tarry")
+
+
+# ---- other ways in ----
+
+def test_the_archive_is_a_service_as_its_note_says(machine, builder):
+    note = (REPO / "packaging/INSTALL").read_text(encoding="utf-8")
+    [block] = re.findall(r"as root:\n\n(.*?)\n\n", note, re.DOTALL)
+    [archive] = (builder.tree / "build-package").glob("*.tar.gz")
+    shutil.copy(archive, machine.root / "root/tarry.tar.gz")
+    machine("mkdir /root/archive && tar -C /root/archive --strip-components=1 -xf /root/tarry.tar.gz")
+    machine(f"cd /root/archive\n{block}")
+    assert machine("readlink /proc/$(systemctl show tarry -p MainPID --value)/exe").stdout.strip() == "/usr/local/bin/tarry"
+    push(machine, "orders", 3)
+    assert pending(machine, "orders") == 3
+    machine("systemctl disable --now tarry; cd /usr/local && rm -r bin/tarry lib/systemd lib/sysusers.d etc/tarry share/doc/tarry; systemctl daemon-reload; rm -r /var/lib/tarry; userdel tarry")
+
+
+@pytest.fixture(scope="module")
+def first_package(directory, packages):
+    """As the first one was: a user that systemd makes at each start, no maintainer's scripts."""
+    tree = directory / "first"
+    run("dpkg-deb", "-R", packages[0], tree)
+    for script in ("preinst", "postinst", "prerm", "postrm", "md5sums"):
+        (tree / "DEBIAN" / script).unlink()
+    (tree / "usr/lib/sysusers.d/tarry.conf").unlink()
+    unit = tree / "usr/lib/systemd/system/tarry.service"
+    unit.write_text(unit.read_text(encoding="utf-8").replace("User=tarry\nGroup=tarry\n", "DynamicUser=yes\n"), encoding="utf-8")
+    control = tree / "DEBIAN/control"
+    control.write_text(control.read_text(encoding="utf-8").replace(f"Version: {VERSION}-1", f"Version: {VERSION}"), encoding="utf-8")
+    return run("dpkg-deb", "--root-owner-group", "--build", tree, directory / "first.deb") and directory / "first.deb"
+
+
+def test_the_directory_of_a_user_that_systemd_made_becomes_the_fixed_users(machine, first_package):
+    shutil.copy(first_package, machine.root / "root/tarry-first.deb")
+    machine("apt-get install -q -y --no-install-recommends /root/tarry-first.deb; systemctl daemon-reload; systemctl enable --now tarry")
+    assert machine("readlink /var/lib/tarry").stdout.strip() == "private/tarry"
+    assert machine("grep -c ^tarry: /etc/passwd", check=False).stdout.strip() == "0" and "tarry" in machine("getent passwd tarry").stdout
+    push(machine, "orders")
+    machine("apt-get install -q -y --no-install-recommends /root/tarry-2.deb")
+    assert show(machine, "ActiveState") == "active"
+    assert pending(machine, "orders") == JOBS
+    assert machine("stat -c '%U %a %F' /var/lib/tarry").stdout.strip() == "tarry 700 directory"
+    assert machine("find /var/lib/tarry ! -user tarry; ls /var/lib/private").stdout == ""
+    assert machine("grep -c ^tarry: /etc/passwd").stdout.strip() == "1"
