@@ -82,6 +82,7 @@ static bool read_number(const amqp_field_value_t *field, int64_t *out)
     }
 }
 
+/* A bare number before 1973 is in seconds, which only AMQP's own kind of field is. */
 static bool read_time(const amqp_field_value_t *field, int64_t *out)
 {
     if (field->kind == AMQP_FIELD_KIND_TIMESTAMP) { /* seconds */
@@ -91,7 +92,7 @@ static bool read_time(const amqp_field_value_t *field, int64_t *out)
         return true;
     }
     if (read_number(field, out))
-        return *out >= 0;
+        return *out >= TIMESTAMP_BARE_MS_MIN;
     return (field->kind == AMQP_FIELD_KIND_UTF8 || field->kind == AMQP_FIELD_KIND_BYTES) &&
            timestamp_parse(slice_make(field->value.bytes.bytes, field->value.bytes.len), out);
 }
@@ -103,8 +104,8 @@ bool amqp_in_delay_read(const amqp_table_t *headers, struct queue_when *out, cha
     int64_t ms = 0;
     if (at && !read_time(&at->value, &ms)) {
         snprintf(why, AMQP_IN_ERROR_BYTES,
-                 "header '%s' is no time, give milliseconds since 1970, RFC 3339 or an AMQP "
-                 "timestamp",
+                 "header '%s' is no time from 1973 on, give milliseconds (not seconds) since 1970, "
+                 "RFC 3339 or an AMQP timestamp",
                  AMQP_IN_HEADER_AT);
         return false;
     }

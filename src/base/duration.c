@@ -12,6 +12,10 @@ static const struct unit {
 };
 enum { UNIT_COUNT = sizeof units / sizeof units[0] };
 
+/* ISO 8601: those in front of the T, and those behind it. */
+static const struct unit iso_days[] = {{"W", 604800000}, {"D", 86400000}};
+static const struct unit iso_hours[] = {{"H", 3600000}, {"M", 60000}, {"S", 1000}};
+
 struct number {
     int64_t whole;
     int64_t fraction, fraction_scale; /* fraction / fraction_scale; 0 / 1 where there is none */
@@ -39,12 +43,13 @@ static bool take_digits(struct slice *text, int64_t max, int64_t *value)
     return taken > 0;
 }
 
-static bool take_number(struct slice *text, int64_t max, struct number *number)
+/* `points` are the bytes a fraction may begin with. */
+static bool take_number(struct slice *text, int64_t max, const char *points, struct number *number)
 {
     *number = (struct number){.fraction_scale = 1};
     if (!take_digits(text, max, &number->whole))
         return false;
-    if (text->len == 0 || text->at[0] != '.')
+    if (text->len == 0 || !text->at[0] || !strchr(points, text->at[0]))
         return true;
 
     *text = slice_make(text->at + 1, text->len - 1);
@@ -85,6 +90,43 @@ static bool add_part(int64_t *total, struct number number, int64_t unit_ms, int6
     return true;
 }
 
+/* One side of the T: falling units, each a byte and at most once. True where there is at least one
+ * and nothing else; no more than one has a fraction, which ends the whole. */
+static bool parse_iso_side(struct slice text, const struct unit *names, size_t count,
+                           int64_t ms_max, int64_t *total, bool *has_fraction)
+{
+    size_t next = 0;
+    if (text.len == 0)
+        return false;
+    while (text.len > 0) {
+        struct number number;
+        if (*has_fraction || !take_number(&text, ms_max, ".,", &number) || text.len == 0)
+            return false;
+        while (next < count && names[next].name[0] != text.at[0])
+            next++;
+        if (next == count || !add_part(total, number, names[next++].ms, ms_max))
+            return false;
+        *has_fraction = number.fraction_scale > 1;
+        text = slice_make(text.at + 1, text.len - 1);
+    }
+    return true;
+}
+
+static bool parse_iso(struct slice text, int64_t ms_max, int64_t *ms)
+{
+    const char *t = memchr(text.at, 'T', text.len);
+    struct slice days = slice_make(text.at, t ? (size_t)(t - text.at) : text.len);
+    int64_t total = 0;
+    bool has_fraction = false;
+    if ((days.len > 0 || !t) && !parse_iso_side(days, iso_days, 2, ms_max, &total, &has_fraction))
+        return false;
+    if (t && !parse_iso_side(slice_make(t + 1, text.len - days.len - 1), iso_hours, 3, ms_max,
+                             &total, &has_fraction))
+        return false;
+    *ms = total;
+    return true;
+}
+
 bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
 {
     struct number number;
@@ -93,13 +135,15 @@ bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
 
     if (text.len == 0 || ms_max < 0)
         return false;
+    if (text.at[0] == 'P')
+        return parse_iso(slice_make(text.at + 1, text.len - 1), ms_max, ms);
     struct slice rest = text;
     if (take_digits(&rest, ms_max, &total) && rest.len == 0) {
         *ms = total;
         return true;
     }
     for (total = 0; text.len > 0;) {
-        if (!take_number(&text, ms_max, &number))
+        if (!take_number(&text, ms_max, ".", &number))
             return false;
         unit = take_unit(&text, unit);
         if (unit < 0 || !add_part(&total, number, units[unit].ms, ms_max))
@@ -109,6 +153,17 @@ bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
     }
     *ms = total;
     return true;
+}
+
+bool duration_lacks_unit(struct slice text)
+{
+    bool is_zero = true;
+    for (size_t i = 0; i < text.len; i++) {
+        if (!is_digit(text.at[i]))
+            return false;
+        is_zero &= text.at[i] == '0';
+    }
+    return !is_zero;
 }
 
 void duration_emit(struct buffer *out, int64_t ms)

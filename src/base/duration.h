@@ -5,6 +5,9 @@
  * ("2h30m", "1500ms", "7d"); or a bare number, which is milliseconds. NUMBER is decimal digits,
  * with a fraction of 1 to 9 digits allowed in the last part ("1.5s", not in a bare number), rounded
  * up to a whole millisecond. No sign, no blanks.
+ *
+ * Or as ISO 8601 writes those whose length is known: "PT30M", "P1DT2H", "P2W", "PT1.5S" or "PT1,5S",
+ * in capitals. Years and months have no length of their own and are refused.
  */
 #ifndef TARRY_BASE_DURATION_H
 #define TARRY_BASE_DURATION_H
@@ -13,6 +16,9 @@
 
 /* True and *ms on success; false, *ms untouched, on anything malformed or above `ms_max`. */
 bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms);
+
+/* A bare number other than 0: what is it, seconds or milliseconds? So it is where people write. */
+bool duration_lacks_unit(struct slice text);
 
 /* Exact, the larger units first, and milliseconds not split from seconds: "0", "1500ms", "30s",
  * "2h30m", "1m1500ms". `ms` is not negative. */

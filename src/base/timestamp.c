@@ -160,6 +160,12 @@ static bool parse_bare(struct slice text, int64_t *ms)
     return text.len > 0;
 }
 
+bool timestamp_is_in_seconds(struct slice text)
+{
+    int64_t ms;
+    return parse_bare(text, &ms) && ms < TIMESTAMP_BARE_MS_MIN;
+}
+
 bool timestamp_parse(struct slice text, int64_t *ms)
 {
     int64_t parsed;

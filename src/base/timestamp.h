@@ -13,6 +13,11 @@
 
 enum { TIMESTAMP_BYTES = 24 };
 
+/* A bare number below is before 1973 as milliseconds, and years away as seconds: who writes it means
+ * those. */
+#define TIMESTAMP_BARE_MS_MIN INT64_C(94694400000)
+bool timestamp_is_in_seconds(struct slice text);
+
 /* True and *ms on success; false, *ms untouched, on anything malformed. */
 bool timestamp_parse(struct slice text, int64_t *ms);
 

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 #include "cli/url.h"
 
+#include "base/duration.h"
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -97,11 +98,25 @@ void cli_help_print_by(cli_help_printer *printer)
     help_printer = printer;
 }
 
+bool cli_lacks_unit(const char *text)
+{
+    const char *colon = strchr(text, ':');
+    for (const char *part = colon ? colon + 1 : text; part;) {
+        const char *dots = strstr(part, "..");
+        size_t len = dots ? (size_t)(dots - part) : strlen(part);
+        if (duration_lacks_unit(slice_make(part, len)))
+            return true;
+        part = dots ? dots + 2 : NULL;
+    }
+    return false;
+}
+
 static bool store(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
     switch (flag->kind) {
     case CLI_TEXT:
+    case CLI_DURATION:
         *(const char **)flag->into = value;
         return true;
     case CLI_SWITCH:
@@ -135,6 +150,10 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
                              flag->value);
         value = argv[++*i];
     }
+    if (flag->kind == CLI_DURATION && cli_lacks_unit(value))
+        return cli_usage("no unit in '%s' for '--%s', write it as in %s (ms, s, m, h, d)", value,
+                         flag->name,
+                         flag->value && strpbrk(flag->value, "0123456789") ? flag->value : "30s");
     if (!store(flag, value))
         return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);
     return -1;

@@ -36,6 +36,8 @@ int cli_main(int argc, char **argv);
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a wrong command line: CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Does a duration, or one within 1s..2s or exp:1s..10m, lack its unit? Who wrote it is asked. */
+bool cli_lacks_unit(const char *text);
 
 /* ---- flags ---- */
 
@@ -50,6 +52,7 @@ enum cli_flag_kind {
     CLI_TEXT = 1 /* const char * */,
     CLI_SWITCH /* bool */,
     CLI_COUNT /* uint64_t */,
+    CLI_DURATION /* const char *; a bare number is asked for its unit, also within exp:1s..10m */,
     CLI_LIST
 };
 

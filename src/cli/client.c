@@ -99,6 +99,7 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     curl_easy_reset(curl);
     curl_easy_setopt(curl, CURLOPT_URL, client->full_url.at);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is refused as what it is */
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);

@@ -264,7 +264,7 @@ int cli_export(int argc, char **argv)
         {"topic", CLI_LIST, &topics, "TOPIC", "this one only; repeatable"},
         {"output", CLI_TEXT, &path, "FILE", "a new file; else standard output"},
         {"resume", CLI_SWITCH, &resumes, NULL, "go on with FILE where an export was cut short"},
-        {"patience", CLI_TEXT, &patience, "TIME",
+        {"patience", CLI_DURATION, &patience, "TIME",
          "with --output: how long to wait for a server that is away; else " PATIENCE_TEXT},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
          "a line a second where there is no terminal"},

@@ -363,7 +363,7 @@ int cli_import(int argc, char **argv)
         {"rejects", CLI_TEXT, &rejects, "FILE", "adds the lines that were refused to FILE"},
         {"state", CLI_TEXT, &state, "FILE", "keeps in FILE how far it came, and goes on there"},
         {"skip", CLI_COUNT, &skip, "N", "the first N lines are in already"},
-        {"patience", CLI_TEXT, &patience, "TIME",
+        {"patience", CLI_DURATION, &patience, "TIME",
          "how long to wait for a server that is away; else " PATIENCE_TEXT},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
          "a line a second where there is no terminal"},

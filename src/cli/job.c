@@ -235,7 +235,7 @@ int cli_reschedule(int argc, char **argv)
 {
     const char *delay = NULL, *at = NULL, *priority = NULL;
     const struct cli_flag flags[] = {
-        {"delay", CLI_TEXT, &delay, "30m", "due so long from now"},
+        {"delay", CLI_DURATION, &delay, "30m", "due so long from now"},
         {"at", CLI_TEXT, &at, "TIME", "due at this time"},
         {"priority", CLI_TEXT, &priority, "N", "0 comes first"},
         {0},

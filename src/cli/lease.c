@@ -69,8 +69,8 @@ int cli_take(int argc, char **argv)
     const char *wait = NULL, *lease_for = NULL;
     const struct cli_flag flags[] = {
         {"max", CLI_COUNT, &max, "N", "take so many at most; 1"},
-        {"wait", CLI_TEXT, &wait, "30s", "wait so long for the first one; else not at all"},
-        {"lease-for", CLI_TEXT, &lease_for, "60s", "how long they are yours"},
+        {"wait", CLI_DURATION, &wait, "30s", "wait so long for the first one; else not at all"},
+        {"lease-for", CLI_DURATION, &lease_for, "60s", "how long they are yours"},
         {0},
     };
     const struct cli_syntax syntax = {
@@ -173,7 +173,8 @@ int cli_nack(int argc, char **argv)
     const char *delay = NULL, *error = NULL;
     bool final = false;
     const struct cli_flag flags[] = {
-        {"delay", CLI_TEXT, &delay, "10s", "try again after so long; else by the job's backoff"},
+        {"delay", CLI_DURATION, &delay, "10s",
+         "try again after so long; else by the job's backoff"},
         {"error", CLI_TEXT, &error, "TEXT", "why; shown with the job"},
         {"final", CLI_SWITCH, &final, NULL,
          "never again: they are dead, whatever attempts are left"},
@@ -194,7 +195,8 @@ int cli_extend(int argc, char **argv)
 {
     const char *lease_for = NULL;
     const struct cli_flag flags[] = {
-        {"lease-for", CLI_TEXT, &lease_for, "60s", "from now; else as long as it was taken for"},
+        {"lease-for", CLI_DURATION, &lease_for, "60s",
+         "from now; else as long as it was taken for"},
         {0},
     };
     const struct cli_syntax syntax = {

@@ -80,7 +80,7 @@ int cli_push(int argc, char **argv)
 {
     static struct push push; /* its list is large */
     const struct cli_flag flags[] = {
-        {"delay", CLI_TEXT, &push.delay, "30m", "deliver so long from now; else at once"},
+        {"delay", CLI_DURATION, &push.delay, "30m", "deliver so long from now; else at once"},
         {"at", CLI_TEXT, &push.at, "TIME", "deliver at this time"},
         {"body", CLI_TEXT, &push.body, "TEXT", "the body; else --file; else standard input"},
         {"file", CLI_TEXT, &push.file, "FILE", "the body is what is in FILE"},
@@ -88,10 +88,11 @@ int cli_push(int argc, char **argv)
          "what the body is; guessed: JSON, text or bytes"},
         {"meta", CLI_LIST, &push.meta, "NAME=VALUE", "handed on to the consumer; repeatable"},
         {"priority", CLI_TEXT, &push.priority, "N", "0 comes first; else the topic's, or 100"},
-        {"ttl", CLI_TEXT, &push.ttl, "1d", "how long it may stay ready before it expires"},
-        {"lease-for", CLI_TEXT, &push.lease_for, "60s", "how long a consumer may take"},
+        {"ttl", CLI_DURATION, &push.ttl, "1d", "how long it may stay ready before it expires"},
+        {"lease-for", CLI_DURATION, &push.lease_for, "60s", "how long a consumer may take"},
         {"max-attempts", CLI_TEXT, &push.max_attempts, "N", "then it is dead"},
-        {"backoff", CLI_TEXT, &push.backoff, "exp:1s..10m", "wait after a failure; or fixed:10s"},
+        {"backoff", CLI_DURATION, &push.backoff, "exp:1s..10m",
+         "wait after a failure; or fixed:10s"},
         {"on-conflict", CLI_TEXT, &push.on_conflict, "WHAT",
          "where the id exists: replace, keep or reject"},
         {"callback", CLI_TEXT, &push.callback, "URL",

@@ -74,6 +74,17 @@ static json_t *read_value(const char *text)
     return value ? value : json_string(text);
 }
 
+/* Settings that are durations, by the last word of their name. */
+static bool is_duration(const char *name)
+{
+    static const char *const names[] = {"lease_for", "ttl", "dedup_window", "backoff",
+                                        "timeout",   "age", "every"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 int settings_add(json_t *settings, const char *text)
 {
     char path[NAME_BYTES_MAX];
@@ -90,6 +101,8 @@ int settings_add(json_t *settings, const char *text)
     }
     if (!settings || json_object_get(settings, name))
         return cli_usage("'%s' is set twice, give it once", text);
+    if (is_duration(name) && cli_lacks_unit(equals + 1))
+        return cli_usage("no unit in '%s', write it as in 30s (ms, s, m, h, d)", text);
     json_t *value = read_value(equals + 1);
     if (!value)
         return cli_usage("bad setting '%s', the value must be UTF-8", text);

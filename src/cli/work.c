@@ -265,7 +265,7 @@ int cli_work(int argc, char **argv)
     work = (struct work){.answers = {.lease_for = "60s"}};
     const struct cli_flag flags[] = {
         {"jobs", CLI_COUNT, &jobs, "N", "run so many commands at a time; 1"},
-        {"lease-for", CLI_TEXT, &work.answers.lease_for, "60s",
+        {"lease-for", CLI_DURATION, &work.answers.lease_for, "60s",
          "extended after each tenth of it until the server has the outcome"},
         {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "no line for each job"},
         {0},

@@ -331,7 +331,8 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
         enum queue_status status = reply->results[i].status;
         if (status == QUEUE_CREATED)
             step->items[i].state = ITEM_KEPT;
-        else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED)
+        else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED ||
+                 status == QUEUE_BAD_ID) /* as "..", from before such were refused */
             step->items[i].state = ITEM_TAKEN_ID;
         else if (status == QUEUE_BODY_TOO_BIG) /* the limit was higher once; others may go */
             note_too_big(&keeper->pass, &step->items[i]);

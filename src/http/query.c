@@ -34,7 +34,7 @@ static const struct option {
 #define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
     [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
-                      "a duration up to 10 years, such as 1500ms, 30s or 2h30m"},
+                      "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
     [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
                    "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since 1970, up "
                    "to 10 years ahead"},
@@ -134,6 +134,11 @@ static bool refuse_unknown(uint32_t allowed, const char *const *beside, struct s
 
 static bool refuse_value(const struct option *option, struct slice value, struct http_fault *fault)
 {
+    if (option->kind == KIND_TIME && timestamp_is_in_seconds(value))
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'%s' is '%s', which as milliseconds is before 1973; did you mean "
+                              "seconds? write '%s000', or an RFC 3339 time",
+                              option->name, http_quotable(value, 40), http_quotable(value, 40));
     return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'%s' is '%s' but must be %s", option->name,
                           http_quotable(value, 40), option->says);
 }
@@ -185,7 +190,8 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         *(int64_t *)into = number;
         return true;
     case KIND_TIME:
-        if (!timestamp_parse(value, &number) || number > option->max)
+        if (timestamp_is_in_seconds(value) || !timestamp_parse(value, &number) ||
+            number > option->max)
             return false;
         *(int64_t *)into = number;
         return true;

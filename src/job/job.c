@@ -62,6 +62,11 @@ bool job_id_is_valid(struct slice id)
     return true;
 }
 
+bool job_id_is_dots(struct slice id)
+{
+    return slice_is(id, ".") || slice_is(id, "..");
+}
+
 /* ---- meta ---- */
 
 static bool meta_name_is_valid(struct slice name)

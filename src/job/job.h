@@ -57,6 +57,9 @@ enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 bool job_topic_is_valid(struct slice topic);
 /* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
+/* "." and ".." in a path mean something else to clients and proxies, escaped or not: nobody reaches
+ * a job of such an id. Stored ones from before they were refused are jobs as all others. */
+bool job_id_is_dots(struct slice id);
 
 /*
  * history: the last JOB_HISTORY_MAX attempts that ended without an ack, oldest first. Encoded one

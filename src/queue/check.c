@@ -56,7 +56,7 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
 {
     if (!job_topic_is_valid(push->topic))
         return QUEUE_BAD_TOPIC;
-    if (push->id.len && !job_id_is_valid(push->id))
+    if (push->id.len && (!job_id_is_valid(push->id) || job_id_is_dots(push->id)))
         return QUEUE_BAD_ID;
     if (push->body.len > body_bytes_max)
         return QUEUE_BODY_TOO_BIG;

@@ -25,7 +25,7 @@ static const struct {
                          "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . "
                          "_ - and no leading dot"},
     [QUEUE_BAD_ID] = {"bad_id", "the id is not valid; use 1 to 128 printable ASCII characters "
-                                "without blanks"},
+                                "without blanks, and neither '.' nor '..', which no path can name"},
     [QUEUE_BAD_OPTION] = {"bad_option",
                           "an option is out of its range; see the detail for which one"},
     [QUEUE_BODY_TOO_BIG] = {"body_too_big",

@@ -191,6 +191,17 @@ OPTIONS = [
     ("a priority below 0", put("?priority=-1"), 400, "bad_option"),
     ("a % that two digits do not follow", put("?delay=%zz"), 400, "bad_request"),
     ("a % at the end of the path", put(ident="a%2"), 400, "bad_request"),
+    ("an id that is a dot", put(ident="."), 400, "bad_id"),
+    ("an id that is two dots", put(ident=".."), 400, "bad_id"),
+    ("an id that is two dots, escaped", put(ident="%2E%2e"), 400, "bad_id"),
+    ("an id of three dots", put(ident="..."), 201, None),
+    ("seconds since 1970", put("?at=1800000000"), 400, "bad_option"),
+    ("the last millisecond that may be seconds", put("?at=94694399999"), 400, "bad_option"),
+    ("the first that may not", put("?at=94694400000"), 201, None),
+    ("a year before 1973, written out", put("?at=1971-01-01T00:00:00Z"), 201, None),
+    ("died after seconds since 1970", post("/v1/topics/bad/redrive?died_after=1700000000"), 400, "bad_option"),
+    ("a delay as ISO 8601 writes it", put("?delay=PT30M"), 201, None),
+    ("a month, which has no length", put("?delay=P1M"), 400, "bad_option"),
     ("a NUL in the id", put(ident="a%00b"), 400, "bad_id"),
     ("a blank in the id", put(ident="a%20b"), 400, "bad_id"),
     ("UTF-8 in the id", put(ident="%C3%A4"), 400, "bad_id"),
@@ -294,7 +305,9 @@ ITEMS = [
     ("an id that is a number", {"topic": "bad", "id": 1, "body": "x"}, ("bad_item", "bad_id")),
     ("an unknown member", {"topic": "bad", "colour": "red", "body": "x"}, "unknown_option"),
     ("a bad delay", {"topic": "bad", "delay": "soon", "body": "x"}, "bad_option"),
-    ("delay and at", {"topic": "bad", "delay": 1, "at": 1, "body": "x"}, "option_clash"),
+    ("delay and at", {"topic": "bad", "delay": 1, "at": 2000000000000, "body": "x"}, "option_clash"),
+    ("seconds since 1970", {"topic": "bad", "at": 1800000000, "body": "x"}, "bad_option"),
+    ("an id of dots", {"topic": "bad", "id": "..", "body": "x"}, "bad_id"),
     ("two bodies", {"topic": "bad", "body": "x", "body_base64": "eA=="}, ("option_clash", "option_twice", "bad_item")),
     ("base64 that is not", {"topic": "bad", "body_base64": "!!!"}, ("bad_item", "bad_option")),
     ("a callback where there is none", {"topic": "bad", "callback": "https://a/"}, "delivery_is_off"),
@@ -403,6 +416,18 @@ def test_an_unknown_member_is_named_and_so_are_the_known_ones(shared):
     refused = client.call("POST", "/v1/jobs", b'[{"topic":"bad","bdy":"x"}]', JSON).json()["results"][0]
     assert refused["result"] == "unknown_option"
     assert "no option 'bdy'; did you mean 'body'; it has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
+
+
+def test_durations_of_iso_8601_are_those_of_ours(shared):
+    client = shared.client()
+    settings = {"lease_for": "PT1H", "ttl": "P1DT12H", "backoff": "exp:PT1S..PT10M", "dedup_window": "P2W"}
+    shown = client.good("PUT", "/v1/topics/iso", json.dumps(settings).encode(), JSON)["settings"]
+    assert {name: shown[name] for name in settings} == {"lease_for": "1h", "ttl": "1d12h", "backoff": "exp:1s..10m", "dedup_window": "14d"}
+
+
+def test_the_refusal_of_seconds_says_what_to_write(shared):
+    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1800000000", b"x").json()
+    assert "did you mean seconds? write '1800000000000'" in problem["detail"], problem
 
 
 def test_slashes_escaped_as_php_does_it(shared):

@@ -143,6 +143,8 @@ static void a_time_beats_a_delay(void **state)
         {TEXT("1700000000123"), 1700000000123},
         {TEXT("tomorrow"), -1},
         {FIELD(I64, i64, -5), -1},
+        {FIELD(I64, i64, 1700000000), -1}, /* seconds, it seems */
+        {TEXT("1700000000"), -1},
         {FIELD(TIMESTAMP, u64, UINT64_MAX), -1},
     };
     (void)state;

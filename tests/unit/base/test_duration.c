@@ -35,6 +35,20 @@ static void reads_what_people_write(void **state)
         {"0.999999999d", DAY_MS, "rounding up reaches the whole"},
         {"1.1ms", 2, "a fraction of a millisecond"},
         {"3653d", TEN_YEARS_MS, "as long as is allowed"},
+        {"PT30M", 1800000, "as ISO 8601 writes minutes"},
+        {"P1DT2H", DAY_MS + 7200000, "days and hours"},
+        {"P1DT2H3M4S", DAY_MS + 7384000, "all of its units"},
+        {"P2W", 14 * DAY_MS, "weeks"},
+        {"P1W1D", 8 * DAY_MS, "weeks and days"},
+        {"P7D", 7 * DAY_MS, "days alone"},
+        {"PT0S", 0, "none of a unit"},
+        {"PT90M", 5400000, "more than the next unit takes"},
+        {"PT1.5S", 1500, "a fraction"},
+        {"PT1,5S", 1500, "a fraction as ISO prefers it"},
+        {"P0.5D", DAY_MS / 2, "a fraction of a day"},
+        {"PT1H0.5M", 3630000, "a fraction in the last part"},
+        {"PT0.0001S", 1, "rounded up too"},
+        {"P3653D", TEN_YEARS_MS, "as long as is allowed"},
     };
 
     (void)state;
@@ -77,6 +91,31 @@ static void refuses_everything_else(void **state)
         {"9223372036854775808", "a number beyond 63 bits"},
         {"106751991168d", "days that overflow"},
         {"99999999999999999999999999s", "digits without end"},
+        {"P", "ISO without anything"},
+        {"PT", "a T without a time"},
+        {"P1DT", "a T with nothing behind it"},
+        {"P1M", "a month, which has no length"},
+        {"P1Y", "a year, which has no length"},
+        {"P1H", "hours before the T"},
+        {"PT1D", "days behind it"},
+        {"PT1W", "weeks behind it"},
+        {"PT1M2H", "units in rising order"},
+        {"PT1S1S", "a unit twice"},
+        {"P1D1W", "days before weeks"},
+        {"PT1.5H30M", "a fraction before the last part"},
+        {"P0.5DT1H", "a fraction before the T"},
+        {"PT1.S", "a point without a fraction"},
+        {"PT.5S", "a fraction without its whole"},
+        {"PT30", "a number without its unit"},
+        {"PTM", "a unit without a number"},
+        {"pt30m", "small letters"},
+        {"-PT30M", "a sign"},
+        {"P-1D", "a sign within"},
+        {"PT1ST1S", "two Ts"},
+        {"P1D T1H", "a blank"},
+        {"PT30m", "a small unit"},
+        {"P3653DT0.001S", "a millisecond too long"},
+        {"P99999999999999999999D", "digits without end"},
     };
 
     (void)state;
@@ -87,10 +126,23 @@ static void refuses_everything_else(void **state)
     }
 }
 
+static void only_a_bare_number_lacks_its_unit(void **state)
+{
+    static const struct {
+        const char *text;
+        bool lacks;
+    } rows[] = {{"30", true}, {"1", true},    {"007", true},  {"0", false},    {"000", false},
+                {"", false},  {"30s", false}, {"1.5", false}, {"soon", false}, {"PT30M", false}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        CASE_HOLDS(rows[i].text, duration_lacks_unit(slice_of(rows[i].text)) == rows[i].lacks);
+}
+
 static void keeps_to_any_limit_exactly(void **state)
 {
     struct random random = seed_random("keeps_to_any_limit_exactly");
-    static const char *const texts[] = {"5", "1s", "1.001s", "1m1ms", "1d", "9223372036854775807"};
+    static const char *const texts[] = {"5",      "1s",    "1.001s", "PT1.001S",
+                                        "P1DT1S", "1m1ms", "1d",     "9223372036854775807"};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
@@ -148,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_people_write),
         cmocka_unit_test(refuses_everything_else),
+        cmocka_unit_test(only_a_bare_number_lacks_its_unit),
         cmocka_unit_test(keeps_to_any_limit_exactly),
         cmocka_unit_test(writes_the_larger_units_first),
         cmocka_unit_test(reads_back_what_it_wrote),

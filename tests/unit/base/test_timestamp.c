@@ -152,6 +152,28 @@ static void clamps_what_has_no_four_digit_year(void **state)
     buffer_fini(&out);
 }
 
+static void bare_seconds_are_told_from_milliseconds(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_in_seconds;
+    } rows[] = {
+        {"0", true},
+        {"1700000000", true},
+        {"94694399999", true},
+        {"94694400000", false},
+        {"1700000000000", false},
+        {"1971-01-01T00:00:00Z", false},
+        {"", false},
+        {"-1", false},
+        {"99999999999999999999", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        CASE_HOLDS(rows[i].text,
+                   timestamp_is_in_seconds(slice_of(rows[i].text)) == rows[i].is_in_seconds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +182,7 @@ int main(void)
         cmocka_unit_test(refuses_every_beginning_of_a_good_one),
         cmocka_unit_test(writes_every_day_as_libc_does),
         cmocka_unit_test(reads_back_what_it_wrote),
+        cmocka_unit_test(bare_seconds_are_told_from_milliseconds),
         cmocka_unit_test(clamps_what_has_no_four_digit_year),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

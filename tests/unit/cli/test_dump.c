@@ -294,9 +294,9 @@ static void a_callback_is_taken_along_and_what_is_tarrys_own_is_left(void **stat
         "{\"topic\":\"t\",\"id\":\"2\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
         "\"meta\":{\"tarry-x\":\"\"},\"body_base64\":\"\"}],\"cursor\":null}";
     static const char expected[] =
-        "{\"topic\":\"t\",\"id\":\"1\",\"at\":1000,\"callback\":\"https://x/\","
+        "{\"topic\":\"t\",\"id\":\"1\",\"at\":94694400000,\"callback\":\"https://x/\","
         "\"meta\":{\"a\":\"b\",\"c\":\"d\"},\"body_base64\":\"\"}\n"
-        "{\"topic\":\"t\",\"id\":\"2\",\"at\":1000,\"meta\":{},\"body_base64\":\"\"}\n";
+        "{\"topic\":\"t\",\"id\":\"2\",\"at\":94694400000,\"meta\":{},\"body_base64\":\"\"}\n";
     struct buffer lines, scratch;
     char cursor[DUMP_CURSOR_BYTES_MAX];
     uint64_t jobs = 0;

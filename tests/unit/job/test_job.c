@@ -31,6 +31,8 @@ static const struct name_row names[] = {
     {"Orders.unpaid_v2-eu", "every kind of byte", true, true},
     {".hidden", "leading dot", false, true},
     {"a.", "dot at the end", true, true},
+    {".", "a dot, as stored by older versions", false, true},
+    {"..", "two dots, as stored by older versions", false, true},
     {"-a", "leading dash", true, true},
     {"a b", "blank", false, false},
     {"a/b", "slash", false, true},
@@ -52,6 +54,8 @@ static void names_of_topics_and_jobs_are_judged_byte_by_byte(void **unused)
         if (job_id_is_valid(slice_of(row->name)) != row->id)
             fail_msg("as an id: %s", row->why);
     }
+    assert_true(job_id_is_dots(slice_of(".")) && job_id_is_dots(slice_of("..")));
+    assert_false(job_id_is_dots(slice_of("...")) || job_id_is_dots(slice_of(".a")));
     assert_false(job_topic_is_valid(slice_make("a\0b", 3)));
     assert_false(job_id_is_valid(slice_make("a\0b", 3)));
 }
