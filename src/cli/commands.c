@@ -2,11 +2,13 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/completion.h"
+#include "cli/environment.h"
 #include "cli/manual.h"
 
 #include "base/text.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static int cli_help(int argc, char **argv);
 static int cli_version(int argc, char **argv);
@@ -160,7 +162,11 @@ int cli_main(int argc, char **argv)
     const struct cli_command *command = find(name);
     if (!command)
         return unknown(name);
-    int exit_code = command->run(argc - 1, argv + 1);
+    int exit_code = -1;
+    if (command->run != cli_help && command->run != cli_version)
+        exit_code = environment_check(environ);
+    if (exit_code < 0)
+        exit_code = command->run(argc - 1, argv + 1);
     if (fflush(stdout) != 0 || ferror(stdout))
         return exit_code ? exit_code : cli_error("cannot write to standard output");
     return exit_code;

@@ -120,6 +120,8 @@ static void print_program(void)
     puts(
         ".SH ENVIRONMENT\n.TP\n.B TARRY_URL\nthe server, where\n.B \\-\\-url\nis not given\n"
         ".TP\n.BI TARRY_ OPTION\nan option of\n.BR \"tarry serve\" ,\nin capitals, with _ for \\-\n"
+        ".PP\nOther variables that begin with TARRY_ are refused, those of\n.B tarry work\n"
+        "and of tests apart.\n"
         ".SH SEE ALSO\n.BR tarry.conf (5)");
 }
 

@@ -77,7 +77,7 @@ static const struct option options[] = {
 enum { OPTIONS = sizeof(options) / sizeof(options[0]), FILE_LINE_BYTES_MAX = 4096 };
 
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
-_Static_assert(OPTIONS <= 64, "`given` has a bit for each");
+_Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
 _Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
                "the choices of require-durability");
 
@@ -100,10 +100,9 @@ static const char *nearest_option(const char *name)
     return text_nearest(name, names);
 }
 
-/* "max-body" to "TARRY_MAX_BODY". */
-static void variable_name(const struct option *option, char out[64])
+void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES])
 {
-    size_t len = (size_t)snprintf(out, 64, "TARRY_%s", option->name);
+    size_t len = (size_t)snprintf(out, CONFIG_VARIABLE_BYTES, "TARRY_%s", option->name);
     for (size_t i = 6; i < len; i++)
         out[i] = (char)(out[i] == '-'                    ? '_'
                         : out[i] >= 'a' && out[i] <= 'z' ? out[i] - 32
@@ -195,8 +194,8 @@ static bool read_flags(struct config *config, int count, char *const *args, char
 static bool read_environment(struct config *config, config_environment *environment, char *error)
 {
     for (size_t i = 0; i < OPTIONS; i++) {
-        char variable[64];
-        variable_name(&options[i], variable);
+        char variable[CONFIG_VARIABLE_BYTES];
+        config_variable(&options[i], variable);
         const char *value = environment(variable);
         if (value && *value && !set_or_explain(config, &options[i], variable, value, error))
             return false;

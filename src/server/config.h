@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-enum { CONFIG_ERROR_BYTES = 512 };
+enum { CONFIG_ERROR_BYTES = 512, CONFIG_OPTIONS_MAX = 64, CONFIG_VARIABLE_BYTES = 64 };
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
@@ -61,6 +61,9 @@ bool config_is_redis(const struct config *config);
 
 /* The table, for pages that are made from it. */
 const struct option *config_options(size_t *count);
+
+/* The variable of one: TARRY_MAX_BODY of max-body. */
+void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES]);
 
 /* Every option: flag, default, what it does. */
 void config_print_help(FILE *out);

@@ -42,7 +42,8 @@ static void share_time(void)
     char path[] = "/tmp/tarry-time-XXXXXX";
     int fd = mkstemp(path);
 
-    if (fd < 0 || ftruncate(fd, sizeof *servers_us) != 0 || setenv("TARRY_FAKE_TIME", path, 1) != 0)
+    if (fd < 0 || ftruncate(fd, sizeof *servers_us) != 0 ||
+        setenv("TARRY_TEST_FAKE_TIME", path, 1) != 0)
         abort();
     servers_us = mmap(NULL, sizeof *servers_us, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert(servers_us != MAP_FAILED);
@@ -51,7 +52,7 @@ static void share_time(void)
 
 static void forget_time(void)
 {
-    (void)unlink(getenv("TARRY_FAKE_TIME"));
+    (void)unlink(getenv("TARRY_TEST_FAKE_TIME"));
 }
 
 static void tell_time(void)

@@ -29,8 +29,8 @@ def _sanitizer():
 
 def environment(library, path, directory, drop=0):
     """What a server gets so that what it does to `directory` lands in the file `path`. drop=n: every n-th sync is skipped and called done."""
-    return {"LD_PRELOAD": ":".join([*_sanitizer(), str(library)]), "TARRY_IO_TRACE": str(path), "TARRY_IO_TRACE_DIR": str(directory),
-            **({"TARRY_IO_TRACE_DROP": str(drop)} if drop else {})}
+    return {"LD_PRELOAD": ":".join([*_sanitizer(), str(library)]), "TARRY_TEST_IO_TRACE": str(path), "TARRY_TEST_IO_TRACE_DIR": str(directory),
+            **({"TARRY_TEST_IO_TRACE_DROP": str(drop)} if drop else {})}
 
 
 class Record:

@@ -4,7 +4,7 @@ A real Kafka for tests: one broker in KRaft mode, from its jars, on free ports, 
     with Kafka() as broker:                       broker.url, broker.receive("orders", 3), broker.frozen()
         broker.kill(); broker.start()
 
-The jars come from Maven, once, into the user's cache. Where they cannot be had within a minute, or TARRY_KAFKA=mock, find_jars() says why: then
+The jars come from Maven, once, into the user's cache. Where they cannot be had within a minute, or TARRY_TEST_KAFKA=mock, find_jars() says why: then
 tests/unit/target/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
 """
 
@@ -64,8 +64,8 @@ transaction.state.log.min.isr=1
 @functools.cache
 def find_jars():
     """(the directory of the jars, "") or (None, why not)."""
-    if os.environ.get("TARRY_KAFKA") == "mock":
-        return None, "TARRY_KAFKA=mock"
+    if os.environ.get("TARRY_TEST_KAFKA") == "mock":
+        return None, "TARRY_TEST_KAFKA=mock"
     if not shutil.which("javac"):
         return None, "no Java compiler"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"kafka-{VERSION}"

@@ -104,6 +104,20 @@ def test_a_server_that_is_not_there():
     assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err
 
 
+@pytest.mark.parametrize("command", [["topics"], ["serve", "--listen", "127.0.0.1:x"], ["work", "t", "--", "true"], ["fsck", "/nowhere"]])
+@pytest.mark.parametrize("name, advice", [("TARRY_MAX_BDOY", "did you mean TARRY_MAX_BODY"), ("TARRY_ULR", "did you mean TARRY_URL"), ("TARRY_", "unset it"),
+                                          ("TARRY_FROBNICATE", "unset it; 'tarry help serve' names the options"), ("TARRY_max_body", "unset it")])
+def test_an_unknown_variable_is_refused_like_an_unknown_option(command, name, advice):
+    code, _, err = local(*command, env={name: "1"})
+    assert code == USAGE and err.startswith(f"tarry: unknown variable '{name}', {advice}"), err
+
+
+def test_known_variables_and_empty_ones_are_not_in_the_way(server):
+    known = {name: "1" for name in ("TARRY_MAX_BODY", "TARRY_TOPIC", "TARRY_LEASE", "TARRY_ALERT_DEAD", "TARRY_TEST_ANYTHING", "TARRYING", "tarry_x")}
+    assert local("topics", env={**known, "TARRY_URL": server.url, "TARRY_FROBNICATE": ""})[0] == OK
+    assert local("help", env={"TARRY_FROBNICATE": "1"})[0] == OK and local("version", env={"TARRY_FROBNICATE": "1"})[0] == OK
+
+
 SECRET = "s3cr3t"
 
 

@@ -20,7 +20,7 @@ def slow_names(tmp_path_factory):
     library = tmp_path_factory.mktemp("names") / "slow_names.so"
     subprocess.run([os.environ.get("CC") or shutil.which("cc"), "-shared", "-fPIC", "-O2", "-D_GNU_SOURCE", "-o", str(library),
                     str(REPO / "tests/support/slow_names.c")], check=True)
-    return {"LD_PRELOAD": str(library), "TARRY_SLOW_NAMES": str(SLOW_S),
+    return {"LD_PRELOAD": str(library), "TARRY_TEST_SLOW_NAMES": str(SLOW_S),
             "ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))}
 
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 from server import BINARY
 
-KILLS = int(os.environ.get("TARRY_KILLS", 20))
-PUSHES = int(os.environ.get("TARRY_PUSHES", 20_000))
-SECONDS = float(os.environ.get("TARRY_SECONDS", 20))
+KILLS = int(os.environ.get("TARRY_TEST_KILLS", 20))
+PUSHES = int(os.environ.get("TARRY_TEST_PUSHES", 20_000))
+SECONDS = float(os.environ.get("TARRY_TEST_SECONDS", 20))
 
 
 @pytest.mark.parametrize("shards", [1, 2])

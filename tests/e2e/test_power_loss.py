@@ -9,15 +9,15 @@ from io_order import Order
 from power_loss import FLAGS, PowerLoss, Traced, record, report, too_little
 from server import BINARY
 
-SEED = int(os.environ.get("TARRY_SEED") or random.randrange(1 << 32))
-IMAGES = int(os.environ.get("TARRY_IMAGES", 450))  # and 57 of power cuts within a recovery
+SEED = int(os.environ.get("TARRY_TEST_LOOP_SEED") or random.randrange(1 << 32))
+IMAGES = int(os.environ.get("TARRY_TEST_IMAGES", 450))  # and 57 of power cuts within a recovery
 MIB = 28
 
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
     assert BINARY.exists(), f"no server at {BINARY}"
-    print(f"TARRY_SEED={SEED}")
+    print(f"TARRY_TEST_LOOP_SEED={SEED}")
     path = record(tmp_path_factory.mktemp("traced"), SEED, MIB)
     yield Traced(path)
     path.unlink()

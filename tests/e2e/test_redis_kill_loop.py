@@ -19,7 +19,7 @@ LOOPS = {
 def test_what_was_answered_survives_what_breaks_servers_and_redis(kind, tmp_path):
     """single: all of it. sentinel, cluster: but for what a replica lacked that took over, which is counted."""
     assert BINARY.exists(), f"no server at {BINARY}"
-    seed = ("--seed", os.environ["TARRY_SEED"]) if "TARRY_SEED" in os.environ else ()
+    seed = ("--seed", os.environ["TARRY_TEST_LOOP_SEED"]) if "TARRY_TEST_LOOP_SEED" in os.environ else ()
     command = [sys.executable, str(pathlib.Path(__file__).parent / "redis_kill_loop.py"), "--kind", kind, *LOOPS[kind], *seed, "--directory",
                str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)

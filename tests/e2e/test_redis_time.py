@@ -18,7 +18,7 @@ from server import REPO, eventually
 HOUR_MS = 3_600_000
 SPACING_MS = 30
 LATE_MS = 700  # for servers that are slow under a sanitizer, on a busy machine
-MANY = int(os.environ.get("TARRY_MANY", "100000"))
+MANY = int(os.environ.get("TARRY_TEST_MANY", "100000"))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def ahead(tmp_path_factory):
     def environment(milliseconds):
         clock = directory / f"clock{milliseconds}"
         clock.write_bytes(struct.pack("=qq", 0, milliseconds * 1000))
-        return {"LD_PRELOAD": str(library), "TARRY_FAKE_TIME": str(clock),
+        return {"LD_PRELOAD": str(library), "TARRY_TEST_FAKE_TIME": str(clock),
                 "ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))}
 
     return environment
@@ -269,8 +269,8 @@ def test_a_shard_full_of_delayed_jobs_is_as_punctual_as_an_empty_one(fresh, star
 def settable(ahead):
     """(a Redis whose clock can be set, what sets it: milliseconds ahead of the machine's)."""
     environment = ahead(0)
-    clock = environment.pop("TARRY_FAKE_TIME")
-    with RedisServer(preload=environment.pop("LD_PRELOAD"), env={"TARRY_FAKE_TIME": clock}) as server:
+    clock = environment.pop("TARRY_TEST_FAKE_TIME")
+    with RedisServer(preload=environment.pop("LD_PRELOAD"), env={"TARRY_TEST_FAKE_TIME": clock}) as server:
         def set_to(milliseconds):
             with open(clock, "r+b") as file:
                 file.write(struct.pack("=qq", 0, milliseconds * 1000))

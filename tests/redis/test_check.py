@@ -608,7 +608,7 @@ def damaged(shard, seed):
     return actor
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_SEEDS", 25))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_TEST_SEEDS", 25))))
 def test_random_damage_is_mended_at_once(shard, seed):
     actor = damaged(shard, seed)
     kept = records(shard)

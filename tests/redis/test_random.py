@@ -9,7 +9,7 @@ from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHE
 
 TOPICS = ("plain", "ttl", "dedup", "short")
 STEPS = 300
-SEEDS = int(os.environ.get("TARRY_SEEDS", 3))
+SEEDS = int(os.environ.get("TARRY_TEST_SEEDS", 3))
 NAMES = [f"id{n}" for n in range(40)]
 
 

@@ -1,7 +1,7 @@
 /*
  * fake_time: the wall clock of a program that knows nothing of it. Preloaded (LD_PRELOAD).
  *
- * The file that TARRY_FAKE_TIME names holds one or two numbers of 8 bytes. The first: microseconds
+ * The file that TARRY_TEST_FAKE_TIME names holds one or two numbers of 8 bytes. The first: microseconds
  * since 1970; while it is 0 the clock runs. The second: by how many microseconds it is then ahead
  * of the real one. Only the wall clock: what measures time that passes goes on as it does.
  */
@@ -23,7 +23,7 @@ static const struct fake *shared;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("TARRY_FAKE_TIME");
+    const char *path = getenv("TARRY_TEST_FAKE_TIME");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *shared, PROT_READ, MAP_SHARED, fd, 0);
     if (fd >= 0)

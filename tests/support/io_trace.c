@@ -2,10 +2,10 @@
  * io_trace: everything a program does to the files of a directory and over its sockets, in one
  * order that is true. Preloaded (LD_PRELOAD); read by tests/e2e/io_trace.py.
  *
- *   TARRY_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
+ *   TARRY_TEST_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
  *                        its records end, 56 bytes of nothing, the records
- *   TARRY_IO_TRACE_DIR   the directory, absolute, as the program names it
- *   TARRY_IO_TRACE_DROP  n: every n-th sync says it is done, and is not. For the trace's own tests
+ *   TARRY_TEST_IO_TRACE_DIR   the directory, absolute, as the program names it
+ *   TARRY_TEST_IO_TRACE_DROP  n: every n-th sync says it is done, and is not. For the trace's own tests
  *
  * A record's place in the file is its moment. What begins something (a write, a sync, bytes to a
  * socket) is recorded before the call, what ends it after: if one record is before another, so was
@@ -77,9 +77,9 @@ static void fail(const char *what)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("TARRY_IO_TRACE"), *every = getenv("TARRY_IO_TRACE_DROP");
+    const char *path = getenv("TARRY_TEST_IO_TRACE"), *every = getenv("TARRY_TEST_IO_TRACE_DROP");
     int fd;
-    dir = getenv("TARRY_IO_TRACE_DIR");
+    dir = getenv("TARRY_TEST_IO_TRACE_DIR");
     if (!path || !dir)
         return;
     dir_bytes = strlen(dir);

@@ -1,6 +1,6 @@
 /*
  * slow_names: name servers that say nothing, for a program that knows nothing of it. Preloaded
- * (LD_PRELOAD). Names that begin with "slow" are looked up for TARRY_SLOW_NAMES seconds and then
+ * (LD_PRELOAD). Names that begin with "slow" are looked up for TARRY_TEST_SLOW_NAMES seconds and then
  * not found; those that begin with "fast" are this machine's.
  */
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ typedef int lookup(const char *name, const char *service, const struct addrinfo 
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
                 struct addrinfo **found)
 {
-    const char *seconds = getenv("TARRY_SLOW_NAMES");
+    const char *seconds = getenv("TARRY_TEST_SLOW_NAMES");
     lookup *real;
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
     if (name && strncmp(name, "slow", 4) == 0) {

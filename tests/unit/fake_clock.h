@@ -22,13 +22,13 @@ static inline _Atomic int64_t *fake_clock_open(char path[32])
     void *at = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(at != MAP_FAILED);
     close(fd);
-    setenv("TARRY_FAKE_TIME", path, 1);
+    setenv("TARRY_TEST_FAKE_TIME", path, 1);
     return at;
 }
 
 static inline void fake_clock_close(_Atomic int64_t *clock, const char *path)
 {
-    unsetenv("TARRY_FAKE_TIME");
+    unsetenv("TARRY_TEST_FAKE_TIME");
     munmap((void *)clock, 16);
     unlink(path);
 }
