@@ -119,7 +119,12 @@ static bool is_any(const struct policy_host *rule)
     return strcmp(rule->name, "*") == 0;
 }
 
-static bool names_host(const struct policy *policy, struct slice host)
+static bool is_pattern(const struct policy_host *rule)
+{
+    return is_any(rule) || rule->name[0] == '.';
+}
+
+static bool names_host(const struct policy *policy, struct slice host, bool exactly)
 {
     char name[POLICY_HOST_BYTES];
     size_t len = host.at[host.len - 1] == '.' ? host.len - 1 : host.len;
@@ -127,7 +132,7 @@ static bool names_host(const struct policy *policy, struct slice host)
     for (size_t i = 0; i < len; i++)
         name[i] = (char)tolower((unsigned char)host.at[i]);
     for (const struct policy_host *rule = policy->hosts; rule; rule = rule->next)
-        if (is_any(rule) || matches_name(rule, name, len))
+        if (!(exactly && is_pattern(rule)) && (is_any(rule) || matches_name(rule, name, len)))
             return true;
     return false;
 }
@@ -154,7 +159,7 @@ static enum guard_verdict judge_host(const struct policy *policy, struct slice h
     struct guard_address address;
     switch (guard_address_parse(host, &address)) {
     case GUARD_SPELLS_NAME:
-        return names_host(policy, host) ? GUARD_ALLOWED : GUARD_HOST_NOT_NAMED;
+        return names_host(policy, host, false) ? GUARD_ALLOWED : GUARD_HOST_NOT_NAMED;
     case GUARD_SPELLS_ADDRESS:
         return names_address(policy, &address) ? judge_address(policy, &address)
                                                : GUARD_HOST_NOT_NAMED;
@@ -172,6 +177,16 @@ enum guard_verdict guard_check_host(struct guard *guard, struct slice host)
     return verdict;
 }
 
+bool guard_names_host(struct guard *guard, struct slice host)
+{
+    struct guard_address unused;
+    const struct policy *policy = enter(guard);
+    bool is_named = policy && guard_address_parse(host, &unused) == GUARD_SPELLS_NAME &&
+                    names_host(policy, host, true);
+    leave(guard);
+    return is_named;
+}
+
 enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *socket)
 {
     struct guard_address address;
@@ -182,6 +197,18 @@ enum guard_verdict guard_check_address(struct guard *guard, const struct sockadd
                                                      : GUARD_NOT_AN_ADDRESS;
     leave(guard);
     return verdict;
+}
+
+enum guard_verdict guard_check_peer(struct guard *guard, struct slice host, int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t bytes = sizeof peer;
+    enum guard_verdict verdict = guard_check_host(guard, host);
+    if (verdict != GUARD_ALLOWED)
+        return verdict;
+    if (getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
+        return GUARD_NOT_AN_ADDRESS;
+    return guard_check_address(guard, (struct sockaddr *)&peer);
 }
 
 /* ---- secrets and files ---- */

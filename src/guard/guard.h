@@ -59,8 +59,13 @@ uint64_t guard_generation(const struct guard *guard);
 /* `host` as in a URL, without brackets; compared without regard to case and a final dot. Where it
  * is an address, in whatever spelling, its network is judged as well. */
 enum guard_verdict guard_check_host(struct guard *guard, struct slice host);
+/* Does a rule name exactly this host? False where only '*' or '*.example.com' covers it. */
+bool guard_names_host(struct guard *guard, struct slice host);
 /* IPv4 and IPv6; mapped, compatible, NAT64, 6to4 and Teredo forms are judged by what they hold. */
 enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *address);
+
+/* An open connection, judged by the rules of now: the host it was made for and its peer. */
+enum guard_verdict guard_check_peer(struct guard *guard, struct slice host, int fd);
 
 struct guard_key {
     size_t bytes;

@@ -1,5 +1,6 @@
 #include "guard/resolve.h"
 
+#include "base/log.h"
 #include "guard/resolve_private.h"
 
 #include <netdb.h>
@@ -7,12 +8,17 @@
 
 /* ---- in words ---- */
 
+/* Where only a pattern such as '*' covers a name, whoever may push could ask about the network
+ * behind it: he is not told whether there is such a name there. The log tells. */
+static const char unreachable[] = "has no address that may be reached";
+
 static void explain(struct resolved *out, const char *host, const char *why)
 {
     (void)snprintf(out->error, sizeof out->error, "'%.100s' %s", host, why);
 }
 
-static void explain_verdict(struct resolved *out, const char *host)
+/* `is_told`: the host is named by the policy file, or is an address. */
+static void explain_verdict(struct resolved *out, const char *host, bool is_told)
 {
     switch (out->verdict) {
     case GUARD_ALLOWED:
@@ -25,8 +31,9 @@ static void explain_verdict(struct resolved *out, const char *host)
         break;
     case GUARD_NETWORK_FORBIDDEN:
         explain(out, host,
-                "is in a network that is not public, name that by allow-network in the "
-                "policy file if it is meant");
+                !is_told ? unreachable
+                         : "is in a network that is not public, name that by allow-network in the "
+                           "policy file if it is meant");
         break;
     case GUARD_NOT_AN_ADDRESS:
         explain(out, host, "is neither a name nor an address, write one of them");
@@ -34,11 +41,12 @@ static void explain_verdict(struct resolved *out, const char *host)
     }
 }
 
-static void explain_failure(struct resolved *out, const char *host, int code)
+static void explain_failure(struct resolved *out, const char *host, int code, bool is_told)
 {
     out->is_temporary = code != EAI_NONAME && code != EAI_NODATA && code != EAI_ADDRFAMILY;
     explain(out, host,
             out->is_temporary ? "could not be looked up, the name server did not answer"
+            : !is_told        ? unreachable
                               : "has no address, look for a slip in the name");
 }
 
@@ -71,6 +79,9 @@ static void add(struct guard *guard, const struct guard_address *address, uint16
 void resolve_judge(struct guard *guard, const char *host, uint16_t port,
                    const struct resolve_found *found, struct resolved *out)
 {
+    struct guard_address unused;
+    bool is_told = guard_names_host(guard, slice_of(host)) ||
+                   guard_address_parse(slice_of(host), &unused) != GUARD_SPELLS_NAME;
     memset(out, 0, sizeof *out);
     out->verdict = guard_check_host(guard, slice_of(host));
     if (out->verdict == GUARD_ALLOWED) {
@@ -79,9 +90,19 @@ void resolve_judge(struct guard *guard, const char *host, uint16_t port,
         if (out->count > 0)
             out->verdict = GUARD_ALLOWED;
         else if (out->verdict == GUARD_ALLOWED)
-            explain_failure(out, host, found->code ? found->code : EAI_NODATA);
+            explain_failure(out, host, found->code ? found->code : EAI_NODATA, is_told);
     }
-    explain_verdict(out, host);
+    explain_verdict(out, host, is_told);
+}
+
+void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
+{
+    struct resolved judged;
+    resolve_judge(guard, host, 0, found, &judged);
+    if (judged.count == 0 && judged.verdict == GUARD_NETWORK_FORBIDDEN)
+        log_event(LOG_INFO, "host not reached", LOG_TEXT("host", host),
+                  LOG_TEXT("error", "all its addresses are in networks that are not public, name "
+                                    "them by allow-network in the policy file if they are meant"));
 }
 
 void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found *out)
@@ -116,6 +137,7 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
     if (code == 0)
         freeaddrinfo(answers);
     resolve_judge(guard, host, port, &found, out);
+    resolve_log(guard, host, &found);
 }
 
 const struct addrinfo resolve_hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};

@@ -15,6 +15,7 @@ struct resolved {
     struct sockaddr_storage addresses[RESOLVE_ADDRESSES_MAX]; /* only allowed ones, port set */
     enum guard_verdict verdict;    /* of the host, or of the first address refused */
     bool is_temporary;             /* the name server did not answer: try again later */
+    bool is_unasked;               /* it was not even asked: too many look-ups are under way */
     char error[GUARD_ERROR_BYTES]; /* in words, without inner addresses; empty where count > 0 */
 };
 
@@ -29,8 +30,16 @@ struct resolver *resolver_new(struct reactor *reactor, struct guard *guard);
 /* Answers under way are dropped: no `done` after this. May be called by a `done`. Look-ups under
  * way end with the loop. */
 void resolver_free(struct resolver *resolver);
-void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
+/* `group`: on whose behalf (a hash): one does not take all look-ups for itself, and names wait for
+ * their turn group by group. */
+void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, uint64_t group,
                   void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
                   void *owner, uint64_t tag);
+/* Another group wants `host` as well, about which a question is under way: it may have that one's
+ * turn. */
+void resolver_join(struct resolver *resolver, const char *host, uint64_t group);
+/* For how long the name server has been asked about `host` now; 0: it is not being asked, or the
+ * question waits for its turn. */
+int64_t resolver_asked_ms(struct resolver *resolver, const char *host);
 
 #endif

@@ -23,6 +23,8 @@ extern const struct addrinfo resolve_hints;
 void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found *out);
 void resolve_judge(struct guard *guard, const char *host, uint16_t port,
                    const struct resolve_found *found, struct resolved *out);
+/* A line in the log where what was found may not be reached. */
+void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found);
 /* An address, or a host that is refused: nobody need be asked. False: a name server has to be. */
 bool resolve_at_once(struct guard *guard, const char *host, uint16_t port, struct resolved *out);
 

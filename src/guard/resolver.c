@@ -7,7 +7,8 @@
  *
  * The loop's pool asks about few names at a time, and one whose name server is silent takes long.
  * So that others do not wait behind it, addresses that are no longer fresh are handed out while
- * they are asked for anew.
+ * they are asked for anew, and names wait for their turn here: of the groups that wait the one with
+ * the fewest look-ups under way is next, and none may have all of them.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -15,12 +16,16 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
     ENTRIES_MAX = 1024,
     BUCKETS = 256,
     NAME_BYTES = 256,
+    LOOKUPS_MAX = 12,         /* at a time: the pool has room for 16, some are for others */
+    GROUP_LOOKUPS_MAX = 8,    /* of these, for one group */
+    GROUP_QUEUED_MAX = 256,   /* names of one group that wait for their turn */
     FRESH_MS = 5000,          /* so long it is not asked again */
     FAILED_MS = 2000,         /* the same for what has no address, or where nobody answered */
     USABLE_MS = 5 * 60 * 1000 /* addresses do until then where they cannot be had anew */
@@ -38,15 +43,21 @@ struct question { /* somebody's */
 
 struct lookup {
     uv_getaddrinfo_t request;
+    struct list list;    /* the resolver's `lookups` */
     struct entry *entry; /* NULL: nobody wants to know any more */
+    uint64_t group;
+    int64_t begun_ms; /* inner clock */
 };
 
 struct entry {
     struct list recent; /* the resolver's, the one asked last at the end */
     struct entry *next; /* of its bucket */
     struct resolver *resolver;
-    struct list waiting;         /* questions, while `lookup` */
-    struct lookup *lookup;       /* NULL: known */
+    struct list waiting;         /* questions, while it is queued or looked up */
+    struct list turn;            /* in the resolver's `queue` */
+    bool is_queued;              /* waits for its turn */
+    uint64_t group;              /* ... among those of this group */
+    struct lookup *lookup;       /* under way; or NULL */
     int64_t fresh_ms, usable_ms; /* until then, on the inner clock */
     struct resolve_found found;
     char name[NAME_BYTES]; /* lower case */
@@ -58,6 +69,8 @@ struct resolver {
     struct turn_end_call telling;
     struct list answered; /* questions */
     struct list recent;
+    struct list queue;   /* entries, the one that waits longest first */
+    struct list lookups; /* under way */
     size_t entry_count;
     bool *is_gone; /* told while answers are told: `done` may free the resolver */
     struct entry *buckets[BUCKETS];
@@ -133,11 +146,19 @@ static void drop_entry(struct entry *entry)
     struct resolver *resolver = entry->resolver;
     *find_place(resolver, entry->name) = entry->next;
     list_remove(&entry->recent);
+    list_remove(&entry->turn);
     drop_questions(&entry->waiting);
-    if (entry->lookup)
+    if (entry->lookup) { /* it outlives the resolver */
         entry->lookup->entry = NULL;
+        list_remove(&entry->lookup->list);
+    }
     resolver->entry_count--;
     free(entry);
+}
+
+static bool is_under_way(const struct entry *entry)
+{
+    return entry->lookup || entry->is_queued;
 }
 
 /* The one not asked for the longest; none where all are under way. */
@@ -147,7 +168,7 @@ static bool make_room(struct resolver *resolver)
         return true;
     for (struct list *at = resolver->recent.next; at != &resolver->recent; at = at->next) {
         struct entry *entry = list_entry(at, struct entry, recent);
-        if (entry->lookup)
+        if (is_under_way(entry))
             continue;
         drop_entry(entry);
         return true;
@@ -163,6 +184,7 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
     entry->resolver = resolver;
     list_init(&entry->recent);
     list_init(&entry->waiting);
+    list_init(&entry->turn);
     memcpy(entry->name, name, strlen(name));
     entry->fresh_ms = entry->usable_ms = INT64_MIN;
     *find_place(resolver, name) = entry;
@@ -184,6 +206,7 @@ static void learn(struct entry *entry, const struct addrinfo *answers, int code)
     if (code != EAI_AGAIN || !is_usable(entry, now_ms)) {
         resolve_keep(answers, code, &entry->found);
         entry->usable_ms = now_ms + USABLE_MS;
+        resolve_log(entry->resolver->guard, entry->name, &entry->found);
     }
     entry->fresh_ms = now_ms + (code == 0 && entry->found.count > 0 ? FRESH_MS : FAILED_MS);
     answer_all(entry);
@@ -197,27 +220,36 @@ static int own_code(int status)
                                                                 : EAI_AGAIN;
 }
 
+static void begin_lookups(struct resolver *resolver);
+
 static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *answers)
 {
     struct lookup *lookup = request->data;
     struct entry *entry = lookup->entry;
-    free(lookup);
     if (entry) {
+        list_remove(&lookup->list);
         entry->lookup = NULL;
         learn(entry, answers, own_code(status));
+        begin_lookups(entry->resolver);
     }
+    free(lookup);
     uv_freeaddrinfo(answers);
 }
 
 static void look_up(struct entry *entry)
 {
+    struct resolver *resolver = entry->resolver;
     struct lookup *lookup = calloc(1, sizeof *lookup);
     if (lookup) {
         lookup->entry = entry;
+        lookup->group = entry->group;
+        lookup->begun_ms = clock_inner_ms();
         lookup->request.data = lookup;
-        if (uv_getaddrinfo(reactor_loop(entry->resolver->reactor), &lookup->request, on_found,
-                           entry->name, NULL, &resolve_hints) == 0) {
+        list_init(&lookup->list);
+        if (uv_getaddrinfo(reactor_loop(resolver->reactor), &lookup->request, on_found, entry->name,
+                           NULL, &resolve_hints) == 0) {
             entry->lookup = lookup;
+            list_add_last(&resolver->lookups, &lookup->list);
             return;
         }
         free(lookup);
@@ -225,36 +257,142 @@ static void look_up(struct entry *entry)
     learn(entry, NULL, EAI_AGAIN);
 }
 
+static size_t count_lookups(const struct resolver *resolver, const uint64_t *group)
+{
+    size_t count = 0;
+    for (const struct list *at = resolver->lookups.next; at != &resolver->lookups; at = at->next)
+        count += !group || list_entry(at, struct lookup, list)->group == *group;
+    return count;
+}
+
+/* Of the group with the fewest look-ups under way the one that waits longest. NULL: none may. */
+static struct entry *next_in_turn(const struct resolver *resolver)
+{
+    struct entry *next = NULL;
+    size_t fewest = GROUP_LOOKUPS_MAX;
+    for (struct list *at = resolver->queue.next; at != &resolver->queue && fewest > 0;
+         at = at->next) {
+        struct entry *entry = list_entry(at, struct entry, turn);
+        size_t count = count_lookups(resolver, &entry->group);
+        if (count < fewest) {
+            fewest = count;
+            next = entry;
+        }
+    }
+    return next;
+}
+
+static void begin_lookups(struct resolver *resolver)
+{
+    struct entry *entry;
+    while (count_lookups(resolver, NULL) < LOOKUPS_MAX && (entry = next_in_turn(resolver))) {
+        list_remove(&entry->turn);
+        entry->is_queued = false;
+        look_up(entry);
+    }
+}
+
+/* False: too many of its group wait already. */
+static bool queue_up(struct entry *entry, uint64_t group)
+{
+    struct resolver *resolver = entry->resolver;
+    size_t count = 0;
+    for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next)
+        count += list_entry(at, struct entry, turn)->group == group;
+    if (count >= GROUP_QUEUED_MAX)
+        return false;
+    entry->group = group;
+    entry->is_queued = true;
+    list_add_last(&resolver->queue, &entry->turn);
+    begin_lookups(resolver);
+    return true;
+}
+
 /* ---- asking ---- */
 
-static void find(struct resolver *resolver, struct question *question)
+/* It waits among those of the group whose turn is nearer. */
+static void join(struct entry *entry, uint64_t group)
 {
-    char name[NAME_BYTES] = "";
-    for (size_t i = 0; question->host[i]; i++)
-        name[i] = (char)tolower((unsigned char)question->host[i]);
+    struct resolver *resolver = entry->resolver;
+    if (!entry->is_queued ||
+        count_lookups(resolver, &group) >= count_lookups(resolver, &entry->group))
+        return;
+    entry->group = group;
+    begin_lookups(resolver);
+}
+
+static void make_lower(const char *host, char name[NAME_BYTES])
+{
+    size_t len = 0;
+    for (; host[len]; len++)
+        name[len] = (char)tolower((unsigned char)host[len]);
+    name[len] = 0;
+}
+
+/* Too much is under way: as if nobody had answered, but nobody was asked. */
+static void answer_unasked(struct resolver *resolver, struct question *question)
+{
+    struct resolve_found found = {.code = EAI_AGAIN};
+    resolve_judge(resolver->guard, question->host, question->port, &found, &question->resolved);
+    if (question->resolved.is_temporary) {
+        question->resolved.is_unasked = true;
+        (void)snprintf(question->resolved.error, sizeof question->resolved.error,
+                       "'%.100s' waits to be looked up, too many other names do", question->host);
+    }
+    answer(resolver, question);
+}
+
+static void find(struct resolver *resolver, struct question *question, uint64_t group)
+{
+    char name[NAME_BYTES];
+    make_lower(question->host, name);
     struct entry *entry = *find_place(resolver, name);
     if (!entry)
         entry = add_entry(resolver, name);
-    if (!entry) { /* as if nobody had answered */
-        struct resolve_found found = {.code = EAI_AGAIN};
-        resolve_judge(resolver->guard, question->host, question->port, &found, &question->resolved);
-        answer(resolver, question);
+    if (!entry) {
+        answer_unasked(resolver, question);
         return;
     }
     list_remove(&entry->recent);
     list_add_last(&resolver->recent, &entry->recent);
     int64_t now_ms = clock_inner_ms();
-    bool is_fresh = !entry->lookup && now_ms < entry->fresh_ms;
+    bool is_fresh = !is_under_way(entry) && now_ms < entry->fresh_ms;
     bool is_known = is_fresh || is_usable(entry, now_ms);
     if (is_known)
         answer_from(entry, question);
     else
         list_add_last(&entry->waiting, &question->list);
-    if (!is_fresh && !entry->lookup)
-        look_up(entry);
+    if (is_under_way(entry))
+        join(entry, group);
+    if (is_fresh || is_under_way(entry) || queue_up(entry, group) || is_known)
+        return;
+    list_remove(&question->list);
+    answer_unasked(resolver, question);
 }
 
-void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
+static struct entry *find_entry(struct resolver *resolver, const char *host)
+{
+    char name[NAME_BYTES];
+    if (strlen(host) >= sizeof name)
+        return NULL;
+    make_lower(host, name);
+    return *find_place(resolver, name);
+}
+
+void resolver_join(struct resolver *resolver, const char *host, uint64_t group)
+{
+    struct entry *entry = find_entry(resolver, host);
+    if (entry)
+        join(entry, group);
+}
+
+int64_t resolver_asked_ms(struct resolver *resolver, const char *host)
+{
+    struct entry *entry = find_entry(resolver, host);
+    return entry && entry->lookup ? clock_inner_ms() - entry->lookup->begun_ms : 0;
+}
+
+void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, uint64_t group,
                   void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
                   void *owner, uint64_t tag)
 {
@@ -271,7 +409,7 @@ void resolver_ask(struct resolver *resolver, const char *host, uint16_t port,
     /* A name: it is short, or it would have been refused. */
     assert(strlen(host) < sizeof question->host);
     memcpy(question->host, host, strlen(host));
-    find(resolver, question);
+    find(resolver, question, group);
 }
 
 /* ---- life ---- */
@@ -287,6 +425,8 @@ struct resolver *resolver_new(struct reactor *reactor, struct guard *guard)
     list_init(&resolver->telling.list);
     list_init(&resolver->answered);
     list_init(&resolver->recent);
+    list_init(&resolver->queue);
+    list_init(&resolver->lookups);
     return resolver;
 }
 

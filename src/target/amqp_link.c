@@ -122,6 +122,7 @@ bool target_amqp_link_open(struct target_amqp_link *link, char *error)
         return false;
     }
     const int on = 1;
+    link->policy = guard_generation(link->guard);
     int fd = target_amqp_socket_open(link->state, link->guard, link->url, link->wake_fd,
                                      &link->is_cut, error);
     bool ok = fd >= 0;
@@ -178,9 +179,24 @@ void target_amqp_link_wait_woken(struct target_amqp_link *link, int64_t wait_ms)
     wait_for(link, -1, wait_ms);
 }
 
+bool target_amqp_link_is_allowed(struct target_amqp_link *link, char *error)
+{
+    uint64_t policy = guard_generation(link->guard);
+    if (policy == link->policy)
+        return true;
+    link->policy = policy;
+    if (guard_check_peer(link->guard, slice_of(link->url->host), amqp_get_sockfd(link->state)) ==
+        GUARD_ALLOWED)
+        return true;
+    snprintf(error, TARGET_ERROR_BYTES, "connection ended, the policy file forbids it now");
+    return false;
+}
+
 int target_amqp_link_next(struct target_amqp_link *link, amqp_frame_t *frame, char *error)
 {
     const struct timeval at_once = {0};
+    if (!target_amqp_link_is_allowed(link, error))
+        return -1;
     int status = amqp_simple_wait_frame_noblock(link->state, frame, &at_once);
     if (status == AMQP_STATUS_OK)
         return 1;

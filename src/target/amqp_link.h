@@ -27,6 +27,7 @@ struct target_amqp_link {
     const char *version;           /* of tarry; both outlive the link */
     const char *purpose;           /* shown in RabbitMQ's list of connections */
     amqp_connection_state_t state; /* NULL: not connected */
+    uint64_t policy;               /* the guard's generation when it allowed the connection */
     int wake_fd;
     pthread_mutex_t mutex; /* over fd: of the connection, -1: none */
     int fd;
@@ -41,6 +42,8 @@ void target_amqp_link_fini(struct target_amqp_link *link);
 
 /* Connects and logs in. False: `error` (TARGET_ERROR_BYTES) says why. */
 bool target_amqp_link_open(struct target_amqp_link *link, char *error);
+/* Is the connection still allowed? Looks only where the policy file was read again. */
+bool target_amqp_link_is_allowed(struct target_amqp_link *link, char *error);
 /* In good order (it says so and waits a moment for the answer) or at once. */
 void target_amqp_link_close(struct target_amqp_link *link, bool in_order);
 

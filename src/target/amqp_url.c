@@ -67,6 +67,8 @@ static bool parse_authority(struct slice authority, struct target_amqp_url *out,
             return fail(error, "malformed address", all, "give amqp://[::1]:5672/vhost");
     } else {
         host = cut(&authority, ':', &has_port);
+        if (host.len > 1 && host.at[host.len - 1] == '.') /* no certificate has it */
+            host.len--;
     }
     if (!host_is_well_formed(host, is_bracketed))
         return fail(error, "malformed host", all, "give amqp://host:port/vhost");
@@ -105,7 +107,8 @@ bool target_amqp_url_parse(struct slice text, struct target_amqp_url *out, struc
     struct slice rest = text;
     bool has_query, has_path;
     if (!take_scheme(&rest, &url.is_tls))
-        return fail(error, "not a RabbitMQ", text, "give amqp://host:port/vhost or amqps://…");
+        return fail(error, "not a RabbitMQ", cut(&rest, ':', &has_query),
+                    "give amqp://host:port/vhost or amqps://…");
     struct slice before = cut(&rest, '?', &has_query);
     if (has_query && !query)
         return fail(error, "parameters after", before, "leave out what follows '?'");

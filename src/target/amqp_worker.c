@@ -296,7 +296,8 @@ static void close_idle(struct target_amqp_worker *worker)
 static void work(struct target_amqp_worker *worker)
 {
     char error[TARGET_ERROR_BYTES];
-    if (!publish(worker, error) || !read_frames(worker, error))
+    if (!target_amqp_link_is_allowed(&worker->link, error) || !publish(worker, error) ||
+        !read_frames(worker, error))
         lose(worker, error);
     hand_back(worker);
     if (worker->link.state && is_out_of_use(worker))

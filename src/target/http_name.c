@@ -1,6 +1,7 @@
 #include "target/http_name.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -68,10 +69,12 @@ static void keep(struct target_name *name, const struct resolved *resolved)
     name->generation++;
 }
 
-static void forget(struct target_name *name, const char *why)
+static void forget(struct target_name *name, const struct resolved *resolved)
 {
     name->known_ms = 0;
-    (void)snprintf(name->error, sizeof name->error, "%s", why);
+    name->is_temporary = resolved->is_temporary;
+    name->is_unasked = resolved->is_unasked;
+    (void)snprintf(name->error, sizeof name->error, "%s", resolved->error);
 }
 
 static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
@@ -84,7 +87,7 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
         return;
     name->question = NULL;
     if (resolved->count == 0) {
-        forget(name, resolved->error);
+        forget(name, resolved);
     } else {
         keep(name, resolved);
         name->known_ms = clock_boot_us() / 1000;
@@ -94,13 +97,16 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
 
 /* ---- questions ---- */
 
-bool target_name_look_up(struct target_name *name, int64_t now_ms)
+bool target_name_look_up(struct target_name *name, struct slice topic, int64_t now_ms)
 {
     uint64_t policy = guard_generation(name->env->guard);
     if (name->policy != policy)
         name->known_ms = 0;
     name->policy = policy;
+    uint64_t group = hash_64(topic.at, topic.len);
     bool is_known = name->known_ms && now_ms - name->known_ms < KNOWN_MS;
+    if (name->question && !is_known)
+        resolver_join(name->env->resolver, name->host, group);
     if (name->question || (is_known && now_ms - name->asked_ms < FRESH_MS))
         return is_known;
     struct name_question *question = malloc(sizeof *question);
@@ -109,6 +115,6 @@ bool target_name_look_up(struct target_name *name, int64_t now_ms)
     question->name = name;
     name->question = question;
     name->asked_ms = now_ms;
-    resolver_ask(name->env->resolver, name->host, name->port, on_answer, question, 0);
+    resolver_ask(name->env->resolver, name->host, name->port, group, on_answer, question, 0);
     return is_known;
 }

@@ -24,6 +24,7 @@ struct target_name {
     uint64_t generation;           /* of `line`; 0: there is none */
     struct buffer line;            /* "host:port:address,address" NUL */
     char error[GUARD_ERROR_BYTES]; /* why there are none */
+    bool is_temporary, is_unasked; /* ... nobody answered; nobody was even asked */
 };
 
 /* `host` in lower case. `answered`: after each answer, never inside a call. */
@@ -32,7 +33,8 @@ void target_name_init(struct target_name *name, const struct target_env *env, st
 /* No `answered` after it. */
 void target_name_fini(struct target_name *name);
 
-/* Asks where that is due. True: there are addresses; false: wait for `answered`. */
-bool target_name_look_up(struct target_name *name, int64_t now_ms);
+/* Asks where that is due, on behalf of `topic`. True: there are addresses; false: wait for
+ * `answered`. */
+bool target_name_look_up(struct target_name *name, struct slice topic, int64_t now_ms);
 
 #endif

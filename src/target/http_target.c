@@ -121,6 +121,7 @@ static void begin(struct http_endpoint *endpoint, struct target_transfer *transf
         give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
         return;
     }
+    transfer->began_ms = now_ms();
     move(&endpoint->running, transfer);
 }
 
@@ -133,7 +134,8 @@ static void on_answered(void *ctx)
         if (is_known)
             begin(endpoint, transfer);
         else
-            give_up(endpoint, transfer, TARGET_FAILED, true, endpoint->name.error);
+            give_up(endpoint, transfer, endpoint->name.is_temporary ? TARGET_UNSENT : TARGET_FAILED,
+                    !endpoint->name.is_unasked, endpoint->name.error);
     }
 }
 
@@ -174,7 +176,7 @@ static void send_one(struct http_endpoint *endpoint, const struct target_message
         return;
     }
     wake_at(endpoint, transfer->until_ms, now);
-    if (target_name_look_up(&endpoint->name, now))
+    if (target_name_look_up(&endpoint->name, message->job->topic, now))
         begin(endpoint, transfer);
     else
         move(&endpoint->waiting, transfer);
@@ -199,6 +201,28 @@ static void stop(struct http_endpoint *endpoint, struct target_transfer *transfe
     report_later(endpoint, transfer);
 }
 
+/* It never left: it waited for its host's addresses, because the name server is silent or was busy
+ * with other names. */
+static void time_out_waiting(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    int64_t asked_ms = resolver_asked_ms(endpoint->env->resolver, endpoint->name.host);
+    bool is_silent = asked_ms >= transfer->timeout_ms / 2;
+    give_up(endpoint, transfer, TARGET_UNSENT, is_silent,
+            is_silent ? "the host was not looked up in time, the name server is silent"
+                      : "the host was not looked up in time, too many other names were");
+}
+
+/* What began late, because it waited for the addresses, and did not even get a connection has not
+ * failed either. */
+static void time_out_running(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    int64_t waited_ms = transfer->began_ms - transfer->started_ms;
+    if (!transfer->has_begun && waited_ms > transfer->timeout_ms / 2)
+        target_transfer_give_up(transfer, TARGET_UNSENT, false,
+                                "the host was looked up too late to be called in time");
+    stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
+}
+
 /* Those of `list` whose time is over; returns the earliest end of the others. */
 static int64_t expire(struct http_endpoint *endpoint, struct list *list, int64_t now)
 {
@@ -210,10 +234,9 @@ static int64_t expire(struct http_endpoint *endpoint, struct list *list, int64_t
         if (transfer->until_ms > now) {
             next_ms = transfer->until_ms < next_ms ? transfer->until_ms : next_ms;
         } else if (list == &endpoint->running) {
-            stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
+            time_out_running(endpoint, transfer);
         } else {
-            target_transfer_judge(transfer, CURLE_OPERATION_TIMEDOUT);
-            report_later(endpoint, transfer);
+            time_out_waiting(endpoint, transfer);
         }
     }
     return next_ms;

@@ -26,6 +26,7 @@ struct target_transfer {
     uint64_t pinned;         /* the generation of addresses that `easy` was given last */
     struct curl_slist *pins; /* those */
     int64_t started_ms, until_ms, timeout_ms; /* on boot time */
+    int64_t began_ms;                         /* libcurl has it since then */
     struct target_codes dead_on[TARGET_DEAD_ON_MAX];
     size_t dead_on_count;
     struct target_opening opening;

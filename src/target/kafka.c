@@ -23,6 +23,7 @@ enum {
     GRACE_MS = 2000,     /* librdkafka looks once a second at what has timed out */
     IDLE_MS = 60 * 1000, /* its threads wake up even if there is nothing to do */
     GIVE_UP_MS = 1000,   /* for librdkafka to hand back what is under way */
+    REFUSED_MS = 5000,   /* librdkafka tries a broker again within so long */
     PAUSE_MS = 100,      /* after the first failure, doubled with each */
     PAUSE_MS_MAX = 5 * 1000
 };
@@ -183,6 +184,15 @@ static void on_trouble(void *ctx, bool is_fatal, const char *why)
     give_up(kafka, why);
 }
 
+/* A message for a broker that the guard refuses only runs out of time, as librdkafka sees it. */
+static void tell_refusal(const struct kafka *kafka, const struct sending *sending, char *error)
+{
+    char why[GUARD_ERROR_BYTES];
+    int64_t since_ms = sending->until_ms - sending->timeout_ms - GRACE_MS - REFUSED_MS;
+    if (kafka->producer && kafka_producer_refusal(kafka->producer, since_ms, why))
+        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
+}
+
 static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
                          rd_kafka_msg_status_t status)
 {
@@ -198,6 +208,8 @@ static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
     if (sending->is_settled)
         return;
     kafka_error_report(error, status, sending->bytes, sending->timeout_ms, &report);
+    if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT && status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+        tell_refusal(kafka, sending, report.error);
     if (report.outcome == TARGET_DONE) {
         kafka->has_delivered = true;
         kafka->failures = 0;
@@ -211,7 +223,7 @@ static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
 
 static void time_out(struct kafka *kafka, int64_t now_ms)
 {
-    char error[64];
+    char error[TARGET_ERROR_BYTES];
     for (struct list *at = kafka->sent.next, *next; at != &kafka->sent; at = next) {
         struct sending *sending = list_entry(at, struct sending, list);
         next = at->next;
@@ -221,6 +233,7 @@ static void time_out(struct kafka *kafka, int64_t now_ms)
         }
         (void)snprintf(error, sizeof error, "kafka: timed out after %lld ms",
                        (long long)sending->timeout_ms);
+        tell_refusal(kafka, sending, error);
         settle_as(kafka, sending, TARGET_FAILED, true, error);
     }
 }

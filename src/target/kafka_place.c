@@ -58,6 +58,8 @@ static bool add_server(struct slice text, struct kafka_place *place)
     if (!split(text, &host, &port) || !host_is_sound(host) ||
         (port.len && !text_parse_u64(port, UINT16_MAX, &number)) || number == 0)
         return false;
+    if (host.len > 1 && host.at[host.len - 1] == '.') /* no certificate has it */
+        host.len--;
     (void)snprintf(place->servers + len, sizeof place->servers - len, "%s%.*s:%u", len ? "," : "",
                    (int)host.len, host.at, (unsigned)number);
     if (!place->origin[0])

@@ -161,7 +161,7 @@ static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *even
     if (!is_fatal && producer->last_error)
         error = producer->last_error;
     producer->last_error = 0;
-    if (!kafka_way_refusal(&producer->way, why))
+    if (!kafka_way_refusal(&producer->way, 0, why))
         (void)snprintf(why, sizeof why, "%s", kafka_error_words(error));
     producer->events.trouble(producer->ctx, is_fatal || is_of_the_login(error), why);
 }
@@ -224,6 +224,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const c
                                         rd_kafka_headers_t *headers, void *opaque)
 {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__INVALID_ARG;
+    kafka_way_judge(&producer->way);
     if (find_topic(producer, topic, timeout_ms))
         error = rd_kafka_producev(producer->kafka, RD_KAFKA_V_RKT(producer->topic),
                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
@@ -233,6 +234,12 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const c
     if (error)
         rd_kafka_headers_destroy(headers);
     return error;
+}
+
+bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
+                            char out[GUARD_ERROR_BYTES])
+{
+    return kafka_way_refusal(&producer->way, since_ms, out);
 }
 
 void kafka_producer_purge(struct kafka_producer *producer)

@@ -34,6 +34,10 @@ struct kafka_producer *kafka_producer_new(const struct target_env *env,
 rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const char *topic,
                                         int64_t timeout_ms, struct slice key, struct slice body,
                                         rd_kafka_headers_t *headers, void *opaque);
+/* What the guard refused since then (inner clock): a name or an address that the cluster gave. False:
+ * nothing. */
+bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
+                            char out[GUARD_ERROR_BYTES]);
 /* Gives up what is under way: `delivered` comes for it, soon. */
 void kafka_producer_purge(struct kafka_producer *producer);
 /* Nothing is told any more but `gone`. */

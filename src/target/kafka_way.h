@@ -15,13 +15,18 @@ struct kafka_way {
     struct guard *guard;
     pthread_mutex_t mutex;
     char why[GUARD_ERROR_BYTES]; /* the last refusal in words; empty: none */
+    int64_t refused_ms;          /* when; inner clock */
+    uint64_t policy;             /* the guard's generation when it allowed what is open */
+    struct kafka_connection *connections;
 };
 
 void kafka_way_init(struct kafka_way *way, struct guard *guard);
 void kafka_way_fini(struct kafka_way *way);
 /* Sets the callbacks and the opaque. `way` outlives the producer. */
 void kafka_way_guard(struct kafka_way *way, rd_kafka_conf_t *conf);
-/* False: nothing was refused. */
-bool kafka_way_refusal(struct kafka_way *way, char out[GUARD_ERROR_BYTES]);
+/* Ends what is open and not allowed any more, where the policy file was read again. */
+void kafka_way_judge(struct kafka_way *way);
+/* False: nothing was refused since then (inner clock). */
+bool kafka_way_refusal(struct kafka_way *way, int64_t since_ms, char out[GUARD_ERROR_BYTES]);
 
 #endif

@@ -1,6 +1,7 @@
 #include "target/stomp_link.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "guard/resolve.h"
 #include "target/stomp_wire.h"
@@ -29,6 +30,7 @@ struct stomp_link {
     bool is_needed, is_freed;
     struct resolved found;
     size_t next;       /* of found */
+    uint64_t policy;   /* the guard's generation when it allowed the connection */
     uint64_t question; /* the last one to the resolver */
     size_t asks;       /* questions without an answer */
     struct stomp_wire *wire;
@@ -92,6 +94,22 @@ static void on_turn_end(struct turn_end_call *call)
 
 /* ---- up ---- */
 
+/* The policy file may have been read again since the connection was made. */
+static bool is_allowed(struct stomp_link *link)
+{
+    struct guard *guard = link->env->guard;
+    uint64_t policy = guard_generation(guard);
+    const void *peer = &link->found.addresses[link->next - 1];
+    if (policy == link->policy)
+        return true;
+    link->policy = policy;
+    if (guard_check_host(guard, slice_of(link->place.host)) == GUARD_ALLOWED &&
+        guard_check_address(guard, peer) == GUARD_ALLOWED)
+        return true;
+    fall(link, "connection ended", "the policy file forbids it now");
+    return false;
+}
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -129,6 +147,8 @@ static void say_good_bye(struct stomp_link *link)
 static void look_at_clock(struct stomp_link *link)
 {
     int64_t now_ms = clock_inner_ms();
+    if (!is_allowed(link))
+        return;
     if (now_ms >= lost_ms(link)) {
         fall(link, "connection lost", "no heart-beat came");
         return;
@@ -291,6 +311,7 @@ static void try_next(struct stomp_link *link, const char *reason)
     while (link->next < link->found.count && now_ms < link->until_ms) {
         size_t left = link->found.count - link->next;
         const void *address = &link->found.addresses[link->next++];
+        link->policy = guard_generation(link->env->guard);
         enum guard_verdict verdict = guard_check_address(link->env->guard, address);
         if (verdict != GUARD_ALLOWED) {
             reason = guard_verdict_name(verdict);
@@ -331,7 +352,8 @@ static void begin(struct stomp_link *link)
     link->until_ms = clock_inner_ms() + CONNECT_MS;
     deadline_set(link->deadline, link->until_ms);
     link->asks++;
-    resolver_ask(link->env->resolver, link->place.host, link->place.port, on_resolved, link,
+    resolver_ask(link->env->resolver, link->place.host, link->place.port,
+                 hash_64(link->place.host, strlen(link->place.host)), on_resolved, link,
                  ++link->question);
 }
 
@@ -390,7 +412,7 @@ bool stomp_link_is_up(const struct stomp_link *link)
 
 size_t stomp_link_write(struct stomp_link *link, const char *at, size_t len)
 {
-    if (!stomp_link_is_up(link))
+    if (!stomp_link_is_up(link) || !is_allowed(link))
         return 0;
     size_t taken = stomp_wire_write(link->wire, at, len);
     if (taken)

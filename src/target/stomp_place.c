@@ -46,6 +46,8 @@ static bool take_host(struct slice *rest, struct stomp_place *out)
     struct slice host = take_until(rest, is_ipv6 ? "]" : ":/");
     if (!host_is_sound(host) || (is_ipv6 && !take_prefix(rest, "]")))
         return false;
+    if (!is_ipv6 && host.len > 1 && host.at[host.len - 1] == '.') /* no certificate has it */
+        host.len--;
     memcpy(out->host, host.at, host.len);
     out->host[host.len] = 0;
     return true;

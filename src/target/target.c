@@ -74,10 +74,15 @@ static const struct {
     {"stomp", 61613, true}, {"stomps", 61614, true},
 };
 
+/* What stands before an '@' may be a password: it is not shown. */
 static bool fail(char *error, const char *what, struct slice subject, const char *advice)
 {
+    const char *at = subject.len ? memrchr(subject.at, '@', subject.len) : NULL;
+    if (at)
+        subject = slice_make(at, subject.len - (size_t)(at - subject.at));
     int len = subject.len < 96 ? (int)subject.len : 96;
-    snprintf(error, TARGET_ERROR_BYTES, "%s '%.*s', %s", what, len, len ? subject.at : "", advice);
+    snprintf(error, TARGET_ERROR_BYTES, "%s '%s%.*s', %s", what, at ? "…" : "", len,
+             len ? subject.at : "", advice);
     return false;
 }
 

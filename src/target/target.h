@@ -15,7 +15,8 @@
  *   4. A message that may have reached the peer though no answer came is TARGET_FAILED. One that
  *      waited here for a broker's connection and certainly never left may be TARGET_UNSENT. Where
  *      each message is a try of its own (HTTP) a peer that cannot be reached is FAILED and ailing:
- *      so jobs for a host that is gone end as dead letters.
+ *      so jobs for a host that is gone end as dead letters. One whose name server is silent is
+ *      UNSENT.
  *   5. Every message has its time: `timeout_ms` after send it is reported, whatever the peer does.
  *   6. A target connects when it first has something to send, and again after it lost its peer; it
  *      asks the guard about every address it connects to.

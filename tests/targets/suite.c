@@ -65,8 +65,7 @@ static void on_tick(uv_timer_t *timer)
 static void write_policy(struct stage *stage, bool allows)
 {
     const char *more = rig->policy ? rig->policy() : "";
-    strcpy(stage->policy_path, "/tmp/tarry-policy-XXXXXX");
-    int fd = mkstemp(stage->policy_path);
+    int fd = open(stage->policy_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
     dprintf(fd, "allow-host = 127.0.0.1\n%s%s\n", allows ? "allow-network = 127.0.0.0/8\n" : "",
             more);
@@ -77,6 +76,10 @@ static struct stage *raise_stage(bool allows, const char *figures)
 {
     char json[2048], error[TARGET_ERROR_BYTES] = "";
     struct stage *stage = calloc(1, sizeof(*stage));
+    strcpy(stage->policy_path, "/tmp/tarry-policy-XXXXXX");
+    int fd = mkstemp(stage->policy_path);
+    assert_true(fd >= 0);
+    close(fd);
     write_policy(stage, allows);
     if (guard_open(stage->policy_path, &stage->guard, error) != 0)
         fail_msg("%s", error);
@@ -292,6 +295,28 @@ static void what_the_guard_refuses_never_reaches_the_peer(void **state)
     strike_stage(stage);
 }
 
+static void what_is_open_ends_when_the_policy_forbids_it(void **state)
+{
+    (void)state;
+    char error[GUARD_ERROR_BYTES];
+    if (rig->reaches_nobody)
+        skip();
+    struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
+    send_some(stage, 10);
+    turn_until(stage, &stage->told, 10, PATIENCE_MS);
+    assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
+    size_t before = rig->count();
+    write_policy(stage, false);
+    assert_int_equal(guard_reload(stage->guard, error), 0);
+    for (size_t i = 0; i < 3; i++) {
+        send_some(stage, 5);
+        turn_until(stage, &stage->told, stage->sent, PATIENCE_MS);
+    }
+    assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
+    assert_int_equal(rig->count(), before);
+    strike_stage(stage);
+}
+
 /* Sends one after the other until one is through. */
 static void send_until_done(struct stage *stage)
 {
@@ -374,6 +399,7 @@ int main(int count, char **args)
         cmocka_unit_test(a_silent_peer_costs_the_timeout),
         cmocka_unit_test(closing_reports_what_is_under_way),
         cmocka_unit_test(what_the_guard_refuses_never_reaches_the_peer),
+        cmocka_unit_test(what_is_open_ends_when_the_policy_forbids_it),
         cmocka_unit_test(a_peer_that_comes_back_is_found_again),
         cmocka_unit_test(a_peer_that_dies_with_messages_ends_them),
     };

@@ -176,6 +176,24 @@ static void callbacks_go_to_http_alone(void **state)
     }
 }
 
+static void a_password_is_not_repeated(void **state)
+{
+    static const char *const urls[] = {"http://bob:hunter2@shop.example/", "http://bob:hunter2@/",
+                                       "https://bob:hun@ter2@shop.example:x/",
+                                       "amqp://bob:hunter2@mq.example"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(urls); i++) {
+        char error[DELIVER_ERROR_BYTES] = "", why[TARGET_ERROR_BYTES] = "";
+        struct buffer out;
+        CASE_HOLDS(urls[i], !deliver_check_callback(guard, slice_of(urls[i]), error));
+        CASE_HOLDS(urls[i], error[0] && !strstr(error, "hun") && !strstr(error, "ter2@"));
+        buffer_init(&out, 256);
+        CASE_HOLDS(urls[i], !target_endpoint(slice_of(urls[i]), &out, why));
+        CASE_HOLDS(urls[i], why[0] && !strstr(why, "hun") && !strstr(why, "bob"));
+        buffer_fini(&out);
+    }
+}
+
 static void without_a_policy_file_nothing_would_do(void **state)
 {
     struct guard *off;
@@ -200,6 +218,7 @@ int main(void)
         cmocka_unit_test(every_scheme_finds_its_kind),
         cmocka_unit_test(settings_are_checked_with_a_word_on_what_to_do),
         cmocka_unit_test(callbacks_go_to_http_alone),
+        cmocka_unit_test(a_password_is_not_repeated),
         cmocka_unit_test(without_a_policy_file_nothing_would_do),
     };
     return cmocka_run_group_tests(tests, open_policy, close_policy);

@@ -26,6 +26,7 @@ static const struct {
      {"10.0.0.1", "8.8.8.1", "8.8.8.2", "8.8.8.3", "8.8.8.4", "8.8.8.5", "8.8.8.6", "8.8.8.7",
       "8.8.8.8", "8.8.8.9", "8.8.8.10"}},
     {"inner.example", 0, {"10.1.2.3"}},
+    {"hidden.example", 0, {"10.9.9.9"}},
     {"missing.example", EAI_NONAME, {0}},
     {"silent.example", EAI_AGAIN, {0}},
     {"broken.example", EAI_SYSTEM, {0}},
@@ -92,7 +93,8 @@ void freeaddrinfo(struct addrinfo *answer)
 /* ---- what is answered ---- */
 
 static const char policy[] = "allow-host = *.example\nallow-host = 8.8.8.8\nallow-host = 10.2.0.1\n"
-                             "allow-host = 10.1.2.3\nallow-network = 10.1.0.0/16\n";
+                             "allow-host = 10.1.2.3\nallow-network = 10.1.0.0/16\n"
+                             "allow-host = private.example\nallow-host = missing.example\n";
 
 /* "8.8.8.8 2606:4700::1111", and the port of all. */
 static void describe(const struct resolved *resolved, char *out, size_t bytes)
@@ -128,7 +130,8 @@ static const struct {
      GUARD_ALLOWED, false, ""},
     {"inner.example", "10.1.2.3", GUARD_ALLOWED, false, ""},
     {"missing.example", "", GUARD_ALLOWED, false, "'missing.example' has no address"},
-    {"empty.example", "", GUARD_ALLOWED, false, "has no address"},
+    {"empty.example", "", GUARD_ALLOWED, false, "has no address that may be reached"},
+    {"hidden.example", "", GUARD_NETWORK_FORBIDDEN, false, "has no address that may be reached"},
     {"silent.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
     {"broken.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
     {"public.elsewhere", "", GUARD_HOST_NOT_NAMED, false, "name it by allow-host"},
@@ -193,6 +196,7 @@ struct asker {
     struct resolver *resolver;
     struct guard *guard;
     size_t told, wanted;
+    uint64_t group;
     uint64_t tags; /* a bit for each */
     bool is_asking, frees, asks_again;
     struct resolved last;
@@ -220,7 +224,7 @@ static void ask(struct asker *asker, const char *host, uint64_t tag)
 {
     asker->is_asking = true;
     asker->wanted++;
-    resolver_ask(asker->resolver, host, 443, on_answer, asker, tag);
+    resolver_ask(asker->resolver, host, 443, asker->group, on_answer, asker, tag);
     asker->is_asking = false;
 }
 
@@ -437,18 +441,91 @@ static void too_many_names_at_a_time_are_put_off(void **state)
     pthread_mutex_lock(&gate);
     for (int i = 0; i < 1024; i++) {
         snprintf(host, sizeof host, "n%d.example", i);
-        resolver_ask(asker.resolver, host, 443, on_answer, &asker, 0);
+        resolver_ask(asker.resolver, host, 443, (uint64_t)i, on_answer, &asker, 0);
     }
     ask(&asker, "public.example", 1);
     turn_until_told(&asker);
     assert_int_equal(asker.tags, 2);
-    assert_true(asker.last.is_temporary && asker.last.count == 0 && asker.last.error[0]);
+    assert_true(asker.last.is_temporary && asker.last.is_unasked);
+    assert_true(asker.last.count == 0 && asker.last.error[0]);
     pthread_mutex_unlock(&gate);
     tear_down(&asker);
 }
 
+static void wait_asked(int wanted)
+{
+    for (int i = 0; atomic_load(&asked) < wanted && i < 5000; i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&asked), wanted);
+}
+
+static void many_silent_names_of_one_group_leave_room_for_others(void **state)
+{
+    struct asker asker;
+    char host[64];
+    (void)state;
+    set_up(&asker);
+    pthread_mutex_lock(&gate);
+    asker.group = 7;
+    for (uint64_t i = 0; i < 60; i++) {
+        snprintf(host, sizeof host, "n%d.example", (int)i);
+        ask(&asker, host, i);
+    }
+    wait_asked(8);
+    assert_true(resolver_asked_ms(asker.resolver, "N0.example") >= 0);
+    usleep(2000);
+    assert_true(resolver_asked_ms(asker.resolver, "N0.example") > 0);
+    assert_int_equal(resolver_asked_ms(asker.resolver, "n8.example"), 0);
+    assert_int_equal(resolver_asked_ms(asker.resolver, "nobody.example"), 0);
+    asker.group = 8;
+    ask(&asker, "public.example", 60);
+    wait_asked(9);
+    pthread_mutex_unlock(&gate);
+    turn_until_told(&asker);
+    assert_int_equal(atomic_load(&asked), 61);
+    tear_down(&asker);
+}
+
+static void a_group_has_so_many_names_that_wait(void **state)
+{
+    struct asker asker;
+    char host[64];
+    (void)state;
+    set_up(&asker);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 8 + 256; i++) {
+        snprintf(host, sizeof host, "n%d.example", i);
+        resolver_ask(asker.resolver, host, 443, 7, on_answer, &asker, 0);
+    }
+    asker.group = 7;
+    ask(&asker, "public.example", 1);
+    turn_until_told(&asker);
+    assert_true(asker.last.is_unasked);
+    asker.group = 8;
+    ask(&asker, "mixed.example", 2);
+    wait_asked(9);
+    pthread_mutex_unlock(&gate);
+    tear_down(&asker);
+}
+
+static void where_a_pattern_covers_a_name_its_network_is_not_told(void **state)
+{
+    static const char *const hosts[] = {"hidden.example", "absent.example", "empty.example"};
+    struct guard *guard = guard_rig_open("allow-host = *\n");
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(hosts); i++) {
+        struct resolved resolved;
+        char expected[128];
+        snprintf(expected, sizeof expected, "'%s' has no address that may be reached", hosts[i]);
+        resolve_now(guard, hosts[i], 443, &resolved);
+        assert_string_equal(resolved.error, expected);
+    }
+    guard_free(guard);
+}
+
 int main(void)
 {
+    setenv("UV_THREADPOOL_SIZE", "32", 1); /* as the server has it */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_allowed_addresses_are_answered),
         cmocka_unit_test(addresses_and_refused_hosts_ask_nobody),
@@ -460,6 +537,9 @@ int main(void)
         cmocka_unit_test(old_addresses_do_while_they_are_asked_for_anew),
         cmocka_unit_test(what_is_remembered_has_a_bound),
         cmocka_unit_test(too_many_names_at_a_time_are_put_off),
+        cmocka_unit_test(many_silent_names_of_one_group_leave_room_for_others),
+        cmocka_unit_test(a_group_has_so_many_names_that_wait),
+        cmocka_unit_test(where_a_pattern_covers_a_name_its_network_is_not_told),
     };
     return cmocka_run_group_tests_name("guard resolve", tests, NULL, NULL);
 }

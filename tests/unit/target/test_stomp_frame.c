@@ -153,6 +153,7 @@ static void places_are_read(void **state)
         {"stomp://mq", "mq", "mq", "stomp://mq:61613"},
         {"stomp://mq/", "mq", "mq", "stomp://mq:61613"},
         {"stomps://mq.example", "mq.example", "mq.example", "stomps://mq.example:61614"},
+        {"stomps://mq.example.", "mq.example", "mq.example", "stomps://mq.example:61614"},
         {"stomp://mq:7000/%2F", "mq", "/", "stomp://mq:7000"},
         {"stomp://[::1]:7000/shop", "::1", "shop", "stomp://[::1]:7000"},
     };

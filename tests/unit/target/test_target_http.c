@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -23,7 +24,7 @@ struct rig {
     struct target_env env;
     struct target_setting setting;
     struct job job;
-    struct target *targets[8];
+    struct target *targets[24];
     size_t target_count;
     int awaited, closings;
     bool in_send;
@@ -151,6 +152,81 @@ static int descriptors(void)
         count++;
     closedir(dir);
     return count;
+}
+
+/* ---- names ---- */
+
+static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
+
+/* Stands in for the system's resolver: good.test is this machine, nobody answers for the others
+ * while `silence` is held. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    (void)service;
+    (void)hints;
+    if (strcmp(host, "good.test") != 0) {
+        pthread_mutex_lock(&silence);
+        pthread_mutex_unlock(&silence);
+        return EAI_AGAIN;
+    }
+    struct sockaddr_in *address = calloc(1, sizeof *address);
+    *address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *out = calloc(1, sizeof **out);
+    **out = (struct addrinfo){.ai_family = AF_INET,
+                              .ai_socktype = SOCK_STREAM,
+                              .ai_addrlen = sizeof *address,
+                              .ai_addr = (struct sockaddr *)address};
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *answer)
+{
+    if (answer)
+        free(answer->ai_addr);
+    free(answer);
+}
+
+static void send_name(struct rig *rig, uint64_t tag, const char *host)
+{
+    char url[128];
+    (void)snprintf(url, sizeof url, "http://%s:%u/204", host, http_peer_port(rig->peer));
+    struct target *target = target_http.open(&rig->env, &rig->setting, slice_of(url));
+    assert_non_null(target);
+    rig->targets[rig->target_count++] = target;
+    send_url(rig, target, tag, url);
+}
+
+/* Twelve names whose name server is silent, of one topic: eight of them are asked about at once, and
+ * these alone are to blame. */
+static void who_waits_for_the_names_of_others_has_not_failed(void **state)
+{
+    struct rig *rig = malloc(sizeof *rig);
+    char host[64];
+    (void)state;
+    open_rig(rig, policy);
+    pthread_mutex_lock(&silence);
+    begin_time(rig);
+    for (uint64_t tag = 0; tag < 12; tag++) {
+        (void)snprintf(host, sizeof host, "h%d.evil.test", (int)tag);
+        send_name(rig, tag, host);
+    }
+    send_name(rig, 12, "good.test"); /* of the same topic */
+    rig->job.topic = slice_of("payments");
+    (void)snprintf(host, sizeof host, "http://good.test:%u/204", http_peer_port(rig->peer));
+    send_url(rig, rig->targets[12], 13, host);
+    run(rig);
+    for (uint64_t tag = 0; tag < 13; tag++) {
+        const struct target_report *report = &rig->told[tag].report;
+        assert_int_equal(report->outcome, tag < 12 ? TARGET_UNSENT : TARGET_DONE);
+        assert_true(report->is_ailing == (tag < 8));
+    }
+    assert_int_equal(rig->told[13].report.outcome, TARGET_DONE);
+    assert_true(rig->told[13].after_ms <= GRACE_MS);
+    pthread_mutex_unlock(&silence);
+    close_rig(rig);
+    free(rig);
 }
 
 /* ---- evil ---- */
@@ -598,9 +674,11 @@ static void a_message_for_another_endpoint_is_refused(void **state)
 
 int main(void)
 {
+    setenv("UV_THREADPOOL_SIZE", "32", 1); /* as the server has it */
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_evil_is_reported_once_in_time_for_what_it_is),
         cmocka_unit_test(evil_leaks_no_descriptors_and_no_memory),
+        cmocka_unit_test(who_waits_for_the_names_of_others_has_not_failed),
         cmocka_unit_test(what_fails_before_a_connection_says_so),
         cmocka_unit_test(retry_after_is_obeyed_within_a_day),
         cmocka_unit_test(a_connection_carries_one_request_after_the_other),

@@ -357,6 +357,7 @@ static void places_are_read(void **state)
         {"kafka://a/", "a:9092", "kafka://a:9092"},
         {"kafka://a:1,b,[::1]:3", "a:1,b:9092,[::1]:3", "kafka://a:1"},
         {"kafkas://[::1]", "[::1]:9093", "kafkas://[::1]:9093"},
+        {"kafkas://a.example.,b.:1", "a.example:9093,b:1", "kafkas://a.example:9093"},
     };
     static const char *const bad[] = {"kafka:a",     "kafka://",      "kafka://a,",  "kafka://,a",
                                       "kafka://a:0", "kafka://a:x",   "kafka://a/t", "kafka://a?x",
