@@ -7,7 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FIELDS_MAX = 12, TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
@@ -15,18 +18,36 @@ enum { FIELDS_MAX = 12, TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
 
+/* As sd-daemon(3) has them. */
+static const char *const journal_priorities[] = {
+    [LOG_DEBUG] = "<7>", [LOG_INFO] = "<6>", [LOG_WARN] = "<4>", [LOG_ERROR] = "<3>"};
+enum { JOURNAL_PRIORITY_BYTES = 3 };
+
 /* Set by log_open before threads start, only read afterwards. The descriptor keeps its number when
  * the file is opened again, so writers need no lock. */
 static struct {
     int fd;
     enum log_level least;
-    bool json;
+    bool json, is_journal;
     char *path;
 } logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
 static int open_file(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+/* JOURNAL_STREAM is DEVICE:INODE of the journal's end of a stream, as systemd.exec(5) says. Children
+ * inherit it, so it is held against what standard error is now. */
+static bool stderr_is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat status;
+    char own[64];
+    if (!stream || fstat(STDERR_FILENO, &status) != 0)
+        return false;
+    (void)snprintf(own, sizeof own, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    return strcmp(stream, own) == 0;
 }
 
 bool log_open(const char *path, enum log_level least, bool json)
@@ -49,6 +70,7 @@ bool log_open(const char *path, enum log_level least, bool json)
     logger.path = copy;
     logger.least = least;
     logger.json = json;
+    logger.is_journal = !path && stderr_is_journal();
     return true;
 }
 
@@ -129,11 +151,12 @@ static void append_text(struct buffer *line, const char *text)
 /* Keys are literals of ours and need no escaping. */
 static void append_key(struct buffer *line, const char *key)
 {
+    bool is_first = line->len == (logger.is_journal ? JOURNAL_PRIORITY_BYTES : 0);
     if (logger.json) {
-        buffer_append_byte(line, line->len == 0 ? '{' : ',');
+        buffer_append_byte(line, is_first ? '{' : ',');
         json_write_key(line, key);
     } else {
-        if (line->len > 0)
+        if (!is_first)
             buffer_append_byte(line, ' ');
         buffer_append_text(line, key);
         buffer_append_byte(line, '=');
@@ -145,9 +168,13 @@ static void append_line(struct buffer *line, enum log_level level, const char *e
 {
     char now[TIMESTAMP_BYTES + 1] = "";
 
-    timestamp_write(now, clock_wall_ms());
-    append_key(line, "time");
-    append_text(line, now);
+    if (logger.is_journal) {
+        buffer_append_text(line, journal_priorities[level]);
+    } else {
+        timestamp_write(now, clock_wall_ms());
+        append_key(line, "time");
+        append_text(line, now);
+    }
     append_key(line, "level");
     append_text(line, level_names[level]);
     append_key(line, "event");

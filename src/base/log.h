@@ -6,6 +6,9 @@
  * text is cut at 256 bytes. Keys must need no escaping. Never log a body, a token or a secret. Any
  * thread; a line is written whole. log_open is called before threads start; until then events from
  * LOG_INFO on go to standard error.
+ *
+ * Where standard error is systemd's journal (JOURNAL_STREAM names it), a line begins with its
+ * priority, <3> to <7>, and has no time: the journal has its own.
  */
 #ifndef TARRY_BASE_LOG_H
 #define TARRY_BASE_LOG_H

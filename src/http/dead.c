@@ -40,6 +40,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     front->sweep_count--;
     if (!exchange)
         return;
+    http_change_end(exchange, result->status, result->jobs);
     if (result->status != QUEUE_OK) {
         refuse(exchange, result);
         return;
@@ -78,6 +79,8 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
                               "has ended",
                               HTTP_SWEEPS_MAX);
     call->exchange->is_dry_run = fields->dry_run;
+    if (!fields->dry_run)
+        http_change_begin(call, verb == SWEEP_CANCEL ? "topic purged" : "topic redriven", true);
     call->exchange->waits = true; /* takes as long as there are jobs: no request's duration */
     if (!sweep_start(front->queue, &order, is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
@@ -107,6 +110,7 @@ void http_topic_purge(struct http_call *call)
     struct http_fault fault;
     note_topic(call);
     if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
+        http_change_begin(call, "topic purged", true);
         call_topic(call,
                    (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {
@@ -126,6 +130,7 @@ void http_topic_redrive(struct http_call *call)
     struct http_fault fault;
     note_topic(call);
     if (!(fields->set & filter)) {
+        http_change_begin(call, "topic redriven", true);
         call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,
                                                    .id = fields->id,
                                                    .max = (uint64_t)fields->max});

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* ---- found again by a tag ---- */
@@ -49,6 +50,7 @@ static void release(struct http_exchange *exchange)
     struct http_front *front = exchange->front;
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
+    free(exchange->change);
     slab_remove(&front->exchanges, exchange->id);
 }
 

@@ -79,9 +79,10 @@ struct http_exchange {
     bool answered;   /* `reply` waits for its turn */
     bool is_head, is_http_1_0;
     bool waits, wants_raw, wants_lines;
-    enum http_bodies bodies; /* of a list */
-    bool is_dry_run;         /* of a sweep */
-    bool is_single;          /* answers: one lease, named in the query */
+    enum http_bodies bodies;    /* of a list */
+    bool is_dry_run;            /* of a sweep */
+    bool is_single;             /* answers: one lease, named in the query */
+    struct http_change *change; /* see change.c; NULL: the call is none */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };
@@ -260,6 +261,13 @@ bool http_route_find(const struct http_request *request, struct http_match *out,
                      struct buffer *allow, struct http_fault *fault);
 const struct http_route *http_route_at(uint32_t index); /* NULL past the end */
 uint32_t http_route_index(const struct http_route *route);
+
+/* ---- change.c ---- */
+
+/* What an operator is about to change; `event` names it in the log. Told there once, by
+ * http_change_end, where it happened or may have. */
+void http_change_begin(struct http_call *call, const char *event, bool counts_jobs);
+void http_change_end(struct http_exchange *exchange, enum queue_status status, uint64_t jobs);
 
 /* ---- handlers ---- */
 

@@ -34,6 +34,7 @@ void http_answer_topic(void *owner, uint64_t tag, const struct queue_reply *repl
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
+    http_change_end(exchange, reply->status, 0);
     if ((reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) || reply->topic_count == 0) {
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
         return;
@@ -48,6 +49,7 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
+    http_change_end(exchange, reply->status, reply->status == QUEUE_OK ? reply->affected : 0);
     if (reply->status != QUEUE_OK) {
         http_answer_refusal(exchange, reply->status, NULL, 0);
         return;
@@ -76,15 +78,18 @@ void http_topic_get(struct http_call *call)
 
 void http_topic_delete(struct http_call *call)
 {
+    http_change_begin(call, "topic deleted", true);
     call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE}, http_answer_affected);
 }
 
 void http_topic_pause(struct http_call *call)
 {
+    http_change_begin(call, "topic paused", false);
     call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_PAUSE}, http_answer_topic);
 }
 
 void http_topic_resume(struct http_call *call)
 {
+    http_change_begin(call, "topic resumed", false);
     call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_RESUME}, http_answer_topic);
 }

@@ -113,6 +113,7 @@ void http_topic_put(struct http_call *call)
     struct noted noted = {0};
     struct http_fault fault;
     buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
+    http_change_begin(call, "topic settings changed", false);
     if (!read_settings(call, &extension, &fault)) {
         fail(call->exchange, &fault);
     } else {
@@ -184,5 +185,6 @@ void http_topic_patch(struct http_call *call)
         fail(call->exchange, &fault);
         return;
     }
+    http_change_begin(call, "topic settings changed", false);
     look_up(call, (struct noted){0}, body, on_patch_looked_up);
 }

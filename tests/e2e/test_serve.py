@@ -1,6 +1,7 @@
 """The server as a process: configuration, start, stop, signals, and what it says where it cannot start."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import threading
 import time
 
 import pytest
+from client import request_bytes
 from server import BINARY, eventually, free_port
 
 
@@ -268,3 +270,77 @@ def test_json_logs_are_one_object_a_line(start_server, tmp_path):
     events = {json.loads(line)["event"] for line in lines}
     assert "listening" in events
     server.terminate()
+
+
+# ---- log ----
+
+
+def changes(server):
+    """What the log tells of changes by operators: each as a dict of its fields."""
+    found = []
+    for line in server.log().splitlines():
+        fields = dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line))
+        if fields.get("event", "").startswith('"topic '):
+            found.append({name: value.strip('"') for name, value in fields.items()})
+    return found
+
+
+def change_a_topic(server):
+    client = server.client()
+    for n in range(5):
+        client.push("orders", f"o{n}", delay="1h" if n else "0")
+    client.call("PUT", "/v1/topics/orders?max_attempts=1")
+    client.call("PATCH", "/v1/topics/orders", b'{"ttl":"1d"}')
+    client.call("POST", "/v1/topics/orders/pause")
+    client.call("POST", "/v1/topics/orders/resume")
+    (job,) = client.take("orders")
+    client.call("POST", f"/v1/nack?lease={job['lease']}")
+    client.call("POST", "/v1/topics/orders/redrive?id_prefix=o&dry_run=true")
+    client.call("POST", "/v1/topics/orders/redrive?id_prefix=o")
+    client.call("POST", "/v1/topics/orders/redrive")
+    client.call("POST", "/v1/topics/orders/purge?state=delayed")
+    client.call("PUT", "/v1/topics/orders", b'{"ttl":"soon"}')
+    client.call("POST", "/v1/topics/none/purge")
+    client.call("DELETE", "/v1/topics/orders")
+    return client
+
+
+WHAT_IS_TOLD = [("topic settings changed", None), ("topic settings changed", None), ("topic paused", None), ("topic resumed", None), ("topic redriven", "1"),
+                ("topic redriven", "0"), ("topic purged", "4"), ("topic deleted", "1")]
+
+
+def test_what_operators_change_is_told_in_the_log(start_server):
+    server = start_server()
+    change_a_topic(server)
+    told = changes(server)
+    assert [(line["event"], line.get("jobs")) for line in told] == WHAT_IS_TOLD, told
+    assert all(line["topic"] == "orders" and line["level"] == "info" and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in told)
+
+
+def test_and_so_it_is_on_redis(start_server, start_redis):
+    server = start_server("--store", start_redis().url, "--shards", "1")
+    change_a_topic(server)
+    assert [(line["event"], line.get("jobs")) for line in changes(server)] == WHAT_IS_TOLD
+
+
+def test_the_change_of_a_client_that_is_gone_is_told_too(start_server):
+    server = start_server()
+    server.client().push("orders", "o", delay="1h")
+    connection = server.connection()
+    peer = "%s:%s" % connection.socket.getsockname()
+    connection.send(request_bytes("POST", "/v1/topics/orders/purge"))
+    connection.close()
+    (line,) = eventually(lambda: changes(server))
+    assert line["event"] == "topic purged" and line["jobs"] == "1" and line["peer"] == peer
+
+
+def test_the_journal_gets_priorities_and_no_second_time(start_server):
+    server = start_server(started=False)
+    server.log_path.touch()
+    seen = server.log_path.stat()
+    server.env["JOURNAL_STREAM"] = f"{seen.st_dev}:{seen.st_ino}"
+    server.start()
+    server.client().call("PUT", "/v1/topics/t")
+    lines = server.log().splitlines()
+    assert lines and all(re.match(r"<[3467]>level=\w+ event=", line) for line in lines), lines
+    assert any(line.startswith('<6>level=info event="topic settings changed"') for line in lines)

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOW_MS INT64_C(1795165200123)
@@ -215,6 +216,55 @@ static void never_mixes_lines_of_two_threads(void **state)
     assert_int_equal(lines, 2000);
 }
 
+/* Standard error is the file, and the environment says that the file is the journal, or lies. */
+static const char *told_to_journal(bool json, bool lies)
+{
+    char stream[64];
+    struct stat status;
+    int own = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(fstat(fd, &status), 0);
+    snprintf(stream, sizeof stream, "%ju:%ju", (uintmax_t)status.st_dev,
+             (uintmax_t)status.st_ino + lies);
+    setenv("JOURNAL_STREAM", stream, 1);
+    dup2(fd, STDERR_FILENO);
+    bool is_open = log_open(NULL, LOG_DEBUG, json);
+    log_event(LOG_DEBUG, "a");
+    log_event(LOG_INFO, "b", LOG_NUMBER("n", 1));
+    log_event(LOG_WARN, "c");
+    log_event(LOG_ERROR, "d");
+    dup2(own, STDERR_FILENO);
+    close(own);
+    close(fd);
+    unsetenv("JOURNAL_STREAM");
+    assert_true(is_open && log_open(NULL, LOG_INFO, false));
+    return written(path);
+}
+
+static void the_journal_is_told_priorities_and_no_time(void **state)
+{
+    (void)state;
+    assert_string_equal(told_to_journal(false, false), "<7>level=debug event=a\n"
+                                                       "<6>level=info event=b n=1\n"
+                                                       "<4>level=warn event=c\n"
+                                                       "<3>level=error event=d\n");
+    assert_string_equal(told_to_journal(true, false),
+                        "<7>{\"level\":\"debug\",\"event\":\"a\"}\n"
+                        "<6>{\"level\":\"info\",\"event\":\"b\",\"n\":1}\n"
+                        "<4>{\"level\":\"warn\",\"event\":\"c\"}\n"
+                        "<3>{\"level\":\"error\",\"event\":\"d\"}\n");
+    assert_memory_equal(told_to_journal(false, true), "time=", 5);
+}
+
+static void a_file_is_no_journal(void **state)
+{
+    (void)state;
+    setenv("JOURNAL_STREAM", "1:1", 1);
+    start(LOG_INFO, false);
+    unsetenv("JOURNAL_STREAM");
+    log_event(LOG_INFO, "started");
+    assert_string_equal(written(path), HEAD "started\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +278,8 @@ int main(void)
         cmocka_unit_test(takes_twelve_fields_and_no_more),
         cmocka_unit_test(leaves_errno_alone),
         cmocka_unit_test(never_mixes_lines_of_two_threads),
+        cmocka_unit_test(the_journal_is_told_priorities_and_no_time),
+        cmocka_unit_test(a_file_is_no_journal),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
