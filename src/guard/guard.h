@@ -12,6 +12,7 @@
  *   sign = shop whsec_dGFycnktZXhhbXBsZS1rZXktMjQtYnl0     a key of Standard Webhooks; a name
  *                                         repeated: all of its keys sign, for rotation
  *   credential = amqp://mq.internal:5672 user password     both percent-encoded as in a URL
+ *   credential = https://shop.example token                http and https alone: a bearer token
  *   command = pager /usr/local/bin/page   what an alert may run, by name
  *   ca-file = /etc/ssl/private-ca.pem     trusted beside the system's
  *
@@ -76,6 +77,7 @@ size_t guard_find_keys(struct guard *guard, struct slice name,
                        struct guard_key out[GUARD_KEYS_MAX]);
 
 struct guard_credential {
+    bool is_token; /* `password` is one, there is no user */
     char user[GUARD_SECRET_BYTES_MAX], password[GUARD_SECRET_BYTES_MAX];
 };
 /* For "scheme://host:port"; a path is left out, a port that is missing is the scheme's. False:

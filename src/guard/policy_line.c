@@ -218,14 +218,47 @@ static bool read_origin(const char *text, char *out)
            policy_origin(slice_of(text), out);
 }
 
+static bool is_http(const char *origin)
+{
+    return strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0;
+}
+
+/* What HTTP could not carry: RFC 6750 section 2.1, RFC 7617 section 2. */
+static int check_http_credential(const struct line *line, const struct guard_credential *credential)
+{
+    if (!credential->is_token)
+        return strchr(credential->user, ':')
+                   ? refuse(line, "a user of http and https has no ':', remove it")
+                   : 0;
+    for (const char *at = credential->password; *at; at++)
+        if (*at <= ' ' || *at > '~')
+            return refuse(line, "bad byte in the token, it has letters, digits and marks of ASCII");
+    return 0;
+}
+
+static int read_credential(const struct line *line, char **words, size_t count,
+                           struct policy_credential *item)
+{
+    struct guard_credential *credential = &item->credential;
+    credential->is_token = count == 2;
+    int code = count == 2 ? 0 : decode_secret(line, words[1], "user", credential->user);
+    if (code == 0)
+        code = decode_secret(line, words[count - 1], count == 2 ? "token" : "password",
+                             credential->password);
+    return code == 0 && is_http(item->origin) ? check_http_credential(line, credential) : code;
+}
+
 static int add_credential(const struct line *line)
 {
     char *words[3], origin[POLICY_ORIGIN_BYTES];
-    if (split(line->value, words, 3) != 3)
-        return refuse(line, "write: credential = SCHEME://HOST:PORT USER PASSWORD, in user and "
-                            "password a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
-    if (!read_origin(words[0], origin))
+    size_t count = split(line->value, words, 3);
+    bool is_told = count == 2 || count == 3;
+    if (is_told && !read_origin(words[0], origin))
         return refuse(line, "bad origin, write SCHEME://HOST:PORT without user and path");
+    if (!is_told || (count == 2 && !is_http(origin)))
+        return refuse(line, "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and "
+                            "https also: ORIGIN TOKEN, in a secret a blank as %%20, a leading '#' "
+                            "as %%23, a '%%' as %%25");
     for (const struct policy_credential *other = line->policy->credentials; other;
          other = other->next)
         if (strcmp(other->origin, origin) == 0)
@@ -234,8 +267,7 @@ static int add_credential(const struct line *line)
     if (!item)
         return refuse(line, "out of memory");
     memcpy(item->origin, origin, sizeof origin);
-    int code = decode_secret(line, words[1], "user", item->credential.user);
-    return code ? code : decode_secret(line, words[2], "password", item->credential.password);
+    return read_credential(line, words, count, item);
 }
 
 /* ---- programs and files ---- */

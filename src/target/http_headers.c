@@ -9,6 +9,9 @@
 #include "target/template.h"
 #include "target/webhook.h"
 
+#include <openssl/evp.h>
+#include <stdio.h>
+
 /* From EXPECT_BYTES on libcurl would ask first: well below where it does. */
 enum { PATH_BYTES_MAX = 8192, HEADERS_BYTES_MAX = 32 * 1024, EXPECT_BYTES = 64 * 1024 };
 
@@ -98,6 +101,36 @@ static void add_lines(struct target_transfer *transfer, const struct job *job)
     add_meta(transfer, job->meta);
 }
 
+/* ---- a credential ---- */
+
+static void append_base64(struct buffer *out, const char *text, size_t len)
+{
+    char *at = buffer_reserve(out, 4 * ((len + 2) / 3) + 1);
+    if (at)
+        out->len +=
+            (size_t)EVP_EncodeBlock((unsigned char *)at, (const unsigned char *)text, (int)len);
+}
+
+/* The policy file's, for this very origin. */
+static void add_authorization(struct target_transfer *transfer, struct slice origin)
+{
+    struct guard_credential credential;
+    char pair[2 * GUARD_SECRET_BYTES_MAX], name[TARGET_HOST_BYTES_MAX + 32];
+    (void)snprintf(name, sizeof name, "%.*s", (int)origin.len, origin.at);
+    if (!guard_find_credential(transfer->guard, name, &credential))
+        return;
+    if (credential.is_token) {
+        buffer_append_text(begin_line(transfer, "Authorization: Bearer "), credential.password);
+    } else {
+        int len = snprintf(pair, sizeof pair, "%s:%s", credential.user, credential.password);
+        append_base64(begin_line(transfer, "Authorization: Basic "), pair, (size_t)len);
+        explicit_bzero(pair, sizeof pair);
+    }
+    end_line(transfer);
+    transfer->secret = transfer->header_count;
+    explicit_bzero(&credential, sizeof credential);
+}
+
 /* ---- the whole ---- */
 
 static bool write_url(struct target_transfer *transfer, const struct target_message *message,
@@ -140,9 +173,10 @@ bool target_transfer_write(struct target_transfer *transfer, const struct target
     struct buffer *text = &transfer->text;
     buffer_clear(text);
     text->bytes_max = origin.len + PATH_BYTES_MAX + HEADERS_BYTES_MAX + job->body.len;
-    transfer->header_count = 0;
+    transfer->header_count = transfer->secret = 0;
     if (!write_url(transfer, message, origin, path))
         return false;
+    add_authorization(transfer, origin);
     add_lines(transfer, job);
     if (!add_signature(transfer, message, webhook))
         return false;

@@ -112,6 +112,7 @@ struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, co
     list_init(&transfer->list);
     buffer_init(&transfer->text, TEXT_BYTES_KEPT);
     transfer->owner = owner;
+    transfer->guard = guard;
     transfer->easy = curl_easy_init();
     if (!transfer->easy) {
         free(transfer);
@@ -122,18 +123,27 @@ struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, co
     return transfer;
 }
 
+static void secret_wipe(struct target_transfer *transfer)
+{
+    if (transfer->secret && transfer->text.at)
+        explicit_bzero(transfer->text.at, transfer->text.len);
+    transfer->secret = 0;
+}
+
 void target_transfer_free(struct target_transfer *transfer)
 {
     if (!transfer)
         return;
     curl_easy_cleanup(transfer->easy);
     curl_slist_free_all(transfer->pins);
+    secret_wipe(transfer);
     buffer_fini(&transfer->text);
     free(transfer);
 }
 
 void target_transfer_clear(struct target_transfer *transfer)
 {
+    secret_wipe(transfer);
     buffer_shrink(&transfer->text, TEXT_BYTES_KEPT);
     transfer->answer = (struct target_answer){0};
     transfer->opening.error = 0;
@@ -157,7 +167,9 @@ static void explain_request(const struct target_transfer *transfer)
 {
     buffer_append_format(transfer->explained, "POST %s\n", transfer->text.at);
     for (size_t i = 0; i < transfer->header_count; i++)
-        buffer_append_format(transfer->explained, "> %s\n", transfer->headers[i].data);
+        buffer_append_format(transfer->explained, "> %s\n",
+                             i + 1 == transfer->secret ? "Authorization: (of the policy file)"
+                                                       : transfer->headers[i].data);
     buffer_append_format(transfer->explained, "> (%zu bytes of body)\n", transfer->body_bytes);
 }
 

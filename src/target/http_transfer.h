@@ -21,6 +21,7 @@ struct webhook;
 struct target_transfer {
     struct list list; /* its owner's */
     void *owner;
+    struct guard *guard;
     CURL *easy;
     uint64_t tag;
     uint64_t pinned;         /* the generation of addresses that `easy` was given last */
@@ -40,6 +41,7 @@ struct target_transfer {
     /* The request: texts with a NUL behind each, then the body. */
     struct buffer text;
     size_t body_at, body_bytes, header_count;
+    size_t secret; /* the header that holds a credential, plus one; 0: none */
     uint32_t header_at[TARGET_HEADERS_MAX];
     struct curl_slist headers[TARGET_HEADERS_MAX];
 };

@@ -32,6 +32,12 @@ class Endpoint:
         self.lock, self.server, self.most_at_once, self._now = threading.Lock(), None, 0, 0
         self._open = set()
 
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
     def start(self):
         endpoint = self
 

@@ -1,5 +1,6 @@
 """Push delivery, from a push to a real endpoint: what is answered decides what becomes of the job."""
 
+import base64
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import time
 
 import pytest
 from conftest import FLAGS
-from delivery import counts, settle, totals
+from delivery import counts, deliver_test, settle, totals
 from endpoint import Endpoint, write_policy
 from server import BINARY, REPO, eventually
 
@@ -475,6 +476,36 @@ def test_the_demo_shows_what_it_says():
                           env={**os.environ, "TARGET": "http", "TARRY_BIN": str(BINARY)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "none early, all signed" in done.stdout and "is dead: http 410" in done.stdout
+
+
+# ---- credentials of the policy file ----
+
+
+def test_a_credential_goes_to_its_origin_alone(start_delivering, endpoint, tmp_path):
+    token = f"credential = {endpoint.url} tok-4711-en"
+    server = start_delivering(policy=[token])
+    client = server.client()
+    with Endpoint() as other:
+        settle(client, "orders", deliver={"to": endpoint.url})
+        settle(client, "others", deliver={"to": other.url})
+        settle(client, "localhost", deliver={"to": f"http://localhost:{endpoint.port}"})
+        for topic in ("orders", "others", "localhost"):
+            push(client, topic, topic)
+        eventually(lambda: len(endpoint.calls) == 2 and len(other.calls) == 1)
+        assert endpoint.of("orders")[0].headers["authorization"] == "Bearer tok-4711-en"
+        assert "authorization" not in endpoint.of("localhost")[0].headers and "authorization" not in other.calls[0].headers
+        shown = deliver_test(client, "orders")
+        assert "Authorization: (of the policy file)" in shown and "tok-4711" not in shown
+        write_policy(tmp_path / "policy", f"credential = {endpoint.url} bob hunter%202")
+        server.proc.send_signal(signal.SIGHUP)
+        eventually(lambda: "policy reloaded" in server.log())
+        push(client, "orders", "again")
+        eventually(lambda: endpoint.of("again"))
+        assert endpoint.of("again")[0].headers["authorization"] == "Basic " + base64.b64encode(b"bob:hunter 2").decode()
+        push(client, "others", "again")
+        eventually(lambda: len(other.calls) == 2)
+        assert "authorization" not in other.calls[1].headers
+    assert "4711" not in server.log() and "hunter" not in server.log()
 
 
 # ---- one attempt, one request ----

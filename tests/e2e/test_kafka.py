@@ -153,7 +153,7 @@ def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_deliv
 def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delivering):
     """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
     client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
-    settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "1s"})
+    settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "3s"})
     said = deliver_test(client, "named")
     assert '"done"' not in said and "not allowed" in said, said
     client.push("named", "1", b"x")
