@@ -94,7 +94,8 @@ static int run_answer(struct shard *shard, const struct command *command,
         result->status = queue_check_answer(answer, &result->detail);
         if (result->status != QUEUE_OK)
             continue;
-        if (!lease_parse(answer->lease, &lease, &number) || number != shard->options.index)
+        if (!lease_parse(answer->lease, &shard->options.lease_key, &lease, &number) ||
+            number != shard->options.index)
             result->status = QUEUE_LEASE_ENDED;
         else if (status != QUEUE_OK)
             result->status = status;

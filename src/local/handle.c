@@ -18,8 +18,7 @@ static uint32_t shard_of_job(void *ctx, struct slice topic, struct slice id)
 
 static bool shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
 {
-    struct engine_lease lease;
-    return lease_parse(text, &lease, shard) && *shard < ((struct handle *)ctx)->local->shard_count;
+    return lease_find_shard(text, shard) && *shard < ((struct handle *)ctx)->local->shard_count;
 }
 
 static void on_refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "local/backup.h"
 #include "local/handle.h"
@@ -101,6 +102,13 @@ static void on_shard_failed(void *ctx)
         handle->local->options.failed(handle->local->options.failed_ctx);
 }
 
+/* Drawn when the directory was made, and kept by every copy of it: leases outlive a restart. */
+static struct mac_key lease_key_of(const struct datadir_manifest *manifest)
+{
+    return (struct mac_key){.low = manifest->hash_seed,
+                            .high = hash_64(manifest->name, strlen(manifest->name))};
+}
+
 int local_attach(struct local *local, uint32_t index, struct reactor *reactor, struct queue **out,
                  char *error, size_t error_bytes)
 {
@@ -116,6 +124,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .dir = dir,
                                     .index = index,
                                     .hash_seed = local->manifest.hash_seed,
+                                    .lease_key = lease_key_of(&local->manifest),
                                     .ready = on_shard_ready,
                                     .event = on_shard_event,
                                     .failed = on_shard_failed,

@@ -106,7 +106,8 @@ static bool fill_job(struct reading *reading, size_t i, struct queue_job *out, c
         out->job.body = (struct slice){0};
     if (reading->options.with_lease) {
         struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
-        lease_write(lease_text, &lease, reading->shard->options.index);
+        lease_write(lease_text, &reading->shard->options.lease_key, &lease,
+                    reading->shard->options.index);
         out->lease = slice_make(lease_text, LEASE_TEXT_BYTES);
     }
     return true;

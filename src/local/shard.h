@@ -14,6 +14,7 @@
 #ifndef TARRY_LOCAL_SHARD_H
 #define TARRY_LOCAL_SHARD_H
 
+#include "base/mac.h"
 #include "local/local.h"
 #include "queue/command.h"
 
@@ -24,6 +25,7 @@ struct shard_options {
     const char *dir;
     uint32_t index;
     uint64_t hash_seed;
+    struct mac_key lease_key;
     /* A watched topic has ready jobs: for each reactor whose bit is set. On the shard's thread, at
      * the end of a turn. */
     void (*ready)(void *ctx, struct slice topic, uint64_t reactors);

@@ -1,44 +1,34 @@
 #include "redis/lease.h"
 
-#include <assert.h>
+#include "base/hex.h"
 
-enum { SHARD_DIGITS = 2, DELIVERY_DIGITS = REDIS_LEASE_BYTES - SHARD_DIGITS };
+enum { DELIVERY_AT = 2, CHECK_AT = 14 };
 
-static void write_hex(char *out, uint64_t value, int digits)
+void redis_lease_write(char out[REDIS_LEASE_BYTES], const struct mac_key *key, uint32_t shard,
+                       uint64_t delivery)
 {
-    for (int i = digits - 1; i >= 0; i--, value >>= 4)
-        out[i] = "0123456789abcdef"[value & 15];
-    assert(value == 0);
+    hex_emit_u64(out, shard, DELIVERY_AT);
+    hex_emit_u64(out + DELIVERY_AT, delivery, CHECK_AT - DELIVERY_AT);
+    hex_emit_u64(out + CHECK_AT, mac_pair(key, shard, delivery), REDIS_LEASE_BYTES - CHECK_AT);
 }
 
-static bool parse_hex(const char *text, int digits, uint64_t *value)
+bool redis_lease_parse(struct slice text, const struct mac_key *key, uint32_t *shard,
+                       uint64_t *delivery)
 {
-    *value = 0;
-    for (int i = 0; i < digits; i++) {
-        char c = text[i];
-        if (c >= '0' && c <= '9')
-            *value = *value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            *value = *value << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return false;
-    }
-    return true;
+    uint64_t number, check;
+    if (!redis_lease_find_shard(text, shard) ||
+        !hex_parse_u64(text.at + DELIVERY_AT, CHECK_AT - DELIVERY_AT, &number) ||
+        !hex_parse_u64(text.at + CHECK_AT, REDIS_LEASE_BYTES - CHECK_AT, &check))
+        return false;
+    *delivery = number;
+    return mac_pair(key, *shard, number) == check;
 }
 
-void redis_lease_write(char out[REDIS_LEASE_BYTES], uint32_t shard, uint64_t delivery)
+bool redis_lease_find_shard(struct slice text, uint32_t *shard)
 {
-    write_hex(out, shard, SHARD_DIGITS);
-    write_hex(out + SHARD_DIGITS, delivery, DELIVERY_DIGITS);
-}
-
-bool redis_lease_parse(struct slice text, uint32_t *shard, uint64_t *delivery)
-{
-    uint64_t number, value;
-    if (text.len != REDIS_LEASE_BYTES || !parse_hex(text.at, SHARD_DIGITS, &number) ||
-        !parse_hex(text.at + SHARD_DIGITS, DELIVERY_DIGITS, &value))
+    uint64_t number;
+    if (text.len != REDIS_LEASE_BYTES || !hex_parse_u64(text.at, DELIVERY_AT, &number))
         return false;
     *shard = (uint32_t)number;
-    *delivery = value;
     return true;
 }

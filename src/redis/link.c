@@ -343,6 +343,11 @@ size_t redis_link_under_way(const struct redis_link *link)
     return link->under_way;
 }
 
+const struct mac_key *redis_link_lease_key(const struct redis_link *link)
+{
+    return link->has_lease_key ? &link->lease_key : NULL;
+}
+
 const struct redis_clock *redis_link_clock(const struct redis_link *link)
 {
     return &link->clock;

@@ -25,6 +25,7 @@
 #define TARRY_REDIS_LINK_H
 
 #include "base/list.h"
+#include "base/mac.h"
 #include "redis/clock.h"
 #include "redis/connection.h"
 #include "redis/redis.h"
@@ -106,6 +107,9 @@ bool redis_link_is_up(const struct redis_link *link);
 /* Calls that have not ended; and those of them that are with Redis. */
 size_t redis_link_calls(const struct redis_link *link);
 size_t redis_link_under_way(const struct redis_link *link);
+/* Under which the shard's leases are checked, the same for all servers. NULL: it has not been up
+ * yet, so nobody knows. */
+const struct mac_key *redis_link_lease_key(const struct redis_link *link);
 const struct redis_clock *redis_link_clock(const struct redis_link *link);
 
 #endif

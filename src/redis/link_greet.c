@@ -9,12 +9,18 @@
 #include "redis/link_private.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "redis/name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ADJUSTS_MAX = 3, HELLO_REST_BYTES = 11 };
+enum {
+    ADJUSTS_MAX = 3,
+    LEASE_KEY_BYTES = sizeof(struct mac_key),
+    HELLO_KEY_AT = 11,
+    HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES
+};
 
 /* ---- first: who is who ---- */
 
@@ -96,13 +102,15 @@ static bool is_master(const redisReply *reply)
 static void say_hello(struct redis_link *link)
 {
     struct buffer *out = link_command(link, LINK_EXPECTS_HELLO, NULL);
-    char name[REDIS_NAME_BYTES] = "";
+    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES];
     if (link->options.name)
-        redis_name_draw(name); /* for a queue that has none */
-    link_script(link, out, REDIS_HELLO, 3);
+        redis_name_draw(name);                 /* for a queue that has none */
+    random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
+    link_script(link, out, REDIS_HELLO, 4);
     redis_command_text(out, link->found_run_id);
     redis_command_number(out, link->options.shards);
     redis_command_text(out, name);
+    redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
     link->asked_ms = clock_inner_ms();
 }
 
@@ -174,6 +182,8 @@ static void hello_reply(struct redis_link *link, const redisReply *reply)
     const unsigned char *at = (const void *)(head.rest.at + 1);
     if (head.rest.at[0] && link->was_up)
         link_say_gone(link);
+    memcpy(&link->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
+    link->has_lease_key = true;
     uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
     if (link->options.name)
         redis_name_read(

@@ -95,6 +95,9 @@ struct redis_link {
     uint32_t adjusted; /* times in this greeting */
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];
 
+    struct mac_key lease_key; /* as the last hello said */
+    bool has_lease_key;
+
     bool was_up;
     bool said_gone;                 /* that the queue is gone, since it was up */
     bool was_moved;                 /* by a MOVED, since it was up */

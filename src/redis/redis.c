@@ -83,8 +83,7 @@ static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 static bool part_of_lease(void *ctx, struct slice lease, uint32_t *part)
 {
     const struct redis *redis = ctx;
-    uint64_t delivery;
-    return redis_lease_parse(lease, part, &delivery) && *part < redis->shard_count;
+    return redis_lease_find_shard(lease, part) && *part < redis->shard_count;
 }
 
 static void refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)

@@ -101,7 +101,7 @@ class Order:
             return [entry for entry in self.topics.get(change.topic, ()) if entry[0] < change.answered][-1:]
         if change.what == "topic":
             return [entry for entry in self.topics.get(change.topic, ()) if entry[0] > change.asked and entry[2].exists]
-        low = int(change.lease[:16], 16) if change.lease else key_of(change.topic, change.id, self.seed)[1]
+        low = key_of(change.topic, change.id, self.seed)[1]
         return [entry for entry in self.keys.get(low, ()) if entry[0] > change.asked and self._is_it(change, entry[2])]
 
     @staticmethod

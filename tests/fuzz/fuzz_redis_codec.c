@@ -81,10 +81,11 @@ static void as_lease(struct slice bytes)
     char again[REDIS_LEASE_BYTES];
     uint32_t shard;
     uint64_t delivery;
+    const struct mac_key key = {1, 2};
 
-    if (!redis_lease_parse(bytes, &shard, &delivery))
+    if (!redis_lease_parse(bytes, &key, &shard, &delivery))
         return;
-    redis_lease_write(again, shard, delivery);
+    redis_lease_write(again, &key, shard, delivery);
     CLAIM("a token has one form", slice_equals(slice_make(again, sizeof again), bytes));
 }
 

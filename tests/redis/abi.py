@@ -239,9 +239,10 @@ class Shard:
 
     # ---- the scripts ----
 
-    def hello(self, run="run", shards=8, name=""):
-        answer = self.call("hello", run, shards, name)
-        answer.is_new, answer.shards, answer.sequence, answer.name = unpack(">BI4I6", answer.rest)
+    def hello(self, run="run", shards=8, name="", drawn=b"0123456789abcdef"):
+        answer = self.call("hello", run, shards, name, drawn)
+        answer.is_new, answer.shards, answer.sequence, rest = unpack(">BI4I6", answer.rest)
+        answer.lease_key, answer.name = rest[:16], rest[16:]
         return answer
 
     def jump(self, ms):

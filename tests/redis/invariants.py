@@ -81,7 +81,7 @@ class _Keys:
         return None
 
     def judge(self):
-        core = {name.decode(): int(value) if name not in (b"run", b"mover", b"name") else value for name, value in self.core.items()}
+        core = {name.decode(): int(value) if name not in (b"run", b"mover", b"name", b"lease_key") else value for name, value in self.core.items()}
         for field in ("version", "shards", "sequence", "leaf", "adjust"):
             if field not in core:
                 self.blame(f"core has no {field}")

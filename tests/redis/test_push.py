@@ -3,7 +3,7 @@
 import redis
 import pytest
 from abi import (AT_MAX_MS, BAD_OPTION, CONFLICT, CREATED, DEAD, DELAYED, EXISTED, FINISHED, IS_LEASED, KEEP, LEASED, NACK, READY, REJECT, REPLACE,
-                 REPLACED, TOO_MANY_TOPICS, TOPIC_PUT, job, results, settings, unpack)
+                 REPLACED, TOO_MANY_TOPICS, TOPIC_PUT, job, results, settings)
 
 
 def test_a_job_without_delay_is_ready_and_shows_what_was_pushed(shard):
@@ -171,4 +171,4 @@ def test_limits_of_ids_and_bodies_are_stored_whole(shard):
 def test_a_batch_of_a_thousand_is_one_call(shard):
     answers = shard.push("t", *[job(f"j{n}", delay=n % 7 * 1000 or None, priority=n % 5) for n in range(1000)])
     assert {status for status, _, _ in answers} == {CREATED}
-    assert unpack(">I6", shard.call("hello", "run", 8).rest[5:])[0] >= 1000
+    assert shard.hello().sequence >= 1000

@@ -17,6 +17,12 @@ def test_the_first_hello_makes_the_shard_and_later_ones_tell_what_it_was_made_as
     assert (again.shards, again.adjust) == (4, 0)
 
 
+def test_all_servers_check_leases_under_the_key_that_the_first_one_drew(redis_server):
+    shard = Shard(redis_server.client(), "{tarry:9}")
+    assert shard.hello("run", drawn=b"0123456789abcdef").lease_key == b"0123456789abcdef"
+    assert shard.hello("another run", drawn=b"fedcba9876543210").lease_key == b"0123456789abcdef"
+
+
 def test_after_another_run_of_the_master_no_number_comes_again(shard):
     shard.push("t", job("a"))
     shard.take("t")

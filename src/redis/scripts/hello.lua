@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
-local run, shards, name = ARGV[1], ARGV[2], ARGV[3] or ''
+local run, shards, name, drawn = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Where jobs are left of a shard whose core was lost, numbers begin above any given out: the clock is.
 local is_new = call('HSETNX', CORE, 'version', '1')
@@ -35,4 +35,8 @@ if call('HLEN', TICKETS) > 64 then
     call_many('HDEL', TICKETS, old)
 end
 
-return shown(pack('>BI4I6', is_new, tonumber(call('HGET', CORE, 'shards')), tonumber(call('HGET', CORE, 'sequence'))) .. name)
+-- Under this key servers check leases. Whoever greets first has drawn it, for all of them.
+call('HSETNX', CORE, 'lease_key', drawn)
+
+return shown(pack('>BI4I6', is_new, tonumber(call('HGET', CORE, 'shards')), tonumber(call('HGET', CORE, 'sequence')))
+    .. call('HGET', CORE, 'lease_key') .. name)

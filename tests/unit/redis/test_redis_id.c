@@ -142,16 +142,23 @@ static void a_token_names_shard_and_delivery(void **state)
 {
     struct random random = seed_random(__func__);
     char text[REDIS_LEASE_BYTES];
+    const struct mac_key key = {random_next(&random), random_next(&random)}, other = {1, 2};
 
     (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t shard = (uint32_t)random_below(&random, 64), shard_read;
         uint64_t delivery = random_next(&random) >> (16 + random_below(&random, 48)), read;
 
-        redis_lease_write(text, shard, delivery);
-        assert_true(redis_lease_parse(slice_make(text, sizeof text), &shard_read, &read));
+        redis_lease_write(text, &key, shard, delivery);
+        assert_true(redis_lease_find_shard(slice_make(text, sizeof text), &shard_read));
+        assert_int_equal(shard_read, shard);
+        assert_true(redis_lease_parse(slice_make(text, sizeof text), &key, &shard_read, &read));
         assert_int_equal(shard_read, shard);
         assert_int_equal(read, delivery);
+        assert_false(redis_lease_parse(slice_make(text, sizeof text), &other, &shard_read, &read));
+        size_t at = random_below(&random, sizeof text);
+        text[at] = text[at] == '0' ? '1' : '0';
+        assert_false(redis_lease_parse(slice_make(text, sizeof text), &key, &shard_read, &read));
     }
 }
 
@@ -159,20 +166,23 @@ static void what_is_no_token_is_refused(void **state)
 {
     static const char *const texts[] = {"",
                                         "0",
-                                        "0000000000000",
-                                        "000000000000001",
-                                        "0000000000000G",
-                                        "0000000000000A",
-                                        "00-00000000001",
-                                        " 0000000000001",
-                                        "00 00000000001"};
+                                        "00000000000001",
+                                        "00000000000000000000000000000",
+                                        "0000000000000000000000000000001",
+                                        "00000000000000000000000000000G",
+                                        "00000000000000000000000000000A",
+                                        "00-000000000010000000000000000",
+                                        " 00000000000010000000000000000",
+                                        "00 000000000010000000000000000"};
+    const struct mac_key key = {3, 4};
     uint32_t shard;
     uint64_t delivery;
 
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        assert_false(redis_lease_parse(slice_of(texts[i]), &shard, &delivery));
-    assert_false(redis_lease_parse(slice_make("0000000000000\0", 14), &shard, &delivery));
+        assert_false(redis_lease_parse(slice_of(texts[i]), &key, &shard, &delivery));
+    assert_false(redis_lease_parse(slice_make("00000000000000000000000000000\0", 30), &key, &shard,
+                                   &delivery));
 }
 
 int main(void)

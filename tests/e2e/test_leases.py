@@ -1,0 +1,88 @@
+"""A lease proves who holds a job: nobody makes one up, whatever leases they hold; and it is good after a restart and at every server."""
+
+import json
+
+import pytest
+
+JOBS = 3
+
+
+@pytest.fixture(params=["embedded", "three shards", "redis"])
+def server(request, start_server):
+    if request.param == "redis":
+        return start_server("--store", request.getfixturevalue("start_redis")().url, "--shards", "1")
+    return start_server("--sync", "always", "--shards", "3" if request.param == "three shards" else "1")
+
+
+def take(client, count=JOBS):
+    for n in range(count):
+        client.push("t", f"j{n}")
+    jobs = []
+    while len(jobs) < count:
+        jobs += client.take("t", max=count, lease_for="1h", wait="5s")
+    return {job["id"]: job["lease"] for job in jobs}
+
+
+def results(client, verb, leases):
+    return [one["result"] for one in client.good("POST", f"/v1/{verb}", json.dumps({"leases": list(leases)}).encode())["results"]]
+
+
+def altered(lease):
+    """Each digit as its neighbour and as one far away."""
+    for at, digit in enumerate(lease):
+        for by in (1, 7):
+            yield lease[:at] + f"{(int(digit, 16) + by) % 16:x}" + lease[at + 1:]
+
+
+def mixed(one, other):
+    """The beginning of one with the end of the other."""
+    for at in range(1, len(one)):
+        if one[:at] + other[at:] not in (one, other):
+            yield one[:at] + other[at:]
+
+
+def test_no_lease_can_be_made_of_others(server):
+    client = server.client()
+    leases = take(client)
+    mine, next_one, _ = leases.values()
+    tried = [*altered(mine), *mixed(mine, next_one), *mixed(next_one, mine), mine.upper() if mine.upper() != mine else "0", mine + "0", mine[:-1]]
+    tried += [mine[:length] for length in (14, 16, 32) if length < len(mine)]  # as they were before they had a check
+    for verb in ("ack", "extend", "nack"):
+        assert set(results(client, verb, tried)) == {"lease_ended"}
+    assert client.topic("t")["counts"]["leased"] == JOBS
+    assert results(client, "ack", leases.values()) == ["ok"] * JOBS
+
+
+def test_a_lease_outlives_a_restart(server):
+    leases = take(server.client())
+    server.restart()
+    server.restart("kill")
+    assert results(server.client(), "extend", leases.values()) == ["ok"] * JOBS
+    assert results(server.client(), "ack", leases.values()) == ["ok"] * JOBS
+
+
+def test_a_lease_of_another_store_is_none_here(start_server):
+    one, other = (start_server("--sync", "never", "--shards", "1") for _ in range(2))
+    here, there = take(one.client()), take(other.client())
+    assert set(results(one.client(), "ack", there.values())) == {"lease_ended"}
+    assert results(one.client(), "ack", here.values()) == ["ok"] * JOBS
+
+
+def test_a_lease_is_good_at_each_server_of_a_redis_and_at_none_of_another(start_server, start_redis):
+    redis = start_redis()
+    one, other = (start_server("--store", redis.url) for _ in range(2))
+    assert results(other.client(), "ack", take(one.client(), 20).values()) == ["ok"] * 20
+    elsewhere = start_server("--store", start_redis().url)
+    held = take(elsewhere.client())
+    take(one.client())
+    assert set(results(one.client(), "ack", held.values())) == {"lease_ended"}
+
+
+def test_a_lease_of_a_backup_is_good_where_it_is_put_back(start_server, tmp_path):
+    server = start_server("--sync", "always", "--shards", "1")
+    leases = take(server.client())
+    (tmp_path / "copy").mkdir()
+    assert server.cli("backup", str(tmp_path / "copy" / "data")).returncode == 0
+    server.terminate()
+    restored = start_server("--sync", "always", directory=tmp_path / "copy")
+    assert results(restored.client(), "ack", leases.values()) == ["ok"] * JOBS
