@@ -106,7 +106,8 @@ bool amqp_in_take_message(struct amqp_in_consumer *consumer, const amqp_envelope
 static bool is_for_later(enum queue_status status)
 {
     return status == QUEUE_NO_SPACE || status == QUEUE_NO_MEMORY || status == QUEUE_STOPPING ||
-           status == QUEUE_UNAVAILABLE || status == QUEUE_TOO_MANY_TOPICS;
+           status == QUEUE_UNAVAILABLE || status == QUEUE_DIRECTORY_MOVED ||
+           status == QUEUE_TOO_MANY_TOPICS;
 }
 
 /* The log hears of a change, not of each message. */

@@ -59,6 +59,7 @@ static void on_status(struct errand *errand, enum queue_status status)
         return;
     case QUEUE_NO_MEMORY:
     case QUEUE_NO_SPACE:
+    case QUEUE_DIRECTORY_MOVED:
     case QUEUE_UNAVAILABLE:
         if (clock_inner_ms() < errand->lease_until_ms)
             try_again(errand);

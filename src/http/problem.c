@@ -70,6 +70,7 @@ static const struct refusal {
     [QUEUE_NO_SPACE] = {"The store is full", 507},
     [QUEUE_NO_MEMORY] = {"The server is out of memory", 503},
     [QUEUE_STOPPING] = {"The server is going down", 503},
+    [QUEUE_DIRECTORY_MOVED] = {"The data directory was moved", 503},
     [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},
 };
 

@@ -122,7 +122,8 @@ void http_readyz(struct http_call *call)
                          !is_up ? "the server is starting or stopping"
                          : !info.healthy
                              ? "the store cannot be reached or has failed; see the server's log"
-                             : "the store is full, so pushes are refused");
+                         : info.moved ? queue_status_sentence(QUEUE_DIRECTORY_MOVED)
+                                      : "the store is full, so pushes are refused");
     http_answer_fault(call->exchange, &fault);
 }
 

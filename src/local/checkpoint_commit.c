@@ -48,7 +48,7 @@ bool checkpoint_step_snapshot(struct checkpoint *checkpoint, struct engine_now n
     const struct catalog *old = depot_catalog(shard->depot);
     uint32_t count, first = old->log_first;
     uint64_t sequence = old->log_first_sequence;
-    if (now.inner_ms < checkpoint->retry_ms)
+    if (now.inner_ms < checkpoint->retry_ms || shard->astray)
         return false;
     if (checkpoint->before_file) {
         first = checkpoint->before_file;
@@ -84,6 +84,8 @@ bool checkpoint_committed(struct checkpoint *checkpoint)
     struct shard *shard = checkpoint->shard;
     if (checkpoint->result < 0) {
         checkpoint_complain(checkpoint, checkpoint->result, "writing the catalog", NULL);
+        if (checkpoint->result == -ESTALE)
+            shard_go_astray(shard);
         if (checkpoint->is_fatal)
             shard_fail(shard, "writing the catalog");
         catalog_fini(&checkpoint->catalog);

@@ -133,10 +133,12 @@ bool completions_run(struct shard *shard)
     return any;
 }
 
-void completions_fail(struct shard *shard, enum queue_status status)
+void completions_fail(struct shard *shard, uint64_t until, enum queue_status status)
 {
     while (!list_is_empty(&shard->waiting)) {
         struct completion *first = list_entry(shard->waiting.next, struct completion, list);
+        if (first->needs > until)
+            return;
         first->reply = (struct queue_reply){.status = status};
         run(shard, first);
     }

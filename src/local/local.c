@@ -122,6 +122,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     datadir_shard_path(local->datadir, index, dir, sizeof dir);
     struct shard_options options = {.local = &local->options,
                                     .dir = dir,
+                                    .fs = datadir_fs(local->datadir),
                                     .index = index,
                                     .hash_seed = local->manifest.hash_seed,
                                     .lease_key = lease_key_of(&local->manifest),

@@ -84,7 +84,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .checkpoints = figures.checkpoints,
                                .checkpoints_failed = figures.checkpoints_failed,
                                .healthy = figures.healthy,
-                               .accepting = figures.accepting};
+                               .accepting = figures.accepting && !figures.astray,
+                               .moved = figures.astray};
     switch (local->options.sync) {
     case WAL_SYNC_ALWAYS:
         out->sync = out->durability_class = "always";

@@ -76,6 +76,8 @@ struct shard {
     bool topics_want_room; /* and the log has none for the next */
     bool totals_kept;      /* the last records before a stop have been begun */
 
+    atomic_bool astray; /* the path of the log or the runs leads elsewhere */
+    int64_t astray_look_ms;
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -94,6 +96,9 @@ void shard_init_works(struct shard *shard);
 void shard_sync(struct shard *shard);
 /* The log or the catalog failed: nothing more is taken. */
 void shard_fail(struct shard *shard, const char *what);
+/* The path of the log or the runs leads elsewhere: nothing that changes something is taken until it
+ * leads back, which is looked at now and then. */
+void shard_go_astray(struct shard *shard);
 /* For the reactor; `ctx` is the shard. */
 bool shard_turn(void *ctx);
 
@@ -127,8 +132,9 @@ void completion_status_soon(struct shard *shard, enum queue_status status,
                             struct queue_reply_to reply_to);
 /* Calls back what is ready to go. Returns whether anybody was called. */
 bool completions_run(struct shard *shard);
-/* Everybody, with this status instead of what they would have had. */
-void completions_fail(struct shard *shard, enum queue_status status);
+/* Those who wait for no more than sequence `until`, with this status instead of what they would
+ * have had. UINT64_MAX: everybody. */
+void completions_fail(struct shard *shard, uint64_t until, enum queue_status status);
 void completions_fini(struct shard *shard);
 
 /* ---- command.c ---- */

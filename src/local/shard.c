@@ -15,6 +15,7 @@
 enum {
     ADVANCE_AT_ONCE = 512, /* timers a turn */
     UPKEEP_RETRY_MS = 1000,
+    ASTRAY_LOOK_MS = 500,
     HOLDS_MAX = 4,     /* turns a commit waits for more to come */
     ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
     SKEW_NOISE_MS = 2, /* both clocks are cut to milliseconds */
@@ -64,8 +65,31 @@ void shard_fail(struct shard *shard, const char *what)
     log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
               LOG_TEXT("during", what),
               LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : "see above"));
-    completions_fail(shard, QUEUE_UNAVAILABLE);
+    completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
     shard->options.failed(shard->options.ctx);
+}
+
+void shard_go_astray(struct shard *shard)
+{
+    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
+    if (shard->astray)
+        return;
+    shard->astray = true;
+    log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are refused",
+              LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
+}
+
+static void look_for_path(struct shard *shard, int64_t now_ms)
+{
+    if (!shard->astray || shard->committing || shard->broken || now_ms < shard->astray_look_ms)
+        return;
+    if (!wal_look(shard->wal) || !depot_leads(shard->depot)) {
+        shard_go_astray(shard);
+        return;
+    }
+    shard->astray = false;
+    log_event(LOG_INFO, "data directory is back: changes are accepted again",
+              LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
 }
 
 static void perform_commit(struct work *work)
@@ -81,6 +105,10 @@ static void commit_done(struct work *work)
     shard->durable = wal_committed(shard->wal);
     if (shard->commit_error)
         shard_fail(shard, "commit");
+    if (!shard->broken && wal_is_astray(shard->wal)) {
+        shard_go_astray(shard);
+        completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
+    }
 }
 
 static void commit_start(struct shard *shard)
@@ -207,6 +235,18 @@ static size_t bytes_of(const struct command *command)
     return bytes;
 }
 
+/* OK, or why it is not carried out as things are. */
+static enum queue_status refusal(const struct shard *shard, const struct command *command)
+{
+    const bool looks_only =
+        command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
+        command->kind == COMMAND_TOPICS ||
+        (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
+    if (shard->broken)
+        return QUEUE_UNAVAILABLE;
+    return shard->astray && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
+}
+
 static bool is_held(struct shard *shard, const struct command *command)
 {
     return command->kind == COMMAND_PUSH &&
@@ -217,9 +257,10 @@ static bool is_held(struct shard *shard, const struct command *command)
 void shard_submit(struct shard *shard, const struct command *command,
                   struct queue_reply_to reply_to)
 {
+    enum queue_status refused = refusal(shard, command);
     shard->submitted++;
-    if (shard->broken)
-        completion_status_soon(shard, QUEUE_UNAVAILABLE, reply_to);
+    if (refused != QUEUE_OK)
+        completion_status_soon(shard, refused, reply_to);
     else if (shard->stopping)
         completion_status_soon(shard, QUEUE_STOPPING, reply_to);
     else if (large_push_is(shard, command))
@@ -248,8 +289,9 @@ void shard_resume(struct shard *shard, struct command *command, struct queue_rep
 /* False: it has to wait for room. */
 static bool unpark_one(struct shard *shard, struct parked *first)
 {
-    if (shard->broken)
-        completion_status_soon(shard, QUEUE_UNAVAILABLE, first->reply_to);
+    enum queue_status refused = refusal(shard, first->command);
+    if (refused != QUEUE_OK)
+        completion_status_soon(shard, refused, first->reply_to);
     else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
              command_run(shard, first->command, first->reply_to) == -EAGAIN)
         return false;
@@ -267,7 +309,8 @@ static void unpark(struct shard *shard)
             return;
     while (!list_is_empty(&shard->held)) {
         struct parked *first = list_entry(shard->held.next, struct parked, list);
-        bool takes = shard->broken || checkpoint_takes(shard->checkpoint, bytes_of(first->command));
+        bool takes = shard->broken || shard->astray ||
+                     checkpoint_takes(shard->checkpoint, bytes_of(first->command));
         if (!takes || !unpark_one(shard, first))
             return;
     }
@@ -359,6 +402,7 @@ bool shard_turn(void *ctx)
 {
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
+    look_for_path(shard, now.inner_ms);
     bool busy = advance(shard, now);
     bool more = walkings_step(shard);
     if (!shard->broken)
@@ -384,7 +428,8 @@ bool shard_turn(void *ctx)
     if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
         next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
     int64_t held_ms = list_is_empty(&shard->held) ? INT64_MAX : now.inner_ms + 1;
-    int64_t others_ms[] = {held_ms, sync_ms,
+    int64_t astray_ms = shard->astray && !shard->broken ? shard->astray_look_ms : INT64_MAX;
+    int64_t others_ms[] = {held_ms, sync_ms, astray_ms,
                            shard->broken ? INT64_MAX : loading_next_ms(shard->loading),
                            shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint)};
     for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
@@ -416,6 +461,8 @@ void shard_figures(const struct shard *shard, struct shard_figures *out)
         .checkpoints = atomic_load_explicit(&shard->checkpoints, memory_order_relaxed),
         .checkpoints_failed =
             atomic_load_explicit(&shard->checkpoints_failed, memory_order_relaxed),
+        .astray = atomic_load_explicit(&shard->astray, memory_order_relaxed) ||
+                  !wal_leads(shard->wal) || !depot_leads(shard->depot),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
 }

@@ -9,7 +9,9 @@
  *
  * All functions on the reactor's thread but shard_figures. Errors: the log is broken after a failed
  * write or sync: then every call is answered QUEUE_UNAVAILABLE and `failed` is called once: the
- * process should stop.
+ * process should stop. Where the path of the directory leads elsewhere (it was moved, or something
+ * was mounted over it), what changes something is answered QUEUE_DIRECTORY_MOVED until it leads
+ * back.
  */
 #ifndef TARRY_LOCAL_SHARD_H
 #define TARRY_LOCAL_SHARD_H
@@ -77,6 +79,7 @@ struct shard_figures {
     uint64_t far_jobs; /* in runs, whether in memory too or not */
     uint64_t runs, checkpoints, checkpoints_failed;
     bool healthy, accepting;
+    bool astray; /* the path of the shard's files leads elsewhere: as of this moment */
 };
 void shard_figures(const struct shard *shard, struct shard_figures *out);
 

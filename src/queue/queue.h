@@ -51,7 +51,9 @@ enum queue_status {
     QUEUE_BAD_CURSOR,
     QUEUE_NO_SPACE, /* the disk is full: pushes are refused, acks and cancels still work */
     QUEUE_NO_MEMORY,
-    QUEUE_STOPPING,   /* the server is going down */
+    QUEUE_STOPPING,        /* the server is going down */
+    QUEUE_DIRECTORY_MOVED, /* the path of the data directory leads elsewhere: what changes something
+                              is refused; what was under way is not known to have happened */
     QUEUE_UNAVAILABLE /* the store cannot be reached or has failed: nothing is known to have changed
                        */
 };
@@ -236,7 +238,8 @@ struct queue_info {
     /* What the embedded store keeps out of memory, and its upkeep; 0 elsewhere. */
     uint64_t far_jobs, runs, checkpoints, checkpoints_failed;
     bool healthy;   /* false: every call would be answered QUEUE_UNAVAILABLE */
-    bool accepting; /* false: pushes are refused for want of space */
+    bool accepting; /* false: pushes are refused, for want of space or since it moved */
+    bool moved;     /* the path of the data directory leads elsewhere: nothing may change */
 };
 
 enum queue_event {

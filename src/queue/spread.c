@@ -195,6 +195,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         out->checkpoints_failed += part.checkpoints_failed;
         out->healthy &= part.healthy;
         out->accepting &= part.accepting;
+        out->moved |= part.moved;
     }
 }
 

@@ -42,6 +42,10 @@ static const struct {
     [QUEUE_NO_MEMORY] = {"no_memory", "the server is out of memory and changed nothing; try again "
                                       "later"},
     [QUEUE_STOPPING] = {"stopping", "the server is going down; try again once it is back"},
+    [QUEUE_DIRECTORY_MOVED] = {"directory_moved",
+                               "the path of the server's data directory leads to another one, or "
+                               "nowhere, and nothing is known to have changed; put the directory "
+                               "back, or restart the server on the one that is there now"},
     [QUEUE_UNAVAILABLE] = {"unavailable",
                            "the store cannot be reached or has failed, and nothing is "
                            "known to have changed; try again, and see the server's log"},

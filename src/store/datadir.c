@@ -1,6 +1,7 @@
 #include "store/datadir.h"
 
 #include "base/random.h"
+#include "store/fs_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,10 @@
 
 struct datadir {
     char path[PATH_MAX - 64];
-    int lock_fd; /* -1: a directory opened for reading that never had a LOCK */
+    struct fs_dir *dir;
+    struct fs fs;
+    int lock_fd;     /* -1: a directory opened for reading that never had a LOCK */
+    int manifest_fd; /* of the MANIFEST that was read or written last; -1: none */
 };
 
 static int complain(char *error, size_t error_bytes, int result, const char *format, ...)
@@ -47,59 +51,101 @@ static long holder_of(int lock_fd)
     return got > 0 ? strtol(text, NULL, 10) : 0;
 }
 
-/* `existing`: make nothing, write nothing, share with others that only read. */
-static int take_lock(struct datadir *datadir, bool existing, char *error, size_t error_bytes)
+static int complain_of_use(const struct datadir *datadir, char *error, size_t error_bytes)
 {
-    char path[PATH_MAX], pid[32];
-    int len, fault;
+    char path[PATH_MAX];
+    long holder = 0;
+    int fd = datadir->lock_fd;
 
     path_of(datadir, "LOCK", path);
-    datadir->lock_fd = open(path, O_CLOEXEC | (existing ? O_RDONLY : O_RDWR | O_CREAT), 0600);
-    if (datadir->lock_fd < 0) {
-        if (existing && errno == ENOENT)
-            return 0;
-        return complain(error, error_bytes, -errno, "cannot open '%s': %s", path, strerror(errno));
-    }
-    if (flock(datadir->lock_fd, (existing ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
-            return complain(error, error_bytes, -errno, "cannot lock '%s': %s", path,
-                            strerror(errno));
+    if (fd < 0)
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0)
+        holder = holder_of(fd);
+    if (fd >= 0 && fd != datadir->lock_fd)
+        close(fd);
+    if (holder > 0)
         return complain(error, error_bytes, -EBUSY,
                         "data directory '%s' is in use by process %ld; stop that server first, or "
                         "use another directory",
-                        datadir->path, holder_of(datadir->lock_fd));
+                        datadir->path, holder);
+    return complain(error, error_bytes, -EBUSY,
+                    "data directory '%s' is in use by another process; stop that server first, or "
+                    "use another directory",
+                    datadir->path);
+}
+
+/* Somebody may have put a link there to a file that is to be written over. */
+static int refuse_odd_lock(const struct datadir *datadir, const char *path, char *error,
+                           size_t error_bytes)
+{
+    struct stat about;
+
+    if (fstat(datadir->lock_fd, &about) < 0)
+        return complain(error, error_bytes, -errno, "cannot open '%s': %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode) || about.st_nlink > 1)
+        return complain(error, error_bytes, -EPERM,
+                        "'%s' is not a file of its own; remove it (nothing was changed)", path);
+    return 0;
+}
+
+/* `existing`: make nothing, write nothing, share with others that only read. */
+static int take_lock(struct datadir *datadir, bool existing, char *error, size_t error_bytes)
+{
+    const int flags = existing ? O_RDONLY : O_RDWR | O_CREAT;
+    char path[PATH_MAX], pid[32];
+    int len, result;
+
+    path_of(datadir, "LOCK", path);
+    result = datadir->fs.ops->open(datadir->fs.ctx, path, flags | O_NOFOLLOW | O_NONBLOCK, 0600);
+    datadir->lock_fd = result < 0 ? -1 : result;
+    if (result == -ELOOP)
+        return complain(error, error_bytes, result,
+                        "'%s' is a symbolic link; remove it (nothing was changed)", path);
+    if (existing && result == -ENOENT)
+        return 0;
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot open '%s': %s", path,
+                        strerror(-result));
+    result = refuse_odd_lock(datadir, path, error, error_bytes);
+    if (result < 0)
+        return result;
+    if (flock(datadir->lock_fd, (existing ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            return complain_of_use(datadir, error, error_bytes);
+        return complain(error, error_bytes, -errno, "cannot lock '%s': %s", path, strerror(errno));
     }
     if (existing)
         return 0;
     len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(datadir->lock_fd, 0) < 0 ||
-        pwrite(datadir->lock_fd, pid, (size_t)len, 0) != len) {
-        fault = errno ? errno : EIO;
-        return complain(error, error_bytes, -fault, "cannot write '%s': %s", path, strerror(fault));
-    }
+    result = datadir->fs.ops->truncate(datadir->fs.ctx, datadir->lock_fd, 0);
+    if (result == 0)
+        result = fs_pwrite_whole(&datadir->fs, datadir->lock_fd, pid, (size_t)len, 0);
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot write '%s': %s", path,
+                        strerror(-result));
     return 0;
 }
 
 /* ---- the manifest ---- */
 
 /* -ENOENT without words: there is none. */
-static int read_manifest(const struct datadir *datadir, struct datadir_manifest *out, char *error,
+static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, char *error,
                          size_t error_bytes)
 {
     char path[PATH_MAX], text[MANIFEST_BYTES_MAX];
     ssize_t got;
-    int fd, result;
+    int result;
 
     path_of(datadir, "MANIFEST", path);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT)
+    result = datadir->fs.ops->open(datadir->fs.ctx, path, O_RDONLY, 0);
+    if (result == -ENOENT)
         return -ENOENT;
-    if (fd < 0)
-        return complain(error, error_bytes, -errno, "cannot open '%s': %s", path, strerror(errno));
-    got = pread(fd, text, sizeof text, 0);
-    if (got < 0)
-        got = -errno;
-    close(fd);
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot open '%s': %s", path,
+                        strerror(-result));
+    datadir->manifest_fd = result;
+    got = fs_pread_some(&datadir->fs, datadir->manifest_fd, true, text, sizeof text, 0);
     if (got < 0)
         return complain(error, error_bytes, (int)got, "cannot read '%s': %s", path,
                         strerror((int)-got));
@@ -117,25 +163,57 @@ static int read_manifest(const struct datadir *datadir, struct datadir_manifest 
                     path);
 }
 
+static void set_manifest_fd(struct datadir *datadir, int fd)
+{
+    if (datadir->manifest_fd >= 0)
+        close(datadir->manifest_fd);
+    datadir->manifest_fd = fd;
+}
+
+static int write_fresh(struct datadir *datadir, int fd, const char *fresh, const char *path,
+                       struct slice text)
+{
+    const struct fs *fs = &datadir->fs;
+    int result = fs_pwrite_whole(fs, fd, text.at, text.len, 0);
+
+    if (result == 0)
+        result = fs->ops->fdatasync(fs->ctx, fd);
+    if (result == 0)
+        result = fs_give_name(fs, datadir->path, fresh, path, NULL);
+    return result;
+}
+
+/* Not so where a copy of some other time was put in its place. */
+static bool manifest_is_ours(const struct datadir *datadir)
+{
+    struct stat there, ours;
+
+    return datadir->manifest_fd < 0 ||
+           (fstatat(fs_dir_fd(datadir->dir), "MANIFEST", &there, 0) == 0 &&
+            fstat(datadir->manifest_fd, &ours) == 0 && there.st_ino == ours.st_ino &&
+            there.st_dev == ours.st_dev);
+}
+
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest)
 {
     struct datadir_manifest current = *manifest;
+    const struct fs *fs = &datadir->fs;
     char path[PATH_MAX], fresh[PATH_MAX], text[MANIFEST_BYTES_MAX];
     int result, fd;
-    size_t len;
 
     current.format = DATADIR_FORMAT;
-    len = manifest_emit(&current, text);
     path_of(datadir, "MANIFEST", path);
     path_of(datadir, "MANIFEST.tmp", fresh);
-    fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (!manifest_is_ours(datadir))
+        return -ESTALE;
+    fd = fs->ops->open(fs->ctx, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return -errno;
-    errno = EIO;
-    result = pwrite(fd, text, len, 0) == (ssize_t)len && fsync(fd) == 0 ? 0 : -errno;
-    close(fd);
-    if (result == 0)
-        result = fs_give_name(&fs_posix, datadir->path, fresh, path, NULL);
+        return fd;
+    result = write_fresh(datadir, fd, fresh, path, slice_make(text, manifest_emit(&current, text)));
+    if (result < 0)
+        close(fd);
+    else
+        set_manifest_fd(datadir, fd);
     return result;
 }
 
@@ -144,10 +222,7 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
 /* A backup gets its manifest last. */
 static int refuse_incomplete(const struct datadir *datadir, char *error, size_t error_bytes)
 {
-    char path[PATH_MAX];
-
-    path_of(datadir, DATADIR_INCOMPLETE, path);
-    if (access(path, F_OK) < 0)
+    if (faccessat(fs_dir_fd(datadir->dir), DATADIR_INCOMPLETE, F_OK, 0) < 0)
         return 0;
     return complain(error, error_bytes, -EBADMSG,
                     "'%s' is a backup that was not completed; use another one (nothing was "
@@ -176,7 +251,7 @@ static int list_shards(const struct datadir *datadir, uint64_t *there, char *err
     int result;
 
     *there = 0;
-    result = fs_posix.ops->list(NULL, datadir->path, note_shard, there);
+    result = datadir->fs.ops->list(datadir->fs.ctx, datadir->path, note_shard, there);
     if (result < 0)
         return complain(error, error_bytes, result, "cannot read data directory '%s': %s",
                         datadir->path, strerror(-result));
@@ -229,7 +304,7 @@ static int refuse_shards(const struct datadir *datadir, char *error, size_t erro
         if (!(there >> i & 1))
             continue;
         datadir_shard_path(datadir, i, path, sizeof path);
-        result = fs_posix.ops->list(NULL, path, note_any, &has_files);
+        result = datadir->fs.ops->list(datadir->fs.ctx, path, note_any, &has_files);
         if (result < 0)
             return complain(error, error_bytes, result, "cannot read '%s': %s", path,
                             strerror(-result));
@@ -251,9 +326,9 @@ static int make_shards(const struct datadir *datadir, uint32_t shards)
         char path[PATH_MAX];
 
         datadir_shard_path(datadir, i, path, sizeof path);
-        result = fs_posix.ops->mkdir(NULL, path, 0700);
+        result = datadir->fs.ops->mkdir(datadir->fs.ctx, path, 0700);
     }
-    return result < 0 ? result : fs_posix.ops->fsync_dir(NULL, datadir->path);
+    return result < 0 ? result : datadir->fs.ops->fsync_dir(datadir->fs.ctx, datadir->path);
 }
 
 /* Writes the first manifest of a directory, or the first of this format. */
@@ -306,6 +381,51 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
     return 0;
 }
 
+/* ---- the directory itself ---- */
+
+/* Who may write into it may have its jobs do anything. Reading does no harm. */
+static int refuse_owner(const struct datadir *datadir, char *error, size_t error_bytes)
+{
+    const uid_t me = geteuid();
+    struct stat about;
+
+    if (fstat(fs_dir_fd(datadir->dir), &about) < 0)
+        return complain(error, error_bytes, -errno, "cannot open data directory '%s': %s",
+                        datadir->path, strerror(errno));
+    if (about.st_uid != me && me != 0)
+        return complain(error, error_bytes, -EPERM,
+                        "data directory '%s' belongs to user %ld and this runs as user %ld; run it "
+                        "as its owner, or name a directory of your own",
+                        datadir->path, (long)about.st_uid, (long)me);
+    if (about.st_mode & (S_IWGRP | S_IWOTH))
+        return complain(error, error_bytes, -EPERM,
+                        "data directory '%s' may be written by others (mode %04o); take that right "
+                        "away with 'chmod go-w', or name a directory inside it, which is made",
+                        datadir->path, (unsigned)about.st_mode & 07777);
+    return 0;
+}
+
+/* Holds and locks it, and whatever the path leads to from then on, that is what is meant. */
+static int hold_dir(struct datadir *datadir, bool existing, char *error, size_t error_bytes)
+{
+    int result = fs_dir_open(datadir->path, existing ? FS_DIR_SHARED : FS_DIR_ALONE, &datadir->dir);
+
+    if (result == -EBUSY)
+        return complain_of_use(datadir, error, error_bytes);
+    if (result < 0)
+        return complain(error, error_bytes, result, "cannot open data directory '%s': %s",
+                        datadir->path, strerror(-result));
+    datadir->fs = (struct fs){.ops = fs_posix.ops, .ctx = datadir->dir};
+    if (!existing && (result = refuse_owner(datadir, error, error_bytes)) < 0)
+        return result;
+    result = take_lock(datadir, existing, error, error_bytes);
+    if (result < 0 || fs_dir_path_leads_to(datadir->path, fs_dir_fd(datadir->dir)))
+        return result;
+    return complain(error, error_bytes, -errno, "cannot open data directory '%s': %s",
+                    datadir->path,
+                    errno == ESTALE ? "it was moved meanwhile; try again" : strerror(errno));
+}
+
 static int open_any(const char *path, bool existing, uint32_t shards, struct datadir **out,
                     struct datadir_manifest *manifest, char *error, size_t error_bytes)
 {
@@ -316,7 +436,7 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
 
     if (!datadir)
         return complain(error, error_bytes, -ENOMEM, "out of memory");
-    datadir->lock_fd = -1;
+    datadir->lock_fd = datadir->manifest_fd = -1;
     while (len > 1 && path[len - 1] == '/')
         len--;
     if (len == 0 || len >= sizeof datadir->path) {
@@ -328,7 +448,7 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     memcpy(datadir->path, path, len);
     if (!existing && (result = make_dir(datadir, error, error_bytes)) < 0)
         goto out;
-    if ((result = take_lock(datadir, existing, error, error_bytes)) < 0)
+    if ((result = hold_dir(datadir, existing, error, error_bytes)) < 0)
         goto out;
     result = read_manifest(datadir, &found, error, error_bytes);
     if (result == -ENOENT && refuse_incomplete(datadir, error, error_bytes) < 0)
@@ -378,11 +498,18 @@ void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out
     snprintf(out, out_bytes, "%s/shard-%02u", datadir->path, shard);
 }
 
+const struct fs *datadir_fs(const struct datadir *datadir)
+{
+    return &datadir->fs;
+}
+
 void datadir_close(struct datadir *datadir)
 {
     if (!datadir)
         return;
+    set_manifest_fd(datadir, -1);
     if (datadir->lock_fd >= 0)
         close(datadir->lock_fd); /* gives the lock back */
+    fs_dir_close(datadir->dir);
     free(datadir);
 }

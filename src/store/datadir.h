@@ -1,7 +1,10 @@
 /*
  * datadir: the directory a server owns: its lock, and what was fixed when it was made.
  *
- *   DIR/LOCK        held exclusively (flock) while a server runs
+ * It is held by its descriptor, with all directories below it (fs_dir.h), and locked (flock): the
+ * directory itself, so that nothing that happens to files lets another one in, and
+ *
+ *   DIR/LOCK        which versions before locked alone; holds the process's number
  *   DIR/MANIFEST    what the directory is (manifest.h). Replaced whole (temporary file, fsync,
  *                   rename, directory fsync), never edited
  *   DIR/shard-00/   one per shard, made before the manifest: a manifest whose shards are not all
@@ -23,7 +26,8 @@ struct datadir;
  * older format anew. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
  * negative errno; `error` then says what and what to do: locked by another server (with its pid),
  * not writable, a different number of shards, a newer format, a manifest that cannot be read or
- * whose shards are not those that are there, a backup that was not completed.
+ * whose shards are not those that are there, a backup that was not completed, a directory that
+ * belongs to somebody else or may be written by others.
  */
 int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes);
@@ -31,9 +35,12 @@ int datadir_open(const char *path, uint32_t shards, struct datadir **out,
  * For fsck. */
 int datadir_open_existing(const char *path, struct datadir **out, struct datadir_manifest *manifest,
                           char *error, size_t error_bytes);
-/* Writes the manifest anew (boot id and offset), in this version's format. 0 or negative errno. */
+/* Writes the manifest anew (boot id and offset), in this version's format. 0 or negative errno.
+ * -ESTALE: another one has taken its place. */
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest);
 void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out, size_t out_bytes);
+/* The files below it, from the descriptors that are held. As long as the directory is open. */
+const struct fs *datadir_fs(const struct datadir *datadir);
 void datadir_close(struct datadir *datadir);
 
 #endif

@@ -236,7 +236,10 @@ void depot_build_fini(struct depot_build *build);
 int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_sequence,
                    const struct catalog_topic *topics, uint32_t topic_count, int64_t inner_ms,
                    int64_t wall_ms, struct catalog *out);
-int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal); /* [helper] */
+/* [helper] -ESTALE: the runs' directory is astray (depot_leads); nothing was written. */
+int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal);
+/* Whether the path of runs and catalog still leads to them. Any thread. */
+bool depot_leads(const struct depot *depot);
 /* Takes the catalog over. */
 void depot_committed(struct depot *depot, struct catalog *catalog);
 /* [helper, the one of depot_commit] What the committed catalog lets go: files unlinked, dead slots

@@ -152,11 +152,20 @@ static void note_dead(struct depot *depot, struct depot_run *run, const struct c
     pthread_mutex_unlock(&depot->lock);
 }
 
+bool depot_leads(const struct depot *depot)
+{
+    return fs_leads(depot->options.fs, depot->dir, -1);
+}
+
 int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal)
 {
     struct depot_view *view;
-    int result = catalog_write(depot->options.fs, depot->dir, catalog, is_fatal);
+    int result;
 
+    *is_fatal = false;
+    if (!depot_leads(depot))
+        return -ESTALE;
+    result = catalog_write(depot->options.fs, depot->dir, catalog, is_fatal);
     if (result < 0)
         return result;
     view = depot_view_hold(depot);

@@ -55,3 +55,8 @@ int fs_give_name(const struct fs *fs, const char *dir, const char *from, const c
         *is_named = result == 0;
     return result < 0 ? result : fs->ops->fsync_dir(fs->ctx, dir);
 }
+
+bool fs_leads(const struct fs *fs, const char *path, int fd)
+{
+    return !fs->ops->leads || fs->ops->leads(fs->ctx, path, fd);
+}

@@ -44,10 +44,19 @@ struct fs_ops {
     /* Calls `each` with every name in the directory but "." and "..". */
     int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                 void *each_ctx);
+    /* Whether the path, from its very beginning, leads to what `fd` is open on, or with fd -1 to
+     * the directory of that path which is held. NULL: it always does. */
+    bool (*leads)(void *ctx, const char *path, int fd);
 };
 
-/* The real file system. */
+/* The real file system. Its operations take as `ctx` the directory below which all paths lie
+ * (fs_dir.h), which then reaches them from descriptors it holds; or NULL, as here: each by its
+ * path.
+ */
 extern const struct fs fs_posix;
+
+/* fs->ops->leads, where there is one. */
+bool fs_leads(const struct fs *fs, const char *path, int fd);
 
 /*
  * What a single operation leaves short these go on with. `may_block` false reads from the page

@@ -1,4 +1,5 @@
 #include "store/fs.h"
+#include "store/fs_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,15 +10,47 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int posix_open(void *ctx, const char *path, int flags, int mode)
+/* Where a name is looked up: with a held directory (`ctx`) the one it lies in and its last part,
+ * else the whole path from wherever. */
+struct place {
+    int at;
+    const char *name;
+};
+
+static int find_place(void *ctx, const char *path, struct place *out)
 {
     int fd;
 
-    (void)ctx;
+    *out = (struct place){.at = AT_FDCWD, .name = path};
+    if (!ctx)
+        return 0;
+    fd = fs_dir_hold_parent(ctx, path, &out->name);
+    out->at = fd;
+    return fd < 0 ? fd : 0;
+}
+
+static int open_place(const struct place *place, int flags, int mode)
+{
+    int fd;
+
     do
-        fd = open(path, flags | O_CLOEXEC, mode);
+        fd = openat(place->at, place->name, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
     return fd < 0 ? -errno : fd;
+}
+
+static int posix_open(void *ctx, const char *path, int flags, int mode)
+{
+    struct place place;
+    int result = find_place(ctx, path, &place);
+    int fd = result < 0 ? result : open_place(&place, flags, mode);
+
+    if (fd < 0 || !ctx || !(flags & O_CREAT))
+        return fd;
+    result = fs_dir_give(ctx, fd);
+    if (result < 0)
+        close(fd);
+    return result < 0 ? result : fd;
 }
 
 static int posix_close(void *ctx, int fd)
@@ -87,56 +120,91 @@ static int posix_truncate(void *ctx, int fd, int64_t size)
 
 static int posix_rename(void *ctx, const char *from, const char *to)
 {
-    (void)ctx;
-    return rename(from, to) < 0 ? -errno : 0;
+    struct place old, new;
+    int result = find_place(ctx, from, &old);
+
+    if (result == 0)
+        result = find_place(ctx, to, &new);
+    if (result == 0 && renameat(old.at, old.name, new.at, new.name) < 0)
+        result = -errno;
+    return result;
 }
 
 static int posix_unlink(void *ctx, const char *path)
 {
-    (void)ctx;
-    return unlink(path) < 0 ? -errno : 0;
+    struct place place;
+    int result = find_place(ctx, path, &place);
+
+    if (result == 0 && unlinkat(place.at, place.name, 0) < 0)
+        result = -errno;
+    return result;
 }
 
 static int posix_mkdir(void *ctx, const char *path, int mode)
 {
+    struct place place;
     struct stat about;
+    int result = find_place(ctx, path, &place);
 
-    (void)ctx;
-    if (mkdir(path, (mode_t)mode) == 0)
-        return 0;
-    if (errno == EEXIST && stat(path, &about) == 0)
+    if (result < 0)
+        return result;
+    if (mkdirat(place.at, place.name, (mode_t)mode) == 0)
+        return ctx ? fs_dir_give_name(ctx, place.at, place.name) : 0;
+    if (errno == EEXIST && fstatat(place.at, place.name, &about, 0) == 0)
         return S_ISDIR(about.st_mode) ? 0 : -ENOTDIR;
     return -errno;
 }
 
+/* A descriptor of its own, since one that is held may be in use by others. */
+static int open_dir(void *ctx, const char *path)
+{
+    const int held = ctx ? fs_dir_hold(ctx, path) : AT_FDCWD;
+    const struct place place = {.at = held, .name = ctx ? "." : path};
+
+    return ctx && held < 0 ? held : open_place(&place, O_RDONLY | O_DIRECTORY, 0);
+}
+
 static int posix_fsync_dir(void *ctx, const char *path)
 {
-    int fd = posix_open(ctx, path, O_RDONLY | O_DIRECTORY, 0);
+    int fd = ctx ? fs_dir_hold(ctx, path) : open_dir(ctx, path);
     int result;
 
     if (fd < 0)
         return fd;
     result = fsync(fd) < 0 ? -errno : 0;
-    close(fd);
+    if (!ctx)
+        close(fd);
     return result;
 }
 
 static int posix_list(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                       void *each_ctx)
 {
-    DIR *dir = opendir(path);
+    int fd = open_dir(ctx, path), result;
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
-    int result;
 
-    (void)ctx;
-    if (!dir)
-        return -errno;
+    if (!dir) {
+        result = fd < 0 ? fd : -errno;
+        if (fd >= 0)
+            close(fd);
+        return result;
+    }
     for (errno = 0; (entry = readdir(dir)); errno = 0)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             each(each_ctx, entry->d_name);
     result = -errno;
     closedir(dir);
     return result;
+}
+
+static bool posix_leads(void *ctx, const char *path, int fd)
+{
+    if (fd < 0 && !ctx)
+        return true; /* nobody holds it */
+    if (fd < 0)
+        fd = fs_dir_hold(ctx, path);
+    return fd >= 0 && fs_dir_path_leads_to(path, fd);
 }
 
 static int posix_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
@@ -183,6 +251,7 @@ static const struct fs_ops posix_ops = {
     .forget = posix_forget,
     .disk_bytes = posix_disk_bytes,
     .list = posix_list,
+    .leads = posix_leads,
 };
 
 const struct fs fs_posix = {.ops = &posix_ops};

@@ -200,6 +200,8 @@ static int open_log(struct fsck_exam *exam)
 
     if (result == -ENOENT && was_never_opened(exam))
         return 0;
+    if (result == -ENOMEM)
+        return result;
     if (result < 0) {
         find(exam, 0, 0, "'%s/MANIFEST' %s", exam->disk.dir,
              result == -EBADMSG  ? "is damaged"
@@ -207,7 +209,7 @@ static int open_log(struct fsck_exam *exam)
                                  : strerror(-result));
         return 0;
     }
-    (void)fs_posix.ops->close(NULL, fd);
+    (void)exam->reading.fs.ops->close(&exam->reading, fd);
     shard->manifest_copies_bad = (uint32_t)slots_bad;
     if (exam->manifest.epoch == 0 && was_never_opened(exam))
         return 0;
@@ -329,7 +331,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
             exam->report = report;
             exam->shard = i;
             exam->hash_seed = manifest.hash_seed;
-            fsck_reading_init(&exam->reading);
+            fsck_reading_init(&exam->reading, datadir_fs(datadir));
         }
         result = exam ? examine_shard(exam, datadir) : -ENOMEM;
         free(exam);

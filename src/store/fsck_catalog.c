@@ -171,7 +171,8 @@ int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, co
 
     if (exam->is_catalog_bad || exam->catalog.generation == 0)
         return 0;
-    return fs_posix.ops->list(NULL, exam->run_dir, on_name, &listing);
+    return exam->reading.below->ops->list(exam->reading.below->ctx, exam->run_dir, on_name,
+                                          &listing);
 }
 
 static void note_orphan(struct fsck_exam *exam, const char *name)

@@ -77,7 +77,7 @@ static bool on_loss(void *ctx, const struct fsck_loss *loss)
 int fsck_heal(struct fsck_exam *exam)
 {
     char dir[PATH_MAX];
-    const struct wal_options options = {.fs = &fs_posix,
+    const struct wal_options options = {.fs = exam->reading.below,
                                         .dir = dir,
                                         .file_bytes = exam->log_file_bytes,
                                         .sync = WAL_SYNC_ALWAYS,

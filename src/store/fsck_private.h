@@ -57,7 +57,8 @@ struct fsck_topics {
 /* What reads the shard's files. */
 struct fsck_reading {
     struct fs fs;
-    int error; /* of the last operation, where the disk failed; 0: it did not */
+    const struct fs *below; /* the directory's: what writes goes there */
+    int error;              /* of the last operation, where the disk failed; 0: it did not */
     uint32_t pauses;
 };
 
@@ -108,7 +109,7 @@ void fsck_note(struct fsck_exam *exam, const char *format, ...)
 void fsck_advance(struct fsck_exam *exam, uint64_t records);
 
 /* ---- fsck_read ---- */
-void fsck_reading_init(struct fsck_reading *reading);
+void fsck_reading_init(struct fsck_reading *reading, const struct fs *below);
 /* Where the last reading failed and nobody was told of it: a finding. */
 void fsck_unread(struct fsck_exam *exam, const char *what);
 /* Whether what was just found to be unreadable is given up. */

@@ -38,25 +38,31 @@ static int64_t note(struct fsck_reading *reading, int64_t result)
         }                                                                                          \
     } while (0)
 
+static const struct fs *below(void *ctx)
+{
+    return ((struct fsck_reading *)ctx)->below;
+}
+
 static int on_open(void *ctx, const char *path, int flags, int mode)
 {
     int result = -EIO;
 
-    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->open(NULL, path, flags, mode));
+    TRY((struct fsck_reading *)ctx, result,
+        below(ctx)->ops->open(below(ctx)->ctx, path, flags, mode));
     return result;
 }
 
 static int on_close(void *ctx, int fd)
 {
-    (void)ctx;
-    return fs_posix.ops->close(NULL, fd);
+    return below(ctx)->ops->close(below(ctx)->ctx, fd);
 }
 
 static ssize_t on_pread(void *ctx, int fd, void *into, size_t len, int64_t offset)
 {
     ssize_t result = -EIO;
 
-    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->pread(NULL, fd, into, len, offset));
+    TRY((struct fsck_reading *)ctx, result,
+        below(ctx)->ops->pread(below(ctx)->ctx, fd, into, len, offset));
     return result;
 }
 
@@ -64,15 +70,34 @@ static int64_t on_size(void *ctx, int fd)
 {
     int64_t result = -EIO;
 
-    TRY((struct fsck_reading *)ctx, result, fs_posix.ops->size(NULL, fd));
+    TRY((struct fsck_reading *)ctx, result, below(ctx)->ops->size(below(ctx)->ctx, fd));
     return result;
 }
 
-/* Not again: names were given already. */
+struct listing {
+    void (*each)(void *each_ctx, const char *name);
+    void *each_ctx;
+    bool has_given; /* names: then it is not begun again */
+};
+
+static void give_name(void *ctx, const char *name)
+{
+    struct listing *listing = ctx;
+
+    listing->has_given = true;
+    listing->each(listing->each_ctx, name);
+}
+
 static int on_list(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                    void *each_ctx)
 {
-    return (int)note(ctx, fs_posix.ops->list(NULL, path, each, each_ctx));
+    struct listing listing = {.each = each, .each_ctx = each_ctx};
+    int result = -EIO;
+
+    TRY((struct fsck_reading *)ctx, result,
+        listing.has_given ? result
+                          : below(ctx)->ops->list(below(ctx)->ctx, path, give_name, &listing));
+    return result;
 }
 
 /* Nothing of it writes. */
@@ -85,9 +110,9 @@ static const struct fs_ops reading_ops = {
     .list = on_list,
 };
 
-void fsck_reading_init(struct fsck_reading *reading)
+void fsck_reading_init(struct fsck_reading *reading, const struct fs *below)
 {
-    *reading = (struct fsck_reading){.fs = {.ops = &reading_ops, .ctx = reading}};
+    *reading = (struct fsck_reading){.fs = {.ops = &reading_ops, .ctx = reading}, .below = below};
 }
 
 void fsck_unread(struct fsck_exam *exam, const char *what)

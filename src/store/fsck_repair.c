@@ -107,7 +107,7 @@ static int gather_all(struct gathering *gathering)
 
 static int write_entries(struct fsck_exam *exam, const struct gathering *gathering, uint32_t number)
 {
-    const struct keys_writing writing = {.fs = &fs_posix,
+    const struct keys_writing writing = {.fs = exam->reading.below,
                                          .dir = exam->run_dir,
                                          .number = number,
                                          .seed = exam->catalog.seed,
@@ -279,7 +279,8 @@ static void remove_orphan(struct fsck_exam *exam, const char *name)
 
     say(exam, "removes run/%s, which nothing names", name);
     snprintf(path, sizeof path, "%s/%s", exam->run_dir, name);
-    (void)fs_posix.ops->unlink(NULL, path); /* the next start tries again */
+    (void)exam->reading.below->ops->unlink(exam->reading.below->ctx,
+                                           path); /* the next start tries again */
 }
 
 static int commit(struct fsck_exam *exam)
@@ -300,7 +301,7 @@ static int commit(struct fsck_exam *exam)
         return result;
     exam->catalog.generation += exam->newer_damaged + 1;
     say(exam, "writes catalog %" PRIu64, exam->catalog.generation);
-    result = catalog_write(&fs_posix, exam->run_dir, &exam->catalog, &is_fatal);
+    result = catalog_write(exam->reading.below, exam->run_dir, &exam->catalog, &is_fatal);
     return result < 0 ? fail(exam, result, "write the catalog") : 0;
 }
 

@@ -127,6 +127,14 @@ int wal_commit(
 uint64_t wal_committed(
     struct wal *wal); /* the sequence up to which all is now durable (or written, by class) */
 
+/* Whether, when the last commit had been synced, the path of its file led elsewhere: then the log
+ * goes on as it was, in files that the next opening will not find unless somebody puts them back.
+ */
+bool wal_is_astray(const struct wal *wal);
+bool wal_look(struct wal *wal); /* looks again; false: astray */
+/* Whether the path of its directory leads to it. Any thread. */
+bool wal_leads(const struct wal *wal);
+
 /* When (inner clock) wal_seal should be called even if nothing was appended, so that what was
  * written is synced within the interval. INT64_MAX: need not. May have passed already. Always
  * INT64_MAX but with WAL_SYNC_INTERVAL. Ask again after wal_committed. */

@@ -216,6 +216,22 @@ static int sync_file(struct wal *wal, uint32_t number)
     return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, fd);
 }
 
+/* Whether the file is the one that the next opening would find. */
+static bool file_leads(struct wal *wal, uint32_t number)
+{
+    char name[32], path[PATH_MAX];
+    int fd;
+
+    if (!wal->disk.fs->ops->leads)
+        return true;
+    pthread_mutex_lock(&wal->lock);
+    fd = wal_files_find(&wal->files, number)->fd;
+    pthread_mutex_unlock(&wal->lock);
+    wal_file_name(number, name);
+    wal_path(&wal->disk, name, path);
+    return fs_leads(wal->disk.fs, path, fd);
+}
+
 int wal_commit(struct wal *wal)
 {
     struct wal_flight *flight = &wal->flight;
@@ -230,6 +246,8 @@ int wal_commit(struct wal *wal)
         for (uint32_t number = flight->sync_first;
              flight->result == 0 && number <= flight->sync_last; number++)
             flight->result = sync_file(wal, number);
+    if (flight->result == 0)
+        flight->is_astray = !file_leads(wal, flight->sync_last);
     return flight->result;
 }
 
@@ -254,6 +272,7 @@ uint64_t wal_committed(struct wal *wal)
         return wal->committed; /* what failed can still be read, until the log is closed */
     }
     wal->committed = flight->sequence;
+    wal->is_astray = flight->is_astray;
     if (flight->batch) {
         wal->commits++;
         wal->bytes_written += flight->batch->len;
@@ -269,4 +288,20 @@ uint64_t wal_committed(struct wal *wal)
         wal->dirty_since_ms = INT64_MAX;
     }
     return wal->committed;
+}
+
+bool wal_is_astray(const struct wal *wal)
+{
+    return wal->is_astray;
+}
+
+bool wal_look(struct wal *wal)
+{
+    wal->is_astray = !file_leads(wal, wal->current);
+    return !wal->is_astray;
+}
+
+bool wal_leads(const struct wal *wal)
+{
+    return fs_leads(wal->disk.fs, wal->disk.dir, -1);
 }

@@ -221,6 +221,7 @@ struct wal_flight {
     int fd;
     uint32_t sync_first, sync_last; /* files */
     uint64_t sequence;
+    bool is_astray;
     int result;
 };
 
@@ -259,7 +260,7 @@ struct wal {
 
     uint32_t held; /* wal_hold_back */
     uint64_t bytes_written, commits, syncs;
-    bool is_broken, spares_unwanted;
+    bool is_broken, is_astray, spares_unwanted;
     int stuck; /* why there is no next file, as wal_has_room says it; 0: nothing failed */
     char error[WAL_ERROR_BYTES];
 

@@ -45,6 +45,7 @@ class Server:
         self.data = self.directory / "data"
         self.flags, self.env = list(flags), dict(env or {})
         self.proc = self.port = None
+        self.prefix = []  # of the command: what it is run under
         self.log_path = self.directory / "server.log"
         self.clean_exits = True
         self._clients = []
@@ -54,7 +55,7 @@ class Server:
 
     def launch(self, port=0):
         """Starts the process; does not wait."""
-        command = [str(BINARY), "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}", *self.flags]
+        command = [*self.prefix, str(BINARY), "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}", *self.flags]
         log = open(self.log_path, "ab")
         self._log_from = log.tell()
         with log:

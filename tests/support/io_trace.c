@@ -4,7 +4,8 @@
  *
  *   TARRY_TEST_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
  *                        its records end, 56 bytes of nothing, the records
- *   TARRY_TEST_IO_TRACE_DIR   the directory, absolute, as the program names it
+ *   TARRY_TEST_IO_TRACE_DIR   the directory, absolute, as the program names it. Names relative to a
+ *                        descriptor of it, or of one below it, are followed
  *   TARRY_TEST_IO_TRACE_DROP  n: every n-th sync says it is done, and is not. For the trace's own tests
  *
  * A record's place in the file is its moment. What begins something (a write, a sync, bytes to a
@@ -63,6 +64,7 @@ static const int64_t TRACE_BYTES = (int64_t)8 << 30;
 /* What a descriptor is: 0 not ours, FILE_BIT with its handle, or SOCKET_BIT with its connection. */
 enum { FILE_BIT = 1 << 30, SOCKET_BIT = 1 << 29, NOTHING = 1 << 28 };
 static _Atomic uint32_t fds[FDS];
+static char *_Atomic names[FDS]; /* of descriptors of files within the directory; never freed */
 static _Atomic uint32_t ids, syncs;
 static char *trace;
 static const char *dir;
@@ -160,10 +162,27 @@ static const char *within(const char *path)
     return path[dir_bytes] == '/' ? path + dir_bytes + 1 : NULL;
 }
 
-static void put_path(enum kind kind, const char *path)
+enum { NAME_BYTES = 4096 };
+
+/* The path within the directory of `path`, seen from the descriptor `at`. */
+static const char *within_at(int at, const char *path, char out[NAME_BYTES])
 {
-    const char *name = within(path);
+    const char *parent = at >= 0 && at < FDS ? atomic_load(&names[at]) : NULL;
+    if (at == AT_FDCWD || *path == '/')
+        return within(path);
+    if (!trace || !parent)
+        return NULL;
+    if (strcmp(path, ".") == 0)
+        return parent;
+    snprintf(out, NAME_BYTES, "%s%s%s", parent, *parent ? "/" : "", path);
+    return out;
+}
+
+static void put_path(enum kind kind, int at, const char *path)
+{
+    char whole[NAME_BYTES];
     int saved = errno;
+    const char *name = within_at(at, path, whole);
     if (name)
         put(kind, 0, 0, 0, name, strlen(name));
     errno = saved;
@@ -222,10 +241,13 @@ static bool is_socket(uint32_t what)
 
 static int open_at(int at, const char *path, int flags, mode_t mode)
 {
+    char whole[NAME_BYTES];
     int fd = (int)syscall(SYS_openat, at, path, flags, mode);
-    const char *name = fd >= 0 && trace ? within(path) : NULL;
+    const char *name = fd >= 0 && trace ? within_at(at, path, whole) : NULL;
     if (fd >= 0 && trace)
         set_fd(fd, NOTHING);
+    if (fd >= 0 && trace)
+        atomic_store(&names[fd], name ? strdup(name) : NULL);
     if (name) {
         uint32_t what = FILE_BIT | new_id();
         set_fd(fd, what);
@@ -261,8 +283,10 @@ SAME(openat64, openat);
 
 int close(int fd)
 {
-    if (trace && fd >= 0 && fd < FDS)
+    if (trace && fd >= 0 && fd < FDS) {
         atomic_store(&fds[fd], 0);
+        atomic_store(&names[fd], NULL);
+    }
     return (int)syscall(SYS_close, fd);
 }
 
@@ -442,35 +466,57 @@ SAME(fallocate64, fallocate);
 
 /* ---- names ---- */
 
-int rename(const char *from, const char *to)
+static int rename_at(int from_at, const char *from, int to_at, const char *to)
 {
-    int result = (int)syscall(SYS_rename, from, to), saved = errno;
-    const char *old = result == 0 ? within(from) : NULL, *new = old ? within(to) : NULL;
+    char old_whole[NAME_BYTES], new_whole[NAME_BYTES];
+    int result = (int)syscall(SYS_renameat, from_at, from, to_at, to), saved = errno;
+    const char *old = result == 0 ? within_at(from_at, from, old_whole) : NULL;
+    const char *new = result == 0 ? within_at(to_at, to, new_whole) : NULL;
     if (old && new) {
         struct iovec parts[] = {{(void *)(uintptr_t)old, strlen(old) + 1},
                                 {(void *)(uintptr_t) new, strlen(new)}};
         put_parts(RENAMED, 0, 0, 0, parts, 2, SIZE_MAX);
-    } else if (old || (result == 0 && within(to))) {
+    } else if (old || new) {
         put_unknown("rename");
     }
     errno = saved;
     return result;
 }
 
+int rename(const char *from, const char *to)
+{
+    return rename_at(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int renameat(int from_at, const char *from, int to_at, const char *to)
+{
+    return rename_at(from_at, from, to_at, to);
+}
+
+int unlinkat(int at, const char *path, int flags)
+{
+    int result = (int)syscall(SYS_unlinkat, at, path, flags);
+    if (result == 0)
+        put_path(UNLINKED, at, path);
+    return result;
+}
+
 int unlink(const char *path)
 {
-    int result = (int)syscall(SYS_unlink, path);
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+int mkdirat(int at, const char *path, mode_t mode)
+{
+    int result = (int)syscall(SYS_mkdirat, at, path, mode);
     if (result == 0)
-        put_path(UNLINKED, path);
+        put_path(MADE_DIR, at, path);
     return result;
 }
 
 int mkdir(const char *path, mode_t mode)
 {
-    int result = (int)syscall(SYS_mkdir, path, mode);
-    if (result == 0)
-        put_path(MADE_DIR, path);
-    return result;
+    return mkdirat(AT_FDCWD, path, mode);
 }
 
 int link(const char *from, const char *to)

@@ -61,10 +61,17 @@ STANDS_BEFORE(pwrite64, ssize_t, (int fd, const void *from, size_t len, off_t at
 STANDS_BEFORE(fdatasync, int, (int fd), (fd))
 STANDS_BEFORE(fsync, int, (int fd), (fd))
 STANDS_BEFORE(rename, int, (const char *from, const char *to), (from, to))
+STANDS_BEFORE(renameat, int, (int from_at, const char *from, int to_at, const char *to),
+              (from_at, from, to_at, to))
 STANDS_BEFORE(fstat, int, (int fd, struct stat *out), (fd, out))
 STANDS_BEFORE(fstat64, int, (int fd, struct stat *out), (fd, out))
 STANDS_BEFORE(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
 STANDS_BEFORE(open64, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
+
+STANDS_BEFORE(openat, int, (int at, const char *path, int flags, mode_t mode),
+              (at, path, flags, mode))
+STANDS_BEFORE(openat64, int, (int at, const char *path, int flags, mode_t mode),
+              (at, path, flags, mode))
 
 /* It allocates, where no wrapped call is. */
 char *faulty_strdup(const char *text) __asm__("strdup");

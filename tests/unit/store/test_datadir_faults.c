@@ -165,7 +165,7 @@ static void a_backup_that_was_not_completed_is_refused(void **state)
 }
 
 /* It has just taken the lock, and not yet said who it is. */
-static void who_has_not_said_its_number_is_process_0(void **state)
+static void who_has_not_said_its_number_is_another_process(void **state)
 {
     char path[256];
     struct datadir *datadir;
@@ -179,7 +179,7 @@ static void who_has_not_said_its_number_is_process_0(void **state)
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX), 0);
     assert_int_equal(try_open(&datadir), -EBUSY);
-    assert_non_null(strstr(error, "in use by process 0;"));
+    assert_non_null(strstr(error, "in use by another process;"));
     close(fd);
     open_and_close();
 }
@@ -208,7 +208,7 @@ int main(void)
         ROW(what_the_manifest_becomes_is_written_whole_or_not_at_all),
         ROW(what_is_too_long_or_no_text_is_no_manifest),
         ROW(a_backup_that_was_not_completed_is_refused),
-        ROW(who_has_not_said_its_number_is_process_0),
+        ROW(who_has_not_said_its_number_is_another_process),
         ROW(a_path_may_be_a_bare_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
