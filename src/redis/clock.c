@@ -2,40 +2,108 @@
 
 #include <assert.h>
 
-bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t sent_ms, int64_t came_ms,
-                      int64_t *apart_ms)
+enum { US_PER_MS = 1000 };
+
+struct range {
+    int64_t min_us, max_us;
+};
+
+static int64_t drift_us(const struct redis_clock *clock, int64_t at_us)
 {
-    /* All three were rounded down, each by less than one. */
-    int64_t min_ms = shard_ms - came_ms - 1, max_ms = shard_ms - sent_ms + 1;
-    assert(sent_ms <= came_ms);
+    return at_us > clock->as_of_us ? (at_us - clock->as_of_us) / REDIS_CLOCK_DRIFT_PART : 0;
+}
+
+/* What is known, as of then. */
+static struct range known_at(const struct redis_clock *clock, int64_t at_us)
+{
+    int64_t drift = drift_us(clock, at_us);
+    return (struct range){clock->offset_min_us - drift, clock->offset_max_us + drift};
+}
+
+static int64_t floor_ms(int64_t us)
+{
+    return us >= 0 ? us / US_PER_MS : -((-us + US_PER_MS - 1) / US_PER_MS);
+}
+
+static int64_t ceil_ms(int64_t us)
+{
+    return -floor_ms(-us);
+}
+
+static void take_in(struct redis_clock *clock, struct range range, int64_t adjust_ms,
+                    int64_t as_of_us)
+{
+    if (clock->is_behind)
+        clock->forward_us = as_of_us;
+    clock->is_behind = false;
+    clock->known = true;
+    clock->offset_min_us = range.min_us;
+    clock->offset_max_us = range.max_us;
+    clock->as_of_us = as_of_us;
+    clock->adjust_ms = adjust_ms;
+}
+
+/* How far behind a clock that another server adjusted may be, to be taken over. */
+static int64_t taken_over_us(const struct redis_clock *clock, int64_t adjust_ms, int64_t at_us)
+{
+    if (adjust_ms == clock->adjust_ms)
+        return 0;
+    bool is_undone = clock->forward_us && at_us - clock->forward_us < REDIS_CLOCK_YIELD_WITHIN_US;
+    return is_undone && adjust_ms < clock->adjust_ms ? REDIS_CLOCK_YIELD_US
+                                                     : REDIS_CLOCK_TAKEN_OVER_US;
+}
+
+bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjust_ms,
+                      int64_t sent_us, int64_t came_us, int64_t *apart_ms)
+{
+    /* The shard's was rounded down by less than a millisecond. */
+    struct range heard = {shard_ms * US_PER_MS - came_us, (shard_ms + 1) * US_PER_MS - sent_us};
+    assert(sent_us <= came_us);
     if (!clock->known) {
-        *clock = (struct redis_clock){true, min_ms, max_ms};
+        take_in(clock, heard, adjust_ms, came_us);
         return true;
     }
-    if (min_ms - clock->offset_max_ms > REDIS_CLOCK_APART_MS ||
-        clock->offset_min_ms - max_ms > REDIS_CLOCK_APART_MS) {
-        *apart_ms = max_ms - clock->offset_min_ms;
+    struct range known = known_at(clock, came_us);
+    int64_t ahead_us = heard.min_us - known.max_us, behind_us = known.min_us - heard.max_us;
+    if (behind_us > 0 && behind_us <= taken_over_us(clock, adjust_ms, came_us)) {
+        take_in(clock, heard, adjust_ms, came_us);
+        return true;
+    }
+    if (ahead_us > REDIS_CLOCK_AHEAD_US || behind_us > REDIS_CLOCK_BEHIND_US) {
+        *apart_ms = ceil_ms(heard.max_us - known.max_us);
+        clock->is_behind |= behind_us > 0;
         return false;
     }
-    /* Ranges that do not meet: one of the clocks drifts. The new one is nearer to the truth. */
-    bool they_meet = min_ms <= clock->offset_max_ms && max_ms >= clock->offset_min_ms;
-    if (!they_meet || min_ms > clock->offset_min_ms)
-        clock->offset_min_ms = min_ms;
-    if (!they_meet || max_ms < clock->offset_max_ms)
-        clock->offset_max_ms = max_ms;
+    if (ahead_us > 0 || behind_us > 0) {
+        /* A little: not followed but by drift, for many of these would be much. */
+        clock->adjust_ms = adjust_ms;
+        return true;
+    }
+    if (heard.min_us > known.min_us)
+        known.min_us = heard.min_us;
+    if (heard.max_us < known.max_us)
+        known.max_us = heard.max_us;
+    /* A drift of less than a microsecond is counted with the next one. */
+    int64_t counted_us = clock->as_of_us + drift_us(clock, came_us) * REDIS_CLOCK_DRIFT_PART;
+    take_in(clock, known, adjust_ms, counted_us);
     return true;
 }
 
-void redis_clock_window(const struct redis_clock *clock, int64_t sent_ms, int64_t *earliest_ms,
+void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_t *earliest_ms,
                         int64_t *latest_ms)
 {
     assert(clock->known);
-    *earliest_ms = sent_ms + clock->offset_min_ms - REDIS_CLOCK_APART_MS;
-    *latest_ms = sent_ms + clock->offset_max_ms + REDIS_CLOCK_APART_MS;
+    struct range known = known_at(clock, sent_us);
+    *earliest_ms = floor_ms(sent_us + known.min_us - REDIS_CLOCK_BEHIND_US);
+    *latest_ms = floor_ms(sent_us + known.max_us);
 }
 
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
 {
     assert(clock->known);
-    return shard_ms == INT64_MAX ? INT64_MAX : shard_ms - clock->offset_min_ms;
+    if (shard_ms == INT64_MAX)
+        return INT64_MAX;
+    /* In the middle: as likely a little before as a little after. */
+    int64_t offset_us = clock->offset_min_us + (clock->offset_max_us - clock->offset_min_us) / 2;
+    return ceil_ms(shard_ms * US_PER_MS - offset_us);
 }

@@ -1,9 +1,9 @@
 #include "redis/redis.h"
 
 static const char *const names[] = {
-    [REDIS_DURABILITY_UNKNOWN] = "unknown", [REDIS_DURABILITY_MEMORY] = "memory",
-    [REDIS_DURABILITY_NO] = "no",           [REDIS_DURABILITY_EVERYSEC] = "everysec",
-    [REDIS_DURABILITY_ALWAYS] = "always",
+    [REDIS_DURABILITY_NONE] = "none",         [REDIS_DURABILITY_UNKNOWN] = "unknown",
+    [REDIS_DURABILITY_MEMORY] = "memory",     [REDIS_DURABILITY_NO] = "no",
+    [REDIS_DURABILITY_EVERYSEC] = "everysec", [REDIS_DURABILITY_ALWAYS] = "always",
 };
 
 const char *redis_durability_name(enum redis_durability durability)

@@ -137,6 +137,7 @@ static int judge(struct fsck *fsck, const struct redis_talk *talk, const redisRe
         return result == -EACCES ? result : ASK_WHERE;
     case LINK_VERDICT_GREET:
     case LINK_VERDICT_GONE:
+    case LINK_VERDICT_CLOCK:
         return -ENOEXEC;
     case LINK_VERDICT_NO_SPACE:
     case LINK_VERDICT_REFUSED:

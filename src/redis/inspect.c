@@ -10,11 +10,17 @@
 
 /* ---- several masters: the weakest counts ---- */
 
-static void take_weaker(struct redis_inspection *sum, const struct redis_master *master)
+void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master)
 {
     bool first = sum->masters++ == 0;
-    if (first || master->durability < sum->durability) {
-        sum->durability = master->durability;
+    enum redis_durability durability = redis_master_durability(master);
+    if (redis_master_evicts(master)) {
+        sum->evicts = true;
+        memcpy(sum->policy, master->policy, sizeof(sum->policy));
+    }
+    sum->is_full |= master->is_full;
+    if (first || durability < sum->durability) {
+        sum->durability = durability;
         sum->sync = master->sync;
         sum->snapshots = master->snapshots;
     }
@@ -76,7 +82,7 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
         if (result == 0)
             result = check_durability(&talk, options, &master);
         if (result == 0)
-            take_weaker(sum, &master);
+            redis_inspection_add(sum, &master);
         redis_talk_close(&talk);
     }
     return result;
@@ -102,6 +108,9 @@ static const char *promise(const struct redis_inspection *sum)
                      "of Redis loses what came after its last snapshot (appendonly no)"
                    : "an answered push survives the death of any tarry server; a restart "
                      "of Redis loses every job (appendonly no, no snapshots)";
+    case REDIS_DURABILITY_NONE:
+        return "an answered push may be thrown away by Redis when memory is short "
+               "(maxmemory-policy is not noeviction)";
     case REDIS_DURABILITY_UNKNOWN:
         break;
     }
@@ -110,7 +119,7 @@ static const char *promise(const struct redis_inspection *sum)
            "is unknown, since it does not show its configuration";
 }
 
-static void say_promise(struct redis_inspection *sum, uint32_t wait_replicas)
+void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
 {
     char failover[128];
     if (wait_replicas)
@@ -176,7 +185,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = redis_shards_name(url, map, sum.shards, sum.name, &report);
     if (result == 0) {
-        say_promise(&sum, options->wait_replicas);
+        redis_inspection_say(&sum, options->wait_replicas);
         say_what_there_is(&sum);
         warn_of_weakness(&sum, options->wait_replicas);
         *out = sum;

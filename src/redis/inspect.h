@@ -11,6 +11,7 @@
 #ifndef TARRY_REDIS_INSPECT_H
 #define TARRY_REDIS_INSPECT_H
 
+#include "redis/master.h"
 #include "redis/redis.h"
 #include "redis/url.h"
 
@@ -19,6 +20,9 @@ enum { REDIS_INSPECT_MS = 5000 /* to connect, and for each answer */ };
 /* Of several masters the weakest counts. */
 struct redis_inspection {
     enum redis_durability durability;
+    bool evicts; /* one of them deletes jobs when memory is short, by this policy */
+    char policy[32];
+    bool is_full;      /* one of them refuses what grows */
     bool snapshots;    /* without an append-only file: RDB snapshots are at least taken */
     bool loads_torn;   /* starts on an append-only file that was cut off (decision 11) */
     uint32_t masters;  /* 1 but for a cluster */
@@ -39,5 +43,9 @@ struct redis_inspection {
  */
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
                   struct redis_inspection *out, char *error, size_t error_bytes);
+
+/* One more master; and, once all were added, the sentence. */
+void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master);
+void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas);
 
 #endif

@@ -6,6 +6,7 @@
 #define TARRY_REDIS_INSPECT_PRIVATE_H
 
 #include "redis/inspect.h"
+#include "redis/master.h"
 #include "redis/slot.h"
 
 #include <hiredis/hiredis.h>
@@ -55,16 +56,6 @@ int redis_survey_find(const struct redis_url *url, struct redis_survey **out,
 void redis_survey_free(struct redis_survey *map);
 
 /* ---- inspect_master.c ---- */
-
-struct redis_master {
-    char version[32], policy[32];
-    enum redis_durability durability;
-    const char *sync;
-    bool snapshots, loads_torn;
-    uint32_t replicas;
-    uint32_t min_replicas;    /* min-replicas-to-write: with fewer it refuses changes */
-    uint64_t maxmemory_bytes; /* 0: no limit, or unknown */
-};
 
 /* Refuses what is no master, too old, or would evict jobs. */
 int redis_master_read(struct redis_talk *talk, enum redis_kind kind, struct redis_master *out);

@@ -163,11 +163,11 @@ void link_moved(struct redis_link *link, const char *error)
     link_lost(link, error, !known);
 }
 
-void link_greet_again(struct redis_link *link)
+void link_greet_again(struct redis_link *link, enum link_greeting_kind kind)
 {
     if (link->state != LINK_UP)
         return;
-    link_greet(link, LINK_GREET_AGAIN);
+    link_greet(link, kind);
     turn(link, false);
 }
 
@@ -187,7 +187,7 @@ void link_up(struct redis_link *link)
     link->state = LINK_UP;
     link->up_ms = clock_inner_ms();
     link->was_up = true;
-    link->was_moved = link->said_gone = false;
+    link->was_moved = link->said_gone = link->is_behind = false;
     if (link->said[0])
         say(link, LOG_INFO, "redis in reach again", "");
     link_calls_send(link);

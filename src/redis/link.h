@@ -28,6 +28,7 @@
 #include "base/mac.h"
 #include "redis/clock.h"
 #include "redis/connection.h"
+#include "redis/master.h"
 #include "redis/redis.h"
 #include "redis/script.h"
 #include "redis/slot.h"
@@ -61,7 +62,7 @@ struct redis_call {
     void (*done)(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
                  const redisReply *reply);
     /* the link's own */
-    int64_t give_up_ms, sent_ms;
+    int64_t give_up_ms, sent_us;
     uint64_t ticket;
     uint32_t slot;
     bool is_flying; /* was sent at least once */
@@ -78,6 +79,7 @@ struct redis_link_options {
     char *name; /* the queue's (REDIS_NAME_BYTES), as hello finds it; NULL: not the first shard */
     uint32_t shards;
     uint32_t wait_replicas;
+    enum redis_durability require_durability; /* on less it takes no calls */
     int64_t patience_ms;
     struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
                    * process is master), clock_disagreements, losses are counted up */
@@ -90,6 +92,8 @@ struct redis_link_options {
     /* True each time it comes up and each time news may have been missed while it was up; false
      * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);
+    /* What is in force on the master, at each greeting and each redis_link_look. */
+    void (*learned)(void *ctx, const struct redis_master *master);
     void *ctx;
 };
 
@@ -103,6 +107,8 @@ void redis_link_submit(struct redis_link *link, struct redis_call *call);
  * REDIS_CALL_UNAVAILABLE. What is submitted after this, too. */
 void redis_link_stop(struct redis_link *link, int64_t until_ms);
 
+/* Asks whether the master has room, and what it does where it has none: `learned`. */
+void redis_link_look(struct redis_link *link);
 bool redis_link_is_up(const struct redis_link *link);
 /* Calls that have not ended; and those of them that are with Redis. */
 size_t redis_link_calls(const struct redis_link *link);

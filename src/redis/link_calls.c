@@ -36,7 +36,7 @@ static void emit_ticket(const struct redis_link *link, const struct redis_call *
         len = LINK_TICKET_BYTES;
     }
     if (link->clock.known) {
-        redis_clock_window(&link->clock, call->sent_ms, &earliest_ms, &latest_ms);
+        redis_clock_window(&link->clock, call->sent_us, &earliest_ms, &latest_ms);
         put48(text + len, earliest_ms < 0 ? 0 : earliest_ms);
         put48(text + len + LINK_WINDOW_BYTES / 2, latest_ms < 0 ? 0 : latest_ms);
         len += LINK_WINDOW_BYTES;
@@ -58,7 +58,7 @@ static void send_call(struct redis_link *link, struct redis_call *call)
 {
     struct buffer *out = link_command(link, LINK_EXPECTS_CALL, call);
     bool has_ticket = call->changes || call->is_timed;
-    call->sent_ms = clock_inner_ms();
+    call->sent_us = clock_inner_us();
     link_script(link, out, call->script, call->argc + has_ticket);
     if (has_ticket)
         emit_ticket(link, call, out);
@@ -68,7 +68,7 @@ static void send_call(struct redis_link *link, struct redis_call *call)
     call->is_sent = true;
     link->under_way++;
     link->options.figures->calls++;
-    link_wake_by(link, call->sent_ms + LINK_SILENCE_MS);
+    link_wake_by(link, call->sent_us / 1000 + LINK_SILENCE_MS);
 }
 
 static uint32_t free_slot(const struct redis_link *link)
@@ -277,6 +277,14 @@ static void refuse(struct redis_link *link, struct redis_call *call, enum redis_
     give_up(link, call, end);
 }
 
+static void greet_and_send_again(struct redis_link *link, struct redis_call *call,
+                                 enum link_greeting_kind kind)
+{
+    disown(link, call);
+    unsend(link, call);
+    link_greet_again(link, kind);
+}
+
 static void error_reply(struct redis_link *link, struct redis_call *call, const char *error)
 {
     switch (link_judge(error)) {
@@ -284,9 +292,11 @@ static void error_reply(struct redis_link *link, struct redis_call *call, const 
         link_say_gone(link);
         /* fall through */
     case LINK_VERDICT_GREET:
-        disown(link, call);
-        unsend(link, call);
-        link_greet_again(link);
+        greet_and_send_again(link, call, LINK_GREET_AGAIN);
+        break;
+    case LINK_VERDICT_CLOCK:
+        link->is_behind = true;
+        greet_and_send_again(link, call, LINK_GREET_CLOCK);
         break;
     case LINK_VERDICT_AGAIN:
         link_lost(link, error, false);
@@ -311,8 +321,9 @@ static void hear_clock(struct redis_link *link, const struct redis_call *call,
                        const struct redis_head *head)
 {
     int64_t apart_ms;
-    if (!redis_clock_hear(&link->clock, head->now_ms, call->sent_ms, clock_inner_ms(), &apart_ms))
-        link_greet_again(link);
+    if (!redis_clock_hear(&link->clock, head->now_ms, head->adjust_ms, call->sent_us,
+                          clock_inner_us(), &apart_ms))
+        link_greet_again(link, LINK_GREET_CLOCK);
 }
 
 void link_call_reply(struct redis_link *link, struct redis_call *call, const redisReply *reply)

@@ -10,7 +10,7 @@ static const struct meaning {
 } meanings[] = {
     {"NOSCRIPT", NULL, LINK_VERDICT_GREET},
     {"ERR", "Function not found", LINK_VERDICT_GREET},
-    {"CLOCK", NULL, LINK_VERDICT_GREET}, /* it went back (found by the script) */
+    {"CLOCK", NULL, LINK_VERDICT_CLOCK}, /* it went back (found by the script) */
     {"GONE", NULL, LINK_VERDICT_GONE},   /* the core is not there (found by the script) */
     {"MOVED", NULL, LINK_VERDICT_MOVED},
     {"ASK", NULL, LINK_VERDICT_AGAIN},            /* the slot is moving */

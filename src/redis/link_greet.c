@@ -2,7 +2,8 @@
  * The greeting: who we are, how many shards there are, what is loaded, who it is, how its clock
  * stands. Nothing else is sent before it has gone well.
  *
- *   AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, ROLE   in one pipeline
+ *   AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, CONFIG GET, ROLE in one
+ *                                                                         pipeline
  *   FUNCTION LOAD where it is missing, hello                  in another
  *   adjust, hello                                             while the clocks are apart
  */
@@ -19,7 +20,11 @@ enum {
     ADJUSTS_MAX = 3,
     LEASE_KEY_BYTES = sizeof(struct mac_key),
     HELLO_KEY_AT = 11,
-    HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES
+    HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES,
+    JOURNEY_US_MAX = 20000, /* one that took longer is no good to set a clock by */
+    UNSURE_MAX = 10,
+    SAME_CLOCK_MS = 10000 /* so often at most the log tells of it: a clock that is slewed is set
+                           * again and again */
 };
 
 /* ---- first: who is who ---- */
@@ -57,21 +62,42 @@ static void keep_shards(struct redis_link *link)
     redis_command_words(out, "SET", key, number, "NX", "GET", NULL);
 }
 
+static void say_hello(struct redis_link *link)
+{
+    struct buffer *out = link_command(link, LINK_EXPECTS_HELLO, NULL);
+    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES];
+    if (link->options.name)
+        redis_name_draw(name);                 /* for a queue that has none */
+    random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
+    link_script(link, out, REDIS_HELLO, 4);
+    redis_command_text(out, link->found_run_id);
+    redis_command_number(out, link->options.shards);
+    redis_command_text(out, name);
+    redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
+    link->asked_us = clock_inner_us();
+}
+
 void link_greet(struct redis_link *link, enum link_greeting_kind kind)
 {
     struct buffer *out;
     link->state = LINK_GREETING;
-    link->adjusted = 0;
+    link->adjusted = link->unsure = 0;
+    link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
+    if (kind == LINK_GREET_CLOCK) {
+        say_hello(link);
+        return;
+    }
     if (kind == LINK_GREET_NEW)
         introduce(link);
     keep_shards(link);
     out = link_command(link, LINK_EXPECTS_LIBRARY, NULL);
     redis_command_words(out, "FUNCTION", "LIST", "LIBRARYNAME", redis_library()->name, NULL);
     out = link_command(link, LINK_EXPECTS_INFO, NULL);
-    redis_command_words(out, "INFO", "server", NULL);
+    redis_command_words(out, "INFO", NULL);
+    out = link_command(link, LINK_EXPECTS_CONFIG, NULL);
+    redis_command_words(out, REDIS_MASTER_CONFIG, NULL);
     out = link_command(link, LINK_EXPECTS_ROLE, NULL);
     redis_command_words(out, "ROLE", NULL);
-    link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
 }
 
 static bool read_libraries(struct redis_link *link, const redisReply *reply)
@@ -87,6 +113,8 @@ static bool read_run_id(struct redis_link *link, const redisReply *reply)
     if (!at || strcspn(at += sizeof field - 1, "\r\n") != LINK_RUN_ID_BYTES - 1)
         return false;
     memcpy(link->found_run_id, at, LINK_RUN_ID_BYTES - 1);
+    link->master = (struct redis_master){0};
+    redis_master_hear_info(&link->master, reply->str);
     return true;
 }
 
@@ -98,21 +126,6 @@ static bool is_master(const redisReply *reply)
 }
 
 /* ---- then: the library, hello ---- */
-
-static void say_hello(struct redis_link *link)
-{
-    struct buffer *out = link_command(link, LINK_EXPECTS_HELLO, NULL);
-    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES];
-    if (link->options.name)
-        redis_name_draw(name);                 /* for a queue that has none */
-    random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
-    link_script(link, out, REDIS_HELLO, 4);
-    redis_command_text(out, link->found_run_id);
-    redis_command_number(out, link->options.shards);
-    redis_command_text(out, name);
-    redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
-    link->asked_ms = clock_inner_ms();
-}
 
 static void load_library(struct redis_link *link)
 {
@@ -133,8 +146,10 @@ static bool is_there_already(enum link_expects what, const redisReply *reply)
  * fit, nothing is changed, and the next hello shows that all is well. */
 static void set_clock(struct redis_link *link, int64_t expected_ms, int64_t apart_ms)
 {
-    if (link->adjusted++ == 0) {
-        link->options.figures->clock_disagreements++;
+    int64_t now_ms = clock_inner_ms();
+    link->options.figures->clock_disagreements += link->adjusted++ == 0;
+    if (now_ms >= link->said_clock_ms) {
+        link->said_clock_ms = now_ms + SAME_CLOCK_MS;
         log_event(LOG_WARN, "redis clock jumped", LOG_TEXT("shard", link->options.tag),
                   LOG_TEXT("at", link->endpoint.host), LOG_NUMBER("port", link->endpoint.port),
                   LOG_NUMBER("ahead_ms", apart_ms));
@@ -171,10 +186,29 @@ static void shards_reply(struct redis_link *link, const redisReply *reply)
         link_refused(link, other_shards);
 }
 
+/* A script that refused a call has shown that the clock is behind by a millisecond at least, though
+ * hello's journey may hide it; unless somebody put it right meanwhile. */
+static void compare_clocks(struct redis_link *link, const struct redis_head *head)
+{
+    int64_t apart_ms = 0, known_ms = link->clock.adjust_ms, now_us = clock_inner_us();
+    bool agrees = redis_clock_hear(&link->clock, head->now_ms, head->adjust_ms, link->asked_us,
+                                   now_us, &apart_ms);
+    if (agrees && link->is_behind && head->adjust_ms == known_ms)
+        apart_ms = -1;
+    if (apart_ms && now_us - link->asked_us > JOURNEY_US_MAX && link->unsure++ < UNSURE_MAX) {
+        say_hello(link);
+        return;
+    }
+    link->is_behind = false;
+    if (apart_ms == 0)
+        link_up(link);
+    else
+        set_clock(link, head->adjust_ms, apart_ms);
+}
+
 static void hello_reply(struct redis_link *link, const redisReply *reply)
 {
     struct redis_head head;
-    int64_t apart_ms = 0;
     if (!link_read_head(reply, &head) || head.rest.len < HELLO_REST_BYTES) {
         link_refused(link, "its hello makes no sense");
         return;
@@ -191,11 +225,42 @@ static void hello_reply(struct redis_link *link, const redisReply *reply)
             link->options.name);
     if (shards != link->options.shards)
         link_refused(link, other_shards);
-    else if (redis_clock_hear(&link->clock, head.now_ms, link->asked_ms, clock_inner_ms(),
-                              &apart_ms))
-        link_up(link);
     else
-        set_clock(link, head.adjust_ms, apart_ms);
+        compare_clocks(link, &head);
+}
+
+/* ---- what is in force there ---- */
+
+/* False: less than it has to be, and the link is down. */
+static bool learn(struct redis_link *link)
+{
+    const struct redis_link_options *options = &link->options;
+    if (options->learned)
+        options->learned(options->ctx, &link->master);
+    if (redis_master_durability(&link->master) >= options->require_durability)
+        return true;
+    link_refused(link, redis_master_evicts(&link->master)
+                           ? "it would throw jobs away when memory is short, less than "
+                             "--require-durability"
+                           : "it promises less than --require-durability");
+    return false;
+}
+
+void redis_link_look(struct redis_link *link)
+{
+    if (link->state != LINK_UP || link->expected_count + 1 >= LINK_EXPECTED_MAX)
+        return;
+    struct buffer *out = link_command(link, LINK_EXPECTS_MEMORY, NULL);
+    redis_command_words(out, "INFO", "memory", NULL);
+    link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
+}
+
+static void memory_reply(struct redis_link *link, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return;
+    redis_master_hear_memory(&link->master, reply->str);
+    learn(link);
 }
 
 /* ---- replies ---- */
@@ -208,6 +273,7 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
         break;
     case LINK_VERDICT_GREET:
     case LINK_VERDICT_GONE:
+    case LINK_VERDICT_CLOCK:
     case LINK_VERDICT_AGAIN:
         link_lost(link, reply->str, false);
         break;
@@ -224,10 +290,18 @@ static void error_reply(struct redis_link *link, const redisReply *reply)
     }
 }
 
+static bool may_fail(enum link_expects what)
+{
+    return what == LINK_EXPECTS_NAME || what == LINK_EXPECTS_SHARDS || what == LINK_EXPECTS_CONFIG;
+}
+
 void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_ERROR && what != LINK_EXPECTS_NAME &&
-        what != LINK_EXPECTS_SHARDS && !is_there_already(what, reply)) {
+    if (what == LINK_EXPECTS_MEMORY) {
+        memory_reply(link, reply);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply)) {
         error_reply(link, reply);
         return;
     }
@@ -237,9 +311,11 @@ void link_greeting_reply(struct redis_link *link, enum link_expects what, const 
         link_refused(link, "it does not tell which functions it has");
     if (what == LINK_EXPECTS_INFO && !read_run_id(link, reply))
         link_refused(link, "it does not tell its run id");
+    if (what == LINK_EXPECTS_CONFIG)
+        redis_master_hear_config(&link->master, reply);
     if (what == LINK_EXPECTS_ROLE && !is_master(reply)) {
         link_lost(link, "it is not a master", true);
-    } else if (what == LINK_EXPECTS_ROLE) {
+    } else if (what == LINK_EXPECTS_ROLE && learn(link)) {
         if (!link->has_library)
             load_library(link);
         say_hello(link);

@@ -34,7 +34,8 @@ enum {
 /* Why a greeting is made: what it has to do. */
 enum link_greeting_kind {
     LINK_GREET_NEW = 1, /* the connection is new */
-    LINK_GREET_AGAIN    /* the library is gone, or the clock jumped */
+    LINK_GREET_AGAIN,   /* the library is gone, or all is */
+    LINK_GREET_CLOCK    /* the clock is not as it ran */
 };
 
 enum link_expects {
@@ -44,6 +45,8 @@ enum link_expects {
     LINK_EXPECTS_SELECT,
     LINK_EXPECTS_NAME,
     LINK_EXPECTS_SHARDS,
+    LINK_EXPECTS_CONFIG,
+    LINK_EXPECTS_MEMORY,
     LINK_EXPECTS_LIBRARY,
     LINK_EXPECTS_INFO,
     LINK_EXPECTS_ROLE,
@@ -91,8 +94,12 @@ struct redis_link {
 
     /* Greeting */
     bool has_library;
-    int64_t asked_ms;  /* when hello was sent */
+    struct redis_master master;
+    int64_t asked_us;  /* when hello was sent */
     uint32_t adjusted; /* times in this greeting */
+    uint32_t unsure;   /* hellos of it that took too long to set the clock by */
+    bool is_behind;    /* the clock is: a script refused a call for that */
+    int64_t said_clock_ms;
     char run_id[LINK_RUN_ID_BYTES], found_run_id[LINK_RUN_ID_BYTES];
 
     struct mac_key lease_key; /* as the last hello said */
@@ -115,7 +122,7 @@ void link_refused(struct redis_link *link, const char *why);
 /* A MOVED: begin again there. */
 void link_moved(struct redis_link *link, const char *error);
 /* What is known of the connection holds, but calls must wait for another greeting. */
-void link_greet_again(struct redis_link *link);
+void link_greet_again(struct redis_link *link, enum link_greeting_kind kind);
 void link_up(struct redis_link *link);
 void link_wake_by(struct redis_link *link, int64_t at_ms);
 void link_news_subscribed(struct redis_link *link);
@@ -152,7 +159,8 @@ void link_calls_end_all(struct redis_link *link, enum redis_call_end end);
 /* ---- link_error.c: what an error reply means. Pure. ---- */
 
 enum link_verdict {
-    LINK_VERDICT_GREET = 1, /* the library is gone, or the clock went back */
+    LINK_VERDICT_GREET = 1, /* the library is gone */
+    LINK_VERDICT_CLOCK,     /* the clock is behind */
     LINK_VERDICT_GONE,      /* Redis lost its data: hello makes the queue anew */
     LINK_VERDICT_AGAIN,     /* here, after a pause */
     LINK_VERDICT_MOVED,     /* the endpoint says where; then it is AGAIN */

@@ -190,6 +190,8 @@ void redis_batch_fail(struct redis_batch *batch, enum queue_status status);
 /* Where a push found no room, one of no jobs asks whether there is some: nobody may send another,
  * since a server that has no room is not ready. */
 void redis_push_probe(struct redis_shard *shard);
+/* The master says that it refuses what grows. */
+void redis_push_note_full(struct redis_shard *shard);
 
 /* ---- shard_watch.c ---- */
 bool redis_watches_init(struct redis_shard *shard);

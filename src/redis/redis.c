@@ -20,7 +20,9 @@ enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* all servers must ag
 struct redis {
     struct redis_options options;
     struct redis_url url;
-    struct redis_inspection inspection;
+    struct redis_inspection inspection; /* kept true: of each shard's master, as last heard */
+    struct redis_master masters[REDIS_SHARDS_MAX];
+    bool is_known[REDIS_SHARDS_MAX];
     char server[9], name[REDIS_NAME_BYTES];
     struct reactor *reactor;
     struct redis_where *where;
@@ -140,6 +142,40 @@ static void on_deadline(void *ctx)
     (void)ctx;
 }
 
+/* ---- what is in force ---- */
+
+static void say_change(const struct redis_inspection *before, const struct redis_inspection *now)
+{
+    if (now->evicts && !before->evicts)
+        log_event(LOG_ERROR, "redis may throw jobs away",
+                  LOG_TEXT("why", "maxmemory-policy is not noeviction"),
+                  LOG_TEXT("policy", now->policy),
+                  LOG_TEXT("advice", "CONFIG SET maxmemory-policy noeviction"));
+    if (now->durability != before->durability)
+        log_event(now->durability < before->durability ? LOG_WARN : LOG_INFO,
+                  "redis' durability is another",
+                  LOG_TEXT("was", redis_durability_name(before->durability)),
+                  LOG_TEXT("is", redis_durability_name(now->durability)));
+}
+
+/* A master was greeted, or looked at: others may have been promoted, or set otherwise. */
+static void on_learned(void *ctx, uint32_t shard, const struct redis_master *master)
+{
+    struct redis *redis = ctx;
+    struct redis_inspection sum = {0}, before = redis->inspection;
+    redis->masters[shard] = *master;
+    redis->is_known[shard] = true;
+    for (uint32_t i = 0; i < redis->shard_count; i++)
+        if (redis->is_known[i])
+            redis_inspection_add(&sum, &redis->masters[i]);
+    redis_inspection_say(&sum, redis->options.wait_replicas);
+    sum.shards = before.shards;
+    memcpy(sum.name, before.name, sizeof sum.name);
+    memcpy(sum.version, before.version, sizeof sum.version);
+    redis->inspection = sum;
+    say_change(&before, &sum);
+}
+
 /* ---- attach ---- */
 
 static bool shards_new(struct redis *redis)
@@ -157,6 +193,12 @@ static bool shards_new(struct redis *redis)
                                               .wait_replicas = redis->options.wait_replicas,
                                               .body_bytes_max = redis->options.body_bytes_max,
                                               .patience_ms = redis->options.patience_ms,
+                                              .require_durability =
+                                                  redis->options.require_durability,
+                                              /* But for a cluster all are on one master. */
+                                              .asks = i == 0 || redis->url.kind == REDIS_CLUSTER,
+                                              .learned = on_learned,
+                                              .learned_ctx = redis,
                                               .figures = &redis->figures};
         if (!(redis->shards[i] = redis_shard_new(&options)))
             return false;

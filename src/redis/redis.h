@@ -34,13 +34,15 @@ enum {
 
 /* From weak to strong, as far as it can be learned; of several masters the weakest counts. */
 enum redis_durability {
+    REDIS_DURABILITY_NONE = 0, /* Redis may delete jobs when memory is short: no server starts so */
     REDIS_DURABILITY_UNKNOWN = 1, /* the server does not let its configuration be read */
     REDIS_DURABILITY_MEMORY,      /* no append-only file: a restart of Redis loses jobs */
     REDIS_DURABILITY_NO,          /* appendfsync no */
     REDIS_DURABILITY_EVERYSEC,
     REDIS_DURABILITY_ALWAYS
 };
-/* "unknown", "memory", "no", "everysec", "always"; parse: 0 when it is none of them. */
+/* "none", "unknown", "memory", "no", "everysec", "always"; parse: 0 when it is none of the latter
+ * five. */
 const char *redis_durability_name(enum redis_durability durability);
 enum redis_durability redis_durability_parse(struct slice name);
 

@@ -126,6 +126,17 @@ static void on_told(void *ctx, enum queue_event event, uint64_t number, struct s
     redis_event_heard(ctx, event, number, topic, own);
 }
 
+static void on_learned(void *ctx, const struct redis_master *master)
+{
+    struct redis_shard *shard = ctx;
+    const struct redis_shard_options *options = &shard->options;
+    if (!options->asks)
+        return;
+    if (master->is_full)
+        redis_push_note_full(shard);
+    options->learned(options->learned_ctx, options->index, master);
+}
+
 /* News may have been missed while it was down. */
 static void on_turned(void *ctx, bool up)
 {
@@ -141,13 +152,10 @@ static void on_turned(void *ctx, bool up)
 
 /* ---- the turn ---- */
 
-/* As likely a little early as a little late: too early costs a call in vain. */
 int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms)
 {
     const struct redis_clock *clock = redis_link_clock(shard->link);
-    if (at_ms == INT64_MAX || !clock->known)
-        return INT64_MAX;
-    return at_ms - clock->offset_min_ms - (clock->offset_max_ms - clock->offset_min_ms) / 2;
+    return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
 }
 
 /* The earlier of what the last answer and the news say; INT64_MAX: none. */
@@ -202,6 +210,8 @@ void redis_shard_look(struct redis_shard *shard)
         return;
     if (!shard->looking)
         redis_watches_look(shard, true);
+    if (shard->options.asks)
+        redis_link_look(shard->link);
     redis_push_probe(shard);
 }
 
@@ -227,7 +237,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                 * go on. */
                                .healthy = shard->options.figures->shards_up > 0 ||
                                           !redis_shard_is_missed(shard),
-                               .accepting = shard->has_space};
+                               .accepting = shard->has_space && !inspection->evicts};
 }
 
 struct queue *redis_shard_queue(struct redis_shard *shard)
@@ -280,6 +290,8 @@ static struct redis_link *link_new(struct redis_shard *shard)
                                       .ready = on_ready,
                                       .told = on_told,
                                       .turned = on_turned,
+                                      .learned = on_learned,
+                                      .require_durability = options->require_durability,
                                       .ctx = shard};
     redis_slot_tag(options->url->prefix, options->index, options->shards, link.tag);
     memcpy(link.server, options->server, sizeof link.server);
@@ -297,7 +309,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     ulid_init(&shard->ulid, random_u64());
     shard->next_ms = shard->news_ms = INT64_MAX;
     shard->turned_ms = clock_inner_ms();
-    shard->has_space = true;
+    shard->has_space = !options->inspection->is_full;
     list_init(&shard->open);
     list_init(&shard->sent);
     list_init(&shard->soon);

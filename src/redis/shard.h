@@ -30,6 +30,11 @@ struct redis_shard_options {
     uint32_t index, shards, topics_max, wait_replicas;
     uint64_t body_bytes_max;
     int64_t patience_ms;
+    enum redis_durability require_durability;
+    /* Whether this one's link asks what is in force on its master for others, too; and who hears. */
+    bool asks;
+    void (*learned)(void *ctx, uint32_t shard, const struct redis_master *master);
+    void *learned_ctx;
     struct redis_figures *figures; /* of all shards; keeps count of those that are up */
 };
 

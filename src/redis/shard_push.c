@@ -77,6 +77,14 @@ static void note_space(struct redis_shard *shard, enum redis_call_end end)
     shard->has_space = end == REDIS_CALL_OK;
 }
 
+void redis_push_note_full(struct redis_shard *shard)
+{
+    if (shard->has_space)
+        log_event(LOG_WARN, "redis is full", LOG_NUMBER("shard", shard->options.index),
+                  LOG_TEXT("why", "maxmemory is met, pushes are refused"));
+    shard->has_space = false;
+}
+
 static void on_probed(struct redis_call *call, enum redis_call_end end,
                       const struct redis_head *head, const redisReply *reply)
 {

@@ -102,7 +102,7 @@ static const struct row {
     ROW(reconnects, "Connections to Redis made again."),
     ROW(redirects, "Times a cluster said that a slot is elsewhere."),
     ROW(failovers, "Times a shard had another master than before."),
-    ROW(clock_disagreements, "Times a master's clock was off by more than half a second."),
+    ROW(clock_disagreements, "Times a shard's clock was not as it ran and put right."),
     ROW(losses, "Times a shard was gone: Redis lost its data."),
     ROW(news_lost, "Looks that found what no message had told."),
 #undef ROW

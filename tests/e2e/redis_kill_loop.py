@@ -6,7 +6,7 @@ Three servers on one Redis, clients spread over them, and everything broken that
     python3 tests/e2e/redis_kill_loop.py --kind cluster  --faults 40
 
 single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, FUNCTION
-FLUSH: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
+FLUSH, Redis' clock set by up to half a second or slewed: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
 counted and published, all else is judged. Exit code: the checker's.
 """
 
@@ -18,6 +18,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
 
 from invariants import scan  # noqa: E402
+from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402
 from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa: E402
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
@@ -29,6 +30,8 @@ PEACE_EVERY = 15  # faults between two looks in peace
 PATIENCE = "5s"
 CHANGES_OF_MASTER = ("kill master", "failover", "planned failover", "cluster failover")
 PLANNED_PAUSE_MS = 5000
+STEP_MS_MAX = 500
+NOTICED_SECONDS = 0.1
 
 
 class RedisLoop(Loop):
@@ -217,11 +220,26 @@ class RedisLoop(Loop):
 
 class SingleLoop(RedisLoop):
     def make_store(self):
-        return RedisServer(aof="always", directory=self.directory / "redis")
+        # Behind: jobs for a moment of the wall clock are judged by this machine's, and come by that of Redis.
+        self.clock = FakeClock(self.directory / "redis.clock", -2 * STEP_MS_MAX)
+        return RedisServer(aof="always", directory=self.directory / "redis", env=self.clock.env(fake_time_library(self.directory)))
 
     def store_kinds(self):
         return {"kill Redis": (3, lambda: self.restart("kill")), "restart Redis": (1, lambda: self.restart("terminate")), "pause": (2, self.pause),
-                "sleep": (2, self.sleep)}
+                "sleep": (2, self.sleep), "step clock": (5, self.step_clock), "slew clock": (3, self.slew_clock)}
+
+    def step_clock(self):
+        forward = self.clock.ahead_ms() < -2 * STEP_MS_MAX
+        self.clock.step(self.random.randrange(20, STEP_MS_MAX) * (1 if forward else -1))
+        # Nobody can tell that the clock was set where all servers that knew it were killed in that moment.
+        time.sleep(NOTICED_SECONDS)
+
+    def slew_clock(self):
+        """As chrony does at most."""
+        forward = self.clock.ahead_ms() < -2 * STEP_MS_MAX
+        self.clock.slew(SLEW_PPM if forward else -SLEW_PPM)
+        time.sleep(self.random.uniform(0.1, 0.6))
+        self.clock.slew(0)
 
     def masters(self):
         return [self.store]

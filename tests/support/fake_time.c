@@ -1,9 +1,11 @@
 /*
  * fake_time: the wall clock of a program that knows nothing of it. Preloaded (LD_PRELOAD).
  *
- * The file that TARRY_TEST_FAKE_TIME names holds one or two numbers of 8 bytes. The first: microseconds
- * since 1970; while it is 0 the clock runs. The second: by how many microseconds it is then ahead
- * of the real one. Only the wall clock: what measures time that passes goes on as it does.
+ * The file that TARRY_TEST_FAKE_TIME names holds one to four numbers of 8 bytes. The first:
+ * microseconds since 1970; while it is 0 the clock runs. The second: by how many microseconds it is
+ * then ahead of the real one. The third and fourth: by how many parts in a million it runs too
+ * fast, since when (microseconds of CLOCK_MONOTONIC). Only the wall clock: what measures time that
+ * passes goes on as it does.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -16,7 +18,8 @@
 #include <unistd.h>
 
 struct fake {
-    _Atomic int64_t fixed_us, ahead_us; /* a file of 8 bytes reads as 0 behind its end */
+    _Atomic int64_t fixed_us, ahead_us, fast_ppm,
+        since_us; /* a file of 8 bytes reads as 0 behind its end */
 };
 
 static const struct fake *shared;
@@ -38,6 +41,17 @@ static int64_t fake_us(void)
     return shared ? atomic_load(&shared->fixed_us) : 0;
 }
 
+static int64_t ahead_us(void)
+{
+    int64_t fast_ppm = atomic_load(&shared->fast_ppm);
+    struct timespec now;
+    if (!fast_ppm || syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now) != 0)
+        return atomic_load(&shared->ahead_us);
+    int64_t passed_us =
+        (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - atomic_load(&shared->since_us);
+    return atomic_load(&shared->ahead_us) + passed_us * fast_ppm / 1000000;
+}
+
 /* The real one, and what is added to it. */
 static int running_clock(clockid_t clock, struct timespec *now)
 {
@@ -45,7 +59,7 @@ static int running_clock(clockid_t clock, struct timespec *now)
     if (result == 0 && shared && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
         int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000;
         int64_t ns = now->tv_nsec % 1000;
-        us += atomic_load(&shared->ahead_us);
+        us += ahead_us();
         now->tv_sec = us / 1000000;
         now->tv_nsec = us % 1000000 * 1000 + ns;
     }

@@ -157,8 +157,10 @@ if t.soonest <= now or first_score(TOPICS) <= now then
     advance_topic(t, max + 64)
     topic_refresh(t)
 end
--- Not what is due later: it was moved while the clock was ahead.
-local now_text = text_of(now)
+-- Not what is due later: it was moved while the clock was ahead. But servers may differ by a little over how far the clock is, and nobody
+-- would be woken again for what another one has found due.
+local LEEWAY_MS = 60
+local now_text = text_of(now + LEEWAY_MS)
 
 -- Whether all of it was taken.
 local function take_from(priority)

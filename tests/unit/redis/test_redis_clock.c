@@ -3,15 +3,20 @@
 #include "unit/cases.h"
 #include "unit/seed.h"
 
+enum { MS = 1000 };
+
+static const int64_t second_us = 1000000;
+
 static void the_first_answer_is_believed(void **state)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms = 77;
     (void)state;
-    assert_true(redis_clock_hear(&clock, 5000000, 1000, 1004, &apart_ms));
-    assert_true(clock.known);
+    assert_true(redis_clock_hear(&clock, 5000, 3, 1000, 1400, &apart_ms));
+    assert_true(clock.known && clock.adjust_ms == 3);
     assert_int_equal(apart_ms, 77);
-    assert_true(5000000 - 1004 > clock.offset_min_ms && 5000000 - 1000 < clock.offset_max_ms);
+    assert_int_equal(clock.offset_min_us, 5000 * MS - 1400);
+    assert_int_equal(clock.offset_max_us, 5001 * MS - 1000);
 }
 
 static void knows_nothing_that_is_due(void **state)
@@ -19,39 +24,42 @@ static void knows_nothing_that_is_due(void **state)
     struct redis_clock clock = {0};
     int64_t apart_ms;
     (void)state;
-    assert_true(redis_clock_hear(&clock, 5000000, 1000, 1000, &apart_ms));
+    assert_true(redis_clock_hear(&clock, 5000000, 0, 1000, 1000, &apart_ms));
     assert_int_equal(redis_clock_to_inner(&clock, INT64_MAX), INT64_MAX);
 }
 
-/* Two clocks that run alike, read at random moments of random journeys, both rounded down. */
-static void waking_is_never_before_and_soon_after(void **state)
+/*
+ * Two clocks that run alike, read at random moments of random journeys: what is known is true, the
+ * window has the true time in it, and is soon no wider than a fast journey.
+ */
+static void a_window_is_true_and_narrow(void **state)
 {
-    struct random random = seed_random("waking_is_never_before_and_soon_after");
+    struct random random = seed_random("a_window_is_true_and_narrow");
     (void)state;
     for (int round = 0; round < 2000; round++) {
         struct redis_clock clock = {0};
-        double offset = (double)random_below(&random, 1000000) / 7.0 - 70000.0, worst = 0;
-        for (int i = 0; i < 50; i++) {
-            double sent = 1e6 + i * 100 + (double)random_below(&random, 1000) / 1000.0;
-            double out = (double)random_below(&random, 3000) / 1000.0;
-            double back = (double)random_below(&random, i < 40 ? 9000 : 200) / 1000.0;
-            int64_t apart_ms;
-            if (i >= 40)
-                out /= 20;
-            assert_true(redis_clock_hear(&clock, (int64_t)(sent + out + offset), (int64_t)(sent),
-                                         (int64_t)(sent + out + back), &apart_ms));
-            /* The shard shows `due` from due - offset of ours on. */
-            double due = (double)(int64_t)(sent + offset) + 1000;
-            double late = (double)redis_clock_to_inner(&clock, (int64_t)due) - (due - offset);
-            if (late < 0)
-                fail_msg("%g ms early", -late);
-            worst = late;
+        int64_t offset_us = (int64_t)random_below(&random, 1000000000) - 500000000, apart_ms;
+        for (int64_t i = 0; i < 60; i++) {
+            int64_t sent_us = 1000 * second_us + i * 100000 + (int64_t)random_below(&random, 5000);
+            int64_t out_us = 50 + (int64_t)random_below(&random, i % 3 ? 3000 : 100);
+            int64_t back_us = 50 + (int64_t)random_below(&random, i % 3 ? 9000 : 100);
+            int64_t read_ms = (sent_us + out_us + offset_us) / MS, earliest_ms, latest_ms;
+            assert_true(redis_clock_hear(&clock, read_ms, 0, sent_us, sent_us + out_us + back_us,
+                                         &apart_ms));
+            int64_t later_us = sent_us + 40000;
+            redis_clock_window(&clock, later_us, &earliest_ms, &latest_ms);
+            int64_t true_ms = (later_us + offset_us) / MS;
+            assert_true(earliest_ms <= true_ms && true_ms <= latest_ms);
+            if (i > 40)
+                assert_in_range(latest_ms - earliest_ms, 0, 3);
+            int64_t wake_ms = redis_clock_to_inner(&clock, true_ms + 1000);
+            redis_clock_window(&clock, wake_ms * MS, &earliest_ms, &latest_ms);
+            assert_true(latest_ms >= true_ms + 1000); /* who wakes then finds it due */
         }
-        assert_true(worst < 3);
     }
 }
 
-static void a_jump_is_told_and_not_followed(void **state)
+static void what_is_apart_is_told_and_not_followed(void **state)
 {
     static const struct {
         int64_t by_ms;
@@ -59,10 +67,12 @@ static void a_jump_is_told_and_not_followed(void **state)
         const char *sentence;
     } rows[] = {
         {0, true, "the same"},
-        {REDIS_CLOCK_APART_MS - 2, true, "nearly half a second ahead"},
-        {2 - REDIS_CLOCK_APART_MS, true, "nearly half a second behind"},
-        {REDIS_CLOCK_APART_MS + 10, false, "more than half a second ahead"},
-        {-REDIS_CLOCK_APART_MS - 10, false, "more than half a second behind"},
+        {2, true, "a little ahead, which calls are held back from"},
+        {-1, true, "a little behind"},
+        {15, false, "15 ms ahead"},
+        {-5, false, "5 ms behind"},
+        {450, false, "nearly half a second ahead"},
+        {-450, false, "nearly half a second behind"},
         {3600000, false, "an hour ahead"},
         {-3600000, false, "an hour behind"},
     };
@@ -70,19 +80,83 @@ static void a_jump_is_told_and_not_followed(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_clock clock = {0};
         int64_t apart_ms = 0;
-        assert_true(redis_clock_hear(&clock, 50000, 1000, 1001, &apart_ms));
+        assert_true(redis_clock_hear(&clock, 50000, 0, second_us, second_us + 200, &apart_ms));
         struct redis_clock before = clock;
-        bool agrees = redis_clock_hear(&clock, 60000 + rows[i].by_ms, 11000, 11001, &apart_ms);
+        bool agrees = redis_clock_hear(&clock, 51000 + rows[i].by_ms, 0, 2 * second_us,
+                                       2 * second_us + 200, &apart_ms);
         CASE_HOLDS(rows[i].sentence, agrees == rows[i].agrees);
+        CASE_HOLDS(rows[i].sentence, agrees || (clock.offset_min_us == before.offset_min_us &&
+                                                clock.offset_max_us == before.offset_max_us));
         if (agrees)
             continue;
-        CASE_HOLDS(rows[i].sentence, apart_ms >= rows[i].by_ms && apart_ms <= rows[i].by_ms + 4);
-        CASE_HOLDS(rows[i].sentence, clock.offset_min_ms == before.offset_min_ms &&
-                                         clock.offset_max_ms == before.offset_max_ms);
-        /* Set back by that much, it runs as it ran. */
-        CASE_HOLDS(rows[i].sentence, redis_clock_hear(&clock, 70000 + rows[i].by_ms - apart_ms,
-                                                      21000, 21001, &apart_ms));
+        CASE_HOLDS(rows[i].sentence, apart_ms >= rows[i].by_ms && apart_ms <= rows[i].by_ms + 3);
+        /* Set back by that much, it is not ahead of how it ran, and taken over. */
+        CASE_HOLDS(rows[i].sentence,
+                   redis_clock_hear(&clock, 52000 + rows[i].by_ms - apart_ms, -apart_ms,
+                                    3 * second_us, 3 * second_us + 200, &apart_ms));
+        int64_t earliest_ms, latest_ms;
+        redis_clock_window(&clock, 4 * second_us, &earliest_ms, &latest_ms);
+        CASE_HOLDS(rows[i].sentence, latest_ms <= 53001 && earliest_ms >= 52995);
     }
+}
+
+/* Steps of a few milliseconds, one after the other, do not add up. */
+static void little_steps_do_not_add_up(void **state)
+{
+    struct redis_clock clock = {0};
+    int64_t apart_ms = 0, by_ms = 0;
+    (void)state;
+    assert_true(redis_clock_hear(&clock, 50000, 0, 0, 200, &apart_ms));
+    for (int64_t i = 1; by_ms < 100; i++, by_ms++) {
+        int64_t at_us = i * 10000;
+        if (!redis_clock_hear(&clock, 50000 + i * 10 + by_ms, 0, at_us, at_us + 200, &apart_ms))
+            break;
+        int64_t earliest_ms, latest_ms;
+        redis_clock_window(&clock, at_us, &earliest_ms, &latest_ms);
+        assert_true(latest_ms <= 50000 + i * 10 + 1);
+    }
+    assert_in_range(by_ms, 1, 3);
+}
+
+/* Another server put the clock right, and not quite to where it was for us. */
+static void another_servers_setting_back_is_taken_over(void **state)
+{
+    struct redis_clock clock = {0};
+    int64_t apart_ms = 0, earliest_ms, latest_ms;
+    (void)state;
+    assert_true(redis_clock_hear(&clock, 50000, 7, 0, 200, &apart_ms));
+    struct redis_clock other = clock;
+    assert_false(redis_clock_hear(&clock, 51000 - 40, 7, second_us, second_us + 200, &apart_ms));
+    assert_true(redis_clock_hear(&other, 51000 - 40, 6, second_us, second_us + 200, &apart_ms));
+    redis_clock_window(&other, 2 * second_us, &earliest_ms, &latest_ms);
+    assert_in_range(latest_ms, 52000 - 40, 52001 - 40);
+    /* But not its setting forward, and no step in its guise. */
+    assert_false(redis_clock_hear(&other, 53000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
+    assert_false(redis_clock_hear(&other, 52000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
+}
+
+/* Two servers whose own clocks disagree: the later one wins, and that is all. */
+static void two_servers_that_disagree_come_to_rest(void **state)
+{
+    struct redis_clock slow = {0}, good = {0};
+    int64_t apart_ms, adjust_ms = 0, changes = 0;
+    (void)state;
+    assert_true(redis_clock_hear(&slow, 50000, 0, 0, 200, &apart_ms));
+    assert_true(redis_clock_hear(&good, 50000, 0, 0, 200, &apart_ms));
+    for (int64_t i = 1; i < 100; i++) {
+        int64_t at_us = i * second_us, raw_ms = 50000 + i * 1000;
+        /* It lost 300 ms. */
+        while (!redis_clock_hear(&slow, raw_ms + adjust_ms, adjust_ms, at_us - 300000,
+                                 at_us - 299800, &apart_ms) &&
+               changes++ < 100)
+            adjust_ms -= apart_ms;
+        while (!redis_clock_hear(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200,
+                                 &apart_ms) &&
+               changes++ < 100)
+            adjust_ms -= apart_ms;
+    }
+    assert_in_range(changes, 1, 4);
+    assert_in_range(-adjust_ms, 298, 306);
 }
 
 /* A server that stood still for five seconds has read its clock before or after that. */
@@ -92,13 +166,14 @@ static void an_answer_that_was_held_up_is_no_jump(void **state)
     (void)state;
     for (int64_t read_ms = 0; read_ms <= 5000; read_ms += 5000) {
         struct redis_clock first = {0}, later = {0};
-        assert_true(redis_clock_hear(&first, 50000 + read_ms, 1000, 6000, &apart_ms));
-        assert_true(redis_clock_hear(&first, 60000, 11000, 11001, &apart_ms));
-        assert_in_range(redis_clock_to_inner(&first, 60000), 11001, 11002);
+        assert_true(redis_clock_hear(&first, 50000 + read_ms, 0, 1000000, 6000000, &apart_ms));
+        assert_true(redis_clock_hear(&first, 60000, 0, 11000000, 11000200, &apart_ms));
+        assert_in_range(redis_clock_to_inner(&first, 60000), 11000, 11001);
 
-        assert_true(redis_clock_hear(&later, 50000, 1000, 1001, &apart_ms));
-        assert_true(redis_clock_hear(&later, 60000 + read_ms, 11000, 16000, &apart_ms));
-        assert_in_range(redis_clock_to_inner(&later, 60000), 11001, 11002);
+        assert_true(redis_clock_hear(&later, 50000, 0, 1000000, 1000200, &apart_ms));
+        assert_true(redis_clock_hear(&later, 60000 + read_ms, 0, 11000000, 16000000, &apart_ms));
+        /* They may have drifted meanwhile, and the answer tells little. */
+        assert_in_range(redis_clock_to_inner(&later, 60000), 10997, 11002);
     }
 }
 
@@ -112,10 +187,31 @@ static void drift_is_followed_for_ever(void **state)
         for (int64_t second = 0; second < 86400; second++) {
             int64_t inner_ms = second * 1000;
             shard_ms = 90000 + inner_ms + direction * inner_ms / 10000;
-            assert_true(redis_clock_hear(&clock, shard_ms, inner_ms, inner_ms + 1, &apart_ms));
+            assert_true(redis_clock_hear(&clock, shard_ms, 0, inner_ms * MS, inner_ms * MS + 200,
+                                         &apart_ms));
             int64_t late_ms = redis_clock_to_inner(&clock, shard_ms) - inner_ms;
-            assert_true(late_ms >= -2 && late_ms <= 3);
+            assert_true(late_ms >= -3 && late_ms <= 3);
         }
+    }
+}
+
+/* Slewed by more than that it is not: the window goes on as the clock ran, but for the drift. */
+static void a_clock_that_is_slewed_is_not_followed(void **state)
+{
+    (void)state;
+    for (int64_t direction = -1; direction <= 1; direction += 2) {
+        struct redis_clock clock = {0};
+        int64_t apart_ms, earliest_ms, latest_ms, adjust_ms = 0;
+        for (int64_t i = 0; i < 1000; i++) { /* 10 s */
+            int64_t at_us = i * 10000, raw_ms = 90000 + i * 10 + direction * i * 10 / 12;
+            while (!redis_clock_hear(&clock, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200,
+                                     &apart_ms))
+                adjust_ms -= apart_ms;
+            redis_clock_window(&clock, at_us, &earliest_ms, &latest_ms);
+            assert_true(latest_ms <= 90000 + i * 10 + 4);
+        }
+        if (direction > 0)
+            assert_true(latest_ms >= 90000 + 9990 - 400);
     }
 }
 
@@ -124,10 +220,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_answer_is_believed),
         cmocka_unit_test(knows_nothing_that_is_due),
-        cmocka_unit_test(waking_is_never_before_and_soon_after),
-        cmocka_unit_test(a_jump_is_told_and_not_followed),
+        cmocka_unit_test(a_window_is_true_and_narrow),
+        cmocka_unit_test(what_is_apart_is_told_and_not_followed),
+        cmocka_unit_test(little_steps_do_not_add_up),
+        cmocka_unit_test(another_servers_setting_back_is_taken_over),
+        cmocka_unit_test(two_servers_that_disagree_come_to_rest),
         cmocka_unit_test(an_answer_that_was_held_up_is_no_jump),
         cmocka_unit_test(drift_is_followed_for_ever),
+        cmocka_unit_test(a_clock_that_is_slewed_is_not_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

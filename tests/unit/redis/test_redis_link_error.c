@@ -11,7 +11,7 @@ static void errors_mean_what_the_table_says(void **state)
     } rows[] = {
         {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", LINK_VERDICT_GREET},
         {"functions flushed", "ERR Function not found", LINK_VERDICT_GREET},
-        {"clock set back", "CLOCK it went back", LINK_VERDICT_GREET},
+        {"clock set back", "CLOCK it went back", LINK_VERDICT_CLOCK},
         {"all was flushed", "GONE the core of this shard is not there, Redis lost its data",
          LINK_VERDICT_GONE},
         {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", LINK_VERDICT_MOVED},

@@ -1,0 +1,173 @@
+"""The clock of Redis' host is set or slewed: nothing comes early, no lease ends early, and all goes on."""
+
+import signal
+import statistics
+import threading
+import time
+
+import pytest
+from fake_clock import SLEW_PPM, FakeClock, fake_time_library
+from redis_servers import RedisServer
+from server import eventually
+
+HOUR_MS = 3_600_000
+LOAD_MS = 5
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return fake_time_library(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def world(library, tmp_path, start_server):
+    """(Redis, its clock, two servers whose own clocks are an hour apart)."""
+    clock = FakeClock(tmp_path / "redis.clock")
+    with RedisServer(env=clock.env(library)) as redis:
+        servers = [start_server("--store", redis.url, "--shards", "2", env=FakeClock(tmp_path / f"{shift_ms}.clock", shift_ms).env(library))
+                   for shift_ms in (HOUR_MS, -HOUR_MS)]
+        yield redis, clock, servers
+
+
+class Load(threading.Thread):
+    """Calls that go on on the shards all the time; none may fail."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.client, self.ends, self.calls = server.client(), threading.Event(), 0
+        self.start()
+
+    def run(self):
+        while not self.ends.wait(LOAD_MS / 1000):
+            self.client.push("load", f"job-{self.calls % 50}", delay="100ms")
+            for job in self.client.take("load", max=10):
+                self.client.ack(job["lease"])
+            self.calls += 1
+
+    def stop(self):
+        self.ends.set()
+        self.join(10)
+        assert self.calls > 10
+
+
+class Taker(threading.Thread):
+    """Takes and acks all of a topic; when each job came."""
+
+    def __init__(self, server, topic, count):
+        super().__init__(daemon=True)
+        self.client, self.topic, self.count, self.came = server.client(60), topic, count, {}
+        self.start()
+
+    def run(self):
+        while len(self.came) < self.count:
+            for job in self.client.take(self.topic, max=1, wait="20s"):
+                self.came[job["id"]] = time.monotonic()
+                self.client.ack(job["lease"])
+
+
+def late_ms(servers, during, delays_ms, topic="t"):
+    """Jobs pushed through one server after the other, taken through the other one; `during` happens meanwhile. Sorted ms after what was asked for."""
+    clients = [server.client() for server in servers]
+    taker, began = Taker(servers[-1], topic, len(delays_ms)), {}
+    for number, delay in enumerate(delays_ms):
+        began[f"job-{number}"] = (time.monotonic(), delay)
+        clients[number % len(clients)].push(topic, f"job-{number}", delay=delay)
+    during()
+    taker.join(30)
+    assert len(taker.came) == len(delays_ms)
+    return sorted((taker.came[ident] - at) * 1000 - delay for ident, (at, delay) in began.items())
+
+
+def show(what, late):
+    print(f"{what}: first {late[0]:.2f} ms, p50 {statistics.median(late):.2f} ms, last {late[-1]:.2f} ms")
+
+
+@pytest.mark.parametrize("step_ms", [100, 300, 450, -100, -450, 700, HOUR_MS])
+def test_a_step_makes_nothing_early(world, step_ms):
+    _, clock, servers = world
+    load = Load(servers[0])
+    delays = [500 + 20 * number for number in range(24)]
+
+    def during():
+        time.sleep(0.42)
+        for _ in range(5):
+            clock.step(step_ms)
+            time.sleep(0.1)
+
+    late = late_ms(servers, during, delays)
+    load.stop()
+    show(f"five steps of {step_ms} ms", late)
+    assert late[0] >= 0 and late[-1] < 1000
+
+
+@pytest.mark.parametrize("step_ms", [100, 300, 450])
+def test_a_step_ends_no_lease_early(world, step_ms):
+    _, clock, servers = world
+    one, other = (server.client(60) for server in servers)
+    one.put_topic("held", backoff="fixed:1ms")
+    for number in range(6):
+        one.push("held", f"job-{number}")
+        began = time.monotonic()
+        [job] = one.take("held", wait="5s", lease_for="500ms")
+        clock.step(step_ms)
+        [again] = other.take("held", wait="5s")
+        held = time.monotonic() - began
+        assert again["id"] == job["id"] and 0.5 <= held < 1.5, held
+        other.ack(again["lease"])
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("ppm", [SLEW_PPM, -SLEW_PPM, 500])
+def test_a_slewed_clock_makes_nothing_early(world, ppm, loaded):
+    _, clock, servers = world
+    clock.slew(ppm)
+    time.sleep(0.3)
+    load = Load(servers[0]) if loaded else None
+    delays = [1000, 2000, 3000, *range(3100, 3500, 20)]
+    late = late_ms(servers, lambda: None, delays)
+    if load:
+        load.stop()
+    show(f"slewed by {ppm} ppm", late)
+    # Two clocks may drift apart by 200 ppm.
+    assert late[0] >= -0.7 and late[-1] < 400 + 3500 * max(-ppm, 0) / 1e6
+
+
+def test_what_a_server_missed_while_it_was_away_makes_nothing_early(world):
+    _, clock, servers = world
+    one, other = servers
+    delays = [2000 + 10 * number for number in range(10)]
+
+    def during():
+        other.proc.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        clock.step(300)
+        time.sleep(0.5)
+        clock.step(-200)
+        other.proc.send_signal(signal.SIGCONT)
+
+    late = late_ms(servers, during, delays)
+    show("away", late)
+    assert late[0] >= 0 and late[-1] < 150
+
+
+def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
+    redis, clock, servers = world
+    delays = [1500 + 10 * number for number in range(20)]
+
+    def during():
+        clock.step(400)
+        eventually(lambda: int(redis.client().hget(redis.client().keys("{tarry:0*}:core")[0], "adjust")) < -300, 3)
+        start_server("--store", redis.url).client().take("other")
+
+    late = late_ms(servers, during, delays)
+    show("with a new server", late)
+    assert late[0] >= 0 and late[-1] < 500
+
+
+def test_what_was_set_is_said_once_and_counted(world):
+    _, clock, servers = world
+    clock.step(300)
+    eventually(lambda: any("redis clock jumped" in server.log() for server in servers), 3)
+    clock.slew(SLEW_PPM)
+    time.sleep(2.5)
+    assert all(server.log().count("redis clock jumped") <= 4 for server in servers), "of two shards, once in ten seconds"
