@@ -1,8 +1,10 @@
 #include "cli/cli.h"
+#include "cli/show.h"
 #include "cli/url.h"
 
 #include "base/duration.h"
 #include "base/text.h"
+#include "base/timestamp.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -111,6 +113,20 @@ bool cli_lacks_unit(const char *text)
     return false;
 }
 
+/* A time as it is shown here, "2026-11-20 09:00:00.000 (in 3d)", becomes what the server takes; all
+ * else is left to the server. */
+static const char *read_time(const char *value)
+{
+    enum { TIMES_MAX = 4 };
+    static char times[TIMES_MAX][TIMESTAMP_BYTES + 1];
+    static unsigned count;
+    char *out = times[count % TIMES_MAX];
+    if (!show_time_read(value, out))
+        return value;
+    count++;
+    return out;
+}
+
 static bool store(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
@@ -118,6 +134,9 @@ static bool store(const struct cli_flag *flag, const char *value)
     case CLI_TEXT:
     case CLI_DURATION:
         *(const char **)flag->into = value;
+        return true;
+    case CLI_TIME:
+        *(const char **)flag->into = read_time(value);
         return true;
     case CLI_SWITCH:
         *(bool *)flag->into = true;

@@ -98,7 +98,7 @@ static int measure(struct load_plan *plan, const char *url, bool json, bool keep
         snprintf(path, sizeof path, "/v1/topics/%s", plan->topic);
         status = load_http_call(plan, "DELETE", path, NULL, problem);
         if (status != 404 && (status < 200 || status > 299))
-            exit_code = cli_error("could not delete the topic '%s': %s", plan->topic,
+            exit_code = cli_error("cannot delete the topic '%s': %s", plan->topic,
                                   status ? "refused" : problem);
     }
 

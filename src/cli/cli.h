@@ -51,6 +51,7 @@ struct cli_list { /* of a flag that may be given several times, or of arguments 
 enum cli_flag_kind {
     CLI_TEXT = 1 /* const char * */,
     CLI_SWITCH /* bool */,
+    CLI_TIME /* const char *: as the server takes it; also as it is shown here */,
     CLI_COUNT /* uint64_t */,
     CLI_DURATION /* const char *; a bare number is asked for its unit, also within exp:1s..10m */,
     CLI_LIST

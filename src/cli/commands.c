@@ -27,7 +27,7 @@ const struct cli_command cli_commands[] = {
     {"reschedule", cli_reschedule, "move a job to another due time or priority"},
     {"run", cli_run, "make jobs due now"},
     {"topics", cli_topics, "show topics and how many jobs they hold"},
-    {"topic", cli_topic, "show a topic's settings, or change them"},
+    {"topic", cli_topic, "show a topic's settings, change them, or delete it"},
     {"deliver", cli_deliver, "test the target of a topic"},
     {"pause", cli_pause, "stop delivery from a topic"},
     {"resume", cli_resume, "start delivery from a topic again"},

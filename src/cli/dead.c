@@ -15,9 +15,9 @@ struct filter {
 #define FILTER_FLAGS(FILTER)                                                                       \
     {"error", CLI_TEXT, &(FILTER).error, "TEXT", "only dead ones whose last error holds TEXT"},    \
         {"id-prefix", CLI_TEXT, &(FILTER).id_prefix, "TEXT", "only dead ones whose id begins so"}, \
-        {"died-after", CLI_TEXT, &(FILTER).died_after, "TIME",                                     \
+        {"died-after", CLI_TIME, &(FILTER).died_after, "TIME",                                     \
          "only those whose last attempt ended then or later"},                                     \
-        {"died-before", CLI_TEXT, &(FILTER).died_before, "TIME", "or before"},                     \
+        {"died-before", CLI_TIME, &(FILTER).died_before, "TIME", "or before"},                     \
         {"max", CLI_TEXT, &(FILTER).max, "N", "so many at most; all"},                             \
     {                                                                                              \
         "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "count them only"                          \

@@ -78,7 +78,7 @@ static int make_url(const char *store, const char *password_file, char url[REDIS
     char secret[256], error[256] = "";
     int result = 0;
     if (strlen(store) >= REDIS_URL_BYTES_MAX)
-        return cli_usage("--store is too long, give at most %d bytes", REDIS_URL_BYTES_MAX - 1);
+        return cli_usage("'--store' is too long, give at most %d bytes", REDIS_URL_BYTES_MAX - 1);
     strcpy(url, store);
     if (password_file) {
         result = secret_read(password_file, secret, sizeof secret, error, sizeof error);
@@ -139,13 +139,14 @@ static int choose(const char *directory, const char *store, const struct mending
     if (!directory && !store)
         return cli_usage("give a data directory, or --store and the URL of a Redis");
     if (mending->accept_unreadable && !mending->accept_loss)
-        return cli_usage("--accept-unreadable is for --accept-loss, give both");
+        return cli_usage("'--accept-unreadable' is for '--accept-loss', give both");
     if (mending->accept_loss && !mending->repair)
-        return cli_usage("--accept-loss is for --repair, give both");
+        return cli_usage("'--accept-loss' is for '--repair', give both");
     if (mending->accept_loss && store)
-        return cli_usage("--accept-loss is for a data directory: in Redis no job is dropped");
+        return cli_usage(
+            "'--accept-loss' is for a data directory, leave it out: in Redis no job is dropped");
     if (directory && password_file)
-        return cli_usage("--redis-password-file is for --store");
+        return cli_usage("'--redis-password-file' is for '--store', give both or none");
     return CLI_OK;
 }
 

@@ -3,6 +3,8 @@
 #include "cli/commands.h"
 #include "cli/show.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 static struct buffer *begin_job(struct client *client, const char *topic, const char *id)
@@ -73,11 +75,32 @@ static void print_job(const json_t *job)
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
 }
 
+/* The body as it was pushed, byte for byte, and nothing else. */
+static int print_body(const struct client *client)
+{
+    const char *base64 = json_string_value(json_object_get(client->json, "body_base64"));
+    struct buffer body;
+    int exit_code = CLI_OK;
+    buffer_init(&body, client->answer.len + 1);
+    if (base64 && text_base64_decode(slice_of(base64), &body))
+        fwrite(body.at, 1, body.len, stdout);
+    else
+        exit_code = cli_error("no body in the answer of '%s', is it a tarry server", client->shown);
+    buffer_fini(&body);
+    return exit_code;
+}
+
 int cli_get(int argc, char **argv)
 {
+    bool raw = false;
+    const struct cli_flag flags[] = {
+        {"raw", CLI_SWITCH, &raw, NULL, "print its body as it is, byte for byte, and nothing else"},
+        {0},
+    };
     const struct cli_syntax syntax = {
-        .usage = "get TOPIC ID",
+        .usage = "get TOPIC ID [--raw]",
         .about = "Shows one job: its state, when it is due, and how its last attempts ended.",
+        .flags = flags,
         .least = 2,
         .most = 2,
     };
@@ -86,11 +109,16 @@ int cli_get(int argc, char **argv)
     int exit_code = cli_parse(argc, argv, &syntax, &args);
     if (exit_code >= 0)
         return exit_code;
+    if (raw && args.json)
+        return cli_usage("both '--raw' and '--json' are given, choose one");
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    begin_job(&client, args.list.at[0], args.list.at[1]);
+    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
+    url_add_query(target, "body", raw ? "base64" : NULL);
     exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK && args.json)
+    if (exit_code == CLI_OK && raw)
+        exit_code = print_body(&client);
+    else if (exit_code == CLI_OK && args.json)
         client_print_json(&client);
     else if (exit_code == CLI_OK)
         print_job(client.json);
@@ -106,6 +134,7 @@ static void add_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_text(json_object_get(job, "id"), cell));
     show_table_add(table, show_text(json_object_get(job, "state"), cell));
     show_table_add(table, show_time_from_now(json_object_get(job, "due_at"), cell));
+    show_table_add(table, show_time_from_now(json_object_get(job, "lease_until"), cell));
     show_table_add(table, show_text(json_object_get(job, "attempt"), cell));
     show_table_add(table, show_text(json_object_get(job, "priority"), cell));
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
@@ -114,8 +143,8 @@ static void add_row(struct show_table *table, const json_t *job)
 static int list(struct client *client, const struct cli_args *args, const char *state,
                 uint64_t limit, const char *cursor)
 {
-    static const char *const heads[] = {"ID",        "STATE",      "DUE", ">ATTEMPT",
-                                        ">PRIORITY", "LAST ERROR", NULL};
+    static const char *const heads[] = {"ID",       "STATE",     "DUE",        "LEASE UNTIL",
+                                        ">ATTEMPT", ">PRIORITY", "LAST ERROR", NULL};
     struct buffer *target = begin_job(client, args->list.at[0], NULL);
     url_add_query(target, "state", state);
     url_add_query_number(target, "limit", limit);
@@ -236,7 +265,7 @@ int cli_reschedule(int argc, char **argv)
     const char *delay = NULL, *at = NULL, *priority = NULL;
     const struct cli_flag flags[] = {
         {"delay", CLI_DURATION, &delay, "30m", "due so long from now"},
-        {"at", CLI_TEXT, &at, "TIME", "due at this time"},
+        {"at", CLI_TIME, &at, "TIME", "due at this time"},
         {"priority", CLI_TEXT, &priority, "N", "0 comes first"},
         {0},
     };

@@ -81,7 +81,7 @@ int cli_push(int argc, char **argv)
     static struct push push; /* its list is large */
     const struct cli_flag flags[] = {
         {"delay", CLI_DURATION, &push.delay, "30m", "deliver so long from now; else at once"},
-        {"at", CLI_TEXT, &push.at, "TIME", "deliver at this time"},
+        {"at", CLI_TIME, &push.at, "TIME", "deliver at this time"},
         {"body", CLI_TEXT, &push.body, "TEXT", "the body; else --file; else standard input"},
         {"file", CLI_TEXT, &push.file, "FILE", "the body is what is in FILE"},
         {"content-type", CLI_TEXT, &push.content_type, "TYPE",

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/timestamp.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,37 @@ const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES])
     size_t len = strftime(out, SHOW_CELL_BYTES, "%Y-%m-%d %H:%M:%S", &local);
     snprintf(out + len, SHOW_CELL_BYTES - len, ".%03d", (int)(ms % 1000));
     return out;
+}
+
+/* ".123", whose zeros at the end may be missing; *text moves past it. */
+static int read_fraction(const char **text)
+{
+    int ms = 0, weight = 100;
+    if (**text != '.')
+        return 0;
+    for (++*text; isdigit((unsigned char)**text) && weight > 0; ++*text, weight /= 10)
+        ms += (**text - '0') * weight;
+    return ms;
+}
+
+bool show_time_read(const char *text, char out[TIMESTAMP_BYTES + 1])
+{
+    struct tm local = {.tm_isdst = -1};
+    const char *rest = strptime(text, "%Y-%m-%d %H:%M", &local);
+    const char *seconds = rest ? strptime(rest, ":%S", &local) : NULL;
+    rest = seconds ? seconds : rest;
+    if (!rest)
+        return false;
+    int ms = read_fraction(&rest), day = local.tm_mday;
+    if (*rest && strncmp(rest, " (", 2) != 0)
+        return false;
+    local.tm_isdst = -1;
+    time_t since_1970 = mktime(&local);
+    if (since_1970 < 0 || local.tm_mday != day)
+        return false;
+    timestamp_write(out, (int64_t)since_1970 * 1000 + ms);
+    out[TIMESTAMP_BYTES] = '\0';
+    return true;
 }
 
 /* The two largest parts: "29m 12s", "3s", "0.4s". */

@@ -5,6 +5,8 @@
 #ifndef TARRY_CLI_SHOW_H
 #define TARRY_CLI_SHOW_H
 
+#include "base/timestamp.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +34,9 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
 /* The same with "in 29m 12s" or "3s ago" in brackets. */
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
+/* The reverse of both: RFC 3339 into `out`. False where it is no such time; *out is unspecified
+ * then. */
+bool show_time_read(const char *text, char out[TIMESTAMP_BYTES + 1]);
 /* A number of milliseconds as "12ms", "1m 3s". */
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
 /* A job's body in at most `columns` columns. */

@@ -1,4 +1,4 @@
-/* topic show, topic set: the settings of a topic, as NAME=VALUE. */
+/* topic show, topic set, topic delete: the settings of a topic, as NAME=VALUE, and its end. */
 #include "cli/body.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -97,21 +97,39 @@ static int set(struct client *client, const struct cli_args *args, const struct 
     return exit_code;
 }
 
+/* ---- delete ---- */
+
+static int delete_topic(struct client *client, const struct cli_args *args)
+{
+    begin(client, args);
+    int exit_code = client_call(client, "DELETE", NULL, 0);
+    long long jobs = json_integer_value(json_object_get(client->json, "jobs"));
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(client);
+    else if (exit_code == CLI_OK)
+        printf("deleted %s with %lld job%s\n", args->list.at[1], jobs, jobs == 1 ? "" : "s");
+    return exit_code;
+}
+
 int cli_topic(int argc, char **argv)
 {
     struct settings given = {0};
+    bool yes = false;
     const struct cli_flag flags[] = {
         {"deliver-to", CLI_TEXT, &given.deliver_to, "URL", "set: deliver its jobs there"},
         {"deliver", CLI_TEXT, &given.deliver, "JSON", "set: or @FILE, or none: how it delivers"},
         {"dead-letter", CLI_TEXT, &given.dead_letter, "JSON",
          "set: or @FILE, or none: what becomes of dead jobs"},
         {"replace", CLI_SWITCH, &given.replaces, NULL, "set: all settings that are not given go"},
+        {"yes", CLI_SWITCH, &yes, NULL, "delete: yes, drop it and its jobs for good"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL]",
+        .usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL] | "
+                 "topic delete TOPIC --yes",
         .about =
-            "Shows the settings of a topic, or changes those that are given and leaves the rest.\n"
+            "Shows the settings of a topic, or changes those that are given and leaves the rest;\n"
+            "or drops the topic with all its jobs, also those that are leased.\n"
             "NAME= takes one away. A name with dots goes into an object; a value that is JSON is\n"
             "taken as such, else as text. Names: lease_for, ttl, max_attempts, backoff,\n"
             "on_conflict, priority, dedup_window, dead_letter_expired, deliver.…, dead_letter.…\n\n"
@@ -131,14 +149,23 @@ int cli_topic(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     bool is_show = strcmp(args.list.at[0], "show") == 0;
-    if (!is_show && strcmp(args.list.at[0], "set") != 0)
+    bool is_delete = strcmp(args.list.at[0], "delete") == 0;
+    if (!is_show && !is_delete && strcmp(args.list.at[0], "set") != 0)
         return cli_usage("unknown '%s', usage: tarry %s", args.list.at[0], syntax.usage);
+    if (is_delete && !yes)
+        return cli_usage("nothing deleted, '%s' and its jobs would be gone for good, give --yes",
+                         args.list.at[1]);
+    if (is_delete && args.list.count > 2)
+        return cli_usage("unexpected argument '%s', delete one topic after the other",
+                         args.list.at[2]);
     if (is_show && args.list.count > 2)
         return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'",
                          args.list.at[2]);
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = is_show ? show(&client, &args) : set(&client, &args, &given);
+    exit_code = is_show     ? show(&client, &args)
+                : is_delete ? delete_topic(&client, &args)
+                            : set(&client, &args, &given);
     client_close(&client);
     return exit_code;
 }

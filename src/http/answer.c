@@ -20,7 +20,8 @@ static bool add(struct reading *reading, struct queue_answer answer)
 {
     if (reading->count == QUEUE_BATCH_MAX)
         return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
-                              "at most %d leases in one call: make several", QUEUE_BATCH_MAX);
+                              "too many leases in one call, at most %d: make several",
+                              QUEUE_BATCH_MAX);
     reading->answers[reading->count++] = answer;
     return true;
 }
@@ -68,7 +69,8 @@ static bool read_item(struct reading *reading, struct json_value item)
         }
     }
     if (!answer.lease.at)
-        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"lease\" is missing");
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                              "'lease' is missing, write {\"lease\":\"...\"}");
     if (!http_fields_check(&fields, reading->fault))
         return false;
     apply(&fields, &answer);
@@ -80,7 +82,8 @@ static bool read_leases(struct reading *reading, struct json_value leases)
     struct json_cursor cursor = {0};
     struct json_value item;
     if (leases.kind != JSON_ARRAY)
-        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "\"leases\" must be an array");
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "'leases' must be an array such as [\"...\"]");
     while (json_next_item(leases, &cursor, &item))
         if (!read_item(reading, item))
             return false;
@@ -119,7 +122,8 @@ static bool read_body(struct reading *reading)
         return false;
     apply(&call->query->fields, &reading->common);
     if (!leases.kind)
-        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0, "\"leases\" is missing");
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                              "'leases' is missing, write {\"leases\":[\"...\"]}");
     return read_leases(reading, leases);
 }
 

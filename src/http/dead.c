@@ -47,7 +47,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topic\":");
-    json_write_string(body, buffer_slice(&exchange->note));
+    json_write_string(body, http_noted_topic(exchange));
     buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
     buffer_append_u64(body, result->jobs);
     buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
@@ -98,17 +98,11 @@ static void sweep(struct http_call *call, enum sweep_verb verb)
 
 /* ---- the calls ---- */
 
-static void note_topic(struct http_call *call)
-{
-    http_front_lend(call->front, &call->exchange->note);
-    buffer_append_slice(&call->exchange->note, call->topic);
-}
-
 void http_topic_purge(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
     struct http_fault fault;
-    note_topic(call);
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
         http_change_begin(call, "topic purged", true);
         call_topic(call,
@@ -128,7 +122,8 @@ void http_topic_redrive(struct http_call *call)
     static const uint32_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
     struct http_fault fault;
-    note_topic(call);
+    http_note_subject(call, fields->id.len ? HTTP_SUBJECT_DEAD_JOB : HTTP_SUBJECT_TOPIC,
+                      fields->id);
     if (!(fields->set & filter)) {
         http_change_begin(call, "topic redriven", true);
         call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,

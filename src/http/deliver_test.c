@@ -16,7 +16,7 @@ static void on_tested(void *owner, uint64_t tag, enum queue_status status, struc
         return;
     if (status == QUEUE_NOT_FOUND) {
         refuse(exchange, PROBLEM_NO_TARGET,
-               "there is no such topic, or it names no target: set \"deliver\" in its settings, "
+               "there is no such topic, or it names no target: set 'deliver' in its settings, "
                "such as {\"deliver\":{\"to\":\"https://shop.example/close-order\"}}");
     } else if (status != QUEUE_OK) {
         http_answer_refusal(exchange, status, NULL, 0);

@@ -197,9 +197,55 @@ void http_answer_fault(struct http_exchange *exchange, const struct http_fault *
     end_problem(exchange, http_problem_status(fault->problem));
 }
 
+/* ---- what a call is about ---- */
+
+void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id)
+{
+    struct buffer *note = &call->exchange->note;
+    http_front_lend(call->front, note);
+    buffer_append_slice(note, call->topic);
+    if (subject != HTTP_SUBJECT_TOPIC) {
+        buffer_append_byte(note, '/');
+        buffer_append_slice(note, id);
+    }
+    call->exchange->subject = note->failed ? HTTP_SUBJECT_NONE : subject;
+}
+
+/* No slash is in a topic's name. */
+struct slice http_noted_topic(const struct http_exchange *exchange)
+{
+    const struct buffer *note = &exchange->note;
+    const char *slash = note->len ? memchr(note->at, '/', note->len) : NULL;
+    return slice_make(note->at, slash ? (size_t)(slash - note->at) : note->len);
+}
+
+/* What is not there; NULL: the call has no one subject. */
+static const char *describe_missing(const struct http_exchange *exchange, char out[400])
+{
+    struct slice topic = http_noted_topic(exchange), id = {0};
+    if (exchange->subject == HTTP_SUBJECT_NONE)
+        return NULL;
+    if (topic.len < exchange->note.len)
+        id = slice_make(topic.at + topic.len + 1, exchange->note.len - topic.len - 1);
+    if (exchange->subject == HTTP_SUBJECT_TOPIC)
+        (void)snprintf(out, 400, "there is no topic '%s'; a push to it makes one",
+                       http_quotable(topic, 96));
+    else if (exchange->subject == HTTP_SUBJECT_JOB)
+        (void)snprintf(out, 400,
+                       "there is no job '%s' in topic '%s', or it has finished; check both",
+                       http_quotable(id, 96), http_quotable(topic, 96));
+    else
+        (void)snprintf(out, 400, "there is no dead job '%s' in topic '%s'; check both",
+                       http_quotable(id, 96), http_quotable(topic, 96));
+    return out;
+}
+
 void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
                          const char *detail, enum job_state state)
 {
+    char missing[400];
+    if (status == QUEUE_NOT_FOUND && !detail)
+        detail = describe_missing(exchange, missing);
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
     http_refusal_write(http_answer_start(exchange), status, detail, state, limit);
     end_problem(exchange, http_refusal_status(status));

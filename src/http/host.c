@@ -155,7 +155,7 @@ static bool check_name(const struct http_hosts *hosts, struct slice host, struct
         return true;
     if (is_malformed)
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
-                              "Host is '%s' but must be NAME or NAME:PORT",
+                              "'Host' is '%s' but must be NAME or NAME:PORT",
                               http_quotable(host, 60));
     (void)split_host(&host);
     const char *name = http_quotable(host, 60);

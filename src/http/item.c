@@ -78,7 +78,7 @@ static bool read_base64(struct item *item, struct slice key, struct json_value v
         return item->arena->failed
                    ? out_of_memory(item)
                    : http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
-                                    "\"body_base64\" is not base64 (RFC 4648, padded)");
+                                    "'body_base64' is not base64 (RFC 4648, padded)");
     item->push->body = slice_make(item->arena->at + start, item->arena->len - start);
     return true;
 }
@@ -135,7 +135,7 @@ static bool read_member(struct item *item, struct slice key, struct json_value v
         return read_text(item, key, value, &push->content_type) &&
                (http_media_is_valid(push->content_type) ||
                 http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
-                               "\"content_type\" must be printable ASCII"));
+                               "'content_type' must be printable ASCII"));
     case MEMBER_META:
         return read_meta(item, value);
     case MEMBER_CALLBACK:
@@ -160,7 +160,7 @@ static bool read_body(struct item *item)
         return true;
     if (item->seen & MEMBER_BODY_BASE64)
         return http_fault_set(item->fault, PROBLEM_OPTION_CLASH, 0,
-                              "\"body\" and \"body_base64\" are both given");
+                              "'body' and 'body_base64' are both given, choose one");
     if (item->body.kind == JSON_STRING && !http_media_is_json(push->content_type)) {
         if (!push->content_type.len)
             push->content_type = slice_of("text/plain; charset=utf-8");
@@ -189,7 +189,7 @@ bool http_item_parse(struct json_value value, struct queue_push *out, struct buf
         if (!read_member(&item, key, member))
             return false;
     if (!(item.seen & MEMBER_TOPIC))
-        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "\"topic\" is missing");
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
     if (!http_fields_check_item(&item.fields, fault) || !read_body(&item) || !keep_meta(&item))
         return false;
     http_fields_push(&item.fields, out);

@@ -30,6 +30,7 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 void http_job_get(struct http_call *call)
 {
     call->exchange->bodies = call->query->fields.bodies;
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
     call->front->queue->ops->get(call->front->queue, call->topic, call->id,
                                  http_reply_to(call, on_got));
 }
@@ -71,6 +72,7 @@ void http_list(struct http_call *call)
         .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
     };
     call->exchange->bodies = fields->bodies;
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     call->front->queue->ops->list(call->front->queue, &list, http_reply_to(call, on_listed));
 }
 
@@ -99,6 +101,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
 
 static void change(struct http_call *call, struct queue_change change)
 {
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
     change.topic = call->topic;
     change.id = call->id;
     call->front->queue->ops->change(call->front->queue, &change, 1,

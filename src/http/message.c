@@ -85,7 +85,7 @@ static bool check_limits(const struct http_framing *framing, size_t head_bytes,
                               HTTP_HEAD_BYTES_MAX);
     if (framing->lines > HTTP_HEADERS_MAX + 1)
         return http_fault_set(fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEADERS_MAX,
-                              "more than %d headers", HTTP_HEADERS_MAX);
+                              "more than %d headers, send fewer", HTTP_HEADERS_MAX);
     return true;
 }
 

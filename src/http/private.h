@@ -65,6 +65,15 @@ struct http_route {
 
 struct http_connection;
 
+/* What a call is about, for the refusal that there is none. Other than NONE: `note` holds the
+ * topic, and behind a slash the id of a job. */
+enum http_subject {
+    HTTP_SUBJECT_NONE = 0,
+    HTTP_SUBJECT_TOPIC,
+    HTTP_SUBJECT_JOB,
+    HTTP_SUBJECT_DEAD_JOB
+};
+
 struct http_exchange {
     uint32_t slab_link; /* the slab's */
     uint32_t serial;    /* never 0 while in use */
@@ -83,6 +92,7 @@ struct http_exchange {
     bool is_dry_run;            /* of a sweep */
     bool is_single;             /* answers: one lease, named in the query */
     struct http_change *change; /* see change.c; NULL: the call is none */
+    enum http_subject subject;
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };
@@ -234,6 +244,10 @@ struct buffer *http_answer_start(struct http_exchange *exchange);
 void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value);
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
+/* Notes what the call is about; `id` counts for jobs only. */
+void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
+struct slice http_noted_topic(const struct http_exchange *exchange);
+
 void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
                          const char *detail, enum job_state state);
 void http_answer_continue(struct http_exchange *exchange);

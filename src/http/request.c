@@ -61,15 +61,15 @@ static bool read_length(struct reading *reading, struct slice value)
     struct http_request *request = reading->request;
     if (request->has_length)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "Content-Length is given more than once");
+                              "'Content-Length' is given more than once");
     if (value.len == 0 || value.len > 18)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "Content-Length must be 1 to 18 digits");
+                              "'Content-Length' must be 1 to 18 digits");
     uint64_t length = 0;
     for (size_t i = 0; i < value.len; i++) {
         if (value.at[i] < '0' || value.at[i] > '9')
             return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                                  "Content-Length must be digits and nothing else");
+                                  "'Content-Length' must be digits and nothing else");
         length = length * 10 + (uint64_t)(value.at[i] - '0');
     }
     request->content_length = length;
@@ -81,10 +81,10 @@ static bool read_transfer(struct reading *reading, struct slice value)
 {
     if (reading->request->chunked)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "Transfer-Encoding is given more than once");
+                              "'Transfer-Encoding' is given more than once");
     if (!http_is(value, "chunked"))
         return http_fault_set(reading->fault, PROBLEM_TRANSFER_CODING_UNKNOWN, 0,
-                              "the only Transfer-Encoding known here is 'chunked'");
+                              "the only 'Transfer-Encoding' known here is 'chunked'");
     reading->request->chunked = true;
     return true;
 }
@@ -93,7 +93,7 @@ static bool read_host(struct reading *reading, struct slice value)
 {
     if (reading->has_host)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "Host is given more than once");
+                              "'Host' is given more than once, name one");
     reading->has_host = true;
     reading->request->host = value;
     return true;
@@ -216,7 +216,7 @@ static int on_name(llhttp_t *parser, const char *at, size_t len)
     if (reading->in_value || request->header_count == 0) {
         if (request->header_count == HTTP_HEADERS_MAX) {
             (void)http_fault_set(reading->fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEADERS_MAX,
-                                 "more than %d headers", HTTP_HEADERS_MAX);
+                                 "more than %d headers, send fewer", HTTP_HEADERS_MAX);
             return HPE_USER;
         }
         request->headers[request->header_count++] = (struct http_header){0};
@@ -327,13 +327,15 @@ static bool check_request(const struct reading *reading, const llhttp_t *parser)
         return http_fault_set(reading->fault, PROBLEM_VERSION_UNKNOWN, 0,
                               "only HTTP/1.0 and HTTP/1.1 are spoken here");
     if (request->chunked && request->has_length)
-        return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "both Content-Length and Transfer-Encoding are given");
+        return http_fault_set(
+            reading->fault, PROBLEM_BAD_FRAMING, 0,
+            "both 'Content-Length' and 'Transfer-Encoding' are given, choose one");
     if (request->chunked && request->is_http_1_0)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
-                              "HTTP/1.0 has no Transfer-Encoding");
+                              "'Transfer-Encoding' is not in HTTP/1.0, send a 'Content-Length'");
     if (!reading->has_host && !request->is_http_1_0)
-        return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0, "Host is missing");
+        return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
+                              "'Host' is missing, name the server");
     if (!reading->target.len)
         return http_fault_set(reading->fault, PROBLEM_BAD_REQUEST, 0, "the target is missing");
     if (request->method == HTTP_METHOD_HEAD && (request->chunked || request->content_length))

@@ -56,7 +56,7 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
     }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topic\":");
-    json_write_string(body, buffer_slice(&exchange->note));
+    json_write_string(body, http_noted_topic(exchange));
     buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
     buffer_append_u64(body, reply->affected);
     buffer_append_byte(body, '}');
@@ -66,8 +66,7 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
 static void call_topic(struct http_call *call, struct queue_topic_call topic, queue_done *done)
 {
     topic.topic = call->topic;
-    http_front_lend(call->front, &call->exchange->note);
-    buffer_append_slice(&call->exchange->note, call->topic);
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     call->front->queue->ops->topic(call->front->queue, &topic, http_reply_to(call, done));
 }
 

@@ -87,7 +87,7 @@ bool checkpoint_committed(struct checkpoint *checkpoint)
         if (checkpoint->result == -ESTALE)
             shard_go_astray(shard);
         if (checkpoint->is_fatal)
-            shard_fail(shard, "writing the catalog");
+            shard_fail(shard, "writing the catalog", checkpoint->result);
         catalog_fini(&checkpoint->catalog);
         checkpoint->phase = CHECKPOINT_SNAPSHOT; /* what is true by then */
         return false;

@@ -94,8 +94,8 @@ void shard_resume(struct shard *shard, struct command *command, struct queue_rep
 void shard_init_works(struct shard *shard);
 /* What was appended up to now is synced soon, whatever the class says. */
 void shard_sync(struct shard *shard);
-/* The log or the catalog failed: nothing more is taken. */
-void shard_fail(struct shard *shard, const char *what);
+/* The log or the catalog failed, with a negative errno: nothing more is taken. */
+void shard_fail(struct shard *shard, const char *what, int error);
 /* The path of the log or the runs leads elsewhere: nothing that changes something is taken until it
  * leads back, which is looked at now and then. */
 void shard_go_astray(struct shard *shard);

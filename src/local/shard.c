@@ -56,7 +56,7 @@ struct engine_now shard_now(struct shard *shard)
 
 /* ---- the log ---- */
 
-void shard_fail(struct shard *shard, const char *what)
+void shard_fail(struct shard *shard, const char *what, int error)
 {
     if (shard->broken)
         return;
@@ -64,7 +64,7 @@ void shard_fail(struct shard *shard, const char *what)
     atomic_store(&shard->healthy, false);
     log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
               LOG_TEXT("during", what),
-              LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : "see above"));
+              LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : strerror(-error)));
     completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
     shard->options.failed(shard->options.ctx);
 }
@@ -104,7 +104,7 @@ static void commit_done(struct work *work)
     shard->committing = false;
     shard->durable = wal_committed(shard->wal);
     if (shard->commit_error)
-        shard_fail(shard, "commit");
+        shard_fail(shard, "commit", shard->commit_error);
     if (!shard->broken && wal_is_astray(shard->wal)) {
         shard_go_astray(shard);
         completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
@@ -155,7 +155,7 @@ static void upkeep_done(struct work *work)
     struct wal_stats stats;
     wal_stats(shard->wal, &stats);
     if (stats.broken) {
-        shard_fail(shard, "upkeep");
+        shard_fail(shard, "upkeep", shard->upkeep_error);
     } else if (shard->upkeep_error) {
         shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
         log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
@@ -355,7 +355,7 @@ static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
                   is_full ? "disk is full: pushes are refused"
                           : "no log file can be made: pushes are refused",
                   LOG_NUMBER("shard", shard->options.index),
-                  LOG_TEXT("error", error ? error : "see above"));
+                  LOG_TEXT("error", error ? error : strerror(is_full ? ENOSPC : EIO)));
 }
 
 static void publish_figures(struct shard *shard)

@@ -54,7 +54,7 @@ enum queue_status {
     QUEUE_STOPPING,        /* the server is going down */
     QUEUE_DIRECTORY_MOVED, /* the path of the data directory leads elsewhere: what changes something
                               is refused; what was under way is not known to have happened */
-    QUEUE_UNAVAILABLE /* the store cannot be reached or has failed: nothing is known to have changed
+    QUEUE_UNAVAILABLE /* the store cannot be reached or has failed: whether it was done is not known
                        */
 };
 

@@ -47,8 +47,9 @@ static const struct {
                                "nowhere, and nothing is known to have changed; put the directory "
                                "back, or restart the server on the one that is there now"},
     [QUEUE_UNAVAILABLE] = {"unavailable",
-                           "the store cannot be reached or has failed, and nothing is "
-                           "known to have changed; try again, and see the server's log"},
+                           "the store cannot be reached or has failed, so whether this was done is "
+                           "not known; call again with the same id or lease, and see the server's "
+                           "log"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];

@@ -186,9 +186,10 @@ int redis_shards_fix(const struct redis_url *url, const struct redis_survey *map
         return result;
     if (wanted && wanted != number)
         return redis_report(report, -EINVAL,
-                            "--shards %u differs from the %u shards that are kept under '%s' at "
-                            "'%s', leave --shards out or give another ?prefix=",
-                            (unsigned)wanted, (unsigned)number, url->prefix, asking.place);
+                            "'--shards' is %u, but what is kept under '%s' at '%s' has %u shard%s, "
+                            "leave --shards out or give another ?prefix=",
+                            (unsigned)wanted, url->prefix, asking.place, (unsigned)number,
+                            number == 1 ? "" : "s");
     *out = number;
     return 0;
 }

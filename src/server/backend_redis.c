@@ -20,7 +20,7 @@ static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
     struct redis_url parsed;
     int result = 0;
     if (strlen(config->store) >= REDIS_URL_BYTES_MAX) {
-        snprintf(error, BACKEND_ERROR_BYTES, "--store is too long, give at most %d bytes",
+        snprintf(error, BACKEND_ERROR_BYTES, "'--store' is too long, give at most %d bytes",
                  REDIS_URL_BYTES_MAX - 1);
         return -EINVAL;
     }

@@ -327,7 +327,7 @@ static bool check_embedded(const struct config *config, char *error)
     }
     if (config->wal_file_bytes < 4 * config->max_body_bytes) { /* a job must fit half a file */
         snprintf(error, CONFIG_ERROR_BYTES,
-                 "--wal-file is too small for --max-body, give at least four times as much");
+                 "'--wal-file' is too small for '--max-body', give at least four times as much");
         return false;
     }
     return true;
@@ -347,7 +347,7 @@ static bool check_redis(const struct config *config, char *error)
         return false;
     }
     if (!redis_url_parse(config->store, &url, why, sizeof(why))) {
-        snprintf(error, CONFIG_ERROR_BYTES, "bad --store, %s", why);
+        snprintf(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
         return false;
     }
     explicit_bzero(&url, sizeof(url));

@@ -146,7 +146,7 @@ class Worker:
         return "application/octet-stream", mark.encode() + b"\0\xff\xfe" + self.random.randbytes(self.random.randrange(0, 200))
 
 
-# What says that nothing is known to have changed: it may have, all the same.
+# What says that it is not known whether the change was made.
 UNKNOWN = ("unavailable", "stopping")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -226,6 +227,46 @@ def test_cancel_tells_leased_and_unknown_apart(tarry):
     assert "cancelled b" in tarry("cancel", "t", "nobody", "b", code=NOTHING)
 
 
+def test_a_body_is_printed_as_it_is(server):
+    for n, body in enumerate((bytes(range(256)) * 9, b"", b'{ "x" :1.50}', "grüß\n".encode())):
+        server.client().push("t", f"b{n}", body=body, content_type="application/json", delay="1h")
+        ended = server.cli("get", "t", f"b{n}", "--raw")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (OK, body, b"")
+    assert server.cli("get", "t", "b0", "--raw", "--json").returncode == USAGE
+    assert server.cli("get", "t", "nobody", "--raw").returncode == NOTHING
+
+
+def test_a_list_shows_when_leases_end(tarry):
+    tarry("push", "t", "taken", "--body", "x")
+    tarry("push", "t", "later", "--delay", "1h", "--body", "x")
+    tarry("take", "t", "--lease-for", "10m")
+    heads, *rows = tarry("list", "t").splitlines()
+    column = heads.index("LEASE UNTIL")
+    rows = {row.split()[0]: row[column:].strip() for row in rows}
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(in (10m|9m 5\ds)\)", rows["taken"]), rows
+    assert not re.match(r"\d{4}-", rows["later"]), rows
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/St_Johns"])
+def test_a_time_is_taken_as_it_is_printed(server, monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    client = server.client()
+    client.push("t", "a", delay="100d")
+    due = client.get("t", "a")["due_at"]
+    shown = re.search(r"due (.*)\n", server.cli("reschedule", "t", "a", "--priority", "3").stdout.decode())[1]
+    plain = shown.split(" (")[0]
+    for text in (shown, plain):
+        assert server.cli("push", "t", "b", "--at", text, "--body", "x").returncode == OK
+        assert client.get("t", "b")["due_at"] == due
+        assert server.cli("reschedule", "t", "a", "--at", text).returncode == OK
+        assert client.get("t", "a")["due_at"] == due
+    assert server.cli("reschedule", "t", "a", "--at", plain[:16]).returncode == OK
+    assert client.get("t", "a")["due_at"][17:] == "00.000Z"
+    for wrong in (plain + " tomorrow", plain[:5] + "02-30 10:00", "2026-11-20", "soon"):
+        assert server.cli("reschedule", "t", "a", "--at", wrong).returncode == REFUSED, wrong
+    assert server.cli("redrive", "t", "--died-before", shown).returncode == OK
+
+
 def test_conflicts_are_refused(tarry):
     tarry("push", "t", "a", "--body", "1", "--delay", "1h")
     tarry("push", "t", "a", "--body", "2", "--delay", "1h", "--on-conflict", "reject", code=REFUSED)
@@ -275,6 +316,29 @@ def test_purge_by_state_and_whole(tarry):
     tarry("push", "t", "now", "--body", "x")
     assert tarry("purge", "t", "--state", "delayed", "--yes") == "purged 1\n"
     assert tarry("purge", "t", "--yes") == "purged 1\n"
+
+
+def test_a_topic_is_deleted_with_its_jobs(tarry):
+    tarry("push", "t", "a", "--body", "x")
+    tarry("push", "t", "b", "--delay", "1h", "--body", "x")
+    tarry("take", "t")
+    tarry("topic", "delete", "t", code=USAGE)
+    tarry("topic", "delete", "t", "u", "--yes", code=USAGE)
+    assert tarry("topic", "delete", "t", "--yes") == "deleted t with 2 jobs\n"
+    tarry("topic", "show", "t", code=NOTHING)
+    tarry("topic", "delete", "t", "--yes", code=NOTHING)
+
+
+def test_what_is_not_there_is_named(tarry):
+    tarry("push", "t", "a", "--delay", "1h", "--body", "x")
+    for arguments, subject in [(("get", "t", "nobody"), "no job 'nobody' in topic 't'"), (("cancel", "t", "n/a"), "no job 'n/a' in topic 't'"),
+                               (("run", "u", "a"), "no job 'a' in topic 'u'"), (("reschedule", "t", "b", "--delay", "1s"), "no job 'b' in topic 't'"),
+                               (("list", "u"), "no topic 'u'"), (("topics", "u"), "no topic 'u'"), (("topic", "show", "u"), "no topic 'u'"),
+                               (("pause", "u"), "no topic 'u'"), (("resume", "u"), "no topic 'u'"), (("purge", "u", "--yes"), "no topic 'u'"),
+                               (("redrive", "u"), "no topic 'u'"), (("redrive", "t", "a"), "no dead job 'a' in topic 't'"), (("topic", "delete", "u", "--yes"), "no topic 'u'"),
+                               (("purge", "u", "--error", "x", "--yes"), "no topic 'u'")]:
+        ended = tarry.server.cli(*arguments)
+        assert ended.returncode == NOTHING and ended.stderr.decode().startswith(f"tarry: there is {subject}"), (arguments, ended)
 
 
 def test_lists_go_on_at_a_cursor(tarry):

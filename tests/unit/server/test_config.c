@@ -167,7 +167,7 @@ static void refuses_flags_and_says_why(void **state)
          "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
          "a body beyond the limit"},
         {{"--max-body=8MiB", "--wal-file=31MiB"},
-         "--wal-file is too small for --max-body, give at least four times as much",
+         "'--wal-file' is too small for '--max-body', give at least four times as much",
          "a log whose files cannot hold a job"},
         {{"--idle-timeout", "10ms"},
          "bad value '10ms' for '--idle-timeout', give a time from 1s to 86400s, such as 90s or 2m",
