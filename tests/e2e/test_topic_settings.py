@@ -133,7 +133,7 @@ WRONG = [
     (["topic", "set", "t"], USAGE, "nothing to set"),
     (["topic", "set", "t", "ttl"], USAGE, "write NAME=VALUE"),
     (["topic", "set", "t", "=1"], USAGE, "write NAME=VALUE"),
-    (["topic", "set", "t", "ttl=1", "ttl=2"], USAGE, "set twice"),
+    (["topic", "set", "t", "ttl=1s", "ttl=2s"], USAGE, "set twice"),
     (["topic", "set", "t", "deliver=1", "deliver.to=2"], USAGE, "set twice"),
     (["topic", "set", "t", "--deliver", "none", "--deliver-to", "http://a"], USAGE, "choose one"),
     (["topic", "set", "t", "--deliver", "{"], USAGE, "bad value for '--deliver'"),
