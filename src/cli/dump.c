@@ -257,11 +257,22 @@ static void write_attempt(struct buffer *out, struct json_value job)
     buffer_append_i64(out, number);
 }
 
+/* A server of a version before shows one that is not ASCII; no push would take it. */
+static void write_content_type(struct buffer *out, struct json_value type)
+{
+    if (type.kind != JSON_STRING)
+        return;
+    buffer_append_text(out, ",\"content_type\":");
+    for (size_t i = 0; i < type.raw.len; i++)
+        buffer_append_byte(out,
+                           type.raw.at[i] < ' ' || type.raw.at[i] > '~' ? '?' : type.raw.at[i]);
+}
+
 static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
                       bool as_base64)
 {
-    static const char *const alike[] = {"priority", "lease_for", "ttl",         "max_attempts",
-                                        "backoff",  "callback",  "content_type"};
+    static const char *const alike[] = {"priority",     "lease_for", "ttl",
+                                        "max_attempts", "backoff",   "callback"};
     struct json_value topic = member(job, "topic"), id = member(job, "id"),
                       state = member(job, "state");
     if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
@@ -278,6 +289,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     copy_member(out, job, "last_error", "error");
     for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
         copy_member(out, job, alike[i], alike[i]);
+    write_content_type(out, member(job, "content_type"));
     write_meta(out, member(job, "meta"));
     if (as_base64)
         write_base64(out, member(job, "body_base64").raw);

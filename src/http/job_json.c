@@ -119,9 +119,19 @@ static void write_kept(struct buffer *out, const struct job *job)
     http_policy_write(out, &job->policy);
 }
 
+/* One that is not printable ASCII was kept by a version before; no push would take it again. */
+static void write_content_type(struct buffer *out, struct slice type)
+{
+    char text[JOB_CONTENT_TYPE_BYTES_MAX];
+    size_t len = type.len < sizeof text ? type.len : sizeof text;
+    for (size_t i = 0; i < len; i++)
+        text[i] = type.at[i] < ' ' || type.at[i] > '~' ? '?' : type.at[i];
+    PUT(out, ",\"content_type\":");
+    json_write_string(out, len ? slice_make(text, len) : slice_of("application/octet-stream"));
+}
+
 void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view)
 {
-    struct slice type = job->job.content_type;
     PUT(out, "{\"topic\":");
     json_write_string(out, job->job.topic);
     PUT(out, ",\"id\":");
@@ -130,8 +140,7 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
         write_taken(out, job);
     else
         write_kept(out, &job->job);
-    PUT(out, ",\"content_type\":");
-    json_write_string(out, type.len ? type : slice_of("application/octet-stream"));
+    write_content_type(out, job->job.content_type);
     write_meta(out, job->job.meta);
     if (view == HTTP_VIEW_EXACT) {
         PUT(out, ",\"body_base64\":");

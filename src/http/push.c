@@ -1,5 +1,6 @@
 #include "http/delivery.h"
 #include "http/job_json.h"
+#include "http/media.h"
 #include "http/private.h"
 
 #include "queue/status.h"
@@ -75,6 +76,13 @@ void http_push(struct http_call *call)
                               .meta = buffer_slice(&call->front->meta),
                               .body = call->request->body};
     struct http_fault fault;
+    if (!http_media_is_valid(push.content_type)) {
+        http_fault_set(&fault, PROBLEM_BAD_OPTION, 0,
+                       "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
+                       "name*=UTF-8''%%C3%%A4");
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
     if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
         if (!http_callback_add(&call->front->meta, call->query->fields.callback,
                                call->front->shared->hooks, &fault)) {

@@ -117,6 +117,8 @@ FRAMING = [
     ("chunk notes above their limit", chunked(b"1;" + b"n" * 4100 + b"\r\nx\r\n0\r\n\r\n"), 400, "bad_framing"),
     ("an unknown expectation", PUT + b"Expect: tea\r\nContent-Length: 1\r\n\r\nx", 417, "expectation_unknown"),
     ("Content-Encoding: gzip", put(Content_Encoding="gzip"), 415, "coding_unknown"),
+    ("Content-Type of UTF-8", PUT + "Content-Type: text/plain; n=ä\r\nContent-Length: 1\r\n\r\nx".encode(), 400, "bad_option"),
+    ("Content-Type of bytes", PUT + b"Content-Type: text/plain; n=\xe4\r\nContent-Length: 1\r\n\r\nx", 400, "bad_option"),
     ("Content-Type twice", PUT + b"Content-Type: a/b\r\nContent-Type: a/b\r\nContent-Length: 1\r\n\r\nx", 400, "bad_request"),
 ]
 

@@ -182,6 +182,42 @@ static void a_job_comes_out_of_a_dump_as_it_went_in(void **state)
     buffer_fini(&meta);
 }
 
+static void a_content_type_of_other_bytes_can_be_pushed_again(void **state)
+{
+    static const char *const kept[] = {"text/plain; n=\xc3\xa4", "text/plain; n=\xe4\x80"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(kept); i++) {
+        struct queue_job job = {.job = {.topic = slice_of("a"),
+                                        .id = slice_of("b"),
+                                        .content_type = slice_of(kept[i]),
+                                        .state = JOB_READY,
+                                        .body = slice_of("x")}};
+        struct queue_push push = {0};
+        struct http_fault fault = {0};
+        struct buffer answer, line, scratch, arena, meta;
+        struct json_value value;
+        char cursor[DUMP_CURSOR_BYTES_MAX];
+        uint64_t jobs = 0;
+        buffer_init(&answer, 1 << 16);
+        buffer_init(&line, 1 << 16);
+        buffer_init(&scratch, 1 << 16);
+        buffer_init(&arena, 1 << 16);
+        buffer_init(&meta, JOB_META_BYTES_MAX);
+        write_answer(&answer, &job, "null");
+        assert_true(dump_write_page(&line, buffer_slice(&answer), &scratch, &jobs, cursor));
+        assert_true(json_check(slice_make(line.at, line.len - 1), &value, NULL));
+        assert_non_null(buffer_reserve(&arena, 2 * line.len + 64));
+        if (!http_item_parse(value, &push, &arena, &meta, NULL, &fault))
+            fail_msg("%s", fault.detail);
+        assert_true(slice_is(push.content_type, "text/plain; n=??"));
+        buffer_fini(&answer);
+        buffer_fini(&line);
+        buffer_fini(&scratch);
+        buffer_fini(&arena);
+        buffer_fini(&meta);
+    }
+}
+
 static void lines_are_what_they_say(void **state)
 {
     static const struct {
@@ -314,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_comes_out_of_a_dump_as_it_went_in),
+        cmocka_unit_test(a_content_type_of_other_bytes_can_be_pushed_again),
         cmocka_unit_test(lines_are_what_they_say),
         cmocka_unit_test(a_head_names_its_topics_and_how_much_is_to_come),
         cmocka_unit_test(a_page_says_where_the_next_one_begins),
