@@ -165,6 +165,8 @@ struct deliver *deliver_new(const struct deliver_options *options)
     const struct target_env env = {.reactor = options->reactor,
                                    .guard = options->guard,
                                    .resolver = deliver->resolver,
+                                   .store_name = options->store_name,
+                                   .store = options->store,
                                    .version = options->version};
     if (!deliver->alarm || !deliver->resolver || !deliver->keeper ||
         !endpoints_init(&deliver->endpoints, &env)) {

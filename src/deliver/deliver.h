@@ -24,6 +24,8 @@ struct deliver_options {
     struct queue *queue; /* of that reactor; its on_event is set by deliver_new */
     struct waiters *waiters;
     struct guard *guard;
+    const char *(*store_name)(void *store); /* the queue's own random name */
+    void *store;
     const char *version;
 };
 

@@ -26,6 +26,12 @@ void backend_free(struct backend *backend)
     backend->self = NULL;
 }
 
+const char *backend_store_name(void *ctx)
+{
+    struct backend *backend = ctx;
+    return backend->ops->store_name(backend);
+}
+
 void backend_emit_metrics(void *ctx, struct buffer *out)
 {
     struct backend *backend = ctx;

@@ -35,6 +35,8 @@ struct backend_ops {
                   struct queue **out, char *error);
     void (*stop)(struct backend *backend, void (*stopped)(void *ctx), void *ctx);
     void (*free)(struct backend *backend);
+    /* The store's own random name, the same at each of its servers; on the first reactor's thread. */
+    const char *(*store_name)(struct backend *backend);
     /* Lines of a Prometheus page; any reactor's thread. */
     void (*emit_metrics)(struct backend *backend, struct buffer *out);
     /* As http_keeper.backup; NULL: the store is backed up by other means. */
@@ -50,6 +52,8 @@ int backend_attach(struct backend *backend, uint32_t part, struct reactor *react
                    struct queue **out, char *error);
 void backend_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx);
 void backend_free(struct backend *backend); /* of a zeroed one: nothing */
+/* Fits deliver_options. */
+const char *backend_store_name(void *backend);
 /* Fits http_shared_add_metrics. */
 void backend_emit_metrics(void *backend, struct buffer *out);
 

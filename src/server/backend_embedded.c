@@ -39,6 +39,11 @@ static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *c
     local_stop(backend->self, stopped, ctx);
 }
 
+static const char *on_store_name(struct backend *backend)
+{
+    return local_store_name(backend->self);
+}
+
 static void on_free(struct backend *backend)
 {
     local_free(backend->self);
@@ -62,6 +67,7 @@ static void on_backup(struct backend *backend, struct reactor *reactor, enum htt
 const struct backend_ops backend_embedded = {.open = on_open,
                                              .attach = on_attach,
                                              .stop = on_stop,
+                                             .store_name = on_store_name,
                                              .free = on_free,
                                              .emit_metrics = on_emit_metrics,
                                              .backup = on_backup};

@@ -81,6 +81,11 @@ static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *c
     redis_stop(backend->self, stopped, ctx);
 }
 
+static const char *on_store_name(struct backend *backend)
+{
+    return redis_store_name(backend->self);
+}
+
 static void on_free(struct backend *backend)
 {
     redis_free(backend->self);
@@ -132,5 +137,6 @@ static void on_emit_metrics(struct backend *backend, struct buffer *out)
 const struct backend_ops backend_redis = {.open = on_open,
                                           .attach = on_attach,
                                           .stop = on_stop,
+                                          .store_name = on_store_name,
                                           .free = on_free,
                                           .emit_metrics = on_emit_metrics};

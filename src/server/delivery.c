@@ -107,8 +107,9 @@ static void test(void *ctx, struct reactor *reactor, struct slice topic, struct 
 
 /* ---- life ---- */
 
-bool delivery_open(struct delivery *delivery, const char *path, struct reactor *reactor,
-                   struct queue *queue, struct waiters *waiters, char error[DELIVERY_ERROR_BYTES])
+bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+                   struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   char error[DELIVERY_ERROR_BYTES])
 {
     char why[GUARD_ERROR_BYTES] = "";
     if (guard_open(path, &delivery->guard, why) != 0) {
@@ -119,6 +120,8 @@ bool delivery_open(struct delivery *delivery, const char *path, struct reactor *
                                             .queue = queue,
                                             .waiters = waiters,
                                             .guard = delivery->guard,
+                                            .store_name = backend_store_name,
+                                            .store = backend,
                                             .version = TARRY_VERSION};
     if (guard_is_on(delivery->guard))
         log_event(LOG_INFO, "policy read", LOG_TEXT("file", path));

@@ -11,6 +11,7 @@
 
 #include "deliver/deliver.h"
 #include "http/front.h"
+#include "server/backend.h"
 
 enum { DELIVERY_ERROR_BYTES = 512 };
 
@@ -23,9 +24,10 @@ struct delivery { /* zeroed: closed */
 };
 
 /* `path`: the policy file; empty: nothing is delivered. `reactor`, `queue`, `waiters`: the first
- * reactor's. False: `error` says what and what to do. */
-bool delivery_open(struct delivery *delivery, const char *path, struct reactor *reactor,
-                   struct queue *queue, struct waiters *waiters, char error[DELIVERY_ERROR_BYTES]);
+ * reactor's. `backend` is what keeps the jobs. False: `error` says what and what to do. */
+bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+                   struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   char error[DELIVERY_ERROR_BYTES]);
 void delivery_start(struct delivery *delivery);
 /* The policy file again; on an error the old rules stay. Logs what became of it. */
 void delivery_reload(struct delivery *delivery);

@@ -321,8 +321,8 @@ static bool open_delivery(struct server *server)
 {
     const struct part *part = &server->parts[0];
     char error[DELIVERY_ERROR_BYTES] = "";
-    if (!delivery_open(&server->delivery, server->config->deliver, part->reactor, part->queue,
-                       part->waiters, error))
+    if (!delivery_open(&server->delivery, server->config->deliver, &server->backend, part->reactor,
+                       part->queue, part->waiters, error))
         return fail(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;

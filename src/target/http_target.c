@@ -361,7 +361,7 @@ static struct target *http_open(const struct target_env *env, const struct targe
     if (!target_http_url_parse(to, &url, error))
         return NULL;
     struct http_endpoint *endpoint = calloc(1, sizeof *endpoint);
-    struct webhook *webhook = webhook_new(env->guard);
+    struct webhook *webhook = webhook_new(env->guard, env->store_name, env->store);
     if (!endpoint || !webhook) {
         webhook_free(webhook);
         free(endpoint);

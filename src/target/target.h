@@ -67,6 +67,10 @@ struct target_env {
     struct resolver *resolver;
     target_reported *reported;
     void *owner;
+    /* The random name of the store that keeps the jobs: messages of different stores have different
+     * ids. NULL: it has none. */
+    const char *(*store_name)(void *store);
+    void *store;
     const char *version; /* of the server, for User-Agent and client properties */
 };
 

@@ -20,6 +20,8 @@ struct signer {
 
 struct webhook {
     struct guard *guard;
+    const char *(*store_name)(void *store);
+    void *store;
     uint64_t generation; /* of the guard when the signers were made */
     struct signer *signers;
     EVP_MD *sha256;
@@ -138,9 +140,11 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
     static const char digits[] = "0123456789abcdef";
     unsigned char digest[EVP_MAX_MD_SIZE];
     char number[32];
+    const char *store = webhook->store_name ? webhook->store_name(webhook->store) : "";
     int len = snprintf(number, sizeof number, "%" PRIu64, job->sequence);
-    /* A zero byte ends a topic and an id, which hold none. */
+    /* A zero byte ends a topic and an id, which hold none; names are of equal length. */
     if (EVP_DigestInit_ex2(webhook->digest, webhook->sha256, NULL) != 1 ||
+        EVP_DigestUpdate(webhook->digest, store, strlen(store)) != 1 ||
         EVP_DigestUpdate(webhook->digest, job->topic.at, job->topic.len) != 1 ||
         EVP_DigestUpdate(webhook->digest, "", 1) != 1 ||
         EVP_DigestUpdate(webhook->digest, job->id.at, job->id.len) != 1 ||
@@ -195,12 +199,15 @@ enum webhook_result webhook_sign(struct webhook *webhook, const struct target_se
 
 /* ---- life ---- */
 
-struct webhook *webhook_new(struct guard *guard)
+struct webhook *webhook_new(struct guard *guard, const char *(*store_name)(void *store),
+                            void *store)
 {
     struct webhook *webhook = calloc(1, sizeof *webhook);
     if (!webhook)
         return NULL;
     webhook->guard = guard;
+    webhook->store_name = store_name;
+    webhook->store = store;
     webhook->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
     webhook->digest = EVP_MD_CTX_new();
     if (webhook->sha256 && webhook->digest)

@@ -7,7 +7,8 @@
  *   webhook-signature   "v1,BASE64" for each key, a blank between: HMAC-SHA256 over
  *                       ID.TIMESTAMP.BODY
  *
- * The id is "msg_" and 32 hexadecimal digits, a digest of topic, id and push number. It is not
+ * The id is "msg_" and 32 hexadecimal digits, a digest of the store's name, topic, id and push
+ * number: another store counts its pushes from the beginning again, for the same topics. It is not
  * topic and id themselves: they may hold a '.', which separates what is signed, and an id may be
  * used again once its job is gone; a receiver that drops repetitions would drop the new job.
  *
@@ -41,8 +42,9 @@ struct webhook_headers { /* text that ends with a zero byte */
 };
 
 struct webhook;
-/* NULL: out of memory. `guard` outlives it. */
-struct webhook *webhook_new(struct guard *guard);
+/* `store_name` (or NULL) is asked for each message. NULL: out of memory. `guard` outlives it. */
+struct webhook *webhook_new(struct guard *guard, const char *(*store_name)(void *store),
+                            void *store);
 void webhook_free(struct webhook *webhook);
 
 /* Headers for this attempt of `job`, whose body is sent as it is. `out` is whole, but for FAILED.

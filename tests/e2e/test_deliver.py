@@ -478,6 +478,34 @@ def test_the_demo_shows_what_it_says():
     assert "none early, all signed" in done.stdout and "is dead: http 410" in done.stdout
 
 
+# ---- what names a message ----
+
+
+def first_message(client, endpoint, body):
+    """Pushes orders/1001 as the first job of a store; its webhook-id."""
+    before = len(endpoint.calls)
+    settle(client, "orders", deliver={"to": endpoint.url}, backoff="fixed:10ms")
+    push(client, "orders", "1001", body=body)
+    eventually(lambda: len(endpoint.calls) > before)
+    return endpoint.calls[before].headers["webhook-id"]
+
+
+def test_a_message_has_one_id_over_attempts_and_restarts_and_another_in_another_store(start_delivering, endpoint, start_redis):
+    server = start_delivering()
+    endpoint.answer = lambda call: 500 if call.n < 4 else 200
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url}, backoff="fixed:300ms")
+    push(client, "orders", "1001", body=b"a")
+    eventually(lambda: len(endpoint.calls) == 2)
+    server.restart("kill")
+    eventually(lambda: len(endpoint.calls) == 4)
+    assert len({call.headers["webhook-id"] for call in endpoint.calls}) == 1
+    ids = {endpoint.calls[0].headers["webhook-id"], first_message(start_delivering().client(), endpoint, b"b")}
+    for body in (b"c", b"d"):
+        ids.add(first_message(start_delivering("--store", start_redis().url).client(), endpoint, body))
+    assert len(ids) == 4
+
+
 # ---- credentials of the policy file ----
 
 

@@ -91,7 +91,7 @@ static void all_keys_of_the_name_sign(void **state)
     struct guard *guard =
         guard_rig_open("sign = shop " EXAMPLE_KEY "\nsign = default " LONG_KEY "\n"
                        "sign = shop " OTHER_KEY "\n");
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     struct target_setting setting = {.sign = (char[]){"shop"}};
     struct webhook_headers headers;
     struct job job = a_job();
@@ -110,6 +110,36 @@ static void all_keys_of_the_name_sign(void **state)
     guard_free(guard);
 }
 
+static const char *name_of(void *store)
+{
+    return store;
+}
+
+static void messages_of_two_stores_have_two_ids(void **state)
+{
+    static char names[][33] = {"", "00112233445566778899aabbccddeeff",
+                               "ffeeddccbbaa99887766554433221100"};
+    struct target_setting setting = {.never_signs = true};
+    struct guard *guard = guard_rig_open("");
+    char ids[COUNT_OF(names)][WEBHOOK_ID_BYTES];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        struct webhook *webhook = webhook_new(guard, name_of, names[i]);
+        struct webhook_headers headers;
+        struct job job = a_job();
+        for (job.attempt = 1; job.attempt <= 3; job.attempt++) {
+            assert_int_equal(webhook_sign(webhook, &setting, &job, 1, &headers), WEBHOOK_UNSIGNED);
+            if (job.attempt == 1)
+                strcpy(ids[i], headers.id);
+            assert_string_equal(headers.id, ids[i]);
+        }
+        for (size_t other = 0; other < i; other++)
+            assert_string_not_equal(ids[i], ids[other]);
+        webhook_free(webhook);
+    }
+    guard_free(guard);
+}
+
 static void as_many_keys_as_there_may_be_have_room(void **state)
 {
     char policy[1024] = "";
@@ -124,7 +154,7 @@ static void as_many_keys_as_there_may_be_have_room(void **state)
         strcat(policy, line);
     }
     struct guard *guard = guard_rig_open(policy);
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     assert_int_equal(webhook_sign(webhook, &setting, &job, INT64_MAX, &headers), WEBHOOK_SIGNED);
     assert_int_equal(strlen(headers.signature), WEBHOOK_SIGNATURE_BYTES - 1);
     webhook_free(webhook);
@@ -152,7 +182,7 @@ static void the_setting_says_who_signs(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct guard *guard = guard_rig_open(rows[i].policy);
-        struct webhook *webhook = webhook_new(guard);
+        struct webhook *webhook = webhook_new(guard, NULL, NULL);
         struct target_setting setting = {.never_signs = rows[i].never};
         struct webhook_headers headers;
         struct job job = a_job();
@@ -179,7 +209,7 @@ static void a_policy_that_is_read_again_changes_the_keys(void **state)
     (void)state;
     guard_rig_write(path, "sign = default " EXAMPLE_KEY "\n", 0600);
     assert_int_equal(guard_open(path, &guard, error), 0);
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     assert_int_equal(webhook_sign(webhook, &setting, &job, 1, &headers), WEBHOOK_SIGNED);
     assert_signed_by(EXAMPLE_KEY, &headers, job.body, headers.signature);
     guard_rig_rewrite(path, "sign = default " OTHER_KEY "\n", 0600);
@@ -213,7 +243,7 @@ static void the_id_names_the_push_and_not_the_attempt(void **state)
         {"orders", "427", 0, 1, false, "the number is no part of the id"},
     };
     struct guard *guard = guard_rig_open("");
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     struct target_setting setting = {0};
     struct webhook_headers first, headers;
     struct job job = a_job();
@@ -243,7 +273,7 @@ static void many_are_signed_in_a_second(void **state)
 {
     enum { MESSAGES = 5000 };
     struct guard *guard = guard_rig_open("sign = default " EXAMPLE_KEY "\n");
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     struct target_setting setting = {0};
     struct webhook_headers headers;
     struct job job = a_job();
@@ -278,7 +308,7 @@ static int sign_input(char **args)
                       .id = slice_of(args[3]),
                       .sequence = strtoull(args[4], NULL, 10),
                       .body = slice_make(body, fread(body, 1, sizeof body, stdin))};
-    struct webhook *webhook = webhook_new(guard);
+    struct webhook *webhook = webhook_new(guard, NULL, NULL);
     int64_t timestamp_s = strtoll(args[5], NULL, 10);
     bool is_signed =
         webhook && webhook_sign(webhook, &setting, &job, timestamp_s, &headers) == WEBHOOK_SIGNED;
@@ -295,6 +325,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signatures_are_those_of_others),
         cmocka_unit_test(all_keys_of_the_name_sign),
+        cmocka_unit_test(messages_of_two_stores_have_two_ids),
         cmocka_unit_test(as_many_keys_as_there_may_be_have_room),
         cmocka_unit_test(the_setting_says_who_signs),
         cmocka_unit_test(a_policy_that_is_read_again_changes_the_keys),
