@@ -1,0 +1,74 @@
+"""openapi.yaml against its own specification, and the answers of a live server against openapi.yaml."""
+
+import fcntl
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import FLAGS
+from delivery import settle
+from server import REPO
+
+DOCUMENT = REPO / "openapi.yaml"
+TOOLS = REPO / "tests" / "openapi"
+PLACE = REPO / "build-openapi"
+CHECKS = "status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,unsupported_method,allow_header_conformance"
+EXAMPLES = os.environ.get("TARRY_OPENAPI_EXAMPLES", "15")  # of each operation, beside those that cover its schema
+
+
+@pytest.fixture(scope="module")
+def tools():
+    """The directory of programs of a virtual environment with what requirements.txt pins; made once."""
+    wanted = (TOOLS / "requirements.txt").read_bytes()
+    PLACE.mkdir(exist_ok=True)
+    with open(PLACE / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = PLACE / "made-of"
+        if not made.exists() or made.read_bytes() != wanted:
+            run = {"check": True, "timeout": 600}
+            subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", str(PLACE / "venv")], **run)
+            subprocess.run([str(PLACE / "venv" / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(TOOLS / "requirements.txt")], **run)
+            made.write_bytes(wanted)
+    return PLACE / "venv" / "bin"
+
+
+def test_the_description_is_valid(tools):
+    ended = subprocess.run([str(tools / "openapi-spec-validator"), "--schema", "3.1", str(DOCUMENT)], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_readers_of_yaml_1_1_see_the_same(tools):
+    """PyYAML is one: there Yes, no and on are no text, 1e3 and 12:30 are numbers, and a date is a date."""
+    program = """
+import sys, yaml
+class Texts(yaml.SafeLoader): pass
+Texts.yaml_implicit_resolvers = {}
+Texts.add_implicit_resolver("tag:yaml.org,2002:bool", __import__("re").compile("^(?:true|false)$"), list("tf"))
+Texts.add_implicit_resolver("tag:yaml.org,2002:int", __import__("re").compile("^(?:0|[1-9][0-9]*)$"), list("0123456789"))
+Texts.add_implicit_resolver("tag:yaml.org,2002:null", __import__("re").compile("^null$"), ["n"])
+text = open(sys.argv[1], encoding="utf-8").read()
+assert yaml.safe_load(text) == yaml.load(text, Texts), "a word means something else in YAML 1.1: quote it"
+"""
+    subprocess.run([str(tools / "python"), "-c", program, str(DOCUMENT)], check=True, timeout=60)
+
+
+def test_answers_are_what_the_description_says(tools, start_delivering, endpoint, tmp_path):
+    server = start_delivering(*FLAGS, "--max-topics", "1000000")
+    client = server.client()
+    settle(client, "sent", deliver={"to": endpoint.url})
+    client.push("orders", "42", b'{"total":12}', delay="1h")
+    for n in range(300):
+        client.push("orders", f"ready-{n}", b"text", max_attempts=1)
+    for job in client.take("orders", max=5):
+        client.call("POST", f"/v1/nack?lease={job['lease']}&final=true")
+    command = [str(tools / "schemathesis"), "--no-color", "run", str(DOCUMENT), "--url", server.url, "--checks", CHECKS, "--phases", "examples,coverage,fuzzing",
+               "--seed", "1", "--max-examples", EXAMPLES, "--request-timeout", "20", "--continue-on-failure", "--warnings", "off"]
+    environment = {**os.environ, "TARRY_URL": server.url, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(TOOLS), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    assert ended.returncode == 0, ended.stdout[-12_000:] + ended.stderr[-3000:]
+    selected, tested = re.search(r"Selected: (\d+)/\d+\s+Tested: (\d+)", ended.stdout).groups()
+    assert selected == tested, "all operations"
+    assert int(re.search(r"(\d+) generated", ended.stdout)[1]) > 1000
+    unanswered = re.findall(r'tarry_http_requests_total\{call="(\w+)",status="2xx"\} 0\n', client.call("GET", "/metrics").body.decode())
+    assert not unanswered, "each call was also right once"
