@@ -292,6 +292,62 @@ static void a_manifest_damaged_twice_is_found(void **state)
     assert_int_equal(scene.report.mended, 0);
 }
 
+/* Calls `check` with each bit of a file's range wrong, one after the other. */
+static void with_each_bit(const char *name, int64_t from, int64_t bytes, void (*check)(int64_t bit))
+{
+    char path[256];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/shard-00/%s", scene.dir, name);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    for (int64_t bit = from * 8; bit < (from + bytes) * 8; bit++) {
+        char is, was;
+
+        assert_int_equal(pread(fd, &was, 1, bit / 8), 1);
+        is = (char)(was ^ 1 << bit % 8);
+        assert_int_equal(pwrite(fd, &is, 1, bit / 8), 1);
+        assert_int_equal(fsck_run(scene.dir, &scene.report), 0);
+        check(bit);
+        assert_int_equal(pwrite(fd, &was, 1, bit / 8), 1);
+    }
+    close(fd);
+}
+
+static void is_found(int64_t bit)
+{
+    if (scene.report.finding_count == 0)
+        fail_msg("bit %d of byte %d is wrong unseen", (int)(bit % 8), (int)(bit / 8));
+}
+
+/* The other copy says the same of the jobs, and that there is one copy only is told. */
+static void is_told_and_does_no_harm(int64_t bit)
+{
+    const struct fsck_shard *shard = &scene.report.shard[0];
+
+    if (shard->manifest_copies_bad != 1)
+        fail_msg("bit %d of byte %d is wrong unseen", (int)(bit % 8), (int)(bit / 8));
+    assert_int_equal(scene.report.finding_count, 0);
+    assert_int_equal(shard->far, 18);
+    assert_int_equal(shard->batches, 1);
+}
+
+static void no_bit_of_what_says_what_counts_is_wrong_unseen(void **state)
+{
+    char path[256];
+    struct stat about;
+
+    (void)state;
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].batches, 1);
+    with_each_bit("wal/MANIFEST", 0, 512, is_told_and_does_no_harm);
+    with_each_bit("wal/MANIFEST", 4096, 512, is_told_and_does_no_harm);
+    snprintf(path, sizeof path, "%s/CATALOG-00000005", scene.run_dir);
+    assert_int_equal(stat(path, &about), 0);
+    with_each_bit("run/CATALOG-00000005", 0, about.st_size, is_found);
+    expect_clean();
+}
+
 static void flip_log(uint32_t at)
 {
     char path[256], byte;
@@ -378,6 +434,7 @@ int main(void)
         BARE(what_came_before_the_first_file_is_not_asked_for),
         ROW(a_whole_batch_with_a_bad_record_is_found),
         ROW(a_manifest_damaged_twice_is_found),
+        ROW(no_bit_of_what_says_what_counts_is_wrong_unseen),
         ROW(in_a_damaged_log_no_job_is_ended),
         BARE(a_log_that_was_made_and_never_opened_is_none_yet),
         BARE(a_path_without_room_for_the_shards_is_refused_in_words),

@@ -1,0 +1,267 @@
+/* A directory that is held: files are reached where it is, not where its path leads. */
+#include "store/fs_dir.h"
+
+#include "store/datadir.h"
+#include "store/wal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char root[64], home[96], aside[96];
+static struct fs_dir *dir;
+static struct fs fs;
+
+static int make_home(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/tarry-fs-dir-XXXXXX");
+    if (!mkdtemp(root))
+        return -1;
+    snprintf(home, sizeof home, "%s/home", root);
+    snprintf(aside, sizeof aside, "%s/aside", root);
+    if (mkdir(home, 0700) < 0 || fs_dir_open(home, FS_DIR_ALONE, &dir) < 0)
+        return -1;
+    fs = (struct fs){.ops = fs_posix.ops, .ctx = dir};
+    return 0;
+}
+
+static int remove_home(void **state)
+{
+    char command[128];
+
+    (void)state;
+    fs_dir_close(dir);
+    dir = NULL;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static const char *in(const char *where, const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof paths[0], "%s/%s", where, name);
+    return path;
+}
+
+static void make_file(const char *path)
+{
+    int fd = fs.ops->open(fs.ctx, path, O_RDWR | O_CREAT, 0600);
+
+    assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    fs.ops->close(fs.ctx, fd);
+}
+
+static void count(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(int *)ctx;
+}
+
+static int count_names(const char *path)
+{
+    int names = 0;
+
+    assert_int_equal(fs.ops->list(fs.ctx, path, count, &names), 0);
+    return names;
+}
+
+static void what_is_made_after_a_move_is_where_the_directory_is(void **state)
+{
+    (void)state;
+    assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a"), 0700), 0);
+    make_file(in(home, "a/before"));
+    assert_true(fs_leads(&fs, home, -1));
+    assert_int_equal(rename(home, aside), 0);
+    assert_false(fs_leads(&fs, home, -1));
+    assert_int_equal(mkdir(home, 0700), 0);
+    assert_int_equal(mkdir(in(home, "a"), 0700), 0);
+    assert_false(fs_leads(&fs, in(home, "a"), -1));
+    make_file(in(home, "a/after"));
+    assert_int_equal(fs.ops->rename(fs.ctx, in(home, "a/after"), in(home, "a/new")), 0);
+    assert_int_equal(fs.ops->unlink(fs.ctx, in(home, "a/before")), 0);
+    assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a/b"), 0700), 0);
+    assert_int_equal(fs.ops->fsync_dir(fs.ctx, in(home, "a")), 0);
+    assert_int_equal(count_names(in(home, "a")), 2);
+    assert_int_equal(access(in(aside, "a/new"), F_OK), 0);
+    assert_int_equal(access(in(aside, "a/b"), F_OK), 0);
+    assert_int_equal(rmdir(in(home, "a")), 0); /* nothing came there */
+    assert_int_equal(rmdir(home), 0);
+    assert_int_equal(rename(aside, home), 0);
+    assert_true(fs_leads(&fs, in(home, "a"), -1));
+}
+
+static void what_is_not_below_it_is_not_reached(void **state)
+{
+    static char name[400];
+
+    (void)state;
+    assert_int_equal(fs.ops->open(fs.ctx, in(root, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
+    assert_int_equal(fs.ops->open(fs.ctx, in(aside, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
+    assert_int_equal(fs.ops->open(fs.ctx, "other", O_RDWR | O_CREAT, 0600), -EXDEV);
+    assert_int_equal(fs.ops->mkdir(fs.ctx, "/other", 0700), -EXDEV);
+    assert_int_equal(fs.ops->unlink(fs.ctx, in(root, "home2/x")), -EXDEV);
+    assert_int_equal(fs.ops->open(fs.ctx, in(home, "none/x"), O_RDWR | O_CREAT, 0600), -ENOENT);
+    assert_int_equal(fs.ops->fsync_dir(fs.ctx, in(home, "none")), -ENOENT);
+    memset(name, 'x', sizeof name - 1);
+    assert_int_equal(fs.ops->fsync_dir(fs.ctx, in(home, name)), -ENAMETOOLONG);
+    assert_false(fs_leads(&fs, in(home, "none"), -1));
+    assert_true(fs_leads(&fs_posix, in(home, "none"), -1)); /* nobody holds it */
+}
+
+static void it_and_what_is_below_is_locked_wherever_it_is(void **state)
+{
+    struct fs_dir *other;
+    struct fs below;
+
+    (void)state;
+    assert_int_equal(fs_dir_open(home, FS_DIR_SHARED, &other), -EBUSY);
+    assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a"), 0700), 0);
+    make_file(in(home, "a/file"));
+    assert_int_equal(mkdir(aside, 0700), 0);
+    assert_int_equal(rename(in(home, "a"), in(aside, "a")), 0);
+    assert_int_equal(fs_dir_open(aside, FS_DIR_ALONE, &other), 0);
+    below = (struct fs){.ops = fs_posix.ops, .ctx = other};
+    assert_int_equal(below.ops->open(other, in(aside, "a/file"), O_RDONLY, 0), -EBUSY);
+    fs_dir_close(other);
+    fs_dir_close(dir);
+    dir = NULL;
+    assert_int_equal(fs_dir_open(aside, FS_DIR_SHARED, &dir), 0);
+    assert_int_equal(fs_dir_open(aside, FS_DIR_ALONE, &other), -EBUSY);
+    assert_int_equal(fs_dir_open(aside, FS_DIR_SHARED, &other), 0);
+    fs_dir_close(other);
+}
+
+/* ---- the log in it ---- */
+
+static int64_t now_ms(void)
+{
+    return 5000;
+}
+
+static struct wal *open_log(void)
+{
+    char error[600] = "";
+    const struct wal_options options = {.fs = &fs,
+                                        .dir = in(home, "shard-00"),
+                                        .file_bytes = 1 << 20,
+                                        .batch_bytes_max = 1 << 18,
+                                        .sync = WAL_SYNC_ALWAYS,
+                                        .inner_ms = now_ms,
+                                        .wall_ms = now_ms};
+    struct wal *wal;
+
+    if (wal_open(&options, NULL, NULL, &wal, NULL, error, sizeof error) < 0)
+        fail_msg("%s", error);
+    return wal;
+}
+
+static void commit_one(struct wal *wal)
+{
+    const struct record record = {.kind = RECORD_TOPIC,
+                                  .topic = {.topic = slice_of("orders"), .exists = true}};
+
+    assert_int_equal(wal_has_room(wal, record_bytes_max(&record), WAL_FOR_ANSWER), 0);
+    wal_append(wal, &record);
+    assert_true(wal_seal(wal));
+    assert_int_equal(wal_commit(wal), 0);
+    wal_committed(wal);
+}
+
+/* Whatever part of the path it is. */
+static void a_commit_says_whether_its_file_would_be_found(void **state)
+{
+    static const char *const parts[] = {"", "/shard-00", "/shard-00/wal",
+                                        "/shard-00/wal/00000001.log"};
+    struct wal *wal = open_log();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char part[256];
+
+        snprintf(part, sizeof part, "%s%s", home, parts[i]);
+        commit_one(wal);
+        assert_false(wal_is_astray(wal));
+        assert_int_equal(rename(part, aside), 0);
+        assert_false(wal_is_astray(wal)); /* nobody has looked */
+        commit_one(wal);
+        assert_true(wal_is_astray(wal));
+        assert_false(wal_look(wal));
+        assert_int_equal(rename(aside, part), 0);
+        assert_true(wal_is_astray(wal));
+        assert_true(wal_look(wal));
+        assert_false(wal_is_astray(wal));
+    }
+    wal_close(wal);
+    wal_close(open_log());
+}
+
+/* Another file of the same name does not pass for it. */
+static void a_copy_in_its_place_is_another_file(void **state)
+{
+    const char *file = in(home, "shard-00/wal/00000001.log");
+    char command[600];
+    struct wal *wal = open_log();
+
+    (void)state;
+    commit_one(wal);
+    snprintf(command, sizeof command, "cp -a '%s' '%s' && mv '%s' '%s'", file, aside, aside, file);
+    assert_int_equal(system(command), 0);
+    commit_one(wal);
+    assert_true(wal_is_astray(wal));
+    wal_close(wal);
+}
+
+/* ---- the manifest in it ---- */
+
+static void a_manifest_that_was_exchanged_is_not_written_over(void **state)
+{
+    struct datadir *datadir;
+    struct datadir_manifest manifest;
+    char error[512], command[600];
+    const char *file = in(aside, "MANIFEST");
+
+    (void)state;
+    assert_int_equal(datadir_open(aside, 1, &datadir, &manifest, error, sizeof error), 0);
+    manifest.skew_ms = 1;
+    assert_int_equal(datadir_write(datadir, &manifest), 0);
+    snprintf(command, sizeof command, "cp '%s' '%s.copy' && mv '%s.copy' '%s'", file, file, file,
+             file);
+    assert_int_equal(system(command), 0);
+    manifest.skew_ms = 2;
+    assert_int_equal(datadir_write(datadir, &manifest), -ESTALE);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(datadir_write(datadir, &manifest), -ESTALE);
+    assert_int_equal(access(file, F_OK), -1);
+    datadir_close(datadir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_home, remove_home)
+        ROW(what_is_made_after_a_move_is_where_the_directory_is),
+        ROW(what_is_not_below_it_is_not_reached),
+        ROW(it_and_what_is_below_is_locked_wherever_it_is),
+        ROW(a_commit_says_whether_its_file_would_be_found),
+        ROW(a_copy_in_its_place_is_another_file),
+        ROW(a_manifest_that_was_exchanged_is_not_written_over),
+#undef ROW
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
