@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 /* Connections beyond the limit that are told so; more are closed without a word. */
-enum { CROWD_MAX = 64, LINGER_MS = 2000, STALL_MS = 100 };
+enum { CROWD_MAX = 64, LINGER_MS = 2000, HELD_MS = 500, STALL_MS = 100 };
 
 /* ---- how long to wait ---- */
 
@@ -16,6 +16,8 @@ static int64_t patience_ms(const struct http_front *front, enum http_phase phase
         return front->options.body_ms;
     case HTTP_PHASE_LINGER:
         return LINGER_MS;
+    case HTTP_PHASE_HELD:
+        return HELD_MS;
     default:
         return front->options.idle_ms;
     }
@@ -43,6 +45,10 @@ static void give_up(struct http_connection *connection)
 {
     struct http_fault fault;
     enum http_phase phase = connection->phase;
+    if (phase == HTTP_PHASE_HELD) {
+        http_input_probe(connection);
+        return;
+    }
     if (phase == HTTP_PHASE_HEAD || phase == HTTP_PHASE_BODY) {
         (void)http_fault_set(&fault, PROBLEM_REQUEST_TIMEOUT, 0,
                              "the %s took longer than %lld ms to arrive",
@@ -137,6 +143,7 @@ void http_connection_cut(struct http_connection *connection)
     list_remove(&connection->timed);
     http_input_drop(connection);
     http_output_drop(connection);
+    http_budget_remove(front, HTTP_CONNECTION_BYTES);
     front->connection_count--;
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
@@ -157,6 +164,11 @@ static struct http_connection *connection_new(struct http_front *front)
     connection->front = front;
     list_init(&connection->dirty);
     list_init(&connection->timed);
+    list_init(&connection->long_line);
+    (void)http_front_now_ms(front);
+    /* One of those that came while the loop stood still is asked whether it still stands. */
+    connection->pauses = front->pauses - front->is_late;
+    http_budget_add(front, HTTP_CONNECTION_BYTES);
     list_add_last(&front->connections, &connection->node);
     front->open_handles++;
     front->connection_count++;

@@ -48,6 +48,10 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
 static void release(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
+    if (exchange->connection)
+        exchange->connection->weight -= exchange->weight;
+    if (exchange->is_long || exchange->bytes_counted)
+        http_admission_end(exchange);
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
     free(exchange->change);
@@ -58,6 +62,8 @@ void http_exchange_orphan(struct http_exchange *exchange)
 {
     exchange->connection = NULL;
     exchange->next = NULL;
+    if (exchange->has_leases)
+        http_lease_return_note(exchange);
     if (exchange->waiter)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->waiter || exchange->answered)
@@ -109,8 +115,11 @@ static void finish(struct http_exchange *exchange)
     struct http_connection *connection = exchange->connection;
     exchange->answered = true;
     exchange->waiter = 0;
-    if (connection->first != exchange)
+    if (connection->first != exchange) {
+        exchange->bytes_counted += exchange->reply.cap;
+        http_budget_add(exchange->front, exchange->reply.cap);
         return;
+    }
     for (struct http_exchange *first = exchange; first && first->answered;) {
         connection->first = first->next;
         connection->exchange_count--;
@@ -120,6 +129,10 @@ static void finish(struct http_exchange *exchange)
         }
         if (first->reply.failed)
             connection->out.failed = true;
+        if (first->has_leases)
+            http_lease_hand_over(first, connection->out.failed
+                                            ? UINT64_MAX
+                                            : connection->out_at + connection->out.len);
         release(first);
         first = connection->first;
     }
@@ -165,9 +178,23 @@ static void answer(struct http_exchange *exchange, uint16_t status, const char *
     finish(exchange);
 }
 
+/* Only an answer that changed nothing may be left out. */
+static bool is_too_much(const struct http_exchange *exchange)
+{
+    return exchange->front->body.len > HTTP_BUDGET_SMALL_BYTES && exchange->route &&
+           exchange->route->method == HTTP_METHOD_GET &&
+           !http_budget_has(exchange->front, exchange->front->body.len);
+}
+
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
     struct http_front *front = exchange->front;
+    if (is_too_much(exchange)) {
+        struct http_fault fault;
+        http_budget_refuse(front, &fault);
+        http_answer_fault(exchange, &fault);
+        return;
+    }
     if (front->body.failed || front->fields.failed) {
         struct http_fault fault;
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
@@ -249,6 +276,17 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
     http_refusal_write(http_answer_start(exchange), status, detail, state, limit);
     end_problem(exchange, http_refusal_status(status));
+}
+
+void http_answer_no_jobs(struct http_exchange *exchange)
+{
+    struct buffer *body = http_answer_start(exchange);
+    if (exchange->wants_raw) {
+        http_answer_end(exchange, 204, NULL);
+        return;
+    }
+    buffer_append_text(body, "{\"jobs\":[]}");
+    http_answer_end(exchange, 200, "application/json");
 }
 
 void http_answer_continue(struct http_exchange *exchange)

@@ -21,10 +21,19 @@ enum {
 
 /* ---- time, looked at once a turn ---- */
 
+static void look_at_clock(struct http_front *front)
+{
+    front->now_ms = clock_inner_ms();
+    if (front->now_ms - front->turn_ms <= HTTP_LATE_MS || front->is_late)
+        return;
+    front->is_late = true;
+    front->pauses++;
+}
+
 int64_t http_front_now_ms(struct http_front *front)
 {
     if (!front->now_ms)
-        front->now_ms = clock_inner_ms();
+        look_at_clock(front);
     return front->now_ms;
 }
 
@@ -44,7 +53,7 @@ void http_front_lend(struct http_front *front, struct buffer *buffer)
     if (front->spare_count)
         *buffer = front->spares[--front->spare_count];
     else if (!buffer->bytes_max)
-        buffer_init(buffer, front->out_bytes_max);
+        buffer_init(buffer, HTTP_OUT_BYTES_MAX);
 }
 
 void http_front_give_back(struct http_front *front, struct buffer *buffer)
@@ -52,7 +61,7 @@ void http_front_give_back(struct http_front *front, struct buffer *buffer)
     if (buffer->cap && buffer->cap <= HTTP_SPARE_BYTES_MAX &&
         front->spare_count < HTTP_SPARES_MAX) {
         buffer_clear(buffer);
-        buffer->bytes_max = front->out_bytes_max;
+        buffer->bytes_max = HTTP_OUT_BYTES_MAX;
         front->spares[front->spare_count++] = *buffer;
     } else {
         buffer_fini(buffer);
@@ -104,8 +113,10 @@ static bool on_turn_end(void *ctx)
     http_front_wake_by(front, waiters_next_ms(front->waiters));
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
+    if (front->now_ms)
+        front->turn_ms = front->now_ms;
     front->now_ms = front->now_us = 0;
-    front->has_date = false;
+    front->has_date = front->is_late = false;
     tell_drained(front);
     return again;
 }
@@ -264,8 +275,8 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->waiters = waiters;
     front->shared = shared;
     set_options(front, options);
+    http_admission_init(front);
     http_hosts_init(&front->hosts, options->host, options->allowed_hosts);
-    front->out_bytes_max = (64 << 20) + 8 * front->options.body_bytes_max;
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
     list_init(&front->dirty);
@@ -274,7 +285,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     slab_init(&front->exchanges, sizeof(struct http_exchange));
     buffer_init(&front->meta, JOB_META_BYTES_MAX);
     buffer_init(&front->decoded, HTTP_HEAD_BYTES_MAX);
-    buffer_init(&front->body, front->out_bytes_max);
+    buffer_init(&front->body, (64 << 20) + 8 * front->options.body_bytes_max);
     buffer_init(&front->fields, 64 * 1024);
     buffer_init(&front->arena, front->options.batch_bytes_max + 64 * 1024);
     pthread_mutex_init(&front->lock, NULL);
@@ -330,6 +341,7 @@ void http_front_free(struct http_front *front)
     if (!front)
         return;
     front->drained = NULL;
+    front->is_ending = true;
     stop_listening(front);
     while (!list_is_empty(&front->connections))
         http_connection_cut(list_entry(front->connections.next, struct http_connection, node));

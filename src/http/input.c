@@ -7,18 +7,28 @@
 #include "http/private.h"
 
 #include <assert.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 
 /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
  * buffer. */
 enum { LEFTOVER_BYTES = 4096, KEEP_BYTES_MIN = 256, GROW_BYTES_MIN = 64 * 1024 };
 
-void http_input_drop(struct http_connection *connection)
+static void drop_bytes(struct http_connection *connection)
 {
     free(connection->in);
+    if (connection->in_cap)
+        http_budget_remove(connection->front, connection->in_cap);
     connection->in = NULL;
     connection->in_len = connection->in_cap = 0;
+}
+
+void http_input_drop(struct http_connection *connection)
+{
+    drop_bytes(connection);
     connection->framing = (struct http_framing){0};
+    http_admission_leave_line(connection);
 }
 
 static bool grow(struct http_connection *connection, size_t cap)
@@ -28,6 +38,7 @@ static bool grow(struct http_connection *connection, size_t cap)
     char *in = realloc(connection->in, cap);
     if (!in)
         return false;
+    http_budget_add(connection->front, cap - connection->in_cap);
     connection->in = in;
     connection->in_cap = cap;
     return true;
@@ -37,9 +48,7 @@ static bool grow(struct http_connection *connection, size_t cap)
 static bool keep(struct http_connection *connection, const char *bytes, size_t len)
 {
     if (len == 0) {
-        free(connection->in);
-        connection->in = NULL;
-        connection->in_len = connection->in_cap = 0;
+        drop_bytes(connection);
         return true;
     }
     if (len > connection->in_cap) {
@@ -49,7 +58,8 @@ static bool keep(struct http_connection *connection, const char *bytes, size_t l
         if (!grow(connection, cap))
             return false;
     }
-    memmove(connection->in, bytes, len);
+    if (bytes != connection->in)
+        memmove(connection->in, bytes, len);
     connection->in_len = len;
     return true;
 }
@@ -85,65 +95,108 @@ static bool check_body(struct http_front *front, const struct http_route *route,
            http_query_refuse_body(body, route->options, &front->arena, fault);
 }
 
-static void handle(struct http_exchange *exchange, const struct http_match *match)
+/* What the request asks for. False: *fault says what is wrong with it. */
+static bool read_call(struct http_front *front, const struct http_match *match,
+                      struct http_call *call, struct http_fault *fault)
 {
-    struct http_front *front = exchange->front;
-    struct http_fault fault;
-    struct http_call call = {.front = front,
-                             .exchange = exchange,
-                             .request = &front->request,
-                             .topic = match->topic,
-                             .id = match->id,
-                             .query = &front->query};
+    *call = (struct http_call){.front = front,
+                               .request = &front->request,
+                               .topic = match->topic,
+                               .id = match->id,
+                               .query = &front->query};
     buffer_clear(&front->decoded);
     buffer_clear(&front->meta);
     front->query.meta = match->route->takes_meta ? &front->meta : NULL;
-    if (!unescape(front, &call.topic, &fault) || !unescape(front, &call.id, &fault) ||
-        !http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
-                          &fault) ||
-        !check_body(front, match->route, &fault))
-        http_answer_fault(exchange, &fault);
-    else
-        match->route->handle(&call);
+    return unescape(front, &call->topic, fault) && unescape(front, &call->id, fault) &&
+           http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
+                            fault) &&
+           check_body(front, match->route, fault);
 }
 
-static bool dispatch(struct http_connection *connection)
+static void refuse_path(struct http_exchange *exchange, const struct http_fault *fault)
+{
+    struct buffer *body = http_answer_start(exchange);
+    http_problem_write(body, fault);
+    if (fault->problem == PROBLEM_METHOD_NOT_ALLOWED)
+        http_answer_field(exchange, "Allow", buffer_slice(&exchange->front->arena));
+    http_answer_end(exchange, http_problem_status(fault->problem), "application/problem+json");
+}
+
+enum dispatched { DISPATCHED = 1, DISPATCH_HELD, DISPATCH_FAILED };
+
+/* Carries the request out, or holds it back until there is room for it. `match`: its route, where it
+ * is known already. */
+static enum dispatched dispatch(struct http_connection *connection, struct http_match *match)
 {
     struct http_front *front = connection->front;
     const struct http_request *request = &front->request;
-    struct http_exchange *exchange = http_exchange_add(connection);
-    struct http_match match;
+    struct http_call call;
     struct http_fault fault;
+    uint32_t weight = 0;
+    bool has_route = match->route || http_route_find(request, match, &front->arena, &fault);
+    bool is_good = has_route && read_call(front, match, &call, &fault);
+    if (is_good && !http_admission_ask(connection, match->route, &weight))
+        return DISPATCH_HELD;
+
+    struct http_exchange *exchange = http_exchange_add(connection);
     if (!exchange)
-        return false;
+        return DISPATCH_FAILED;
     exchange->is_head = request->method == HTTP_METHOD_HEAD;
     exchange->is_http_1_0 = request->is_http_1_0;
     if (!request->keeps_alive)
         connection->is_closing = true;
-
-    buffer_clear(&front->fields);
-    if (!http_route_find(request, &match, &front->arena, &fault)) {
-        struct buffer *body = http_answer_start(exchange);
-        http_problem_write(body, &fault);
-        if (fault.problem == PROBLEM_METHOD_NOT_ALLOWED)
-            http_answer_field(exchange, "Allow", buffer_slice(&front->arena));
-        http_answer_end(exchange, http_problem_status(fault.problem), "application/problem+json");
-        return true;
+    if (!has_route) {
+        refuse_path(exchange, &fault);
+        return DISPATCHED;
     }
-    exchange->route = match.route;
-    handle(exchange, &match);
-    return true;
+    exchange->route = match->route;
+    if (!is_good) {
+        http_answer_fault(exchange, &fault);
+        return DISPATCHED;
+    }
+    if (weight)
+        http_admission_begin(exchange, weight);
+    call.exchange = exchange;
+    match->route->handle(&call);
+    return DISPATCHED;
 }
 
-/* The head is whole: how long may the body be, and does the client wait to be asked for it? */
-static bool admit(struct http_connection *connection, size_t bytes_here)
+/* A request held back is read again later: its chunks are one body from now on. */
+static void unwrap_chunks(struct http_framing *framing, char *message, size_t *len, size_t used)
+{
+    size_t bytes = framing->head_bytes + framing->decoded;
+    if (!framing->chunked)
+        return;
+    memmove(message + bytes, message + used, *len - used);
+    *len -= used - bytes;
+    framing->chunked = false;
+    framing->length = framing->decoded;
+}
+
+/* Is there memory for what is still to come of the body? */
+static bool has_memory(struct http_connection *connection, size_t bytes_here)
+{
+    struct http_front *front = connection->front;
+    const struct http_framing *framing = &connection->framing;
+    size_t whole = framing->head_bytes + framing->length;
+    struct http_fault fault;
+    if (framing->chunked || bytes_here >= whole || framing->length > framing->body_bytes_max ||
+        http_budget_has(front, whole))
+        return true;
+    http_budget_refuse(front, &fault);
+    http_connection_refuse(connection, &fault);
+    return false;
+}
+
+/* The head is whole, *match its route: how long may the body be, and does the client wait to be asked for it? */
+static bool admit(struct http_connection *connection, size_t bytes_here, struct http_match *match)
 {
     struct http_front *front = connection->front;
     struct http_framing *framing = &connection->framing;
-    struct http_match match;
     struct http_fault fault;
-    bool found = http_route_find(&front->request, &match, &front->arena, &fault);
-    framing->body_bytes_max = body_bytes_max(front, found ? match.route : NULL);
+    if (!http_route_find(&front->request, match, &front->arena, &fault))
+        match->route = NULL;
+    framing->body_bytes_max = body_bytes_max(front, match->route);
 
     if (!front->request.expects_continue || front->request.is_http_1_0)
         return true;
@@ -175,10 +228,12 @@ static bool may_read(const struct http_connection *connection)
     return !connection->is_closing && !connection->is_cut;
 }
 
-static bool is_full(const struct http_connection *connection)
+/* Where memory `is_short`, one request after another. */
+static inline bool is_full(const struct http_connection *connection, bool is_short)
 {
     return connection->exchange_count >= HTTP_PENDING_MAX ||
-           connection->out.len >= HTTP_OUT_BYTES_PAUSE || connection->writing;
+           connection->out.len >= HTTP_OUT_BYTES_PAUSE || connection->writing ||
+           (is_short && (connection->exchange_count || connection->out.len));
 }
 
 /* Blank lines before a request begin none, whole or half: else they would keep a connection that
@@ -203,9 +258,11 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
                      bool *is_whole)
 {
     struct http_front *front = connection->front;
+    struct http_match match;
     struct http_fault fault;
     size_t left = *len - *at, used = 0;
     bool is_fresh = false;
+    match.route = NULL;
     for (;;) {
         switch (http_message_read(&connection->framing, bytes + *at, &left, &front->request, &used,
                                   &fault)) {
@@ -218,12 +275,28 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
                 http_connection_refuse(connection, &fault);
                 return false;
             }
-            if (admit(connection, left))
-                continue;
+            if (admit(connection, left, &match)) {
+                if (has_memory(connection, left))
+                    continue;
+                return false;
+            }
             http_connection_cut(connection);
             return false;
         case HTTP_STEP_WHOLE:
-            if ((!is_fresh && !read_again(connection, bytes + *at)) || !dispatch(connection)) {
+            if (!is_fresh && !read_again(connection, bytes + *at)) {
+                http_connection_cut(connection);
+                return false;
+            }
+            switch (dispatch(connection, &match)) {
+            case DISPATCHED:
+                break;
+            case DISPATCH_HELD:
+                left = *len - *at;
+                unwrap_chunks(&connection->framing, bytes + *at, &left, used);
+                *len = *at + left;
+                connection->is_blocked = true;
+                return false;
+            case DISPATCH_FAILED:
                 http_connection_cut(connection);
                 return false;
             }
@@ -244,10 +317,10 @@ static bool feed_one(struct http_connection *connection, char *bytes, size_t *le
 static void feed(struct http_connection *connection, char *bytes, size_t len)
 {
     size_t at = 0;
-    bool is_whole = false;
+    bool is_whole = false, is_short = http_budget_is_spent(connection->front);
     connection->is_blocked = false;
     while (at < len && may_read(connection)) {
-        connection->is_blocked = is_full(connection);
+        connection->is_blocked = is_full(connection, is_short);
         if (connection->is_blocked || !feed_one(connection, bytes, &len, &at, &is_whole))
             break;
     }
@@ -262,11 +335,11 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
         http_connection_cut(connection);
         return;
     }
-    if (connection->is_blocked || is_full(connection)) {
+    if (connection->is_blocked || is_full(connection, is_short)) {
         connection->is_blocked = true;
         http_input_stop(connection);
         if (!connection->writing)
-            http_connection_wait(connection, HTTP_PHASE_NONE, false);
+            http_connection_wait(connection, HTTP_PHASE_HELD, false);
         return;
     }
     /* After a whole message the time of the next one counts anew. */
@@ -275,6 +348,20 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
 }
 
 /* ---- reading ---- */
+
+/* How large its own buffer should be for the next read: ever larger, but no larger than a body whose
+ * length is known. */
+static size_t cap_wanted(const struct http_connection *connection)
+{
+    const struct http_framing *framing = &connection->framing;
+    size_t whole = framing->head_bytes + framing->length;
+    size_t cap = connection->in_len * 2 + GROW_BYTES_MIN;
+    if (connection->in_cap - connection->in_len >= GROW_BYTES_MIN)
+        return connection->in_cap;
+    if (framing->head_bytes && !framing->chunked && whole > connection->in_len && whole < cap)
+        cap = whole;
+    return cap > connection->in_cap ? cap : connection->in_cap;
+}
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
@@ -288,10 +375,15 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
                            (unsigned)(HTTP_READ_BYTES - connection->in_len));
         return;
     }
-    size_t cap = connection->in_cap;
-    if (cap - connection->in_len < GROW_BYTES_MIN)
-        cap = connection->in_len * 2 + GROW_BYTES_MIN;
-    if (!grow(connection, cap))
+    size_t cap = cap_wanted(connection);
+    bool has_room =
+        cap <= connection->in_cap || http_budget_has(connection->front, cap - connection->in_cap);
+    if (!has_room) {
+        cap = connection->in_len + LEFTOVER_BYTES;
+        has_room = cap <= HTTP_BUDGET_SMALL_BYTES;
+    }
+    connection->is_starved = !has_room;
+    if (!has_room || !grow(connection, cap))
         *out = uv_buf_init(NULL, 0);
     else
         *out =
@@ -300,22 +392,76 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 
 /* The peer sends no more. It may still read: what is under way is answered, takes that wait are not
  * kept waiting, as there may be nobody. */
-static void end(struct http_connection *connection)
+static void end_waits(struct http_connection *connection)
 {
-    connection->saw_end = connection->is_closing = true;
-    http_input_stop(connection);
-    http_input_drop(connection);
+    connection->peer_ended = true;
     for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
         next = exchange->next;
         if (!exchange->waits || !exchange->waiter)
             continue;
         waiter_cancel(connection->front->waiters, exchange->waiter);
         exchange->waiter = 0;
-        buffer_append_text(http_answer_start(exchange), "{\"jobs\":[]}");
-        http_answer_end(exchange, 200, "application/json");
+        http_answer_no_jobs(exchange);
     }
+}
+
+static void end(struct http_connection *connection)
+{
+    connection->saw_end = connection->is_closing = true;
+    http_input_stop(connection);
+    http_input_drop(connection);
+    end_waits(connection);
     http_connection_wait(connection, HTTP_PHASE_NONE, false);
     http_connection_touch(connection);
+}
+
+/* While requests are held back nothing is read, so the system has to be asked: has the peer said
+ * that no more comes, or is it gone? Those held back are carried out where it may still read. */
+void http_input_probe(struct http_connection *connection)
+{
+    struct pollfd asked = {.events = POLLRDHUP};
+    if (uv_fileno((uv_handle_t *)&connection->tcp, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
+        if (asked.revents & (POLLERR | POLLHUP)) {
+            http_connection_cut(connection);
+            return;
+        }
+        end_waits(connection);
+    }
+    http_connection_wait(connection, HTTP_PHASE_HELD, true);
+}
+
+/* The loop stood still: a request may have lain there for long, and its client may have gone. What
+ * it asked for would come as a surprise then. */
+static bool is_stale(struct http_connection *connection)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    int fd;
+    connection->pauses = connection->front->pauses;
+    if (uv_fileno((uv_handle_t *)&connection->tcp, &fd) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return false;
+    return info.tcpi_state == TCP_CLOSE ||
+           (info.tcpi_state == TCP_CLOSE_WAIT && info.tcpi_last_data_recv > HTTP_LATE_MS);
+}
+
+static void refuse_stale(struct http_connection *connection)
+{
+    struct http_fault fault;
+    (void)http_fault_set(&fault, PROBLEM_CONNECTION_ENDED, 0,
+                         "the client had closed its side by the time the server, which had stood "
+                         "still, read the request: nothing was done, send it again");
+    http_connection_refuse(connection, &fault);
+}
+
+static void refuse_for_memory(struct http_connection *connection)
+{
+    struct http_fault fault;
+    if (connection->is_starved)
+        http_budget_refuse(connection->front, &fault);
+    else
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    http_connection_refuse(connection, &fault);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
@@ -324,11 +470,17 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     struct http_front *front = connection->front;
     if (got == UV_EOF) {
         end(connection);
+    } else if (got == UV_ENOBUFS && !connection->is_closing) {
+        refuse_for_memory(connection);
     } else if (got < 0) {
         http_connection_cut(connection);
     } else if (got > 0 && !connection->is_closing) {
         http_count(&front->counters.bytes_in, (uint64_t)got);
-        feed(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
+        (void)http_front_now_ms(front);
+        if (connection->pauses != front->pauses && is_stale(connection))
+            refuse_stale(connection);
+        else
+            feed(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
     }
 }
 
@@ -351,7 +503,7 @@ void http_input_stop(struct http_connection *connection)
 /* There is room again. */
 void http_input_resume(struct http_connection *connection)
 {
-    if (!connection->is_blocked || is_full(connection))
+    if (!connection->is_blocked || is_full(connection, http_budget_is_spent(connection->front)))
         return;
     feed(connection, connection->in, connection->in_len);
     if (!connection->is_cut && !connection->is_blocked)

@@ -118,6 +118,13 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
               "Connections refused because there were too many.", sums.refused);
     write_one(out, "tarry_waiting_takes", PROMETHEUS_GAUGE, "Takes that wait for a job.",
               sums.waiting);
+    write_one(out, "tarry_http_memory_bytes", PROMETHEUS_GAUGE,
+              "What requests, answers and waiting takes hold now.", http_budget_used(shared));
+    write_one(out, "tarry_http_memory_max_bytes", PROMETHEUS_GAUGE,
+              "What they may hold (--max-memory).", shared->memory_bytes_max);
+    write_one(out, "tarry_http_memory_refused_total", PROMETHEUS_COUNTER,
+              "Requests refused because they would have held more.",
+              read_counter(&shared->memory_refused));
     write_one(out, "tarry_http_received_bytes_total", PROMETHEUS_COUNTER, "Bytes received.",
               sums.bytes_in);
     write_one(out, "tarry_http_sent_bytes_total", PROMETHEUS_COUNTER, "Bytes sent.",

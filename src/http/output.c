@@ -8,12 +8,31 @@
 
 struct http_writing {
     uv_write_t request;
+    struct http_front *front;
     struct http_connection *connection; /* NULL: it was cut */
     struct buffer bytes;
+    size_t counted; /* in the budget */
+    size_t left;    /* not written, at the last look */
 };
+
+/* What waits in `out` while something is being written. */
+static void count_out(struct http_connection *connection, size_t bytes)
+{
+    if (bytes > connection->out_counted)
+        http_budget_add(connection->front, bytes - connection->out_counted);
+    else if (bytes < connection->out_counted)
+        http_budget_remove(connection->front, connection->out_counted - bytes);
+    connection->out_counted = bytes;
+}
 
 void http_output_drop(struct http_connection *connection)
 {
+    uint64_t written = connection->out_at;
+    if (connection->writing)
+        written -= uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+    if (connection->unsent.cap)
+        http_lease_return_unsent(connection, written);
+    count_out(connection, 0);
     http_front_give_back(connection->front, &connection->out);
     if (connection->writing)
         connection->writing->connection = NULL;
@@ -24,15 +43,21 @@ static void on_written(uv_write_t *request, int status)
 {
     struct http_writing *writing = request->data;
     struct http_connection *connection = writing->connection;
+    size_t left = writing->left;
+    http_budget_remove(writing->front, writing->counted);
     buffer_fini(&writing->bytes);
     free(writing);
     if (!connection)
         return;
     connection->writing = NULL;
     if (status < 0) {
+        /* How much had left is known from the last look only. */
+        connection->out_at -= left;
         http_connection_cut(connection);
         return;
     }
+    if (connection->unsent.cap)
+        http_lease_written(connection, connection->out_at);
     if (connection->phase == HTTP_PHASE_WRITE)
         http_connection_wait(connection, HTTP_PHASE_NONE, false);
     http_connection_touch(connection);
@@ -46,17 +71,24 @@ static bool write_later(struct http_connection *connection, size_t done)
         return false;
     uv_buf_t rest = uv_buf_init(connection->out.at + done, (unsigned)(connection->out.len - done));
     writing->request.data = writing;
+    writing->front = connection->front;
     writing->connection = connection;
     writing->bytes = connection->out;
+    writing->counted = connection->out.cap;
+    http_budget_add(connection->front, writing->counted);
+    count_out(connection, 0);
     connection->out = (struct buffer){0};
+    connection->out_at += writing->bytes.len;
     connection->writing = writing;
     if (uv_write(&writing->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
         connection->writing = NULL;
+        connection->out_at -= rest.len;
+        http_budget_remove(connection->front, writing->counted);
         buffer_fini(&writing->bytes);
         free(writing);
         return false;
     }
-    connection->write_left = rest.len;
+    connection->write_left = writing->left = rest.len;
     http_connection_wait(connection, HTTP_PHASE_WRITE, false);
     return true;
 }
@@ -66,7 +98,12 @@ static bool write_out(struct http_connection *connection)
     struct buffer *out = &connection->out;
     if (out->failed)
         return false;
-    if (out->len == 0 || connection->writing)
+    if (connection->writing) {
+        connection->writing->left = uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+        count_out(connection, out->cap);
+        return true;
+    }
+    if (out->len == 0)
         return true;
     uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
     int done = uv_try_write((uv_stream_t *)&connection->tcp, &all, 1);
@@ -77,6 +114,11 @@ static bool write_out(struct http_connection *connection)
         done = 0;
     if ((size_t)done < out->len)
         return write_later(connection, (size_t)done);
+    connection->out_at += out->len;
+    if (connection->unsent.cap)
+        http_front_give_back(connection->front, &connection->unsent);
+    if (connection->out_counted)
+        count_out(connection, 0);
     http_front_give_back(connection->front, out);
     return true;
 }
@@ -126,6 +168,8 @@ bool http_output_flush(struct http_front *front)
     struct list now;
     if (list_is_empty(&front->dirty))
         return false;
+    uint32_t serial = front->serial;
+    bool has_cut = false;
     /* What becomes dirty from here on has its turn next time. */
     now = front->dirty;
     now.next->prev = now.prev->next = &now;
@@ -137,6 +181,8 @@ bool http_output_flush(struct http_front *front)
             http_connection_cut(connection);
         else
             settle(connection);
+        has_cut |= connection->is_cut;
     }
-    return !list_is_empty(&front->dirty);
+    /* The queue has had its turn: what it was asked since must not wait until something else comes. */
+    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut;
 }

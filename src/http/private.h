@@ -26,7 +26,12 @@ enum {
     HTTP_OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     HTTP_READ_BYTES = 128 * 1024,       /* one read at most, shared by all connections */
     HTTP_TAKE_BYTES_MAX = 16 * 1024 * 1024, /* answer of a take: jobs beyond it go back */
-    HTTP_SWEEPS_MAX = 4,                    /* of a front, at a time */
+    HTTP_OUT_BYTES_MAX = 1 << 30,           /* never met: admission keeps answers far below */
+    HTTP_LATE_MS =
+        1000, /* a turn that comes so long after the last one: did the loop stand still? */
+    HTTP_CONNECTION_BYTES = 1024,        /* what an open connection takes, about */
+    HTTP_BUDGET_SMALL_BYTES = 16 * 1024, /* allowed whatever the budget says */
+    HTTP_SWEEPS_MAX = 4,                 /* of a front, at a time */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_ROUTES_MAX = 40,
@@ -40,6 +45,7 @@ enum http_phase {
     HTTP_PHASE_HEAD,
     HTTP_PHASE_BODY,
     HTTP_PHASE_WRITE,  /* the peer does not take its answers */
+    HTTP_PHASE_HELD,   /* requests wait for their turn and nothing is read: is the peer there? */
     HTTP_PHASE_LINGER, /* the peer has still to see why it was refused */
     HTTP_PHASE_COUNT
 };
@@ -53,6 +59,14 @@ enum http_body_kind {
     HTTP_BODY_BATCH
 };
 
+/* How long an answer may get; see admission.c. */
+enum http_answer_kind {
+    HTTP_ANSWER_SHORT = 0,
+    HTTP_ANSWER_JOB,
+    HTTP_ANSWER_TAKE, /* as many jobs as it asks for */
+    HTTP_ANSWER_LONG
+};
+
 struct http_route {
     enum http_method method;
     const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
@@ -61,6 +75,7 @@ struct http_route {
     uint32_t options; /* OPTION_BIT each */
     bool takes_meta;
     enum http_body_kind body;
+    enum http_answer_kind answer;
 };
 
 struct http_connection;
@@ -93,6 +108,12 @@ struct http_exchange {
     bool is_single;             /* answers: one lease, named in the query */
     struct http_change *change; /* see change.c; NULL: the call is none */
     enum http_subject subject;
+    bool is_long;         /* counted in front->long_count */
+    bool has_leases;      /* the note holds those of the answer: lease_note.c */
+    bool is_unheld;       /* a take that waits not, for want of memory */
+    uint32_t weight;      /* counted in connection->weight */
+    size_t bytes_counted; /* in the budget */
+    size_t lease_at;      /* of its leases in connection->unsent */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };
@@ -102,19 +123,28 @@ struct http_writing;
 struct http_connection {
     uv_tcp_t tcp;
     struct http_front *front;
-    struct list node;  /* in front->connections */
-    struct list dirty; /* in front->dirty, or alone */
-    struct list timed; /* in front->timed[phase], or alone */
+    struct list node;      /* in front->connections */
+    struct list dirty;     /* in front->dirty, or alone */
+    struct list timed;     /* in front->timed[phase], or alone */
+    struct list long_line; /* in front->long_line, or alone */
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
-    bool is_crowd; /* beyond the limit: here only to be told so */
+    bool is_crowd;   /* beyond the limit: here only to be told so */
+    bool peer_ended; /* it sends no more, and may be gone */
+    bool is_starved; /* the last read found no memory for its bytes in the budget */
     uint32_t exchange_count;
+    uint32_t weight;     /* of the exchanges under way */
+    uint32_t wait_count; /* takes among them that may wait */
+    uint32_t pauses;     /* of the front, when this one was last asked whether it stands */
     struct http_exchange *first, *last;
     char *in; /* what came and is not a whole request yet; NULL: nothing */
     size_t in_len, in_cap;
     struct http_framing framing;
     struct buffer out;
+    size_t out_counted;           /* of `out`, in the budget */
+    uint64_t out_at;              /* of its first byte, in the stream of answers */
+    struct buffer unsent;         /* leases in answers that are not written yet */
     struct http_writing *writing; /* what the socket did not take at once */
     size_t write_left;            /* at the last look, in phase WRITE */
 };
@@ -141,13 +171,19 @@ struct http_front {
     struct deadline *alarm;                 /* connections that take too long */
     struct deadline *expiry;                /* takes that waited long enough */
     int64_t alarm_ms, expiry_ms;
+    struct list long_line; /* connections whose next request is a long one, not begun yet */
+    uint32_t long_count;   /* long ones under way */
+    uint32_t job_weight;   /* of a job's body in an answer: admission.c */
     struct slab exchanges;
     uint32_t serial;
     int64_t now_ms, now_us; /* of this turn; 0: not looked at yet */
+    int64_t turn_ms;        /* when the last turn was that looked */
+    uint32_t pauses; /* turns that came late: the loop had slept, or the process stood still */
+    bool is_late;    /* this one is such a turn */
     int64_t date_s;
     bool has_date; /* in this turn */
     char date[32];
-    bool is_draining, is_listening;
+    bool is_draining, is_listening, is_ending;
     bool is_stalled; /* a connection could not be let in for want of memory: try again */
     void (*drained)(void *ctx);
     void *drained_ctx;
@@ -161,7 +197,6 @@ struct http_front {
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
     uint32_t sweep_count; /* under way */
-    size_t out_bytes_max;
 
     struct http_counters counters;
     pthread_mutex_t lock; /* of the two histograms, in microseconds */
@@ -176,7 +211,9 @@ struct http_shared {
     void *emit_ctx;
     const struct http_hooks *hooks;   /* NULL: none */
     const struct http_keeper *keeper; /* NULL: none */
-    pthread_mutex_t lock;             /* of the fronts */
+    uint64_t memory_bytes_max;
+    _Atomic uint64_t memory_bytes, memory_refused; /* budget.c */
+    pthread_mutex_t lock;                          /* of the fronts */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
 };
@@ -205,6 +242,58 @@ static inline void http_count(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
+/* ---- budget.c ---- */
+
+void http_budget_add(struct http_front *front, size_t bytes);
+void http_budget_remove(struct http_front *front, size_t bytes);
+uint64_t http_budget_used(const struct http_shared *shared);
+/* Is there room for so much more, as it is not little? */
+bool http_budget_has_room(const struct http_front *front, size_t bytes);
+/* Says so in *fault, and counts it. */
+void http_budget_refuse(struct http_front *front, struct http_fault *fault);
+
+/* Is there room for so much more? Little is always allowed, so that a good client with small jobs
+ * is served whatever others do. */
+static inline bool http_budget_has(const struct http_front *front, size_t bytes)
+{
+    return bytes <= HTTP_BUDGET_SMALL_BYTES || http_budget_has_room(front, bytes);
+}
+
+static inline bool http_budget_is_spent(const struct http_front *front)
+{
+    return atomic_load_explicit(&front->shared->memory_bytes, memory_order_relaxed) >=
+           front->shared->memory_bytes_max;
+}
+
+/* ---- admission.c ---- */
+
+/* The request just parsed: may it begin now? Then *weight is for http_admission_begin. Else it
+ * keeps its place, and the connection is touched when it is to ask again. */
+bool http_admission_ask(struct http_connection *connection, const struct http_route *route,
+                        uint32_t *weight);
+/* Only for a weight other than 0. */
+void http_admission_begin(struct http_exchange *exchange, uint32_t weight);
+/* A take that may wait, once begun. */
+void http_admission_wait(struct http_exchange *exchange);
+/* Of one that is long or counted in the budget; the exchange itself calls it. */
+void http_admission_end(struct http_exchange *exchange);
+/* Once, when the options are set. */
+void http_admission_init(struct http_front *front);
+/* The connection has no request any more that is to begin. */
+void http_admission_leave_line(struct http_connection *connection);
+
+/* ---- lease_note.c ---- */
+
+/* Right before the answer ends. False: no memory. */
+bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count);
+/* The answer is in the connection's `out` and ends at `end` of its stream. */
+void http_lease_hand_over(struct http_exchange *exchange, uint64_t end);
+/* So much of the stream has left: its leases are the client's. */
+void http_lease_written(struct http_connection *connection, uint64_t written);
+/* The jobs of answers that did not leave go back. */
+void http_lease_return_unsent(struct http_connection *connection, uint64_t written);
+void http_lease_return_note(struct http_exchange *exchange);
+
 /* ---- connection.c ---- */
 
 void http_connection_accept(struct http_front *front, uv_stream_t *listener);
@@ -221,6 +310,8 @@ void http_input_start(struct http_connection *connection);
 void http_input_stop(struct http_connection *connection);
 void http_input_resume(struct http_connection *connection);
 void http_input_drop(struct http_connection *connection);
+/* Nothing is read, so an end would not be noticed: looks for one. */
+void http_input_probe(struct http_connection *connection);
 /* What is waited for, as far as input goes. */
 enum http_phase http_input_phase(const struct http_connection *connection);
 
@@ -238,6 +329,9 @@ uint64_t http_exchange_tag(const struct http_exchange *exchange);
 struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag);
 /* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
 void http_exchange_orphan(struct http_exchange *exchange);
+
+/* The take found nothing, or may not hand out any more: `{"jobs":[]}` or 204. */
+void http_answer_no_jobs(struct http_exchange *exchange);
 
 /* An answer: start, fields and body in any order, end. The exchange is over with it. */
 struct buffer *http_answer_start(struct http_exchange *exchange);

@@ -47,6 +47,10 @@ static const struct row {
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
     [PROBLEM_TOO_MANY_SWEEPS] = {"too_many_sweeps", "There are too many sweeps", 503},
     [PROBLEM_TOO_MANY_BACKUPS] = {"too_many_backups", "There are too many backups", 503},
+    [PROBLEM_TOO_MUCH_MEMORY] = {"too_much_memory", "Requests and answers take too much memory",
+                                 503},
+    [PROBLEM_CONNECTION_ENDED] = {"connection_ended", "The client had closed before it was read",
+                                  503},
     [PROBLEM_NOT_READY] = {"not_ready", "The server is not ready", 503},
     [PROBLEM_NO_MEMORY] = {"no_memory", "The server is out of memory", 503},
 };

@@ -37,22 +37,32 @@
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "batch",                     \
         .handle = http_batch, .body = HTTP_BODY_BATCH                                              \
     }
+#define ROUTE_GET(PATTERN, NAME, HANDLE, OPTIONS, ANSWER)                                          \
+    {                                                                                              \
+        .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE),       \
+        .options = (OPTIONS), .answer = HTTP_ANSWER_##ANSWER                                       \
+    }
+#define ROUTE_TAKE(PATTERN, OPTIONS)                                                               \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = http_take,     \
+        .options = (OPTIONS), .answer = HTTP_ANSWER_TAKE                                           \
+    }
 
 static const struct http_route routes[] = {
     ROUTE_PUSH(PUT, JOB),
     ROUTE_JSON(POST, "/v1/ack", "ack", http_ack, OPTION_BIT(OPTION_LEASE)),
-    ROUTE(POST, TOPIC "/take", "take", http_take, TAKE),
+    ROUTE_TAKE(TOPIC "/take", TAKE),
     ROUTE_PUSH(POST, JOBS),
     ROUTE_BATCH(POST, "/v1/jobs"),
-    ROUTE(POST, "/v1/take", "take", http_take, TAKE | OPTION_BIT(OPTION_TOPIC)),
+    ROUTE_TAKE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC)),
     ROUTE_JSON(POST, "/v1/nack", "nack", http_nack, NACK),
     ROUTE_JSON(POST, "/v1/extend", "extend", http_extend, EXTEND),
     ROUTE(DELETE, JOB, "cancel", http_job_cancel, 0),
-    ROUTE(GET, JOB, "get", http_job_get, OPTION_BIT(OPTION_BODY)),
+    ROUTE_GET(JOB, "get", http_job_get, OPTION_BIT(OPTION_BODY), JOB),
     ROUTE(PATCH, JOB, "reschedule", http_job_reschedule, WHEN),
     ROUTE(POST, JOB "/run", "run", http_job_run, 0),
-    ROUTE(GET, JOBS, "list", http_list, LIST),
-    ROUTE(GET, "/v1/topics", "topics", http_topics, 0),
+    ROUTE_GET(JOBS, "list", http_list, LIST, LONG),
+    ROUTE_GET("/v1/topics", "topics", http_topics, 0, LONG),
     ROUTE(GET, TOPIC, "topic", http_topic_get, 0),
     ROUTE_JSON(PUT, TOPIC, "topic_put", http_topic_put, OPTIONS_TOPIC),
     ROUTE_JSON(PATCH, TOPIC, "topic_patch", http_topic_patch, 0),
@@ -68,7 +78,7 @@ static const struct http_route routes[] = {
      .body = HTTP_BODY_JOB},
     ROUTE(GET, "/healthz", "healthz", http_healthz, 0),
     ROUTE(GET, "/readyz", "readyz", http_readyz, 0),
-    ROUTE(GET, "/metrics", "metrics", http_metrics, 0),
+    ROUTE_GET("/metrics", "metrics", http_metrics, 0, LONG),
     ROUTE(GET, "/v1/info", "info", http_info, 0),
     ROUTE(POST, "/v1/backup", "backup", http_backup_begin, 0),
     ROUTE(PUT, "/v1/backup/{id}", "backup", http_backup_renew, 0),

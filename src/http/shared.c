@@ -11,6 +11,7 @@ struct http_shared *http_shared_new(const char *version)
         return NULL;
     shared->version = version;
     shared->started_ms = clock_wall_ms();
+    http_shared_set_memory(shared, 0);
     pthread_mutex_init(&shared->lock, NULL);
     return shared;
 }

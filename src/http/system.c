@@ -22,8 +22,9 @@ void http_root(struct http_call *call)
     http_answer_end(call->exchange, 200, "application/json");
 }
 
-static void write_limits(struct buffer *out, const struct http_options *options)
+static void write_limits(struct buffer *out, const struct http_front *front)
 {
+    const struct http_options *options = &front->options;
     const struct {
         const char *name;
         uint64_t value;
@@ -53,6 +54,7 @@ static void write_limits(struct buffer *out, const struct http_options *options)
         {"idle_ms", (uint64_t)options->idle_ms},
         {"connections", options->connections_max},
         {"waiting_takes", options->waiting_max},
+        {"memory_bytes", front->shared->memory_bytes_max},
     };
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         buffer_append_byte(out, i ? ',' : '{');
@@ -96,8 +98,10 @@ void http_info(struct http_call *call)
     buffer_append_text(body, info.accepting ? "true" : "false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
+    buffer_append_text(body, ",\"memory_bytes\":");
+    buffer_append_u64(body, http_budget_used(front->shared));
     buffer_append_text(body, ",\"limits\":");
-    write_limits(body, &front->options);
+    write_limits(body, front);
     buffer_append_byte(body, '}');
     http_answer_end(call->exchange, 200, "application/json");
 }

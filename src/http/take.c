@@ -72,12 +72,12 @@ static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
     }
 }
 
-static void answer_raw(struct http_exchange *exchange, const struct queue_job *taken)
+/* The body as it is. Returns its type, good until the next one. */
+static const char *write_raw(struct http_exchange *exchange, const struct queue_job *taken)
 {
+    static _Thread_local char type[JOB_CONTENT_TYPE_BYTES_MAX + 1];
     const struct job *job = &taken->job;
-    char type[JOB_CONTENT_TYPE_BYTES_MAX + 1] = "application/octet-stream";
-    struct buffer *body = http_answer_start(exchange);
-    buffer_append_slice(body, job->body);
+    buffer_append_slice(http_answer_start(exchange), job->body);
     http_answer_field(exchange, "Tarry-Topic", job->topic);
     http_answer_field(exchange, "Tarry-Id", job->id);
     http_answer_field(exchange, "Tarry-Lease", taken->lease);
@@ -87,17 +87,17 @@ static void answer_raw(struct http_exchange *exchange, const struct queue_job *t
     write_time_field(exchange, "Tarry-Lease-Until", job->lease_until_ms);
     write_number_field(exchange, "Tarry-Priority", job->priority);
     write_meta_fields(exchange, job->meta);
-    if (job->content_type.len && job->content_type.len < sizeof type &&
+    if (job->content_type.len && job->content_type.len <= JOB_CONTENT_TYPE_BYTES_MAX &&
         http_media_is_valid(job->content_type)) {
         memcpy(type, job->content_type.at, job->content_type.len);
         type[job->content_type.len] = 0;
+        return type;
     }
-    http_answer_end(exchange, 200, type);
+    return "application/octet-stream";
 }
 
 /* Returns how many jobs went into the answer: at least one, then as many as fit. */
-static size_t answer_json(struct http_exchange *exchange, const struct queue_job *jobs,
-                          size_t count)
+static size_t write_json(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
 {
     struct buffer *body = http_answer_start(exchange);
     size_t i = 0;
@@ -108,8 +108,47 @@ static size_t answer_json(struct http_exchange *exchange, const struct queue_job
         http_job_write(body, &jobs[i], HTTP_VIEW_TAKEN);
     }
     buffer_append_text(body, "]}");
-    http_answer_end(exchange, 200, "application/json");
     return i;
+}
+
+static bool has_memory(const struct http_front *front, const struct queue_reply *reply)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < reply->job_count; i++)
+        bytes += reply->jobs[i].job.body.len;
+    return http_budget_has(front, bytes);
+}
+
+static void refuse_for_memory(struct http_exchange *exchange)
+{
+    struct http_fault fault;
+    http_budget_refuse(exchange->front, &fault);
+    http_answer_fault(exchange, &fault);
+}
+
+/* Returns how many of the jobs the answer has. None: there is no memory for it. */
+static size_t answer_jobs(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    struct http_front *front = exchange->front;
+    struct http_fault fault;
+    const char *type = "application/json";
+    size_t used = 1;
+    if (!has_memory(front, reply)) {
+        refuse_for_memory(exchange);
+        return 0;
+    }
+    if (exchange->wants_raw)
+        type = write_raw(exchange, &reply->jobs[0]);
+    else
+        used = write_json(exchange, reply->jobs, reply->job_count);
+    if (front->body.failed || front->fields.failed ||
+        !http_lease_note(exchange, reply->jobs, used)) {
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
+        http_answer_fault(exchange, &fault);
+        return 0;
+    }
+    http_answer_end(exchange, 200, type);
+    return used;
 }
 
 static void refuse_to_wait(struct http_exchange *exchange)
@@ -130,21 +169,18 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     size_t used = 0;
     if (exchange)
         exchange->waiter = 0;
-    if (!exchange) {
+    if (!exchange)
         used = 0;
-    } else if (reply->status != QUEUE_OK) {
+    else if (reply->status != QUEUE_OK)
         http_answer_refusal(exchange, reply->status, NULL, 0);
-    } else if (refused && !reply->job_count) {
+    else if (reply->job_count)
+        used = answer_jobs(exchange, reply);
+    else if (refused)
         refuse_to_wait(exchange);
-    } else if (!exchange->wants_raw) {
-        used = answer_json(exchange, reply->jobs, reply->job_count);
-    } else if (reply->job_count) {
-        answer_raw(exchange, &reply->jobs[0]);
-        used = 1;
-    } else {
-        (void)http_answer_start(exchange);
-        http_answer_end(exchange, 204, NULL);
-    }
+    else if (exchange->is_unheld)
+        refuse_for_memory(exchange);
+    else
+        http_answer_no_jobs(exchange);
     if (used)
         record_lateness(front, reply->jobs, used);
     return_jobs(front, reply->jobs + used, reply->job_count - used);
@@ -187,12 +223,21 @@ void http_take(struct http_call *call)
         http_answer_fault(exchange, &fault);
         return;
     }
+    if (exchange->connection->peer_ended) { /* it may be gone, and would keep them from others */
+        http_answer_no_jobs(exchange);
+        return;
+    }
     int64_t wait_ms = call->query->fields.wait_ms;
-    if (wait_ms > 0)
+    if (wait_ms > 0 && http_budget_is_spent(front)) {
+        wait_ms = 0;
+        exchange->is_unheld = true;
+    }
+    if (wait_ms > 0) {
         wait_ms++; /* the millisecond that has begun does not count: never answered empty too soon
                     */
+        http_admission_wait(exchange);
+    }
     int64_t now_ms = http_front_now_ms(front);
-    exchange->waits = wait_ms > 0;
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
                                    http_exchange_tag(exchange));
     if (!exchange->waiter)

@@ -58,6 +58,10 @@ static const struct option options[] = {
      "connections at a time; further ones are closed at once"},
     {"max-waiting", OPTION_COUNT, "N", FIELD(max_waiting), "10000", 1, 1000000,
      "takes that wait at a time"},
+    {"max-memory", OPTION_BYTES, "SIZE", FIELD(max_memory_bytes), "0", 0, INT64_C(1) << 44,
+     "what requests, answers and waiting takes may hold together, at least 32 MiB and four times "
+     "--max-body; beyond it there is 503; 0 is a quarter of the memory of the machine, or of its "
+     "control group; the store's own index is not counted"},
     {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
@@ -301,6 +305,12 @@ bool config_is_redis(const struct config *config)
     return strcmp(config->store, "embedded") != 0;
 }
 
+int64_t config_memory_bytes_least(const struct config *config)
+{
+    int64_t bodies = 4 * config->max_body_bytes;
+    return bodies > 32 * MIB ? bodies : 32 * MIB;
+}
+
 /* The first of the named options that was said somewhere; NULL: none. */
 static const char *find_given(const struct config *config, const char *const *names)
 {
@@ -370,6 +380,12 @@ static bool check(const struct config *config, char *error)
                  "refusing to listen on '%s', which other machines reach without TLS and tokens, "
                  "give --insecure if that is meant",
                  text);
+        return false;
+    }
+    if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config)) {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 "
+                 "for a quarter of the machine's memory");
         return false;
     }
     return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);

@@ -44,6 +44,7 @@ struct config {
     uint32_t shards;     /* 0: what the store has */
     uint32_t max_connections, max_waiting, max_topics;
     int64_t max_body_bytes, wal_file_bytes;
+    int64_t max_memory_bytes; /* 0: a quarter of what there is */
     int64_t idle_timeout_ms;
     bool insecure, core_dumps;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
@@ -58,6 +59,9 @@ bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES]);
 
 bool config_is_redis(const struct config *config);
+
+/* With less than that the largest batch and the largest answer would not fit. */
+int64_t config_memory_bytes_least(const struct config *config);
 
 /* The table, for pages that are made from it. */
 const struct option *config_options(size_t *count);

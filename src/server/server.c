@@ -7,6 +7,7 @@
 #include "net/thread.h"
 #include "server/backend.h"
 #include "server/delivery.h"
+#include "server/machine.h"
 #include "server/process.h"
 
 #include <assert.h>
@@ -302,11 +303,22 @@ static void on_backup(void *ctx, struct reactor *reactor, enum http_backup what,
     server->backend.ops->backup(&server->backend, reactor, what, id, done, owner, tag);
 }
 
+/* What clients may make the server hold. */
+static uint64_t memory_bytes_max(const struct config *config)
+{
+    uint64_t least = (uint64_t)config_memory_bytes_least(config);
+    uint64_t quarter = machine_memory_bytes("") / 4;
+    if (config->max_memory_bytes)
+        return (uint64_t)config->max_memory_bytes;
+    return quarter > least ? quarter : least;
+}
+
 static bool open_fronts(struct server *server)
 {
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
         return fail("out of memory");
+    http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_add_metrics(server->http, emit_metrics, server);
     server->keeper = (struct http_keeper){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)

@@ -54,6 +54,7 @@ static void defaults_are_those_of_the_manual(void **state)
     assert_int_equal(config.sync.kind, WAL_SYNC_ALWAYS);
     assert_int_equal(config.shards, 0);
     assert_int_equal(config.max_body_bytes, 1 << 20);
+    assert_int_equal(config.max_memory_bytes, 0);
     assert_int_equal(config.wal_file_bytes, 64 << 20);
     assert_int_equal(config.idle_timeout_ms, 60000);
     assert_int_equal(config.log_format, CONFIG_LOG_TEXT);
@@ -166,6 +167,14 @@ static void refuses_flags_and_says_why(void **state)
         {{"--max-body", "17MiB"},
          "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
          "a body beyond the limit"},
+        {{"--max-memory", "31MiB"},
+         "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 for a "
+         "quarter of the machine's memory",
+         "less than the largest batch needs"},
+        {{"--max-body=16MiB", "--max-memory=63MiB"},
+         "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 for a "
+         "quarter of the machine's memory",
+         "less than large jobs need"},
         {{"--max-body=8MiB", "--wal-file=31MiB"},
          "'--wal-file' is too small for '--max-body', give at least four times as much",
          "a log whose files cannot hold a job"},
