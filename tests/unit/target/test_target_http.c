@@ -225,6 +225,17 @@ static void who_waits_for_the_names_of_others_has_not_failed(void **state)
     assert_int_equal(rig->told[13].report.outcome, TARGET_DONE);
     assert_true(rig->told[13].after_ms <= GRACE_MS);
     pthread_mutex_unlock(&silence);
+    rig->setting.timeout_ms = 10000;
+    for (uint64_t tag = 0; tag < 12; tag++) {
+        (void)snprintf(host, sizeof host, "http://h%d.evil.test:%u/", (int)tag,
+                       http_peer_port(rig->peer));
+        send_url(rig, rig->targets[tag], 20 + tag, host);
+    }
+    run(rig);
+    for (uint64_t tag = 20; tag < 32; tag++) {
+        assert_int_equal(rig->told[tag].report.outcome, TARGET_UNSENT);
+        assert_true(rig->told[tag].report.is_ailing);
+    }
     close_rig(rig);
     free(rig);
 }
