@@ -157,7 +157,7 @@ def test_a_kill_in_the_middle_loses_nothing_and_doubles_nothing(start_delivering
         client = server.client()
     eventually(lambda: counts(client, "many")["dead"] == 0, seconds=30)
     idents = []
-    while jobs := client.take("many.dead", max=200):
+    while jobs := client.take("many.dead", max=100):
         idents += [job["id"] for job in jobs]
         client.ack(*[job["lease"] for job in jobs])
     assert sorted(idents) == sorted(f"j-{n}" for n in range(600))
