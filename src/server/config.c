@@ -5,6 +5,7 @@
 #include "job/job.h"
 #include "redis/redis.h"
 #include "redis/url.h"
+#include "server/secret.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -266,6 +267,16 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     return false;
 }
 
+static bool holds_password(const char *store)
+{
+    struct redis_url url;
+    char error[CONFIG_ERROR_BYTES];
+    bool holds = redis_url_parse(store, &url, error, sizeof(error)) &&
+                 (url.password[0] || url.sentinel_password[0]);
+    explicit_bzero(&url, sizeof(url));
+    return holds;
+}
+
 static bool read_file(struct config *config, const char *path, char *error)
 {
     FILE *file = fopen(path, "re");
@@ -292,6 +303,14 @@ static bool read_file(struct config *config, const char *path, char *error)
     if (ok && ferror(file)) {
         snprintf(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s", path,
                  strerror(errno));
+        ok = false;
+    }
+    if (ok && config_is_redis(config) && holds_password(config->store) &&
+        secret_is_open_to_others(fileno(file))) {
+        snprintf(error, CONFIG_ERROR_BYTES,
+                 "others may read the password in the configuration '%.200s', run: chmod 600, or "
+                 "give it by redis-password-file",
+                 path);
         ok = false;
     }
     fclose(file);

@@ -1,11 +1,20 @@
 #include "server/secret.h"
 
+#include "base/access.h"
 #include "base/buffer.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+bool secret_is_open_to_others(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+           access_of_others(fd, info.st_mode) & (S_IRWXG | S_IRWXO);
+}
 
 int secret_read(const char *path, char *out, size_t out_bytes, char *error, size_t error_bytes)
 {
@@ -15,6 +24,12 @@ int secret_read(const char *path, char *out, size_t out_bytes, char *error, size
         snprintf(error, error_bytes, "cannot read the password in '%.200s', %s", path,
                  strerror(-code));
         return code;
+    }
+    if (secret_is_open_to_others(fileno(file))) {
+        fclose(file);
+        snprintf(error, error_bytes, "others may read the password in '%.200s', run: chmod 600",
+                 path);
+        return -EPERM;
     }
     char *line = fgets(out, (int)out_bytes, file);
     bool too_long = line && strlen(line) == out_bytes - 1 && line[out_bytes - 2] != '\n';

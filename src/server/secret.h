@@ -2,10 +2,13 @@
 #ifndef TARRY_SERVER_SECRET_H
 #define TARRY_SERVER_SECRET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* The file's first line into `out`. 0 or negative errno with `error`; -EINVAL: empty or too long.
- */
+/* Whether others than its owner may read or write the file. */
+bool secret_is_open_to_others(int fd);
+/* The file's first line into `out`. 0 or negative errno with `error`; -EINVAL: empty or too long;
+ * -EPERM: it is open to others. */
 int secret_read(const char *path, char *out, size_t out_bytes, char *error, size_t error_bytes);
 
 /*

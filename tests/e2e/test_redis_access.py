@@ -1,17 +1,46 @@
 """tarry serve on Redis: who it is let in as, and what it needs to be allowed."""
 
 import re
+import subprocess
+import time
 
 import pytest
 from redis_servers import Cluster, RedisServer
-from redis_serving import info, metric, ready, refused, works
-from server import REPO, eventually
+from redis_serving import info, metric, push_answer, ready, refused, works
+from server import BINARY, REPO, Server, eventually
+
+
+def secret_file(path, text, mode=0o600):
+    path.touch(0o600)
+    path.write_text(text + "\n", encoding="ascii")
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_password_that_others_may_read_is_refused(tmp_path, mode):
+    with RedisServer() as server:
+        server.config("requirepass", "sesame")
+        file = secret_file(tmp_path / "password", "sesame", mode)
+        said = refused("--store", server.url, "--redis-password-file", file)
+        assert f"others may read the password in '{file}', run: chmod 600" in said
+        conf = secret_file(tmp_path / "tarry.conf", f"store = redis://:sesame@127.0.0.1:{server.port}", mode)
+        said = refused("--config", conf)
+        assert "others may read the password in the configuration" in said and "chmod 600" in said and "sesame" not in said
+
+
+def test_a_configuration_without_a_password_may_be_read_by_all(tmp_path, start_server):
+    with RedisServer() as server:
+        server.config("requirepass", "sesame")
+        file = secret_file(tmp_path / "password", "sesame", 0o400)
+        conf = secret_file(tmp_path / "tarry.conf", f"store = redis://127.0.0.1:{server.port}\nredis-password-file = {file}", 0o644)
+        works(start_server("--config", conf))
 
 
 def test_the_password_may_stand_in_a_file(tmp_path, start_server):
     password = "p@ss:w/ord %41?"
     file = tmp_path / "password"
-    file.write_text(password + "\n", encoding="ascii")
+    secret_file(file, password)
     with RedisServer(aof="always") as server:
         server.config("requirepass", password)
         started = start_server("--store", server.url, "--redis-password-file", str(file), "--core-dumps")
@@ -41,8 +70,21 @@ def test_a_unix_socket_will_do(start_server):
 
 # ---- what it needs to be allowed ----
 
-def acl_lines():
-    return re.findall(r"^(ACL SETUSER .*)$", (REPO / "docs/redis.md").read_text(encoding="utf-8"), re.MULTILINE)
+PAGE = (REPO / "docs/redis.md").read_text(encoding="utf-8")
+
+def acl_rule(*more):
+    """The rule of the documents, with what it adds for these: ["ACL", "SETUSER", …]."""
+    [line] = re.findall(r"^(ACL SETUSER .*)$", PAGE, re.MULTILINE)
+    return line.split() + [word for what in more for word in acl_more(what)]
+
+
+def acl_more(what):
+    [row] = re.findall(rf"^\| `?{re.escape(what)}[^|]*\| `(.*)` \|$", PAGE, re.MULTILINE)
+    return row.replace("\\|", "|").split()
+
+
+def denied(client):
+    return {entry["object"].decode() if isinstance(entry["object"], bytes) else entry["object"] for entry in client.acl_log()}
 
 
 def life_of_everything(server, topic):
@@ -59,30 +101,106 @@ def life_of_everything(server, topic):
     assert client.call("DELETE", f"/v1/topics/{topic}").status == 200
 
 
-def test_the_acl_rule_of_the_documents_is_enough_and_nothing_it_asks_for_is_denied(start_server, tmp_path):
-    file = tmp_path / "password"
-    file.write_text("PASSWORD\n", encoding="ascii")
-    assert acl_lines(), "docs/redis.md has no ACL rule"
-    for line in acl_lines():
-        with RedisServer(aof="always") as server:
-            server.call(*line.split())
-            server.config("requirepass", "others")
-            started = start_server("--store", f"redis://tarry:@127.0.0.1:{server.port}", "--redis-password-file", str(file))
-            assert info(started)["durability_class"] == "always"
-            life_of_everything(started, "ruled")
-            server.cut_connections()
+@pytest.mark.parametrize("sees", [False, True])
+def test_the_acl_rule_of_the_documents_is_enough_and_nothing_it_asks_for_is_denied(start_server, tmp_path, sees):
+    file = secret_file(tmp_path / "password", "PASSWORD")
+    with RedisServer(aof="always") as server:
+        server.call(*acl_rule("tarry fsck", *(["the durability"] if sees else [])))
+        server.config("requirepass", "others")
+        started = start_server("--store", f"redis://tarry:@127.0.0.1:{server.port}", "--redis-password-file", file)
+        assert info(started)["durability_class"] == ("always" if sees else "unknown")
+        assert sees or "its configuration cannot be read" in started.log()
+        life_of_everything(started, "ruled")
+        server.cut_connections()
+        eventually(lambda: ready(started) == 200)
+        life_of_everything(started, "again")
+        assert subprocess.run([str(BINARY), "fsck", "--store", f"redis://tarry:@127.0.0.1:{server.port}", "--redis-password-file", file], check=False).returncode == 0
+        started.terminate()
+        assert denied(server.client(password="others")) == (set() if sees else {"config|get"})
+
+
+def test_a_user_by_the_rule_learns_no_password():
+    with RedisServer() as server:
+        server.call(*acl_rule())
+        for words in (("CONFIG", "GET", "requirepass"), ("CONFIG", "GET", "masterauth"), ("ACL", "LIST"), ("MONITOR",), ("DUMP", "foreign")):
+            with pytest.raises(Exception, match="NOPERM|permissions"):
+                server.client(username="tarry", password="PASSWORD").execute_command(*words)
+
+
+def permissions(words):
+    return [word for word in words if word.startswith("+")]
+
+
+def taken_away(permission):
+    return "-" + permission[1:]
+
+
+def test_each_permission_of_the_rule_is_needed(tmp_path):
+    """Without it Redis denies something within a short life of jobs."""
+    needless = []
+    with RedisServer() as server:
+        for permission in permissions(acl_rule()):
+            server.call("FLUSHALL")
+            server.call("FUNCTION", "FLUSH")
+            server.call(*acl_rule("the durability"), taken_away(permission))
+            server.call("ACL", "LOG", "RESET")
+            flags = ["--store", f"redis://tarry:PASSWORD@127.0.0.1:{server.port}", "--shards", "1", "--redis-patience", "1s"]
+            started = Server(tmp_path / permission.replace("|", "-"), flags).launch()
+            client = None
+            limit = time.monotonic() + 5
+            while not denied(server.client()) and time.monotonic() < limit and started.proc.poll() is None:
+                time.sleep(0.01)
+                if client is None and "event=listening" in started.log():
+                    started.wait_listening()
+                    client = started.client()
+                elif client:
+                    for call in (("PUT", "/v1/topics/t/jobs/far?delay=1h"), ("PUT", "/v1/topics/t/jobs/a"), ("POST", "/v1/topics/t/purge"),
+                                 ("DELETE", "/v1/topics/t")):
+                        client.call(*call)
+            if not denied(server.client()):
+                needless.append(permission)
+            started.kill()
+    assert not needless
+
+
+def test_each_permission_for_fsck_is_needed():
+    with RedisServer() as server:
+        server.call(*acl_rule("tarry fsck"))
+        url = f"redis://tarry:PASSWORD@127.0.0.1:{server.port}"
+        for permission in [None, *acl_more("tarry fsck")]:
+            server.call("FLUSHALL")
+            server.call("SCRIPT", "FLUSH")
+            server.client().set("{tarry}:shards", 1)
+            server.client().zadd("{tarry:0}:topics", {"t": 5})
+            server.client().hset("{tarry:0}:job:t", "a", "x")
+            server.client().zadd("{tarry:0}:fresh:t", {b"\0\0\0\0\0\1a": 1 << 42})
+            server.client().hset("{tarry:0}:topic:t", "paused", 0)
+            server.call(*acl_rule("tarry fsck"), *([taken_away(permission)] if permission else []))
+            server.call("ACL", "LOG", "RESET")
+            done = subprocess.run([str(BINARY), "fsck", "--store", url], capture_output=True, text=True, check=False)
+            assert bool(denied(server.client())) == bool(permission), (permission, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("what, path, flags", [("a database", "/3", ()), ("--wait-replicas", "", ("--wait-replicas", "1"))])
+def test_each_permission_for_an_option_is_needed_with_it(tmp_path, what, path, flags):
+    with RedisServer() as server:
+        server.call(*acl_rule())
+        url = f"redis://tarry:PASSWORD@127.0.0.1:{server.port}{path}"
+        started = Server(tmp_path, ["--store", url, "--redis-patience", "1s", *flags]).launch()
+        eventually(lambda: started.proc.poll() is not None or "event=listening" in started.log())
+        if started.proc.poll() is None:
+            started.wait_listening()
             eventually(lambda: ready(started) == 200)
-            life_of_everything(started, "again")
-            started.terminate()
-            assert server.client(password="others").acl_log() == []
+            assert push_answer(started, "t", "a").status == 503
+        assert denied(server.client()) & {word[1:] for word in acl_more(what)}
+        started.kill()
 
 
 def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_path):
-    file = tmp_path / "password"
-    file.write_text("PASSWORD\n", encoding="ascii")
+    file = secret_file(tmp_path / "password", "PASSWORD")
     with Cluster(masters=3) as servers:
         for server in servers.servers:
-            server.call(*acl_lines()[0].split())
+            server.call(*acl_rule("a cluster"))
             server.call("ACL", "LOG", "RESET")
         url = servers.url.replace("://", "://tarry:@")
         started = start_server("--store", url, "--redis-password-file", str(file))
@@ -91,19 +209,20 @@ def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_pa
         eventually(lambda: ready(started) == 200 and metric(started, "tarry_redis_shards_up") == 8, 20)
         life_of_everything(started, "again")
         for server in servers.servers:
-            assert server.client().acl_log() == []
+            assert denied(server.client()) <= {"config|get"}
+            server.call(*acl_rule("a cluster"), "-cluster|slots")
+        assert "does not let this user" in refused("--store", url, "--redis-password-file", file)
 
 
-def test_the_acl_rule_of_the_documents_is_narrow(tmp_path):
-    for line in acl_lines():
-        with RedisServer() as server:
-            server.call(*line.split())
-            client = server.client(username="tarry", password="PASSWORD")
-            server.client().set("foreign", "x")
-            for words in (("GET", "foreign"), ("SET", "foreign", "y"), ("FLUSHALL",), ("CONFIG", "SET", "appendonly", "no"), ("KEYS", "*"), ("SHUTDOWN",),
-                          ("DEBUG", "SLEEP", "0"), ("ACL", "LIST"), ("PUBLISH", "foreign", "x")):
-                with pytest.raises(Exception, match="NOPERM|permissions"):
-                    client.execute_command(*words)
+def test_the_acl_rule_of_the_documents_is_narrow():
+    with RedisServer() as server:
+        server.call(*acl_rule("a cluster", "tarry fsck", "a database", "--wait-replicas", "the durability"))
+        client = server.client(username="tarry", password="PASSWORD")
+        server.client().set("foreign", "x")
+        for words in (("GET", "foreign"), ("SET", "foreign", "y"), ("FLUSHALL",), ("CONFIG", "SET", "appendonly", "no"), ("KEYS", "*"), ("SHUTDOWN",),
+                      ("DEBUG", "SLEEP", "0"), ("ACL", "LIST"), ("PUBLISH", "foreign", "x")):
+            with pytest.raises(Exception, match="NOPERM|permissions"):
+                client.execute_command(*words)
 
 
 def test_a_user_without_the_right_to_read_is_refused_with_the_page_to_read():

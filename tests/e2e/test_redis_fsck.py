@@ -289,6 +289,7 @@ def test_a_password_comes_from_a_file(shared, tmp_path):
     client.set("{tarry}:shards", 1)
     client.execute_command("ACL", "SETUSER", "checker", "on", ">sesame", "~*", "+@all")
     (tmp_path / "password").write_text("sesame\n", encoding="ascii")
+    (tmp_path / "password").chmod(0o600)
     url = shared.url.replace("redis://", "redis://checker:@")
     assert fsck(url, "--repair", "--redis-password-file", str(tmp_path / "password"))[1]["mended"] == 1
     code, _, said = fsck(shared.url.replace("redis://", "redis://checker:wrong@"))

@@ -4,9 +4,12 @@
 #include "unit/cases.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static char path[64];
@@ -59,6 +62,46 @@ static void a_file_that_is_not_there_is_named(void **state)
                         "cannot read the password in '/nonexistent/x', No such file or directory");
 }
 
+static void a_file_that_others_may_read_is_refused(void **state)
+{
+    static const struct {
+        mode_t mode;
+        bool is_taken;
+    } rows[] = {{0600, true},  {0400, true},  {0640, false}, {0644, false},
+                {0604, false}, {0620, false}, {0440, false}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char secret[16], error[256] = "";
+        write_file("sesame\n", 7);
+        assert_int_equal(chmod(path, rows[i].mode), 0);
+        int result = secret_read(path, secret, sizeof(secret), error, sizeof(error));
+        unlink(path);
+        assert_int_equal(result, rows[i].is_taken ? 0 : -EPERM);
+        assert_true(rows[i].is_taken || strstr(error, "others may read the password in"));
+    }
+}
+
+/* As systemd hands out credentials: 0400, and a list that adds the unit's user, so fstat says 0440. */
+static void a_file_that_a_list_opens_to_this_user_alone_is_taken(void **state)
+{
+    static const char group_may_not[] = "\2\0\0\0\1\0\4\0\377\377\377\377\2\0\4\0\0\0\0\0"
+                                        "\4\0\0\0\377\377\377\377\20\0\4\0\377\377\377\377"
+                                        "\40\0\0\0\377\377\377\377";
+    char secret[16], error[256] = "";
+    struct stat info;
+    (void)state;
+    write_file("sesame\n", 7);
+    int fd = open(path, O_RDONLY);
+    if (fsetxattr(fd, "system.posix_acl_access", group_may_not, sizeof(group_may_not) - 1, 0) ==
+        0) { /* a file system without lists has nothing to show */
+        assert_int_equal(fstat(fd, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0440);
+    }
+    close(fd);
+    assert_int_equal(secret_read(path, secret, sizeof(secret), error, sizeof(error)), 0);
+    unlink(path);
+}
+
 static void the_url_gets_the_password_and_reads_back_the_same(void **state)
 {
     static const char *const urls[] = {
@@ -103,6 +146,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_password_is_the_first_line_of_its_file),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(a_file_that_others_may_read_is_refused),
+        cmocka_unit_test(a_file_that_a_list_opens_to_this_user_alone_is_taken),
         cmocka_unit_test(the_url_gets_the_password_and_reads_back_the_same),
         cmocka_unit_test(two_passwords_are_refused),
     };
