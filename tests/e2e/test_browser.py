@@ -6,11 +6,13 @@ import shutil
 import socket
 import subprocess
 import threading
+import types
 
 import pytest
 from client import Connection, request_bytes
 from delivery import settle
-from server import BINARY, eventually
+from nginx import Nginx
+from server import BINARY, REPO, eventually
 
 BROWSER = "chromium"
 
@@ -208,3 +210,20 @@ def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, brow
     browser = browse(f"http://rebound.example:{server.port}/v1/topics/t/jobs/kept", "--dump-dom")
     shown = browser.communicate(timeout=60)[0].decode()
     assert "host_unknown" in shown and "ours" not in shown
+
+
+# ---- behind a proxy ----
+
+
+def test_the_nginx_of_the_manual_needs_nothing_else(server, tmp_path):
+    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    location = page.partition("```nginx\nlocation / {")[2].partition("```")[0]
+    assert "proxy_pass http://127.0.0.1:8279;" in location
+    nginx = Nginx(tmp_path / "nginx", more="location /v1 {" + location.replace("8279", str(server.port)))
+    try:
+        proxied = types.SimpleNamespace(port=nginx.port)
+        assert ask(proxied, "PUT", "/v1/topics/t/jobs/a", b"x", Host="queue.example").status == 201
+        assert ask(proxied, "GET", "/v1/topics/t/jobs/a", Host="queue.example").status == 200
+        assert ask(proxied, "POST", "/v1/topics/t/purge", Host="queue.example", Origin="http://evil.example").code == "cross_site"
+    finally:
+        nginx.stop()
