@@ -134,6 +134,8 @@ bool engine_find(struct engine *engine, struct slice topic, struct slice id, str
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
                                    const struct topic_settings *settings);
 enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, bool paused);
+/* A delete in all shards begins (the topic is made where it is not there), or does not after all. */
+enum queue_status engine_topic_mark(struct engine *engine, struct slice topic, bool deleting);
 /* Only when no job of it is left: else QUEUE_CONFLICT (a walk empties it). */
 enum queue_status engine_topic_remove(struct engine *engine, struct slice topic);
 /* The name and the extension live as long as the topic and its settings. */

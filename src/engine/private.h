@@ -74,6 +74,7 @@ struct topic {
     uint32_t id;
     bool exists; /* false: only its memory is kept, for jobs on their way out */
     bool paused;
+    bool deleting;                  /* as of the record */
     struct topic_settings settings; /* the extension is own memory */
     struct queue_counts counts;
     uint64_t remembered; /* finished ids within the dedup_window */

@@ -179,7 +179,7 @@ static bool replay_removal(struct engine *engine, struct slice name)
         return false;
     engine_topic_set(topic, &(struct topic_settings){0});
     topic->totals = (struct topic_totals){0};
-    topic->paused = false;
+    topic->paused = topic->deleting = false;
     topic->exists = false;
     engine_topic_let_go(engine, topic);
     return true;
@@ -196,6 +196,7 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     topic->totals = record->totals;
     topic->totals_at = engine->replayed;
     topic->paused = record->paused;
+    topic->deleting = record->deleting;
     return true;
 }
 

@@ -224,6 +224,7 @@ static void append_topic(struct engine *engine, const struct topic *topic, bool 
                                       .exists = topic->exists,
                                       .paused = topic->paused,
                                       .carried = carried,
+                                      .deleting = topic->deleting,
                                       .settings = topic->settings,
                                       .totals = topic->totals,
                                       .sequence = engine->sequence}};
@@ -280,6 +281,19 @@ enum queue_status engine_topic_pause(struct engine *engine, struct slice name, b
     return QUEUE_OK;
 }
 
+enum queue_status engine_topic_mark(struct engine *engine, struct slice name, bool deleting)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    enum queue_status status = topic ? QUEUE_OK : QUEUE_NOT_FOUND;
+    if (!topic && deleting)
+        status = engine_topic_make(engine, name, &topic);
+    if (status != QUEUE_OK || topic->deleting == deleting)
+        return status;
+    topic->deleting = deleting;
+    append_topic(engine, topic, false);
+    return QUEUE_OK;
+}
+
 enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
 {
     struct topic *topic = engine_topic_find(engine, name);
@@ -287,7 +301,7 @@ enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
         return QUEUE_NOT_FOUND;
     if (!engine_topic_is_empty(topic))
         return QUEUE_CONFLICT;
-    topic->exists = false;
+    topic->exists = topic->deleting = false;
     append_topic(engine, topic, false);
     engine_topic_free(engine, topic);
     return QUEUE_OK;
@@ -301,6 +315,7 @@ static void show(const struct engine *engine, const struct topic *topic, struct 
     uint64_t remembered;
     *out = (struct queue_topic){.name = topic->name,
                                 .paused = topic->paused,
+                                .deleting = topic->deleting,
                                 .settings = topic->settings,
                                 .counts = engine_topic_counts(topic, &remembered),
                                 .totals = topic->totals};

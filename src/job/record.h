@@ -52,6 +52,8 @@ struct topic_settings {
     struct slice extension;
 };
 
+bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);
+
 /* Sums since the topic was made; never fall. */
 struct topic_totals {
     uint64_t pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
@@ -92,6 +94,7 @@ struct record_topic { /* RECORD_TOPIC */
     bool exists; /* false: deleted */
     bool paused;
     bool carried;
+    bool deleting; /* a delete of all shards has begun, and is finished at the next start */
     struct topic_settings settings;
     struct topic_totals totals;
     uint64_t sequence; /* the shard's sequence when it was written */

@@ -23,7 +23,9 @@ enum {
     FORM_EXISTS = 1 << 2,
     FORM_PAUSED = 1 << 3,
     FORM_TOPIC_CARRIED = 1 << 4,
-    FORM_DEAD_LETTER = 1 << 5
+    FORM_DEAD_LETTER = 1 << 5,
+    FORM_DELETING = 1 << 6,
+    FORM_ALL = (1 << 7) - 1
 };
 
 enum { TOTALS = sizeof(struct topic_totals) / sizeof(uint64_t) };
@@ -87,12 +89,26 @@ void record_take_policy(struct wire_in *in, unsigned fields, struct policy *out)
 
 /* ---- TOPIC ---- */
 
+bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b)
+{
+    const struct policy *p = &a->policy, *q = &b->policy;
+
+    return p->lease_ms == q->lease_ms && p->ttl_ms == q->ttl_ms &&
+           p->max_attempts == q->max_attempts && p->backoff.kind == q->backoff.kind &&
+           p->backoff.first_ms == q->backoff.first_ms && p->backoff.max_ms == q->backoff.max_ms &&
+           a->on_conflict == b->on_conflict && a->has_priority == b->has_priority &&
+           (!a->has_priority || a->priority == b->priority) &&
+           a->dead_letter_expired == b->dead_letter_expired &&
+           a->dedup_window_ms == b->dedup_window_ms && slice_equals(a->extension, b->extension);
+}
+
 static unsigned topic_form(const struct record_topic *topic)
 {
     assert(topic->settings.on_conflict <= CONFLICT_REJECT);
     return topic->settings.on_conflict | (topic->exists ? FORM_EXISTS : 0u) |
            (topic->paused ? FORM_PAUSED : 0u) | (topic->carried ? FORM_TOPIC_CARRIED : 0u) |
-           (topic->settings.dead_letter_expired ? FORM_DEAD_LETTER : 0u);
+           (topic->settings.dead_letter_expired ? FORM_DEAD_LETTER : 0u) |
+           (topic->deleting ? FORM_DELETING : 0u);
 }
 
 static char *put_totals(char *at, const struct topic_totals *totals)
@@ -145,12 +161,13 @@ void record_take_topic(struct wire_in *in, struct record_topic *topic)
     unsigned form = wire_take_byte(in);
     unsigned fields = (unsigned)wire_take_varint(in, 0, TOPIC_FIELDS);
 
-    if (form >= FORM_DEAD_LETTER << 1)
+    if (form > FORM_ALL)
         wire_fail(in);
     settings->on_conflict = (enum record_conflict)(form & FORM_CONFLICT);
     topic->exists = form & FORM_EXISTS;
     topic->paused = form & FORM_PAUSED;
     topic->carried = form & FORM_TOPIC_CARRIED;
+    topic->deleting = form & FORM_DELETING;
     settings->dead_letter_expired = form & FORM_DEAD_LETTER;
     topic->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     if (!job_topic_is_valid(topic->topic))

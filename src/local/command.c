@@ -251,6 +251,9 @@ static int run_topic(struct shard *shard, const struct command *command,
             status =
                 engine_topic_pause(shard->engine, call->topic, call->verb == QUEUE_TOPIC_PAUSE);
         break;
+    case QUEUE_TOPIC_MARK:
+        status = engine_topic_mark(shard->engine, call->topic, call->makes);
+        break;
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_DELETE:
         walking_topic(shard, call, reply_to);

@@ -37,6 +37,7 @@ static struct spread *make_spread(struct handle *handle)
     return spread_new(&(struct spread_options){.parts = parts,
                                                .part_count = count,
                                                .home = handle->index,
+                                               .leads = true,
                                                .seed = random_u64(),
                                                .wall_ms = clock_wall_ms,
                                                .part_of_job = shard_of_job,

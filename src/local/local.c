@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "local/backup.h"
 #include "local/handle.h"
+#include "local/settle.h"
 #include "store/datadir.h"
 
 #include <errno.h>
@@ -139,8 +140,10 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     int failed =
         shard_open(&options, reactor, &local->shards[index], &recovered, error, error_bytes);
     /* The last one: any of them may have raised the clock. */
-    if (!failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count &&
-        (failed = remember_clock(local)))
+    bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
+    if (is_last)
+        local_settle(local);
+    if (is_last && (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
     if (failed)

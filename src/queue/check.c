@@ -158,6 +158,7 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
     case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
+    case QUEUE_TOPIC_MARK:
         return QUEUE_OK;
     }
     return QUEUE_OK;

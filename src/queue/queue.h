@@ -142,9 +142,11 @@ enum queue_topic_verb {
     QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
     QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed; jobs still fall due */
     QUEUE_TOPIC_RESUME,
-    QUEUE_TOPIC_PURGE,  /* drop jobs in `state` (0: delayed and ready and dead; leased are never
+    QUEUE_TOPIC_PURGE,   /* drop jobs in `state` (0: delayed and ready and dead; leased are never
                            purged) */
-    QUEUE_TOPIC_REDRIVE /* dead jobs become ready with attempts starting again */
+    QUEUE_TOPIC_REDRIVE, /* dead jobs become ready with attempts starting again */
+    QUEUE_TOPIC_MARK     /* `makes`: a delete in all parts begins; else it does not after all. For
+                            queues that hold a part of the jobs only */
 };
 
 struct queue_topic_call {
@@ -193,6 +195,7 @@ struct queue_counts {
 struct queue_topic {
     struct slice name;
     bool paused;
+    bool deleting; /* marked so; parts of a queue only */
     struct topic_settings settings;
     struct queue_counts counts;
     struct topic_totals totals;

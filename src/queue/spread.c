@@ -137,6 +137,10 @@ static void on_topic(struct queue *queue, const struct queue_topic_call *call,
         spread_send(spread, part_of_job(spread, call->topic, call->id), &command, reply_to);
     else if (call->verb == QUEUE_TOPIC_PAUSE)
         spread_pause(spread, &command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_RESUME)
+        spread_lead(spread, &command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_DELETE)
+        spread_delete(spread, &command, reply_to);
     else if (call->verb == QUEUE_TOPIC_REDRIVE && call->max)
         spread_redrive(spread, &command, reply_to);
     else

@@ -36,6 +36,11 @@ struct spread_options {
     uint64_t seed;              /* of the ids made here, from a good source */
     int64_t (*wall_ms)(void);   /* time in these ids */
 
+    /* Whether the first part leads: pause, resume and settings are there before they are anywhere
+     * else, and a delete is marked there from before its first step to after its last. So what a
+     * crash leaves half done can be told from it: what it says holds in all parts. */
+    bool leads;
+
     /* Which part holds (or would hold) this job. Any text may come, valid or not. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);
     /* Which part gave this lease. False: it is nobody's; `home` refuses it. */

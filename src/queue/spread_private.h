@@ -61,10 +61,18 @@ void spread_list(struct spread *spread, const struct command *command,
 /* A topic call to all parts alike, or all topics. */
 void spread_sum(struct spread *spread, const struct command *command,
                 struct queue_reply_to reply_to);
+/* The same, to all parts but the first, whose reply is `first`. */
+void spread_sum_rest(struct spread *spread, const struct command *command,
+                     const struct queue_reply *first, struct queue_reply_to reply_to);
 void spread_take(struct spread *spread, const struct command *command,
                  struct queue_reply_to reply_to);
 void spread_pause(struct spread *spread, const struct command *command,
                   struct queue_reply_to reply_to);
+/* Where the first part leads: there first, then in the others. */
+void spread_lead(struct spread *spread, const struct command *command,
+                 struct queue_reply_to reply_to);
+void spread_delete(struct spread *spread, const struct command *command,
+                   struct queue_reply_to reply_to);
 /* Of all the dead, at most `max`. */
 void spread_redrive(struct spread *spread, const struct command *command,
                     struct queue_reply_to reply_to);

@@ -1,4 +1,5 @@
 /* Topics, summed up over the parts. */
+#include "queue/copy.h"
 #include "queue/spread_private.h"
 
 #include <stdlib.h>
@@ -93,4 +94,16 @@ void spread_sum(struct spread *spread, const struct command *command,
     struct spread_gather *gather = spread_gather_new(spread, join_topics, reply_to);
     if (gather)
         spread_gather_ask_all(gather, command);
+}
+
+void spread_sum_rest(struct spread *spread, const struct command *command,
+                     const struct queue_reply *first, struct queue_reply_to reply_to)
+{
+    struct spread_gather *gather = spread_gather_new(spread, join_topics, reply_to);
+    if (!gather)
+        return;
+    gather->replies[0] = copy_reply(first);
+    gather->left = spread->part_count - 1;
+    for (uint32_t part = 1; part < spread->part_count; part++)
+        spread_gather_ask(gather, part, command);
 }

@@ -41,9 +41,36 @@ static void finish(struct spread_topic *topic, const struct queue_reply *reply)
     spread_topic_free(topic);
 }
 
+/* ---- what all parts must agree on ---- */
+
+static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct spread_topic *topic = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED &&
+        reply->status != QUEUE_NOT_FOUND) {
+        finish(topic, reply);
+        return;
+    }
+    spread_sum_rest(topic->spread, topic->command, reply, topic->reply_to);
+    spread_topic_free(topic);
+}
+
+void spread_lead(struct spread *spread, const struct command *command,
+                 struct queue_reply_to reply_to)
+{
+    if (!spread->options.leads) {
+        spread_sum(spread, command, reply_to);
+        return;
+    }
+    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    if (topic)
+        spread_send(spread, 0, command, (struct queue_reply_to){.done = lead_done, .owner = topic});
+}
+
 /* ---- pause ---- */
 
-static void topic_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void pause_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct spread_topic *topic = owner;
     (void)tag;
@@ -51,8 +78,17 @@ static void topic_shown(void *owner, uint64_t tag, const struct queue_reply *rep
         finish(topic, reply);
         return;
     }
-    spread_sum(topic->spread, topic->command, topic->reply_to);
+    spread_lead(topic->spread, topic->command, topic->reply_to);
     spread_topic_free(topic);
+}
+
+/* Shows whether any part knows the topic; then `shown`. */
+static void show_first(struct spread_topic *topic, queue_done *shown)
+{
+    struct command show = {
+        .kind = COMMAND_TOPIC,
+        .topic = {.verb = QUEUE_TOPIC_GET, .topic = topic->command->topic.topic}};
+    spread_sum(topic->spread, &show, (struct queue_reply_to){.done = shown, .owner = topic});
 }
 
 /* A part that has no job of the topic yet must know of the pause as well, before its first one
@@ -60,13 +96,92 @@ static void topic_shown(void *owner, uint64_t tag, const struct queue_reply *rep
 void spread_pause(struct spread *spread, const struct command *command,
                   struct queue_reply_to reply_to)
 {
-    struct command show = {.kind = COMMAND_TOPIC,
-                           .topic = {.verb = QUEUE_TOPIC_GET, .topic = command->topic.topic}};
     struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
     if (!topic)
         return;
     topic->command->topic.makes = true;
-    spread_sum(spread, &show, (struct queue_reply_to){.done = topic_shown, .owner = topic});
+    show_first(topic, pause_shown);
+}
+
+/* ---- delete: marked in the first part, carried out in the others, then in the first ---- */
+
+static void send_mark(struct spread_topic *topic, bool begins, queue_done *done)
+{
+    struct command mark = {
+        .kind = COMMAND_TOPIC,
+        .topic = {.verb = QUEUE_TOPIC_MARK, .topic = topic->command->topic.topic, .makes = begins}};
+    spread_send(topic->spread, 0, &mark, (struct queue_reply_to){.done = done, .owner = topic});
+}
+
+static void finish_delete(struct spread_topic *topic)
+{
+    struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
+    finish(topic, &reply);
+}
+
+static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct spread_topic *topic = owner;
+    (void)tag;
+    topic->affected += reply->affected;
+    if (reply->status != QUEUE_NOT_FOUND)
+        topic->status = reply->status;
+    finish_delete(topic);
+}
+
+static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    (void)reply;
+    finish_delete(owner);
+}
+
+/* Where a part refused, the next start must not go on with what was answered as failed. */
+static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct spread_topic *topic = owner;
+    (void)tag;
+    topic->affected = reply->affected;
+    topic->status = reply->status;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
+        send_mark(topic, false, delete_given_up);
+    else
+        spread_send(topic->spread, 0, topic->command,
+                    (struct queue_reply_to){.done = delete_ended, .owner = topic});
+}
+
+static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct spread_topic *topic = owner;
+    struct queue_reply none = {.status = QUEUE_NOT_FOUND};
+    (void)tag;
+    if (reply->status == QUEUE_OK)
+        spread_sum_rest(topic->spread, topic->command, &none,
+                        (struct queue_reply_to){.done = others_deleted, .owner = topic});
+    else
+        finish(topic, reply);
+}
+
+static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct spread_topic *topic = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK)
+        send_mark(topic, true, delete_marked);
+    else
+        finish(topic, reply);
+}
+
+void spread_delete(struct spread *spread, const struct command *command,
+                   struct queue_reply_to reply_to)
+{
+    if (!spread->options.leads) {
+        spread_sum(spread, command, reply_to);
+        return;
+    }
+    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    if (topic)
+        show_first(topic, delete_shown);
 }
 
 /* ---- a redrive of at most so many ---- */

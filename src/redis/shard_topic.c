@@ -212,6 +212,8 @@ static bool begin(struct topic_asking *asking)
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
         return ask_step(asking);
+    case QUEUE_TOPIC_MARK: /* nobody asks: spread_options.leads is not set */
+        break;
     }
     return false;
 }

@@ -1,5 +1,6 @@
 #include "store/fsck.h"
 
+#include "store/fsck_halves.h"
 #include "store/fsck_private.h"
 
 #include <errno.h>
@@ -279,7 +280,8 @@ static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
     return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have as many bytes */
 }
 
-static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir)
+static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
+                         struct fsck_halves *halves)
 {
     int result = set_paths(exam, datadir);
 
@@ -287,6 +289,8 @@ static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir)
         result = look_at_runs(exam);
     if (result == 0)
         result = look_at_log(exam);
+    if (result == 0 && exam->model && !fsck_halves_add(halves, exam->model))
+        result = -ENOMEM;
     wal_reader_fini(&exam->reader);
     wal_files_fini(&exam->disk, &exam->files);
     if (result == 0 && exam->options->repair)
@@ -316,6 +320,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
 {
     struct datadir *datadir;
     struct datadir_manifest manifest;
+    struct fsck_halves halves = {0};
     int result;
 
     *report = (struct fsck_report){0};
@@ -333,9 +338,12 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
             exam->hash_seed = manifest.hash_seed;
             fsck_reading_init(&exam->reading, datadir_fs(datadir));
         }
-        result = exam ? examine_shard(exam, datadir) : -ENOMEM;
+        result = exam ? examine_shard(exam, datadir, &halves) : -ENOMEM;
         free(exam);
     }
+    if (result == 0)
+        fsck_halves_tell(&halves, report);
+    fsck_halves_fini(&halves);
     if (result < 0 && !*report->error)
         snprintf(report->error, sizeof report->error, "cannot examine '%s': %s", data_dir,
                  strerror(-result));

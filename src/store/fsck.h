@@ -65,6 +65,7 @@ struct fsck_report {
     uint64_t finding_count; /* all of them; the first FSCK_FINDINGS_MAX are kept */
     uint64_t mended;        /* of these */
     struct fsck_finding finding[FSCK_FINDINGS_MAX];
+    uint64_t half_changed; /* topics; each has a note. As a crash leaves them: no finding */
     uint64_t note_count;
     struct fsck_note note[FSCK_NOTES_MAX];
     char error[FSCK_TEXT_BYTES]; /* why it could not be examined */

@@ -1,5 +1,6 @@
 #include "store/fsck_model_private.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- tables ---- */
@@ -295,6 +296,34 @@ uint64_t fsck_model_jobs(const struct fsck_model *model, const struct fsck_model
     return topic->jobs + far;
 }
 
+uint64_t fsck_settings_hash(const struct topic_settings *settings)
+{
+    enum { BESIDE_BYTES = 512 };
+    const struct record record = {
+        .kind = RECORD_TOPIC,
+        .topic = {.topic = slice_of("t"), .exists = true, .settings = *settings}};
+    char bytes[TOPIC_EXTENSION_BYTES_MAX + BESIDE_BYTES];
+
+    assert(record_bytes_max(&record) <= sizeof bytes);
+    return hash_64(bytes, record_encode(&record, bytes));
+}
+
+bool fsck_model_topics(const struct fsck_model *model,
+                       bool (*each)(void *ctx, const struct fsck_said *said), void *ctx)
+{
+    for (uint32_t i = 0; i < model->topic_count; i++) {
+        const struct fsck_model_topic *topic = &model->topics[i];
+        const struct fsck_said said = {.topic = slice_of(topic->name),
+                                       .settings = topic->settings,
+                                       .paused = topic->paused,
+                                       .deleting = topic->deleting};
+
+        if (topic->exists && topic->is_known && !each(ctx, &said))
+            return false;
+    }
+    return true;
+}
+
 static bool apply_topic(struct fsck_model *model, const struct record *about,
                         struct record_place place)
 {
@@ -316,6 +345,9 @@ static bool apply_topic(struct fsck_model *model, const struct record *about,
     }
     topic->exists = record->exists;
     topic->is_known = true;
+    topic->settings = fsck_settings_hash(&record->settings);
+    topic->paused = record->paused;
+    topic->deleting = record->deleting;
     return true;
 }
 

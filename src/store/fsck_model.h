@@ -42,6 +42,17 @@ enum fsck_cure fsck_model_cure(const struct fsck_model *model);
 /* What can be said at the end only; fills in the counts. */
 void fsck_model_end(struct fsck_model *model, struct fsck_shard *out);
 
+/* What the log says of a topic that exists. */
+struct fsck_said {
+    struct slice topic;
+    uint64_t settings; /* fsck_settings_hash */
+    bool paused, deleting;
+};
+uint64_t fsck_settings_hash(const struct topic_settings *settings);
+/* Those that have a record. `each` returning false ends it: false. */
+bool fsck_model_topics(const struct fsck_model *model,
+                       bool (*each)(void *ctx, const struct fsck_said *said), void *ctx);
+
 /* After the end: jobs that must have been, and are nowhere. */
 struct fsck_loss {
     struct hash128 key; /* where is_named */

@@ -26,6 +26,8 @@ struct fsck_model_topic {
     bool exists, is_known; /* its totals are whole */
     struct topic_totals totals;
     uint64_t jobs;
+    uint64_t settings; /* a hash of them; where it exists */
+    bool paused, deleting;
 };
 
 struct fsck_model {

@@ -181,6 +181,7 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
         break;
     case QUEUE_TOPIC_GET:
     case QUEUE_TOPIC_PUT:
+    case QUEUE_TOPIC_MARK: /* of parts only */
         break;
     }
     return QUEUE_OK;

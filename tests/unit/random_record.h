@@ -164,6 +164,7 @@ static inline struct record_topic random_topic(struct random *random)
         .topic = random_text(random, 0, 1, JOB_TOPIC_BYTES_MAX),
         .exists = random_below(random, 2),
         .paused = random_below(random, 2),
+        .deleting = random_below(random, 2),
         .carried = random_below(random, 2),
         .sequence = random_number(random, 64),
         .settings = {.policy = random_policy(random),
@@ -286,6 +287,7 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME_TEXT(topic);
     SAME(exists);
     SAME(paused);
+    SAME(deleting);
     SAME(carried);
     SAME(sequence);
     SAME(settings.on_conflict);

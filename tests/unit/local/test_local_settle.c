@@ -1,0 +1,289 @@
+/* Several shards, and a crash between two of them: what the start makes of a topic that is half changed. */
+#include "local/settle.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/fsck.h"
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SHARDS = 3, PATIENCE_MS = 30000, JOBS = 30 };
+
+struct world {
+    char dir[64];
+    struct local *local;
+    struct reactor *reactors[SHARDS];
+    struct queue *queue; /* of the first reactor */
+    uint32_t answered;
+    enum queue_status status;
+    struct queue_topic topic; /* of the last answer; no slices */
+    bool has_stopped;
+};
+
+static void on_failed(void *ctx)
+{
+    (void)ctx;
+    fail_msg("the log failed");
+}
+
+static void open_local(struct world *world)
+{
+    char error[512] = "";
+    uint32_t shards;
+    struct queue *queues[SHARDS];
+    struct local_options options = {.data_dir = world->dir,
+                                    .shards = SHARDS,
+                                    .sync = WAL_SYNC_NEVER,
+                                    .wal_file_bytes = 1 << 20,
+                                    .body_bytes_max = 1 << 10,
+                                    .topics_max = 1000,
+                                    .failed = on_failed};
+    log_open(NULL, LOG_ERROR, false);
+    world->has_stopped = false;
+    if (local_open(&options, &world->local, &shards, error, sizeof error))
+        fail_msg("%s", error);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        world->reactors[i] = reactor_new(i);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        if (local_attach(world->local, i, world->reactors[i], &queues[i], error, sizeof error))
+            fail_msg("%s", error);
+    world->queue = queues[0];
+}
+
+static void pump(struct world *world, const bool *flag, uint32_t answered)
+{
+    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    while (!(flag && *flag) && world->answered < answered) {
+        assert_true(clock_boot_us() < until_us);
+        for (uint32_t i = 0; i < SHARDS; i++)
+            uv_run(reactor_loop(world->reactors[i]), UV_RUN_NOWAIT);
+        usleep(50);
+    }
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct world *)ctx)->has_stopped = true;
+}
+
+static void close_local(struct world *world)
+{
+    local_stop(world->local, on_stopped, world);
+    pump(world, &world->has_stopped, UINT32_MAX);
+    local_free(world->local);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        reactor_free(world->reactors[i]);
+}
+
+static void reopen(struct world *world)
+{
+    close_local(world);
+    open_local(world);
+}
+
+static int make_world(void **state)
+{
+    struct world *world = calloc(1, sizeof *world);
+    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-settle-XXXXXX");
+    assert_non_null(mkdtemp(world->dir));
+    open_local(world);
+    *state = world;
+    return 0;
+}
+
+static int remove_world(void **state)
+{
+    struct world *world = *state;
+    char command[128];
+    close_local(world);
+    snprintf(command, sizeof command, "rm -rf '%s'", world->dir);
+    int result = system(command);
+    free(world);
+    return result;
+}
+
+/* ---- calls, to the whole or to one shard alone ---- */
+
+static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct world *world = owner;
+    (void)tag;
+    world->status = reply->result_count ? reply->results[0].status : reply->status;
+    world->topic = reply->topic_count ? reply->topics[0] : (struct queue_topic){0};
+    world->answered++;
+}
+
+static enum queue_status call(struct world *world, struct queue *queue,
+                              struct queue_topic_call topic_call)
+{
+    topic_call.topic = slice_of("t");
+    queue->ops->topic(queue, &topic_call, (struct queue_reply_to){.done = on_done, .owner = world});
+    pump(world, NULL, world->answered + 1);
+    return world->status;
+}
+
+static struct queue *shard_of(struct world *world, uint32_t shard)
+{
+    return &world->local->handles[0]->parts[shard].queue;
+}
+
+static enum queue_status call_shard(struct world *world, uint32_t shard,
+                                    struct queue_topic_call topic_call)
+{
+    return call(world, shard_of(world, shard), topic_call);
+}
+
+static void push_jobs(struct world *world)
+{
+    char id[16];
+    for (int i = 0; i < JOBS; i++) {
+        snprintf(id, sizeof id, "j%d", i);
+        struct queue_push push = {.topic = slice_of("t"),
+                                  .id = slice_of(id),
+                                  .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
+                                  .priority = QUEUE_PRIORITY_UNSET};
+        world->queue->ops->push(world->queue, &push, 1,
+                                (struct queue_reply_to){.done = on_done, .owner = world});
+        pump(world, NULL, world->answered + 1);
+        assert_int_equal(world->status, QUEUE_CREATED);
+    }
+}
+
+static struct queue_topic_call settings(int64_t lease_ms)
+{
+    return (struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
+                                     .settings = {.policy.lease_ms = lease_ms}};
+}
+
+static struct queue_topic_call verb(enum queue_topic_verb what)
+{
+    return (struct queue_topic_call){.verb = what, .makes = what == QUEUE_TOPIC_PAUSE};
+}
+
+static void all_have(struct world *world, int64_t lease_ms, bool paused)
+{
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        assert_int_equal(call_shard(world, i, verb(QUEUE_TOPIC_GET)), QUEUE_OK);
+        assert_int_equal(world->topic.settings.policy.lease_ms, lease_ms);
+        assert_int_equal(world->topic.paused, paused);
+    }
+}
+
+static uint64_t half_changed(struct world *world)
+{
+    struct fsck_report *report = calloc(1, sizeof *report);
+    close_local(world);
+    assert_int_equal(fsck_run(world->dir, report), 0);
+    assert_int_equal(report->finding_count, 0);
+    uint64_t found = report->half_changed;
+    free(report);
+    open_local(world);
+    return found;
+}
+
+/* ---- claims ---- */
+
+static void settings_that_reached_the_first_shard_reach_all(void **state)
+{
+    struct world *world = *state;
+    push_jobs(world);
+    assert_int_equal(call(world, world->queue, settings(5000)), QUEUE_OK);
+    assert_int_equal(half_changed(world), 0);
+    call_shard(world, 0, settings(7000));
+    assert_int_equal(half_changed(world), 1);
+    all_have(world, 7000, false);
+    assert_int_equal(half_changed(world), 0);
+    call_shard(world, 0, settings(8000));
+    call_shard(world, 1, settings(8000));
+    assert_int_equal(half_changed(world), 1);
+    all_have(world, 8000, false);
+}
+
+static void a_new_topic_that_reached_the_first_shard_reaches_all(void **state)
+{
+    struct world *world = *state;
+    call_shard(world, 0, settings(7000));
+    reopen(world);
+    all_have(world, 7000, false);
+}
+
+static void a_pause_and_its_end_that_reached_the_first_shard_reach_all(void **state)
+{
+    struct world *world = *state;
+    push_jobs(world);
+    call_shard(world, 0, verb(QUEUE_TOPIC_PAUSE));
+    assert_int_equal(half_changed(world), 1);
+    all_have(world, 0, true);
+    call_shard(world, 0, verb(QUEUE_TOPIC_RESUME));
+    assert_int_equal(half_changed(world), 1);
+    all_have(world, 0, false);
+    assert_int_equal(half_changed(world), 0);
+}
+
+static void a_pause_is_whole_where_one_shard_had_no_job_of_the_topic(void **state)
+{
+    struct world *world = *state;
+    call_shard(world, 2, settings(0));
+    assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_PAUSE)), QUEUE_OK);
+    all_have(world, 0, true);
+    reopen(world);
+    all_have(world, 0, true);
+}
+
+/* A crash after the mark, and after each of the shards. */
+static void a_delete_that_began_ends(void **state)
+{
+    struct world *world = *state;
+    for (uint32_t until = 1; until < SHARDS; until++) {
+        push_jobs(world);
+        assert_int_equal(call(world, world->queue, settings(5000)), QUEUE_OK);
+        call_shard(world, 0, (struct queue_topic_call){.verb = QUEUE_TOPIC_MARK, .makes = true});
+        for (uint32_t i = 1; i < until; i++)
+            assert_int_equal(call_shard(world, i, verb(QUEUE_TOPIC_DELETE)), QUEUE_OK);
+        assert_int_equal(half_changed(world), 1);
+        while (call(world, world->queue, verb(QUEUE_TOPIC_GET)) == QUEUE_OK)
+            usleep(1000);
+        assert_int_equal(world->status, QUEUE_NOT_FOUND);
+        assert_int_equal(half_changed(world), 0);
+        for (uint32_t i = 0; i < SHARDS; i++)
+            assert_int_equal(call_shard(world, i, verb(QUEUE_TOPIC_GET)), QUEUE_NOT_FOUND);
+    }
+}
+
+static void an_answered_delete_leaves_nothing_to_settle(void **state)
+{
+    struct world *world = *state;
+    push_jobs(world);
+    assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_DELETE)), QUEUE_OK);
+    push_jobs(world); /* as a new topic */
+    assert_int_equal(half_changed(world), 0);
+    assert_int_equal(call(world, world->queue, verb(QUEUE_TOPIC_GET)), QUEUE_OK);
+    assert_int_equal(world->topic.counts.delayed, JOBS);
+}
+
+/* As versions left it that had no first shard: it did not know the topic. */
+static void settings_that_the_first_shard_lacks_reach_it(void **state)
+{
+    struct world *world = *state;
+    call_shard(world, 1, settings(7000));
+    assert_int_equal(half_changed(world), 1);
+    all_have(world, 7000, false);
+}
+
+int main(void)
+{
+#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
+    const struct CMUnitTest tests[] = {
+        CLAIM(settings_that_reached_the_first_shard_reach_all),
+        CLAIM(a_new_topic_that_reached_the_first_shard_reaches_all),
+        CLAIM(a_pause_and_its_end_that_reached_the_first_shard_reach_all),
+        CLAIM(a_pause_is_whole_where_one_shard_had_no_job_of_the_topic),
+        CLAIM(a_delete_that_began_ends),
+        CLAIM(an_answered_delete_leaves_nothing_to_settle),
+        CLAIM(settings_that_the_first_shard_lacks_reach_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
