@@ -265,9 +265,10 @@ void target_multi_mark(struct target_multi *multi, const struct target_opening *
     mark->serial = multi->sockets[fd].serial;
 }
 
-/* What the peer sends acknowledges what has reached it. So where something came (the end of the
- * connection, for one) and nothing of the request is acknowledged, the peer had closed before the
- * request was there. A bare reset tells nothing: it may have come from a peer that had begun to
+/* What the peer sends acknowledges what has reached it. So where it had closed before the request
+ * was sent (over TLS libcurl does not look), or something came later (the end of the connection, for
+ * one), and nothing of the request is acknowledged, it had closed before the request was there. A
+ * bare reset tells nothing: it may have come from a peer that had begun to
  * read. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
 {
@@ -277,7 +278,7 @@ bool target_multi_took_nothing(const struct target_multi *multi, const struct ta
     const struct target_traffic *then = &mark->traffic, *last = &socket->last;
     if (socket->closed != mark->serial || last->acked != then->acked)
         return false;
-    return last->sent == then->sent || last->received > then->received;
+    return then->has_ended || last->sent == then->sent || last->received > then->received;
 }
 
 /* ---- life ---- */

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
+enum { TCP_CLOSE_WAIT = 8 }; /* of netinet/tcp.h, which has an older struct tcp_info */
+
 bool target_traffic_read(int fd, struct target_traffic *out)
 {
     struct tcp_info info;
@@ -14,6 +16,7 @@ bool target_traffic_read(int fd, struct target_traffic *out)
         return false;
     *out = (struct target_traffic){.sent = info.tcpi_bytes_sent,
                                    .acked = info.tcpi_bytes_acked,
-                                   .received = info.tcpi_bytes_received};
+                                   .received = info.tcpi_bytes_received,
+                                   .has_ended = info.tcpi_state == TCP_CLOSE_WAIT};
     return true;
 }

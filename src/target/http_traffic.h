@@ -11,6 +11,7 @@
 
 struct target_traffic { /* bytes; the peer's end of the connection counts as one received */
     uint64_t sent, acked, received;
+    bool has_ended; /* the peer has closed its side */
 };
 
 /* False: the kernel does not tell, or it is no TCP socket. */

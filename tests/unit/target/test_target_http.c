@@ -424,9 +424,10 @@ static void a_connection_that_closes_between_requests_costs_no_attempt(void **st
 struct leaver {
     int listening;
     uint16_t port;
-    _Atomic int kept; /* the first connection; -1: none yet */
-    bool reads_a_bit; /* of the second request, and resets the connection then */
-    int whole, begun; /* requests read so far */
+    _Atomic int kept;  /* the first connection; -1: none yet */
+    bool leaves_early; /* a moment sooner: the target can see it before it sends */
+    bool reads_a_bit;  /* of the second request, and resets the connection then */
+    int whole, begun;  /* requests read so far */
     pthread_t thread;
 };
 
@@ -436,12 +437,14 @@ static struct leaver *leaver_armed; /* told when the target looks at its connect
  * for the last time. */
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict bytes)
 {
+    struct leaver *leaver = level == IPPROTO_TCP ? leaver_armed : NULL;
+    if (leaver && leaver->leaves_early)
+        (void)shutdown(leaver->kept, SHUT_RDWR);
     int result = (int)syscall(SYS_getsockopt, fd, level, name, value, bytes);
-    if (leaver_armed && level == IPPROTO_TCP && leaver_armed->kept >= 0 &&
-        !leaver_armed->reads_a_bit) {
-        (void)shutdown(leaver_armed->kept, SHUT_RDWR);
+    if (leaver && !leaver->reads_a_bit)
+        (void)shutdown(leaver->kept, SHUT_RDWR);
+    if (leaver)
         leaver_armed = NULL;
-    }
     return result;
 }
 
@@ -527,6 +530,16 @@ static struct target_report leave(struct leaver *leaver)
 static void a_request_that_nobody_read_is_sent_again(void **state)
 {
     struct leaver leaver = {0};
+    (void)state;
+    struct target_report report = leave(&leaver);
+    assert_string_equal(report.error, "");
+    assert_int_equal(report.outcome, TARGET_DONE);
+    assert_int_equal(leaver.whole, 2);
+}
+
+static void a_connection_that_was_closed_already_takes_nothing(void **state)
+{
+    struct leaver leaver = {.leaves_early = true};
     (void)state;
     struct target_report report = leave(&leaver);
     assert_string_equal(report.error, "");
@@ -695,6 +708,7 @@ int main(void)
         cmocka_unit_test(a_connection_carries_one_request_after_the_other),
         cmocka_unit_test(a_connection_that_closes_between_requests_costs_no_attempt),
         cmocka_unit_test(a_request_that_nobody_read_is_sent_again),
+        cmocka_unit_test(a_connection_that_was_closed_already_takes_nothing),
         cmocka_unit_test(a_request_that_was_read_in_part_is_not_sent_again),
         cmocka_unit_test(what_is_under_way_is_given_up_by_close),
         cmocka_unit_test(the_body_is_untouched_and_the_rest_is_in_headers),
