@@ -86,7 +86,7 @@ def test_resume_wakes_those_who_wait(server):
     client.topic_verb("p", "resume")
     begin = time.monotonic()
     assert consumer.read().json()["jobs"][0]["id"] == "a"
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("state, gone", [(None, {"delayed", "ready", "dead"}), ("delayed", {"delayed"}), ("ready", {"ready"}), ("dead", {"dead"})])

@@ -11,7 +11,7 @@ import sys
 import time
 
 SUITE = "bookworm"
-MIRROR = os.environ.get("TARRY_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = os.environ.get("TARRY_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 INCLUDED = "systemd,systemd-sysv,libnss-systemd"
 START_SECONDS = 60
 

@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { MESSAGES_MAX = 4096, BATCH = 50, TICK_MS = 5, PATIENCE_MS = 20000, SKIPPED = 77 };
+enum { MESSAGES_MAX = 4096, BATCH = 50, TICK_MS = 5, PATIENCE_MS = 20000, SKIPPED = 77, FILES = 2048 };
 
 static const struct target_rig *rig;
 
@@ -382,8 +383,25 @@ static int stop_peer(void **state)
     return 0;
 }
 
+/* Connections have two ends here, and many have a soft limit of 1,024. */
+static bool raise_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    if (limit.rlim_cur >= FILES)
+        return true;
+    limit.rlim_cur = FILES;
+    if (limit.rlim_max >= FILES && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return true;
+    fprintf(stderr, "%d open files are not allowed here, run: ulimit -Hn %d\n", FILES, FILES);
+    return false;
+}
+
 int main(int count, char **args)
 {
+    if (!raise_files())
+        return 1;
     for (size_t i = 0; rigs[i]; i++)
         if (count > 1 && strcmp(rigs[i]->name, args[1]) == 0)
             rig = rigs[i];

@@ -6,11 +6,13 @@
 #include <string.h>
 #include <time.h>
 
+enum { BUSY_MS = 5000 }; /* how long a busy machine may leave a test lying */
+
 /* First, because it is about what holds before clock_start. */
 static void starts_out_equal_to_wall(void **state)
 {
     (void)state;
-    assert_in_range(labs((long)clock_skew_ms()), 0, 50);
+    assert_in_range(labs((long)clock_skew_ms()), 0, BUSY_MS);
 }
 
 static void shows_what_it_was_started_with(void **state)
@@ -18,10 +20,10 @@ static void shows_what_it_was_started_with(void **state)
     (void)state;
     clock_start(5000);
     int64_t now = clock_inner_ms();
-    assert_in_range(now, 5000, 5050);
+    assert_in_range(now, 5000, 5000 + BUSY_MS);
     assert_true(clock_skew_ms() > 1000000);
     clock_start(clock_wall_ms() + 3600000);
-    assert_in_range(clock_skew_ms() + 3600000 + 50, 0, 100);
+    assert_in_range(clock_skew_ms() + 3600000 + BUSY_MS, 0, 2 * BUSY_MS);
 }
 
 /* As a server does it that is stopped and started: a job's delay is neither cut short nor drawn

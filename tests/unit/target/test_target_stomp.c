@@ -371,7 +371,7 @@ static void a_silent_broker_costs_a_message_its_time(void **state)
     broker_rig_send_text(&broker->rig, 0, "x");
     UNTIL(broker, broker->rig.reported == 1);
     int64_t took_ms = (clock_boot_us() - began_us) / 1000;
-    assert_in_range(took_ms, 199, 1500);
+    assert_in_range(took_ms, 199, 10000);
     assert_int_equal(broker->rig.last.outcome, TARGET_FAILED);
     assert_true(broker->rig.last.is_ailing);
     assert_string_equal(broker->rig.last.error, "timed out after 200 ms");
