@@ -49,7 +49,7 @@ enum queue_status {
     QUEUE_BODY_TOO_BIG,
     QUEUE_TOO_MANY_TOPICS,
     QUEUE_BAD_CURSOR,
-    QUEUE_NO_SPACE, /* the disk is full: pushes are refused, acks and cancels still work */
+    QUEUE_NO_SPACE, /* the disk is full: pushes are refused (where it is that of Redis, all changes) */
     QUEUE_NO_MEMORY,
     QUEUE_STOPPING,        /* the server is going down */
     QUEUE_DIRECTORY_MOVED, /* the path of the data directory leads elsewhere: what changes something

@@ -37,8 +37,8 @@ static const struct {
                           "the cursor is not one this server gave; list again from the "
                           "start"},
     [QUEUE_NO_SPACE] = {"no_space",
-                        "the store is full (its disk, or the memory of its Redis), so pushes are "
-                        "refused while acks and cancels still work; make room and push again"},
+                        "the store is full (its disk, or memory or disk of its Redis) and this was "
+                        "not done; make room and try again"},
     [QUEUE_NO_MEMORY] = {"no_memory", "the server is out of memory and changed nothing; try again "
                                       "later"},
     [QUEUE_STOPPING] = {"stopping", "the server is going down; try again once it is back"},

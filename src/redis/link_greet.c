@@ -250,16 +250,16 @@ void redis_link_look(struct redis_link *link)
 {
     if (link->state != LINK_UP || link->expected_count + 1 >= LINK_EXPECTED_MAX)
         return;
-    struct buffer *out = link_command(link, LINK_EXPECTS_MEMORY, NULL);
-    redis_command_words(out, "INFO", "memory", NULL);
+    struct buffer *out = link_command(link, LINK_EXPECTS_ROOM, NULL);
+    redis_command_words(out, "INFO", "memory", "persistence", NULL);
     link_wake_by(link, clock_inner_ms() + LINK_SILENCE_MS);
 }
 
-static void memory_reply(struct redis_link *link, const redisReply *reply)
+static void room_reply(struct redis_link *link, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_STRING)
         return;
-    redis_master_hear_memory(&link->master, reply->str);
+    redis_master_hear_room(&link->master, reply->str);
     learn(link);
 }
 
@@ -297,8 +297,8 @@ static bool may_fail(enum link_expects what)
 
 void link_greeting_reply(struct redis_link *link, enum link_expects what, const redisReply *reply)
 {
-    if (what == LINK_EXPECTS_MEMORY) {
-        memory_reply(link, reply);
+    if (what == LINK_EXPECTS_ROOM) {
+        room_reply(link, reply);
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply)) {

@@ -70,13 +70,13 @@ static bool is_full(const char *info)
     return most && used > most && used - uncounted > most;
 }
 
-void redis_master_hear_memory(struct redis_master *out, const char *info)
+void redis_master_hear_room(struct redis_master *out, const char *info)
 {
     char field[REDIS_FIELD_BYTES];
     redis_info_field(info, "maxmemory_policy", field);
     if (field[0])
         snprintf(out->policy, sizeof(out->policy), "%.31s", field);
-    out->is_full = is_full(info);
+    out->is_full = is_full(info) || redis_info_is(info, "aof_last_write_status", "err");
 }
 
 bool redis_master_evicts(const struct redis_master *master)
@@ -92,7 +92,7 @@ enum redis_durability redis_master_durability(const struct redis_master *master)
 void redis_master_hear_info(struct redis_master *out, const char *info)
 {
     char field[REDIS_FIELD_BYTES];
-    redis_master_hear_memory(out, info);
+    redis_master_hear_room(out, info);
     redis_info_field(info, "connected_slaves", field);
     out->replicas = (uint32_t)strtoul(field, NULL, 10);
     redis_info_field(info, "maxmemory", field);

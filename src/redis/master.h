@@ -33,8 +33,8 @@ bool redis_info_is(const char *info, const char *key, const char *value);
 
 /* Of all of INFO: what it tells without CONFIG. */
 void redis_master_hear_info(struct redis_master *out, const char *info);
-/* Of INFO memory: the policy, and whether there is room. */
-void redis_master_hear_memory(struct redis_master *out, const char *info);
+/* Of INFO memory persistence: the policy, and whether there is room in memory and on the disk. */
+void redis_master_hear_room(struct redis_master *out, const char *info);
 /* An answer that is an error (CONFIG is forbidden) changes nothing. */
 void redis_master_hear_config(struct redis_master *out, const redisReply *config);
 

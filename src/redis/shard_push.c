@@ -81,7 +81,7 @@ void redis_push_note_full(struct redis_shard *shard)
 {
     if (shard->has_space)
         log_event(LOG_WARN, "redis is full", LOG_NUMBER("shard", shard->options.index),
-                  LOG_TEXT("why", "maxmemory is met, pushes are refused"));
+                  LOG_TEXT("why", "maxmemory is met, or it cannot write to its disk"));
     shard->has_space = false;
 }
 
