@@ -141,12 +141,14 @@ static int look_at_part(struct far_list *list, const struct depot_run *run, uint
     if (!list->slot) {
         int64_t when_ms = due_from(list, which) - offset_of(list, which);
         int failed = run_seek(run->run, part->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
-        if (failed)
+        if (failed == -EBADMSG) /* perhaps where nothing is alive: all of it is looked at */
+            list->slot = part->first;
+        else if (failed)
             return failed;
     }
     while (list->slot < end && *budget) {
         uint32_t count = end - list->slot < SLOTS_AT_ONCE ? end - list->slot : SLOTS_AT_ONCE;
-        int failed = run_slots(run->run, list->slot, count, true, list->slots);
+        int failed = depot_slots(run, list->slot, count, list->slots);
         if (failed)
             return failed;
         for (uint32_t i = 0; i < count; i++)

@@ -99,7 +99,8 @@ static bool is_full(const struct far_walk *walk)
 static void on_scout(struct work *work)
 {
     struct far_walk *walk = (struct far_walk *)(void *)work;
-    const struct run *run = depot_view_run(walk->view, walk->run)->run;
+    const struct depot_run *depot_run = depot_view_run(walk->view, walk->run);
+    const struct run *run = depot_run->run;
     const struct run_info *info = run_info(run);
     walk->topic_number = run_find_topic(run, slice_make(walk->topic, walk->topic_bytes));
     walk->result = 0;
@@ -110,7 +111,7 @@ static void on_scout(struct work *work)
         if (walk->parts & 1u << walk->part && walk->slot < end) {
             struct run_scan scan = {
                 .first = walk->slot, .end = end, .wants = wants, .each = each, .ctx = walk};
-            walk->result = run_scan(run, &scan, &walk->slot);
+            walk->result = depot_scan(depot_run, &scan, &walk->slot);
             if (walk->result < 0)
                 return;
             if (walk->slot < end)

@@ -120,7 +120,7 @@ void loading_slice_read(struct loading_slice *slice)
     slice->next = slice->first;
     slice->refused = UINT32_MAX;
     slice->stop_slot = UINT32_MAX;
-    slice->error = run_scan(slice->depot_run->run, &scan, &slice->next);
+    slice->error = depot_scan(slice->depot_run, &scan, &slice->next);
     if (slice->refused < slice->next)
         slice->next = slice->refused;
     if (!slice->error && slice->no_memory)

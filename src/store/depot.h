@@ -114,6 +114,14 @@ void depot_let_go(struct depot_view *view); /* [any thread] */
 /* NULL: not in the view. */
 struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number);
 
+/* ---- directories, where a damaged block in which nothing is alive (it was given up, or all of it
+ * is done) is passed over: nobody misses what stands there. Any thread, while the view is held ---- */
+
+/* As run_scan. */
+int depot_scan(const struct depot_run *run, const struct run_scan *scan, uint32_t *next);
+/* As run_slots, may_block. What is passed over has no topic: UINT32_MAX. */
+int depot_slots(const struct depot_run *run, uint32_t first, uint32_t count, struct run_slot *out);
+
 /* ---- slots ---- */
 
 bool depot_is_alive(const struct depot *depot, struct record_place place);

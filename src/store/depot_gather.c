@@ -58,7 +58,7 @@ static int add_slots(struct depot_build *build, const struct depot_victim *victi
                      uint32_t count, struct run_slot *chunk)
 {
     const struct depot_run *run = victim->run;
-    int result = run_slots(run->run, first, count, true, chunk);
+    int result = depot_slots(run, first, count, chunk);
 
     for (uint32_t i = 0; result == 0 && i < count; i++) {
         const struct run_slot *slot = &chunk[i];

@@ -103,6 +103,61 @@ def test_damage_of_a_record_in_a_run_is_named_and_given_up_only_where_accepted(s
     assert findings(data) == []
 
 
+RUN_BLOCK = 4096
+
+
+def regions(run):
+    """A byte in each region of a run (src/store/run_private.h), and in each block of its directory: those whose first entry has a time."""
+    content = run.read_bytes()
+    footer = len(content) - RUN_BLOCK
+    topics, blocks = footer - RUN_BLOCK, []
+    for at in range(topics - RUN_BLOCK, 0, -RUN_BLOCK):
+        if not 1 << 30 < int.from_bytes(content[at:at + 8], "little") < 1 << 46:
+            break
+        blocks.insert(0, at)
+    assert b"orders" in content[topics:footer] and len(blocks) >= 2
+    return {"header": 20, "first record": RUN_BLOCK + 300, "a record in the middle": blocks[0] // 2, "topics": topics + 2, "footer": footer + 20,
+            "directory, first block": blocks[0] + 60, "directory, last block": blocks[-1] + 60}
+
+
+def every_call_works(start_server, data):
+    server = start_server(*FLAGS, directory=data.parent)
+    client = server.client()
+    listed, cursor = 0, ""
+    for state in ("", "&state=delayed", "&state=dead", "&state=ready", "&state=leased"):
+        cursor = ""
+        while True:
+            page = client.good("GET", f"/v1/topics/orders/jobs?limit=100{state}{cursor}")
+            listed += len(page["jobs"])
+            if not page["cursor"]:
+                break
+            cursor = f"&cursor={page['cursor']}"
+    counts = client.topic("orders")["counts"]
+    assert listed == 2 * sum(counts.values()), (listed, counts)
+    assert client.good("POST", "/v1/topics/orders/redrive?max=3")["jobs"] == min(3, counts["dead"])
+    jobs = client.take("orders", max=5)
+    assert client.ack(*[job["lease"] for job in jobs]) is not None
+    client.good("POST", "/v1/topics/orders/purge?state=dead")
+    assert client.topic("orders")["counts"]["dead"] == 0
+    client.good("POST", "/v1/topics/orders/redrive")
+    client.good("POST", "/v1/topics/orders/purge")
+    left = client.topic("orders")["counts"]
+    assert left["delayed"] + left["retrying"] + left["ready"] + left["dead"] == 0, left
+    client.good("DELETE", "/v1/topics/orders")
+    assert client.call("GET", "/v1/topics/orders").status == 404
+    assert server.terminate() == 0
+
+
+@pytest.mark.parametrize("which", ["header", "first record", "a record in the middle", "directory, first block", "directory, last block", "topics", "footer"])
+def test_every_call_works_once_the_damage_of_a_run_is_given_up(start_server, data, which):
+    run = newest(data, "*.run")
+    flip(run, regions(run)[which])
+    fsck(data, "--repair", "--accept-loss")
+    assert findings(data) == []
+    every_call_works(start_server, data)
+    assert findings(data) == []
+
+
 @pytest.mark.parametrize("how", ["block", "filter", "footer", "missing", "short"])
 def test_a_damaged_table_of_keys_is_written_anew(start_server, data, how):
     table = newest(data, "*.keys")
