@@ -27,7 +27,7 @@ def test_another_number_of_shards_is_refused_and_both_are_named(fresh, start_ser
     assert info(started)["shards"] == 4
     started.terminate()
     said = refused("--store", fresh.url, "--shards", "8")
-    assert "--shards 8" in said and "4 shards" in said
+    assert "'--shards' is 8" in said and "4 shards" in said
     assert info(start_server("--store", fresh.url))["shards"] == 4
 
 
