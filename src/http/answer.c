@@ -222,7 +222,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
         write_result(out, noted_lease(exchange, &at), &results[i]);
     }
     buffer_append_text(out, "]}");
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 static void answer(struct http_call *call, enum queue_verb verb)

@@ -30,7 +30,7 @@ static void on_done(void *owner, uint64_t tag, enum queue_status status, struct 
         http_answer_refusal(exchange, status, NULL, (enum job_state)0);
     } else {
         buffer_append_slice(http_answer_start(exchange), json);
-        http_answer_end(exchange, 200, "application/json");
+        http_answer_end_json(exchange, 200);
     }
 }
 

@@ -172,7 +172,10 @@ static void answer(struct http_exchange *exchange, const struct queue_result *re
     }
     if (!lines)
         buffer_append_text(out, "]}");
-    http_answer_end(exchange, 200, lines ? "application/x-ndjson" : "application/json");
+    if (lines)
+        http_answer_end(exchange, 200, "application/x-ndjson");
+    else
+        http_answer_end_json(exchange, 200);
 }
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)

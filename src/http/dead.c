@@ -53,7 +53,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
     buffer_append_u64(body, result->seen);
     buffer_append_text(body, result->is_complete ? ",\"complete\":true}" : ",\"complete\":false}");
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct http_fault *fault)

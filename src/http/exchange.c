@@ -211,6 +211,12 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
         buffer_shrink(&front->body, HTTP_SPARE_BYTES_MAX);
 }
 
+void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
+{
+    buffer_append_byte(&exchange->front->body, '\n');
+    http_answer_end(exchange, status, "application/json");
+}
+
 static void end_problem(struct http_exchange *exchange, uint16_t status)
 {
     if (status == 503)
@@ -286,7 +292,7 @@ void http_answer_no_jobs(struct http_exchange *exchange)
         return;
     }
     buffer_append_text(body, "{\"jobs\":[]}");
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 void http_answer_continue(struct http_exchange *exchange)

@@ -24,7 +24,7 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     enum http_view view = exchange->bodies ? view_of(exchange->bodies) : HTTP_VIEW_WHOLE;
     http_job_write(http_answer_start(exchange), &reply->jobs[0], view);
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 void http_job_get(struct http_call *call)
@@ -57,7 +57,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     else
         buffer_append_text(body, "null");
     buffer_append_byte(body, '}');
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 void http_list(struct http_call *call)
@@ -96,7 +96,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
     buffer_append_byte(body, '{');
     http_result_members_write(body, result);
     buffer_append_byte(body, '}');
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 static void change(struct http_call *call, struct queue_change change)

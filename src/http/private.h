@@ -337,6 +337,8 @@ void http_answer_no_jobs(struct http_exchange *exchange);
 struct buffer *http_answer_start(struct http_exchange *exchange);
 void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value);
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
+/* The same for JSON, with a line end: on a terminal the prompt then begins a line of its own. */
+void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
 /* Notes what the call is about; `id` counts for jobs only. */
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);

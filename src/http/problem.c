@@ -190,7 +190,7 @@ void http_problem_write(struct buffer *out, const struct http_fault *fault)
     const struct row *row = row_of(fault->problem);
     write_object(out, row->code, row->title, row->status);
     http_fault_members_write(out, fault);
-    buffer_append_byte(out, '}');
+    buffer_append_text(out, "}\n");
 }
 
 void http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
@@ -199,5 +199,5 @@ void http_refusal_write(struct buffer *out, enum queue_status status, const char
     write_object(out, queue_status_code(status), http_refusal_title(status),
                  http_refusal_status(status));
     http_refusal_members_write(out, status, detail, state, limit);
-    buffer_append_byte(out, '}');
+    buffer_append_text(out, "}\n");
 }

@@ -77,7 +77,7 @@ const char *http_problem_title(enum http_problem problem);
 uint16_t http_refusal_status(enum queue_status status);
 const char *http_refusal_title(enum queue_status status);
 
-/* The whole JSON object. */
+/* The whole JSON object, and a line end. */
 void http_problem_write(struct buffer *out, const struct http_fault *fault);
 /* The same for a refusal of the queue; `detail` NULL: the status's own sentence; `state` 0, `limit`
  * 0: none. */

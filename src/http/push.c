@@ -65,7 +65,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     buffer_append_byte(body, '}');
     if (is_new)
         write_location(exchange, result);
-    http_answer_end(exchange, is_new ? 201 : 200, "application/json");
+    http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
 void http_push(struct http_call *call)

@@ -19,7 +19,7 @@ void http_root(struct http_call *call)
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
     json_write_string(body, slice_of(call->front->shared->version));
     buffer_append_text(body, ",\"info\":\"/v1/info\",\"api\":\"/openapi.yaml\"}");
-    http_answer_end(call->exchange, 200, "application/json");
+    http_answer_end_json(call->exchange, 200);
 }
 
 static void write_limits(struct buffer *out, const struct http_front *front)
@@ -103,7 +103,7 @@ void http_info(struct http_call *call)
     buffer_append_text(body, ",\"limits\":");
     write_limits(body, front);
     buffer_append_byte(body, '}');
-    http_answer_end(call->exchange, 200, "application/json");
+    http_answer_end_json(call->exchange, 200);
 }
 
 void http_healthz(struct http_call *call)
@@ -154,7 +154,7 @@ static void write_problem(struct http_exchange *exchange, const char *code, cons
         json_write_string(body, slice_of(detail));
     }
     buffer_append_byte(body, '}');
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 void http_problem_get(struct http_call *call)

@@ -107,7 +107,7 @@ static size_t write_json(struct http_exchange *exchange, const struct queue_job 
             buffer_append_byte(body, ',');
         http_job_write(body, &jobs[i], HTTP_VIEW_TAKEN);
     }
-    buffer_append_text(body, "]}");
+    buffer_append_text(body, "]}\n");
     return i;
 }
 

@@ -20,7 +20,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         http_topic_write(body, &reply->topics[i]);
     }
     buffer_append_text(body, "]}");
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 void http_topics(struct http_call *call)
@@ -40,7 +40,7 @@ void http_answer_topic(void *owner, uint64_t tag, const struct queue_reply *repl
         return;
     }
     http_topic_write(http_answer_start(exchange), &reply->topics[0]);
-    http_answer_end(exchange, reply->status == QUEUE_CREATED ? 201 : 200, "application/json");
+    http_answer_end_json(exchange, reply->status == QUEUE_CREATED ? 201 : 200);
 }
 
 /* delete, purge, redrive: how many jobs it concerned. */
@@ -60,7 +60,7 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
     buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
     buffer_append_u64(body, reply->affected);
     buffer_append_byte(body, '}');
-    http_answer_end(exchange, 200, "application/json");
+    http_answer_end_json(exchange, 200);
 }
 
 static void call_topic(struct http_call *call, struct queue_topic_call topic, queue_done *done)

@@ -45,6 +45,23 @@ def test_chunked_bodies(server, connection, sent, body):
     assert connection.call("GET", "/healthz").status == 200, "and the connection goes on"
 
 
+def test_json_ends_with_a_line_end_and_bodies_as_they_are(client):
+    """So that a prompt begins a line of its own; what was pushed gets nothing added."""
+    client.push("t", "a", body=b'{"a":1}', content_type="application/json")
+    client.push("t", "b", delay="1h")
+    calls = [("GET", "/"), ("GET", "/v1/info"), ("GET", "/v1/topics"), ("GET", "/v1/topics/t"), ("GET", "/v1/topics/t/jobs"), ("GET", "/v1/topics/t/jobs/b"),
+             ("PUT", "/v1/topics/t/jobs/c"), ("POST", "/v1/topics/t/jobs/b/run"), ("DELETE", "/v1/topics/t/jobs/c"), ("POST", "/v1/topics/u/take"),
+             ("POST", "/v1/topics/t/pause"), ("POST", "/v1/topics/t/resume"), ("POST", "/v1/topics/t/redrive"), ("POST", "/v1/ack?lease=x"), ("GET", "/nothing"),
+             ("GET", "/v1/topics/u"), ("GET", "/problems/leased"), ("PATCH", "/v1/info"), ("POST", "/v1/topics/t/deliver-test")]
+    for method, target in calls:
+        reply = client.call(method, target)
+        assert reply.body.endswith(b"}\n") and reply.body.count(b"\n") == 1, (method, target, reply.body)
+    assert client.call("POST", "/v1/jobs", b'[{"topic":"t","body":"x"}]', {"Content-Type": "application/json"}).body.endswith(b"]}\n")
+    lines = client.call("POST", "/v1/jobs", b'[{"topic":"t","body":"x"}]', {"Content-Type": "application/json", "Accept": "application/x-ndjson"}).body
+    assert lines.endswith(b"}\n") and lines.count(b"\n") == 1
+    assert client.call("POST", "/v1/topics/t/take", headers={"Accept": "application/octet-stream"}).body == b'{"a":1}'
+
+
 def test_chunked_bodies_cut_anywhere(server, connection):
     whole = CHUNKED + chunks(b"he", b"l", b"lo", trailer=b"X-Sum: 1\r\n")
     for at in range(len(CHUNKED) - 2, len(whole)):

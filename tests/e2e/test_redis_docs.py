@@ -11,8 +11,8 @@ import tempfile
 import time
 
 import pytest
+from pages import blocks, examples, matches
 from server import BINARY, REPO, free_port
-from test_docs import matches
 
 SECTIONS = {"moving": "docs/operations.md", "redis": "docs/operations.md", "sentinel": "docs/operations.md", "cluster": "docs/operations.md",
             "lost": "docs/operations.md", "callback": "docs/delivery.md"}
@@ -36,22 +36,14 @@ def port_for(named):
 
 
 def section(name):
-    """[(line number, command, expected lines)] from `<!-- run: name -->` to the next heading. `> ` goes on with a command, as in a terminal."""
-    steps, inside, block = [], False, False
-    for number, line in enumerate((REPO / SECTIONS[name]).read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("## "):
-            inside = False
-        elif line.strip() == f"<!-- run: {name} -->":
-            inside = True
-        elif inside and line.startswith("```"):
-            block = line.strip() == "```console"
-        elif inside and block and line.startswith("$ "):
-            steps.append([number, line[2:], []])
-        elif inside and block and re.match(r">( |$)", line) and not steps[-1][2]:
-            steps[-1][1] += "\n" + line[2:]
-        elif inside and block:
-            steps[-1][2].append(line)
-    return steps
+    """[(line number, command, expected lines)] from `<!-- run: name -->` to the next heading."""
+    page, begin, end = SECTIONS[name], None, None
+    for number, language, lines in blocks(page):
+        if language is None and lines[0].strip() == f"<!-- run: {name} -->":
+            begin = number
+        elif language is None and lines[0].startswith("## ") and begin and not end:
+            end = number
+    return [(number, command, expected or []) for number, command, expected in examples(page) if begin < number < (end or number + 1)]
 
 
 class Shell:
@@ -119,7 +111,7 @@ def logs(shell):
 @pytest.mark.parametrize("name", SECTIONS)
 def test_the_page_does_what_it_says(name, shell):
     ports, steps = {}, section(name)
-    assert len(steps) >= 8, steps
+    assert sum(command.count("\n") + 1 for _, command, _ in steps) >= 8, steps
     for number, command, expected in steps:
         text = PORT.sub(lambda found: str(ports.setdefault(found.group(), port_for(found.group()))), command)
         said = shell.run(text)
