@@ -20,7 +20,14 @@
 
 #include <cmocka.h>
 
-enum { MESSAGES_MAX = 4096, BATCH = 50, TICK_MS = 5, PATIENCE_MS = 20000, SKIPPED = 77, FILES = 2048 };
+enum {
+    MESSAGES_MAX = 4096,
+    BATCH = 50,
+    TICK_MS = 5,
+    PATIENCE_MS = 20000,
+    SKIPPED = 77,
+    FILES = 2048
+};
 
 static const struct target_rig *rig;
 
