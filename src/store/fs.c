@@ -60,3 +60,13 @@ bool fs_leads(const struct fs *fs, const char *path, int fd)
 {
     return !fs->ops->leads || fs->ops->leads(fs->ctx, path, fd);
 }
+
+struct fs_stamp fs_stamp(const struct fs *fs, int fd)
+{
+    return fs->ops->stamp ? fs->ops->stamp(fs->ctx, fd) : (struct fs_stamp){.bytes = -1};
+}
+
+bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp)
+{
+    return stamp->bytes < 0 || !fs->ops->has_stamp || fs->ops->has_stamp(fs->ctx, fd, stamp);
+}

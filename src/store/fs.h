@@ -14,6 +14,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* By which a file is known that nobody else has written to. */
+struct fs_stamp {
+    int64_t bytes; /* -1: nothing is known; equal to any */
+    int64_t modified_ns;
+};
+
 struct fs {
     const struct fs_ops *ops;
     void *ctx;
@@ -47,6 +53,10 @@ struct fs_ops {
     /* Whether the path, from its very beginning, leads to what `fd` is open on, or with fd -1 to
      * the directory of that path which is held. NULL: it always does. */
     bool (*leads)(void *ctx, const char *path, int fd);
+    /* The file's stamp after a write of one's own; nothing where the file system's times are not to
+     * be relied upon. And whether it still has it. NULL, both: nobody else is there. */
+    struct fs_stamp (*stamp)(void *ctx, int fd);
+    bool (*has_stamp)(void *ctx, int fd, const struct fs_stamp *stamp);
 };
 
 /* The real file system. Its operations take as `ctx` the directory below which all paths lie
@@ -57,6 +67,9 @@ extern const struct fs fs_posix;
 
 /* fs->ops->leads, where there is one. */
 bool fs_leads(const struct fs *fs, const char *path, int fd);
+/* fs->ops->stamp and has_stamp, where there are such. */
+struct fs_stamp fs_stamp(const struct fs *fs, int fd);
+bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
 
 /*
  * What a single operation leaves short these go on with. `may_block` false reads from the page

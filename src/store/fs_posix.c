@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Where a name is looked up: with a held directory (`ctx`) the one it lies in and its last part,
@@ -234,6 +236,50 @@ static int64_t posix_disk_bytes(void *ctx, int fd)
     return fstat(fd, &about) < 0 ? -errno : (int64_t)about.st_blocks * 512;
 }
 
+/* Those of this machine alone: over a network a file's time may change when it is asked for again.
+ */
+static bool has_steady_times(int fd)
+{
+    struct statfs about;
+
+    if (fstatfs(fd, &about) < 0)
+        return false;
+    switch ((unsigned long)about.f_type) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int64_t modified_ns(const struct stat *about)
+{
+    return about->st_mtim.tv_sec * INT64_C(1000000000) + about->st_mtim.tv_nsec;
+}
+
+static struct fs_stamp posix_stamp(void *ctx, int fd)
+{
+    struct stat about;
+
+    (void)ctx;
+    if (!has_steady_times(fd) || fstat(fd, &about) < 0)
+        return (struct fs_stamp){.bytes = -1};
+    return (struct fs_stamp){.bytes = about.st_size, .modified_ns = modified_ns(&about)};
+}
+
+static bool posix_has_stamp(void *ctx, int fd, const struct fs_stamp *stamp)
+{
+    struct stat about;
+
+    (void)ctx;
+    return fstat(fd, &about) < 0 ||
+           (about.st_size == stamp->bytes && modified_ns(&about) == stamp->modified_ns);
+}
+
 static const struct fs_ops posix_ops = {
     .open = posix_open,
     .close = posix_close,
@@ -252,6 +298,8 @@ static const struct fs_ops posix_ops = {
     .disk_bytes = posix_disk_bytes,
     .list = posix_list,
     .leads = posix_leads,
+    .stamp = posix_stamp,
+    .has_stamp = posix_has_stamp,
 };
 
 const struct fs fs_posix = {.ops = &posix_ops};

@@ -157,7 +157,6 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
     };
 
     wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
-    wal->flight.fd = wal_current(wal)->fd;
     pthread_mutex_lock(&wal->lock);
     wal->flight.batch = batch;
     wal->open = NULL;
@@ -206,30 +205,48 @@ bool wal_seal_sync(struct wal *wal)
 }
 
 /* Files with writes not synced are never dropped, so the table has them. */
-static int sync_file(struct wal *wal, uint32_t number)
+static struct wal_file *find_file(struct wal *wal, uint32_t number)
 {
-    int fd;
+    struct wal_file *file;
 
     pthread_mutex_lock(&wal->lock);
-    fd = wal_files_find(&wal->files, number)->fd;
+    file = wal_files_find(&wal->files, number);
     pthread_mutex_unlock(&wal->lock);
-    return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, fd);
+    return file;
+}
+
+static int sync_file(struct wal *wal, uint32_t number)
+{
+    return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, find_file(wal, number)->fd);
+}
+
+/* -ESTALE: somebody else has written into the file, such as a copy that was put over it. What is
+ * there now is not what this log goes on from. */
+static int write_batch(struct wal *wal, const struct wal_batch *batch)
+{
+    const struct fs *fs = wal->disk.fs;
+    struct wal_file *file = find_file(wal, batch->file);
+    int result;
+
+    if (!fs_has_stamp(fs, file->fd, &file->stamp))
+        return -ESTALE;
+    result = fs_pwrite_whole(fs, file->fd, batch->at, batch->len, batch->offset);
+    if (result < 0)
+        return result;
+    file->stamp = fs_stamp(fs, file->fd);
+    return file->stamp.bytes < 0 || file->stamp.bytes == file->bytes ? 0 : -ESTALE;
 }
 
 /* Whether the file is the one that the next opening would find. */
 static bool file_leads(struct wal *wal, uint32_t number)
 {
     char name[32], path[PATH_MAX];
-    int fd;
 
     if (!wal->disk.fs->ops->leads)
         return true;
-    pthread_mutex_lock(&wal->lock);
-    fd = wal_files_find(&wal->files, number)->fd;
-    pthread_mutex_unlock(&wal->lock);
     wal_file_name(number, name);
     wal_path(&wal->disk, name, path);
-    return fs_leads(wal->disk.fs, path, fd);
+    return fs_leads(wal->disk.fs, path, find_file(wal, number)->fd);
 }
 
 int wal_commit(struct wal *wal)
@@ -240,8 +257,7 @@ int wal_commit(struct wal *wal)
     if (!flight->is_under_way || flight->result < 0)
         return flight->result;
     if (batch)
-        flight->result =
-            fs_pwrite_whole(wal->disk.fs, flight->fd, batch->at, batch->len, batch->offset);
+        flight->result = write_batch(wal, batch);
     if (flight->wants_sync)
         for (uint32_t number = flight->sync_first;
              flight->result == 0 && number <= flight->sync_last; number++)
@@ -268,7 +284,9 @@ uint64_t wal_committed(struct wal *wal)
         return wal->committed;
     flight->is_under_way = false;
     if (flight->result < 0) {
-        wal_break(wal, flight->result, "cannot write or sync the log");
+        wal_break(wal, flight->result,
+                  flight->result == -ESTALE ? "somebody else has written into the log"
+                                            : "cannot write or sync the log");
         return wal->committed; /* what failed can still be read, until the log is closed */
     }
     wal->committed = flight->sequence;

@@ -138,7 +138,8 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
 {
     const struct fs *fs = disk->fs;
     char name[32], path[PATH_MAX], header[WAL_HEADER_BYTES];
-    struct wal_file found = {.number = number, .end = WAL_HEADER_BYTES}, *file;
+    struct wal_file found = {.number = number, .stamp = {.bytes = -1}, .end = WAL_HEADER_BYTES},
+                    *file;
     ssize_t got;
     int fd;
 
@@ -302,8 +303,12 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         free(file);
         return result;
     }
-    *file = (struct wal_file){
-        .number = number, .bytes = bytes, .format = WAL_FORMAT, .fd = fd, .end = WAL_HEADER_BYTES};
+    *file = (struct wal_file){.number = number,
+                              .bytes = bytes,
+                              .format = WAL_FORMAT,
+                              .fd = fd,
+                              .stamp = fs_stamp(fs, fd),
+                              .end = WAL_HEADER_BYTES};
     *out = file;
     return 0;
 }

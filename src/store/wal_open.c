@@ -379,6 +379,8 @@ static int recover(struct opening *opening, const char *dir)
         if (result < 0)
             fail(opening, result, "cannot remove old log files");
     }
+    if (result == 0)
+        wal_current(wal)->stamp = fs_stamp(wal->disk.fs, wal_current(wal)->fd);
     return result;
 }
 

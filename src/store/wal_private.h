@@ -89,6 +89,7 @@ struct wal_file {
     uint32_t bytes;
     uint32_t format;
     int fd;
+    struct fs_stamp stamp; /* the committer's, once it counts */
     /* As found at opening. */
     uint32_t end; /* where its batches end */
     uint64_t last_sequence;
@@ -217,8 +218,7 @@ struct wal_recent {
 /* What wal_seal hands to wal_commit, and wal_commit back to wal_committed. */
 struct wal_flight {
     bool is_under_way, wants_sync;
-    struct wal_batch *batch; /* NULL: only sync */
-    int fd;
+    struct wal_batch *batch;        /* NULL: only sync */
     uint32_t sync_first, sync_last; /* files */
     uint64_t sequence;
     bool is_astray;

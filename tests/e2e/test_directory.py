@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from client import Lost, Refused
-from server import BINARY, eventually
+from server import BINARY, Server, eventually
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 MOVED = "directory_moved"
@@ -258,6 +258,28 @@ def test_files_that_are_replaced_one_by_one(first):
     assert first.terminate() == 0
     expect_clean(first.data)
     assert known <= all_ids(first.start().client())
+
+
+def test_a_copy_that_is_written_over_the_files(tmp_path):
+    """The same files with other bytes: the server writes nothing more and ends, so that what was put there can be opened."""
+    first = Server(tmp_path / "home", FLAGS).start()
+    try:
+        known = pushing(first, "first").stop()
+        backup = backed_up(first)
+        client = first.client()
+        client.push("orders", "later", delay="1h")
+        subprocess.run(["cp", "-a", f"{backup}/.", str(first.data)], check=True)
+        try:
+            assert pushed(client, "orders", "refused") == "unavailable"
+        except Lost:
+            pass
+        assert first.proc.wait(30) == 1
+        assert "somebody else has written into the log" in first.log()
+        expect_clean(first.data)
+        assert all_ids(first.start().client()) == known
+        assert first.terminate() == 0
+    finally:
+        first.kill()
 
 
 def test_no_one_gets_in_by_removing_the_lock(first):

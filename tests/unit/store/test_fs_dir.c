@@ -226,6 +226,37 @@ static void a_copy_in_its_place_is_another_file(void **state)
     wal_close(wal);
 }
 
+/* With what was there before: nothing of what it had since is left. */
+static void a_copy_written_over_it_ends_it_before_it_writes_again(void **state)
+{
+    char file[256], command[1200], copy[4096 * 3], is[sizeof copy];
+    struct record record = {.kind = RECORD_TOPIC,
+                            .topic = {.topic = slice_of("orders"), .exists = true}};
+    struct wal *wal = open_log();
+    int fd;
+
+    (void)state;
+    snprintf(file, sizeof file, "%s/shard-00/wal/00000001.log", home);
+    snprintf(command, sizeof command, "cp '%s' '%s' && sleep 0.02 && cp '%s' '%s'", file, aside,
+             aside, file);
+    commit_one(wal);
+    assert_int_equal(system(command), 0);
+    fd = open(file, O_RDONLY);
+    assert_int_equal(pread(fd, copy, sizeof copy, 0), sizeof copy);
+    assert_int_equal(wal_has_room(wal, record_bytes_max(&record), WAL_FOR_ANSWER), 0);
+    wal_append(wal, &record);
+    assert_true(wal_seal(wal));
+    assert_int_equal(wal_commit(wal), -ESTALE);
+    wal_committed(wal);
+    assert_non_null(strstr(wal_error(wal), "somebody else has written into the log"));
+    assert_int_equal(wal_has_room(wal, 100, WAL_FOR_ANSWER), -EIO);
+    wal_close(wal);
+    assert_int_equal(pread(fd, is, sizeof is, 0), sizeof is);
+    assert_memory_equal(is, copy, sizeof is);
+    close(fd);
+    wal_close(open_log());
+}
+
 /* ---- the manifest in it ---- */
 
 static void a_manifest_that_was_exchanged_is_not_written_over(void **state)
@@ -259,6 +290,7 @@ int main(void)
         ROW(it_and_what_is_below_is_locked_wherever_it_is),
         ROW(a_commit_says_whether_its_file_would_be_found),
         ROW(a_copy_in_its_place_is_another_file),
+        ROW(a_copy_written_over_it_ends_it_before_it_writes_again),
         ROW(a_manifest_that_was_exchanged_is_not_written_over),
 #undef ROW
     };
