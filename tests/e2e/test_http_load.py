@@ -81,6 +81,20 @@ def test_all_of_them_are_answered_to_a_client_that_reads(small):
         assert connection.read().body == b"ok\n"
 
 
+def test_a_chunked_body_that_was_held_back_is_whole(small):
+    """Its chunks are out of their wrapping by then, and the next request stands right behind it."""
+    parts = [bytes([65 + i]) * 30_000 for i in range(10)]
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\nX-Sum: 1\r\n\r\n"
+    with connections(small) as (connection,):
+        connection.send(request_bytes("POST", "/v1/topics/none/take?max=100&wait=300ms") +
+                        b"PUT /v1/topics/h/jobs/c?delay=1h HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                        chunked + request_bytes("GET", "/healthz"))
+        time.sleep(0.1)
+        assert small.client().call("GET", "/v1/topics/h/jobs/c").status == 404, "it waits for the take"
+        assert [connection.read().status for _ in range(3)] == [200, 201, 200]
+    assert small.client().get("h", "c")["body"] == b"".join(parts).decode()
+
+
 def test_lists_in_a_row_leave_others_served(small):
     fill(small)
     client, took = small.client(), []
