@@ -129,8 +129,9 @@ static int ask_cores(struct asking *asking, uint32_t *number)
 }
 
 /* Servers that went on after Redis had lost its data left cores that say nothing (those of before
- * this was noticed). To begin with another number beside them would make two queues of one. */
-static int refuse_mute_cores(struct asking *asking)
+ * this was noticed). To begin with another number beside them would make two queues of one. A core
+ * that another server has made since we asked for the number under `key` has the number there. */
+static int refuse_mute_cores(struct asking *asking, const char *key, uint32_t *number)
 {
     char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
     for (uint32_t shards = 1; shards <= REDIS_SHARDS_MAX; shards++) {
@@ -145,6 +146,10 @@ static int refuse_mute_cores(struct asking *asking)
             return result;
         bool is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
         freeReplyObject(reply);
+        if (is_there)
+            result = ASK_NUMBER(asking, number, "GET", key);
+        if (is_there && (result != 0 || *number))
+            return result;
         if (is_there)
             return redis_report(asking->report, -EINVAL,
                                 "'%s' at '%s' does not tell how many shards there are, redis lost "
@@ -161,8 +166,8 @@ static int decide(struct asking *asking, const char *key, uint32_t wanted, uint3
     uint32_t found = 0;
     int result = ask_cores(asking, &found);
     if (result == 0 && !found && !wanted)
-        result = refuse_mute_cores(asking);
-    if (result != 0)
+        result = refuse_mute_cores(asking, key, number);
+    if (result != 0 || *number)
         return result;
     snprintf(text, sizeof(text), "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
     result = ask(asking, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);

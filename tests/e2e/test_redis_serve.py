@@ -100,3 +100,15 @@ def test_an_idle_server_on_redis_does_not_spin(fresh, start_server):
     before = started.switches()
     time.sleep(3.0)
     assert started.switches() - before < 150
+
+
+def test_servers_that_begin_one_queue_together_agree(start_redis, start_server):
+    """Each finds nothing at first, and what the others have just made a moment later."""
+    redis = start_redis()
+    for n in range(6):
+        servers = [start_server("--store", f"{redis.url}?prefix=q{n}", started=False).launch() for _ in range(3)]
+        for server in servers:
+            server.wait_listening()
+        assert {info(server)["shards"] for server in servers} == {8}
+        for server in servers:
+            server.terminate()
