@@ -9,11 +9,12 @@ static enum queue_status add(struct redis_shard *shard, const struct queue_answe
 {
     uint32_t number;
     uint64_t delivery;
+    if (!redis_lease_find_shard(answer->lease, &number) || number != shard->options.index)
+        return QUEUE_LEASE_ENDED;
     const struct mac_key *key = redis_link_lease_key(shard->link);
-    if (!key)
+    if (!key) /* before the first connection nobody can tell a good lease */
         return QUEUE_UNAVAILABLE;
-    if (!redis_lease_parse(answer->lease, key, &number, &delivery) ||
-        number != shard->options.index)
+    if (!redis_lease_parse(answer->lease, key, &number, &delivery))
         return QUEUE_LEASE_ENDED;
     struct redis_batch *batch =
         redis_batch_need(shard, REDIS_BATCH_ANSWER, (struct slice){.at = ""}, 0);
