@@ -23,8 +23,8 @@ enum {
     ENTRIES_MAX = 1024,
     BUCKETS = 256,
     NAME_BYTES = 256,
-    LOOKUPS_MAX = 12,         /* at a time: the pool has room for 16, some are for others */
-    GROUP_LOOKUPS_MAX = 8,    /* of these, for one group */
+    LOOKUPS_MAX = 28,         /* at a time: the pool has room for 32, some are for others */
+    GROUP_LOOKUPS_MAX = 20,   /* of these, for one group */
     GROUP_QUEUED_MAX = 256,   /* names of one group that wait for their turn */
     FRESH_MS = 5000,          /* so long it is not asked again */
     FAILED_MS = 2000,         /* the same for what has no address, or where nobody answered */
@@ -57,6 +57,7 @@ struct entry {
     struct list turn;            /* in the resolver's `queue` */
     bool is_queued;              /* waits for its turn */
     uint64_t group;              /* ... among those of this group */
+    bool was_silent;             /* nobody answered the last time */
     struct lookup *lookup;       /* under way; or NULL */
     int64_t fresh_ms, usable_ms; /* until then, on the inner clock */
     struct resolve_found found;
@@ -208,6 +209,7 @@ static void learn(struct entry *entry, const struct addrinfo *answers, int code)
         entry->usable_ms = now_ms + USABLE_MS;
         resolve_log(entry->resolver->guard, entry->name, &entry->found);
     }
+    entry->was_silent = code == EAI_AGAIN;
     entry->fresh_ms = now_ms + (code == 0 && entry->found.count > 0 ? FRESH_MS : FAILED_MS);
     answer_all(entry);
 }
@@ -265,16 +267,17 @@ static size_t count_lookups(const struct resolver *resolver, const uint64_t *gro
     return count;
 }
 
-/* Of the group with the fewest look-ups under way the one that waits longest. NULL: none may. */
+/* Of the group with the fewest look-ups under way the one that waits longest; names that were silent
+ * the last time come after those that were not. NULL: none may. */
 static struct entry *next_in_turn(const struct resolver *resolver)
 {
     struct entry *next = NULL;
     size_t fewest = GROUP_LOOKUPS_MAX;
-    for (struct list *at = resolver->queue.next; at != &resolver->queue && fewest > 0;
-         at = at->next) {
+    for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next) {
         struct entry *entry = list_entry(at, struct entry, turn);
         size_t count = count_lookups(resolver, &entry->group);
-        if (count < fewest) {
+        bool is_sooner = next && count == fewest && next->was_silent && !entry->was_silent;
+        if (count < fewest || is_sooner) {
             fewest = count;
             next = entry;
         }

@@ -33,7 +33,7 @@ void process_size_heap(void)
 /* The loop's library looks up names on half of these. */
 void process_size_pool(void)
 {
-    (void)setenv("UV_THREADPOOL_SIZE", "32", 0);
+    (void)setenv("UV_THREADPOOL_SIZE", "64", 0);
 }
 
 void process_hide_memory(void)

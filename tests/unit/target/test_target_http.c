@@ -24,7 +24,7 @@ struct rig {
     struct target_env env;
     struct target_setting setting;
     struct job job;
-    struct target *targets[24];
+    struct target *targets[40];
     size_t target_count;
     int awaited, closings;
     bool in_send;
@@ -198,7 +198,7 @@ static void send_name(struct rig *rig, uint64_t tag, const char *host)
     send_url(rig, target, tag, url);
 }
 
-/* Twelve names whose name server is silent, of one topic: eight of them are asked about at once, and
+/* Thirty names whose name server is silent, of one topic: twenty of them are asked about at once, and
  * these alone are to blame. */
 static void who_waits_for_the_names_of_others_has_not_failed(void **state)
 {
@@ -208,31 +208,31 @@ static void who_waits_for_the_names_of_others_has_not_failed(void **state)
     open_rig(rig, policy);
     pthread_mutex_lock(&silence);
     begin_time(rig);
-    for (uint64_t tag = 0; tag < 12; tag++) {
+    for (uint64_t tag = 0; tag < 30; tag++) {
         (void)snprintf(host, sizeof host, "h%d.evil.test", (int)tag);
         send_name(rig, tag, host);
     }
-    send_name(rig, 12, "good.test"); /* of the same topic */
+    send_name(rig, 30, "good.test"); /* of the same topic */
     rig->job.topic = slice_of("payments");
     (void)snprintf(host, sizeof host, "http://good.test:%u/204", http_peer_port(rig->peer));
-    send_url(rig, rig->targets[12], 13, host);
+    send_url(rig, rig->targets[30], 31, host);
     run(rig);
-    for (uint64_t tag = 0; tag < 13; tag++) {
+    for (uint64_t tag = 0; tag < 31; tag++) {
         const struct target_report *report = &rig->told[tag].report;
-        assert_int_equal(report->outcome, tag < 12 ? TARGET_UNSENT : TARGET_DONE);
-        assert_true(report->is_ailing == (tag < 8));
+        assert_int_equal(report->outcome, tag < 30 ? TARGET_UNSENT : TARGET_DONE);
+        assert_true(report->is_ailing == (tag < 20));
     }
-    assert_int_equal(rig->told[13].report.outcome, TARGET_DONE);
-    assert_true(rig->told[13].after_ms <= GRACE_MS);
+    assert_int_equal(rig->told[31].report.outcome, TARGET_DONE);
+    assert_true(rig->told[31].after_ms <= GRACE_MS);
     pthread_mutex_unlock(&silence);
     rig->setting.timeout_ms = 10000;
-    for (uint64_t tag = 0; tag < 12; tag++) {
+    for (uint64_t tag = 0; tag < 30; tag++) {
         (void)snprintf(host, sizeof host, "http://h%d.evil.test:%u/", (int)tag,
                        http_peer_port(rig->peer));
-        send_url(rig, rig->targets[tag], 20 + tag, host);
+        send_url(rig, rig->targets[tag], 40 + tag, host);
     }
     run(rig);
-    for (uint64_t tag = 20; tag < 32; tag++) {
+    for (uint64_t tag = 40; tag < 70; tag++) {
         assert_int_equal(rig->told[tag].report.outcome, TARGET_UNSENT);
         assert_true(rig->told[tag].report.is_ailing);
     }
@@ -698,7 +698,7 @@ static void a_message_for_another_endpoint_is_refused(void **state)
 
 int main(void)
 {
-    setenv("UV_THREADPOOL_SIZE", "32", 1); /* as the server has it */
+    setenv("UV_THREADPOOL_SIZE", "64", 1); /* as the server has it */
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_evil_is_reported_once_in_time_for_what_it_is),
         cmocka_unit_test(evil_leaks_no_descriptors_and_no_memory),
