@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-enum { US_PER_MS = 1000 };
+enum { US_PER_MS = 1000, SOON_US = 500 };
 
 struct range {
     int64_t min_us, max_us;
@@ -103,7 +103,9 @@ int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
     assert(clock->known);
     if (shard_ms == INT64_MAX)
         return INT64_MAX;
-    /* In the middle: as likely a little before as a little after. */
-    int64_t offset_us = clock->offset_min_us + (clock->offset_max_us - clock->offset_min_us) / 2;
-    return ceil_ms(shard_ms * US_PER_MS - offset_us);
+    /* As soon as it may be due; where little is known, about when it is as likely as not. A call takes
+     * some time to get there, and whoever comes too early just asks again. */
+    int64_t most_us = clock->offset_max_us - clock->offset_min_us;
+    int64_t before_us = most_us / 2 < SOON_US ? most_us : most_us / 2 + SOON_US;
+    return ceil_ms(shard_ms * US_PER_MS - clock->offset_min_us - before_us);
 }
