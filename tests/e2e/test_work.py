@@ -84,10 +84,14 @@ def fixed(start_server):
 
 
 def kill(server):
+    """A take is answered before it is on the disk, and one that a crash takes away is handed out again, rightly. So none is under way then: the
+    answer to a pause is on the disk, and all takes before it."""
     port = server.port
+    server.client().topic_verb("unpaid", "pause")
     server.kill()
     time.sleep(max(AWAY_SECONDS - server.start_seconds, 0))
     server.start(port)
+    server.client().topic_verb("unpaid", "resume")
 
 
 def freeze(server):
