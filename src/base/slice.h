@@ -31,6 +31,14 @@ static inline bool slice_equals(struct slice a, struct slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* Below, equal, above zero: by bytes, then the shorter one first. */
+static inline int slice_compare(struct slice a, struct slice b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common ? memcmp(a.at, b.at, common) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 static inline bool slice_is(struct slice a, const char *text)
 {
     return slice_equals(a, slice_of(text));

@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/patience.h"
 #include "cli/progress.h"
+#include "cli/topic_pages.h"
 
 #include <string.h>
 
@@ -63,26 +64,24 @@ static int check_found(const struct cli_list *wanted, const bool *found)
 static int learn_topics(struct export *export, const struct cli_list *wanted, bool is_new)
 {
     bool found[CLI_LIST_MAX] = {false};
-    const json_t *topics, *topic;
+    const json_t *topic;
+    json_t *all;
     size_t i;
-    url_add_segment(client_begin(&export->client), "topics");
-    int exit_code = client_call(&export->client, "GET", NULL, 0);
+    int exit_code = topic_pages(&export->client, &all);
     if (exit_code != CLI_OK)
         return exit_code;
     export->jobs_total = 0;
-    topics = json_object_get(export->client.json, "topics");
-    if (!json_is_array(topics))
-        return not_ours(export);
-    json_array_foreach(topics, i, topic)
+    json_array_foreach(json_object_get(all, "topics"), i, topic)
     {
         const char *name = json_string_value(json_object_get(topic, "topic"));
         if (!name || !is_wanted(name, wanted, found))
             continue;
         export->jobs_total += jobs_of(topic);
-        if (is_new && !export_state_add(&export->state, name))
-            return cli_error("out of memory");
+        if (is_new && exit_code == CLI_OK && !export_state_add(&export->state, name))
+            exit_code = cli_error("out of memory");
     }
-    return check_found(wanted, found);
+    json_decref(all);
+    return exit_code == CLI_OK ? check_found(wanted, found) : exit_code;
 }
 
 /* ---- their lines ---- */

@@ -2,7 +2,9 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/show.h"
+#include "cli/topic_pages.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* ---- topics ---- */
@@ -35,6 +37,33 @@ static void print_topics(const json_t *answer)
     show_table_fini(&table);
 }
 
+static int show_topic(struct client *client, const struct cli_args *args)
+{
+    struct buffer *target = client_begin(client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->list.at[0]);
+    int exit_code = client_call(client, "GET", NULL, 0);
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(client);
+    else if (exit_code == CLI_OK)
+        print_topics(client->json);
+    return exit_code;
+}
+
+static int show_topics(struct client *client, const struct cli_args *args)
+{
+    json_t *all;
+    int exit_code = topic_pages(client, &all);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (args->json && (json_dumpf(all, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF))
+        exit_code = cli_error("cannot write to standard output, %s", strerror(errno));
+    else if (!args->json)
+        print_topics(all);
+    json_decref(all);
+    return exit_code;
+}
+
 int cli_topics(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
@@ -49,15 +78,7 @@ int cli_topics(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    struct buffer *target = client_begin(&client);
-    url_add_segment(target, "topics");
-    if (args.list.count)
-        url_add_segment(target, args.list.at[0]);
-    exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK && args.json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        print_topics(client.json);
+    exit_code = args.list.count ? show_topic(&client, &args) : show_topics(&client, &args);
     client_close(&client);
     return exit_code;
 }

@@ -53,6 +53,9 @@ void http_shared_free(struct http_shared *shared);
 /* What requests, answers and waiting takes may take together, beyond which there is 503; 0: 256 MiB.
  * Before the reactors run. */
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max);
+/* How many topics have lines of their own at /metrics, the largest; the rest is summed up. 0: 200.
+ * Before the reactors run. */
+void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics);
 /* Any thread: what /readyz says. */
 void http_shared_set_ready(struct http_shared *shared, bool ready);
 /* Something that adds lines to /metrics, e.g. what the server knows of its store. Called on any

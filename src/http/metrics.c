@@ -2,6 +2,8 @@
 #include "base/prometheus.h"
 #include "http/private.h"
 
+#include <stdlib.h>
+
 struct sums {
     uint64_t requests[HTTP_ROUTES_MAX][6];
     uint64_t accepted, refused, bytes_in, bytes_out, connections, waiting;
@@ -178,6 +180,104 @@ static int64_t number_at(const void *base, size_t offset)
     return (int64_t) * (const uint64_t *)(const void *)((const char *)base + offset);
 }
 
+/* ---- which topics have lines of their own ---- */
+
+/* Of the topics that have none. No topic can be called so. */
+#define OTHERS "(others)"
+
+static uint64_t jobs_of(const struct queue_topic *topic)
+{
+    uint64_t sum = 0;
+    for (size_t s = 0; s < sizeof states / sizeof states[0]; s++)
+        sum += (uint64_t)number_at(&topic->counts, states[s].offset);
+    return sum;
+}
+
+/* Whether the first one goes before the other is dropped: more jobs, then more pushed, then by
+ * name. */
+static bool is_larger(const struct queue_topic *one, const struct queue_topic *other)
+{
+    uint64_t jobs = jobs_of(one), others = jobs_of(other);
+    if (jobs != others)
+        return jobs > others;
+    if (one->totals.pushed != other->totals.pushed)
+        return one->totals.pushed > other->totals.pushed;
+    return slice_compare(one->name, other->name) < 0;
+}
+
+static void sift_down(const struct queue_topic **heap, size_t count)
+{
+    for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && is_larger(heap[child], heap[child + 1]))
+            child++;
+        if (!is_larger(heap[at], heap[child]))
+            return;
+        const struct queue_topic *smaller = heap[child];
+        heap[child] = heap[at];
+        heap[at] = smaller;
+    }
+}
+
+static void sift_up(const struct queue_topic **heap, size_t at)
+{
+    for (; at && is_larger(heap[(at - 1) / 2], heap[at]); at = (at - 1) / 2) {
+        const struct queue_topic *larger = heap[(at - 1) / 2];
+        heap[(at - 1) / 2] = heap[at];
+        heap[at] = larger;
+    }
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct queue_topic *one = *(const struct queue_topic *const *)a,
+                             *other = *(const struct queue_topic *const *)b;
+    return (one > other) - (one < other);
+}
+
+static void add_to_others(struct queue_topic *others, const struct queue_topic *topic)
+{
+    uint64_t *sums = (uint64_t *)(void *)&others->totals;
+    const uint64_t *own = (const uint64_t *)(const void *)&topic->totals;
+    for (size_t i = 0; i < sizeof others->totals / sizeof *sums; i++)
+        sums[i] += own[i];
+    sums = (uint64_t *)(void *)&others->counts;
+    own = (const uint64_t *)(const void *)&topic->counts;
+    for (size_t i = 0; i < sizeof others->counts / sizeof *sums; i++)
+        sums[i] += own[i];
+    others->paused |= topic->paused;
+}
+
+/* The `most` largest in their order, then the sum of the rest. Returns how many; own memory. */
+static size_t largest(const struct queue_topic *topics, size_t count, size_t most,
+                      struct queue_topic **out)
+{
+    const struct queue_topic **heap = calloc(most, sizeof *heap); /* the smallest at its root */
+    struct queue_topic *shown = calloc(most + 1, sizeof *shown), others = {0};
+    size_t kept = 0;
+    *out = shown;
+    for (size_t i = 0; heap && shown && i < count; i++) {
+        if (kept < most) {
+            heap[kept] = &topics[i];
+            sift_up(heap, kept++);
+        } else if (is_larger(&topics[i], heap[0])) {
+            add_to_others(&others, heap[0]);
+            heap[0] = &topics[i];
+            sift_down(heap, kept);
+        } else {
+            add_to_others(&others, &topics[i]);
+        }
+    }
+    if (kept)
+        qsort((void *)heap, kept, sizeof *heap, by_place);
+    for (size_t i = 0; i < kept; i++)
+        shown[i] = *heap[i];
+    free((void *)heap);
+    others.name = slice_of(OTHERS);
+    if (kept && kept < count)
+        shown[kept++] = others;
+    return kept;
+}
+
 static void write_topics(struct buffer *out, const struct queue_topic *topics, size_t count)
 {
     prometheus_family(out, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs in each state.");
@@ -236,7 +336,11 @@ static void write_page(struct http_front *front, struct http_exchange *exchange,
                        const struct queue_topic *list, size_t count)
 {
     struct buffer *body = http_answer_start(exchange);
-    write_topics(body, list, count);
+    struct queue_topic *shown;
+    size_t shown_count = largest(list, count, front->shared->metrics_topics, &shown);
+    write_topics(body, shown, shown_count);
+    free(shown);
+    write_one(body, "tarry_topics", PROMETHEUS_GAUGE, "Topics there are.", count);
     write_queue(body, front->queue);
     write_front_metrics(body, front->shared);
     if (front->shared->emit)

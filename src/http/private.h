@@ -207,6 +207,7 @@ struct http_shared {
     const char *version;
     int64_t started_ms;
     atomic_bool is_ready;
+    uint32_t metrics_topics; /* that have lines of their own at /metrics */
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
     const struct http_hooks *hooks;   /* NULL: none */

@@ -12,6 +12,7 @@ struct http_shared *http_shared_new(const char *version)
     shared->version = version;
     shared->started_ms = clock_wall_ms();
     http_shared_set_memory(shared, 0);
+    http_shared_set_metrics_topics(shared, 0);
     pthread_mutex_init(&shared->lock, NULL);
     return shared;
 }
@@ -27,6 +28,12 @@ void http_shared_free(struct http_shared *shared)
 void http_shared_set_ready(struct http_shared *shared, bool ready)
 {
     atomic_store_explicit(&shared->is_ready, ready, memory_order_release);
+}
+
+void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics)
+{
+    enum { TOPICS = 200 };
+    shared->metrics_topics = topics ? topics : TOPICS;
 }
 
 void http_shared_add_metrics(struct http_shared *shared,

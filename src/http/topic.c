@@ -3,6 +3,22 @@
 #include "http/job_json.h"
 #include "http/private.h"
 
+enum { PAGE_TOPICS = 1000 };
+
+/* The first topic behind the cursor, which is the name of the last one shown. They come by name. */
+static size_t first_after(const struct queue_topic *topics, size_t count, struct slice cursor)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slice_compare(topics[middle].name, cursor) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -12,19 +28,37 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         http_answer_refusal(exchange, reply->status, NULL, 0);
         return;
     }
+    size_t at = first_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
+    size_t end =
+        reply->topic_count - at > exchange->count ? at + exchange->count : reply->topic_count;
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topics\":[");
-    for (size_t i = 0; i < reply->topic_count; i++) {
-        if (i)
+    for (size_t i = at; i < end; i++) {
+        if (i > at)
             buffer_append_byte(body, ',');
         http_topic_write(body, &reply->topics[i]);
     }
-    buffer_append_text(body, "]}");
+    buffer_append_text(body, "],\"cursor\":");
+    if (end < reply->topic_count)
+        json_write_string(body, reply->topics[end - 1].name);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_byte(body, '}');
     http_answer_end_json(exchange, 200);
 }
 
 void http_topics(struct http_call *call)
 {
+    const struct http_fields *fields = &call->query->fields;
+    struct http_exchange *exchange = call->exchange;
+    if (fields->cursor.len && !job_topic_is_valid(fields->cursor)) {
+        http_answer_refusal(exchange, QUEUE_BAD_CURSOR, NULL, 0);
+        return;
+    }
+    exchange->count =
+        http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
+    http_front_lend(exchange->front, &exchange->note);
+    buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
     call->front->queue->ops->topics(call->front->queue, http_reply_to(call, on_topics));
 }
 

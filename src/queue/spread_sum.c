@@ -29,10 +29,8 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
 
 static int by_name(const void *a, const void *b)
 {
-    struct slice x = ((const struct queue_topic *)a)->name,
-                 y = ((const struct queue_topic *)b)->name;
-    int order = memcmp(x.at, y.at, x.len < y.len ? x.len : y.len);
-    return order ? order : (x.len > y.len) - (x.len < y.len);
+    return slice_compare(((const struct queue_topic *)a)->name,
+                         ((const struct queue_topic *)b)->name);
 }
 
 /* Sorted by name, then equal names are summed up. Returns how many are left. */

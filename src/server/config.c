@@ -64,6 +64,8 @@ static const struct option options[] = {
      "--max-body; beyond it there is 503; 0 is a quarter of the memory of the machine, or of its "
      "control group; the store's own index is not counted"},
     {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
+    {"metrics-topics", OPTION_COUNT, "N", FIELD(metrics_topics), "200", 1, 100000,
+     "how many topics have lines of their own at /metrics, the largest; the rest is summed up"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
     {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 4 * MIB, 1024 * MIB,

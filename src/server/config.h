@@ -42,7 +42,7 @@ struct config {
     uint32_t log_level;
     uint32_t log_format; /* enum config_log_format */
     uint32_t shards;     /* 0: what the store has */
-    uint32_t max_connections, max_waiting, max_topics;
+    uint32_t max_connections, max_waiting, max_topics, metrics_topics;
     int64_t max_body_bytes, wal_file_bytes;
     int64_t max_memory_bytes; /* 0: a quarter of what there is */
     int64_t idle_timeout_ms;

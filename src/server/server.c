@@ -319,6 +319,7 @@ static bool open_fronts(struct server *server)
     if (!server->http)
         return fail("out of memory");
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
+    http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);
     server->keeper = (struct http_keeper){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)

@@ -64,7 +64,7 @@ def test_flag_beats_environment_beats_file(start_server, tmp_path):
 def test_help_lists_every_option():
     shown = subprocess.run([str(BINARY), "help", "serve"], capture_output=True, text=True, check=True).stdout
     for name in ("data", "listen", "store", "sync", "shards", "config", "log", "log-level", "log-format", "insecure", "allowed-host", "max-body",
-                 "max-connections", "max-waiting", "max-topics", "idle-timeout", "wal-file", "core-dumps", "max-memory"):
+                 "max-connections", "max-waiting", "max-topics", "idle-timeout", "wal-file", "core-dumps", "metrics-topics", "max-memory"):
         assert f"  --{name}" in shown
 
 
