@@ -78,6 +78,7 @@ struct shard {
 
     atomic_bool astray; /* the path of the log or the runs leads elsewhere */
     int64_t astray_look_ms;
+    atomic_bool astray_seen; /* by somebody who asked for figures: look at it this turn */
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

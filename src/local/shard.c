@@ -81,12 +81,17 @@ void shard_go_astray(struct shard *shard)
 
 static void look_for_path(struct shard *shard, int64_t now_ms)
 {
-    if (!shard->astray || shard->committing || shard->broken || now_ms < shard->astray_look_ms)
+    bool seen = atomic_load_explicit(&shard->astray_seen, memory_order_relaxed);
+    bool is_time = shard->astray && now_ms >= shard->astray_look_ms;
+    if (shard->committing || shard->broken || (!seen && !is_time))
         return;
+    atomic_store_explicit(&shard->astray_seen, false, memory_order_relaxed);
     if (!wal_look(shard->wal) || !depot_leads(shard->depot)) {
         shard_go_astray(shard);
         return;
     }
+    if (!shard->astray)
+        return;
     shard->astray = false;
     log_event(LOG_INFO, "data directory is back: changes are accepted again",
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
@@ -452,8 +457,11 @@ void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx)
     shard->stopped_ctx = ctx;
 }
 
-void shard_figures(const struct shard *shard, struct shard_figures *out)
+void shard_figures(struct shard *shard, struct shard_figures *out)
 {
+    bool leads = wal_leads(shard->wal) && depot_leads(shard->depot);
+    if (!leads)
+        atomic_store_explicit(&shard->astray_seen, true, memory_order_relaxed);
     *out = (struct shard_figures){
         .bytes_on_disk = atomic_load_explicit(&shard->bytes_on_disk, memory_order_relaxed),
         .far_jobs = atomic_load_explicit(&shard->far_jobs, memory_order_relaxed),
@@ -461,8 +469,7 @@ void shard_figures(const struct shard *shard, struct shard_figures *out)
         .checkpoints = atomic_load_explicit(&shard->checkpoints, memory_order_relaxed),
         .checkpoints_failed =
             atomic_load_explicit(&shard->checkpoints_failed, memory_order_relaxed),
-        .astray = atomic_load_explicit(&shard->astray, memory_order_relaxed) ||
-                  !wal_leads(shard->wal) || !depot_leads(shard->depot),
+        .astray = !leads || atomic_load_explicit(&shard->astray, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
 }

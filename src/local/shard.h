@@ -81,6 +81,6 @@ struct shard_figures {
     bool healthy, accepting;
     bool astray; /* the path of the shard's files leads elsewhere: as of this moment */
 };
-void shard_figures(const struct shard *shard, struct shard_figures *out);
+void shard_figures(struct shard *shard, struct shard_figures *out);
 
 #endif

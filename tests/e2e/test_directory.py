@@ -145,6 +145,17 @@ def test_a_directory_that_is_renamed_while_another_server_takes_its_place(first,
     assert seconds <= all_ids(second.start().client())
 
 
+def test_whoever_asks_whether_it_is_ready_makes_it_noticed(first):
+    """Nobody changes anything meanwhile, and an idle server looks at nothing by itself."""
+    aside = first.data.with_name("data.old")
+    first.data.rename(aside)
+    assert ready(first).status == 503
+    eventually(lambda: "data directory moved" in first.log())
+    aside.rename(first.data)
+    eventually(lambda: "data directory is back" in first.log())
+    assert ready(first).status == 200
+
+
 def test_a_renamed_directory_lets_no_second_server_in_by_its_new_name(first):
     first.client().push("orders", "a", delay="1h")
     home = first.directory.with_name("elsewhere")
@@ -337,7 +348,6 @@ def test_runs_that_are_moved_stop_the_next_checkpoint(first, tmp_path):
 
     eventually(lambda: fill() and list(runs.glob("CATALOG-*")), seconds=30)
     runs.rename(aside)
-    assert ready(first).status == 503
 
     def is_refused():
         try:
@@ -346,6 +356,7 @@ def test_runs_that_are_moved_stop_the_next_checkpoint(first, tmp_path):
             return refusal.code == MOVED
 
     eventually(is_refused, seconds=60)
+    assert ready(first).status == 503
     before = sorted(one.name for one in aside.glob("CATALOG-*"))
     aside.rename(runs)
     serves_again(first)
