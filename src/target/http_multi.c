@@ -10,15 +10,20 @@
 #include <unistd.h>
 
 /* Idle connections are closed by their age and by their target, not by their number. */
-enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64 };
+enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64, PLACES_MIN = 64 };
 
 struct multi_socket {
     uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; what is wanted is armed */
-    uint32_t serial;        /* how many connections had this descriptor, this one included */
-    uint16_t port;          /* on our side, and a hash of the peer's address; 0: not known yet */
-    uint64_t peer;
-    uint32_t closed;            /* the serial of the last one that was closed */
-    struct target_traffic last; /* what had gone by that in the end */
+    uint16_t port;          /* on our side, of a connection that has carried a request; 0: none */
+};
+
+struct
+    multi_connection { /* one that has carried a request; the last one with these bits of a port */
+    uint64_t peer;     /* a hash of its address */
+    uint32_t serial;   /* 0: none */
+    int fd;            /* -1: closed */
+    uint16_t port;     /* on our side */
+    struct target_traffic last; /* closed: what had gone by it in the end */
 };
 
 struct target_multi {
@@ -36,8 +41,10 @@ struct target_multi {
     int handles;                  /* of the loop */
     struct multi_socket *sockets; /* by descriptor */
     size_t socket_cap;
-    int *by_port; /* descriptors of connections by their port on our side, plus one; mostly empty */
-    bool is_due;  /* libcurl wants to be called at once */
+    struct multi_connection *connections; /* by the low bits of their port */
+    size_t connection_cap, connection_count;
+    uint32_t serial; /* the last one given */
+    bool is_due;     /* libcurl wants to be called at once */
 };
 
 /* ---- what libcurl is told, and what it tells ---- */
@@ -165,14 +172,6 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, v
     return 0;
 }
 
-/* What is known of the connection that had the descriptor before is kept: this one may be made for
- * a request that went by it. */
-static void begin_connection(struct multi_socket *socket)
-{
-    *socket = (struct multi_socket){
-        .serial = socket->serial + 1, .closed = socket->closed, .last = socket->last};
-}
-
 static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
 {
     if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {
@@ -187,7 +186,7 @@ static int open_socket(struct target_multi *multi, const struct curl_sockaddr *a
         return -1;
     }
     if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
-        begin_connection(&multi->sockets[fd]);
+        multi->sockets[fd] = (struct multi_socket){0};
     return fd;
 }
 
@@ -206,15 +205,45 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
 
 /* ---- what the peer took ---- */
 
+static struct multi_connection *place_of(const struct target_multi *multi, uint16_t port)
+{
+    return &multi->connections[port & (multi->connection_cap - 1)];
+}
+
+/* Four places for each connection, so that few meet in one. */
+static bool make_places(struct target_multi *multi)
+{
+    size_t cap = multi->connection_cap ? multi->connection_cap * 2 : PLACES_MIN;
+    struct multi_connection *old = multi->connections;
+    size_t old_cap = multi->connection_cap;
+    if (multi->connection_count * 4 < old_cap || old_cap > UINT16_MAX)
+        return true;
+    struct multi_connection *connections = calloc(cap, sizeof *connections);
+    if (!connections)
+        return false;
+    multi->connections = connections;
+    multi->connection_cap = cap;
+    for (size_t i = 0; i < old_cap; i++)
+        if (old[i].serial)
+            *place_of(multi, old[i].port) = old[i];
+    free(old);
+    return true;
+}
+
 /* libcurl calls it for each socket that it opened, whichever transfer used it last. */
 static int on_close(void *ctx, curl_socket_t fd)
 {
     struct target_multi *multi = ctx;
-    if ((size_t)fd < multi->socket_cap) {
-        struct multi_socket *socket = &multi->sockets[fd];
-        bool is_told = target_traffic_read(fd, &socket->last);
-        socket->closed = is_told ? socket->serial : 0;
-        socket->port = 0;
+    uint16_t port = (size_t)fd < multi->socket_cap ? multi->sockets[fd].port : 0;
+    struct multi_connection *connection = port ? place_of(multi, port) : NULL;
+    if (port) {
+        multi->sockets[fd].port = 0;
+        multi->connection_count--;
+    }
+    if (connection && connection->fd == fd && connection->port == port) {
+        connection->fd = -1;
+        if (!target_traffic_read(fd, &connection->last))
+            connection->serial = 0;
     }
     return close(fd);
 }
@@ -234,35 +263,39 @@ static uint16_t port_of(int fd)
 
 /* libcurl 7.88 does not tell by which socket a request will go, only between which addresses: one
  * that carried requests before is known by its port; a new one was opened for this transfer. */
-static int find_socket(struct target_multi *multi, const struct target_opening *opening,
-                       const char *peer_text, uint16_t port)
+static struct multi_connection *find_connection(struct target_multi *multi,
+                                                const struct target_opening *opening,
+                                                const char *peer_text, uint16_t port)
 {
     uint64_t peer = hash_64(peer_text, strlen(peer_text));
-    int known = multi->by_port[port] - 1;
-    if (known >= 0 && multi->sockets[known].port == port && multi->sockets[known].peer == peer)
+    struct multi_connection *known = multi->connections ? place_of(multi, port) : NULL;
+    if (known && known->serial && known->fd >= 0 && known->port == port && known->peer == peer)
         return known;
     for (size_t i = 0; i < sizeof opening->fds / sizeof opening->fds[0]; i++) {
         int fd = opening->fds[i];
-        if (fd < 0 || port_of(fd) != port)
+        if (fd < 0 || port_of(fd) != port || multi->sockets[fd].port || !make_places(multi))
             continue;
+        multi->connection_count++;
         multi->sockets[fd].port = port;
-        multi->sockets[fd].peer = peer;
-        multi->by_port[port] = fd + 1;
-        return fd;
+        known = place_of(multi, port);
+        *known = (struct multi_connection){
+            .fd = fd, .port = port, .peer = peer, .serial = ++multi->serial};
+        return known;
     }
-    return -1;
+    return NULL;
 }
 
 void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
                        const char *peer, int port, struct target_mark *mark)
 {
-    *mark = (struct target_mark){.fd = -1};
-    int fd =
-        port > 0 && port <= UINT16_MAX ? find_socket(multi, opening, peer, (uint16_t)port) : -1;
-    if (fd < 0 || !target_traffic_read(fd, &mark->traffic))
+    *mark = (struct target_mark){0};
+    struct multi_connection *connection =
+        port > 0 && port <= UINT16_MAX ? find_connection(multi, opening, peer, (uint16_t)port)
+                                       : NULL;
+    if (!connection || !target_traffic_read(connection->fd, &mark->traffic))
         return;
-    mark->fd = fd;
-    mark->serial = multi->sockets[fd].serial;
+    mark->port = connection->port;
+    mark->serial = connection->serial;
 }
 
 /* What the peer sends acknowledges what has reached it. So where it had closed before the request
@@ -272,11 +305,11 @@ void target_multi_mark(struct target_multi *multi, const struct target_opening *
  * read. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
 {
-    if (mark->fd < 0 || (size_t)mark->fd >= multi->socket_cap)
+    if (!mark->serial)
         return false;
-    const struct multi_socket *socket = &multi->sockets[mark->fd];
-    const struct target_traffic *then = &mark->traffic, *last = &socket->last;
-    if (socket->closed != mark->serial || last->acked != then->acked)
+    const struct multi_connection *connection = place_of(multi, mark->port);
+    const struct target_traffic *then = &mark->traffic, *last = &connection->last;
+    if (connection->serial != mark->serial || connection->fd >= 0 || last->acked != then->acked)
         return false;
     return then->has_ended || last->sent == then->sent || last->received > then->received;
 }
@@ -323,15 +356,13 @@ static struct target_multi *allocate(struct reactor *reactor)
         return NULL;
     multi->curl = curl_multi_init();
     multi->epoll = epoll_create1(EPOLL_CLOEXEC);
-    multi->by_port = calloc(UINT16_MAX + 1, sizeof *multi->by_port);
-    if (multi->curl && multi->by_port && multi->epoll >= 0 &&
+    if (multi->curl && multi->epoll >= 0 &&
         uv_poll_init(reactor_loop(reactor), &multi->ready, multi->epoll) == 0)
         return multi;
     if (multi->curl)
         (void)curl_multi_cleanup(multi->curl);
     if (multi->epoll >= 0)
         close(multi->epoll);
-    free(multi->by_port);
     free(multi);
     return NULL;
 }
@@ -372,7 +403,7 @@ void target_multi_free(struct target_multi *multi)
     (void)curl_multi_cleanup(multi->curl);
     reactor_cancel_at_turn_end(&multi->call);
     free(multi->sockets);
-    free(multi->by_port);
+    free(multi->connections);
     uv_close((uv_handle_t *)&multi->timer, on_closed);
     uv_close((uv_handle_t *)&multi->ready, on_closed);
 }

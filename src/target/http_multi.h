@@ -24,8 +24,8 @@ struct target_opening { /* of an easy handle's socket */
 
 /* A connection when a request was about to be sent by it: what its peer had until then. */
 struct target_mark {
-    int fd;          /* -1: not known */
-    uint32_t serial; /* of the connection, among those with this descriptor */
+    uint16_t port;   /* on our side */
+    uint32_t serial; /* of the connection; 0: not known */
     struct target_traffic traffic;
 };
 
