@@ -210,6 +210,22 @@ def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_pa
         life_of_everything(started, "again")
         for server in servers.servers:
             assert denied(server.client()) <= {"config|get"}
+        started.terminate()
+        # The number of shards is on its way from one node to another.
+        slot = servers.slot_of(b"{tarry}:shards")
+        source, to = servers.begin_move(slot)
+        while servers.move_keys(slot, source, to, 100):
+            pass
+        second = start_server("--store", url, "--redis-password-file", file, started=False).launch()
+        second.wait_listening()
+        second.kill()
+        for server in servers.servers:
+            assert denied(server.client()) <= {"config|get"}
+            server.call(*acl_rule("a cluster"), "-asking")
+        subprocess.run([str(BINARY), "serve", "--listen", "127.0.0.1:0", "--store", url, "--redis-password-file", file], capture_output=True, check=False,
+                       timeout=30)
+        assert any("asking" in denied(server.client()) for server in servers.servers)
+        for server in servers.servers:
             server.call(*acl_rule("a cluster"), "-cluster|slots")
         assert "does not let this user" in refused("--store", url, "--redis-password-file", file)
 
