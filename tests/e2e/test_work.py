@@ -113,8 +113,9 @@ def start_of_the_binary(server, start, directory):
 @pytest.mark.parametrize("away", [kill, freeze])
 @pytest.mark.parametrize("workers", [start_of_the_page, start_of_the_binary])
 def test_no_job_comes_twice_where_the_server_is_away_for_most_of_a_lease(workers, away, fixed, start, tmp_path):
-    """Acks fall into the time without a server, some of them just after more than a lease of work; only what extends until the ack is answered holds its job."""
-    seconds = [0.01 * (n % 40) for n in range(140)] + [LEASE_SECONDS + 0.1 * n for n in range(10)]
+    """Acks fall into the time without a server, after up to a second of work and after more than a lease of it: who extends at half the lease only has lost some
+    by then."""
+    seconds = [0.01 * (n * 37 % 100) for n in range(90)] + [LEASE_SECONDS + 0.1 * n for n in range(8)]
     fixed.client().push_batch([{"topic": "unpaid", "id": f"o{n}", "body": {"seconds": some}, "max_attempts": 9} for n, some in enumerate(seconds)])
     running = workers(fixed, start, tmp_path)
     time.sleep(1)
