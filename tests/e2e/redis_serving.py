@@ -4,7 +4,7 @@ import re
 import subprocess
 
 from client import job_path
-from server import BINARY
+from server import BINARY, REPO
 
 
 def refused(*flags, env=None, seconds=60):
@@ -44,3 +44,22 @@ def works(server, topic="works"):
 def push_answer(server, topic, ident, timeout=60.0):
     """The reply as it is, also where it is a problem."""
     return server.client(timeout).call("PUT", job_path(topic, ident), b"x")
+
+
+# ---- the ACL rule of the documents ----
+
+PAGE = (REPO / "docs/redis.md").read_text(encoding="utf-8")
+
+def acl_rule(*more):
+    """The rule of the documents, with what it adds for these: ["ACL", "SETUSER", …]."""
+    [line] = re.findall(r"^(ACL SETUSER .*)$", PAGE, re.MULTILINE)
+    return line.split() + [word for what in more for word in acl_more(what)]
+
+
+def acl_more(what):
+    [row] = re.findall(rf"^\| `?{re.escape(what)}[^|]*\| `(.*)` \|$", PAGE, re.MULTILINE)
+    return row.replace("\\|", "|").split()
+
+
+def denied(client):
+    return {entry["object"].decode() if isinstance(entry["object"], bytes) else entry["object"] for entry in client.acl_log()}

@@ -1,13 +1,12 @@
 """tarry serve on Redis: who it is let in as, and what it needs to be allowed."""
 
-import re
 import subprocess
 import time
 
 import pytest
 from redis_servers import Cluster, RedisServer
-from redis_serving import info, metric, push_answer, ready, refused, works
-from server import BINARY, REPO, Server, eventually
+from redis_serving import acl_more, acl_rule, denied, info, metric, push_answer, ready, refused, works
+from server import BINARY, Server, eventually
 
 
 def secret_file(path, text, mode=0o600):
@@ -69,23 +68,6 @@ def test_a_unix_socket_will_do(start_server):
 
 
 # ---- what it needs to be allowed ----
-
-PAGE = (REPO / "docs/redis.md").read_text(encoding="utf-8")
-
-def acl_rule(*more):
-    """The rule of the documents, with what it adds for these: ["ACL", "SETUSER", …]."""
-    [line] = re.findall(r"^(ACL SETUSER .*)$", PAGE, re.MULTILINE)
-    return line.split() + [word for what in more for word in acl_more(what)]
-
-
-def acl_more(what):
-    [row] = re.findall(rf"^\| `?{re.escape(what)}[^|]*\| `(.*)` \|$", PAGE, re.MULTILINE)
-    return row.replace("\\|", "|").split()
-
-
-def denied(client):
-    return {entry["object"].decode() if isinstance(entry["object"], bytes) else entry["object"] for entry in client.acl_log()}
-
 
 def life_of_everything(server, topic):
     """As many different calls as there are kinds of scripts."""
