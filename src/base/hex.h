@@ -3,9 +3,11 @@
 #ifndef TARRY_BASE_HEX_H
 #define TARRY_BASE_HEX_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 static inline char hex_digit(unsigned value)
 {
@@ -21,19 +23,64 @@ static inline int hex_value(char digit)
     return small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
 }
 
+/* Eight digits at once, in the bytes of a word: leases are written and read with every job. */
+static inline uint64_t hex_spread(uint32_t value)
+{
+    const uint64_t low_bytes = UINT64_C(0x0f0f0f0f0f0f0f0f);
+    uint64_t word = value;
+    word = (word << 16 | word) & UINT64_C(0x0000ffff0000ffff);
+    word = (word << 8 | word) & UINT64_C(0x00ff00ff00ff00ff);
+    word = (word << 4 | word) & low_bytes;
+    /* A byte above 9 has its bit 4 set once 6 is added; letters stand 39 behind the digits. */
+    uint64_t letters = (word + UINT64_C(0x0606060606060606)) >> 4 & UINT64_C(0x0101010101010101);
+    word += letters * 39 + UINT64_C(0x3030303030303030);
+    return htobe64(word); /* the first digit is the highest */
+}
+
 /* The last so many digits of a number, zeroes in front. */
 static inline void hex_emit_u64(char *out, uint64_t value, size_t digits)
 {
-    for (size_t i = digits; i > 0; i--, value >>= 4)
-        out[i - 1] = hex_digit((unsigned)value);
+    for (; digits >= 8; digits -= 8, value >>= 32) {
+        uint64_t word = hex_spread((uint32_t)value);
+        memcpy(out + digits - 8, &word, 8);
+    }
+    for (; digits > 0; digits--, value >>= 4)
+        out[digits - 1] = hex_digit((unsigned)value);
+}
+
+/* Eight digits in small letters; false where one is none. */
+static inline bool hex_gather(const char *text, uint32_t *out)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t word;
+    memcpy(&word, text, 8);
+    if (word & tops)
+        return false;
+    /* The top bit of each byte: it is at least '0', above '9', at least 'a', above 'f'. */
+    uint64_t from_0 = word + ones * (0x80 - '0'), past_9 = word + ones * (0x7f - '9');
+    uint64_t from_a = word + ones * (0x80 - 'a'), past_f = word + ones * (0x7f - 'f');
+    if ((((from_0 & ~past_9) | (from_a & ~past_f)) & tops) != tops)
+        return false;
+    word -= ones * '0' + ((from_a & tops) >> 7) * 39;
+    word = be64toh(word);
+    word = (word | word >> 4) & UINT64_C(0x00ff00ff00ff00ff);
+    word = (word | word >> 8) & UINT64_C(0x0000ffff0000ffff);
+    *out = (uint32_t)(word | word >> 16);
+    return true;
 }
 
 /* Exactly so many digits, at most 16; *out is written on success only. */
 static inline bool hex_parse_u64(const char *text, size_t digits, uint64_t *out)
 {
     uint64_t value = 0;
-    for (size_t i = 0; i < digits; i++) {
-        int digit = text[i] >= 'A' && text[i] <= 'F' ? -1 : hex_value(text[i]);
+    uint32_t eight;
+    for (; digits >= 8; digits -= 8, text += 8) {
+        if (!hex_gather(text, &eight))
+            return false;
+        value = value << 32 | eight;
+    }
+    for (; digits > 0; digits--, text++) {
+        int digit = *text >= 'A' && *text <= 'F' ? -1 : hex_value(*text);
         if (digit < 0)
             return false;
         value = value << 4 | (uint64_t)digit;

@@ -2,6 +2,7 @@
 
 #include "unit/cases.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void knows_every_digit_and_nothing_else(void **state)
@@ -38,6 +39,36 @@ static void a_number_has_one_spelling(void **state)
     assert_int_equal(number, 77);
 }
 
+/* One digit replaced by each of the 256 bytes, at each place of eight at once and of a rest. */
+static void one_bad_byte_is_found_wherever_it_stands(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 14; at++)
+        for (int byte = 0; byte < 256; byte++) {
+            char text[] = "0123456789abcd";
+            uint64_t number = 77, expected = 0;
+            bool good = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f');
+            text[at] = (char)byte;
+            assert_int_equal(hex_parse_u64(text, 14, &number), good);
+            for (size_t i = 0; good && i < 14; i++)
+                expected = expected << 4 | (uint64_t)hex_value(text[i]);
+            assert_true(number == (good ? expected : 77));
+        }
+}
+
+static void every_length_is_written_and_read(void **state)
+{
+    (void)state;
+    for (size_t digits = 1; digits <= 16; digits++) {
+        char text[17], expected[17];
+        uint64_t value = UINT64_C(0xfedcba9876543210) >> (64 - 4 * digits), number = 0;
+        (void)snprintf(expected, sizeof expected, "%0*llx", (int)digits, (unsigned long long)value);
+        hex_emit_u64(text, UINT64_C(0xfedcba9876543210) >> (64 - 4 * digits), digits);
+        assert_memory_equal(text, expected, digits);
+        assert_true(hex_parse_u64(text, digits, &number) && number == value);
+    }
+}
+
 static void bytes_have_two_digits_each(void **state)
 {
     char text[7] = "";
@@ -52,6 +83,8 @@ int main(void)
         cmocka_unit_test(knows_every_digit_and_nothing_else),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(a_number_has_one_spelling),
+        cmocka_unit_test(one_bad_byte_is_found_wherever_it_stands),
+        cmocka_unit_test(every_length_is_written_and_read),
         cmocka_unit_test(bytes_have_two_digits_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
