@@ -45,6 +45,14 @@ def test_chunked_bodies(server, connection, sent, body):
     assert connection.call("GET", "/healthz").status == 200, "and the connection goes on"
 
 
+def test_lease_and_leases_are_told_apart(client):
+    for target, body, advice in [("/v1/ack?leases=x", b"", "did you mean 'lease'"), ("/v1/ack", b'{"lease":"x"}', "did you mean 'leases'"),
+                                 ("/v1/nack", b'{"leases":"x"}', "'leases' must be an array"), ("/v1/extend", b"{}", "'leases' is missing"),
+                                 ("/v1/ack", b'{"leases":[{"leases":"x"}]}', "did you mean 'lease'")]:
+        reply = client.call("POST", target, body)
+        assert reply.status == 400 and advice in reply.json()["detail"], (target, body, reply.body)
+
+
 def test_json_ends_with_a_line_end_and_bodies_as_they_are(client):
     """So that a prompt begins a line of its own; what was pushed gets nothing added."""
     client.push("t", "a", body=b'{"a":1}', content_type="application/json")
