@@ -26,7 +26,7 @@ static void on_refuse(void *ctx, enum queue_status status, struct queue_reply_to
     route_refuse(ctx, status, reply_to);
 }
 
-static struct spread *make_spread(struct handle *handle)
+static struct sharded *make_sharded(struct handle *handle)
 {
     struct queue *parts[DATADIR_SHARDS_MAX];
     uint32_t count = handle->local->shard_count;
@@ -34,16 +34,16 @@ static struct spread *make_spread(struct handle *handle)
         handle->parts[i] = (struct part){.queue.ops = &part_ops, .handle = handle, .shard = i};
         parts[i] = &handle->parts[i].queue;
     }
-    return spread_new(&(struct spread_options){.parts = parts,
-                                               .part_count = count,
-                                               .home = handle->index,
-                                               .leads = true,
-                                               .seed = random_u64(),
-                                               .wall_ms = clock_wall_ms,
-                                               .part_of_job = shard_of_job,
-                                               .part_of_lease = shard_of_lease,
-                                               .refuse = on_refuse,
-                                               .ctx = handle});
+    return sharded_new(&(struct sharded_options){.parts = parts,
+                                                 .part_count = count,
+                                                 .home = handle->index,
+                                                 .leads = true,
+                                                 .seed = random_u64(),
+                                                 .wall_ms = clock_wall_ms,
+                                                 .part_of_job = shard_of_job,
+                                                 .part_of_lease = shard_of_lease,
+                                                 .refuse = on_refuse,
+                                                 .ctx = handle});
 }
 
 struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor)
@@ -54,8 +54,8 @@ struct handle *handle_new(struct local *local, uint32_t index, struct reactor *r
     handle->local = local;
     handle->reactor = reactor;
     handle->index = index;
-    handle->spread = make_spread(handle);
-    if (!handle->spread) {
+    handle->sharded = make_sharded(handle);
+    if (!handle->sharded) {
         free(handle);
         return NULL;
     }
@@ -66,6 +66,6 @@ void handle_free(struct handle *handle)
 {
     if (!handle)
         return;
-    spread_free(handle->spread);
+    sharded_free(handle->sharded);
     free(handle);
 }

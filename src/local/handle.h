@@ -2,13 +2,13 @@
  * handle: one reactor's way to all shards: what fronts get as struct queue. This room only.
  *
  * Each shard is dressed as a queue of its own (part.c), reached by a call or by letters (route.c);
- * a spread (queue/spread.h) makes one queue of them.
+ * a sharded queue (queue/sharded.h) makes one queue of them.
  */
 #ifndef TARRY_LOCAL_HANDLE_H
 #define TARRY_LOCAL_HANDLE_H
 
 #include "local/private.h"
-#include "queue/spread.h"
+#include "queue/sharded.h"
 #include "store/datadir.h"
 
 /* The way from a reactor to one shard. */
@@ -23,7 +23,7 @@ struct handle {
     struct reactor *reactor;
     uint32_t index; /* of the reactor and of the shard at home here */
     struct part parts[DATADIR_SHARDS_MAX];
-    struct spread *spread;
+    struct sharded *sharded;
 };
 
 struct local {

@@ -153,7 +153,7 @@ static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
 {
     struct handle *handle = local->handles[reactor];
     struct queue *part = &handle->parts[shard].queue;
-    if (spread_has_listener(handle->spread))
+    if (sharded_has_listener(handle->sharded))
         part->on_event(part->on_event_owner, event, topic);
     else
         atomic_fetch_or(&local->deaf, 1ull << reactor);

@@ -1,7 +1,7 @@
 /*
  * settle: what a crash left half done over several shards is settled before any call comes.
  *
- * The first shard leads (queue/spread.h): settings and pause are there first, and a delete is marked
+ * The first shard leads (queue/sharded.h): settings and pause are there first, and a delete is marked
  * there until its end. So what it says of a topic holds in all of them. Where it says nothing of a
  * topic that has settings or is paused elsewhere, as directories of older versions may, the first
  * shard that does is followed.

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "queue/spread.h"
+#include "queue/sharded.h"
 #include "redis/lease.h"
 #include "redis/script.h"
 #include "redis/shard.h"
@@ -28,7 +28,7 @@ struct redis {
     struct redis_where *where;
     struct redis_shard *shards[REDIS_SHARDS_MAX];
     uint32_t shard_count;
-    struct spread *spread;
+    struct sharded *sharded;
     struct deadline *deadline;
     int64_t look_ms; /* the next regular look */
     struct redis_figures figures;
@@ -206,12 +206,12 @@ static bool shards_new(struct redis *redis)
     return true;
 }
 
-static bool spread(struct redis *redis)
+static bool shard_jobs(struct redis *redis)
 {
     struct queue *parts[REDIS_SHARDS_MAX];
     for (uint32_t i = 0; i < redis->shard_count; i++)
         parts[i] = redis_shard_queue(redis->shards[i]);
-    struct spread_options options = {
+    struct sharded_options options = {
         .parts = parts,
         .part_count = redis->shard_count,
         /* Where takes begin: servers that start alike should not all ask the same one first. */
@@ -222,7 +222,7 @@ static bool spread(struct redis *redis)
         .part_of_lease = part_of_lease,
         .refuse = refuse,
         .ctx = redis};
-    return (redis->spread = spread_new(&options)) != NULL;
+    return (redis->sharded = sharded_new(&options)) != NULL;
 }
 
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
@@ -231,13 +231,13 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
     redis->reactor = reactor;
     redis->where = redis_where_new(reactor, &redis->url);
     redis->deadline = deadline_new(reactor, on_deadline, redis);
-    if (!redis->where || !redis->deadline || !shards_new(redis) || !spread(redis)) {
+    if (!redis->where || !redis->deadline || !shards_new(redis) || !shard_jobs(redis)) {
         snprintf(error, error_bytes,
                  "cannot begin with Redis: out of memory or of file descriptors");
         return -ENOMEM; /* redis_free gives back what there is */
     }
     reactor_at_turn_end(reactor, turn, redis);
-    *out = spread_queue(redis->spread);
+    *out = sharded_queue(redis->sharded);
     return 0;
 }
 
@@ -259,7 +259,7 @@ void redis_free(struct redis *redis)
         return;
     if (redis->reactor)
         reactor_remove_at_turn_end(redis->reactor, turn, redis);
-    spread_free(redis->spread);
+    sharded_free(redis->sharded);
     for (uint32_t i = 0; i < redis->shard_count; i++)
         redis_shard_free(redis->shards[i]);
     if (redis->where)

@@ -1,6 +1,6 @@
 /* Topics, summed up over the parts. */
 #include "queue/copy.h"
-#include "queue/spread_private.h"
+#include "queue/sharded_private.h"
 
 #include <stdlib.h>
 
@@ -60,11 +60,11 @@ static void join_status(struct queue_reply *whole, const struct queue_reply *par
         whole->status = status;
 }
 
-static void join_topics(struct spread_gather *gather)
+static void join_topics(struct sharded_gather *gather)
 {
     size_t total = 0;
     struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
-    for (uint32_t i = 0; i < gather->spread->part_count; i++) {
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
         const struct queue_reply *part = gather->replies[i];
         join_status(&reply, part);
         total += part ? part->topic_count : 0;
@@ -72,36 +72,36 @@ static void join_topics(struct spread_gather *gather)
     }
     struct queue_topic *topics = malloc((total + 1) * sizeof *topics);
     if (!topics || (reply.status != QUEUE_OK && reply.status != QUEUE_CREATED)) {
-        spread_gather_refuse(gather, topics ? reply.status : QUEUE_NO_MEMORY);
+        sharded_gather_refuse(gather, topics ? reply.status : QUEUE_NO_MEMORY);
         free(topics);
         return;
     }
     size_t at = 0;
-    for (uint32_t i = 0; i < gather->spread->part_count; i++)
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++)
         for (size_t j = 0; j < gather->replies[i]->topic_count; j++)
             topics[at++] = gather->replies[i]->topics[j];
     reply.topics = topics;
     reply.topic_count = add_up(topics, total);
-    spread_gather_finish(gather, &reply);
+    sharded_gather_finish(gather, &reply);
     free(topics);
 }
 
-void spread_sum(struct spread *spread, const struct command *command,
-                struct queue_reply_to reply_to)
+void sharded_sum(struct sharded *sharded, const struct command *command,
+                 struct queue_reply_to reply_to)
 {
-    struct spread_gather *gather = spread_gather_new(spread, join_topics, reply_to);
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_topics, reply_to);
     if (gather)
-        spread_gather_ask_all(gather, command);
+        sharded_gather_ask_all(gather, command);
 }
 
-void spread_sum_rest(struct spread *spread, const struct command *command,
-                     const struct queue_reply *first, struct queue_reply_to reply_to)
+void sharded_sum_rest(struct sharded *sharded, const struct command *command,
+                      const struct queue_reply *first, struct queue_reply_to reply_to)
 {
-    struct spread_gather *gather = spread_gather_new(spread, join_topics, reply_to);
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_topics, reply_to);
     if (!gather)
         return;
     gather->replies[0] = copy_reply(first);
-    gather->left = spread->part_count - 1;
-    for (uint32_t part = 1; part < spread->part_count; part++)
-        spread_gather_ask(gather, part, command);
+    gather->left = sharded->part_count - 1;
+    for (uint32_t part = 1; part < sharded->part_count; part++)
+        sharded_gather_ask(gather, part, command);
 }

@@ -1,11 +1,11 @@
 /* Topic calls over several parts that are more than the same call to each of them. */
 #include "queue/copy.h"
-#include "queue/spread_private.h"
+#include "queue/sharded_private.h"
 
 #include <stdlib.h>
 
-struct spread_topic {
-    struct spread *spread;
+struct sharded_topic {
+    struct sharded *sharded;
     struct queue_reply_to reply_to;
     struct command *command; /* a copy */
     uint32_t asked;          /* redrive: parts */
@@ -13,90 +13,92 @@ struct spread_topic {
     enum queue_status status; /* redrive: OK once a part knew the topic */
 };
 
-static struct spread_topic *spread_topic_new(struct spread *spread, const struct command *command,
-                                             struct queue_reply_to reply_to)
+static struct sharded_topic *sharded_topic_new(struct sharded *sharded,
+                                               const struct command *command,
+                                               struct queue_reply_to reply_to)
 {
-    struct spread_topic *topic = calloc(1, sizeof *topic);
+    struct sharded_topic *topic = calloc(1, sizeof *topic);
     struct command *copy = copy_command(command);
     if (!topic || !copy) {
         free(topic);
         free(copy);
-        spread_refuse(spread, QUEUE_NO_MEMORY, reply_to);
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         return NULL;
     }
-    *topic = (struct spread_topic){
-        .spread = spread, .reply_to = reply_to, .command = copy, .status = QUEUE_NOT_FOUND};
+    *topic = (struct sharded_topic){
+        .sharded = sharded, .reply_to = reply_to, .command = copy, .status = QUEUE_NOT_FOUND};
     return topic;
 }
 
-static void spread_topic_free(struct spread_topic *topic)
+static void sharded_topic_free(struct sharded_topic *topic)
 {
     free(topic->command);
     free(topic);
 }
 
-static void finish(struct spread_topic *topic, const struct queue_reply *reply)
+static void finish(struct sharded_topic *topic, const struct queue_reply *reply)
 {
     topic->reply_to.done(topic->reply_to.owner, topic->reply_to.tag, reply);
-    spread_topic_free(topic);
+    sharded_topic_free(topic);
 }
 
 /* ---- what all parts must agree on ---- */
 
 static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED &&
         reply->status != QUEUE_NOT_FOUND) {
         finish(topic, reply);
         return;
     }
-    spread_sum_rest(topic->spread, topic->command, reply, topic->reply_to);
-    spread_topic_free(topic);
+    sharded_sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
+    sharded_topic_free(topic);
 }
 
-void spread_lead(struct spread *spread, const struct command *command,
-                 struct queue_reply_to reply_to)
+void sharded_lead(struct sharded *sharded, const struct command *command,
+                  struct queue_reply_to reply_to)
 {
-    if (!spread->options.leads) {
-        spread_sum(spread, command, reply_to);
+    if (!sharded->options.leads) {
+        sharded_sum(sharded, command, reply_to);
         return;
     }
-    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
     if (topic)
-        spread_send(spread, 0, command, (struct queue_reply_to){.done = lead_done, .owner = topic});
+        sharded_send(sharded, 0, command,
+                     (struct queue_reply_to){.done = lead_done, .owner = topic});
 }
 
 /* ---- pause ---- */
 
 static void pause_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     if (reply->status != QUEUE_OK) {
         finish(topic, reply);
         return;
     }
-    spread_lead(topic->spread, topic->command, topic->reply_to);
-    spread_topic_free(topic);
+    sharded_lead(topic->sharded, topic->command, topic->reply_to);
+    sharded_topic_free(topic);
 }
 
 /* Shows whether any part knows the topic; then `shown`. */
-static void show_first(struct spread_topic *topic, queue_done *shown)
+static void show_first(struct sharded_topic *topic, queue_done *shown)
 {
     struct command show = {
         .kind = COMMAND_TOPIC,
         .topic = {.verb = QUEUE_TOPIC_GET, .topic = topic->command->topic.topic}};
-    spread_sum(topic->spread, &show, (struct queue_reply_to){.done = shown, .owner = topic});
+    sharded_sum(topic->sharded, &show, (struct queue_reply_to){.done = shown, .owner = topic});
 }
 
 /* A part that has no job of the topic yet must know of the pause as well, before its first one
  * comes. But a topic that no part knows is not made. */
-void spread_pause(struct spread *spread, const struct command *command,
-                  struct queue_reply_to reply_to)
+void sharded_pause(struct sharded *sharded, const struct command *command,
+                   struct queue_reply_to reply_to)
 {
-    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
     if (!topic)
         return;
     topic->command->topic.makes = true;
@@ -105,15 +107,15 @@ void spread_pause(struct spread *spread, const struct command *command,
 
 /* ---- delete: marked in the first part, carried out in the others, then in the first ---- */
 
-static void send_mark(struct spread_topic *topic, bool begins, queue_done *done)
+static void send_mark(struct sharded_topic *topic, bool begins, queue_done *done)
 {
     struct command mark = {
         .kind = COMMAND_TOPIC,
         .topic = {.verb = QUEUE_TOPIC_MARK, .topic = topic->command->topic.topic, .makes = begins}};
-    spread_send(topic->spread, 0, &mark, (struct queue_reply_to){.done = done, .owner = topic});
+    sharded_send(topic->sharded, 0, &mark, (struct queue_reply_to){.done = done, .owner = topic});
 }
 
-static void finish_delete(struct spread_topic *topic)
+static void finish_delete(struct sharded_topic *topic)
 {
     struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
     finish(topic, &reply);
@@ -121,7 +123,7 @@ static void finish_delete(struct spread_topic *topic)
 
 static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     topic->affected += reply->affected;
     if (reply->status != QUEUE_NOT_FOUND)
@@ -139,32 +141,32 @@ static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply 
 /* Where a part refused, the next start must not go on with what was answered as failed. */
 static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     topic->affected = reply->affected;
     topic->status = reply->status;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
         send_mark(topic, false, delete_given_up);
     else
-        spread_send(topic->spread, 0, topic->command,
-                    (struct queue_reply_to){.done = delete_ended, .owner = topic});
+        sharded_send(topic->sharded, 0, topic->command,
+                     (struct queue_reply_to){.done = delete_ended, .owner = topic});
 }
 
 static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     struct queue_reply none = {.status = QUEUE_NOT_FOUND};
     (void)tag;
     if (reply->status == QUEUE_OK)
-        spread_sum_rest(topic->spread, topic->command, &none,
-                        (struct queue_reply_to){.done = others_deleted, .owner = topic});
+        sharded_sum_rest(topic->sharded, topic->command, &none,
+                         (struct queue_reply_to){.done = others_deleted, .owner = topic});
     else
         finish(topic, reply);
 }
 
 static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     if (reply->status == QUEUE_OK)
         send_mark(topic, true, delete_marked);
@@ -172,25 +174,25 @@ static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *re
         finish(topic, reply);
 }
 
-void spread_delete(struct spread *spread, const struct command *command,
-                   struct queue_reply_to reply_to)
+void sharded_delete(struct sharded *sharded, const struct command *command,
+                    struct queue_reply_to reply_to)
 {
-    if (!spread->options.leads) {
-        spread_sum(spread, command, reply_to);
+    if (!sharded->options.leads) {
+        sharded_sum(sharded, command, reply_to);
         return;
     }
-    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
     if (topic)
         show_first(topic, delete_shown);
 }
 
 /* ---- a redrive of at most so many ---- */
 
-static void redrive_next(struct spread_topic *topic);
+static void redrive_next(struct sharded_topic *topic);
 
 static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_topic *topic = owner;
+    struct sharded_topic *topic = owner;
     (void)tag;
     topic->affected += reply->affected;
     if (reply->status != QUEUE_NOT_FOUND)
@@ -198,26 +200,26 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
     redrive_next(topic);
 }
 
-static void redrive_next(struct spread_topic *topic)
+static void redrive_next(struct sharded_topic *topic)
 {
     const struct queue_topic_call *call = &topic->command->topic;
     bool may_go_on = topic->status == QUEUE_OK || topic->status == QUEUE_NOT_FOUND;
-    if (!may_go_on || topic->asked == topic->spread->part_count || topic->affected >= call->max) {
+    if (!may_go_on || topic->asked == topic->sharded->part_count || topic->affected >= call->max) {
         struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
         finish(topic, &reply);
         return;
     }
     struct command part = {.kind = COMMAND_TOPIC, .topic = *call};
     part.topic.max = call->max - topic->affected;
-    spread_send(topic->spread, topic->asked++, &part,
-                (struct queue_reply_to){.done = part_done, .owner = topic});
+    sharded_send(topic->sharded, topic->asked++, &part,
+                 (struct queue_reply_to){.done = part_done, .owner = topic});
 }
 
 /* One part after the other, so that no more are sent round than was asked for. */
-void spread_redrive(struct spread *spread, const struct command *command,
-                    struct queue_reply_to reply_to)
+void sharded_redrive(struct sharded *sharded, const struct command *command,
+                     struct queue_reply_to reply_to)
 {
-    struct spread_topic *topic = spread_topic_new(spread, command, reply_to);
+    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
     if (topic)
         redrive_next(topic);
 }

@@ -1,12 +1,12 @@
 /* A page of a list: every part's page, joined by due, then push order. */
 #include "queue/cursor.h"
-#include "queue/spread_private.h"
+#include "queue/sharded_private.h"
 
 #include <stdlib.h>
 
 enum { PAGE_BYTES_MAX = 8 << 20 }; /* of bodies in one page, give or take a job */
 
-static bool job_before(const struct spread_gather *gather, const size_t *next, uint32_t a,
+static bool job_before(const struct sharded_gather *gather, const size_t *next, uint32_t a,
                        uint32_t b)
 {
     const struct job *x = &gather->replies[a]->jobs[next[a]].job,
@@ -17,9 +17,9 @@ static bool job_before(const struct spread_gather *gather, const size_t *next, u
 }
 
 /* The part whose next job comes first; part_count: there is none. */
-static uint32_t first_of(const struct spread_gather *gather, const size_t *next)
+static uint32_t first_of(const struct sharded_gather *gather, const size_t *next)
 {
-    uint32_t count = gather->spread->part_count, best = count;
+    uint32_t count = gather->sharded->part_count, best = count;
     for (uint32_t i = 0; i < count; i++)
         if (next[i] < gather->replies[i]->job_count &&
             (best == count || job_before(gather, next, i, best)))
@@ -28,13 +28,13 @@ static uint32_t first_of(const struct spread_gather *gather, const size_t *next)
 }
 
 /* Returns how many; `last` is the place of the last one. */
-static size_t merge(const struct spread_gather *gather, struct queue_job *jobs,
+static size_t merge(const struct sharded_gather *gather, struct queue_job *jobs,
                     struct queue_cursor *last)
 {
-    size_t next[SPREAD_PARTS_MAX] = {0}, found = 0, bytes = 0;
+    size_t next[SHARDED_PARTS_MAX] = {0}, found = 0, bytes = 0;
     while (found < gather->limit && bytes < PAGE_BYTES_MAX) {
         uint32_t best = first_of(gather, next);
-        if (best == gather->spread->part_count)
+        if (best == gather->sharded->part_count)
             break;
         const struct queue_reply *part = gather->replies[best];
         jobs[found] = part->jobs[next[best]++];
@@ -49,10 +49,10 @@ static size_t merge(const struct spread_gather *gather, struct queue_job *jobs,
 }
 
 /* What was found in all: QUEUE_OK where any part knows the topic. */
-static enum queue_status look_over(const struct spread_gather *gather, size_t *total, bool *more)
+static enum queue_status look_over(const struct sharded_gather *gather, size_t *total, bool *more)
 {
     enum queue_status status = QUEUE_NOT_FOUND;
-    for (uint32_t i = 0; i < gather->spread->part_count; i++) {
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
         const struct queue_reply *part = gather->replies[i];
         if (!part)
             return QUEUE_NO_MEMORY;
@@ -66,14 +66,14 @@ static enum queue_status look_over(const struct spread_gather *gather, size_t *t
     return status;
 }
 
-static void join_list(struct spread_gather *gather)
+static void join_list(struct sharded_gather *gather)
 {
     size_t total = 0;
     bool more = false;
     enum queue_status status = look_over(gather, &total, &more);
     struct queue_job *jobs = status == QUEUE_OK ? calloc(gather->limit, sizeof *jobs) : NULL;
     if (!jobs) {
-        spread_gather_refuse(gather, status == QUEUE_OK ? QUEUE_NO_MEMORY : status);
+        sharded_gather_refuse(gather, status == QUEUE_OK ? QUEUE_NO_MEMORY : status);
         return;
     }
     struct queue_cursor last = {0};
@@ -82,16 +82,16 @@ static void join_list(struct spread_gather *gather)
     struct queue_reply reply = {.jobs = jobs, .job_count = found};
     if (found && (more || found < total))
         reply.cursor = slice_make(text, queue_cursor_write(text, &last));
-    spread_gather_finish(gather, &reply);
+    sharded_gather_finish(gather, &reply);
     free(jobs);
 }
 
-void spread_list(struct spread *spread, const struct command *command,
-                 struct queue_reply_to reply_to)
+void sharded_list(struct sharded *sharded, const struct command *command,
+                  struct queue_reply_to reply_to)
 {
-    struct spread_gather *gather = spread_gather_new(spread, join_list, reply_to);
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_list, reply_to);
     if (!gather)
         return;
     gather->limit = command->list.limit;
-    spread_gather_ask_all(gather, command);
+    sharded_gather_ask_all(gather, command);
 }

@@ -1,7 +1,7 @@
 /*
- * spread: one queue over several parts, each a queue that holds a share of the jobs.
+ * sharded: one queue over several parts, each a queue that holds a share of the jobs.
  *
- * A spread is itself a `struct queue`. It splits a batch by part and joins the results in the order
+ * A sharded queue is itself a `struct queue`. It splits a batch by part and joins the results in the order
  * of the items, joins the pages of a list, sums topics and figures, takes from one part after the
  * other, and carries a pause to parts that do not know the topic yet. What concerns one part alone
  * is passed straight on.
@@ -12,24 +12,24 @@
  *   3. list: cursors are those of queue/cursor.h, and the part goes on behind one that another part
  * gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
  *   4. topic: `makes` is honoured.
- *   5. watch: on and off alternate for each topic; the spread counts.
- *   6. Its `on_ready` and its `on_event` belong to the spread. What comes by on_event is passed on,
- *      and as often as the parts tell it; spread_has_listener says whether anybody wants to hear
+ *   5. watch: on and off alternate for each topic; the sharded queue counts.
+ *   6. Its `on_ready` and its `on_event` belong to the sharded queue. What comes by on_event is passed on,
+ *      and as often as the parts tell it; sharded_has_listener says whether anybody wants to hear
  * it.
  *
- * One thread, that of the parts. The parts are the owner's and outlive the spread; all replies must
+ * One thread, that of the parts. The parts are the owner's and outlive the sharded queue; all replies must
  * have come before it is freed.
  */
-#ifndef TARRY_QUEUE_SPREAD_H
-#define TARRY_QUEUE_SPREAD_H
+#ifndef TARRY_QUEUE_SHARDED_H
+#define TARRY_QUEUE_SHARDED_H
 
 #include "queue/queue.h"
 
-enum { SPREAD_PARTS_MAX = 64 };
+enum { SHARDED_PARTS_MAX = 64 };
 
-struct spread;
+struct sharded;
 
-struct spread_options {
+struct sharded_options {
     struct queue *const *parts; /* copied */
     uint32_t part_count;        /* 1..SPREAD_PARTS_MAX */
     uint32_t home;              /* the part that is asked where any will do, and first for jobs */
@@ -51,12 +51,12 @@ struct spread_options {
 };
 
 /* NULL: out of memory. */
-struct spread *spread_new(const struct spread_options *options);
-void spread_free(struct spread *spread);
+struct sharded *sharded_new(const struct sharded_options *options);
+void sharded_free(struct sharded *sharded);
 
-struct queue *spread_queue(struct spread *spread);
+struct queue *sharded_queue(struct sharded *sharded);
 
 /* Whether the whole's on_event is set: a part need not tell anything where it is not. */
-bool spread_has_listener(const struct spread *spread);
+bool sharded_has_listener(const struct sharded *sharded);
 
 #endif

@@ -1,15 +1,15 @@
 /* Push, answer, change: split by part, the results joined in the order of the items. */
-#include "queue/spread_private.h"
+#include "queue/sharded_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-static void join_items(struct spread_gather *gather)
+static void join_items(struct sharded_gather *gather)
 {
-    size_t next[SPREAD_PARTS_MAX] = {0};
+    size_t next[SHARDED_PARTS_MAX] = {0};
     struct queue_result *results = calloc(gather->count, sizeof *results);
     if (!results) {
-        spread_gather_refuse(gather, QUEUE_NO_MEMORY);
+        sharded_gather_refuse(gather, QUEUE_NO_MEMORY);
         return;
     }
     for (size_t i = 0; i < gather->count; i++) {
@@ -21,13 +21,13 @@ static void join_items(struct spread_gather *gather)
             results[i].status = part && part->status != QUEUE_OK ? part->status : QUEUE_NO_MEMORY;
     }
     struct queue_reply reply = {.results = results, .result_count = gather->count};
-    spread_gather_finish(gather, &reply);
+    sharded_gather_finish(gather, &reply);
     free(results);
 }
 
-static uint32_t part_of_item(const struct spread *spread, const struct command *command, size_t i)
+static uint32_t part_of_item(const struct sharded *sharded, const struct command *command, size_t i)
 {
-    const struct spread_options *options = &spread->options;
+    const struct sharded_options *options = &sharded->options;
     uint32_t part;
     switch (command->kind) {
     case COMMAND_PUSH:
@@ -43,7 +43,7 @@ static uint32_t part_of_item(const struct spread *spread, const struct command *
         if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
             part = options->home;
     }
-    assert(part < spread->part_count);
+    assert(part < sharded->part_count);
     return part;
 }
 
@@ -55,10 +55,10 @@ static size_t item_bytes(enum command_kind kind)
 }
 
 /* Each part's items, in their order, one after the other in `items`. */
-static void send_parts(struct spread_gather *gather, const struct command *command, char *items)
+static void send_parts(struct sharded_gather *gather, const struct command *command, char *items)
 {
     size_t bytes = item_bytes(command->kind);
-    uint32_t part_count = gather->spread->part_count;
+    uint32_t part_count = gather->sharded->part_count;
     for (uint32_t at = 0; at < part_count; at++) {
         struct command part = {.kind = command->kind,
                                .pushes = (const struct queue_push *)(void *)items};
@@ -67,31 +67,31 @@ static void send_parts(struct spread_gather *gather, const struct command *comma
                 memcpy(items + part.count++ * bytes, (const char *)command->pushes + i * bytes,
                        bytes);
         if (part.count)
-            spread_gather_ask(gather, at, &part);
+            sharded_gather_ask(gather, at, &part);
     }
 }
 
-static void split(struct spread_gather *gather, const struct command *command)
+static void split(struct sharded_gather *gather, const struct command *command)
 {
-    bool asked[SPREAD_PARTS_MAX] = {false};
+    bool asked[SHARDED_PARTS_MAX] = {false};
     gather->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
-        uint32_t part = part_of_item(gather->spread, command, i);
+        uint32_t part = part_of_item(gather->sharded, command, i);
         gather->part_of[i] = (uint8_t)part;
         gather->left += !asked[part];
         asked[part] = true;
     }
 }
 
-void spread_items(struct spread *spread, const struct command *command,
-                  struct queue_reply_to reply_to)
+void sharded_items(struct sharded *sharded, const struct command *command,
+                   struct queue_reply_to reply_to)
 {
     if (command->count <= 1) {
-        uint32_t part = command->count ? part_of_item(spread, command, 0) : spread->options.home;
-        spread_send(spread, part, command, reply_to);
+        uint32_t part = command->count ? part_of_item(sharded, command, 0) : sharded->options.home;
+        sharded_send(sharded, part, command, reply_to);
         return;
     }
-    struct spread_gather *gather = spread_gather_new(spread, join_items, reply_to);
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_items, reply_to);
     if (!gather)
         return;
     char *items = malloc(command->count * item_bytes(command->kind));
@@ -100,8 +100,8 @@ void spread_items(struct spread *spread, const struct command *command,
         split(gather, command);
         send_parts(gather, command, items);
     } else {
-        spread_refuse(spread, QUEUE_NO_MEMORY, reply_to);
-        spread_gather_free(gather);
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
+        sharded_gather_free(gather);
     }
     free(items);
 }

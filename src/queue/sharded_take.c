@@ -4,14 +4,14 @@
  * ready and moves on from take to take, so that no part is favoured.
  */
 #include "queue/copy.h"
-#include "queue/spread_private.h"
+#include "queue/sharded_private.h"
 
 #include <stdlib.h>
 
 enum { ENOUGH_BYTES = 16 << 20 }; /* of bodies: then no further part is asked */
 
-struct spread_taking {
-    struct spread *spread;
+struct sharded_taking {
+    struct sharded *sharded;
     struct queue_reply_to reply_to;
     struct command *command;   /* a copy of the whole */
     size_t topic;              /* the one being asked for */
@@ -23,9 +23,9 @@ struct spread_taking {
     size_t reply_count;
 };
 
-static void ask_next(struct spread_taking *take);
+static void ask_next(struct sharded_taking *take);
 
-static void finish(struct spread_taking *take)
+static void finish(struct sharded_taking *take)
 {
     size_t count = 0;
     struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal};
@@ -51,7 +51,7 @@ static void finish(struct spread_taking *take)
 
 static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct spread_taking *take = owner;
+    struct sharded_taking *take = owner;
     (void)tag;
     if (reply->status != QUEUE_OK)
         take->refusal = reply->status;
@@ -67,9 +67,9 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
     ask_next(take);
 }
 
-static void ask_next(struct spread_taking *take)
+static void ask_next(struct sharded_taking *take)
 {
-    uint32_t parts = take->spread->part_count;
+    uint32_t parts = take->sharded->part_count;
     if (take->asked == parts) {
         take->asked = 0;
         take->topic++;
@@ -85,14 +85,15 @@ static void ask_next(struct spread_taking *take)
                                     .max = take->left,
                                     .lease_ms = take->command->take.lease_ms}};
     uint32_t at = (take->first + take->asked++) % parts;
-    spread_send(take->spread, at, &part, (struct queue_reply_to){.done = part_done, .owner = take});
+    sharded_send(take->sharded, at, &part,
+                 (struct queue_reply_to){.done = part_done, .owner = take});
 }
 
-void spread_take(struct spread *spread, const struct command *command,
-                 struct queue_reply_to reply_to)
+void sharded_take(struct sharded *sharded, const struct command *command,
+                  struct queue_reply_to reply_to)
 {
-    uint32_t parts = spread->part_count;
-    struct spread_taking *take = calloc(1, sizeof *take);
+    uint32_t parts = sharded->part_count;
+    struct sharded_taking *take = calloc(1, sizeof *take);
     struct command *copy = copy_command(command);
     struct queue_reply **replies =
         malloc(parts * command->take.topic_count * sizeof(struct queue_reply *));
@@ -100,15 +101,15 @@ void spread_take(struct spread *spread, const struct command *command,
         free(take);
         free(copy);
         free(replies);
-        spread_refuse(spread, QUEUE_NO_MEMORY, reply_to);
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         return;
     }
-    *take = (struct spread_taking){.spread = spread,
-                                   .reply_to = reply_to,
-                                   .command = copy,
-                                   .first = spread->take_from,
-                                   .left = command->take.max,
-                                   .replies = replies};
-    spread->take_from = (spread->take_from + 1) % parts;
+    *take = (struct sharded_taking){.sharded = sharded,
+                                    .reply_to = reply_to,
+                                    .command = copy,
+                                    .first = sharded->take_from,
+                                    .left = command->take.max,
+                                    .replies = replies};
+    sharded->take_from = (sharded->take_from + 1) % parts;
     ask_next(take);
 }

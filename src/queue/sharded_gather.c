@@ -1,0 +1,60 @@
+#include "queue/copy.h"
+#include "queue/sharded_private.h"
+
+#include <stdlib.h>
+
+struct sharded_gather *sharded_gather_new(struct sharded *sharded,
+                                          void (*join)(struct sharded_gather *gather),
+                                          struct queue_reply_to reply_to)
+{
+    struct sharded_gather *gather = calloc(1, sizeof *gather);
+    if (!gather) {
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
+        return NULL;
+    }
+    gather->sharded = sharded;
+    gather->join = join;
+    gather->reply_to = reply_to;
+    return gather;
+}
+
+void sharded_gather_free(struct sharded_gather *gather)
+{
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++)
+        free(gather->replies[i]);
+    free(gather->part_of);
+    free(gather);
+}
+
+void sharded_gather_finish(struct sharded_gather *gather, const struct queue_reply *reply)
+{
+    gather->reply_to.done(gather->reply_to.owner, gather->reply_to.tag, reply);
+    sharded_gather_free(gather);
+}
+
+void sharded_gather_refuse(struct sharded_gather *gather, enum queue_status status)
+{
+    struct queue_reply reply = {.status = status};
+    sharded_gather_finish(gather, &reply);
+}
+
+static void part_done(void *owner, uint64_t part, const struct queue_reply *reply)
+{
+    struct sharded_gather *gather = owner;
+    gather->replies[part] = copy_reply(reply);
+    if (!--gather->left)
+        gather->join(gather);
+}
+
+void sharded_gather_ask(struct sharded_gather *gather, uint32_t part, const struct command *command)
+{
+    sharded_send(gather->sharded, part, command,
+                 (struct queue_reply_to){.done = part_done, .owner = gather, .tag = part});
+}
+
+void sharded_gather_ask_all(struct sharded_gather *gather, const struct command *command)
+{
+    uint32_t count = gather->left = gather->sharded->part_count;
+    for (uint32_t part = 0; part < count; part++)
+        sharded_gather_ask(gather, part, command);
+}
