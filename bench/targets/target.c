@@ -7,7 +7,7 @@
  * (200) are sent, WINDOW of them under way at a time; one that failed or did not leave is sent
  * again. Prints one JSON object.
  */
-#include "target/target.h"
+#include "targets/target.h"
 #include "base/clock.h"
 #include "guard/resolve.h"
 

@@ -11,8 +11,8 @@
 #define TARRY_AMQP_CONSUMER_H
 
 #include "amqp/job.h"
-#include "target/amqp_link.h"
-#include "target/target.h"
+#include "targets/amqp_link.h"
+#include "targets/target.h"
 
 enum { AMQP_IN_BATCH = 256 };
 

@@ -5,7 +5,7 @@
 #include "base/json_write.h"
 #include "base/log.h"
 #include "base/prometheus.h"
-#include "target/amqp_message.h"
+#include "targets/amqp_message.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "amqp/delay.h"
 #include "base/hash.h"
 #include "base/json_write.h"
-#include "target/amqp_message.h"
+#include "targets/amqp_message.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "amqp/source.h"
 
 #include "base/text.h"
-#include "target/target.h"
+#include "targets/target.h"
 
 #include <stdio.h>
 

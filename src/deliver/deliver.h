@@ -4,7 +4,7 @@
  *
  * One a server, on one reactor. What it does for a topic is said by two members of the topic's
  * extension (topic_settings.extension):
- *   deliver      target/setting.h
+ *   deliver      targets/setting.h
  *   dead_letter  deliver/dead_letter.h
  * Settings are followed at run-time: queue->on_event tells of changes, also by other servers.
  *
@@ -15,7 +15,7 @@
 #define TARRY_DELIVER_DELIVER_H
 
 #include "queue/waiter.h"
-#include "target/target.h"
+#include "targets/target.h"
 
 struct deliver;
 

@@ -16,7 +16,7 @@
 #include "deliver/breaker.h"
 #include "deliver/table.h"
 #include "guard/resolve.h"
-#include "target/target.h"
+#include "targets/target.h"
 
 #include <stdatomic.h>
 

@@ -8,7 +8,7 @@
 #include "base/json_write.h"
 #include "base/random.h"
 #include "deliver/private.h"
-#include "target/template.h"
+#include "targets/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

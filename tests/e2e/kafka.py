@@ -5,7 +5,7 @@ A real Kafka for tests: one broker in KRaft mode, from its jars, on free ports, 
         broker.kill(); broker.start()
 
 The jars come from Maven, once, into the user's cache. Where they cannot be had within a minute, or TARRY_TEST_KAFKA=mock, find_jars() says why: then
-tests/unit/target/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
+tests/unit/targets/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Delivery to a real Kafka where its jars are to be had; else librdkafka's mock cluster has to do (tests/unit/target/test_target_kafka.c)."""
+"""Delivery to a real Kafka where its jars are to be had; else librdkafka's mock cluster has to do (tests/unit/targets/test_target_kafka.c)."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 /* setting: any JSON is read within all limits or refused with the reason. */
-#include "target/target.h"
-#include "target/template.h"
+#include "targets/target.h"
+#include "targets/template.h"
 
 #include "claim.h"
 

@@ -1,7 +1,7 @@
 /* template: the first line is a template, the second an id, the third the value of {meta.x}. */
-#include "target/template.h"
+#include "targets/template.h"
 
-#include "target/target.h"
+#include "targets/target.h"
 
 #include "claim.h"
 

@@ -1,12 +1,12 @@
 /*
- * What every kind of target promises (target/target.h), tried with its real peer.
+ * What every kind of target promises (targets/target.h), tried with its real peer.
  *
  *   target_suite KIND
  */
 #include "base/clock.h"
 #include "guard/resolve.h"
 #include "rig.h"
-#include "target/target.h"
+#include "targets/target.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

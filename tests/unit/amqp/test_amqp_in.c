@@ -1,8 +1,8 @@
 #include "amqp/delay.h"
 #include "amqp/job.h"
 #include "amqp/source.h"
-#include "target/amqp_message.h"
-#include "target/target.h"
+#include "targets/amqp_message.h"
+#include "targets/target.h"
 #include "unit/cases.h"
 
 #include <amqp.h>

@@ -1,0 +1,409 @@
+#include "targets/http_multi.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Idle connections are closed by their age and by their target, not by their number. */
+enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64, PLACES_MIN = 64 };
+
+struct multi_socket {
+    uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; what is wanted is armed */
+    uint16_t port;          /* on our side, of a connection that has carried a request; 0: none */
+};
+
+struct
+    multi_connection { /* one that has carried a request; the last one with these bits of a port */
+    uint64_t peer;     /* a hash of its address */
+    uint32_t serial;   /* 0: none */
+    int fd;            /* -1: closed */
+    uint16_t port;     /* on our side */
+    struct target_traffic last; /* closed: what had gone by it in the end */
+};
+
+struct target_multi {
+    CURLM *curl;
+    struct reactor *reactor;
+    struct guard *guard;
+    target_multi_ended *ended;
+    void *ctx;
+    uv_timer_t timer;
+    struct turn_end_call call;
+    /* A set of its own: libcurl closes some sockets without telling, and the kernel takes those out
+     * of a set by itself, which the loop's own tables would not notice. */
+    int epoll;
+    uv_poll_t ready;
+    int handles;                  /* of the loop */
+    struct multi_socket *sockets; /* by descriptor */
+    size_t socket_cap;
+    struct multi_connection *connections; /* by the low bits of their port */
+    size_t connection_cap, connection_count;
+    uint32_t serial; /* the last one given */
+    bool is_due;     /* libcurl wants to be called at once */
+};
+
+/* ---- what libcurl is told, and what it tells ---- */
+
+static void drain(struct target_multi *multi)
+{
+    CURLMsg *message;
+    int left;
+    while ((message = curl_multi_info_read(multi->curl, &left))) {
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        CURL *easy = message->easy_handle;
+        CURLcode code = message->data.result;
+        (void)curl_multi_remove_handle(multi->curl, easy);
+        multi->ended(multi->ctx, easy, code);
+    }
+}
+
+static void act(struct target_multi *multi, curl_socket_t socket, int what)
+{
+    int running;
+    (void)curl_multi_socket_action(multi->curl, socket, what, &running);
+    drain(multi);
+}
+
+/* ---- time ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+    act(timer->data, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static void on_turn_end(struct turn_end_call *call)
+{
+    struct target_multi *multi = list_entry(call, struct target_multi, call);
+    for (int round = 0; multi->is_due && round < ROUNDS_MAX; round++) {
+        multi->is_due = false;
+        act(multi, CURL_SOCKET_TIMEOUT, 0);
+    }
+    if (multi->is_due)
+        reactor_once_at_turn_end(multi->reactor, call);
+}
+
+static int on_time_wanted(CURLM *curl, long ms, void *ctx)
+{
+    struct target_multi *multi = ctx;
+    (void)curl;
+    if (ms > 0) {
+        (void)uv_timer_start(&multi->timer, on_timer, (uint64_t)ms, 0);
+        return 0;
+    }
+    (void)uv_timer_stop(&multi->timer);
+    multi->is_due = ms == 0;
+    if (multi->is_due)
+        reactor_once_at_turn_end(multi->reactor, &multi->call);
+    return 0;
+}
+
+/* ---- sockets ---- */
+
+static bool make_room(struct target_multi *multi, size_t fd)
+{
+    size_t cap = multi->socket_cap ? multi->socket_cap : 64;
+    if (fd < multi->socket_cap)
+        return true;
+    while (cap <= fd)
+        cap *= 2;
+    struct multi_socket *sockets = realloc(multi->sockets, cap * sizeof *sockets);
+    if (!sockets)
+        return false;
+    memset(sockets + multi->socket_cap, 0, (cap - multi->socket_cap) * sizeof *sockets);
+    multi->sockets = sockets;
+    multi->socket_cap = cap;
+    return true;
+}
+
+static void arm(struct target_multi *multi, curl_socket_t fd, uint32_t events)
+{
+    struct multi_socket *socket = &multi->sockets[fd];
+    struct epoll_event event = {.events = events, .data.fd = fd};
+    int what = !events ? EPOLL_CTL_DEL : socket->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (socket->armed == events)
+        return;
+    socket->armed = events;
+    (void)epoll_ctl(multi->epoll, what, fd, &event);
+}
+
+/* What nobody wants any more stays armed until it happens: mostly it is wanted again before. */
+static void on_ready(struct target_multi *multi, int fd, uint32_t events)
+{
+    uint32_t wanted = multi->sockets[fd].wanted;
+    int what = (events & wanted & EPOLLIN ? CURL_CSELECT_IN : 0) |
+               (events & wanted & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+               (events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+    if (events & ~wanted)
+        arm(multi, fd, wanted);
+    if (wanted)
+        act(multi, fd, what);
+}
+
+static void on_sockets(uv_poll_t *poll, int status, int events)
+{
+    struct target_multi *multi = poll->data;
+    struct epoll_event ready[READY_MAX];
+    (void)status;
+    (void)events;
+    int count = epoll_wait(multi->epoll, ready, READY_MAX, 0);
+    for (int i = 0; i < count; i++)
+        on_ready(multi, ready[i].data.fd, ready[i].events);
+}
+
+static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, void *unused)
+{
+    struct target_multi *multi = ctx;
+    (void)easy;
+    (void)unused;
+    if ((size_t)fd >= multi->socket_cap)
+        return 0;
+    struct multi_socket *socket = &multi->sockets[fd];
+    socket->wanted = what == CURL_POLL_REMOVE ? 0
+                                              : (what & CURL_POLL_IN ? EPOLLIN : 0) |
+                                                    (what & CURL_POLL_OUT ? EPOLLOUT : 0);
+    if (socket->wanted & ~socket->armed)
+        arm(multi, fd, socket->armed | socket->wanted);
+    return 0;
+}
+
+static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
+{
+    if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {
+        errno = EACCES;
+        return -1;
+    }
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                    address->protocol);
+    if (fd >= 0 && !make_room(multi, (size_t)fd)) {
+        close(fd);
+        errno = ENOMEM;
+        return -1;
+    }
+    if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
+        multi->sockets[fd] = (struct multi_socket){0};
+    return fd;
+}
+
+/* The last look at an address, whatever led to it. libcurl forgets why there is no socket. */
+static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct target_opening *opening = ctx;
+    (void)purpose;
+    int fd = open_socket(opening->multi, address);
+    if (fd < 0)
+        opening->error = errno;
+    opening->fds[1] = opening->fds[0];
+    opening->fds[0] = fd;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+/* ---- what the peer took ---- */
+
+static struct multi_connection *place_of(const struct target_multi *multi, uint16_t port)
+{
+    return &multi->connections[port & (multi->connection_cap - 1)];
+}
+
+/* Four places for each connection, so that few meet in one. */
+static bool make_places(struct target_multi *multi)
+{
+    size_t cap = multi->connection_cap ? multi->connection_cap * 2 : PLACES_MIN;
+    struct multi_connection *old = multi->connections;
+    size_t old_cap = multi->connection_cap;
+    if (multi->connection_count * 4 < old_cap || old_cap > UINT16_MAX)
+        return true;
+    struct multi_connection *connections = calloc(cap, sizeof *connections);
+    if (!connections)
+        return false;
+    multi->connections = connections;
+    multi->connection_cap = cap;
+    for (size_t i = 0; i < old_cap; i++)
+        if (old[i].serial)
+            *place_of(multi, old[i].port) = old[i];
+    free(old);
+    return true;
+}
+
+/* libcurl calls it for each socket that it opened, whichever transfer used it last. */
+static int on_close(void *ctx, curl_socket_t fd)
+{
+    struct target_multi *multi = ctx;
+    uint16_t port = (size_t)fd < multi->socket_cap ? multi->sockets[fd].port : 0;
+    struct multi_connection *connection = port ? place_of(multi, port) : NULL;
+    if (port) {
+        multi->sockets[fd].port = 0;
+        multi->connection_count--;
+    }
+    if (connection && connection->fd == fd && connection->port == port) {
+        connection->fd = -1;
+        if (!target_traffic_read(fd, &connection->last))
+            connection->serial = 0;
+    }
+    return close(fd);
+}
+
+static uint16_t port_of(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in ipv4;
+        struct sockaddr_in6 ipv6;
+    } own;
+    socklen_t bytes = sizeof own;
+    if (getsockname(fd, &own.any, &bytes) != 0)
+        return 0;
+    return ntohs(own.any.sa_family == AF_INET6 ? own.ipv6.sin6_port : own.ipv4.sin_port);
+}
+
+/* libcurl 7.88 does not tell by which socket a request will go, only between which addresses: one
+ * that carried requests before is known by its port; a new one was opened for this transfer. */
+static struct multi_connection *find_connection(struct target_multi *multi,
+                                                const struct target_opening *opening,
+                                                const char *peer_text, uint16_t port)
+{
+    uint64_t peer = hash_64(peer_text, strlen(peer_text));
+    struct multi_connection *known = multi->connections ? place_of(multi, port) : NULL;
+    if (known && known->serial && known->fd >= 0 && known->port == port && known->peer == peer)
+        return known;
+    for (size_t i = 0; i < sizeof opening->fds / sizeof opening->fds[0]; i++) {
+        int fd = opening->fds[i];
+        if (fd < 0 || port_of(fd) != port || multi->sockets[fd].port || !make_places(multi))
+            continue;
+        multi->connection_count++;
+        multi->sockets[fd].port = port;
+        known = place_of(multi, port);
+        *known = (struct multi_connection){
+            .fd = fd, .port = port, .peer = peer, .serial = ++multi->serial};
+        return known;
+    }
+    return NULL;
+}
+
+void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
+                       const char *peer, int port, struct target_mark *mark)
+{
+    *mark = (struct target_mark){0};
+    struct multi_connection *connection =
+        port > 0 && port <= UINT16_MAX ? find_connection(multi, opening, peer, (uint16_t)port)
+                                       : NULL;
+    if (!connection || !target_traffic_read(connection->fd, &mark->traffic))
+        return;
+    mark->port = connection->port;
+    mark->serial = connection->serial;
+}
+
+/* What the peer sends acknowledges what has reached it. So where it had closed before the request
+ * was sent (over TLS libcurl does not look), or something came later (the end of the connection, for
+ * one), and nothing of the request is acknowledged, it had closed before the request was there. A
+ * bare reset tells nothing: it may have come from a peer that had begun to
+ * read. */
+bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
+{
+    if (!mark->serial)
+        return false;
+    const struct multi_connection *connection = place_of(multi, mark->port);
+    const struct target_traffic *then = &mark->traffic, *last = &connection->last;
+    if (connection->serial != mark->serial || connection->fd >= 0 || last->acked != then->acked)
+        return false;
+    return then->has_ended || last->sent == then->sent || last->received > then->received;
+}
+
+/* ---- life ---- */
+
+void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening)
+{
+    *opening = (struct target_opening){.multi = multi, .fds = {-1, -1}};
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, opening);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, multi);
+}
+
+bool target_multi_add(struct target_multi *multi, CURL *easy)
+{
+    return curl_multi_add_handle(multi->curl, easy) == CURLM_OK;
+}
+
+void target_multi_remove(struct target_multi *multi, CURL *easy)
+{
+    (void)curl_multi_remove_handle(multi->curl, easy);
+}
+
+static void set_options(struct target_multi *multi)
+{
+    CURLM *curl = multi->curl;
+    curl_multi_setopt(curl, CURLMOPT_SOCKETFUNCTION, on_socket_wanted);
+    curl_multi_setopt(curl, CURLMOPT_SOCKETDATA, multi);
+    curl_multi_setopt(curl, CURLMOPT_TIMERFUNCTION, on_time_wanted);
+    curl_multi_setopt(curl, CURLMOPT_TIMERDATA, multi);
+    curl_multi_setopt(curl, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT_MAX);
+    /* HTTP/2 carries one request at a time: with several, libcurl 7.88 loses sight of answers that
+     * came while it read another's, and they wait for their time-out. */
+    curl_multi_setopt(curl, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+}
+
+/* NULL: nothing is left behind. */
+static struct target_multi *allocate(struct reactor *reactor)
+{
+    struct target_multi *multi = calloc(1, sizeof *multi);
+    if (!multi)
+        return NULL;
+    multi->curl = curl_multi_init();
+    multi->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (multi->curl && multi->epoll >= 0 &&
+        uv_poll_init(reactor_loop(reactor), &multi->ready, multi->epoll) == 0)
+        return multi;
+    if (multi->curl)
+        (void)curl_multi_cleanup(multi->curl);
+    if (multi->epoll >= 0)
+        close(multi->epoll);
+    free(multi);
+    return NULL;
+}
+
+struct target_multi *target_multi_new(struct reactor *reactor, struct guard *guard,
+                                      target_multi_ended *ended, void *ctx)
+{
+    struct target_multi *multi = allocate(reactor);
+    if (!multi)
+        return NULL;
+    multi->reactor = reactor;
+    multi->guard = guard;
+    multi->ended = ended;
+    multi->ctx = ctx;
+    multi->call.run = on_turn_end;
+    list_init(&multi->call.list);
+    (void)uv_timer_init(reactor_loop(reactor), &multi->timer);
+    multi->timer.data = multi->ready.data = multi;
+    multi->handles = 2;
+    set_options(multi);
+    (void)uv_poll_start(&multi->ready, UV_READABLE, on_sockets);
+    return multi;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct target_multi *multi = handle->data;
+    if (--multi->handles > 0)
+        return;
+    close(multi->epoll);
+    free(multi);
+}
+
+void target_multi_free(struct target_multi *multi)
+{
+    if (!multi)
+        return;
+    (void)curl_multi_cleanup(multi->curl);
+    reactor_cancel_at_turn_end(&multi->call);
+    free(multi->sockets);
+    free(multi->connections);
+    uv_close((uv_handle_t *)&multi->timer, on_closed);
+    uv_close((uv_handle_t *)&multi->ready, on_closed);
+}

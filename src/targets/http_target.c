@@ -1,0 +1,403 @@
+/*
+ * target_http: an origin ("https://host:port") that takes each message as a POST.
+ *
+ * A message is a transfer. It waits until the host's addresses are known, then libcurl has it until
+ * its end or its time, then it is reported at the latest at the end of the turn, and its handle
+ * waits for the next message. An endpoint that has had nothing to do for a while closes its
+ * connections and gives its memory back.
+ */
+#include "base/clock.h"
+#include "targets/http_multi.h"
+#include "targets/http_name.h"
+#include "targets/http_transfer.h"
+#include "targets/template.h"
+#include "targets/webhook.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+enum { IDLE_MS = 10 * 1000, ORIGIN_BYTES_MAX = TARGET_HOST_BYTES_MAX + 32 };
+
+struct http_endpoint {
+    struct target target;
+    const struct target_env *env;
+    struct target_multi *multi; /* NULL: idle */
+    struct target_name name;
+    struct webhook *webhook;
+    bool is_tls;
+    struct buffer origin; /* "https://host:port" */
+    struct list waiting;  /* for addresses */
+    struct list running;  /* libcurl's, in the order they began */
+    struct list decided;  /* to be reported at the end of the turn */
+    struct list spare;
+    uv_timer_t timer; /* the next end of a message's time, or of idleness */
+    int64_t timer_ms; /* when; INT64_MAX: not set */
+    int64_t sent_ms;  /* the last message */
+    struct turn_end_call reporting;
+    void (*closed)(void *ctx); /* not NULL: it is closing */
+    void *closed_ctx;
+};
+
+static int64_t now_ms(void)
+{
+    return clock_boot_us() / 1000;
+}
+
+static void move(struct list *to, struct target_transfer *transfer)
+{
+    list_remove(&transfer->list);
+    list_add_last(to, &transfer->list);
+}
+
+static struct target_transfer *first_of(struct list *list)
+{
+    return list_is_empty(list) ? NULL : list_entry(list->next, struct target_transfer, list);
+}
+
+/* ---- time ---- */
+
+static void on_time(uv_timer_t *timer);
+
+static void wake_at(struct http_endpoint *endpoint, int64_t at_ms, int64_t now)
+{
+    if (at_ms >= endpoint->timer_ms)
+        return;
+    endpoint->timer_ms = at_ms;
+    uv_update_time(reactor_loop(endpoint->env->reactor));
+    (void)uv_timer_start(&endpoint->timer, on_time, at_ms > now ? (uint64_t)(at_ms - now) : 0, 0);
+}
+
+/* ---- reports ---- */
+
+/* Its handle waits for the next message before the owner hears of it: that may be at once. */
+static void report(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    uint64_t tag = transfer->tag;
+    struct target_report what = transfer->report;
+    target_transfer_explain(transfer, now_ms());
+    target_transfer_clear(transfer);
+    move(&endpoint->spare, transfer);
+    endpoint->env->reported(endpoint->env->owner, tag, &what);
+}
+
+static void report_later(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    move(&endpoint->decided, transfer);
+    reactor_once_at_turn_end(endpoint->env->reactor, &endpoint->reporting);
+}
+
+static void give_up(struct http_endpoint *endpoint, struct target_transfer *transfer,
+                    enum target_outcome outcome, bool is_ailing, const char *why)
+{
+    target_transfer_give_up(transfer, outcome, is_ailing, why);
+    report_later(endpoint, transfer);
+}
+
+static void on_ended(void *ctx, CURL *easy, CURLcode code)
+{
+    struct target_transfer *transfer = NULL;
+    (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&transfer);
+    target_transfer_judge(transfer, code);
+    report(ctx, transfer);
+}
+
+/* ---- beginning ---- */
+
+static void begin(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    if (!endpoint->multi)
+        endpoint->multi =
+            target_multi_new(endpoint->env->reactor, endpoint->env->guard, on_ended, endpoint);
+    if (!endpoint->multi ||
+        !target_transfer_pin(transfer, endpoint->name.line.at, endpoint->name.generation)) {
+        give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory or descriptors");
+        return;
+    }
+    target_multi_bind(endpoint->multi, transfer->easy, &transfer->opening);
+    if (!target_multi_add(endpoint->multi, transfer->easy)) {
+        give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
+        return;
+    }
+    transfer->began_ms = now_ms();
+    move(&endpoint->running, transfer);
+}
+
+static void on_answered(void *ctx)
+{
+    struct http_endpoint *endpoint = ctx;
+    struct target_transfer *transfer;
+    bool is_known = endpoint->name.known_ms != 0;
+    while ((transfer = first_of(&endpoint->waiting))) {
+        if (is_known)
+            begin(endpoint, transfer);
+        else
+            give_up(endpoint, transfer, endpoint->name.is_temporary ? TARGET_UNSENT : TARGET_FAILED,
+                    !endpoint->name.is_unasked, endpoint->name.error);
+    }
+}
+
+static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
+{
+    struct target_transfer *transfer = first_of(&endpoint->spare);
+    if (!transfer)
+        transfer = target_transfer_new(endpoint->env->guard, endpoint->is_tls,
+                                       endpoint->env->version, endpoint);
+    assert(transfer); /* without memory for a tag nothing can be reported */
+    return transfer;
+}
+
+static bool is_here(const struct http_endpoint *endpoint, const struct target_http_url *url)
+{
+    size_t len = url->host.len;
+    while (len > 0 && url->host.at[len - 1] == '.')
+        len--;
+    return url->is_tls == endpoint->is_tls && url->port == endpoint->name.port &&
+           len == strlen(endpoint->name.host) &&
+           strncasecmp(url->host.at, endpoint->name.host, len) == 0;
+}
+
+static void send_one(struct http_endpoint *endpoint, const struct target_message *message,
+                     int64_t now)
+{
+    struct target_http_url url;
+    char error[TARGET_ERROR_BYTES] = "the URL is at another endpoint";
+    struct target_transfer *transfer = transfer_of(endpoint);
+    transfer->tag = message->tag;
+    if (!target_http_url_parse(message->to, &url, error) || !is_here(endpoint, &url)) {
+        give_up(endpoint, transfer, TARGET_REFUSED, false, error);
+        return;
+    }
+    if (!target_transfer_fill(transfer, message, endpoint->webhook, buffer_slice(&endpoint->origin),
+                              url.path, now)) {
+        report_later(endpoint, transfer);
+        return;
+    }
+    wake_at(endpoint, transfer->until_ms, now);
+    if (target_name_look_up(&endpoint->name, message->job->topic, now))
+        begin(endpoint, transfer);
+    else
+        move(&endpoint->waiting, transfer);
+}
+
+static void http_send(struct target *target, const struct target_message *messages, size_t count)
+{
+    struct http_endpoint *endpoint = (struct http_endpoint *)(void *)target;
+    int64_t now = now_ms();
+    assert(!endpoint->closed);
+    endpoint->sent_ms = now;
+    for (size_t i = 0; i < count; i++)
+        send_one(endpoint, &messages[i], now);
+}
+
+/* ---- ending ---- */
+
+static void stop(struct http_endpoint *endpoint, struct target_transfer *transfer, CURLcode code)
+{
+    target_multi_remove(endpoint->multi, transfer->easy);
+    target_transfer_judge(transfer, code);
+    report_later(endpoint, transfer);
+}
+
+/* It never left: it waited for its host's addresses, because the name server is silent or was busy
+ * with other names. */
+static void time_out_waiting(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    int64_t asked_ms = resolver_asked_ms(endpoint->env->resolver, endpoint->name.host);
+    bool is_silent = asked_ms >= transfer->timeout_ms / 2;
+    give_up(endpoint, transfer, TARGET_UNSENT, is_silent,
+            is_silent ? "the host was not looked up in time, the name server is silent"
+                      : "the host was not looked up in time, too many other names were");
+}
+
+/* What began late, because it waited for the addresses, and did not even get a connection has not
+ * failed either. */
+static void time_out_running(struct http_endpoint *endpoint, struct target_transfer *transfer)
+{
+    int64_t waited_ms = transfer->began_ms - transfer->started_ms;
+    if (!transfer->has_begun && waited_ms > transfer->timeout_ms / 2)
+        target_transfer_give_up(transfer, TARGET_UNSENT, false,
+                                "the host was looked up too late to be called in time");
+    stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
+}
+
+/* Those of `list` whose time is over; returns the earliest end of the others. */
+static int64_t expire(struct http_endpoint *endpoint, struct list *list, int64_t now)
+{
+    int64_t next_ms = INT64_MAX;
+    struct list *after;
+    for (struct list *at = list->next; at != list; at = after) {
+        struct target_transfer *transfer = list_entry(at, struct target_transfer, list);
+        after = at->next;
+        if (transfer->until_ms > now) {
+            next_ms = transfer->until_ms < next_ms ? transfer->until_ms : next_ms;
+        } else if (list == &endpoint->running) {
+            time_out_running(endpoint, transfer);
+        } else {
+            time_out_waiting(endpoint, transfer);
+        }
+    }
+    return next_ms;
+}
+
+static void free_spare(struct http_endpoint *endpoint)
+{
+    struct target_transfer *transfer;
+    while ((transfer = first_of(&endpoint->spare))) {
+        list_remove(&transfer->list);
+        target_transfer_free(transfer);
+    }
+}
+
+static void go_idle(struct http_endpoint *endpoint)
+{
+    free_spare(endpoint);
+    target_multi_free(endpoint->multi);
+    endpoint->multi = NULL;
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    struct http_endpoint *endpoint = timer->data;
+    int64_t now = now_ms();
+    endpoint->timer_ms = INT64_MAX;
+    int64_t waiting_ms = expire(endpoint, &endpoint->waiting, now);
+    int64_t next_ms = expire(endpoint, &endpoint->running, now);
+    if (waiting_ms < next_ms)
+        next_ms = waiting_ms;
+    if (next_ms == INT64_MAX && endpoint->multi) {
+        if (now - endpoint->sent_ms >= IDLE_MS && list_is_empty(&endpoint->decided))
+            go_idle(endpoint);
+        else
+            next_ms = endpoint->sent_ms + IDLE_MS;
+    }
+    wake_at(endpoint, next_ms, now);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct http_endpoint *endpoint = handle->data;
+    endpoint->closed(endpoint->closed_ctx);
+    webhook_free(endpoint->webhook);
+    buffer_fini(&endpoint->origin);
+    free(endpoint);
+}
+
+/* What is under way is taken back. */
+static void abandon(struct http_endpoint *endpoint)
+{
+    static const char why[] = "given up, the server stops or the topic has changed";
+    struct target_transfer *transfer;
+    while ((transfer = first_of(&endpoint->waiting)))
+        give_up(endpoint, transfer, TARGET_UNSENT, false, why);
+    while ((transfer = first_of(&endpoint->running))) {
+        if (!transfer->answer.status)
+            target_transfer_give_up(transfer, transfer->has_begun ? TARGET_FAILED : TARGET_UNSENT,
+                                    false, why);
+        stop(endpoint, transfer, CURLE_OK);
+    }
+}
+
+/* Those there are now: what is decided while these are reported is for the next turn. */
+static void report_decided(struct http_endpoint *endpoint)
+{
+    struct list now;
+    list_init(&now);
+    while (!list_is_empty(&endpoint->decided))
+        move(&now, first_of(&endpoint->decided));
+    while (!list_is_empty(&now))
+        report(endpoint, first_of(&now));
+}
+
+static void on_turn_end(struct turn_end_call *call)
+{
+    struct http_endpoint *endpoint = list_entry(call, struct http_endpoint, reporting);
+    if (endpoint->closed)
+        abandon(endpoint);
+    report_decided(endpoint);
+    if (!endpoint->closed || uv_is_closing((uv_handle_t *)&endpoint->timer))
+        return;
+    go_idle(endpoint);
+    target_name_fini(&endpoint->name);
+    reactor_cancel_at_turn_end(&endpoint->reporting);
+    uv_close((uv_handle_t *)&endpoint->timer, on_timer_closed);
+}
+
+static void http_close(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct http_endpoint *endpoint = (struct http_endpoint *)(void *)target;
+    assert(!endpoint->closed);
+    endpoint->closed = closed;
+    endpoint->closed_ctx = ctx;
+    reactor_once_at_turn_end(endpoint->env->reactor, &endpoint->reporting);
+}
+
+/* ---- life ---- */
+
+static void name_origin(struct http_endpoint *endpoint, const struct target_http_url *url)
+{
+    char host[TARGET_HOST_BYTES_MAX + 1];
+    size_t len = 0;
+    for (; len < url->host.len; len++)
+        host[len] = (char)tolower((unsigned char)url->host.at[len]);
+    while (len > 0 && host[len - 1] == '.')
+        len--;
+    host[len] = '\0';
+    buffer_init(&endpoint->origin, ORIGIN_BYTES_MAX);
+    buffer_append_format(&endpoint->origin, url->is_ipv6 ? "http%s://[%s]:%u" : "http%s://%s:%u",
+                         url->is_tls ? "s" : "", host, (unsigned)url->port);
+    target_name_init(&endpoint->name, endpoint->env, slice_make(host, len), url->port, on_answered,
+                     endpoint);
+}
+
+static struct target *http_open(const struct target_env *env, const struct target_setting *setting,
+                                struct slice to)
+{
+    struct target_http_url url;
+    char error[TARGET_ERROR_BYTES];
+    (void)setting;
+    if (!target_http_url_parse(to, &url, error))
+        return NULL;
+    struct http_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    struct webhook *webhook = webhook_new(env->guard, env->store_name, env->store);
+    if (!endpoint || !webhook) {
+        webhook_free(webhook);
+        free(endpoint);
+        return NULL;
+    }
+    endpoint->webhook = webhook;
+    endpoint->target.ops = &target_http;
+    endpoint->env = env;
+    endpoint->is_tls = url.is_tls;
+    endpoint->timer_ms = INT64_MAX;
+    list_init(&endpoint->waiting);
+    list_init(&endpoint->running);
+    list_init(&endpoint->decided);
+    list_init(&endpoint->spare);
+    list_init(&endpoint->reporting.list);
+    endpoint->reporting.run = on_turn_end;
+    (void)uv_timer_init(reactor_loop(env->reactor), &endpoint->timer);
+    endpoint->timer.data = endpoint;
+    name_origin(endpoint, &url);
+    return &endpoint->target;
+}
+
+static bool http_check(const struct target_setting *setting, struct slice to,
+                       char error[TARGET_ERROR_BYTES])
+{
+    struct target_http_url url;
+    (void)setting;
+    return target_http_url_parse(to, &url, error) && template_check(url.path, error);
+}
+
+static const char *const schemes[] = {"http", "https", NULL};
+
+const struct target_ops target_http = {
+    .schemes = schemes,
+    .check = http_check,
+    .open = http_open,
+    .send = http_send,
+    .close = http_close,
+};

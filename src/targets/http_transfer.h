@@ -1,0 +1,77 @@
+/*
+ * http_transfer: one request and its answer, on a libcurl handle that is used again and again.
+ *
+ * The reactor's thread. What is sent is copied in; a transfer that has ended keeps a little memory
+ * for the next.
+ */
+#ifndef TARRY_TARGETS_HTTP_TRANSFER_H
+#define TARRY_TARGETS_HTTP_TRANSFER_H
+
+#include "base/list.h"
+#include "targets/http_answer.h"
+#include "targets/http_multi.h"
+#include "targets/http_url.h"
+
+#include <curl/curl.h>
+
+enum { TARGET_HEADERS_MAX = JOB_META_PAIRS_MAX + 16 };
+
+struct webhook;
+
+struct target_transfer {
+    struct list list; /* its owner's */
+    void *owner;
+    struct guard *guard;
+    CURL *easy;
+    uint64_t tag;
+    uint64_t pinned;         /* the generation of addresses that `easy` was given last */
+    struct curl_slist *pins; /* those */
+    int64_t started_ms, until_ms, timeout_ms; /* on boot time */
+    int64_t began_ms;                         /* libcurl has it since then */
+    struct target_codes dead_on[TARGET_DEAD_ON_MAX];
+    size_t dead_on_count;
+    struct target_opening opening;
+    struct target_answer answer;
+    struct target_mark mark; /* has_begun: the connection it went by last */
+    bool is_added;           /* the multi has it */
+    bool has_begun;          /* there was a connection: the peer may have got something */
+    bool is_decided;         /* `report` holds */
+    struct target_report report;
+    struct buffer *explained; /* or NULL */
+    /* The request: texts with a NUL behind each, then the body. */
+    struct buffer text;
+    size_t body_at, body_bytes, header_count;
+    size_t secret; /* the header that holds a credential, plus one; 0: none */
+    uint32_t header_at[TARGET_HEADERS_MAX];
+    struct curl_slist headers[TARGET_HEADERS_MAX];
+};
+
+/* NULL: out of memory. */
+struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, const char *version,
+                                            void *owner);
+void target_transfer_free(struct target_transfer *transfer);
+
+/* Makes the request of a message: `origin` is "https://host:port". False: `report` says why it
+ * cannot be sent. */
+bool target_transfer_fill(struct target_transfer *transfer, const struct target_message *message,
+                          struct webhook *webhook, struct slice origin, struct slice path,
+                          int64_t now_ms);
+/* Where its host is, in libcurl's form; `generation` names the line. False: out of memory. */
+bool target_transfer_pin(struct target_transfer *transfer, const char *line, uint64_t generation);
+/* After its end: what became of it, in `report`. Keeps an answer that was there already. */
+void target_transfer_judge(struct target_transfer *transfer, CURLcode code);
+/* Lines for people about the report, where they are wanted. */
+void target_transfer_explain(const struct target_transfer *transfer, int64_t now_ms);
+/* It is taken back, from the peer or before it began; `why` for people. */
+void target_transfer_give_up(struct target_transfer *transfer, enum target_outcome outcome,
+                             bool is_ailing, const char *why);
+/* Ready for the next; memory beyond a little is given back. */
+void target_transfer_clear(struct target_transfer *transfer);
+
+/* ---- http_headers.c ---- */
+
+/* Writes URL, headers and body. False: `report` is filled in. */
+bool target_transfer_write(struct target_transfer *transfer, const struct target_message *message,
+                           struct webhook *webhook, struct slice origin, struct slice path);
+
+#endif

@@ -1,0 +1,376 @@
+#include "targets/setting.h"
+
+#include "base/duration.h"
+#include "base/json_read.h"
+#include "base/text.h"
+#include "targets/setting_url.h"
+#include "targets/target.h"
+#include "targets/template.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    SIGN_BYTES_MAX = GUARD_NAME_BYTES_MAX,
+    STATUS_MIN = 300, /* 2xx is done */
+    STATUS_MAX = 599,
+    RATE_MAX = 1000000,
+    SECOND_MS = 1000
+};
+
+struct reading {
+    struct target_setting *out;
+    const char *name; /* of the member */
+    struct json_value value;
+    char *error;
+};
+
+static bool refuse(const struct reading *reading, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static bool refuse(const struct reading *reading, const char *format, ...)
+{
+    va_list args;
+    int len = snprintf(reading->error, TARGET_ERROR_BYTES, "bad '%s', ", reading->name);
+    va_start(args, format);
+    (void)vsnprintf(reading->error + len, TARGET_ERROR_BYTES - (size_t)len, format, args);
+    va_end(args);
+    return false;
+}
+
+/* ---- values ---- */
+
+/* A string as own memory; NULL: `reading->error` says why. */
+static char *read_string(const struct reading *reading, size_t bytes_max)
+{
+    struct buffer scratch;
+    struct slice bytes;
+    char *copy = NULL;
+    if (reading->value.kind != JSON_STRING) {
+        (void)refuse(reading, "it is a string");
+        return NULL;
+    }
+    buffer_init(&scratch, reading->value.raw.len);
+    if (!json_string_bytes(reading->value.raw, &scratch, &bytes))
+        (void)refuse(reading, "out of memory");
+    else if (bytes.len > bytes_max)
+        (void)refuse(reading, "it has at most %zu bytes", bytes_max);
+    else if (bytes.len && memchr(bytes.at, 0, bytes.len))
+        (void)refuse(reading, "zero byte in it, remove it");
+    else if (!(copy = calloc(1, bytes.len + 1)))
+        (void)refuse(reading, "out of memory");
+    else if (bytes.len)
+        memcpy(copy, bytes.at, bytes.len);
+    buffer_fini(&scratch);
+    return copy;
+}
+
+static bool read_template(const struct reading *reading, char **out, size_t bytes_max)
+{
+    char why[TARGET_ERROR_BYTES];
+    char *text = read_string(reading, bytes_max);
+    if (!text)
+        return false;
+    *out = text;
+    return template_check(slice_of(text), why) || refuse(reading, "%.200s", why);
+}
+
+static bool read_to(const struct reading *reading)
+{
+    char why[TARGET_ERROR_BYTES];
+    if (!read_template(reading, &reading->out->to, TARGET_TO_BYTES_MAX))
+        return false;
+    return target_setting_url_check(slice_of(reading->out->to), why) ||
+           refuse(reading, "%.200s", why);
+}
+
+static bool read_callback(const struct reading *reading)
+{
+    if (reading->value.kind != JSON_TRUE && reading->value.kind != JSON_FALSE)
+        return refuse(reading, "write true or false");
+    reading->out->allows_callback = reading->value.kind == JSON_TRUE;
+    return true;
+}
+
+static bool read_max_in_flight(const struct reading *reading)
+{
+    int64_t number;
+    if (reading->value.kind != JSON_NUMBER || !json_number_i64(reading->value.raw, &number) ||
+        number < 1 || number > TARGET_IN_FLIGHT_MAX)
+        return refuse(reading, "write a number from 1 to %d", TARGET_IN_FLIGHT_MAX);
+    reading->out->max_in_flight = (uint32_t)number;
+    return true;
+}
+
+/* "100/s", "5/m", "1000/h" */
+static bool parse_rate(struct slice text, double *out)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"s", 1}, {"m", 60}, {"h", 3600}};
+    const char *slash = text.len ? memchr(text.at, '/', text.len) : NULL;
+    uint64_t count;
+    if (!slash || !text_parse_u64(slice_make(text.at, (size_t)(slash - text.at)), RATE_MAX, &count))
+        return false;
+    struct slice unit = slice_make(slash + 1, text.len - (size_t)(slash + 1 - text.at));
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (count > 0 && slice_is(unit, units[i].unit)) {
+            *out = (double)count / units[i].seconds;
+            return true;
+        }
+    return false;
+}
+
+static bool read_rate(const struct reading *reading)
+{
+    bool is_right = false;
+    if (reading->value.kind == JSON_STRING) {
+        char *text = read_string(reading, TARGET_TEMPLATE_BYTES_MAX);
+        if (!text)
+            return false;
+        is_right = parse_rate(slice_of(text), &reading->out->rate_per_s);
+        free(text);
+    }
+    return is_right || refuse(reading,
+                              "write 1 to %d and /s, /m or /h, such as \"100/s\"; to let nothing "
+                              "through pause the topic",
+                              RATE_MAX);
+}
+
+/* "10s", or a number of milliseconds. */
+static bool read_timeout(const struct reading *reading)
+{
+    int64_t ms = 0;
+    bool is_right = false;
+    if (reading->value.kind == JSON_NUMBER) {
+        is_right = json_number_i64(reading->value.raw, &ms);
+    } else {
+        char *text = read_string(reading, TARGET_TEMPLATE_BYTES_MAX);
+        if (!text)
+            return false;
+        is_right = duration_parse(slice_of(text), TARGET_TIMEOUT_MS_MAX, &ms);
+        free(text);
+    }
+    if (!is_right || ms < TARGET_TIMEOUT_MS_MIN || ms > TARGET_TIMEOUT_MS_MAX)
+        return refuse(reading, "write a time from %dms to %ds, such as \"10s\"",
+                      TARGET_TIMEOUT_MS_MIN, TARGET_TIMEOUT_MS_MAX / SECOND_MS);
+    reading->out->timeout_ms = ms;
+    return true;
+}
+
+static bool read_sign(const struct reading *reading)
+{
+    if (reading->value.kind == JSON_FALSE) {
+        reading->out->never_signs = true;
+        return true;
+    }
+    if (reading->value.kind != JSON_STRING)
+        return refuse(reading, "write the name of a key of the policy file, or false");
+    char *name = read_string(reading, SIGN_BYTES_MAX);
+    if (!name)
+        return false;
+    reading->out->sign = name;
+    for (const char *at = name; *at; at++)
+        if (*at <= ' ' || *at > '~')
+            return refuse(reading, "a name has letters, digits, '.', '_' and '-'");
+    return true;
+}
+
+/* ---- dead_on ---- */
+
+static bool parse_codes(struct slice text, struct target_codes *out)
+{
+    const char *dash = text.len ? memchr(text.at, '-', text.len) : NULL;
+    size_t len = dash ? (size_t)(dash - text.at) : text.len;
+    uint64_t from, to;
+    if (!text_parse_u64(slice_make(text.at, len), STATUS_MAX, &from))
+        return false;
+    to = from;
+    if (dash && !text_parse_u64(slice_make(dash + 1, text.len - len - 1), STATUS_MAX, &to))
+        return false;
+    *out = (struct target_codes){(uint16_t)from, (uint16_t)to};
+    return from >= STATUS_MIN && from <= to;
+}
+
+static bool read_codes(const struct reading *item, struct target_codes *out)
+{
+    bool is_right = false;
+    if (item->value.kind == JSON_NUMBER) {
+        is_right = parse_codes(item->value.raw, out);
+    } else {
+        char *text = read_string(item, TARGET_TEMPLATE_BYTES_MAX);
+        if (!text)
+            return false;
+        is_right = parse_codes(slice_of(text), out);
+        free(text);
+    }
+    return is_right || refuse(item, "write statuses from %d to %d, such as [410, \"400-404\"]",
+                              STATUS_MIN, STATUS_MAX);
+}
+
+static bool read_dead_on(const struct reading *reading)
+{
+    struct target_setting *out = reading->out;
+    struct json_cursor cursor = {0};
+    struct reading item = *reading;
+    if (reading->value.kind != JSON_ARRAY)
+        return refuse(reading, "it is a list such as [410, \"400-404\"]");
+    while (json_next_item(reading->value, &cursor, &item.value)) {
+        if (out->dead_on_count == TARGET_DEAD_ON_MAX)
+            return refuse(reading, "it has at most %d entries", TARGET_DEAD_ON_MAX);
+        if (!read_codes(&item, &out->dead_on[out->dead_on_count]))
+            return false;
+        out->dead_on_count++;
+    }
+    return true;
+}
+
+/* ---- members ---- */
+
+#define TEMPLATE_MEMBER(NAME)                                                                      \
+    static bool read_##NAME(const struct reading *reading)                                         \
+    {                                                                                              \
+        return read_template(reading, &reading->out->NAME, TARGET_TEMPLATE_BYTES_MAX);             \
+    }
+TEMPLATE_MEMBER(exchange)
+TEMPLATE_MEMBER(routing_key)
+TEMPLATE_MEMBER(topic)
+TEMPLATE_MEMBER(key)
+TEMPLATE_MEMBER(destination)
+
+static const struct member {
+    const char *name;
+    bool (*read)(const struct reading *reading);
+    const char *kind; /* of `to`, by the beginning of its scheme; NULL: any */
+} members[] = {
+    {"to", read_to, NULL},
+    {"callback", read_callback, NULL},
+    {"max_in_flight", read_max_in_flight, NULL},
+    {"rate", read_rate, NULL},
+    {"timeout", read_timeout, NULL},
+    {"sign", read_sign, "http"},
+    {"dead_on", read_dead_on, "http"},
+    {"exchange", read_exchange, "amqp"},
+    {"routing_key", read_routing_key, "amqp"},
+    {"topic", read_topic, "kafka"},
+    {"key", read_key, "kafka"},
+    {"destination", read_destination, "stomp"},
+};
+enum { MEMBERS = sizeof members / sizeof members[0], SEEN_ALL = 32 };
+_Static_assert((int)MEMBERS <= (int)SEEN_ALL, "`seen` has a bit for each");
+
+static size_t find_member(struct slice key)
+{
+    size_t i = 0;
+    while (i < MEMBERS && !json_string_is(key, members[i].name))
+        i++;
+    return i;
+}
+
+static bool refuse_member(struct slice raw, char *error)
+{
+    const char *names[MEMBERS + 1] = {0};
+    char word[64];
+    for (size_t i = 0; i < MEMBERS; i++)
+        names[i] = members[i].name;
+    struct slice key = slice_make(raw.at + 1, raw.len - 2); /* without its quotes */
+    (void)snprintf(word, sizeof word, "%.*s", (int)(key.len < 60 ? key.len : 60), key.at);
+    const char *nearest = text_nearest(word, names);
+    if (nearest)
+        (void)snprintf(error, TARGET_ERROR_BYTES, "unknown member '%s', did you mean '%s'", word,
+                       nearest);
+    else
+        (void)snprintf(error, TARGET_ERROR_BYTES,
+                       "unknown member '%s', there are to, callback, max_in_flight, rate, timeout, "
+                       "sign, dead_on, and those of a kind of target",
+                       word);
+    return false;
+}
+
+static bool read_members(struct json_value object, struct target_setting *out, uint32_t *seen,
+                         char *error)
+{
+    struct json_cursor cursor = {0};
+    struct slice key;
+    struct reading reading = {.out = out, .error = error};
+    while (json_next_member(object, &cursor, &key, &reading.value)) {
+        size_t i = find_member(key);
+        if (i == MEMBERS)
+            return refuse_member(key, error);
+        reading.name = members[i].name;
+        if (*seen & UINT32_C(1) << i)
+            return refuse(&reading, "it is given twice, remove one");
+        *seen |= UINT32_C(1) << i;
+        if (!members[i].read(&reading))
+            return false;
+    }
+    return true;
+}
+
+/* ---- as a whole ---- */
+
+/* What is for http is for callbacks, too. */
+static bool suits(const struct target_setting *setting, const char *kind)
+{
+    bool is_http = strcmp(kind, "http") == 0;
+    if (is_http && setting->allows_callback)
+        return true;
+    return setting->to && strncasecmp(setting->to, kind, strlen(kind)) == 0;
+}
+
+static bool check_whole(const struct target_setting *setting, uint32_t seen, char *error)
+{
+    if (!setting->to && !setting->allows_callback) {
+        (void)snprintf(error, TARGET_ERROR_BYTES,
+                       "no 'to', write where to deliver, or \"callback\": true");
+        return false;
+    }
+    for (size_t i = 0; i < MEMBERS; i++)
+        if (members[i].kind && seen & UINT32_C(1) << i && !suits(setting, members[i].kind)) {
+            (void)snprintf(error, TARGET_ERROR_BYTES,
+                           "'%s' is for targets of %s, leave it out or change 'to'",
+                           members[i].name, members[i].kind);
+            return false;
+        }
+    return true;
+}
+
+static bool parse(struct slice json, struct target_setting *out, char *error)
+{
+    struct json_value object;
+    size_t error_at;
+    uint32_t seen = 0;
+    if (!json_check(json, &object, &error_at)) {
+        (void)snprintf(error, TARGET_ERROR_BYTES, "malformed JSON at byte %zu", error_at);
+        return false;
+    }
+    if (object.kind != JSON_OBJECT) {
+        (void)snprintf(error, TARGET_ERROR_BYTES,
+                       "it is an object such as {\"to\": \"https://shop.example/close-order\"}");
+        return false;
+    }
+    return read_members(object, out, &seen, error) && check_whole(out, seen, error);
+}
+
+bool target_setting_parse(struct slice json, struct target_setting *out, char *error)
+{
+    *out =
+        (struct target_setting){.max_in_flight = TARGET_IN_FLIGHT, .timeout_ms = TARGET_TIMEOUT_MS};
+    if (parse(json, out, error))
+        return true;
+    target_setting_fini(out);
+    return false;
+}
+
+void target_setting_fini(struct target_setting *setting)
+{
+    free(setting->to);
+    free(setting->sign);
+    free(setting->exchange);
+    free(setting->routing_key);
+    free(setting->topic);
+    free(setting->key);
+    free(setting->destination);
+    *setting = (struct target_setting){0};
+}

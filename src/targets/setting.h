@@ -1,0 +1,58 @@
+/*
+ * setting: what a topic says of its delivery: the object `deliver` of its settings, read. Pure.
+ *
+ *   {"to": "https://shop.example/close-order",   may hold templates in path and query
+ *    "callback": false,                          a push may name its own URL (http, https)
+ *    "max_in_flight": 64, "rate": "100/s",       per server
+ *    "timeout": "10s",
+ *    "sign": "shop",                             keys of the policy file; "" or absent: "default"
+ *                                                where there is such a key, else unsigned
+ *    "dead_on": [410, "400-404"],                http: these go straight to dead; 410 always does
+ *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
+ *    "topic": "{topic}", "key": "{id}",                            kafka
+ *    "destination": "/queue/{topic}"}                              stomp
+ *
+ * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" stand for braces.
+ */
+#ifndef TARRY_TARGETS_SETTING_H
+#define TARRY_TARGETS_SETTING_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    TARGET_TO_BYTES_MAX = 2048,
+    TARGET_TEMPLATE_BYTES_MAX = 512,
+    TARGET_IN_FLIGHT = 64,
+    TARGET_IN_FLIGHT_MAX = 10000,
+    TARGET_TIMEOUT_MS = 10 * 1000,
+    TARGET_TIMEOUT_MS_MIN = 100,
+    TARGET_TIMEOUT_MS_MAX = 300 * 1000,
+    TARGET_DEAD_ON_MAX = 16
+};
+
+struct target_codes { /* HTTP statuses, both ends included */
+    uint16_t from, to;
+};
+
+/* Zeroed: no delivery. */
+struct target_setting {
+    char *to; /* NULL: only jobs with a callback of their own; own memory, all of these */
+    char *sign, *exchange, *routing_key, *topic, *key, *destination;
+    bool allows_callback;
+    bool never_signs; /* "sign": false */
+    uint32_t max_in_flight;
+    double rate_per_s; /* 0: no limit */
+    int64_t timeout_ms;
+    struct target_codes dead_on[TARGET_DEAD_ON_MAX];
+    size_t dead_on_count;
+};
+
+/* `json`: the object. False: `error` (TARGET_ERROR_BYTES) names the member and what would be right;
+ * *out is zeroed. Destinations are checked by their kind. */
+bool target_setting_parse(struct slice json, struct target_setting *out, char *error);
+void target_setting_fini(struct target_setting *setting);
+
+#endif

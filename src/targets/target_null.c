@@ -1,0 +1,122 @@
+/*
+ * The null target, "null:": takes everything and keeps nothing. For trying out, for measuring
+ * tarry itself, and to show what a target is.
+ *
+ * It reaches nobody, so there is no host that the policy file would have to name; but as all
+ * delivery it works only where there is a policy file.
+ *
+ * A real target would keep each message until its peer has answered or its time is over. This one
+ * keeps the tags and reports them at the end of the turn, because a report never comes inside send
+ * (rule 3).
+ */
+#include "targets/target.h"
+
+#include <stdlib.h>
+
+struct null_target {
+    struct target target; /* the first member: what the caller holds */
+    const struct target_env *env;
+    struct turn_end_call turn_end; /* reports, and the end of a close */
+    uint64_t *tags;                /* of messages that were not reported yet */
+    size_t count, cap;
+    void (*closed)(void *ctx);
+    void *closed_ctx;
+};
+
+static bool check(const struct target_setting *setting, struct slice to,
+                  char error[TARGET_ERROR_BYTES])
+{
+    (void)setting;
+    if (slice_is(to, "null:"))
+        return true;
+    strcpy(error, "there is nothing after 'null:', write just that");
+    return false;
+}
+
+static void report(struct null_target *null, uint64_t tag, enum target_outcome outcome,
+                   const char *error)
+{
+    struct target_report told = {.outcome = outcome, .retry_after_ms = -1};
+    strcpy(told.error, error);
+    null->env->reported(null->env->owner, tag, &told);
+}
+
+/* Reports what there was when it began: who hears of it may send again from there. */
+static void report_all(struct null_target *null)
+{
+    uint64_t *tags = null->tags;
+    size_t count = null->count;
+    null->tags = NULL;
+    null->count = null->cap = 0;
+    for (size_t i = 0; i < count; i++)
+        report(null, tags[i], TARGET_DONE, "");
+    free(tags);
+}
+
+static void run_turn_end(struct turn_end_call *call)
+{
+    struct null_target *null = list_entry(call, struct null_target, turn_end);
+    report_all(null);
+    if (!null->closed)
+        return;
+    void (*closed)(void *ctx) = null->closed;
+    void *ctx = null->closed_ctx;
+    free(null->tags);
+    free(null);
+    closed(ctx);
+}
+
+static struct target *open_null(const struct target_env *env, const struct target_setting *setting,
+                                struct slice to)
+{
+    struct null_target *null = calloc(1, sizeof(*null));
+    (void)setting;
+    (void)to;
+    if (!null)
+        return NULL;
+    null->target.ops = &target_null;
+    null->env = env;
+    null->turn_end.run = run_turn_end;
+    list_init(&null->turn_end.list);
+    return &null->target;
+}
+
+/* Nobody else bounds how much is handed over, so memory may run out: what has no room was not
+ * sent, and is told so at once after this turn like the rest; without room for that, never. So room
+ * comes first. */
+static void make_room(struct null_target *null, size_t count)
+{
+    if (null->count + count <= null->cap)
+        return;
+    size_t cap = (null->count + count) * 2;
+    uint64_t *tags = realloc(null->tags, cap * sizeof(*tags));
+    if (!tags)
+        abort(); /* eight bytes a message: nothing else works either */
+    null->tags = tags;
+    null->cap = cap;
+}
+
+static void send_null(struct target *target, const struct target_message *messages, size_t count)
+{
+    struct null_target *null = (struct null_target *)target;
+    make_room(null, count);
+    for (size_t i = 0; i < count; i++) {
+        null->tags[null->count++] = messages[i].tag;
+        if (messages[i].is_test && messages[i].explained)
+            buffer_append_text(messages[i].explained, "taken and forgotten\n");
+    }
+    reactor_once_at_turn_end(null->env->reactor, &null->turn_end);
+}
+
+static void close_null(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct null_target *null = (struct null_target *)target;
+    null->closed = closed;
+    null->closed_ctx = ctx;
+    reactor_once_at_turn_end(null->env->reactor, &null->turn_end);
+}
+
+static const char *const schemes[] = {"null", NULL};
+
+const struct target_ops target_null = {
+    .schemes = schemes, .check = check, .open = open_null, .send = send_null, .close = close_null};

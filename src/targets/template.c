@@ -1,0 +1,201 @@
+#include "targets/template.h"
+
+#include "base/hex.h"
+#include "targets/target.h"
+
+#include <stdio.h>
+
+enum piece_kind { PIECE_TEXT = 1, PIECE_TOPIC, PIECE_ID, PIECE_META, PIECE_FAULT };
+
+struct piece {
+    enum piece_kind kind;
+    struct slice text; /* TEXT: itself; META: the name; FAULT: what is wrong */
+};
+
+#define META_PREFIX "meta."
+enum { META_NAME_BYTES_MAX = 64 };
+
+/* ---- taking a text apart ---- */
+
+static struct slice head_of(struct slice *rest, size_t len)
+{
+    struct slice head = slice_make(rest->at, len);
+    *rest = slice_make(rest->at + len, rest->len - len);
+    return head;
+}
+
+static bool is_meta_name(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+            return false;
+    }
+    return name.len >= 1 && name.len <= META_NAME_BYTES_MAX;
+}
+
+/* `rest` begins with "{" and has no second one. */
+static struct piece take_field(struct slice *rest)
+{
+    const char *end = memchr(rest->at, '}', rest->len);
+    if (!end)
+        return (struct piece){PIECE_FAULT, *rest};
+    struct slice whole = head_of(rest, (size_t)(end - rest->at) + 1);
+    struct slice name = slice_make(whole.at + 1, whole.len - 2);
+    size_t prefix = strlen(META_PREFIX);
+    if (slice_is(name, "topic"))
+        return (struct piece){PIECE_TOPIC, name};
+    if (slice_is(name, "id"))
+        return (struct piece){PIECE_ID, name};
+    if (name.len > prefix && memcmp(name.at, META_PREFIX, prefix) == 0) {
+        name = slice_make(name.at + prefix, name.len - prefix);
+        if (is_meta_name(name))
+            return (struct piece){PIECE_META, name};
+    }
+    return (struct piece){PIECE_FAULT, whole};
+}
+
+/* The next piece of what is left, which is not empty. */
+static struct piece take_piece(struct slice *rest)
+{
+    size_t len = 0;
+    while (len < rest->len && rest->at[len] != '{' && rest->at[len] != '}')
+        len++;
+    if (len > 0)
+        return (struct piece){PIECE_TEXT, head_of(rest, len)};
+    if (rest->len > 1 && rest->at[1] == rest->at[0]) {
+        struct slice both = head_of(rest, 2);
+        return (struct piece){PIECE_TEXT, slice_make(both.at, 1)};
+    }
+    return rest->at[0] == '{' ? take_field(rest) : (struct piece){PIECE_FAULT, head_of(rest, 1)};
+}
+
+bool template_check(struct slice text, char *error)
+{
+    struct slice rest = text;
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.at[i] < ' ' || text.at[i] == 0x7f) {
+            (void)snprintf(error, TARGET_ERROR_BYTES, "control byte at byte %zu, remove it", i);
+            return false;
+        }
+    while (rest.len > 0) {
+        size_t at = text.len - rest.len;
+        struct piece piece = take_piece(&rest);
+        if (piece.kind != PIECE_FAULT)
+            continue;
+        (void)snprintf(error, TARGET_ERROR_BYTES,
+                       "bad field '%.*s' at byte %zu, there are {topic}, {id} and {meta.NAME}; "
+                       "braces themselves are written {{ and }}",
+                       (int)(piece.text.len < 40 ? piece.text.len : 40), piece.text.at, at);
+        return false;
+    }
+    return true;
+}
+
+bool template_has_fields(struct slice text)
+{
+    return text.len > 0 && (memchr(text.at, '{', text.len) || memchr(text.at, '}', text.len));
+}
+
+/* ---- filling in ---- */
+
+static struct slice find_meta(struct slice meta, struct slice wanted)
+{
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
+        if (slice_equals(name, wanted))
+            return value;
+    return (struct slice){0};
+}
+
+/* All but what RFC 3986 calls unreserved. */
+static void append_encoded(struct buffer *out, struct slice text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+        if (is_plain) {
+            buffer_append_byte(out, text.at[i]);
+        } else {
+            char escape[] = {'%', digits[c >> 4], digits[c & 15]};
+            buffer_append(out, escape, sizeof escape);
+        }
+    }
+}
+
+static void append_piece(const struct piece *piece, const struct job *job,
+                         enum template_escape escape, struct buffer *out)
+{
+    bool is_brace = piece->kind == PIECE_TEXT && (*piece->text.at == '{' || *piece->text.at == '}');
+    struct slice text = piece->kind == PIECE_TOPIC  ? job->topic
+                        : piece->kind == PIECE_ID   ? job->id
+                        : piece->kind == PIECE_META ? find_meta(job->meta, piece->text)
+                                                    : piece->text;
+    if (escape == TEMPLATE_URL && (piece->kind != PIECE_TEXT || is_brace))
+        append_encoded(out, text);
+    else
+        buffer_append_slice(out, text);
+}
+
+bool template_fill(struct slice text, const struct job *job, enum template_escape escape,
+                   size_t bytes_max, struct buffer *out)
+{
+    size_t before = out->len;
+    while (text.len > 0 && out->len - before <= bytes_max && !out->failed) {
+        struct piece piece = take_piece(&text);
+        append_piece(&piece, job, escape, out);
+    }
+    struct slice filled = slice_make(out->at + before, out->len - before);
+    if (!out->failed && filled.len <= bytes_max &&
+        (escape != TEMPLATE_URL || !template_leads_up(filled)))
+        return true;
+    out->len = before;
+    return false;
+}
+
+/* ---- ways up ---- */
+
+/* The byte at *at, decoded; a value that was encoded before ("%252e") stays one. */
+static char take_byte(struct slice url, size_t *at)
+{
+    char c = url.at[(*at)++];
+    if (c != '%' || *at + 1 >= url.len)
+        return c;
+    int high = hex_value(url.at[*at]), low = hex_value(url.at[*at + 1]);
+    if (high < 0 || low < 0)
+        return c;
+    *at += 2;
+    return (char)(high << 4 | low);
+}
+
+/* Where the path, or the host before it, begins. "://" further on is part of it. */
+static size_t skip_scheme(struct slice url)
+{
+    size_t at = 0;
+    while (at < url.len && !strchr(":/?#\\", url.at[at]))
+        at++;
+    return url.len - at >= 3 && memcmp(url.at + at, "://", 3) == 0 ? at + 3 : 0;
+}
+
+bool template_leads_up(struct slice url)
+{
+    size_t at = skip_scheme(url);
+    size_t dots = 0, others = 0;
+    while (at < url.len && url.at[at] != '?' && url.at[at] != '#') {
+        char c = take_byte(url, &at);
+        /* "..;x" is a ".." to servers of Java. */
+        if (c == '/' || c == '\\' || c == ';') {
+            if (others == 0 && (dots == 1 || dots == 2))
+                return true;
+            dots = 0;
+            others = c == ';';
+        } else if (c == '.') {
+            dots++;
+        } else {
+            others++;
+        }
+    }
+    return others == 0 && (dots == 1 || dots == 2);
+}

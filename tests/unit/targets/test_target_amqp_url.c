@@ -1,0 +1,52 @@
+/* URLs of RabbitMQ, cut into their parts. */
+#include "targets/amqp_url.h"
+
+#include "targets/target.h"
+
+#include "unit/cases.h"
+
+#include <string.h>
+
+static void urls_are_read(void **state)
+{
+    static const struct {
+        const char *url, *host, *vhost, *origin;
+    } cases[] = {
+        {"amqp://mq", "mq", "/", "amqp://mq:5672"},
+        {"AMQPS://Mq.Example:7/shop", "mq.example", "shop", "amqps://mq.example:7"},
+        {"amqps://mq.example./", "mq.example", "/", "amqps://mq.example:5671"},
+        {"amqp://[::1]:7000/%2f", "::1", "/", "amqp://[::1]:7000"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct target_amqp_url url;
+        char error[TARGET_ERROR_BYTES] = "";
+        CASE_HOLDS(cases[i].url, target_amqp_url_parse(slice_of(cases[i].url), &url, NULL, error));
+        CASE_HOLDS(cases[i].url, !strcmp(url.host, cases[i].host));
+        CASE_HOLDS(cases[i].url, !strcmp(url.vhost, cases[i].vhost));
+        CASE_HOLDS(cases[i].url, !strcmp(url.origin, cases[i].origin));
+    }
+}
+
+static void urls_that_are_none_are_refused(void **state)
+{
+    static const char *const cases[] = {
+        "",           "amqp:/mq",     "http://mq",  "amqp://",      "amqp://:1",   "amqp://m:0",
+        "amqp://m:x", "amqp://u:p@m", "amqp://m?x", "amqp://m/a/b", "amqp://[::1", "amqp://m/%zz"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct target_amqp_url url;
+        char error[TARGET_ERROR_BYTES] = "";
+        CASE_HOLDS(cases[i], !target_amqp_url_parse(slice_of(cases[i]), &url, NULL, error));
+        CASE_HOLDS(cases[i], error[0] != '\0');
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(urls_are_read),
+        cmocka_unit_test(urls_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests_name("target_amqp_url", tests, NULL, NULL);
+}

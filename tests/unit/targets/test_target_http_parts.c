@@ -1,0 +1,159 @@
+/* The pure parts of the HTTP target: destinations in every spelling, and what answers mean. */
+#include "targets/http_answer.h"
+#include "targets/http_url.h"
+
+#include "unit/cases.h"
+
+#include <stdlib.h>
+
+static const struct {
+    const char *text, *host, *path; /* host NULL: refused */
+    uint16_t port;
+} urls[] = {
+    {"http://a", "a", "", 80},
+    {"https://shop.example/close?x=1", "shop.example", "/close?x=1", 443},
+    {"HTTPS://Shop.Example.:8443?x", "Shop.Example.", "?x", 8443},
+    {"http://127.0.0.1:1/{id}", "127.0.0.1", "/{id}", 1},
+    {"http://[::1]:8080/a:b@c", "::1", "/a:b@c", 8080},
+    {"http://xn--bcher-kva.example", "xn--bcher-kva.example", "", 80},
+    {"", NULL, NULL, 0},
+    {"ftp://a/", NULL, NULL, 0},
+    {"http:/a", NULL, NULL, 0},
+    {"http://", NULL, NULL, 0},
+    {"http:///path", NULL, NULL, 0},
+    {"http://user@host/", NULL, NULL, 0},
+    {"http://allowed.example\\@evil.example/", NULL, NULL, 0},
+    {"http://allowed.example#@evil.example/", NULL, NULL, 0},
+    {"http://allowed.example%2f@evil/", NULL, NULL, 0},
+    {"http://a%2eb/", NULL, NULL, 0},
+    {"http://{meta.host}/", NULL, NULL, 0},
+    {"http://b\xc3\xbc"
+     "cher.example/",
+     NULL, NULL, 0},
+    {"http://a b/", NULL, NULL, 0},
+    {"http://a/\r\nEvil: yes", NULL, NULL, 0},
+    {"http://a/\t", NULL, NULL, 0},
+    {"http://a/#part", NULL, NULL, 0},
+    {"http://a:0/", NULL, NULL, 0},
+    {"http://a:65536/", NULL, NULL, 0},
+    {"http://a:+80/", NULL, NULL, 0},
+    {"http://a:/", NULL, NULL, 0},
+    {"http://2130706433/", NULL, NULL, 0},
+    {"http://0x7f000001/", NULL, NULL, 0},
+    {"http://127.1/", NULL, NULL, 0},
+    {"http://0177.0.0.1/", NULL, NULL, 0},
+    {"http://127.0.0.1./", "127.0.0.1.", "/", 80},
+    {"http://[::1/", NULL, NULL, 0},
+    {"http://[fe80::1%25eth0]/", NULL, NULL, 0},
+    {"http://[::1]x/", NULL, NULL, 0},
+    {"http://[127.0.0.1]/", NULL, NULL, 0},
+};
+
+static void nobody_reads_another_host_out_of_a_url(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(urls); i++) {
+        struct target_http_url url = {0};
+        char error[TARGET_ERROR_BYTES] = "";
+        bool is_good = target_http_url_parse(slice_of(urls[i].text), &url, error);
+        CASE_HOLDS(urls[i].text, is_good == (urls[i].host != NULL));
+        CASE_HOLDS(urls[i].text, is_good == (error[0] == '\0'));
+        if (!is_good)
+            continue;
+        CASE_HOLDS(urls[i].text, slice_is(url.host, urls[i].host));
+        CASE_HOLDS(urls[i].text, slice_is(url.path, urls[i].path));
+        CASE_HOLDS(urls[i].text, url.port == urls[i].port);
+    }
+}
+
+static const int64_t now_ms = 1795000000000; /* Wed, 18 Nov 2026 11:06:40 GMT */
+
+static const struct {
+    const char *status_line, *header;
+    enum target_outcome outcome;
+    bool is_ailing;
+    int64_t retry_after_ms;
+} answers[] = {
+    {"HTTP/1.1 200 OK", "", TARGET_DONE, false, -1},
+    {"HTTP/2 204 ", "Retry-After: 5", TARGET_DONE, false, -1},
+    {"HTTP/1.1 299", "", TARGET_DONE, false, -1},
+    {"HTTP/1.1 304 Same", "", TARGET_FAILED, false, -1},
+    {"HTTP/1.1 404 Nothing", "Retry-After: 5", TARGET_FAILED, false, -1},
+    {"HTTP/1.1 410 Gone", "", TARGET_REFUSED, false, -1},
+    {"HTTP/1.1 451 Law", "", TARGET_REFUSED, false, -1},
+    {"HTTP/1.1 452 Law", "", TARGET_FAILED, false, -1},
+    {"HTTP/1.1 500 Bad", "Retry-After: 5", TARGET_FAILED, true, -1},
+    {"HTTP/1.1 503 Busy", "Retry-After: 5", TARGET_FAILED, true, 5000},
+    {"HTTP/1.1 429 Slow", "RETRY-AFTER:\t 0 \r\n", TARGET_FAILED, true, 0},
+    {"HTTP/1.1 503 Busy", "Retry-After: 99999999999999999999", TARGET_FAILED, true, 86400000},
+    {"HTTP/1.1 503 Busy", "Retry-After: -5", TARGET_FAILED, true, -1},
+    {"HTTP/1.1 503 Busy", "Retry-After: soon", TARGET_FAILED, true, -1},
+    {"HTTP/1.1 503 Busy", "Retry-After:", TARGET_FAILED, true, -1},
+    {"HTTP/1.1 503 Busy", "Retry-After: Wed, 18 Nov 2026 11:07:10 GMT", TARGET_FAILED, true, 30000},
+    {"HTTP/1.1 503 Busy", "Retry-After: Wed, 18 Nov 2020 11:07:10 GMT", TARGET_FAILED, true, 0},
+};
+
+static void the_status_decides(void **state)
+{
+    static const struct target_codes dead_on[] = {{.from = 450, .to = 451}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        struct target_answer answer = {0};
+        struct target_report report;
+        const char *sentence = answers[i].header[0] ? answers[i].header : answers[i].status_line;
+        CASE_HOLDS(sentence, target_answer_add_line(&answer, slice_of("HTTP/1.1 100 On"), now_ms));
+        (void)target_answer_add_line(&answer, slice_of("Retry-After: 77\r\n"), now_ms);
+        (void)target_answer_add_line(&answer, slice_of("\r\n"), now_ms);
+        CASE_HOLDS(sentence, answer.status == 0);
+        (void)target_answer_add_line(&answer, slice_of(answers[i].status_line), now_ms);
+        (void)target_answer_add_line(&answer, slice_of(answers[i].header), now_ms);
+        target_answer_judge(&answer, dead_on, COUNT_OF(dead_on), &report);
+        CASE_HOLDS(sentence, report.outcome == answers[i].outcome);
+        CASE_HOLDS(sentence, report.is_ailing == answers[i].is_ailing);
+        CASE_HOLDS(sentence, report.retry_after_ms == answers[i].retry_after_ms);
+        CASE_HOLDS(sentence, (report.outcome == TARGET_DONE) == (report.error[0] == '\0'));
+    }
+}
+
+static void a_trailer_says_nothing(void **state)
+{
+    static const char *const lines[] = {
+        "HTTP/1.1 103 Early\r\n", "Retry-After: 1\r\n",     "\r\n", "HTTP/1.1 503 Busy\r\n",
+        "X: HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK: x\r\n", "\r\n", "HTTP/1.1 200 OK: a line\r\n",
+        "Retry-After: 2\r\n",
+    };
+    struct target_answer answer = {0};
+    struct target_report report;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        assert_true(target_answer_add_line(&answer, slice_of(lines[i]), now_ms));
+    target_answer_judge(&answer, NULL, 0, &report);
+    assert_int_equal(report.code, 503);
+    assert_int_equal(report.outcome, TARGET_FAILED);
+    assert_int_equal(report.retry_after_ms, -1);
+}
+
+static void an_answer_is_read_up_to_its_bound(void **state)
+{
+    struct target_answer answer = {0};
+    static char line[1000];
+    int lines = 0;
+    (void)state;
+    memset(line, 'x', sizeof line);
+    while (target_answer_add_line(&answer, slice_make(line, sizeof line), now_ms))
+        assert_true(++lines < 100);
+    assert_int_equal(lines, TARGET_ANSWER_HEADER_BYTES_MAX / 1000);
+    assert_true(target_answer_add_body(&answer, TARGET_ANSWER_BODY_BYTES_MAX));
+    assert_false(target_answer_add_body(&answer, 1));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_reads_another_host_out_of_a_url),
+        cmocka_unit_test(the_status_decides),
+        cmocka_unit_test(a_trailer_says_nothing),
+        cmocka_unit_test(an_answer_is_read_up_to_its_bound),
+    };
+    return cmocka_run_group_tests_name("target_http_parts", tests, NULL, NULL);
+}

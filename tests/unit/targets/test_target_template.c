@@ -1,0 +1,185 @@
+#include "targets/template.h"
+
+#include "targets/target.h"
+
+#include "unit/cases.h"
+#include "unit/seed.h"
+
+#include <string.h>
+
+static const char meta[] =
+    "kind\0new\0path\0a/../b\0dots\0..\0dot\0.\0odd-1\0\xc3\xbc =&?#%\0empty\0\0";
+
+static struct job a_job(void)
+{
+    return (struct job){.topic = slice_of("orders.new"),
+                        .id = slice_of("A/1?x"),
+                        .meta = slice_make(meta, sizeof meta - 1)};
+}
+
+static void fields_are_filled_in(void **state)
+{
+    static const struct {
+        const char *text, *plain, *url; /* NULL: refused */
+        const char *sentence;
+    } rows[] = {
+        {"", "", "", "nothing"},
+        {"plain", "plain", "plain", "no field"},
+        {"{topic}", "orders.new", "orders.new", "a topic"},
+        {"{id}", "A/1?x", "A%2F1%3Fx", "an id, which cannot begin a query"},
+        {"{meta.kind}", "new", "new", "a meta"},
+        {"{meta.none}", "", "", "a meta that is not there"},
+        {"{meta.empty}", "", "", "a meta that is empty"},
+        {"{topic}{id}{meta.kind}", "orders.newA/1?xnew", "orders.newA%2F1%3Fxnew", "side by side"},
+        {"/a/{topic}?k={meta.odd-1}&x", "/a/orders.new?k=\xc3\xbc =&?#%&x",
+         "/a/orders.new?k=%C3%BC%20%3D%26%3F%23%25&x", "what is filled in cannot add a parameter"},
+        {"{{topic}}", "{topic}", "%7Btopic%7D", "braces themselves"},
+        {"{{{topic}}}", "{orders.new}", "%7Borders.new%7D", "braces around a field"},
+        {"{{}}", "{}", "%7B%7D", "nothing but braces"},
+        {"https://h/{meta.dots}", "https://h/..", NULL, "a way up at the end"},
+        {"/{meta.dots}/x", "/../x", NULL, "a way up in between"},
+        {"/{meta.dot}/x", "/./x", NULL, "a way nowhere"},
+        {"/{meta.dot}{meta.dot}/x", "/../x", NULL, "a way up in two pieces"},
+        {"/.{meta.dot}/x", "/../x", NULL, "a way up, half of it ours"},
+        {"/{meta.none}../x", "/../x", NULL, "a way up of our own"},
+        {"/{meta.path}", "/a/../b", NULL, "a way up for who decodes before it looks"},
+        {"/x{meta.dots}/y", "/x../y", "/x../y", "dots behind a letter"},
+        {"/{meta.dots}x/y", "/..x/y", "/..x/y", "dots before a letter"},
+        {"/{meta.dots}./y", "/.../y", "/.../y", "three dots"},
+        {"/{meta.dots};a=b/y", "/..;a=b/y", NULL, "a way up with a parameter, as Java has it"},
+        {"/x?p={meta.dots}", "/x?p=..", "/x?p=..", "dots in a query"},
+        {"/x?p=/{meta.dots}/", "/x?p=/../", "/x?p=/../", "dots in a path in a query"},
+        {"/{meta.path}?u=a://b", "/a/../b?u=a://b", NULL, "a way up before a URL in the query"},
+        {"https://h/x?u=a://b/../c", "https://h/x?u=a://b/../c", "https://h/x?u=a://b/../c",
+         "a URL in the query"},
+    };
+    struct job job = a_job();
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        for (int escape = TEMPLATE_PLAIN; escape <= TEMPLATE_URL; escape++) {
+            const char *wanted = escape == TEMPLATE_URL ? rows[i].url : rows[i].plain;
+            char error[TARGET_ERROR_BYTES];
+            struct buffer out;
+            buffer_init(&out, 1024);
+            buffer_append_text(&out, "before ");
+            CASE_HOLDS(rows[i].sentence, template_check(slice_of(rows[i].text), error));
+            bool is_filled = template_fill(slice_of(rows[i].text), &job,
+                                           (enum template_escape)escape, 500, &out);
+            CASE_HOLDS(rows[i].sentence, is_filled == (wanted != NULL));
+            struct slice filled = slice_make(out.at + 7, out.len - 7);
+            if (!slice_is(filled, wanted ? wanted : ""))
+                fail_msg("%s: '%.*s'", rows[i].sentence, (int)filled.len, filled.at);
+            buffer_fini(&out);
+        }
+}
+
+static void faults_are_named_with_their_place(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"{", "bad field '{' at byte 0, there are {topic}, {id} and {meta.NAME}"},
+        {"a{topic", "bad field '{topic' at byte 1"},
+        {"}", "bad field '}' at byte 0"},
+        {"a}b", "bad field '}' at byte 1"},
+        {"{topic}}", "bad field '}' at byte 7"},
+        {"{}", "bad field '{}' at byte 0"},
+        {"{Topic}", "bad field '{Topic}'"},
+        {"{ topic}", "bad field '{ topic}'"},
+        {"{body}", "bad field '{body}'"},
+        {"{meta}", "bad field '{meta}'"},
+        {"{meta.}", "bad field '{meta.}'"},
+        {"{meta.Kind}", "bad field '{meta.Kind}'"},
+        {"{meta.a_b}", "bad field '{meta.a_b}'"},
+        {"{meta.a.b}", "bad field '{meta.a.b}'"},
+        {"x{id}\n", "control byte at byte 5"},
+        {"\r", "control byte at byte 0"},
+        {"\t", "control byte at byte 0"},
+        {"\x7f", "control byte at byte 0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char error[TARGET_ERROR_BYTES] = "";
+        CASE_HOLDS(rows[i].text, !template_check(slice_of(rows[i].text), error));
+        if (!strstr(error, rows[i].says))
+            fail_msg("'%s': '%s' does not say '%s'", rows[i].text, error, rows[i].says);
+    }
+}
+
+static void names_of_meta_have_their_limit(void **state)
+{
+    char error[TARGET_ERROR_BYTES], text[128], name[80];
+    (void)state;
+    memset(name, 'n', sizeof name);
+    for (int len = 64; len <= 65; len++) {
+        snprintf(text, sizeof text, "{meta.%.*s}", len, name);
+        assert_int_equal(template_check(slice_of(text), error), len == 64);
+    }
+}
+
+static void a_result_has_its_limit(void **state)
+{
+    struct job job = a_job();
+    struct buffer out;
+    (void)state;
+    buffer_init(&out, 100);
+    assert_true(template_fill(slice_of("x{topic}"), &job, TEMPLATE_PLAIN, 11, &out));
+    assert_int_equal(out.len, 11);
+    assert_false(template_fill(slice_of("x{topic}"), &job, TEMPLATE_PLAIN, 10, &out));
+    assert_int_equal(out.len, 11);
+    assert_true(template_fill(slice_of("{id}"), &job, TEMPLATE_URL, 9, &out));
+    assert_false(template_fill(slice_of("{id}"), &job, TEMPLATE_URL, 8, &out));
+    buffer_fini(&out);
+}
+
+static void a_text_without_braces_needs_no_filling(void **state)
+{
+    (void)state;
+    assert_false(template_has_fields(slice_of("")));
+    assert_false(template_has_fields((struct slice){0}));
+    assert_false(template_has_fields(slice_of("/a/b?c")));
+    assert_true(template_has_fields(slice_of("/{id}")));
+    assert_true(template_has_fields(slice_of("{{")));
+    assert_true(template_has_fields(slice_of("}}")));
+}
+
+/* Whatever an id holds, it stays within its segment. */
+static void an_id_adds_no_segment_and_no_parameter(void **state)
+{
+    struct random random = seed_random("an_id_adds_no_segment_and_no_parameter");
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        char id[16];
+        size_t len = 1 + random_below(&random, sizeof id - 1), slashes = 0;
+        for (size_t i = 0; i < len; i++) {
+            static const char often[] = "./\\%?#&;:@2eEfF";
+            id[i] = random_below(&random, 2) ? often[random_below(&random, sizeof often - 1)]
+                                             : (char)(0x21 + random_below(&random, 0x5e));
+        }
+        struct job job = {.topic = slice_of("t"), .id = slice_make(id, len)};
+        struct buffer out;
+        buffer_init(&out, 1024);
+        if (template_fill(slice_of("/in/{id}/end"), &job, TEMPLATE_URL, 500, &out)) {
+            for (size_t i = 0; i < out.len; i++)
+                slashes += out.at[i] == '/';
+            assert_int_equal(slashes, 3);
+            for (size_t i = 0; i < out.len; i++)
+                assert_null(strchr("?#\\;:@&", out.at[i]));
+            assert_false(memmem(out.at, out.len, "/../", 4) || memmem(out.at, out.len, "/./", 3));
+        }
+        buffer_fini(&out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_are_filled_in),
+        cmocka_unit_test(faults_are_named_with_their_place),
+        cmocka_unit_test(names_of_meta_have_their_limit),
+        cmocka_unit_test(a_result_has_its_limit),
+        cmocka_unit_test(a_text_without_braces_needs_no_filling),
+        cmocka_unit_test(an_id_adds_no_segment_and_no_parameter),
+    };
+    return cmocka_run_group_tests_name("target template", tests, NULL, NULL);
+}
