@@ -1,7 +1,7 @@
 /* Commands of alerts, which run beside the passes: what they are told, and what came of them. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "deliver/keeper_private.h"
+#include "deliver/dead_letter_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 enum { VARIABLES_MAX = 8 };
 
 struct alert_command {
-    struct list node; /* in keeper.alert_commands */
-    struct keeper *keeper;
+    struct list node; /* in worker.alert_commands */
+    struct dead_letter_worker *worker;
     struct alert_run *run;
     struct alert_note note; /* as it stood before */
     uint64_t died;
@@ -44,19 +44,19 @@ static void write_variables(struct alert_command *command)
     add_variable(out, "LANG", getenv("LANG"));
     add_variable(out, "TARRY_ALERT_TOPIC", command->topic);
     add_number(out, "TARRY_ALERT_DIED", command->died - command->note.died_before);
-    add_number(out, "TARRY_ALERT_DEAD", command->keeper->pass.counts.dead);
+    add_number(out, "TARRY_ALERT_DEAD", command->worker->pass.counts.dead);
 }
 
-struct alert_command *alert_command_new(struct keeper *keeper, const char *program,
+struct alert_command *alert_command_new(struct dead_letter_worker *worker, const char *program,
                                         struct slice text, const struct alert_note *note)
 {
-    struct slice topic = pass_topic(&keeper->pass);
+    struct slice topic = pass_topic(&worker->pass);
     struct alert_command *command = calloc(1, sizeof *command);
     if (!command)
         return NULL;
-    command->keeper = keeper;
+    command->worker = worker;
     command->note = *note;
-    command->died = keeper->pass.died;
+    command->died = worker->pass.died;
     list_init(&command->node);
     memcpy(command->topic, topic.at, topic.len);
     (void)snprintf(command->program, sizeof command->program, "%s", program);
@@ -87,20 +87,20 @@ static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *re
 {
     (void)tag;
     (void)reply;
-    keeper_replied(owner);
-    keeper_check_stopped(owner);
+    dead_letter_worker_replied(owner);
+    dead_letter_worker_check_stopped(owner);
 }
 
 static void count(struct alert_command *command, bool is_well)
 {
-    struct kept *kept = keeper_find(command->keeper, slice_of(command->topic));
+    struct kept *kept = dead_letter_worker_find(command->worker, slice_of(command->topic));
     if (kept)
-        keeper_count(command->keeper, is_well ? &kept->alerts : &kept->alert_faults, 1);
+        dead_letter_worker_count(command->worker, is_well ? &kept->alerts : &kept->alert_faults, 1);
 }
 
 static void end(struct alert_command *command, enum alert_end end)
 {
-    struct keeper *keeper = command->keeper;
+    struct dead_letter_worker *worker = command->worker;
     struct alert_note note = command->note;
     if (end == ALERT_END_WELL) {
         note = (struct alert_note){.died_before = command->died, .last_ms = clock_wall_ms()};
@@ -112,14 +112,14 @@ static void end(struct alert_command *command, enum alert_end end)
         note.rest_ms = end == ALERT_END_TOO_LONG ? ALERT_REST_KILLED_MS : ALERT_REST_MS;
     }
     count(command, end == ALERT_END_WELL);
-    keeper_alert_note(keeper, slice_of(command->topic), &note, on_end_noted);
+    dead_letter_alert_note(worker, slice_of(command->topic), &note, on_end_noted);
     alert_command_free(command);
 }
 
 static void on_ran(void *ctx, enum alert_end how)
 {
     struct alert_command *command = ctx;
-    command->keeper->alert_command_count--;
+    command->worker->alert_command_count--;
     end(command, how);
 }
 
@@ -127,26 +127,26 @@ static void on_ran(void *ctx, enum alert_end how)
 
 void alert_command_start(struct alert_command *command)
 {
-    struct keeper *keeper = command->keeper;
+    struct dead_letter_worker *worker = command->worker;
     const char *variables[VARIABLES_MAX + 1] = {NULL};
     size_t count = 0;
     for (size_t at = 0; at < command->variables.len && count < VARIABLES_MAX; count++) {
         variables[count] = command->variables.at + at;
         at += strlen(variables[count]) + 1;
     }
-    command->run = alert_run_start(keeper->options.reactor, command->program, variables,
+    command->run = alert_run_start(worker->options.reactor, command->program, variables,
                                    buffer_slice(&command->text), on_ran, command);
     if (!command->run) {
         end(command, ALERT_END_FAILED);
         return;
     }
-    list_add_last(&keeper->alert_commands, &command->node);
-    keeper->alert_command_count++;
+    list_add_last(&worker->alert_commands, &command->node);
+    worker->alert_command_count++;
 }
 
-void alert_commands_kill(struct keeper *keeper)
+void alert_commands_kill(struct dead_letter_worker *worker)
 {
-    for (struct list *at = keeper->alert_commands.next; at != &keeper->alert_commands;
+    for (struct list *at = worker->alert_commands.next; at != &worker->alert_commands;
          at = at->next)
         alert_run_kill(list_entry(at, struct alert_command, node)->run);
 }

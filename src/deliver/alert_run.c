@@ -4,7 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
-#include "deliver/keeper_private.h"
+#include "deliver/dead_letter_private.h"
 
 #include <signal.h>
 #include <stdio.h>

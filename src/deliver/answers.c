@@ -15,67 +15,67 @@
 struct batch {
     struct deliver *deliver;
     size_t count;
-    struct errand *errands[];
+    struct delivery *deliveries[];
 };
 
-void answers_add(struct errand *errand)
+void answers_add(struct delivery *delivery)
 {
-    struct deliver *deliver = errand->lane->deliver;
-    list_add_last(&deliver->answers, &errand->list);
+    struct deliver *deliver = delivery->dispatcher->deliver;
+    list_add_last(&deliver->answers, &delivery->list);
     deliver_at_turn_end(deliver);
 }
 
-static void try_again(struct errand *errand)
+static void try_again(struct delivery *delivery)
 {
-    struct deliver *deliver = errand->lane->deliver;
-    errand->is_again = true;
-    list_add_last(&deliver->again, &errand->list);
+    struct deliver *deliver = delivery->dispatcher->deliver;
+    delivery->is_again = true;
+    list_add_last(&deliver->again, &delivery->list);
     if (deliver->again_ms == INT64_MAX) {
-        deliver->again_ms = clock_inner_ms() + LANE_RETRY_MS;
+        deliver->again_ms = clock_inner_ms() + DISPATCHER_RETRY_MS;
         deliver_wake_by(deliver, deliver->again_ms);
     }
 }
 
-static void end_errand(struct errand *errand, bool lease_ended)
+static void end_delivery(struct delivery *delivery, bool lease_ended)
 {
-    struct lane *lane = errand->lane;
-    struct deliver *deliver = lane->deliver;
+    struct dispatcher *dispatcher = delivery->dispatcher;
+    struct deliver *deliver = dispatcher->deliver;
     if (lease_ended) {
         pthread_mutex_lock(&deliver->lock);
-        lane->tally.lease_ended++;
+        dispatcher->tally.lease_ended++;
         pthread_mutex_unlock(&deliver->lock);
     }
-    free(errand);
-    assert(lane->unanswered > 0);
-    lane->unanswered--;
-    deliver_kick(deliver, lane);
+    free(delivery);
+    assert(dispatcher->unanswered > 0);
+    dispatcher->unanswered--;
+    deliver_kick(deliver, dispatcher);
 }
 
-static void on_status(struct errand *errand, enum queue_status status)
+static void on_status(struct delivery *delivery, enum queue_status status)
 {
     switch (status) {
     case QUEUE_OK:
-        end_errand(errand, false);
+        end_delivery(delivery, false);
         return;
     case QUEUE_NO_MEMORY:
     case QUEUE_NO_SPACE:
     case QUEUE_DIRECTORY_MOVED:
     case QUEUE_UNAVAILABLE:
-        if (clock_inner_ms() < errand->lease_until_ms)
-            try_again(errand);
+        if (clock_inner_ms() < delivery->lease_until_ms)
+            try_again(delivery);
         else
-            end_errand(errand, true);
+            end_delivery(delivery, true);
         return;
     case QUEUE_LEASE_ENDED: /* of one told again: maybe the first time was heard after all */
-        end_errand(errand, !errand->is_again);
+        end_delivery(delivery, !delivery->is_again);
         return;
     case QUEUE_STOPPING: /* the lease ends by itself */
-        end_errand(errand, true);
+        end_delivery(delivery, true);
         return;
     default:
-        log_event(LOG_ERROR, "answer refused", LOG_TEXT("topic", errand->lane->topic),
+        log_event(LOG_ERROR, "answer refused", LOG_TEXT("topic", delivery->dispatcher->topic),
                   LOG_NUMBER("status", status));
-        end_errand(errand, true);
+        end_delivery(delivery, true);
     }
 }
 
@@ -85,7 +85,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     struct deliver *deliver = batch->deliver;
     (void)tag;
     for (size_t i = 0; i < batch->count; i++)
-        on_status(batch->errands[i],
+        on_status(batch->deliveries[i],
                   reply->status != QUEUE_OK || i >= reply->result_count
                       ? (reply->status != QUEUE_OK ? reply->status : QUEUE_UNAVAILABLE)
                       : reply->results[i].status);
@@ -94,29 +94,29 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     deliver_check_stopped(deliver);
 }
 
-static struct queue_answer answer_of(const struct errand *errand)
+static struct queue_answer answer_of(const struct delivery *delivery)
 {
-    return (struct queue_answer){.verb = errand->verb,
-                                 .lease = slice_make(errand->lease, errand->lease_bytes),
-                                 .delay_ms = errand->delay_ms,
-                                 .final = errand->final,
-                                 .error = errand->verb == QUEUE_NACK ? slice_of(errand->error)
-                                                                     : slice_make(NULL, 0)};
+    return (struct queue_answer){.verb = delivery->verb,
+                                 .lease = slice_make(delivery->lease, delivery->lease_bytes),
+                                 .delay_ms = delivery->delay_ms,
+                                 .final = delivery->final,
+                                 .error = delivery->verb == QUEUE_NACK ? slice_of(delivery->error)
+                                                                       : slice_make(NULL, 0)};
 }
 
 /* False: out of memory. */
 static bool flush_some(struct deliver *deliver, struct queue_answer *answers)
 {
-    struct batch *batch = malloc(sizeof(*batch) + QUEUE_BATCH_MAX * sizeof(batch->errands[0]));
+    struct batch *batch = malloc(sizeof(*batch) + QUEUE_BATCH_MAX * sizeof(batch->deliveries[0]));
     if (!batch)
         return false;
     batch->deliver = deliver;
     batch->count = 0;
     while (!list_is_empty(&deliver->answers) && batch->count < QUEUE_BATCH_MAX) {
-        struct errand *errand = list_entry(deliver->answers.next, struct errand, list);
-        list_remove(&errand->list);
-        answers[batch->count] = answer_of(errand);
-        batch->errands[batch->count++] = errand;
+        struct delivery *delivery = list_entry(deliver->answers.next, struct delivery, list);
+        list_remove(&delivery->list);
+        answers[batch->count] = answer_of(delivery);
+        batch->deliveries[batch->count++] = delivery;
     }
     deliver->answering++;
     deliver->options.queue->ops->answer(
@@ -135,9 +135,9 @@ void answers_flush(struct deliver *deliver)
             break;
     free(answers);
     while (!list_is_empty(&deliver->answers)) { /* out of memory */
-        struct errand *errand = list_entry(deliver->answers.next, struct errand, list);
-        list_remove(&errand->list);
-        try_again(errand);
+        struct delivery *delivery = list_entry(deliver->answers.next, struct delivery, list);
+        list_remove(&delivery->list);
+        try_again(delivery);
     }
 }
 
@@ -145,8 +145,8 @@ void answers_again(struct deliver *deliver)
 {
     deliver->again_ms = INT64_MAX;
     while (!list_is_empty(&deliver->again)) {
-        struct errand *errand = list_entry(deliver->again.next, struct errand, list);
-        list_remove(&errand->list);
-        answers_add(errand);
+        struct delivery *delivery = list_entry(deliver->again.next, struct delivery, list);
+        list_remove(&delivery->list);
+        answers_add(delivery);
     }
 }

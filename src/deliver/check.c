@@ -145,7 +145,7 @@ static bool check_callback_url(struct guard *guard, struct slice url,
 /* What is pushed to these tarry takes for its own work. */
 static bool is_own(struct slice topic)
 {
-    return slice_is(topic, KEEPER_TOPIC) || slice_is(topic, KEEPER_CALLBACKS_TOPIC);
+    return slice_is(topic, DEAD_LETTER_TOPIC) || slice_is(topic, DEAD_LETTER_CALLBACKS_TOPIC);
 }
 
 static bool check_dead_letter(struct guard *guard, struct slice topic, struct slice json,
@@ -175,7 +175,7 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
                    char error[DELIVER_ERROR_BYTES])
 {
     struct extension parts;
-    if (slice_is(topic, KEEPER_TOPIC))
+    if (slice_is(topic, DEAD_LETTER_TOPIC))
         return fail(error, "tarry itself works off this topic, it has neither 'deliver' nor "
                            "'dead_letter'");
     return extension_parse(extension, &parts, error) &&

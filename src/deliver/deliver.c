@@ -9,21 +9,21 @@
 
 /* ---- the end of a turn ---- */
 
-static void drop_lane(struct deliver *deliver, struct lane *lane)
+static void drop_dispatcher(struct deliver *deliver, struct dispatcher *dispatcher)
 {
     pthread_mutex_lock(&deliver->lock);
-    table_remove(&deliver->lanes, &lane->entry);
+    table_remove(&deliver->dispatchers, &dispatcher->entry);
     pthread_mutex_unlock(&deliver->lock);
-    lane_free(lane);
+    dispatcher_free(dispatcher);
 }
 
-static void look(struct deliver *deliver, struct lane *lane, int64_t now_ms)
+static void look(struct deliver *deliver, struct dispatcher *dispatcher, int64_t now_ms)
 {
-    list_remove(&lane->kicked);
-    if (lane->is_gone && lane_is_idle(lane))
-        drop_lane(deliver, lane);
+    list_remove(&dispatcher->kicked);
+    if (dispatcher->is_gone && dispatcher_is_idle(dispatcher))
+        drop_dispatcher(deliver, dispatcher);
     else
-        lane_look(lane, now_ms);
+        dispatcher_look(dispatcher, now_ms);
 }
 
 static void run_turn_end(struct turn_end_call *call)
@@ -35,7 +35,8 @@ static void run_turn_end(struct turn_end_call *call)
         reactor_turn_again(deliver->options.reactor);
     answers_flush(deliver);
     while (!list_is_empty(&deliver->kicked))
-        look(deliver, list_entry(deliver->kicked.next, struct lane, kicked), clock_inner_ms());
+        look(deliver, list_entry(deliver->kicked.next, struct dispatcher, kicked),
+             clock_inner_ms());
     deliver_check_stopped(deliver);
 }
 
@@ -45,10 +46,10 @@ void deliver_at_turn_end(struct deliver *deliver)
         reactor_once_at_turn_end(deliver->options.reactor, &deliver->turn_end);
 }
 
-void deliver_kick(struct deliver *deliver, struct lane *lane)
+void deliver_kick(struct deliver *deliver, struct dispatcher *dispatcher)
 {
-    list_remove(&lane->kicked);
-    list_add_last(&deliver->kicked, &lane->kicked);
+    list_remove(&dispatcher->kicked);
+    list_add_last(&deliver->kicked, &dispatcher->kicked);
     deliver_at_turn_end(deliver);
 }
 
@@ -62,15 +63,16 @@ void deliver_wake_by(struct deliver *deliver, int64_t at_ms)
     deadline_set(deliver->alarm, at_ms);
 }
 
-static void wake_lanes(struct deliver *deliver, int64_t now_ms)
+static void wake_dispatchers(struct deliver *deliver, int64_t now_ms)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next) {
-            struct lane *lane = (struct lane *)entry;
-            if (lane->wake_ms <= now_ms)
-                deliver_kick(deliver, lane);
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next) {
+            struct dispatcher *dispatcher = (struct dispatcher *)entry;
+            if (dispatcher->wake_ms <= now_ms)
+                deliver_kick(deliver, dispatcher);
             else
-                deliver_wake_by(deliver, lane->wake_ms);
+                deliver_wake_by(deliver, dispatcher->wake_ms);
         }
 }
 
@@ -96,7 +98,7 @@ static void on_alarm(void *ctx)
         follow_next(deliver);
     }
     deliver_wake_by(deliver, deliver->follow_ms);
-    wake_lanes(deliver, now_ms);
+    wake_dispatchers(deliver, now_ms);
     if (deliver->patience_ms <= now_ms) {
         deliver->patience_ms = INT64_MAX;
         log_event(LOG_WARN, "deliveries given up", LOG_TEXT("reason", "stopping"));
@@ -115,18 +117,19 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
     if (event == QUEUE_EVENT_TOPIC)
         follow_topic(deliver, topic);
     else
-        keeper_on_dead(deliver->keeper, topic);
+        dead_letter_worker_on_dead(deliver->worker, topic);
 }
 
-/* Lanes that wait for it. */
+/* Dispatchers that wait for it. */
 static void on_changed(void *owner, struct endpoint *endpoint)
 {
     struct deliver *deliver = owner;
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next) {
-            struct lane *lane = (struct lane *)entry;
-            if (lane->is_on && strcmp(lane->endpoint, endpoint->name) == 0)
-                lane_rethink(lane);
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next) {
+            struct dispatcher *dispatcher = (struct dispatcher *)entry;
+            if (dispatcher->is_on && strcmp(dispatcher->endpoint, endpoint->name) == 0)
+                dispatcher_reschedule(dispatcher);
         }
 }
 
@@ -155,20 +158,20 @@ struct deliver *deliver_new(const struct deliver_options *options)
     struct deliver *deliver = make(options);
     if (!deliver)
         return NULL;
-    const struct keeper_options keeper = {.reactor = options->reactor,
-                                          .queue = options->queue,
-                                          .waiters = options->waiters,
-                                          .guard = options->guard};
+    const struct dead_letter_worker_options worker = {.reactor = options->reactor,
+                                                      .queue = options->queue,
+                                                      .waiters = options->waiters,
+                                                      .guard = options->guard};
     deliver->alarm = deadline_new(options->reactor, on_alarm, deliver);
     deliver->resolver = resolver_new(options->reactor, options->guard);
-    deliver->keeper = keeper_new(&keeper);
+    deliver->worker = dead_letter_worker_new(&worker);
     const struct target_env env = {.reactor = options->reactor,
                                    .guard = options->guard,
                                    .resolver = deliver->resolver,
                                    .store_name = options->store_name,
                                    .store = options->store,
                                    .version = options->version};
-    if (!deliver->alarm || !deliver->resolver || !deliver->keeper ||
+    if (!deliver->alarm || !deliver->resolver || !deliver->worker ||
         !endpoints_init(&deliver->endpoints, &env)) {
         deliver_free(deliver);
         return NULL;
@@ -189,27 +192,28 @@ void deliver_start(struct deliver *deliver)
 void deliver_judge_all(struct deliver *deliver)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next)
-            lane_judge((struct lane *)entry);
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next)
+            dispatcher_judge((struct dispatcher *)entry);
 }
 
-static void free_errands(struct list *errands)
+static void free_deliveries(struct list *deliveries)
 {
-    while (!list_is_empty(errands)) {
-        struct errand *errand = list_entry(errands->next, struct errand, list);
-        list_remove(&errand->list);
-        errand->lane->unanswered--;
-        free(errand);
+    while (!list_is_empty(deliveries)) {
+        struct delivery *delivery = list_entry(deliveries->next, struct delivery, list);
+        list_remove(&delivery->list);
+        delivery->dispatcher->unanswered--;
+        free(delivery);
     }
 }
 
-static void free_lanes(struct deliver *deliver)
+static void free_dispatchers(struct deliver *deliver)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        while (deliver->lanes.buckets[i]) {
-            struct lane *lane = (struct lane *)deliver->lanes.buckets[i];
-            lane_halt(lane);
-            drop_lane(deliver, lane);
+        while (deliver->dispatchers.buckets[i]) {
+            struct dispatcher *dispatcher = (struct dispatcher *)deliver->dispatchers.buckets[i];
+            dispatcher_halt(dispatcher);
+            drop_dispatcher(deliver, dispatcher);
         }
 }
 
@@ -221,11 +225,11 @@ void deliver_free(struct deliver *deliver)
     deliver->options.queue->on_event = NULL;
     reactor_cancel_at_turn_end(&deliver->turn_end);
     endpoints_fini(&deliver->endpoints);
-    free_errands(&deliver->answers);
-    free_errands(&deliver->again);
-    free_lanes(deliver);
+    free_deliveries(&deliver->answers);
+    free_deliveries(&deliver->again);
+    free_dispatchers(deliver);
     follow_forget(deliver);
-    keeper_free(deliver->keeper);
+    dead_letter_worker_free(deliver->worker);
     resolver_free(deliver->resolver);
     deadline_free(deliver->alarm);
     pthread_mutex_destroy(&deliver->lock);
@@ -234,11 +238,12 @@ void deliver_free(struct deliver *deliver)
 
 /* ---- stopping ---- */
 
-static bool has_errands(const struct deliver *deliver)
+static bool has_deliveries(const struct deliver *deliver)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next)
-            if (!lane_is_idle((struct lane *)entry))
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next)
+            if (!dispatcher_is_idle((struct dispatcher *)entry))
                 return true;
     return false;
 }
@@ -248,13 +253,13 @@ void deliver_check_stopped(struct deliver *deliver)
     if (!deliver->is_stopping || deliver->has_stopped)
         return;
     if (deliver->samples > 0 || deliver->answering > 0 || deliver->is_following ||
-        has_errands(deliver))
+        has_deliveries(deliver))
         return;
     if (!deliver->is_closing) {
         close_all(deliver);
         return;
     }
-    if (!deliver->endpoints_closed || !deliver->keeper_stopped)
+    if (!deliver->endpoints_closed || !deliver->dead_letter_worker_stopped)
         return;
     deliver->has_stopped = true;
     deadline_set(deliver->alarm, INT64_MAX);
@@ -271,7 +276,7 @@ static void on_closed(void *owner)
 static void on_keeper_stopped(void *ctx)
 {
     struct deliver *deliver = ctx;
-    deliver->keeper_stopped = true;
+    deliver->dead_letter_worker_stopped = true;
     deliver_check_stopped(deliver);
 }
 
@@ -285,9 +290,10 @@ void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(
     deliver->endpoints.closed = on_closed;
     deliver->patience_ms = clock_inner_ms() + patience_ms;
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next)
-            lane_halt((struct lane *)entry);
-    keeper_stop(deliver->keeper, on_keeper_stopped, deliver);
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next)
+            dispatcher_halt((struct dispatcher *)entry);
+    dead_letter_worker_stop(deliver->worker, on_keeper_stopped, deliver);
     deliver_wake_by(deliver, deliver->patience_ms);
     deliver_at_turn_end(deliver);
 }

@@ -8,8 +8,8 @@
  *   dead_letter  deliver/dead_letter.h
  * Settings are followed at run-time: queue->on_event tells of changes, also by other servers.
  *
- * The rooms' nouns: a lane is a topic on its way out (lane.h); an endpoint is a peer with its
- * window and breaker (endpoint.h); the keeper does what is to be done with dead jobs (keeper.h).
+ * The rooms' nouns: a dispatcher is a topic on its way out (dispatcher.h); an endpoint is a peer with its
+ * window and breaker (endpoint.h); the worker does what is to be done with dead jobs (worker.h).
  */
 #ifndef TARRY_DELIVER_DELIVER_H
 #define TARRY_DELIVER_DELIVER_H

@@ -109,7 +109,8 @@ static void on_sweep(void *ctx)
     set_sweep(endpoints);
 }
 
-static struct endpoint *open_endpoint(struct endpoints *endpoints, const struct parcel *parcel,
+static struct endpoint *open_endpoint(struct endpoints *endpoints,
+                                      const struct endpoint_request *request,
                                       const struct target_ops *ops)
 {
     if (endpoints->table.count >= ENDPOINTS_MAX) {
@@ -121,9 +122,10 @@ static struct endpoint *open_endpoint(struct endpoints *endpoints, const struct 
     if (!endpoint)
         return NULL;
     list_init(&endpoint->idle);
-    endpoint->name = strndup(parcel->endpoint.at, parcel->endpoint.len);
+    endpoint->name = strndup(request->endpoint.at, request->endpoint.len);
     if (endpoint->name)
-        endpoint->target = ops->open(&endpoints->env, parcel->message.setting, parcel->message.to);
+        endpoint->target =
+            ops->open(&endpoints->env, request->message.setting, request->message.to);
     if (!endpoint->target) {
         free(endpoint->name);
         free(endpoint);
@@ -173,17 +175,18 @@ static int64_t rest_wait_ms(struct endpoints *endpoints, const struct endpoint *
     return wait_ms + 50 + (int64_t)random_below(&endpoints->random, spread_ms);
 }
 
-static struct flight *add_flight(struct endpoints *endpoints, const struct parcel *parcel)
+static struct flight *add_flight(struct endpoints *endpoints,
+                                 const struct endpoint_request *request)
 {
     uint32_t id = slab_add(&endpoints->flights);
     if (!id)
         return NULL;
     struct flight *flight = slab_at(&endpoints->flights, id);
     *flight = (struct flight){.handle = (uint64_t)++endpoints->generation << 32 | id,
-                              .reported = parcel->reported,
-                              .owner = parcel->owner,
+                              .reported = request->reported,
+                              .owner = request->owner,
                               .sent_us = clock_boot_us(),
-                              .is_windowed = parcel->window > 0};
+                              .is_windowed = request->window > 0};
     return flight;
 }
 
@@ -204,47 +207,48 @@ static void load(struct endpoints *endpoints, struct endpoint *endpoint,
 }
 
 static enum endpoint_verdict judge(struct endpoints *endpoints, struct endpoint *endpoint,
-                                   const struct parcel *parcel, bool *is_probe, int64_t *wait_ms)
+                                   const struct endpoint_request *request, bool *is_probe,
+                                   int64_t *wait_ms)
 {
     int64_t now_ms = clock_inner_ms();
     enum breaker_verdict verdict =
-        parcel->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
+        request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
     *is_probe = verdict == BREAKER_PROBE;
     if (verdict == BREAKER_WAIT) {
         *wait_ms = rest_wait_ms(endpoints, endpoint, now_ms);
         return ENDPOINT_RESTS;
     }
-    if (parcel->window > 0 && endpoint->windowed >= parcel->window) {
-        *wait_ms = crowd_wait_ms(endpoint, parcel->window, now_ms);
+    if (request->window > 0 && endpoint->windowed >= request->window) {
+        *wait_ms = crowd_wait_ms(endpoint, request->window, now_ms);
         return ENDPOINT_CROWDED;
     }
     return ENDPOINT_SENT;
 }
 
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints, const struct parcel *parcel,
-                                     int64_t *wait_ms)
+enum endpoint_verdict endpoints_give(struct endpoints *endpoints,
+                                     const struct endpoint_request *request, int64_t *wait_ms)
 {
     bool is_probe;
     *wait_ms = LATER_MS;
-    struct endpoint *endpoint = (struct endpoint *)table_find(&endpoints->table, parcel->endpoint);
+    struct endpoint *endpoint = (struct endpoint *)table_find(&endpoints->table, request->endpoint);
     if (!endpoint) {
-        const struct target_ops *ops = target_find(parcel->message.to);
+        const struct target_ops *ops = target_find(request->message.to);
         if (!ops)
             return ENDPOINT_UNKNOWN;
-        endpoint = open_endpoint(endpoints, parcel, ops);
+        endpoint = open_endpoint(endpoints, request, ops);
         if (!endpoint)
             return ENDPOINT_LATER;
     }
-    enum endpoint_verdict verdict = judge(endpoints, endpoint, parcel, &is_probe, wait_ms);
+    enum endpoint_verdict verdict = judge(endpoints, endpoint, request, &is_probe, wait_ms);
     if (verdict != ENDPOINT_SENT)
         return verdict;
-    struct flight *flight = add_flight(endpoints, parcel);
+    struct flight *flight = add_flight(endpoints, request);
     if (!flight)
         return ENDPOINT_LATER;
     flight->is_probe = is_probe;
     if (is_probe)
         breaker_probe(&endpoint->breaker);
-    load(endpoints, endpoint, &parcel->message, flight);
+    load(endpoints, endpoint, &request->message, flight);
     return ENDPOINT_SENT;
 }
 

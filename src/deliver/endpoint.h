@@ -1,12 +1,12 @@
 /*
- * endpoint: the peers that jobs go to: each with its target, its window and its breaker. Lanes
- * share them: what one lane learns of a peer holds for all.
+ * endpoint: the peers that jobs go to: each with its target, its window and its breaker. Dispatchers
+ * share them: what one dispatcher learns of a peer holds for all.
  *
  * An endpoint is named by the text of target_endpoint. It is made for the first message to it, and
  * closed once it was idle for ENDPOINT_IDLE_MS. At most ENDPOINTS_MAX: the longest idle one goes
  * first; where all are at work, messages to further ones have to wait.
  *
- * One thread, the reactor's. Every parcel that was given (ENDPOINT_SENT) is reported exactly once,
+ * One thread, the reactor's. Every request that was given (ENDPOINT_SENT) is reported exactly once,
  * never inside endpoints_give.
  */
 #ifndef TARRY_DELIVER_ENDPOINT_H
@@ -66,10 +66,10 @@ struct endpoints {
     void *owner;
 };
 
-/* What becomes of a parcel. `took_ms`: from handing it over to now. */
+/* What becomes of a request. `took_ms`: from handing it over to now. */
 typedef void endpoint_reported(void *owner, const struct target_report *report, int64_t took_ms);
 
-struct parcel {
+struct endpoint_request {
     struct target_message message; /* its tag is set here */
     struct slice endpoint;         /* what target_endpoint says of message.to */
     uint32_t window; /* together with others like it at most so many; 0: the giver counts himself */
@@ -92,8 +92,8 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
 void endpoints_fini(struct endpoints *endpoints);
 
 /* What the message points at must stay until endpoints_flush, which comes in the same turn. */
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints, const struct parcel *parcel,
-                                     int64_t *wait_ms);
+enum endpoint_verdict endpoints_give(struct endpoints *endpoints,
+                                     const struct endpoint_request *request, int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
 /* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again (inner clock). */

@@ -14,55 +14,56 @@ enum { NAMES_MAX = 256, AGAIN_MS = 1000 };
 
 /* Also topics without delivery have one, if they have an extension: so it is noticed when they go.
  */
-static struct lane *make_lane(struct deliver *deliver, struct slice topic)
+static struct dispatcher *make_dispatcher(struct deliver *deliver, struct slice topic)
 {
-    struct lane *lane = lane_new(deliver, topic);
-    if (!lane) {
+    struct dispatcher *dispatcher = dispatcher_new(deliver, topic);
+    if (!dispatcher) {
         log_event(LOG_ERROR, "delivery off", LOG_TEXT("error", "out of memory"));
         return NULL;
     }
     pthread_mutex_lock(&deliver->lock);
-    table_add(&deliver->lanes, &lane->entry);
+    table_add(&deliver->dispatchers, &dispatcher->entry);
     pthread_mutex_unlock(&deliver->lock);
-    return lane;
+    return dispatcher;
 }
 
-static bool is_same(const struct lane *lane, struct slice json)
+static bool is_same(const struct dispatcher *dispatcher, struct slice json)
 {
-    return lane->said_bytes == json.len && lane->said == hash_64(json.at, json.len);
+    return dispatcher->said_bytes == json.len && dispatcher->said == hash_64(json.at, json.len);
 }
 
-static void follow_deliver(struct lane *lane, struct slice json)
+static void follow_deliver(struct dispatcher *dispatcher, struct slice json)
 {
     struct target_setting setting = {0};
     char error[TARGET_ERROR_BYTES] = "";
-    if (json.len > 0 && is_same(lane, json))
+    if (json.len > 0 && is_same(dispatcher, json))
         return;
-    bool is_on = json.len > 0 && guard_is_on(lane->deliver->options.guard);
+    bool is_on = json.len > 0 && guard_is_on(dispatcher->deliver->options.guard);
     if (json.len > 0 && !is_on)
-        log_event(LOG_WARN, "delivery off", LOG_TEXT("topic", lane->topic),
+        log_event(LOG_WARN, "delivery off", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", "no policy file, start the server with --deliver FILE"));
     if (is_on && !target_setting_parse(json, &setting, error)) {
-        log_event(LOG_ERROR, "delivery off", LOG_TEXT("topic", lane->topic),
+        log_event(LOG_ERROR, "delivery off", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", error));
         is_on = false;
     }
-    if (is_on || lane->is_on)
-        lane_set(lane, is_on ? &setting : NULL);
+    if (is_on || dispatcher->is_on)
+        dispatcher_set(dispatcher, is_on ? &setting : NULL);
     target_setting_fini(&setting);
-    lane->said_bytes = json.len;
-    lane->said = hash_64(json.at, json.len);
+    dispatcher->said_bytes = json.len;
+    dispatcher->said = hash_64(json.at, json.len);
 }
 
-static void follow_dead_letter(struct lane *lane, struct slice json)
+static void follow_dead_letter(struct dispatcher *dispatcher, struct slice json)
 {
     struct dead_letter rules = {0};
     char error[DELIVER_ERROR_BYTES] = "";
     bool has_rules = json.len > 0 && dead_letter_parse(json, &rules, error);
     if (json.len > 0 && !has_rules)
-        log_event(LOG_ERROR, "dead letters left alone", LOG_TEXT("topic", lane->topic),
+        log_event(LOG_ERROR, "dead letters left alone", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", error));
-    keeper_follow(lane->deliver->keeper, lane->entry.key, has_rules ? &rules : NULL);
+    dead_letter_worker_follow(dispatcher->deliver->worker, dispatcher->entry.key,
+                              has_rules ? &rules : NULL);
     dead_letter_fini(&rules);
 }
 
@@ -70,21 +71,21 @@ static void follow_one(struct deliver *deliver, struct slice topic, struct slice
 {
     struct extension extension = {0};
     char error[DELIVER_ERROR_BYTES];
-    struct lane *lane = (struct lane *)table_find(&deliver->lanes, topic);
-    if (!lane && text.len == 0)
+    struct dispatcher *dispatcher = (struct dispatcher *)table_find(&deliver->dispatchers, topic);
+    if (!dispatcher && text.len == 0)
         return;
-    if (!lane && !(lane = make_lane(deliver, topic)))
+    if (!dispatcher && !(dispatcher = make_dispatcher(deliver, topic)))
         return;
     if (!extension_parse(text, &extension, error)) {
-        log_event(LOG_ERROR, "settings not understood", LOG_TEXT("topic", lane->topic),
+        log_event(LOG_ERROR, "settings not understood", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", error));
         extension = (struct extension){0};
     }
-    lane->is_gone = text.len == 0;
-    follow_deliver(lane, extension.deliver);
-    follow_dead_letter(lane, extension.dead_letter);
-    if (lane->is_gone)
-        deliver_kick(deliver, lane);
+    dispatcher->is_gone = text.len == 0;
+    follow_deliver(dispatcher, extension.deliver);
+    follow_dead_letter(dispatcher, extension.dead_letter);
+    if (dispatcher->is_gone)
+        deliver_kick(deliver, dispatcher);
 }
 
 /* ---- asking ---- */
@@ -133,14 +134,15 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
     on_followed(deliver);
 }
 
-/* Lanes whose topic is gone. */
+/* Dispatchers whose topic is gone. */
 static void follow_gone(struct deliver *deliver)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next) {
-            const struct lane *lane = (struct lane *)entry;
-            if (lane->seen != deliver->look)
-                follow_one(deliver, lane->entry.key, slice_make(NULL, 0));
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next) {
+            const struct dispatcher *dispatcher = (struct dispatcher *)entry;
+            if (dispatcher->seen != deliver->look)
+                follow_one(deliver, dispatcher->entry.key, slice_make(NULL, 0));
         }
 }
 
@@ -153,9 +155,10 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         for (size_t i = 0; i < reply->topic_count; i++) {
             const struct queue_topic *topic = &reply->topics[i];
             follow_one(deliver, topic->name, topic->settings.extension);
-            struct lane *lane = (struct lane *)table_find(&deliver->lanes, topic->name);
-            if (lane)
-                lane->seen = deliver->look;
+            struct dispatcher *dispatcher =
+                (struct dispatcher *)table_find(&deliver->dispatchers, topic->name);
+            if (dispatcher)
+                dispatcher->seen = deliver->look;
         }
         follow_gone(deliver);
     } else if (!deliver->is_stopping) {

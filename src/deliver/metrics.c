@@ -7,51 +7,54 @@ static const uint32_t bounds_ms[] = {1,   2,    5,    10,   25,    50,    100,  
                                      500, 1000, 2500, 5000, 10000, 30000, 60000, 300000};
 enum { BOUNDS = sizeof(bounds_ms) / sizeof(bounds_ms[0]) };
 
-static const char *const returns[LANE_RETURNS] = {
-    [LANE_RETURN_RESTS] = "endpoint_rests", [LANE_RETURN_CROWDED] = "endpoint_full",
-    [LANE_RETURN_LATER] = "too_many",       [LANE_RETURN_SHORT_LEASE] = "short_lease",
-    [LANE_RETURN_UNSENT] = "unsent",        [LANE_RETURN_STOPPING] = "stopping"};
+static const char *const returns[DISPATCHER_RETURNS] = {
+    [DISPATCHER_RETURN_RESTS] = "endpoint_rests", [DISPATCHER_RETURN_CROWDED] = "endpoint_full",
+    [DISPATCHER_RETURN_LATER] = "too_many",       [DISPATCHER_RETURN_SHORT_LEASE] = "short_lease",
+    [DISPATCHER_RETURN_UNSENT] = "unsent",        [DISPATCHER_RETURN_STOPPING] = "stopping"};
 
-typedef void emit_lane(const struct lane *lane, struct buffer *out);
+typedef void emit_dispatcher(const struct dispatcher *dispatcher, struct buffer *out);
 
-static void each_lane(struct deliver *deliver, emit_lane *emit, struct buffer *out)
+static void each_dispatcher(struct deliver *deliver, emit_dispatcher *emit, struct buffer *out)
 {
     for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->lanes.buckets[i]; entry; entry = entry->next)
-            if (((struct lane *)entry)->tally.is_told)
-                emit((struct lane *)entry, out);
+        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
+             entry = entry->next)
+            if (((struct dispatcher *)entry)->tally.is_told)
+                emit((struct dispatcher *)entry, out);
 }
 
-static void emit_attempts(const struct lane *lane, struct buffer *out)
+static void emit_attempts(const struct dispatcher *dispatcher, struct buffer *out)
 {
     for (enum target_outcome outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++) {
         const struct prometheus_label labels[] = {
-            {"topic", lane->entry.key}, {"outcome", slice_of(target_outcome_name(outcome))}, {0}};
+            {"topic", dispatcher->entry.key},
+            {"outcome", slice_of(target_outcome_name(outcome))},
+            {0}};
         prometheus_sample(out, "tarry_deliver_attempts_total", labels,
-                          (int64_t)lane->tally.attempts[outcome]);
+                          (int64_t)dispatcher->tally.attempts[outcome]);
     }
 }
 
-static void emit_in_flight(const struct lane *lane, struct buffer *out)
+static void emit_in_flight(const struct dispatcher *dispatcher, struct buffer *out)
 {
-    const struct prometheus_label labels[] = {{"topic", lane->entry.key}, {0}};
-    prometheus_sample(out, "tarry_deliver_in_flight", labels, (int64_t)lane->tally.in_flight);
+    const struct prometheus_label labels[] = {{"topic", dispatcher->entry.key}, {0}};
+    prometheus_sample(out, "tarry_deliver_in_flight", labels, (int64_t)dispatcher->tally.in_flight);
 }
 
-static void emit_lease_ended(const struct lane *lane, struct buffer *out)
+static void emit_lease_ended(const struct dispatcher *dispatcher, struct buffer *out)
 {
-    const struct prometheus_label labels[] = {{"topic", lane->entry.key}, {0}};
+    const struct prometheus_label labels[] = {{"topic", dispatcher->entry.key}, {0}};
     prometheus_sample(out, "tarry_deliver_lease_ended_total", labels,
-                      (int64_t)lane->tally.lease_ended);
+                      (int64_t)dispatcher->tally.lease_ended);
 }
 
-static void emit_returned(const struct lane *lane, struct buffer *out)
+static void emit_returned(const struct dispatcher *dispatcher, struct buffer *out)
 {
-    for (int why = 0; why < LANE_RETURNS; why++) {
+    for (int why = 0; why < DISPATCHER_RETURNS; why++) {
         const struct prometheus_label labels[] = {
-            {"topic", lane->entry.key}, {"reason", slice_of(returns[why])}, {0}};
+            {"topic", dispatcher->entry.key}, {"reason", slice_of(returns[why])}, {0}};
         prometheus_sample(out, "tarry_deliver_returned_total", labels,
-                          (int64_t)lane->tally.returned[why]);
+                          (int64_t)dispatcher->tally.returned[why]);
     }
 }
 
@@ -85,17 +88,17 @@ void deliver_emit_metrics(void *ctx, struct buffer *out)
     pthread_mutex_lock(&deliver->lock);
     prometheus_family(out, "tarry_deliver_attempts_total", PROMETHEUS_COUNTER,
                       "Jobs handed to a target, by what became of them.");
-    each_lane(deliver, emit_attempts, out);
+    each_dispatcher(deliver, emit_attempts, out);
     prometheus_family(out, "tarry_deliver_in_flight", PROMETHEUS_GAUGE, "Jobs with a target now.");
-    each_lane(deliver, emit_in_flight, out);
+    each_dispatcher(deliver, emit_in_flight, out);
     prometheus_family(out, "tarry_deliver_returned_total", PROMETHEUS_COUNTER,
                       "Jobs given back to the queue without an attempt.");
-    each_lane(deliver, emit_returned, out);
+    each_dispatcher(deliver, emit_returned, out);
     prometheus_family(out, "tarry_deliver_lease_ended_total", PROMETHEUS_COUNTER,
                       "Outcomes that came after the job's lease had ended: it comes again.");
-    each_lane(deliver, emit_lease_ended, out);
+    each_dispatcher(deliver, emit_lease_ended, out);
     emit_times(deliver, out);
     pthread_mutex_unlock(&deliver->lock);
     emit_endpoints(deliver, out);
-    keeper_emit_metrics(deliver->keeper, out);
+    dead_letter_worker_emit_metrics(deliver->worker, out);
 }

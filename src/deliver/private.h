@@ -3,10 +3,10 @@
 #define TARRY_DELIVER_PRIVATE_H
 
 #include "base/histogram.h"
+#include "deliver/dead_letter_worker.h"
 #include "deliver/deliver.h"
+#include "deliver/dispatcher.h"
 #include "deliver/endpoint.h"
-#include "deliver/keeper.h"
-#include "deliver/lane.h"
 
 #include <pthread.h>
 
@@ -19,14 +19,14 @@ struct follow_name { /* a topic to be looked at */
 struct deliver {
     struct deliver_options options;
     struct resolver *resolver;
-    struct keeper *keeper;
+    struct dead_letter_worker *worker;
     struct endpoints endpoints;
-    struct table lanes;
+    struct table dispatchers;
 
     struct turn_end_call turn_end;
-    struct list kicked;  /* lanes that look for work */
-    struct list answers; /* errands whose answer is known */
-    struct list again;   /* errands whose answer the queue could not take */
+    struct list kicked;  /* dispatchers that look for work */
+    struct list answers; /* deliveries whose answer is known */
+    struct list again;   /* deliveries whose answer the queue could not take */
     uint32_t answering;  /* batches of answers under way */
     struct deadline *alarm;
     int64_t alarm_ms, again_ms, follow_ms; /* INT64_MAX: not set */
@@ -40,18 +40,19 @@ struct deliver {
     uint32_t samples; /* under way */
 
     /* stopping */
-    bool is_stopping, is_closing, keeper_stopped, endpoints_closed, has_stopped, is_ending;
+    bool is_stopping, is_closing, dead_letter_worker_stopped, endpoints_closed, has_stopped,
+        is_ending;
     int64_t patience_ms; /* the end of it; INT64_MAX: it is over, or not stopping */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 
-    pthread_mutex_t lock; /* of what is below, of `lanes`, and of the lanes' tallies */
+    pthread_mutex_t lock; /* of what is below, of `dispatchers`, and of the dispatchers' tallies */
     struct histogram took, late;
 };
 
 /* What is left for the end of the turn is done there. */
 void deliver_at_turn_end(struct deliver *deliver);
-void deliver_kick(struct deliver *deliver, struct lane *lane);
+void deliver_kick(struct deliver *deliver, struct dispatcher *dispatcher);
 /* The alarm rings by then. */
 void deliver_wake_by(struct deliver *deliver, int64_t at_ms);
 /* Something ended: is all of it over, when stopping? */

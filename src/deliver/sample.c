@@ -183,16 +183,16 @@ static bool give(struct sample *sample)
                             .attempt = 1,
                             .due_ms = sample->now_ms,
                             .first_due_ms = sample->now_ms};
-    const struct parcel parcel = {.message = {.job = &job,
-                                              .setting = &sample->setting,
-                                              .to = slice_of(sample->setting.to),
-                                              .is_test = true,
-                                              .explained = &sample->explained},
-                                  .endpoint = buffer_slice(&sample->endpoint),
-                                  .insists = true,
-                                  .reported = on_reported,
-                                  .owner = sample};
-    enum endpoint_verdict verdict = endpoints_give(&sample->deliver->endpoints, &parcel, &wait_ms);
+    const struct endpoint_request request = {.message = {.job = &job,
+                                                         .setting = &sample->setting,
+                                                         .to = slice_of(sample->setting.to),
+                                                         .is_test = true,
+                                                         .explained = &sample->explained},
+                                             .endpoint = buffer_slice(&sample->endpoint),
+                                             .insists = true,
+                                             .reported = on_reported,
+                                             .owner = sample};
+    enum endpoint_verdict verdict = endpoints_give(&sample->deliver->endpoints, &request, &wait_ms);
     endpoints_flush(&sample->deliver->endpoints);
     if (verdict != ENDPOINT_SENT)
         snprintf(sample->error, sizeof(sample->error), "%s",

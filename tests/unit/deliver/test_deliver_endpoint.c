@@ -80,14 +80,14 @@ static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t 
     struct buffer name;
     buffer_init(&name, ENDPOINT_BYTES_MAX);
     assert_true(target_endpoint(slice_of(to), &name, error));
-    const struct parcel parcel = {
+    const struct endpoint_request request = {
         .message = {.job = &stage->job, .setting = &stage->setting, .to = slice_of(to)},
         .endpoint = buffer_slice(&name),
         .window = window,
         .reported = on_reported,
         .owner = stage};
     stage->is_giving = true;
-    enum endpoint_verdict verdict = endpoints_give(&stage->endpoints, &parcel, wait_ms);
+    enum endpoint_verdict verdict = endpoints_give(&stage->endpoints, &request, wait_ms);
     endpoints_flush(&stage->endpoints);
     stage->is_giving = false;
     stage->given += verdict == ENDPOINT_SENT;

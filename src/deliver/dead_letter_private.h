@@ -1,29 +1,34 @@
 /*
- * The keeper's own structures, shared by its files only.
+ * The worker's own structures, shared by its files only.
  *
  * A pass is a chain of calls of the queue, one under way at a time: look at the topic, alert,
  * forward, drop; each step ends by calling the next one. It ends by answering the control job:
  * acked when all is done, given back with a delay when there will be more to do, nacked when the
  * queue failed.
  */
-#ifndef TARRY_DELIVER_KEEPER_PRIVATE_H
-#define TARRY_DELIVER_KEEPER_PRIVATE_H
+#ifndef TARRY_DELIVER_DEAD_LETTER_PRIVATE_H
+#define TARRY_DELIVER_DEAD_LETTER_PRIVATE_H
 
 #include "base/list.h"
-#include "deliver/keeper.h"
+#include "deliver/dead_letter_worker.h"
 #include "net/reactor.h"
 
 #include <pthread.h>
 
 enum {
-    KEEPER_LEASE_MS = 10 * 1000, /* extended by a pass that goes on; a crash costs so much */
-    KEEPER_PASS_MS = 60 * 1000,  /* a longer pass gives way to other topics */
-    KEEPER_TELL_MS = 1000,       /* a control job is pushed at most so often */
-    KEEPER_PAGE = 100,           /* jobs looked at together */
-    KEEPER_PAGE_WITH_BODIES = 16
+    DEAD_LETTER_LEASE_MS = 10 * 1000, /* extended by a pass that goes on; a crash costs so much */
+    DEAD_LETTER_PASS_MS = 60 * 1000,  /* a longer pass gives way to other topics */
+    DEAD_LETTER_SCHEDULE_MS = 1000,   /* a control job is pushed at most so often */
+    DEAD_LETTER_PAGE = 100,           /* jobs looked at together */
+    DEAD_LETTER_PAGE_WITH_BODIES = 16
 };
 
-enum keeper_reason { KEEPER_COUNT = 0, KEEPER_AGE, KEEPER_BYTES, KEEPER_REASONS };
+enum dead_letter_worker_reason {
+    DEAD_LETTER_COUNT = 0,
+    DEAD_LETTER_AGE,
+    DEAD_LETTER_BYTES,
+    DEAD_LETTER_REASONS
+};
 
 struct kept { /* a topic with rules for its dead jobs */
     struct list node;
@@ -33,8 +38,8 @@ struct kept { /* a topic with rules for its dead jobs */
     bool is_wanted;  /* a control job is to be pushed */
     bool is_telling; /* the push is under way */
     int64_t tell_ms; /* not before; inner clock */
-    /* since the start of the server; under keeper->lock */
-    uint64_t forwarded, dropped[KEEPER_REASONS], alerts, alert_faults;
+    /* since the start of the server; under worker->lock */
+    uint64_t forwarded, dropped[DEAD_LETTER_REASONS], alerts, alert_faults;
     uint64_t ringed; /* of its dead jobs, as of the last pass: not forwarded any more */
 };
 
@@ -60,8 +65,8 @@ struct pass {
     void *step;                 /* the step's own; given to free() at the end of the pass */
 };
 
-struct keeper {
-    struct keeper_options options;
+struct dead_letter_worker {
+    struct dead_letter_worker_options options;
     struct list topics;
     struct deadline *alarm;
     int64_t alarm_ms; /* INT64_MAX: not set */
@@ -70,7 +75,7 @@ struct keeper {
     uint64_t take;      /* handle of the waiting take; 0: none */
     int64_t take_ms;    /* not before */
     uint32_t calls;     /* of the queue under way */
-    bool has_callbacks; /* the topic KEEPER_CALLBACKS_TOPIC is there, as far as was heard */
+    bool has_callbacks; /* the topic DEAD_LETTER_CALLBACKS_TOPIC is there, as far as was heard */
     bool wants_callbacks, asks_callbacks;
     bool is_stopping;
     struct turn_end_call stop_call;
@@ -81,48 +86,49 @@ struct keeper {
     pthread_mutex_t lock; /* of the counts in `topics` */
 };
 
-/* ---- keeper.c ---- */
-struct queue_reply_to keeper_reply_to(struct keeper *keeper, queue_done *done);
-/* First thing in each reply of a call made with keeper_reply_to. */
-void keeper_replied(struct keeper *keeper);
-struct kept *keeper_find(struct keeper *keeper, struct slice topic);
+/* ---- worker.c ---- */
+struct queue_reply_to dead_letter_worker_reply_to(struct dead_letter_worker *worker,
+                                                  queue_done *done);
+/* First thing in each reply of a call made with dead_letter_reply_to. */
+void dead_letter_worker_replied(struct dead_letter_worker *worker);
+struct kept *dead_letter_worker_find(struct dead_letter_worker *worker, struct slice topic);
 /* The alarm rings by then. */
-void keeper_wake_by(struct keeper *keeper, int64_t at_ms);
-void keeper_count(struct keeper *keeper, uint64_t *counter, uint64_t step);
+void dead_letter_worker_wake_by(struct dead_letter_worker *worker, int64_t at_ms);
+void dead_letter_worker_count(struct dead_letter_worker *worker, uint64_t *counter, uint64_t step);
 /* The pass is over: take the next control job. */
-void keeper_next(struct keeper *keeper);
-void keeper_check_stopped(struct keeper *keeper);
+void dead_letter_worker_next(struct dead_letter_worker *worker);
+void dead_letter_worker_check_stopped(struct dead_letter_worker *worker);
 
-/* ---- keeper_tell.c ---- */
-void keeper_tell(struct keeper *keeper, struct kept *kept);
+/* ---- dead_letter_tell.c ---- */
+void dead_letter_schedule(struct dead_letter_worker *worker, struct kept *kept);
 /* Pushes the control jobs whose time has come. */
-void keeper_tell_due(struct keeper *keeper, int64_t now_ms);
-/* Makes sure of KEEPER_CALLBACKS_TOPIC. */
-void keeper_need_callbacks(struct keeper *keeper);
+void dead_letter_schedule_due(struct dead_letter_worker *worker, int64_t now_ms);
+/* Makes sure of DEAD_LETTER_CALLBACKS_TOPIC. */
+void dead_letter_worker_need_callbacks(struct dead_letter_worker *worker);
 
-/* ---- keeper_pass.c ---- */
-void keeper_pass_begin(struct keeper *keeper, const struct queue_job *job);
+/* ---- dead_letter_pass.c ---- */
+void dead_letter_pass_begin(struct dead_letter_worker *worker, const struct queue_job *job);
 struct slice pass_topic(const struct pass *pass);
 /* The steps, in their order: each calls the next when it is done ... */
-void keeper_alert(struct keeper *keeper);
-void keeper_forward(struct keeper *keeper);
-void keeper_drop(struct keeper *keeper);
+void dead_letter_alert(struct dead_letter_worker *worker);
+void dead_letter_forward(struct dead_letter_worker *worker);
+void dead_letter_drop(struct dead_letter_worker *worker);
 /* ... and the last one this. */
-void keeper_pass_done(struct keeper *keeper);
+void dead_letter_pass_done(struct dead_letter_worker *worker);
 /* The reply to a look at the topic: its counts into the pass. False: the pass has ended by it. */
-bool keeper_pass_counts(struct keeper *keeper, const struct queue_reply *reply);
+bool dead_letter_pass_counts(struct dead_letter_worker *worker, const struct queue_reply *reply);
 /* The queue failed: the control job comes again. */
-void keeper_pass_fail(struct keeper *keeper, const char *error);
+void dead_letter_pass_fail(struct dead_letter_worker *worker, const char *error);
 /* Comes again by then. */
-void keeper_pass_again(struct keeper *keeper, int64_t at_ms);
-/* True: the server stops, or the pass has taken long enough; the step calls keeper_pass_done. */
-bool keeper_pass_is_over(struct keeper *keeper);
+void dead_letter_pass_again(struct dead_letter_worker *worker, int64_t at_ms);
+/* True: the server stops, or the pass has taken long enough; the step calls dead_letter_pass_done. */
+bool dead_letter_pass_is_over(struct dead_letter_worker *worker);
 /* The next `ms` are the pass's own, too. */
-void keeper_pass_extend(struct keeper *keeper, int64_t ms);
+void dead_letter_pass_extend(struct dead_letter_worker *worker, int64_t ms);
 
-/* ---- keeper_alert.c ---- */
-void keeper_alert_note(struct keeper *keeper, struct slice topic, const struct alert_note *note,
-                       queue_done *done);
+/* ---- dead_letter_alert.c ---- */
+void dead_letter_alert_note(struct dead_letter_worker *worker, struct slice topic,
+                            const struct alert_note *note, queue_done *done);
 
 /* ---- alert_command.c ---- */
 enum {
@@ -134,13 +140,13 @@ enum {
 /* The command of an alert, which runs beside the passes. */
 struct alert_command;
 /* `text`: for its standard input; `note`: as it stood before. NULL: out of memory. */
-struct alert_command *alert_command_new(struct keeper *keeper, const char *program,
+struct alert_command *alert_command_new(struct dead_letter_worker *worker, const char *program,
                                         struct slice text, const struct alert_note *note);
 void alert_command_free(struct alert_command *command);
 /* Runs it, tells the topic's note and counts what came of it, and frees it. */
 void alert_command_start(struct alert_command *command);
 /* Kills those under way. */
-void alert_commands_kill(struct keeper *keeper);
+void alert_commands_kill(struct dead_letter_worker *worker);
 
 /* ---- alert_run.c ---- */
 enum { ALERT_RUN_MS_MAX = 30 * 1000 };

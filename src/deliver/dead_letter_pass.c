@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/json_read.h"
 #include "base/log.h"
+#include "deliver/dead_letter_private.h"
 #include "deliver/deliver.h"
-#include "deliver/keeper_private.h"
 
 #include <stdlib.h>
 
@@ -16,84 +16,84 @@ struct slice pass_topic(const struct pass *pass)
 
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     (void)tag;
     (void)reply; /* where it was not carried out the lease ends, and the pass is made again */
-    keeper_replied(keeper);
-    keeper->has_pass = false;
-    keeper_next(keeper);
+    dead_letter_worker_replied(worker);
+    worker->has_pass = false;
+    dead_letter_worker_next(worker);
 }
 
-static void end(struct keeper *keeper, struct queue_answer answer)
+static void end(struct dead_letter_worker *worker, struct queue_answer answer)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     answer.lease = slice_make(pass->lease, pass->lease_bytes);
-    keeper->options.queue->ops->answer(keeper->options.queue, &answer, 1,
-                                       keeper_reply_to(keeper, on_answered));
+    worker->options.queue->ops->answer(worker->options.queue, &answer, 1,
+                                       dead_letter_worker_reply_to(worker, on_answered));
     dead_letter_fini(&pass->rules);
     free(pass->step);
     pass->step = NULL;
 }
 
-void keeper_pass_done(struct keeper *keeper)
+void dead_letter_pass_done(struct dead_letter_worker *worker)
 {
-    int64_t now_ms = clock_inner_ms(), again_ms = keeper->pass.again_ms;
-    if (keeper->is_stopping)
+    int64_t now_ms = clock_inner_ms(), again_ms = worker->pass.again_ms;
+    if (worker->is_stopping)
         again_ms = now_ms; /* another server may go on */
     if (again_ms == INT64_MAX)
-        end(keeper, (struct queue_answer){.verb = QUEUE_ACK, .delay_ms = -1});
+        end(worker, (struct queue_answer){.verb = QUEUE_ACK, .delay_ms = -1});
     else
-        end(keeper, (struct queue_answer){.verb = QUEUE_RETURN,
+        end(worker, (struct queue_answer){.verb = QUEUE_RETURN,
                                           .delay_ms = again_ms > now_ms ? again_ms - now_ms : 1});
 }
 
-void keeper_pass_fail(struct keeper *keeper, const char *error)
+void dead_letter_pass_fail(struct dead_letter_worker *worker, const char *error)
 {
     char topic[JOB_TOPIC_BYTES_MAX + 1];
-    memcpy(topic, keeper->pass.topic, keeper->pass.topic_bytes);
-    topic[keeper->pass.topic_bytes] = 0;
+    memcpy(topic, worker->pass.topic, worker->pass.topic_bytes);
+    topic[worker->pass.topic_bytes] = 0;
     const char *name = topic;
     log_event(LOG_WARN, "dead letters wait", LOG_TEXT("topic", name), LOG_TEXT("error", error));
-    end(keeper,
+    end(worker,
         (struct queue_answer){.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of(error)});
 }
 
-void keeper_pass_again(struct keeper *keeper, int64_t at_ms)
+void dead_letter_pass_again(struct dead_letter_worker *worker, int64_t at_ms)
 {
-    if (at_ms < keeper->pass.again_ms)
-        keeper->pass.again_ms = at_ms;
+    if (at_ms < worker->pass.again_ms)
+        worker->pass.again_ms = at_ms;
 }
 
 static void on_extended(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     (void)tag;
     (void)reply; /* where it had ended another pass repeats this one's steps, which does no harm */
-    keeper_replied(keeper);
-    keeper_check_stopped(keeper);
+    dead_letter_worker_replied(worker);
+    dead_letter_worker_check_stopped(worker);
 }
 
-void keeper_pass_extend(struct keeper *keeper, int64_t ms)
+void dead_letter_pass_extend(struct dead_letter_worker *worker, int64_t ms)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     const struct queue_answer extend = {
         .verb = QUEUE_EXTEND, .lease = slice_make(pass->lease, pass->lease_bytes), .lease_ms = ms};
     if (pass->lease_until_ms >= clock_inner_ms() + ms)
         return;
     pass->lease_until_ms = clock_inner_ms() + ms;
-    keeper->options.queue->ops->answer(keeper->options.queue, &extend, 1,
-                                       keeper_reply_to(keeper, on_extended));
+    worker->options.queue->ops->answer(worker->options.queue, &extend, 1,
+                                       dead_letter_worker_reply_to(worker, on_extended));
 }
 
-bool keeper_pass_is_over(struct keeper *keeper)
+bool dead_letter_pass_is_over(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
-    if (now_ms < keeper->pass.until_ms && !keeper->is_stopping) {
-        if (keeper->pass.lease_until_ms < now_ms + KEEPER_LEASE_MS / 2)
-            keeper_pass_extend(keeper, KEEPER_LEASE_MS);
+    if (now_ms < worker->pass.until_ms && !worker->is_stopping) {
+        if (worker->pass.lease_until_ms < now_ms + DEAD_LETTER_LEASE_MS / 2)
+            dead_letter_pass_extend(worker, DEAD_LETTER_LEASE_MS);
         return false;
     }
-    keeper_pass_again(keeper, now_ms);
+    dead_letter_pass_again(worker, now_ms);
     return true;
 }
 
@@ -114,47 +114,47 @@ static bool read_rules(struct slice extension, struct dead_letter *out)
     return false;
 }
 
-bool keeper_pass_counts(struct keeper *keeper, const struct queue_reply *reply)
+bool dead_letter_pass_counts(struct dead_letter_worker *worker, const struct queue_reply *reply)
 {
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status == QUEUE_OK && reply->topic_count == 1) {
-        keeper->pass.counts = reply->topics[0].counts;
+        worker->pass.counts = reply->topics[0].counts;
         return true;
     }
     if (reply->status == QUEUE_NOT_FOUND)
-        keeper_pass_done(keeper);
+        dead_letter_pass_done(worker);
     else
-        keeper_pass_fail(keeper, "the queue did not show the topic");
+        dead_letter_pass_fail(worker, "the queue did not show the topic");
     return false;
 }
 
 static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct pass *pass = &keeper->pass;
+    struct dead_letter_worker *worker = owner;
+    struct pass *pass = &worker->pass;
     (void)tag;
-    if (!keeper_pass_counts(keeper, reply))
+    if (!dead_letter_pass_counts(worker, reply))
         return;
     pass->died = reply->topics[0].totals.died;
     if (!read_rules(reply->topics[0].settings.extension, &pass->rules) ||
-        keeper_pass_is_over(keeper)) {
-        keeper_pass_done(keeper);
+        dead_letter_pass_is_over(worker)) {
+        dead_letter_pass_done(worker);
         return;
     }
-    keeper_alert(keeper);
+    dead_letter_alert(worker);
 }
 
-void keeper_pass_begin(struct keeper *keeper, const struct queue_job *job)
+void dead_letter_pass_begin(struct dead_letter_worker *worker, const struct queue_job *job)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     int64_t now_ms = clock_inner_ms();
     *pass = (struct pass){
-        .lease_until_ms = now_ms, .until_ms = now_ms + KEEPER_PASS_MS, .again_ms = INT64_MAX};
-    keeper->has_pass = true;
+        .lease_until_ms = now_ms, .until_ms = now_ms + DEAD_LETTER_PASS_MS, .again_ms = INT64_MAX};
+    worker->has_pass = true;
     memcpy(pass->lease, job->lease.at, job->lease.len);
     pass->lease_bytes = job->lease.len;
-    if (!job_topic_is_valid(job->job.body)) { /* not pushed by a keeper */
-        end(keeper, (struct queue_answer){.verb = QUEUE_NACK,
+    if (!job_topic_is_valid(job->job.body)) { /* not pushed by a worker */
+        end(worker, (struct queue_answer){.verb = QUEUE_NACK,
                                           .final = true,
                                           .delay_ms = -1,
                                           .error = slice_of("not the name of a topic")});
@@ -162,8 +162,8 @@ void keeper_pass_begin(struct keeper *keeper, const struct queue_job *job)
     }
     memcpy(pass->topic, job->job.body.at, job->job.body.len);
     pass->topic_bytes = job->job.body.len;
-    pass->kept = keeper_find(keeper, pass_topic(pass));
+    pass->kept = dead_letter_worker_find(worker, pass_topic(pass));
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = pass_topic(pass)};
-    keeper->options.queue->ops->topic(keeper->options.queue, &get,
-                                      keeper_reply_to(keeper, on_topic));
+    worker->options.queue->ops->topic(worker->options.queue, &get,
+                                      dead_letter_worker_reply_to(worker, on_topic));
 }

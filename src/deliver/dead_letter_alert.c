@@ -10,8 +10,8 @@
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/log.h"
+#include "deliver/dead_letter_private.h"
 #include "deliver/deliver.h"
-#include "deliver/keeper_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,16 +78,16 @@ static void read_note(struct slice body, struct alert_note *out)
 
 static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     bool ok =
         reply->status == QUEUE_OK && reply->result_count == 1 &&
         (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
     if (ok)
-        keeper_forward(keeper);
+        dead_letter_forward(worker);
     else
-        keeper_pass_fail(keeper, "the note of an alert could not be kept");
+        dead_letter_pass_fail(worker, "the note of an alert could not be kept");
 }
 
 /* A failure may stay unknown: then it is tried sooner. */
@@ -95,131 +95,132 @@ static void on_failure_noted(void *owner, uint64_t tag, const struct queue_reply
 {
     (void)tag;
     (void)reply;
-    keeper_replied(owner);
-    keeper_forward(owner);
+    dead_letter_worker_replied(owner);
+    dead_letter_forward(owner);
 }
 
-void keeper_alert_note(struct keeper *keeper, struct slice topic, const struct alert_note *note,
-                       queue_done *done)
+void dead_letter_alert_note(struct dead_letter_worker *worker, struct slice topic,
+                            const struct alert_note *note, queue_done *done)
 {
     char id[JOB_ID_BYTES_MAX + 1], body[NOTE_BYTES];
     int len = snprintf(body, sizeof body,
                        "{\"died\":%" PRIu64 ",\"at_ms\":%" PRId64 ",\"failed_ms\":%" PRId64
                        ",\"rest_ms\":%" PRId64 "}",
                        note->died_before, note->last_ms, note->failed_ms, note->rest_ms);
-    struct queue_push push = {.topic = slice_of(KEEPER_TOPIC),
+    struct queue_push push = {.topic = slice_of(DEAD_LETTER_TOPIC),
                               .id = note_id(topic, id),
                               .content_type = slice_of("application/json"),
                               .body = slice_make(body, (size_t)len),
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_REPLACE};
-    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
-                                     keeper_reply_to(keeper, done));
+    worker->options.queue->ops->push(worker->options.queue, &push, 1,
+                                     dead_letter_worker_reply_to(worker, done));
 }
 
-static void write_note(struct keeper *keeper, const struct alert_note *note, queue_done *done)
+static void write_note(struct dead_letter_worker *worker, const struct alert_note *note,
+                       queue_done *done)
 {
-    keeper_alert_note(keeper, pass_topic(&keeper->pass), note, done);
+    dead_letter_alert_note(worker, pass_topic(&worker->pass), note, done);
 }
 
 /* ---- the outcome ---- */
 
-static void alerted(struct keeper *keeper)
+static void alerted(struct dead_letter_worker *worker)
 {
-    const struct alert_note now = {.died_before = keeper->pass.died, .last_ms = clock_wall_ms()};
-    if (keeper->pass.kept)
-        keeper_count(keeper, &keeper->pass.kept->alerts, 1);
-    write_note(keeper, &now, on_noted);
+    const struct alert_note now = {.died_before = worker->pass.died, .last_ms = clock_wall_ms()};
+    if (worker->pass.kept)
+        dead_letter_worker_count(worker, &worker->pass.kept->alerts, 1);
+    write_note(worker, &now, on_noted);
 }
 
 /* The rest of the pass does not wait for it. */
-static void not_alerted(struct keeper *keeper, const char *error)
+static void not_alerted(struct dead_letter_worker *worker, const char *error)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
     if (pass->kept)
-        keeper_count(keeper, &pass->kept->alert_faults, 1);
+        dead_letter_worker_count(worker, &pass->kept->alert_faults, 1);
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
     log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", topic), LOG_TEXT("error", error));
-    keeper_pass_again(keeper, clock_inner_ms() + ALERT_REST_MS);
+    dead_letter_pass_again(worker, clock_inner_ms() + ALERT_REST_MS);
     alerting->note.failed_ms = clock_wall_ms();
     alerting->note.rest_ms = ALERT_REST_MS;
-    write_note(keeper, &alerting->note, on_failure_noted);
+    write_note(worker, &alerting->note, on_failure_noted);
 }
 
 static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct alerting *alerting = keeper->pass.step;
+    struct dead_letter_worker *worker = owner;
+    struct alerting *alerting = worker->pass.step;
     bool is_noted =
         reply->status == QUEUE_OK && reply->result_count == 1 &&
         (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
     (void)tag;
-    keeper_replied(keeper);
-    if (!is_noted || keeper->is_stopping) {
+    dead_letter_worker_replied(worker);
+    if (!is_noted || worker->is_stopping) {
         alert_command_free(alerting->command);
-        keeper_pass_fail(keeper, "the note of an alert could not be kept");
+        dead_letter_pass_fail(worker, "the note of an alert could not be kept");
         return;
     }
     alert_command_start(alerting->command);
-    keeper_pass_again(keeper, clock_inner_ms() + ALERT_REST_MS);
-    keeper_forward(keeper);
+    dead_letter_pass_again(worker, clock_inner_ms() + ALERT_REST_MS);
+    dead_letter_forward(worker);
 }
 
-static void run_command(struct keeper *keeper, struct slice text)
+static void run_command(struct dead_letter_worker *worker, struct slice text)
 {
-    struct alerting *alerting = keeper->pass.step;
+    struct alerting *alerting = worker->pass.step;
     char program[GUARD_PATH_BYTES_MAX];
-    if (!guard_find_command(keeper->options.guard, slice_of(keeper->pass.rules.alert_command),
+    if (!guard_find_command(worker->options.guard, slice_of(worker->pass.rules.alert_command),
                             program)) {
-        not_alerted(keeper, "the policy file of this server has no such command");
+        not_alerted(worker, "the policy file of this server has no such command");
         return;
     }
-    if (keeper->alert_command_count >= ALERT_COMMANDS_MAX) {
-        keeper_pass_again(keeper, clock_inner_ms() + NO_ROOM_MS);
-        keeper_forward(keeper);
+    if (worker->alert_command_count >= ALERT_COMMANDS_MAX) {
+        dead_letter_pass_again(worker, clock_inner_ms() + NO_ROOM_MS);
+        dead_letter_forward(worker);
         return;
     }
-    alerting->command = alert_command_new(keeper, program, text, &alerting->note);
+    alerting->command = alert_command_new(worker, program, text, &alerting->note);
     if (!alerting->command) {
-        not_alerted(keeper, "out of memory");
+        not_alerted(worker, "out of memory");
         return;
     }
     struct alert_note ahead = alerting->note;
     ahead.failed_ms = clock_wall_ms();
     ahead.rest_ms = ALERT_REST_MS;
-    write_note(keeper, &ahead, on_noted_ahead);
+    write_note(worker, &ahead, on_noted_ahead);
 }
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     bool ok =
         reply->status == QUEUE_OK && reply->result_count == 1 &&
         (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_EXISTED);
     if (ok)
-        alerted(keeper);
+        alerted(worker);
     else
-        not_alerted(keeper, "the queue did not take the callback");
+        not_alerted(worker, "the queue did not take the callback");
 }
 
-static void push_callback(struct keeper *keeper, struct slice text)
+static void push_callback(struct dead_letter_worker *worker, struct slice text)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     char id[JOB_ID_BYTES_MAX + 1];
     struct buffer meta;
     buffer_init(&meta, JOB_META_BYTES_MAX);
     if (job_meta_add(&meta, slice_of(DELIVER_CALLBACK_META), slice_of(pass->rules.alert_to)) !=
         JOB_META_OK) {
         buffer_fini(&meta);
-        not_alerted(keeper, "the URL is too long");
+        not_alerted(worker, "the URL is too long");
         return;
     }
-    struct queue_push push = {.topic = slice_of(KEEPER_CALLBACKS_TOPIC),
+    struct queue_push push = {.topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC),
                               .id = alert_id(pass, id),
                               .content_type = slice_of("application/json"),
                               .meta = buffer_slice(&meta),
@@ -227,8 +228,8 @@ static void push_callback(struct keeper *keeper, struct slice text)
                               .when = {.due = QUEUE_DUE_NOW},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_KEEP};
-    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
-                                     keeper_reply_to(keeper, on_pushed));
+    worker->options.queue->ops->push(worker->options.queue, &push, 1,
+                                     dead_letter_worker_reply_to(worker, on_pushed));
     buffer_fini(&meta);
 }
 
@@ -295,33 +296,33 @@ static void write_text(struct buffer *out, const struct pass *pass,
 
 static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     struct buffer text;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status != QUEUE_OK) {
-        keeper_pass_fail(keeper, "the queue did not show the dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
         return;
     }
     buffer_init(&text, ALERT_BYTES_MAX);
-    write_text(&text, &keeper->pass, reply);
+    write_text(&text, &worker->pass, reply);
     if (text.failed)
-        not_alerted(keeper, "out of memory");
-    else if (keeper->pass.rules.alert_to)
-        push_callback(keeper, buffer_slice(&text));
+        not_alerted(worker, "out of memory");
+    else if (worker->pass.rules.alert_to)
+        push_callback(worker, buffer_slice(&text));
     else
-        run_command(keeper, buffer_slice(&text));
+        run_command(worker, buffer_slice(&text));
     buffer_fini(&text);
 }
 
 /* ---- is it time? ---- */
 
-static void ask_sample(struct keeper *keeper)
+static void ask_sample(struct dead_letter_worker *worker)
 {
     struct queue_list list = {
-        .topic = pass_topic(&keeper->pass), .state = JOB_DEAD, .limit = KEEPER_PAGE};
-    keeper->options.queue->ops->list(keeper->options.queue, &list,
-                                     keeper_reply_to(keeper, on_sample));
+        .topic = pass_topic(&worker->pass), .state = JOB_DEAD, .limit = DEAD_LETTER_PAGE};
+    worker->options.queue->ops->list(worker->options.queue, &list,
+                                     dead_letter_worker_reply_to(worker, on_sample));
 }
 
 /* How much of `ms` since then is left; a wall clock that was set back makes it no more. */
@@ -341,14 +342,14 @@ static int64_t quiet_ms(const struct pass *pass, const struct alert_note *note)
 
 static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct pass *pass = &keeper->pass;
+    struct dead_letter_worker *worker = owner;
+    struct pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
     struct alert_note *note = &alerting->note;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        keeper_pass_fail(keeper, "the queue did not show the note of the last alert");
+        dead_letter_pass_fail(worker, "the queue did not show the note of the last alert");
         return;
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)
@@ -357,31 +358,31 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (is_anew)
         note->died_before = 0;
     if (is_anew && pass->died == 0) {
-        write_note(keeper, note, on_noted);
+        write_note(worker, note, on_noted);
     } else if (pass->died == note->died_before) {
-        keeper_forward(keeper);
+        dead_letter_forward(worker);
     } else if (quiet_ms(pass, note) > 0) {
-        keeper_pass_again(keeper, clock_inner_ms() + quiet_ms(pass, note));
-        keeper_forward(keeper);
+        dead_letter_pass_again(worker, clock_inner_ms() + quiet_ms(pass, note));
+        dead_letter_forward(worker);
     } else {
-        ask_sample(keeper);
+        ask_sample(worker);
     }
 }
 
-void keeper_alert(struct keeper *keeper)
+void dead_letter_alert(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     char id[JOB_ID_BYTES_MAX + 1];
     if (!pass->rules.alert_to && !pass->rules.alert_command) {
-        keeper_forward(keeper);
+        dead_letter_forward(worker);
         return;
     }
     pass->step = calloc(1, sizeof(struct alerting));
     if (!pass->step) {
-        keeper_pass_fail(keeper, "out of memory");
+        dead_letter_pass_fail(worker, "out of memory");
         return;
     }
-    keeper->options.queue->ops->get(keeper->options.queue, slice_of(KEEPER_TOPIC),
+    worker->options.queue->ops->get(worker->options.queue, slice_of(DEAD_LETTER_TOPIC),
                                     note_id(pass_topic(pass), id),
-                                    keeper_reply_to(keeper, on_note));
+                                    dead_letter_worker_reply_to(worker, on_note));
 }

@@ -1,6 +1,6 @@
 /*
  * The second step of a pass: dead jobs go to another topic, or to a URL by way of
- * KEEPER_CALLBACKS_TOPIC.
+ * DEAD_LETTER_CALLBACKS_TOPIC.
  *
  * Page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
  * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
@@ -13,8 +13,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "deliver/dead_letter_private.h"
 #include "deliver/deliver.h"
-#include "deliver/keeper_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,15 +46,15 @@ struct item {
 };
 
 struct forwarding { /* the step's own */
-    struct item items[KEEPER_PAGE_WITH_BODIES];
+    struct item items[DEAD_LETTER_PAGE_WITH_BODIES];
     size_t count, at; /* at: the one whose id is taken */
     bool has_more;
     char cursor[256];
     size_t cursor_bytes;
 };
 
-static void ask_page(struct keeper *keeper);
-static void settle_next(struct keeper *keeper);
+static void ask_page(struct dead_letter_worker *worker);
+static void settle_next(struct dead_letter_worker *worker);
 
 static struct slice item_id(const struct item *item)
 {
@@ -63,7 +63,7 @@ static struct slice item_id(const struct item *item)
 
 static struct slice target_topic(const struct pass *pass)
 {
-    return slice_of(pass->rules.to_topic ? pass->rules.to_topic : KEEPER_CALLBACKS_TOPIC);
+    return slice_of(pass->rules.to_topic ? pass->rules.to_topic : DEAD_LETTER_CALLBACKS_TOPIC);
 }
 
 /* ---- a copy ---- */
@@ -139,9 +139,9 @@ static struct queue_push copy_of(const struct pass *pass, const struct job *job,
 /* ---- 5: on with the next page, or the next step ---- */
 
 /* Jobs that go round stay where they are, with a line in the log when there are more of them. */
-static void note_round(struct keeper *keeper)
+static void note_round(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     if (!pass->kept || pass->kept->ringed == pass->ringed)
         return;
     if (pass->ringed > pass->kept->ringed)
@@ -149,62 +149,62 @@ static void note_round(struct keeper *keeper)
                   LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
                   LOG_TEXT("error", "the topics that 'dead_letter.to' names lead back to this one, "
                                     "they stay here"));
-    pthread_mutex_lock(&keeper->lock);
+    pthread_mutex_lock(&worker->lock);
     pass->kept->ringed = pass->ringed;
-    pthread_mutex_unlock(&keeper->lock);
+    pthread_mutex_unlock(&worker->lock);
 }
 
-static void go_on(struct keeper *keeper)
+static void go_on(struct dead_letter_worker *worker)
 {
-    struct forwarding *step = keeper->pass.step;
-    if (step->has_more && !keeper_pass_is_over(keeper)) {
-        ask_page(keeper);
+    struct forwarding *step = worker->pass.step;
+    if (step->has_more && !dead_letter_pass_is_over(worker)) {
+        ask_page(worker);
         return;
     }
     if (!step->has_more)
-        note_round(keeper);
-    keeper_drop(keeper);
+        note_round(worker);
+    dead_letter_drop(worker);
 }
 
 /* ---- 4: the jobs whose copies are kept go ---- */
 
 static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
+    struct dead_letter_worker *worker = owner;
     uint64_t gone = 0;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status != QUEUE_OK) {
-        keeper_pass_fail(keeper, "the queue did not drop what was forwarded");
+        dead_letter_pass_fail(worker, "the queue did not drop what was forwarded");
         return;
     }
     for (size_t i = 0; i < reply->result_count; i++)
         gone += reply->results[i].status == QUEUE_CANCELLED;
-    if (keeper->pass.kept)
-        keeper_count(keeper, &keeper->pass.kept->forwarded, gone);
-    go_on(keeper);
+    if (worker->pass.kept)
+        dead_letter_worker_count(worker, &worker->pass.kept->forwarded, gone);
+    go_on(worker);
 }
 
-static void drop_kept(struct keeper *keeper)
+static void drop_kept(struct dead_letter_worker *worker)
 {
-    struct forwarding *step = keeper->pass.step;
-    struct queue_change changes[KEEPER_PAGE_WITH_BODIES];
+    struct forwarding *step = worker->pass.step;
+    struct queue_change changes[DEAD_LETTER_PAGE_WITH_BODIES];
     size_t count = 0;
     for (size_t i = 0; i < step->count; i++)
         if (step->items[i].state != ITEM_KEPT)
-            keeper->pass.droppable++;
+            worker->pass.droppable++;
         else
             changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
-                                                     .topic = pass_topic(&keeper->pass),
+                                                     .topic = pass_topic(&worker->pass),
                                                      .id = item_id(&step->items[i]),
                                                      .priority = QUEUE_PRIORITY_UNSET,
                                                      .only_dead = true,
                                                      .delivery = step->items[i].delivery};
     if (count)
-        keeper->options.queue->ops->change(keeper->options.queue, changes, count,
-                                           keeper_reply_to(keeper, on_gone));
+        worker->options.queue->ops->change(worker->options.queue, changes, count,
+                                           dead_letter_worker_reply_to(worker, on_gone));
     else
-        go_on(keeper);
+        go_on(worker);
 }
 
 /* ---- 3: those whose id is taken, one by one ---- */
@@ -224,41 +224,41 @@ static struct slice id_apart(const struct pass *pass, const struct item *item,
 
 static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
+    struct dead_letter_worker *worker = owner;
+    struct forwarding *step = worker->pass.step;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     enum queue_status status = reply->status == QUEUE_OK && reply->result_count == 1
                                    ? reply->results[0].status
                                    : QUEUE_UNAVAILABLE;
     if (status != QUEUE_CREATED && status != QUEUE_EXISTED && status != QUEUE_BODY_TOO_BIG) {
-        keeper_pass_fail(keeper, "the queue did not take a dead letter");
+        dead_letter_pass_fail(worker, "the queue did not take a dead letter");
         return;
     }
     step->items[step->at].state = status == QUEUE_BODY_TOO_BIG ? ITEM_LISTED : ITEM_KEPT;
-    settle_next(keeper);
+    settle_next(worker);
 }
 
 static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
+    struct dead_letter_worker *worker = owner;
+    struct forwarding *step = worker->pass.step;
     struct item *item = &step->items[step->at];
     char id[JOB_ID_BYTES_MAX + 1];
     struct buffer meta;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status != QUEUE_OK || reply->job_count != 1 ||
         reply->jobs[0].job.state != JOB_DEAD || reply->jobs[0].job.delivery != item->delivery) {
         item->state = ITEM_LISTED; /* it went another way meanwhile, or cannot be read now */
-        settle_next(keeper);
+        settle_next(worker);
         return;
     }
-    struct queue_push push = copy_of(&keeper->pass, &reply->jobs[0].job, &meta);
-    push.id = id_apart(&keeper->pass, item, id);
+    struct queue_push push = copy_of(&worker->pass, &reply->jobs[0].job, &meta);
+    push.id = id_apart(&worker->pass, item, id);
     push.on_conflict = CONFLICT_KEEP;
-    keeper->options.queue->ops->push(keeper->options.queue, &push, 1,
-                                     keeper_reply_to(keeper, on_copied_apart));
+    worker->options.queue->ops->push(worker->options.queue, &push, 1,
+                                     dead_letter_worker_reply_to(worker, on_copied_apart));
     buffer_fini(&meta);
 }
 
@@ -275,37 +275,37 @@ static bool is_copy_of(const struct pass *pass, const struct item *item, struct 
 
 static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
+    struct dead_letter_worker *worker = owner;
+    struct forwarding *step = worker->pass.step;
     struct item *item = &step->items[step->at];
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     if (reply->status == QUEUE_OK && reply->job_count == 1 &&
-        is_copy_of(&keeper->pass, item, reply->jobs[0].job.meta)) {
+        is_copy_of(&worker->pass, item, reply->jobs[0].job.meta)) {
         item->state = ITEM_KEPT;
-        settle_next(keeper);
+        settle_next(worker);
         return;
     }
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        keeper_pass_fail(keeper, "the queue did not show who has a dead letter's id");
+        dead_letter_pass_fail(worker, "the queue did not show who has a dead letter's id");
         return;
     }
-    keeper->options.queue->ops->get(keeper->options.queue, pass_topic(&keeper->pass), item_id(item),
-                                    keeper_reply_to(keeper, on_source));
+    worker->options.queue->ops->get(worker->options.queue, pass_topic(&worker->pass), item_id(item),
+                                    dead_letter_worker_reply_to(worker, on_source));
 }
 
-static void settle_next(struct keeper *keeper)
+static void settle_next(struct dead_letter_worker *worker)
 {
-    struct forwarding *step = keeper->pass.step;
+    struct forwarding *step = worker->pass.step;
     for (step->at = 0; step->at < step->count; step->at++)
         if (step->items[step->at].state == ITEM_TAKEN_ID)
             break;
     if (step->at == step->count)
-        drop_kept(keeper);
+        drop_kept(worker);
     else
-        keeper->options.queue->ops->get(keeper->options.queue, target_topic(&keeper->pass),
+        worker->options.queue->ops->get(worker->options.queue, target_topic(&worker->pass),
                                         item_id(&step->items[step->at]),
-                                        keeper_reply_to(keeper, on_holder));
+                                        dead_letter_worker_reply_to(worker, on_holder));
 }
 
 /* ---- 2: copies of a page ---- */
@@ -322,11 +322,11 @@ static void note_too_big(const struct pass *pass, const struct item *item)
 
 static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
+    struct dead_letter_worker *worker = owner;
+    struct forwarding *step = worker->pass.step;
     bool refused = reply->status != QUEUE_OK || reply->result_count != step->count;
     (void)tag;
-    keeper_replied(keeper);
+    dead_letter_worker_replied(worker);
     for (size_t i = 0; i < step->count && !refused; i++) {
         enum queue_status status = reply->results[i].status;
         if (status == QUEUE_CREATED)
@@ -335,14 +335,14 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
                  status == QUEUE_BAD_ID) /* as "..", from before such were refused */
             step->items[i].state = ITEM_TAKEN_ID;
         else if (status == QUEUE_BODY_TOO_BIG) /* the limit was higher once; others may go */
-            note_too_big(&keeper->pass, &step->items[i]);
+            note_too_big(&worker->pass, &step->items[i]);
         else
             refused = true;
     }
     if (refused)
-        keeper_pass_fail(keeper, "the queue did not take a dead letter");
+        dead_letter_pass_fail(worker, "the queue did not take a dead letter");
     else
-        settle_next(keeper);
+        settle_next(worker);
 }
 
 /* ---- 1: a page ---- */
@@ -357,15 +357,15 @@ static void note_item(struct item *item, const struct job *job)
 
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct keeper *keeper = owner;
-    struct forwarding *step = keeper->pass.step;
-    struct queue_push pushes[KEEPER_PAGE_WITH_BODIES];
-    struct buffer metas[KEEPER_PAGE_WITH_BODIES];
+    struct dead_letter_worker *worker = owner;
+    struct forwarding *step = worker->pass.step;
+    struct queue_push pushes[DEAD_LETTER_PAGE_WITH_BODIES];
+    struct buffer metas[DEAD_LETTER_PAGE_WITH_BODIES];
     (void)tag;
-    keeper_replied(keeper);
-    if (reply->status != QUEUE_OK || reply->job_count > KEEPER_PAGE_WITH_BODIES ||
+    dead_letter_worker_replied(worker);
+    if (reply->status != QUEUE_OK || reply->job_count > DEAD_LETTER_PAGE_WITH_BODIES ||
         reply->cursor.len > sizeof step->cursor) {
-        keeper_pass_fail(keeper, "the queue did not show the dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
         return;
     }
     step->count = 0;
@@ -376,50 +376,50 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     for (size_t i = 0; i < reply->job_count; i++) {
         const struct job *job = &reply->jobs[i].job;
         if (hops_of(job->meta) >= HOPS_MAX) {
-            keeper->pass.ringed++;
-            keeper->pass.droppable++;
+            worker->pass.ringed++;
+            worker->pass.droppable++;
             continue;
         }
         note_item(&step->items[step->count], job);
-        pushes[step->count] = copy_of(&keeper->pass, job, &metas[step->count]);
+        pushes[step->count] = copy_of(&worker->pass, job, &metas[step->count]);
         step->count++;
     }
     if (!step->count) {
-        go_on(keeper);
+        go_on(worker);
         return;
     }
-    keeper->options.queue->ops->push(keeper->options.queue, pushes, step->count,
-                                     keeper_reply_to(keeper, on_copied));
+    worker->options.queue->ops->push(worker->options.queue, pushes, step->count,
+                                     dead_letter_worker_reply_to(worker, on_copied));
     for (size_t i = 0; i < step->count; i++)
         buffer_fini(&metas[i]);
 }
 
-static void ask_page(struct keeper *keeper)
+static void ask_page(struct dead_letter_worker *worker)
 {
-    struct forwarding *step = keeper->pass.step;
-    struct queue_list list = {.topic = pass_topic(&keeper->pass),
+    struct forwarding *step = worker->pass.step;
+    struct queue_list list = {.topic = pass_topic(&worker->pass),
                               .state = JOB_DEAD,
-                              .limit = KEEPER_PAGE_WITH_BODIES,
+                              .limit = DEAD_LETTER_PAGE_WITH_BODIES,
                               .cursor = slice_make(step->cursor, step->cursor_bytes),
                               .with_body = true};
-    keeper->options.queue->ops->list(keeper->options.queue, &list,
-                                     keeper_reply_to(keeper, on_page));
+    worker->options.queue->ops->list(worker->options.queue, &list,
+                                     dead_letter_worker_reply_to(worker, on_page));
 }
 
-void keeper_forward(struct keeper *keeper)
+void dead_letter_forward(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &keeper->pass;
+    struct pass *pass = &worker->pass;
     bool has_to = pass->rules.to_topic || pass->rules.to_url;
     free(pass->step);
     pass->step = NULL;
     pass->droppable = has_to ? 0 : UINT64_MAX;
-    if (!has_to || keeper_pass_is_over(keeper)) {
-        keeper_drop(keeper);
+    if (!has_to || dead_letter_pass_is_over(worker)) {
+        dead_letter_drop(worker);
         return;
     }
     pass->step = calloc(1, sizeof(struct forwarding));
     if (!pass->step)
-        keeper_pass_fail(keeper, "out of memory");
+        dead_letter_pass_fail(worker, "out of memory");
     else
-        ask_page(keeper);
+        ask_page(worker);
 }
