@@ -1,6 +1,6 @@
 #include "redis/connection.h"
 
-#include "redis/dial.h"
+#include "redis/connector.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ struct redis_connection {
     struct redis_connection_events events;
     void *ctx;
     char name[REDIS_NAME_BYTES];
-    struct redis_dial *dial;     /* NULL once it is done */
-    struct redis_socket *socket; /* NULL: not connected */
+    struct redis_connector *connector; /* NULL once it is done */
+    struct redis_socket *socket;       /* NULL: not connected */
     redisReader *reader;
     struct buffer out;
     struct turn_end_call turn_end;
@@ -212,8 +212,8 @@ static void on_dialled(void *ctx, struct redis_socket *socket, const char *why)
         connection->has_ended = true;
         (void)snprintf(connection->why, sizeof connection->why, "%s", why);
     }
-    redis_dial_free(connection->dial);
-    connection->dial = NULL;
+    redis_connector_free(connection->connector);
+    connection->connector = NULL;
     if (!socket) {
         tell_down(connection);
         return;
@@ -242,8 +242,9 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
         return NULL;
     connection->reader = redisReaderCreate();
     if (connection->reader)
-        connection->dial = redis_dial_new(reactor, endpoint, connect_ms, on_dialled, connection);
-    if (!connection->dial) {
+        connection->connector =
+            redis_connector_new(reactor, endpoint, connect_ms, on_dialled, connection);
+    if (!connection->connector) {
         release(connection);
         return NULL;
     }
@@ -263,7 +264,7 @@ void redis_connection_free(struct redis_connection *connection)
     if (!connection)
         return;
     assert(!connection->is_freed);
-    redis_dial_free(connection->dial);
+    redis_connector_free(connection->connector);
     redis_socket_close(connection->socket);
     connection->socket = NULL;
     reactor_cancel_at_turn_end(&connection->turn_end);

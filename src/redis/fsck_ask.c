@@ -2,7 +2,7 @@
  * end; errors that pass are waited out. */
 #include "base/clock.h"
 #include "redis/fsck_private.h"
-#include "redis/link_private.h"
+#include "redis/session_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,18 +12,18 @@
 enum { PATIENCE_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
 
 struct fsck_master {
-    struct redis_talk talk;
+    struct redis_sync_connection connection;
     int64_t round_trip_us;
     char run[FSCK_RUN_BYTES];
 };
 
 /* What became of one attempt, beside 0 and errors for good. */
-enum { HERE_AGAIN = -EAGAIN, ASK_WHERE = -ESTALE };
+enum { HERE_AGAIN = -EAGAIN, ASK_TOPOLOGY = -ESTALE };
 
 void fsck_close(struct fsck *fsck)
 {
     for (uint32_t i = 0; fsck->masters && i < fsck->survey->count; i++)
-        redis_talk_close(&fsck->masters[i].talk);
+        redis_sync_connection_close(&fsck->masters[i].connection);
     free(fsck->masters);
     redis_survey_free(fsck->survey);
     fsck->masters = NULL;
@@ -33,7 +33,7 @@ void fsck_close(struct fsck *fsck)
 /* Once something was reached, what fails may be a failover. */
 static int may_pass(const struct fsck *fsck, int result)
 {
-    return result == -EHOSTUNREACH && fsck->was_reached ? ASK_WHERE : result;
+    return result == -EHOSTUNREACH && fsck->was_reached ? ASK_TOPOLOGY : result;
 }
 
 int fsck_survey(struct fsck *fsck)
@@ -50,16 +50,16 @@ int fsck_survey(struct fsck *fsck)
     return redis_report(&fsck->error, -ENOMEM, "out of memory");
 }
 
-static int select_database(struct fsck *fsck, struct redis_talk *talk)
+static int select_database(struct fsck *fsck, struct redis_sync_connection *connection)
 {
     char db[16];
     int result = 0;
     if (!fsck->url.db)
         return 0;
     snprintf(db, sizeof db, "%u", (unsigned)fsck->url.db);
-    redisReply *reply = REDIS_TALK_ASK(talk, "SELECT", db);
+    redisReply *reply = REDIS_TALK_ASK(connection, "SELECT", db);
     if (!reply || reply->type == REDIS_REPLY_ERROR)
-        result = redis_talk_refused(talk, reply, "select the database of the URL");
+        result = redis_sync_connection_refused(connection, reply, "select the database of the URL");
     freeReplyObject(reply);
     return result;
 }
@@ -70,10 +70,10 @@ static int measure_round_trip(struct fsck_master *master)
     master->round_trip_us = INT64_MAX;
     for (int i = 0; result == 0 && i < PINGS; i++) {
         int64_t began_us = clock_boot_us();
-        redisReply *reply = REDIS_TALK_ASK(&master->talk, "PING");
+        redisReply *reply = REDIS_TALK_ASK(&master->connection, "PING");
         int64_t took_us = clock_boot_us() - began_us;
         if (!reply || reply->type == REDIS_REPLY_ERROR)
-            result = redis_talk_refused(&master->talk, reply, "answer a PING");
+            result = redis_sync_connection_refused(&master->connection, reply, "answer a PING");
         if (took_us < master->round_trip_us)
             master->round_trip_us = took_us;
         freeReplyObject(reply);
@@ -85,7 +85,7 @@ static int measure_round_trip(struct fsck_master *master)
 static void read_run(struct fsck_master *master)
 {
     static const char field[] = "\nrun_id:";
-    redisReply *reply = REDIS_TALK_ASK(&master->talk, "INFO", "server");
+    redisReply *reply = REDIS_TALK_ASK(&master->connection, "INFO", "server");
     const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, field) : NULL;
     master->run[0] = 0;
     if (at) {
@@ -98,18 +98,18 @@ static void read_run(struct fsck_master *master)
 static int connect_master(struct fsck *fsck, uint32_t number)
 {
     struct fsck_master *master = &fsck->masters[number];
-    if (master->talk.context)
+    if (master->connection.context)
         return 0;
-    int result = redis_talk_open(&master->talk, &fsck->survey->masters[number], fsck->url.user,
-                                 fsck->url.password, &fsck->error);
+    int result = redis_sync_connection_open(&master->connection, &fsck->survey->masters[number],
+                                            fsck->url.user, fsck->url.password, &fsck->error);
     if (result == 0)
-        result = select_database(fsck, &master->talk);
+        result = select_database(fsck, &master->connection);
     if (result == 0)
         result = measure_round_trip(master);
     if (result == 0)
         read_run(master);
     if (result != 0)
-        redis_talk_close(&master->talk);
+        redis_sync_connection_close(&master->connection);
     else
         fsck->was_reached = true;
     return result;
@@ -118,29 +118,30 @@ static int connect_master(struct fsck *fsck, uint32_t number)
 /* A replica that is asked by its own address stays one. */
 static bool is_for_good(const struct fsck *fsck, const redisReply *reply)
 {
-    return fsck->url.kind == REDIS_SINGLE && redis_talk_is_error(reply, "READONLY");
+    return fsck->url.kind == REDIS_SINGLE && redis_sync_connection_is_error(reply, "READONLY");
 }
 
 /* Reported in any case: nobody knows yet whether it will pass. */
-static int judge(struct fsck *fsck, const struct redis_talk *talk, const redisReply *reply)
+static int judge(struct fsck *fsck, const struct redis_sync_connection *connection,
+                 const redisReply *reply)
 {
-    int result = redis_talk_refused(talk, reply, "have the queue checked");
+    int result = redis_sync_connection_refused(connection, reply, "have the queue checked");
     if (strstr(reply->str, "WRONGTYPE"))
         return -EBADMSG;
     if (is_for_good(fsck, reply))
         return result;
-    switch (link_judge(reply->str)) {
-    case LINK_VERDICT_AGAIN:
+    switch (session_judge(reply->str)) {
+    case SESSION_VERDICT_AGAIN:
         return HERE_AGAIN;
-    case LINK_VERDICT_MOVED:
-    case LINK_VERDICT_ELSEWHERE:
-        return result == -EACCES ? result : ASK_WHERE;
-    case LINK_VERDICT_GREET:
-    case LINK_VERDICT_GONE:
-    case LINK_VERDICT_CLOCK:
+    case SESSION_VERDICT_MOVED:
+    case SESSION_VERDICT_ELSEWHERE:
+        return result == -EACCES ? result : ASK_TOPOLOGY;
+    case SESSION_VERDICT_GREET:
+    case SESSION_VERDICT_GONE:
+    case SESSION_VERDICT_CLOCK:
         return -ENOEXEC;
-    case LINK_VERDICT_NO_SPACE:
-    case LINK_VERDICT_REFUSED:
+    case SESSION_VERDICT_NO_SPACE:
+    case SESSION_VERDICT_REFUSED:
         break;
     }
     return result;
@@ -152,7 +153,7 @@ static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words
     const char *argv[FSCK_WORDS_MAX];
     size_t lengths[FSCK_WORDS_MAX];
     const struct fsck_master *master = &fsck->masters[number];
-    const struct redis_talk *talk = &master->talk;
+    const struct redis_sync_connection *connection = &master->connection;
     int result = connect_master(fsck, number);
     if (result != 0)
         return may_pass(fsck, result);
@@ -161,17 +162,17 @@ static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words
         lengths[i] = words[i].len;
     }
     int64_t began_us = clock_boot_us();
-    *out = redisCommandArgv(talk->context, (int)count, argv, lengths);
+    *out = redisCommandArgv(connection->context, (int)count, argv, lengths);
     fsck->took_us = clock_boot_us() - began_us - master->round_trip_us;
     if (!*out)
-        return redis_report(&fsck->error, ASK_WHERE, "the connection to redis at '%s' broke, %s",
-                            talk->place,
-                            errno == EAGAIN ? "it does not answer" : talk->context->errstr);
+        return redis_report(&fsck->error, ASK_TOPOLOGY, "the connection to redis at '%s' broke, %s",
+                            connection->place,
+                            errno == EAGAIN ? "it does not answer" : connection->context->errstr);
     if ((*out)->type != REDIS_REPLY_ERROR) {
         strcpy(fsck->run, master->run);
         return 0;
     }
-    result = judge(fsck, talk, *out);
+    result = judge(fsck, connection, *out);
     freeReplyObject(*out);
     return result;
 }
@@ -180,13 +181,13 @@ static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words
 static int wait_out(struct fsck *fsck, int result, int64_t *until_us)
 {
     int64_t now_us = clock_boot_us();
-    if (result != HERE_AGAIN && result != ASK_WHERE)
+    if (result != HERE_AGAIN && result != ASK_TOPOLOGY)
         return result;
     if (!*until_us)
         *until_us = now_us + PATIENCE_US;
     if (now_us > *until_us)
         return -EHOSTUNREACH;
-    if (result == ASK_WHERE)
+    if (result == ASK_TOPOLOGY)
         fsck_close(fsck);
     poll(NULL, 0, PAUSE_MS);
     return 0;

@@ -51,16 +51,16 @@ static const char *remedy(enum redis_durability required)
     }
 }
 
-static int check_durability(const struct redis_talk *talk, const struct redis_options *options,
-                            const struct redis_master *master)
+static int check_durability(const struct redis_sync_connection *connection,
+                            const struct redis_options *options, const struct redis_master *master)
 {
     enum redis_durability required = options->require_durability;
     if (master->durability >= required)
         return 0;
-    return redis_report(talk->report, -EINVAL,
+    return redis_report(connection->report, -EINVAL,
                         "redis at '%s' promises less than --require-durability %s: it is '%s' "
                         "(appendonly %s, appendfsync %s), give it: %s",
-                        talk->place, redis_durability_name(required),
+                        connection->place, redis_durability_name(required),
                         redis_durability_name(master->durability),
                         master->durability == REDIS_DURABILITY_MEMORY    ? "no"
                         : master->durability == REDIS_DURABILITY_UNKNOWN ? "unknown"
@@ -74,16 +74,17 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
 {
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < map->count; i++) {
-        struct redis_talk talk;
+        struct redis_sync_connection connection;
         struct redis_master master = {0};
-        result = redis_talk_open(&talk, &map->masters[i], url->user, url->password, report);
+        result = redis_sync_connection_open(&connection, &map->masters[i], url->user, url->password,
+                                            report);
         if (result == 0)
-            result = redis_master_read(&talk, url->kind, &master);
+            result = redis_master_read(&connection, url->kind, &master);
         if (result == 0)
-            result = check_durability(&talk, options, &master);
+            result = check_durability(&connection, options, &master);
         if (result == 0)
             redis_inspection_add(sum, &master);
-        redis_talk_close(&talk);
+        redis_sync_connection_close(&connection);
     }
     return result;
 }

@@ -38,9 +38,9 @@ static bool set_endpoint(struct redis_endpoint *endpoint, const char *host, long
 /* ---- sentinel ---- */
 
 /* "one, two": the masters a sentinel knows. */
-static void name_masters(struct redis_talk *talk, char *out, size_t out_bytes)
+static void name_masters(struct redis_sync_connection *connection, char *out, size_t out_bytes)
 {
-    redisReply *reply = REDIS_TALK_ASK(talk, "SENTINEL", "MASTERS");
+    redisReply *reply = REDIS_TALK_ASK(connection, "SENTINEL", "MASTERS");
     size_t at = 0;
     snprintf(out, out_bytes, "none");
     for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
@@ -52,40 +52,40 @@ static void name_masters(struct redis_talk *talk, char *out, size_t out_bytes)
     freeReplyObject(reply);
 }
 
-static int read_sentinel(struct redis_talk *talk, const char *master, redisReply *reply,
-                         struct redis_endpoint *out)
+static int read_sentinel(struct redis_sync_connection *connection, const char *master,
+                         redisReply *reply, struct redis_endpoint *out)
 {
     char known[160];
     if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
         set_endpoint(out, reply->element[0]->str, atoll(reply->element[1]->str)))
         return 0;
     if (reply && reply->type == REDIS_REPLY_NIL) {
-        name_masters(talk, known, sizeof(known));
-        return redis_report(talk->report, -EINVAL,
-                            "sentinel at '%s' knows no master '%s', it knows: %s", talk->place,
-                            master, known);
+        name_masters(connection, known, sizeof(known));
+        return redis_report(connection->report, -EINVAL,
+                            "sentinel at '%s' knows no master '%s', it knows: %s",
+                            connection->place, master, known);
     }
-    if (redis_talk_is_error(reply, "ERR unknown command"))
-        return redis_report(talk->report, -EINVAL,
+    if (redis_sync_connection_is_error(reply, "ERR unknown command"))
+        return redis_report(connection->report, -EINVAL,
                             "'%s' is no sentinel, give the sentinels' port (26379) or write "
                             "redis://",
-                            talk->place);
-    return redis_talk_refused(talk, reply, "ask for its master");
+                            connection->place);
+    return redis_sync_connection_refused(connection, reply, "ask for its master");
 }
 
 static int ask_sentinel(const struct redis_url *url, const struct redis_endpoint *sentinel,
                         struct redis_endpoint *out, const struct redis_report *report)
 {
-    struct redis_talk talk;
-    int result =
-        redis_talk_open(&talk, sentinel, url->sentinel_user, url->sentinel_password, report);
+    struct redis_sync_connection connection;
+    int result = redis_sync_connection_open(&connection, sentinel, url->sentinel_user,
+                                            url->sentinel_password, report);
     if (result == 0) {
         redisReply *reply =
-            REDIS_TALK_ASK(&talk, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", url->master);
-        result = read_sentinel(&talk, url->master, reply, out);
+            REDIS_TALK_ASK(&connection, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", url->master);
+        result = read_sentinel(&connection, url->master, reply, out);
         freeReplyObject(reply);
     }
-    redis_talk_close(&talk);
+    redis_sync_connection_close(&connection);
     return result;
 }
 
@@ -137,41 +137,42 @@ static bool read_row(struct redis_survey *map, const redisReply *row,
     return number != NO_MASTER;
 }
 
-static int read_slots(struct redis_talk *talk, const redisReply *reply, struct redis_survey *map,
-                      const struct redis_endpoint *asked)
+static int read_slots(struct redis_sync_connection *connection, const redisReply *reply,
+                      struct redis_survey *map, const struct redis_endpoint *asked)
 {
-    if (redis_talk_is_error(reply, "ERR This instance has cluster support disabled"))
-        return redis_report(talk->report, -EINVAL,
+    if (redis_sync_connection_is_error(reply, "ERR This instance has cluster support disabled"))
+        return redis_report(connection->report, -EINVAL,
                             "redis at '%s' is not a cluster, write redis:// for a single server",
-                            talk->place);
+                            connection->place);
     if (!reply || reply->type != REDIS_REPLY_ARRAY)
-        return redis_talk_refused(talk, reply, "show its slots");
+        return redis_sync_connection_refused(connection, reply, "show its slots");
     map->count = 0;
     memset(map->of_slot, 0xff, sizeof(map->of_slot));
     for (size_t i = 0; i < reply->elements; i++)
         if (!read_row(map, reply->element[i], asked))
-            return redis_report(talk->report, -EINVAL,
-                                "cannot make sense of the cluster's slots at '%s'", talk->place);
+            return redis_report(connection->report, -EINVAL,
+                                "cannot make sense of the cluster's slots at '%s'",
+                                connection->place);
     for (int slot = 0; slot < REDIS_SLOTS; slot++)
         if (map->of_slot[slot] == NO_MASTER)
-            return redis_report(talk->report, -EHOSTUNREACH,
+            return redis_report(connection->report, -EHOSTUNREACH,
                                 "nobody serves slot %d of the cluster at '%s', see 'redis-cli "
                                 "--cluster check %s'",
-                                slot, talk->place, talk->place);
+                                slot, connection->place, connection->place);
     return 0;
 }
 
 static int ask_node(const struct redis_url *url, const struct redis_endpoint *node,
                     struct redis_survey *map, const struct redis_report *report)
 {
-    struct redis_talk talk;
-    int result = redis_talk_open(&talk, node, url->user, url->password, report);
+    struct redis_sync_connection connection;
+    int result = redis_sync_connection_open(&connection, node, url->user, url->password, report);
     if (result == 0) {
-        redisReply *reply = REDIS_TALK_ASK(&talk, "CLUSTER", "SLOTS");
-        result = read_slots(&talk, reply, map, node);
+        redisReply *reply = REDIS_TALK_ASK(&connection, "CLUSTER", "SLOTS");
+        result = read_slots(&connection, reply, map, node);
         freeReplyObject(reply);
     }
-    redis_talk_close(&talk);
+    redis_sync_connection_close(&connection);
     return result;
 }
 

@@ -24,24 +24,30 @@ int redis_report(const struct redis_report *report, int code, const char *format
 
 /* ---- inspect_talk.c ---- */
 
-struct redis_talk {
+struct redis_sync_connection {
     redisContext *context;
     char place[REDIS_TALK_PLACE_BYTES]; /* "host:port", or the path: for people */
     const struct redis_report *report;
 };
 
 /* Connects and, where there is a user or a password, logs in. */
-int redis_talk_open(struct redis_talk *talk, const struct redis_endpoint *endpoint,
-                    const char *user, const char *password, const struct redis_report *report);
-void redis_talk_close(struct redis_talk *talk); /* of a zeroed one: nothing */
+int redis_sync_connection_open(struct redis_sync_connection *connection,
+                               const struct redis_endpoint *endpoint, const char *user,
+                               const char *password, const struct redis_report *report);
+void redis_sync_connection_close(
+    struct redis_sync_connection *connection); /* of a zeroed one: nothing */
 /* The answer to a command of NUL-terminated words, NULL behind the last; NULL where the connection
  * ended (reported). An error of Redis' is an answer. */
-redisReply *redis_talk_ask(struct redis_talk *talk, const char *const *words);
-#define REDIS_TALK_ASK(talk, ...) redis_talk_ask((talk), (const char *const[]){__VA_ARGS__, NULL})
+redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
+                                      const char *const *words);
+#define REDIS_TALK_ASK(connection, ...)                                                            \
+    redis_sync_connection_ask((connection), (const char *const[]){__VA_ARGS__, NULL})
 /* Reports an answer that is an error (or missing: has been reported); `doing` is for people. */
-int redis_talk_refused(const struct redis_talk *talk, const redisReply *reply, const char *doing);
-bool redis_talk_is_error(const redisReply *reply, const char *prefix);
-void redis_talk_place(const struct redis_endpoint *endpoint, char out[REDIS_TALK_PLACE_BYTES]);
+int redis_sync_connection_refused(const struct redis_sync_connection *connection,
+                                  const redisReply *reply, const char *doing);
+bool redis_sync_connection_is_error(const redisReply *reply, const char *prefix);
+void redis_sync_connection_place(const struct redis_endpoint *endpoint,
+                                 char out[REDIS_TALK_PLACE_BYTES]);
 
 /* ---- inspect_find.c ---- */
 
@@ -58,7 +64,8 @@ void redis_survey_free(struct redis_survey *map);
 /* ---- inspect_master.c ---- */
 
 /* Refuses what is no master, too old, or would evict jobs. */
-int redis_master_read(struct redis_talk *talk, enum redis_kind kind, struct redis_master *out);
+int redis_master_read(struct redis_sync_connection *connection, enum redis_kind kind,
+                      struct redis_master *out);
 
 /* ---- inspect_shards.c ---- */
 

@@ -24,7 +24,8 @@ struct asking {
 /* "MOVED 3999 127.0.0.1:6381" or "ASK …"; without a host: who said so. */
 static bool read_redirect(const redisReply *reply, struct redis_endpoint *endpoint)
 {
-    if (!redis_talk_is_error(reply, "MOVED ") && !redis_talk_is_error(reply, "ASK "))
+    if (!redis_sync_connection_is_error(reply, "MOVED ") &&
+        !redis_sync_connection_is_error(reply, "ASK "))
         return false;
     const char *host = strrchr(reply->str, ' ') + 1, *colon = strrchr(host, ':');
     if (!colon || (size_t)(colon - host) >= sizeof(endpoint->host))
@@ -40,30 +41,32 @@ static int ask_there(struct asking *asking, const struct redis_endpoint *endpoin
                      const char *const *words, redisReply **out)
 {
     const struct redis_url *url = asking->url;
-    struct redis_talk talk;
+    struct redis_sync_connection connection;
     char db[NUMBER_BYTES];
-    int result = redis_talk_open(&talk, endpoint, url->user, url->password, asking->report);
-    redis_talk_place(endpoint, asking->place);
+    int result =
+        redis_sync_connection_open(&connection, endpoint, url->user, url->password, asking->report);
+    redis_sync_connection_place(endpoint, asking->place);
     if (result == 0 && url->db) {
         snprintf(db, sizeof(db), "%u", (unsigned)url->db);
-        redisReply *reply = REDIS_TALK_ASK(&talk, "SELECT", db);
+        redisReply *reply = REDIS_TALK_ASK(&connection, "SELECT", db);
         if (!reply || reply->type == REDIS_REPLY_ERROR)
-            result = redis_talk_refused(&talk, reply, "select the database of the URL");
+            result =
+                redis_sync_connection_refused(&connection, reply, "select the database of the URL");
         freeReplyObject(reply);
     }
     if (result == 0 && ask_first)
-        freeReplyObject(REDIS_TALK_ASK(&talk, "ASKING"));
+        freeReplyObject(REDIS_TALK_ASK(&connection, "ASKING"));
     if (result == 0) {
-        *out = redis_talk_ask(&talk, words);
+        *out = redis_sync_connection_ask(&connection, words);
         if (!*out)
             result = -EHOSTUNREACH;
         else if ((*out)->type == REDIS_REPLY_ERROR && strncmp((*out)->str, "MOVED ", 6) != 0 &&
                  strncmp((*out)->str, "ASK ", 4) != 0) {
-            result = redis_talk_refused(&talk, *out, "read the number of shards");
+            result = redis_sync_connection_refused(&connection, *out, "read the number of shards");
             freeReplyObject(*out);
         }
     }
-    redis_talk_close(&talk);
+    redis_sync_connection_close(&connection);
     return result;
 }
 
@@ -78,7 +81,7 @@ static int ask(struct asking *asking, const char *const *words, redisReply **out
         int result = ask_there(asking, &endpoint, ask_first, words, out);
         if (result != 0 || (*out)->type != REDIS_REPLY_ERROR)
             return result;
-        ask_first = redis_talk_is_error(*out, "ASK ");
+        ask_first = redis_sync_connection_is_error(*out, "ASK ");
         bool goes_on = read_redirect(*out, &endpoint);
         freeReplyObject(*out);
         if (!goes_on)

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "job/ulid.h"
 #include "redis/codec.h"
-#include "redis/link.h"
+#include "redis/session.h"
 #include "redis/shard.h"
 
 enum {
@@ -90,7 +90,7 @@ struct redis_events_heard {
 struct redis_shard {
     struct queue queue; /* first: handed out as such */
     struct redis_shard_options options;
-    struct redis_link *link;
+    struct redis_session *session;
     struct random random;
     struct ulid ulid;
 

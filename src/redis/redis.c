@@ -25,7 +25,7 @@ struct redis {
     bool is_known[REDIS_SHARDS_MAX];
     char server[9], name[REDIS_NAME_BYTES];
     struct reactor *reactor;
-    struct redis_where *where;
+    struct redis_topology *topology;
     struct redis_shard *shards[REDIS_SHARDS_MAX];
     uint32_t shard_count;
     struct sharded *sharded;
@@ -182,7 +182,7 @@ static bool shards_new(struct redis *redis)
 {
     for (uint32_t i = 0; i < redis->shard_count; i++) {
         struct redis_shard_options options = {.reactor = redis->reactor,
-                                              .where = redis->where,
+                                              .topology = redis->topology,
                                               .url = &redis->url,
                                               .server = redis->server,
                                               .name = redis->name,
@@ -229,9 +229,9 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
                  size_t error_bytes)
 {
     redis->reactor = reactor;
-    redis->where = redis_where_new(reactor, &redis->url);
+    redis->topology = redis_topology_new(reactor, &redis->url);
     redis->deadline = deadline_new(reactor, on_deadline, redis);
-    if (!redis->where || !redis->deadline || !shards_new(redis) || !shard_jobs(redis)) {
+    if (!redis->topology || !redis->deadline || !shards_new(redis) || !shard_jobs(redis)) {
         snprintf(error, error_bytes,
                  "cannot begin with Redis: out of memory or of file descriptors");
         return -ENOMEM; /* redis_free gives back what there is */
@@ -262,8 +262,8 @@ void redis_free(struct redis *redis)
     sharded_free(redis->sharded);
     for (uint32_t i = 0; i < redis->shard_count; i++)
         redis_shard_free(redis->shards[i]);
-    if (redis->where)
-        redis_where_free(redis->where);
+    if (redis->topology)
+        redis_topology_free(redis->topology);
     if (redis->deadline)
         deadline_free(redis->deadline);
     explicit_bzero(&redis->url, sizeof redis->url);

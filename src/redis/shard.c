@@ -77,7 +77,7 @@ bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t
     if (call->args.failed)
         return false;
     call->argc = argc;
-    redis_link_submit(shard->link, call);
+    redis_session_submit(shard->session, call);
     return true;
 }
 
@@ -99,7 +99,7 @@ void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_scrip
               LOG_NUMBER("shard", shard->options.index));
 }
 
-/* ---- what the link tells ---- */
+/* ---- what the session tells ---- */
 
 void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
 {
@@ -154,7 +154,7 @@ static void on_turned(void *ctx, bool up)
 
 int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms)
 {
-    const struct redis_clock *clock = redis_link_clock(shard->link);
+    const struct redis_clock *clock = redis_session_clock(shard->session);
     return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
 }
 
@@ -211,7 +211,7 @@ void redis_shard_look(struct redis_shard *shard)
     if (!shard->looking)
         redis_watches_look(shard, true);
     if (shard->options.asks)
-        redis_link_look(shard->link);
+        redis_session_look(shard->session);
     redis_push_probe(shard);
 }
 
@@ -258,7 +258,7 @@ bool redis_shard_is_done(const struct redis_shard *shard)
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 {
     return shard->calls == 0 && !has_to_tell(shard) && list_is_empty(&shard->fresh) &&
-           redis_link_calls(shard->link) == 0 && shard->up && shard->known &&
+           redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
            next_event(shard) > now_ms;
 }
 
@@ -275,27 +275,27 @@ static const struct queue_ops ops = {.push = redis_push,
                                      .watch = redis_watch_set,
                                      .info = on_info};
 
-static struct redis_link *link_new(struct redis_shard *shard)
+static struct redis_session *session_new(struct redis_shard *shard)
 {
     const struct redis_shard_options *options = &shard->options;
-    struct redis_link_options link = {.reactor = options->reactor,
-                                      .where = options->where,
-                                      .url = options->url,
-                                      .name = options->index == 0 ? options->name : NULL,
-                                      .shards = options->shards,
-                                      .wait_replicas = options->wait_replicas,
-                                      .patience_ms = options->patience_ms,
-                                      .figures = options->figures,
-                                      .due = on_due,
-                                      .ready = on_ready,
-                                      .told = on_told,
-                                      .turned = on_turned,
-                                      .learned = on_learned,
-                                      .require_durability = options->require_durability,
-                                      .ctx = shard};
-    redis_slot_tag(options->url->prefix, options->index, options->shards, link.tag);
-    memcpy(link.server, options->server, sizeof link.server);
-    return redis_link_new(&link);
+    struct redis_session_options session = {.reactor = options->reactor,
+                                            .topology = options->topology,
+                                            .url = options->url,
+                                            .name = options->index == 0 ? options->name : NULL,
+                                            .shards = options->shards,
+                                            .wait_replicas = options->wait_replicas,
+                                            .patience_ms = options->patience_ms,
+                                            .figures = options->figures,
+                                            .due = on_due,
+                                            .ready = on_ready,
+                                            .told = on_told,
+                                            .turned = on_turned,
+                                            .learned = on_learned,
+                                            .require_durability = options->require_durability,
+                                            .ctx = shard};
+    redis_slot_tag(options->url->prefix, options->index, options->shards, session.tag);
+    memcpy(session.server, options->server, sizeof session.server);
+    return redis_session_new(&session);
 }
 
 struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
@@ -316,7 +316,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     list_init(&shard->events);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
-    if (redis_watches_init(shard) && (shard->link = link_new(shard)))
+    if (redis_watches_init(shard) && (shard->session = session_new(shard)))
         return shard;
     redis_shard_free(shard);
     return NULL;
@@ -325,7 +325,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
 void redis_shard_stop(struct redis_shard *shard)
 {
     shard->stopping = true;
-    redis_link_stop(shard->link, clock_inner_ms() + REDIS_STOP_MS);
+    redis_session_stop(shard->session, clock_inner_ms() + REDIS_STOP_MS);
 }
 
 void redis_shard_free(struct redis_shard *shard)
@@ -333,9 +333,9 @@ void redis_shard_free(struct redis_shard *shard)
     if (!shard)
         return;
     shard->freeing = true;
-    if (shard->link)
-        redis_link_free(shard->link);
-    shard->link = NULL;
+    if (shard->session)
+        redis_session_free(shard->session);
+    shard->session = NULL;
     redis_batches_free(shard);
     redis_requests_run(shard);
     redis_watches_fini(shard);

@@ -3,7 +3,7 @@
  *
  * What is asked in a turn travels together: pushes of a topic in one call of the script, changes
  * likewise, takes that differ only in how many they want, answers of all topics. While
- * REDIS_LINK_SLOTS of these are with Redis the next batches fill, as a group commit does; nothing
+ * REDIS_SESSION_SLOTS of these are with Redis the next batches fill, as a group commit does; nothing
  * waits for a timer.
  *
  * Time. Every answer says when the shard's next event is, the news say when one comes earlier. At
@@ -16,13 +16,13 @@
 #define TARRY_REDIS_SHARD_H
 
 #include "redis/inspect.h"
-#include "redis/where.h"
+#include "redis/topology.h"
 
 struct redis_shard;
 
 struct redis_shard_options {
     struct reactor *reactor;
-    struct redis_where *where;
+    struct redis_topology *topology;
     const struct redis_url *url;
     const char *server; /* 8 hex digits and NUL: names this server */
     char *name;         /* the queue's (REDIS_NAME_BYTES); the first shard keeps it true */
@@ -31,7 +31,7 @@ struct redis_shard_options {
     uint64_t body_bytes_max;
     int64_t patience_ms;
     enum redis_durability require_durability;
-    /* Whether this one's link asks what is in force on its master for others, too; and who hears. */
+    /* Whether this one's session asks what is in force on its master for others, too; and who hears. */
     bool asks;
     void (*learned)(void *ctx, uint32_t shard, const struct redis_master *master);
     void *learned_ctx;

@@ -11,7 +11,7 @@ static enum queue_status add(struct redis_shard *shard, const struct queue_answe
     uint64_t delivery;
     if (!redis_lease_find_shard(answer->lease, &number) || number != shard->options.index)
         return QUEUE_LEASE_ENDED;
-    const struct mac_key *key = redis_link_lease_key(shard->link);
+    const struct mac_key *key = redis_session_lease_key(shard->session);
     if (!key) /* before the first connection nobody can tell a good lease */
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))

@@ -304,11 +304,11 @@ static struct redis_batch *first_to_send(struct redis_shard *shard)
     return NULL;
 }
 
-/* While the shard is out of reach they are left to the link, which knows when to give up. */
+/* While the shard is out of reach they are left to the session, which knows when to give up. */
 void redis_batches_send(struct redis_shard *shard)
 {
     struct redis_batch *batch;
-    while ((!shard->up || shard->batches_under_way < REDIS_LINK_SLOTS) &&
+    while ((!shard->up || shard->batches_under_way < REDIS_SESSION_SLOTS) &&
            (batch = first_to_send(shard)))
         batch_send(batch);
 }

@@ -183,7 +183,7 @@ static bool read_job(struct redis_batch *batch, const struct redis_head *head,
         return false;
     out->job.topic = slice_make(batch->topic, batch->topic_bytes);
     out->job.id = id;
-    redis_lease_write(text->lease, redis_link_lease_key(batch->shard->link),
+    redis_lease_write(text->lease, redis_session_lease_key(batch->shard->session),
                       batch->shard->options.index, out->job.delivery);
     out->lease = slice_make(text->lease, sizeof text->lease);
     haul->count++;

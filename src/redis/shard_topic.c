@@ -17,8 +17,8 @@ struct topic_asking {
     struct queue_topic_call topic_call; /* its slices are the two below */
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
     uint64_t affected;
-    bool stepped;  /* a step was carried out */
-    int64_t where; /* purge: sequence up to which; redrive: how many are left to do */
+    bool stepped;     /* a step was carried out */
+    int64_t topology; /* purge: sequence up to which; redrive: how many are left to do */
 };
 
 static void asking_free(struct topic_asking *asking)
@@ -112,15 +112,15 @@ static void step_done(struct topic_asking *asking, const struct redis_head *head
     const struct queue_topic_call *call = &asking->topic_call;
     struct slice rest = head->rest;
     uint8_t status, more;
-    uint64_t affected, where;
+    uint64_t affected, topology;
     if (!redis_unpack_u8(&rest, &status) || !redis_unpack_u8(&rest, &more) ||
-        !redis_unpack_u48(&rest, &affected) || !redis_unpack_u48(&rest, &where) ||
+        !redis_unpack_u48(&rest, &affected) || !redis_unpack_u48(&rest, &topology) ||
         (status != QUEUE_OK && status != QUEUE_NOT_FOUND)) {
         finish_malformed(asking);
         return;
     }
     asking->affected += affected;
-    asking->where = (int64_t)where;
+    asking->topology = (int64_t)topology;
     if (affected && call->verb == QUEUE_TOPIC_REDRIVE)
         redis_watch_tell(asking->shard, call->topic);
     if (status == QUEUE_NOT_FOUND && asking->stepped)
@@ -166,13 +166,13 @@ static bool ask_step(struct topic_asking *asking)
         redis_command_arg(args, call->topic);
         redis_command_arg(args, redis_id_store(call->id, room));
         redis_command_number(args, redrive_step(asking));
-        redis_command_number(args, asking->where);
+        redis_command_number(args, asking->topology);
         return redis_shard_send(asking->shard, &asking->call, 4);
     }
     redis_command_text(args, call->verb == QUEUE_TOPIC_DELETE ? "delete" : "purge");
     redis_command_arg(args, call->topic);
     redis_command_number(args, call->verb == QUEUE_TOPIC_DELETE ? 0 : (int64_t)call->state);
-    redis_command_number(args, asking->where);
+    redis_command_number(args, asking->topology);
     redis_command_number(args, STEP);
     return redis_shard_send(asking->shard, &asking->call, 5);
 }
@@ -196,7 +196,7 @@ static struct topic_asking *asking_new(struct redis_shard *shard,
         memcpy(asking->id, call->id.at, call->id.len);
         asking->topic_call.id = slice_make(asking->id, call->id.len);
     }
-    asking->where = call->verb == QUEUE_TOPIC_REDRIVE ? -1 : 0;
+    asking->topology = call->verb == QUEUE_TOPIC_REDRIVE ? -1 : 0;
     return asking;
 }
 

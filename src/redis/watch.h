@@ -6,7 +6,7 @@
  * those who talk to it must be told.
  *
  * One connection, to one sentinel of the URL after the other until one stays. A switch that happens
- * while there is none is not heard of; the links then find out when the old master is a replica.
+ * while there is none is not heard of; the sessions then find out when the old master is a replica.
  * One thread, the reactor's.
  */
 #ifndef TARRY_REDIS_WATCH_H

@@ -1,7 +1,7 @@
-/* Links on a real cluster whose slots move and whose masters fall. */
+/* Sessions on a real cluster whose slots move and whose masters fall. */
 #include "support/redis_cluster.h"
 
-#include "link_rig.h"
+#include "session_rig.h"
 #include "unit/fake_clock.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ static void start(struct rig *rig, struct redis_cluster *cluster)
 {
     redis_slot_tag("tarry", 0, cluster->masters, rig->tag);
     rig_start(rig, url_of(cluster, cluster->masters - 1).text);
-    assert_true(RIG_UNTIL(rig, 10, redis_link_is_up(rig->link)));
+    assert_true(RIG_UNTIL(rig, 10, redis_session_is_up(rig->session)));
     assert_ptr_equal(redis_cluster_master(cluster, redis_slot_of(slice_of(rig->tag))),
                      cluster->nodes[0]);
 }
@@ -41,7 +41,7 @@ struct stream {
 static void stream_fill(struct stream *stream)
 {
     char id[16];
-    while (redis_link_calls(stream->rig->link) < 6 && stream->submitted < PUSHES_MAX) {
+    while (redis_session_calls(stream->rig->session) < 6 && stream->submitted < PUSHES_MAX) {
         snprintf(id, sizeof id, "j%d", stream->submitted);
         stream->calls[stream->submitted++] = rig_push(stream->rig, "t", id, 3600000);
     }
@@ -60,7 +60,7 @@ static void stream_run(struct stream *stream, int64_t ms)
 static int stream_finish(struct stream *stream, enum redis_call_end other)
 {
     int good = 0;
-    assert_true(RIG_UNTIL(stream->rig, 15, redis_link_calls(stream->rig->link) == 0));
+    assert_true(RIG_UNTIL(stream->rig, 15, redis_session_calls(stream->rig->session) == 0));
     for (int i = 0; i < stream->submitted; i++) {
         struct rig_call *call = stream->calls[i];
         if (call->end == REDIS_CALL_OK)
@@ -123,7 +123,7 @@ static void a_slot_that_moves_under_calls_takes_them_along(void **state)
         while (redis_cluster_move_keys(from, to, slot, 1))
             stream_run(stream, 40);
         redis_cluster_move_end(cluster, from, to, slot);
-        assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+        assert_true(RIG_UNTIL(&rig, 5, redis_session_is_up(rig.session)));
         stream_run(stream, 150);
         struct redis_server *was_from = from;
         from = to;
@@ -189,7 +189,7 @@ static void a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump(void **
             last = stream->calls[i];
     int64_t apart_ms = last->now_ms - clock_inner_ms();
     redis_server_stop(cluster->nodes[0], SIGKILL);
-    assert_true(RIG_UNTIL(&rig, 12, rig.figures.failovers && redis_link_is_up(rig.link)));
+    assert_true(RIG_UNTIL(&rig, 12, rig.figures.failovers && redis_session_is_up(rig.session)));
     stream_run(stream, 300);
     (void)stream_finish(stream, REDIS_CALL_UNAVAILABLE);
 

@@ -1,7 +1,7 @@
-/* A link that is told by Sentinel where its master is. */
+/* A session that is told by Sentinel where its master is. */
 #include "support/redis_server.h"
 
-#include "link_rig.h"
+#include "session_rig.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ static void start(struct rig *rig, const struct trio *trio)
              "jobs?sentinel-password=sesame",
              (unsigned)trio->ignorant->port, (unsigned)trio->sentinel->port);
     rig_start(rig, url);
-    assert_true(RIG_UNTIL(rig, 10, redis_link_is_up(rig->link)));
+    assert_true(RIG_UNTIL(rig, 10, redis_session_is_up(rig->session)));
 }
 
 /* As soon as it has found the replica fit. */
@@ -97,7 +97,7 @@ static void order_failover(struct rig *rig, struct redis_server *sentinel)
     assert_true(taken);
 }
 
-/* Pushes one after the other until the link has followed a failover; all must end well. */
+/* Pushes one after the other until the session has followed a failover; all must end well. */
 static int push_through_failover(struct rig *rig)
 {
     uint64_t failovers = rig->figures.failovers;
@@ -158,7 +158,7 @@ static void sentinels_that_do_not_know_the_master_leave_it_out_of_reach(void **s
     rig_start(&rig, url);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 0), 5), REDIS_CALL_UNAVAILABLE);
     redis_server_do(ignorant, "SENTINEL MONITOR jobs 127.0.0.1 %d 1", (int)server->port);
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_is_up(rig.session)));
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 0), 5), REDIS_CALL_OK);
     rig_stop(&rig);
     redis_server_free(ignorant);

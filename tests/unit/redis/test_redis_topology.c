@@ -1,5 +1,5 @@
 /* Who serves which slot, from what nodes of clusters say. */
-#include "redis/where_map.h"
+#include "redis/topology_map.h"
 
 #include "unit/cases.h"
 

@@ -1,4 +1,4 @@
-#include "redis/link_private.h"
+#include "redis/session_private.h"
 
 #include <stdlib.h>
 
@@ -9,12 +9,12 @@ static bool copy_elements(const redisReply *from, redisReply *to)
         return false;
     to->elements = from->elements;
     for (size_t i = 0; i < from->elements; i++)
-        if (!(to->element[i] = link_reply_copy(from->element[i])))
+        if (!(to->element[i] = session_reply_copy(from->element[i])))
             return false;
     return true;
 }
 
-redisReply *link_reply_copy(const redisReply *reply)
+redisReply *session_reply_copy(const redisReply *reply)
 {
     redisReply *copy = calloc(1, sizeof *copy);
     if (!copy)
@@ -29,18 +29,18 @@ redisReply *link_reply_copy(const redisReply *reply)
     }
     if ((reply->str && !copy->str) ||
         (reply->type == REDIS_REPLY_ARRAY && !copy_elements(reply, copy))) {
-        link_reply_free(copy);
+        session_reply_free(copy);
         return NULL;
     }
     return copy;
 }
 
-void link_reply_free(redisReply *reply)
+void session_reply_free(redisReply *reply)
 {
     if (!reply)
         return;
     for (size_t i = 0; i < reply->elements; i++)
-        link_reply_free(reply->element[i]);
+        session_reply_free(reply->element[i]);
     free(reply->element);
     free(reply->str);
     free(reply);

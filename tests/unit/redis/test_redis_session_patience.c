@@ -1,5 +1,5 @@
 /* How long a call waits for a server that is away. */
-#include "link_scene.h"
+#include "session_scene.h"
 
 #include <signal.h>
 
@@ -15,10 +15,10 @@ static void a_call_waits_no_longer_than_its_patience(void **state)
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_UNAVAILABLE);
     assert_true(clock_inner_ms() - begin_ms >= 400 && clock_inner_ms() - begin_ms < 600);
     assert_int_equal(rig_end_of(&rig, read, 1), REDIS_CALL_UNAVAILABLE);
-    assert_false(redis_link_is_up(rig.link));
-    assert_int_equal(redis_link_calls(rig.link), 0);
+    assert_false(redis_session_is_up(rig.session));
+    assert_int_equal(redis_session_calls(rig.session), 0);
     redis_server_start(server);
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_is_up(rig.session)));
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "b", 1000), 5), REDIS_CALL_OK);
     rig_stop(&rig);
     redis_server_free(server);
@@ -35,17 +35,17 @@ static void a_stop_ends_the_patience_of_all_calls(void **state)
     struct rig_call *flying = rig_push(&rig, "t", "a", 1000);
     rig_run_ms(&rig, 100);
     redis_server_stop(server, SIGKILL);
-    assert_true(RIG_UNTIL(&rig, 5, !redis_link_is_up(rig.link)));
+    assert_true(RIG_UNTIL(&rig, 5, !redis_session_is_up(rig.session)));
     struct rig_call *waiting = rig_get(&rig, "t", "a");
     int64_t begin_ms = clock_inner_ms();
-    redis_link_stop(rig.link, begin_ms + 400);
+    redis_session_stop(rig.session, begin_ms + 400);
     struct rig_call *later = rig_push(&rig, "t", "b", 1000);
     assert_int_equal(rig_end_of(&rig, flying, 5), REDIS_CALL_UNAVAILABLE);
     assert_true(clock_inner_ms() - begin_ms >= 400 && clock_inner_ms() - begin_ms < 2000);
     assert_int_equal(rig_end_of(&rig, waiting, 1), REDIS_CALL_UNAVAILABLE);
     assert_int_equal(rig_end_of(&rig, later, 1), REDIS_CALL_UNAVAILABLE);
     assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 1), REDIS_CALL_UNAVAILABLE);
-    assert_int_equal(redis_link_calls(rig.link), 0);
+    assert_int_equal(redis_session_calls(rig.session), 0);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -62,12 +62,12 @@ static void calls_given_up_leave_room_for_others(void **state)
     redis_server_do(server, "CLIENT PAUSE 800 ALL");
     for (int i = 0; i < 20; i++)
         calls[i] = i % 2 ? rig_push(&rig, "t", "a", 1000) : rig_get(&rig, "t", "a");
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_calls(rig.session) == 0));
     for (int i = 0; i < 20; i++) {
         assert_int_equal(calls[i]->end, REDIS_CALL_UNAVAILABLE);
         free(calls[i]);
     }
-    assert_int_equal(redis_link_under_way(rig.link), 0);
+    assert_int_equal(redis_session_under_way(rig.session), 0);
     rig_run_ms(&rig, 450); /* the pause ends while the next one waits */
     struct rig_call *last = rig_push(&rig, "t", "z", 1000);
     assert_true(RIG_UNTIL(&rig, 5, last->end));

@@ -1,10 +1,10 @@
 /*
- * where_map: which node of a cluster serves which slot, as CLUSTER SLOTS tells it. Pure.
+ * topology_map: which node of a cluster serves which slot, as CLUSTER SLOTS tells it. Pure.
  *
  * Owner: the caller's storage; the nodes are on the heap. One thread.
  */
-#ifndef TARRY_REDIS_WHERE_MAP_H
-#define TARRY_REDIS_WHERE_MAP_H
+#ifndef TARRY_REDIS_TOPOLOGY_MAP_H
+#define TARRY_REDIS_TOPOLOGY_MAP_H
 
 #include "redis/slot.h"
 #include "redis/url.h"

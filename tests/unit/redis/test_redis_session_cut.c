@@ -1,5 +1,5 @@
-/* A link whose connection, scripts or server go: nothing is lost, and nothing made twice. */
-#include "link_scene.h"
+/* A session whose connection, scripts or server go: nothing is lost, and nothing made twice. */
+#include "session_scene.h"
 
 #include <signal.h>
 
@@ -33,7 +33,7 @@ static void cut_and_see_it_pushed(redisContext *killer)
 
     redisAppendCommand(killer, "CLIENT KILL TYPE normal SKIPME yes");
     assert_int_equal(redisGetReply(killer, (void **)&reply), REDIS_OK);
-    assert_int_equal(reply->integer, 3); /* the link's, the sleeper's, the one of `server` */
+    assert_int_equal(reply->integer, 3); /* the session's, the sleeper's, the one of `server` */
     freeReplyObject(reply);
     reply = redisCommand(killer, "HGET {tarry:0}:topic:t pushed");
     assert_string_equal(reply->str, "1");
@@ -85,7 +85,7 @@ static void calls_sent_again_keep_their_order(void **state)
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
     assert_true(RIG_UNTIL(&rig, 5, rig.figures.reconnects == 1));
     redis_server_do(server, "CLIENT UNPAUSE");
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_calls(rig.session) == 0));
     for (int i = 0; i < 8; i++) {
         assert_int_equal(calls[i]->end, REDIS_CALL_OK);
         assert_int_equal(calls[i]->status, CREATED);
@@ -93,7 +93,7 @@ static void calls_sent_again_keep_their_order(void **state)
     }
     for (int i = 0; i < 8; i++)
         free(calls[i]);
-    assert_int_equal(rig.figures.resent, REDIS_LINK_SLOTS);
+    assert_int_equal(rig.figures.resent, REDIS_SESSION_SLOTS);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -109,9 +109,9 @@ static void push_under(struct rig *rig, struct redis_server *server, int count,
         calls[i] = rig_push(rig, "t", id, 100000);
         if (i % 20 == 10)
             disturb(server);
-        assert_true(RIG_UNTIL(rig, 10, redis_link_calls(rig->link) < 6));
+        assert_true(RIG_UNTIL(rig, 10, redis_session_calls(rig->session) < 6));
     }
-    assert_true(RIG_UNTIL(rig, 10, redis_link_calls(rig->link) == 0));
+    assert_true(RIG_UNTIL(rig, 10, redis_session_calls(rig->session) == 0));
     for (int i = 0; i < count; i++) {
         if (calls[i]->end != REDIS_CALL_OK || calls[i]->status != CREATED)
             fail_msg("push %d ended with %d, status %d", i, calls[i]->end, calls[i]->status);

@@ -1,5 +1,5 @@
-/* A link against a real server: calls, what waits for replicas, news of other servers. */
-#include "link_scene.h"
+/* A session against a real server: calls, what waits for replicas, news of other servers. */
+#include "session_scene.h"
 
 /* ---- calls ---- */
 
@@ -19,8 +19,8 @@ static void calls_are_answered(void **state)
     assert_int_equal(scene_field(server, "t", "pushed"), 1);
     assert_int_equal(rig.figures.calls, 2);
     assert_int_equal(rig.figures.resent, 0);
-    assert_int_equal(redis_link_calls(rig.link), 0);
-    assert_int_equal(redis_link_under_way(rig.link), 0);
+    assert_int_equal(redis_session_calls(rig.session), 0);
+    assert_int_equal(redis_session_under_way(rig.session), 0);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -37,11 +37,12 @@ static void no_more_calls_are_under_way_than_there_are_slots(void **state)
     for (int i = 0; i < PUSHES + GETS; i++) {
         snprintf(id, sizeof id, "j%d", i);
         calls[i] = i < PUSHES ? rig_push(&rig, "t", id, 1000) : rig_get(&rig, "t", id);
-        assert_true(redis_link_under_way(rig.link) <= REDIS_LINK_SLOTS + LINK_READS_MAX);
+        assert_true(redis_session_under_way(rig.session) <=
+                    REDIS_SESSION_SLOTS + SESSION_READS_MAX);
     }
-    assert_int_equal(redis_link_under_way(rig.link), REDIS_LINK_SLOTS + LINK_READS_MAX);
-    assert_int_equal(redis_link_calls(rig.link), PUSHES + GETS);
-    assert_true(RIG_UNTIL(&rig, 10, redis_link_calls(rig.link) == 0));
+    assert_int_equal(redis_session_under_way(rig.session), REDIS_SESSION_SLOTS + SESSION_READS_MAX);
+    assert_int_equal(redis_session_calls(rig.session), PUSHES + GETS);
+    assert_true(RIG_UNTIL(&rig, 10, redis_session_calls(rig.session) == 0));
     for (int i = 0; i < PUSHES + GETS; i++) {
         assert_int_equal(calls[i]->end, REDIS_CALL_OK);
         free(calls[i]);
@@ -155,7 +156,7 @@ static void a_subscription_that_ends_is_made_again_and_said_to_have_missed_news(
     redis_server_do(server, "CLIENT KILL TYPE pubsub");
     assert_true(RIG_UNTIL(&rig, 5, rig.ups == ups + 1));
     assert_int_equal(rig.downs, 0);
-    assert_true(rig.link->news.subscribed);
+    assert_true(rig.session->news.subscribed);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -177,7 +178,7 @@ static void idle_it_wakes_for_nothing(void **state)
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 60000), 5), REDIS_CALL_OK);
     rig_run_ms(&rig, 600); /* what was set for the call rings once more at most */
-    rig_run_ms(&rig, LINK_SILENCE_MS - 500);
+    rig_run_ms(&rig, SESSION_SILENCE_MS - 500);
     reactor_at_turn_end(rig.reactor, count_turn, &turns);
     uv_timer_start(&rig.tick, rig_on_tick, 1500, 0);
     while (uv_is_active((uv_handle_t *)&rig.tick))

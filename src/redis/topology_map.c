@@ -1,4 +1,4 @@
-#include "redis/where_map.h"
+#include "redis/topology_map.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * link: one shard's way to its master: finds it, connects, says hello, carries calls, and settles
+ * session: one shard's way to its master: finds it, connects, says hello, carries calls, and settles
  * what became of those that were under way when a connection ended.
  *
  * States: SEEKING (asks where) -> CONNECTING -> GREETING (AUTH, SELECT, library loaded, role and
@@ -9,11 +9,11 @@
  * subscribed to the shard's news.
  *
  * Calls. Each ends in exactly one `done`, never inside the call. A call that changes something
- * carries a ticket; at most REDIS_LINK_SLOTS of those are under way, the rest wait here in order.
+ * carries a ticket; at most REDIS_SESSION_SLOTS of those are under way, the rest wait here in order.
  * After a reconnect whatever has no reply is sent again with the same ticket: the script tells
  * whether it had been carried out and gives the answer it gave then. Where Redis
  * forgot the library it is loaded again and the call is repeated. A call that found no way within
- * `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after redis_link_stop none waits longer than it
+ * `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after redis_session_stop none waits longer than it
  * said.
  *
  * With wait_replicas, a WAIT follows each call that changes something, and its answer is held until
@@ -21,8 +21,8 @@
  *
  * One thread, the reactor's.
  */
-#ifndef TARRY_REDIS_LINK_H
-#define TARRY_REDIS_LINK_H
+#ifndef TARRY_REDIS_SESSION_H
+#define TARRY_REDIS_SESSION_H
 
 #include "base/list.h"
 #include "base/mac.h"
@@ -32,11 +32,11 @@
 #include "redis/redis.h"
 #include "redis/script.h"
 #include "redis/slot.h"
-#include "redis/where.h"
+#include "redis/topology.h"
 
-enum { REDIS_LINK_SLOTS = 4, REDIS_HEAD_BYTES = 18 };
+enum { REDIS_SESSION_SLOTS = 4, REDIS_HEAD_BYTES = 18 };
 
-struct redis_link;
+struct redis_session;
 
 enum redis_call_end {
     REDIS_CALL_OK = 1,      /* `reply` is the script's array; its head has been checked */
@@ -51,17 +51,17 @@ struct redis_head {
     struct slice rest;
 };
 
-/* Embed it. From link_submit until `done` it belongs to the link. */
+/* Embed it. From session_submit until `done` it belongs to the session. */
 struct redis_call {
-    struct list list; /* the link's */
+    struct list list; /* the session's */
     enum redis_script script;
-    bool changes;       /* it has a ticket as its first argument, put there by the link */
+    bool changes;       /* it has a ticket as its first argument, put there by the session */
     bool is_timed;      /* it has no ticket, but the window of time that ends one */
     size_t argc;        /* arguments after KEYS[1] (and after the ticket or window) */
     struct buffer args; /* in Redis' protocol; freed by the owner after `done` */
     void (*done)(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
                  const redisReply *reply);
-    /* the link's own */
+    /* the session's own */
     int64_t give_up_ms, sent_us;
     uint64_t ticket;
     uint32_t slot;
@@ -70,9 +70,9 @@ struct redis_call {
     void *kept;     /* its answer, until enough replicas have it */
 };
 
-struct redis_link_options {
+struct redis_session_options {
     struct reactor *reactor;
-    struct redis_where *where;
+    struct redis_topology *topology;
     const struct redis_url *url;
     char tag[REDIS_TAG_BYTES];
     char server[9]; /* 8 hex digits drawn at the start, names this server in tickets and news */
@@ -92,30 +92,31 @@ struct redis_link_options {
     /* True each time it comes up and each time news may have been missed while it was up; false
      * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);
-    /* What is in force on the master, at each greeting and each redis_link_look. */
+    /* What is in force on the master, at each greeting and each redis_session_look. */
     void (*learned)(void *ctx, const struct redis_master *master);
     void *ctx;
 };
 
-struct redis_link *redis_link_new(const struct redis_link_options *options); /* NULL: no memory */
+struct redis_session *redis_session_new(
+    const struct redis_session_options *options); /* NULL: no memory */
 /* What has not ended yet ends as REDIS_CALL_STOPPING, inside this call. Not from a callback of the
- * link; nothing may be submitted from then on. */
-void redis_link_free(struct redis_link *link);
+ * session; nothing may be submitted from then on. */
+void redis_session_free(struct redis_session *session);
 
-void redis_link_submit(struct redis_link *link, struct redis_call *call);
+void redis_session_submit(struct redis_session *session, struct redis_call *call);
 /* From `until_ms` (inner clock) on no call waits any more, whatever the patience: it ends as
  * REDIS_CALL_UNAVAILABLE. What is submitted after this, too. */
-void redis_link_stop(struct redis_link *link, int64_t until_ms);
+void redis_session_stop(struct redis_session *session, int64_t until_ms);
 
 /* Asks whether the master has room, and what it does where it has none: `learned`. */
-void redis_link_look(struct redis_link *link);
-bool redis_link_is_up(const struct redis_link *link);
+void redis_session_look(struct redis_session *session);
+bool redis_session_is_up(const struct redis_session *session);
 /* Calls that have not ended; and those of them that are with Redis. */
-size_t redis_link_calls(const struct redis_link *link);
-size_t redis_link_under_way(const struct redis_link *link);
+size_t redis_session_calls(const struct redis_session *session);
+size_t redis_session_under_way(const struct redis_session *session);
 /* Under which the shard's leases are checked, the same for all servers. NULL: it has not been up
  * yet, so nobody knows. */
-const struct mac_key *redis_link_lease_key(const struct redis_link *link);
-const struct redis_clock *redis_link_clock(const struct redis_link *link);
+const struct mac_key *redis_session_lease_key(const struct redis_session *session);
+const struct redis_clock *redis_session_clock(const struct redis_session *session);
 
 #endif

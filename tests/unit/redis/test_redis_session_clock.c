@@ -1,5 +1,5 @@
 /* A shard's clock where that of its server jumps. */
-#include "link_scene.h"
+#include "session_scene.h"
 #include "unit/fake_clock.h"
 
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ static void a_shards_clock_goes_on_when_its_servers_clock_jumps(void **state)
         jumped_ms += jumps_ms[i];
         atomic_store(&clock[1], jumped_ms * 1000);
         (void)now_after(&rig, "b"); /* this one shows it */
-        assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+        assert_true(RIG_UNTIL(&rig, 5, redis_session_is_up(rig.session)));
         int64_t off_ms = now_after(&rig, "c") - clock_inner_ms() - apart_ms;
         if (llabs(off_ms) > 100)
             fail_msg("after a jump of %d ms it is off by %d ms", (int)jumps_ms[i], (int)off_ms);
@@ -60,10 +60,10 @@ static void calls_wait_until_the_clock_is_right(void **state)
     atomic_store(&clock[1], 20000000);
     for (int i = 0; i < 10; i++)
         calls[i] = rig_push(&rig, "t", "b", 60000);
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_calls(rig.link) == 0));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_calls(rig.session) == 0));
     for (int i = 0; i < 10; i++) {
         assert_int_equal(calls[i]->end, REDIS_CALL_OK);
-        assert_true((calls[i]->now_ms - now_ms > 10000) == (i < REDIS_LINK_SLOTS));
+        assert_true((calls[i]->now_ms - now_ms > 10000) == (i < REDIS_SESSION_SLOTS));
         free(calls[i]);
     }
     rig_stop(&rig);

@@ -1,7 +1,7 @@
 /* A server that is there and refuses: no password, no room, no disk, no master, another queue. */
 #include "base/log.h"
 
-#include "link_scene.h"
+#include "session_scene.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,7 +96,7 @@ static void a_disk_that_fails_is_no_space(void **state)
     assert_true(clock_inner_ms() - begin_ms < 3000);
     assert_int_equal(rmdir(in_the_way), 0);
     save(&rig, server, "rdb_last_bgsave_status:ok");
-    assert_true(RIG_UNTIL(&rig, 5, redis_link_is_up(rig.link)));
+    assert_true(RIG_UNTIL(&rig, 5, redis_session_is_up(rig.session)));
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_OK);
     rig_stop(&rig);
     redis_server_free(server);
@@ -136,7 +136,7 @@ static void a_replica_is_no_master(void **state)
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
     rig_run_ms(&rig, 300);
     assert_int_equal(push->end, 0);
-    assert_false(redis_link_is_up(rig.link));
+    assert_false(redis_session_is_up(rig.session));
     redis_server_do(server, "REPLICAOF NO ONE");
     assert_int_equal(rig_end_of(&rig, push, 5), REDIS_CALL_OK);
     rig_stop(&rig);

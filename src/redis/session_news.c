@@ -1,33 +1,33 @@
-#include "redis/link_news.h"
+#include "redis/session_news.h"
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "redis/link_private.h"
+#include "redis/session_private.h"
 
 #include <stdio.h>
 
 enum { AGAIN_MS = 1000, REFUSED_AGAIN_MS = 30000, SERVER_BYTES = 8 };
 
-/* While the link is not up it has its own to say. */
-static void complain(struct link_news *news, const char *why)
+/* While the session is not up it has its own to say. */
+static void complain(struct session_news *news, const char *why)
 {
-    if (!redis_link_is_up(news->link) || strncmp(news->said, why, sizeof news->said - 1) == 0)
+    if (!redis_session_is_up(news->session) || strncmp(news->said, why, sizeof news->said - 1) == 0)
         return;
     snprintf(news->said, sizeof news->said, "%s", why);
-    log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", news->link->options.tag),
+    log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", news->session->options.tag),
               LOG_TEXT("why", why));
 }
 
-static void again(struct link_news *news, int64_t pause_ms)
+static void again(struct session_news *news, int64_t pause_ms)
 {
-    link_news_stop(news);
+    session_news_stop(news);
     deadline_set(news->deadline, clock_inner_ms() + pause_ms);
 }
 
 /* ---- messages ---- */
 
 /* NUMBER, a space, the topic. */
-static void hear_event(const struct redis_link_options *options, enum queue_event event,
+static void hear_event(const struct redis_session_options *options, enum queue_event event,
                        struct slice text, bool own)
 {
     const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;
@@ -39,14 +39,14 @@ static void hear_event(const struct redis_link_options *options, enum queue_even
     options->told(options->ctx, event, number, slice_make(space + 1, topic_bytes), own);
 }
 
-static bool is_own(const struct redis_link_options *options, struct slice rest)
+static bool is_own(const struct redis_session_options *options, struct slice rest)
 {
     return memcmp(rest.at, options->server, SERVER_BYTES) == 0;
 }
 
-static void hear(struct link_news *news, struct slice message)
+static void hear(struct session_news *news, struct slice message)
 {
-    const struct redis_link_options *options = &news->link->options;
+    const struct redis_session_options *options = &news->session->options;
     uint64_t at_ms;
     if (message.len == 0)
         return;
@@ -69,7 +69,7 @@ static bool is_word(const redisReply *reply, const char *word)
     return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, word) == 0;
 }
 
-static void on_array(struct link_news *news, const redisReply *reply)
+static void on_array(struct session_news *news, const redisReply *reply)
 {
     const redisReply *kind = reply->element[0];
     if (is_word(kind, "smessage") && reply->elements == 3 &&
@@ -78,7 +78,7 @@ static void on_array(struct link_news *news, const redisReply *reply)
     } else if (is_word(kind, "ssubscribe")) {
         news->subscribed = true;
         news->said[0] = 0;
-        link_news_subscribed(news->link);
+        session_news_subscribed(news->session);
     } else if (is_word(kind, "sunsubscribe")) {
         again(news, AGAIN_MS); /* the slot is served elsewhere now */
     }
@@ -86,11 +86,11 @@ static void on_array(struct link_news *news, const redisReply *reply)
 
 static void on_reply(void *ctx, const redisReply *reply)
 {
-    struct link_news *news = ctx;
+    struct session_news *news = ctx;
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0) {
         on_array(news, reply);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        bool passes = link_judge(reply->str) != LINK_VERDICT_REFUSED;
+        bool passes = session_judge(reply->str) != SESSION_VERDICT_REFUSED;
         if (!passes)
             complain(news, reply->str);
         again(news, passes ? AGAIN_MS : REFUSED_AGAIN_MS);
@@ -101,41 +101,42 @@ static void on_reply(void *ctx, const redisReply *reply)
 
 static void on_up(void *ctx)
 {
-    struct link_news *news = ctx;
-    const struct redis_url *url = news->link->options.url;
+    struct session_news *news = ctx;
+    const struct redis_url *url = news->session->options.url;
     struct buffer *out = redis_connection_out(news->connection);
     char channel[REDIS_TAG_BYTES + sizeof ":news"];
     if (*url->password && *url->user)
         redis_command_words(out, "AUTH", url->user, url->password, NULL);
     else if (*url->password)
         redis_command_words(out, "AUTH", url->password, NULL);
-    snprintf(channel, sizeof channel, "%s:news", news->link->options.tag);
+    snprintf(channel, sizeof channel, "%s:news", news->session->options.tag);
     redis_command_words(out, "SSUBSCRIBE", channel, NULL);
 }
 
 static void on_down(void *ctx, const char *why)
 {
-    (void)why; /* the link's own connection says it */
+    (void)why; /* the session's own connection says it */
     again(ctx, AGAIN_MS);
 }
 
 static void on_deadline(void *ctx)
 {
-    link_news_start(ctx);
+    session_news_start(ctx);
 }
 
-void link_news_start(struct link_news *news)
+void session_news_start(struct session_news *news)
 {
     static const struct redis_connection_events events = {
         .up = on_up, .down = on_down, .reply = on_reply};
-    link_news_stop(news);
-    news->connection = redis_connection_new(news->link->options.reactor, &news->link->endpoint,
-                                            LINK_CONNECT_MS, &events, news);
+    session_news_stop(news);
+    news->connection =
+        redis_connection_new(news->session->options.reactor, &news->session->endpoint,
+                             SESSION_CONNECT_MS, &events, news);
     if (!news->connection)
         again(news, AGAIN_MS);
 }
 
-void link_news_stop(struct link_news *news)
+void session_news_stop(struct session_news *news)
 {
     redis_connection_free(news->connection);
     news->connection = NULL;
@@ -145,16 +146,16 @@ void link_news_stop(struct link_news *news)
 
 /* ---- life ---- */
 
-bool link_news_init(struct link_news *news, struct redis_link *link)
+bool session_news_init(struct session_news *news, struct redis_session *session)
 {
-    *news = (struct link_news){.link = link};
-    news->deadline = deadline_new(link->options.reactor, on_deadline, news);
+    *news = (struct session_news){.session = session};
+    news->deadline = deadline_new(session->options.reactor, on_deadline, news);
     return news->deadline != NULL;
 }
 
-void link_news_fini(struct link_news *news)
+void session_news_fini(struct session_news *news)
 {
-    link_news_stop(news);
+    session_news_stop(news);
     deadline_free(news->deadline);
     news->deadline = NULL;
 }

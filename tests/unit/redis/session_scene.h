@@ -1,11 +1,11 @@
-/* link_scene: a link of link_rig.h against a real server that a test does things to. */
-#ifndef TARRY_TESTS_LINK_SCENE_H
-#define TARRY_TESTS_LINK_SCENE_H
+/* session_scene: a session of session_rig.h against a real server that a test does things to. */
+#ifndef TARRY_TESTS_SESSION_SCENE_H
+#define TARRY_TESTS_SESSION_SCENE_H
 
-#include "redis/link_private.h"
+#include "redis/session_private.h"
 #include "support/redis_server.h"
 
-#include "link_rig.h"
+#include "session_rig.h"
 
 enum { CREATED = 1 };
 
@@ -19,7 +19,8 @@ static inline void scene_start(struct rig *rig, struct redis_server *server)
     char url[64];
     scene_url(server, url);
     rig_start(rig, url);
-    assert_true(RIG_UNTIL(rig, 5, redis_link_is_up(rig->link) && rig->link->news.subscribed));
+    assert_true(
+        RIG_UNTIL(rig, 5, redis_session_is_up(rig->session) && rig->session->news.subscribed));
 }
 
 /* A field of the topic's hash; 0 where there is none. */

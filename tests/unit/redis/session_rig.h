@@ -1,11 +1,11 @@
-/* link_rig: a link with a reactor of its own, calls that note how they ended, and turning the loop
+/* session_rig: a session with a reactor of its own, calls that note how they ended, and turning the loop
  * until something holds. */
-#ifndef TARRY_TESTS_LINK_RIG_H
-#define TARRY_TESTS_LINK_RIG_H
+#ifndef TARRY_TESTS_SESSION_RIG_H
+#define TARRY_TESTS_SESSION_RIG_H
 
 #include "base/clock.h"
 #include "redis/command.h"
-#include "redis/link.h"
+#include "redis/session.h"
 
 #include "unit/cases.h"
 
@@ -15,8 +15,8 @@
 struct rig {
     struct reactor *reactor;
     struct redis_url url;
-    struct redis_where *where;
-    struct redis_link *link;
+    struct redis_topology *topology;
+    struct redis_session *session;
     struct redis_figures figures;
     uv_timer_t tick;
     int64_t patience_ms;
@@ -78,10 +78,10 @@ static inline void rig_start(struct rig *rig, const char *url)
     if (!rig->tag[0])
         strcpy(rig->tag, "{tarry:0}");
     rig->reactor = reactor_new(0);
-    rig->where = redis_where_new(rig->reactor, &rig->url);
-    struct redis_link_options options = {
+    rig->topology = redis_topology_new(rig->reactor, &rig->url);
+    struct redis_session_options options = {
         .reactor = rig->reactor,
-        .where = rig->where,
+        .topology = rig->topology,
         .url = &rig->url,
         .shards = 1,
         .wait_replicas = rig->wait_replicas,
@@ -94,17 +94,17 @@ static inline void rig_start(struct rig *rig, const char *url)
     };
     memcpy(options.tag, rig->tag, sizeof options.tag);
     memcpy(options.server, rig->server, sizeof options.server);
-    rig->link = redis_link_new(&options);
+    rig->session = redis_session_new(&options);
     uv_timer_init(reactor_loop(rig->reactor), &rig->tick);
 }
 
 static inline void rig_stop(struct rig *rig)
 {
-    redis_link_free(rig->link);
-    redis_where_free(rig->where);
+    redis_session_free(rig->session);
+    redis_topology_free(rig->topology);
     uv_close((uv_handle_t *)&rig->tick, NULL);
     reactor_free(rig->reactor);
-    rig->link = NULL;
+    rig->session = NULL;
 }
 
 static inline void rig_run_ms(struct rig *rig, int64_t ms)
@@ -173,7 +173,7 @@ static inline struct rig_call *rig_push(struct rig *rig, const char *topic, cons
     redis_command_text(args, id);
     redis_command_arg(args, slice_make(spec, sizeof spec));
     redis_command_text(args, "{}");
-    redis_link_submit(rig->link, &call->call);
+    redis_session_submit(rig->session, &call->call);
     return call;
 }
 
@@ -183,7 +183,7 @@ static inline struct rig_call *rig_get(struct rig *rig, const char *topic, const
     call->call.argc = 2;
     redis_command_text(&call->call.args, topic);
     redis_command_text(&call->call.args, id);
-    redis_link_submit(rig->link, &call->call);
+    redis_session_submit(rig->session, &call->call);
     return call;
 }
 

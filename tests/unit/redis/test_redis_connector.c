@@ -1,36 +1,36 @@
 /* A connection to Redis that does not come about. */
-#include "redis_talk.h"
+#include "sync_peer.h"
 
 static void a_port_that_refuses_is_told(void **state)
 {
-    struct talk talk = {0};
+    struct connection connection = {0};
     uint16_t port;
     char begins[64];
     (void)state;
     int fd = talk_listen(-1, &port); /* bound, and nobody listens */
     snprintf(begins, sizeof begins, "no connection to '127.0.0.1:%u'", port);
-    talk_connect(&talk, "127.0.0.1", port, PATIENCE_MS);
-    redis_command_words(talk_out(&talk), "PING", NULL);
-    talk_expect_down(&talk, begins, "refused");
-    assert_int_equal(talk.ups, 0);
+    talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
+    redis_command_words(talk_out(&connection), "PING", NULL);
+    talk_expect_down(&connection, begins, "refused");
+    assert_int_equal(connection.ups, 0);
     close(fd);
 }
 
 static void a_name_that_does_not_resolve_is_told(void **state)
 {
-    struct talk talk = {0};
+    struct connection connection = {0};
     (void)state;
-    talk_connect(&talk, "nowhere.invalid", 6379, 5000);
-    talk_expect_down(&talk, "no address of 'nowhere.invalid:6379'", ": ");
+    talk_connect(&connection, "nowhere.invalid", 6379, 5000);
+    talk_expect_down(&connection, "no address of 'nowhere.invalid:6379'", ": ");
 }
 
 static void a_path_without_a_socket_is_told(void **state)
 {
-    struct talk talk = {0}, longer = {0};
+    struct connection connection = {0}, longer = {0};
     char path[200] = "/";
     (void)state;
-    talk_connect(&talk, "/nowhere/socket", 0, PATIENCE_MS);
-    talk_expect_down(&talk, "no connection to '/nowhere/socket'", "no such file");
+    talk_connect(&connection, "/nowhere/socket", 0, PATIENCE_MS);
+    talk_expect_down(&connection, "no connection to '/nowhere/socket'", "no such file");
     memset(path + 1, 'x', 150);
     talk_connect(&longer, path, 0, PATIENCE_MS);
     talk_expect_down(&longer, "no connection to '/xxx", "at most 107 bytes");
@@ -39,7 +39,7 @@ static void a_path_without_a_socket_is_told(void **state)
 /* A listener whose queue is full answers nothing at all. */
 static void connecting_has_an_end(void **state)
 {
-    struct talk talk = {0};
+    struct connection connection = {0};
     struct sockaddr_in address = {.sin_family = AF_INET};
     int fillers[4];
     uint16_t port;
@@ -51,9 +51,9 @@ static void connecting_has_an_end(void **state)
         fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         (void)connect(fillers[i], (struct sockaddr *)&address, sizeof address);
     }
-    talk_connect(&talk, "127.0.0.1", port, 50);
-    talk_expect_down(&talk, "no connection to", "it took longer than 50 ms");
-    assert_int_equal(talk.ups, 0);
+    talk_connect(&connection, "127.0.0.1", port, 50);
+    talk_expect_down(&connection, "no connection to", "it took longer than 50 ms");
+    assert_int_equal(connection.ups, 0);
     for (size_t i = 0; i < COUNT_OF(fillers); i++)
         close(fillers[i]);
     close(fd);
@@ -65,16 +65,16 @@ static void may_go_before_it_is_connected(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(hosts); i++)
         for (int turns = 0; turns < 2; turns++) {
-            struct talk talk = {0};
-            talk_connect(&talk, hosts[i], server->port, PATIENCE_MS);
-            redis_command_words(talk_out(&talk), "PING", NULL);
+            struct connection connection = {0};
+            talk_connect(&connection, hosts[i], server->port, PATIENCE_MS);
+            redis_command_words(talk_out(&connection), "PING", NULL);
             for (int turn = 0; turn < turns; turn++)
-                (void)uv_run(reactor_loop(talk.reactor), UV_RUN_NOWAIT);
-            redis_connection_free(talk.connection);
-            talk.connection = NULL;
-            int told = talk.ups + talk.downs;
-            talk_finish(&talk);
-            assert_int_equal(talk.ups + talk.downs, told);
+                (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);
+            redis_connection_free(connection.connection);
+            connection.connection = NULL;
+            int told = connection.ups + connection.downs;
+            talk_finish(&connection);
+            assert_int_equal(connection.ups + connection.downs, told);
         }
 }
 

@@ -1,0 +1,328 @@
+/*
+ * The greeting: who we are, how many shards there are, what is loaded, who it is, how its clock
+ * stands. Nothing else is sent before it has gone well.
+ *
+ *   AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, CONFIG GET, ROLE in one
+ *                                                                         pipeline
+ *   FUNCTION LOAD where it is missing, hello                  in another
+ *   adjust, hello                                             while the clocks are apart
+ */
+#include "redis/session_private.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "redis/name.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    ADJUSTS_MAX = 3,
+    LEASE_KEY_BYTES = sizeof(struct mac_key),
+    HELLO_KEY_AT = 11,
+    HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES,
+    JOURNEY_US_MAX = 20000, /* one that took longer is no good to set a clock by */
+    UNSURE_MAX = 10,
+    SAME_CLOCK_MS = 10000 /* so often at most the log tells of it: a clock that is slewed is set
+                           * again and again */
+};
+
+/* ---- first: who is who ---- */
+
+static void introduce(struct redis_session *session)
+{
+    const struct redis_url *url = session->options.url;
+    char name[32], db[16];
+    struct buffer *out;
+    if (*url->password) {
+        out = session_command(session, SESSION_EXPECTS_AUTH, NULL);
+        if (*url->user)
+            redis_command_words(out, "AUTH", url->user, url->password, NULL);
+        else
+            redis_command_words(out, "AUTH", url->password, NULL);
+    }
+    if (url->db && url->kind != REDIS_CLUSTER) {
+        snprintf(db, sizeof db, "%u", (unsigned)url->db);
+        out = session_command(session, SESSION_EXPECTS_SELECT, NULL);
+        redis_command_words(out, "SELECT", db, NULL);
+    }
+    snprintf(name, sizeof name, "tarry-%s", session->options.server);
+    out = session_command(session, SESSION_EXPECTS_NAME, NULL);
+    redis_command_words(out, "CLIENT", "SETNAME", name, NULL);
+}
+
+/* The number of shards outlives a Redis that lost its data, so that a server that starts then makes
+ * no other queue. In a cluster the key mostly is on another node: some session leads there. */
+static void keep_shards(struct redis_session *session)
+{
+    char key[REDIS_TAG_BYTES + sizeof ":shards"], number[16];
+    struct buffer *out = session_command(session, SESSION_EXPECTS_SHARDS, NULL);
+    snprintf(key, sizeof key, "{%s}:shards", session->options.url->prefix);
+    snprintf(number, sizeof number, "%u", (unsigned)session->options.shards);
+    redis_command_words(out, "SET", key, number, "NX", "GET", NULL);
+}
+
+static void say_hello(struct redis_session *session)
+{
+    struct buffer *out = session_command(session, SESSION_EXPECTS_HELLO, NULL);
+    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES];
+    if (session->options.name)
+        redis_name_draw(name);                 /* for a queue that has none */
+    random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
+    session_script(session, out, REDIS_HELLO, 4);
+    redis_command_text(out, session->found_run_id);
+    redis_command_number(out, session->options.shards);
+    redis_command_text(out, name);
+    redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
+    session->asked_us = clock_inner_us();
+}
+
+void session_greet(struct redis_session *session, enum session_greeting_kind kind)
+{
+    struct buffer *out;
+    session->state = SESSION_GREETING;
+    session->adjusted = session->unsure = 0;
+    session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
+    if (kind == SESSION_GREET_CLOCK) {
+        say_hello(session);
+        return;
+    }
+    if (kind == SESSION_GREET_NEW)
+        introduce(session);
+    keep_shards(session);
+    out = session_command(session, SESSION_EXPECTS_LIBRARY, NULL);
+    redis_command_words(out, "FUNCTION", "LIST", "LIBRARYNAME", redis_library()->name, NULL);
+    out = session_command(session, SESSION_EXPECTS_INFO, NULL);
+    redis_command_words(out, "INFO", NULL);
+    out = session_command(session, SESSION_EXPECTS_CONFIG, NULL);
+    redis_command_words(out, REDIS_MASTER_CONFIG, NULL);
+    out = session_command(session, SESSION_EXPECTS_ROLE, NULL);
+    redis_command_words(out, "ROLE", NULL);
+}
+
+static bool read_libraries(struct redis_session *session, const redisReply *reply)
+{
+    session->has_library = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    return reply->type == REDIS_REPLY_ARRAY;
+}
+
+static bool read_run_id(struct redis_session *session, const redisReply *reply)
+{
+    static const char field[] = "\nrun_id:";
+    const char *at = reply->type == REDIS_REPLY_STRING ? strstr(reply->str, field) : NULL;
+    if (!at || strcspn(at += sizeof field - 1, "\r\n") != SESSION_RUN_ID_BYTES - 1)
+        return false;
+    memcpy(session->found_run_id, at, SESSION_RUN_ID_BYTES - 1);
+    session->master = (struct redis_master){0};
+    redis_master_hear_info(&session->master, reply->str);
+    return true;
+}
+
+static bool is_master(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "master") == 0;
+}
+
+/* ---- then: the library, hello ---- */
+
+static void load_library(struct redis_session *session)
+{
+    struct buffer *out = session_command(session, SESSION_EXPECTS_LOAD, NULL);
+    redis_command_begin(out, 3);
+    redis_command_text(out, "FUNCTION");
+    redis_command_text(out, "LOAD");
+    redis_command_arg(out, redis_library()->text);
+}
+
+/* By another session, meanwhile. */
+static bool is_there_already(enum session_expects what, const redisReply *reply)
+{
+    return what == SESSION_EXPECTS_LOAD && strstr(reply->str, "already exists");
+}
+
+/* The shard's clock shall go on as it ran. Another server may be quicker: then `expected` does not
+ * fit, nothing is changed, and the next hello shows that all is well. */
+static void set_clock(struct redis_session *session, int64_t expected_ms, int64_t apart_ms)
+{
+    int64_t now_ms = clock_inner_ms();
+    session->options.figures->clock_disagreements += session->adjusted++ == 0;
+    if (now_ms >= session->said_clock_ms) {
+        session->said_clock_ms = now_ms + SAME_CLOCK_MS;
+        log_event(LOG_WARN, "redis clock jumped", LOG_TEXT("shard", session->options.tag),
+                  LOG_TEXT("at", session->endpoint.host),
+                  LOG_NUMBER("port", session->endpoint.port), LOG_NUMBER("ahead_ms", apart_ms));
+    }
+    if (session->adjusted > ADJUSTS_MAX) {
+        session_lost(session, "its clock does not agree with ours", true);
+        return;
+    }
+    struct buffer *out = session_command(session, SESSION_EXPECTS_ADJUST, NULL);
+    session_script(session, out, REDIS_ADJUST, 3);
+    redis_command_text(out, "");
+    redis_command_number(out, expected_ms);
+    redis_command_number(out, expected_ms - apart_ms);
+    say_hello(session);
+}
+
+void session_say_gone(struct redis_session *session)
+{
+    if (session->said_gone)
+        return;
+    session->said_gone = true;
+    session->options.figures->losses++;
+    log_event(LOG_ERROR, "the queue is gone", LOG_TEXT("shard", session->options.tag),
+              LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
+              LOG_TEXT("why", "redis lost its data, what is pushed from now on is kept again"));
+}
+
+static const char other_shards[] = "its queue has another number of shards, restart this server";
+
+/* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. */
+static void shards_reply(struct redis_session *session, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_STRING &&
+        strtoul(reply->str, NULL, 10) != session->options.shards)
+        session_refused(session, other_shards);
+}
+
+/* A script that refused a call has shown that the clock is behind by a millisecond at least, though
+ * hello's journey may hide it; unless somebody put it right meanwhile. */
+static void compare_clocks(struct redis_session *session, const struct redis_head *head)
+{
+    int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
+    bool agrees = redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms,
+                                   session->asked_us, now_us, &apart_ms);
+    if (agrees && session->is_behind && head->adjust_ms == known_ms)
+        apart_ms = -1;
+    if (apart_ms && now_us - session->asked_us > JOURNEY_US_MAX && session->unsure++ < UNSURE_MAX) {
+        say_hello(session);
+        return;
+    }
+    session->is_behind = false;
+    if (apart_ms == 0)
+        session_up(session);
+    else
+        set_clock(session, head->adjust_ms, apart_ms);
+}
+
+static void hello_reply(struct redis_session *session, const redisReply *reply)
+{
+    struct redis_head head;
+    if (!session_read_head(reply, &head) || head.rest.len < HELLO_REST_BYTES) {
+        session_refused(session, "its hello makes no sense");
+        return;
+    }
+    const unsigned char *at = (const void *)(head.rest.at + 1);
+    if (head.rest.at[0] && session->was_up)
+        session_say_gone(session);
+    memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
+    session->has_lease_key = true;
+    uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    if (session->options.name)
+        redis_name_read(
+            slice_make(head.rest.at + HELLO_REST_BYTES, head.rest.len - HELLO_REST_BYTES),
+            session->options.name);
+    if (shards != session->options.shards)
+        session_refused(session, other_shards);
+    else
+        compare_clocks(session, &head);
+}
+
+/* ---- what is in force there ---- */
+
+/* False: less than it has to be, and the session is down. */
+static bool learn(struct redis_session *session)
+{
+    const struct redis_session_options *options = &session->options;
+    if (options->learned)
+        options->learned(options->ctx, &session->master);
+    if (redis_master_durability(&session->master) >= options->require_durability)
+        return true;
+    session_refused(session, redis_master_evicts(&session->master)
+                                 ? "it would throw jobs away when memory is short, less than "
+                                   "--require-durability"
+                                 : "it promises less than --require-durability");
+    return false;
+}
+
+void redis_session_look(struct redis_session *session)
+{
+    if (session->state != SESSION_UP || session->expected_count + 1 >= SESSION_EXPECTED_MAX)
+        return;
+    struct buffer *out = session_command(session, SESSION_EXPECTS_ROOM, NULL);
+    redis_command_words(out, "INFO", "memory", "persistence", NULL);
+    session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
+}
+
+static void room_reply(struct redis_session *session, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return;
+    redis_master_hear_room(&session->master, reply->str);
+    learn(session);
+}
+
+/* ---- replies ---- */
+
+static void error_reply(struct redis_session *session, const redisReply *reply)
+{
+    switch (session_judge(reply->str)) {
+    case SESSION_VERDICT_MOVED:
+        session_moved(session, reply->str);
+        break;
+    case SESSION_VERDICT_GREET:
+    case SESSION_VERDICT_GONE:
+    case SESSION_VERDICT_CLOCK:
+    case SESSION_VERDICT_AGAIN:
+        session_lost(session, reply->str, false);
+        break;
+    case SESSION_VERDICT_ELSEWHERE:
+        session_lost(session, reply->str, true);
+        break;
+    case SESSION_VERDICT_NO_SPACE:
+        session_refused(session, reply->str);
+        session_calls_end_all(session, REDIS_CALL_NO_SPACE);
+        break;
+    case SESSION_VERDICT_REFUSED:
+        session_refused(session, reply->str);
+        break;
+    }
+}
+
+static bool may_fail(enum session_expects what)
+{
+    return what == SESSION_EXPECTS_NAME || what == SESSION_EXPECTS_SHARDS ||
+           what == SESSION_EXPECTS_CONFIG;
+}
+
+void session_greeting_reply(struct redis_session *session, enum session_expects what,
+                            const redisReply *reply)
+{
+    if (what == SESSION_EXPECTS_ROOM) {
+        room_reply(session, reply);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply)) {
+        error_reply(session, reply);
+        return;
+    }
+    if (what == SESSION_EXPECTS_SHARDS)
+        shards_reply(session, reply);
+    if (what == SESSION_EXPECTS_LIBRARY && !read_libraries(session, reply))
+        session_refused(session, "it does not tell which functions it has");
+    if (what == SESSION_EXPECTS_INFO && !read_run_id(session, reply))
+        session_refused(session, "it does not tell its run id");
+    if (what == SESSION_EXPECTS_CONFIG)
+        redis_master_hear_config(&session->master, reply);
+    if (what == SESSION_EXPECTS_ROLE && !is_master(reply)) {
+        session_lost(session, "it is not a master", true);
+    } else if (what == SESSION_EXPECTS_ROLE && learn(session)) {
+        if (!session->has_library)
+            load_library(session);
+        say_hello(session);
+    }
+    if (what == SESSION_EXPECTS_HELLO)
+        hello_reply(session, reply);
+}
