@@ -264,7 +264,7 @@ static void long_lives(struct bench *bench, uint64_t jobs, struct found *found)
     settle(bench);
     found->until_due_bytes = written_since(before).all;
     found->runs_before_firing = info_of(bench).runs;
-    found->far_before_firing = info_of(bench).far_jobs;
+    found->far_before_firing = info_of(bench).cold_jobs;
 
     clock_fake_advance(HOUR_MS + 60 * 1000);
     began = seconds();

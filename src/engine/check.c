@@ -101,7 +101,7 @@ void engine_check(const struct engine *engine)
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
             check_topic(engine, engine->topics[id]);
-    /* What is far comes on top. */
+    /* What is cold comes on top. */
     engine_stats(engine, &stats);
     assert(stats.counts.ready + stats.counts.delayed + stats.counts.retrying >=
            sum.ready + sum.delayed + sum.retrying);

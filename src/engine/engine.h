@@ -3,7 +3,7 @@
  * sink.
  *
  * It knows the jobs in its memory by key, state, due and place (in the log or in a run), but not
- * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of far
+ * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of cold
  * jobs (engine/stored.h) it knows how many there are. About 96 bytes of RAM a job in memory that
  * was pushed without options and not yet tried; 100 more otherwise, and its error and its history
  * where an attempt failed.

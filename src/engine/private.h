@@ -86,7 +86,7 @@ struct topic {
     /* Slots of runs that are alive, by part, and those of them that have an entry. */
     uint64_t stored[PARTS], loaded[PARTS];
     uint64_t stored_dead_bytes, loaded_dead_bytes; /* of PART_DEAD */
-    uint64_t far_ready;                            /* of far jobs: due by now */
+    uint64_t cold_ready;                           /* of cold jobs: due by now */
     uint64_t waiting;                              /* entries in slots for which entry_waits */
     uint64_t totals_at;                            /* the replayed record that `totals` came with */
 };
@@ -150,8 +150,8 @@ void engine_ready_remove(struct engine *engine, struct topic *topic, uint32_t id
 
 /* ---- topic.c ---- */
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
-bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none far */
-/* Its entries and what is far of it, as it is shown; *remembered too. */
+bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
+/* Its entries and what is cold of it, as it is shown; *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Also one that was removed and has slots left. */
 struct topic *engine_topic_lookup(struct engine *engine, struct slice name);

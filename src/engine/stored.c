@@ -1,4 +1,4 @@
-/* Far jobs: how many there are of each topic, into memory and out of it. */
+/* Cold jobs: how many there are of each topic, into memory and out of it. */
 #include "engine/private.h"
 
 #include <assert.h>
@@ -63,17 +63,17 @@ uint64_t engine_loaded_of(struct engine *engine, struct slice name)
     return topic ? topic->waiting : 0;
 }
 
-void engine_set_far_ready(struct engine *engine, struct slice name, uint64_t count)
+void engine_set_cold_ready(struct engine *engine, struct slice name, uint64_t count)
 {
     struct topic *topic = engine_topic_lookup(engine, name);
     if (topic)
-        topic->far_ready = count;
+        topic->cold_ready = count;
 }
 
-uint64_t engine_far_ready(struct engine *engine, struct slice name)
+uint64_t engine_cold_ready(struct engine *engine, struct slice name)
 {
     const struct topic *topic = engine_topic_lookup(engine, name);
-    return topic ? topic->far_ready : 0;
+    return topic ? topic->cold_ready : 0;
 }
 
 uint64_t engine_entries(const struct engine *engine)
@@ -124,8 +124,8 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
     int64_t when_ms;
     entry_settle(engine, entry, place, job_part_of_record(record, now.skew_ms, &when_ms));
     entry_hang(engine, id, is_job ? job->state : JOB_FINISHED, now);
-    if (entry->state == JOB_READY && topic->far_ready)
-        topic->far_ready--;
+    if (entry->state == JOB_READY && topic->cold_ready)
+        topic->cold_ready--;
     return ENGINE_LOADED;
 }
 
@@ -155,7 +155,7 @@ static void evict(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    topic->far_ready += entry->state == JOB_READY;
+    topic->cold_ready += entry->state == JOB_READY;
     entry_unhang(engine, id);
     topic->loaded[entry->part]--;
     if (entry->part == PART_DEAD)

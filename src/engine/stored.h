@@ -1,13 +1,13 @@
 /*
  * stored: the engine and the jobs that lie in runs (store/depot.h). PURE as the rest of the room.
  *
- * A job is in the engine's memory (an entry) or far: only in a slot of a run. An entry may have its
+ * A job is in the engine's memory (an entry) or cold: only in a slot of a run. An entry may have its
  * record in the log or in a slot. Changed means: the log holds a state of it that is newer than its
  * record. Counts a topic shows are of both: the engine keeps for each topic how many slots of each
- * part are alive (`stored`) and how many of these have an entry (`loaded`); far = stored - loaded.
+ * part are alive (`stored`) and how many of these have an entry (`loaded`); cold = stored - loaded.
  *
  * Rules
- *   - Nothing is done to a far job: it is loaded first, then treated as any other.
+ *   - Nothing is done to a cold job: it is loaded first, then treated as any other.
  *   - Only entries that are unchanged and lie in a slot are evicted; so eviction forgets nothing.
  *   - A record about an entry in a slot names that slot (record.from).
  */
@@ -40,7 +40,7 @@ void engine_release_stored(struct engine *engine, struct slice topic, struct rec
 /* ---- loading ---- */
 
 enum engine_loaded { ENGINE_LOADED = 1, ENGINE_IS_IN_MEMORY, ENGINE_NO_MEMORY };
-/* A far job into memory; `record` JOB or DONE as it lies in the slot, which is alive. */
+/* A cold job into memory; `record` JOB or DONE as it lies in the slot, which is alive. */
 enum engine_loaded engine_load(struct engine *engine, const struct record *record,
                                struct record_place place, struct engine_now now);
 bool engine_knows(const struct engine *engine, struct hash128 key); /* it is in memory */
@@ -51,11 +51,11 @@ struct hash128 engine_key(const struct engine *engine, struct slice topic, struc
 /* How many of the topic's entries lie in slots and are ready, or delayed and never tried; for the
  * loader's quota. */
 uint64_t engine_loaded_of(struct engine *engine, struct slice topic);
-/* So many far jobs of the topic are due: they are shown as ready, not delayed. Set by the loader.
+/* So many cold jobs of the topic are due: they are shown as ready, not delayed. Set by the loader.
  */
-void engine_set_far_ready(struct engine *engine, struct slice topic, uint64_t count);
+void engine_set_cold_ready(struct engine *engine, struct slice topic, uint64_t count);
 /* As it was set, less those that were loaded and ready since, more those evicted. */
-uint64_t engine_far_ready(struct engine *engine, struct slice topic);
+uint64_t engine_cold_ready(struct engine *engine, struct slice topic);
 uint64_t engine_entries(const struct engine *engine);
 
 /* ---- checkpoint ---- */

@@ -49,7 +49,7 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
 /* The one job of this key, which has just come to memory, as walk_step would have treated it. Not
  * for lists. Needs ENGINE_STATE_BYTES_MAX. */
 void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now);
-/* Redrive: as many as were asked for, or nobody of the topic is dead, in memory or far. Cheap. */
+/* Redrive: as many as were asked for, or nobody of the topic is dead, in memory or cold. Cheap. */
 bool walk_has_enough(const struct walk *walk, struct engine *engine);
 void walk_fini(struct walk *walk);
 

@@ -319,7 +319,7 @@ static void write_queue(struct buffer *out, struct queue *queue)
     write_one(out, "tarry_store_bytes", PROMETHEUS_GAUGE, "Bytes on disk.", info.bytes_on_disk);
     if (info.store && !strcmp(info.store, "embedded")) {
         write_one(out, "tarry_store_run_jobs", PROMETHEUS_GAUGE,
-                  "Jobs that outlived the log: in runs on the disk.", info.far_jobs);
+                  "Jobs that outlived the log: in runs on the disk.", info.cold_jobs);
         write_one(out, "tarry_store_runs", PROMETHEUS_GAUGE, "Files these jobs lie in.", info.runs);
         write_one(out, "tarry_store_checkpoints_total", PROMETHEUS_COUNTER,
                   "Times the log's oldest files were made unnecessary.", info.checkpoints);

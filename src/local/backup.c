@@ -36,7 +36,7 @@ struct backups {
 /* What a shard is to do, and says of itself. */
 struct visit {
     struct letter letter;
-    struct errand *errand;
+    struct backup_call *call;
     uint32_t shard;
     uint64_t generation;
     struct wal_extent *extents;
@@ -45,7 +45,7 @@ struct visit {
 };
 
 /* One call: from the reactor that asked to the first one, to all shards, and back. */
-struct errand {
+struct backup_call {
     struct letter letter;
     struct backups *backups;
     struct reactor *asked_on;
@@ -62,47 +62,47 @@ struct errand {
 
 static void go_home(struct letter *letter);
 
-/* ---- errands ---- */
+/* ---- calls ---- */
 
-static struct errand *errand_new(struct backups *backups, enum local_backup what)
+static struct backup_call *backup_call_new(struct backups *backups, enum local_backup what)
 {
     const uint32_t shards = backups->local->shard_count;
-    struct errand *errand = calloc(1, sizeof *errand + shards * sizeof errand->visits[0]);
-    if (!errand)
+    struct backup_call *call = calloc(1, sizeof *call + shards * sizeof call->visits[0]);
+    if (!call)
         return NULL;
-    errand->backups = backups;
-    errand->what = what;
-    buffer_init(&errand->json, ANSWER_BYTES_MAX);
+    call->backups = backups;
+    call->what = what;
+    buffer_init(&call->json, ANSWER_BYTES_MAX);
     for (uint32_t i = 0; i < shards; i++)
-        errand->visits[i] = (struct visit){.errand = errand, .shard = i};
-    return errand;
+        call->visits[i] = (struct visit){.call = call, .shard = i};
+    return call;
 }
 
-static void errand_free(struct errand *errand)
+static void backup_call_free(struct backup_call *call)
 {
-    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
-        free(errand->visits[i].extents);
-    buffer_fini(&errand->json);
-    free(errand);
+    for (uint32_t i = 0; i < call->backups->local->shard_count; i++)
+        free(call->visits[i].extents);
+    buffer_fini(&call->json);
+    free(call);
 }
 
 static void tell(struct letter *letter)
 {
-    struct errand *errand = (struct errand *)(void *)letter;
-    errand->done(errand->owner, errand->tag, errand->status, buffer_slice(&errand->json));
-    errand_free(errand);
+    struct backup_call *call = (struct backup_call *)(void *)letter;
+    call->done(call->owner, call->tag, call->status, buffer_slice(&call->json));
+    backup_call_free(call);
 }
 
 /* On the first reactor. */
-static void finish(struct errand *errand, enum queue_status status)
+static void finish(struct backup_call *call, enum queue_status status)
 {
-    if (!errand->done) {
-        errand_free(errand);
+    if (!call->done) {
+        backup_call_free(call);
         return;
     }
-    errand->status = status;
-    errand->letter.run = tell;
-    reactor_post(errand->asked_on, &errand->letter);
+    call->status = status;
+    call->letter.run = tell;
+    reactor_post(call->asked_on, &call->letter);
 }
 
 /* ---- what a shard says ---- */
@@ -125,20 +125,20 @@ static int64_t hold_ms(const struct backups *backups)
     return given ? given : HOLD_MS;
 }
 
-static void write_answer(struct errand *errand)
+static void write_answer(struct backup_call *call)
 {
-    struct buffer *out = &errand->json;
-    buffer_append_format(out, "{\"id\":\"%016" PRIx64 "\"", errand->id);
-    if (errand->what == LOCAL_BACKUP_END) {
+    struct buffer *out = &call->json;
+    buffer_append_format(out, "{\"id\":\"%016" PRIx64 "\"", call->id);
+    if (call->what == LOCAL_BACKUP_END) {
         buffer_append_byte(out, '}');
         return;
     }
     buffer_append_text(out, ",\"data\":");
-    json_write_string(out, slice_of(errand->backups->data_dir));
+    json_write_string(out, slice_of(call->backups->data_dir));
     buffer_append_format(out, ",\"pid\":%ld,\"hold_ms\":%" PRId64 ",\"shards\":[", (long)getpid(),
-                         hold_ms(errand->backups));
-    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
-        write_shard(out, &errand->visits[i]);
+                         hold_ms(call->backups));
+    for (uint32_t i = 0; i < call->backups->local->shard_count; i++)
+        write_shard(out, &call->visits[i]);
     buffer_append_text(out, "]}");
 }
 
@@ -172,23 +172,23 @@ static void hold_back(struct shard *shard, bool on)
 static void visit_shard(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
-    const struct errand *errand = visit->errand;
-    struct shard *shard = errand->backups->local->shards[visit->shard];
-    if (errand->what != LOCAL_BACKUP_RENEW)
-        hold_back(shard, errand->what == LOCAL_BACKUP_BEGIN);
-    if (errand->what != LOCAL_BACKUP_END)
+    const struct backup_call *call = visit->call;
+    struct shard *shard = call->backups->local->shards[visit->shard];
+    if (call->what != LOCAL_BACKUP_RENEW)
+        hold_back(shard, call->what == LOCAL_BACKUP_BEGIN);
+    if (call->what != LOCAL_BACKUP_END)
         look(shard, visit);
     visit->letter.run = go_home;
-    reactor_post(errand->backups->home, &visit->letter);
+    reactor_post(call->backups->home, &visit->letter);
 }
 
-static void send_out(struct errand *errand)
+static void send_out(struct backup_call *call)
 {
-    struct local *local = errand->backups->local;
-    errand->visits_left = local->shard_count;
+    struct local *local = call->backups->local;
+    call->visits_left = local->shard_count;
     for (uint32_t i = 0; i < local->shard_count; i++) {
-        errand->visits[i].letter.run = visit_shard;
-        reactor_post(local->handles[i]->reactor, &errand->visits[i].letter);
+        call->visits[i].letter.run = visit_shard;
+        reactor_post(local->handles[i]->reactor, &call->visits[i].letter);
     }
 }
 
@@ -214,43 +214,43 @@ static void set_deadline(struct backups *backups)
 static void go_home(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
-    struct errand *errand = visit->errand;
+    struct backup_call *call = visit->call;
     bool has_failed = false;
-    if (--errand->visits_left)
+    if (--call->visits_left)
         return;
-    for (uint32_t i = 0; i < errand->backups->local->shard_count; i++)
-        has_failed |= errand->visits[i].has_failed;
-    write_answer(errand);
-    finish(errand, has_failed || errand->json.failed ? QUEUE_NO_MEMORY : QUEUE_OK);
+    for (uint32_t i = 0; i < call->backups->local->shard_count; i++)
+        has_failed |= call->visits[i].has_failed;
+    write_answer(call);
+    finish(call, has_failed || call->json.failed ? QUEUE_NO_MEMORY : QUEUE_OK);
 }
 
-static void begin(struct errand *errand, struct hold *hold)
+static void begin(struct backup_call *call, struct hold *hold)
 {
     hold->id = random_u64() | 1;
-    hold->until_ms = clock_inner_ms() + hold_ms(errand->backups);
-    errand->id = hold->id;
-    log_event(LOG_INFO, "backup begun", LOG_NUMBER("hold_ms", hold_ms(errand->backups)));
+    hold->until_ms = clock_inner_ms() + hold_ms(call->backups);
+    call->id = hold->id;
+    log_event(LOG_INFO, "backup begun", LOG_NUMBER("hold_ms", hold_ms(call->backups)));
 }
 
 static void arrive(struct letter *letter)
 {
-    struct errand *errand = (struct errand *)(void *)letter;
-    struct backups *backups = errand->backups;
-    struct hold *hold = find(backups, errand->what == LOCAL_BACKUP_BEGIN ? 0 : errand->id);
+    struct backup_call *call = (struct backup_call *)(void *)letter;
+    struct backups *backups = call->backups;
+    struct hold *hold = find(backups, call->what == LOCAL_BACKUP_BEGIN ? 0 : call->id);
     if (!hold) {
-        finish(errand, errand->what == LOCAL_BACKUP_BEGIN ? QUEUE_CONFLICT : QUEUE_NOT_FOUND);
+        finish(call, call->what == LOCAL_BACKUP_BEGIN ? QUEUE_CONFLICT : QUEUE_NOT_FOUND);
         return;
     }
-    if (errand->what == LOCAL_BACKUP_BEGIN) {
-        begin(errand, hold);
-    } else if (errand->what == LOCAL_BACKUP_RENEW) {
+    if (call->what == LOCAL_BACKUP_BEGIN) {
+        begin(call, hold);
+    } else if (call->what == LOCAL_BACKUP_RENEW) {
         hold->until_ms = clock_inner_ms() + hold_ms(backups);
     } else {
         log_event(LOG_INFO, "backup ended");
         *hold = (struct hold){0};
     }
     set_deadline(backups);
-    send_out(errand);
+    send_out(call);
 }
 
 static void expire(void *ctx)
@@ -261,8 +261,8 @@ static void expire(void *ctx)
         struct hold *hold = &backups->holds[i];
         if (!hold->id || hold->until_ms > now_ms)
             continue;
-        struct errand *errand = errand_new(backups, LOCAL_BACKUP_END);
-        if (!errand) { /* no memory: once more after a while */
+        struct backup_call *call = backup_call_new(backups, LOCAL_BACKUP_END);
+        if (!call) { /* no memory: once more after a while */
             hold->until_ms = now_ms + 1000;
             continue;
         }
@@ -270,7 +270,7 @@ static void expire(void *ctx)
                   LOG_TEXT("reason", "whoever makes it did not say in time that it goes on"),
                   LOG_NUMBER("hold_ms", hold_ms(backups)));
         *hold = (struct hold){0};
-        send_out(errand);
+        send_out(call);
     }
     set_deadline(backups);
 }
@@ -295,18 +295,18 @@ void local_backup(struct local *local, struct reactor *reactor, enum local_backu
                   struct slice id, local_backed_up *done, void *owner, uint64_t tag)
 {
     struct backups *backups = local->backups;
-    struct errand *errand = errand_new(backups, what);
-    if (!errand) {
+    struct backup_call *call = backup_call_new(backups, what);
+    if (!call) {
         done(owner, tag, QUEUE_NO_MEMORY, (struct slice){0});
         return;
     }
-    errand->asked_on = reactor;
-    errand->done = done;
-    errand->owner = owner;
-    errand->tag = tag;
-    errand->letter.run = arrive;
-    errand->id = what == LOCAL_BACKUP_BEGIN ? 0 : parse_id(id);
-    reactor_post(backups->home, &errand->letter);
+    call->asked_on = reactor;
+    call->done = done;
+    call->owner = owner;
+    call->tag = tag;
+    call->letter.run = arrive;
+    call->id = what == LOCAL_BACKUP_BEGIN ? 0 : parse_id(id);
+    reactor_post(backups->home, &call->letter);
 }
 
 struct backups *backups_new(struct local *local, struct reactor *home)

@@ -3,7 +3,7 @@
  * Until the catalog is written all of this counts for nothing, and the log's files stay.
  */
 #include "local/checkpoint_private.h"
-#include "local/loading.h"
+#include "local/preload.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ bool checkpoint_committed(struct checkpoint *checkpoint)
     depot_committed(shard->depot, &checkpoint->catalog);
     if (checkpoint->before_file)
         wal_checkpointed(shard->wal, checkpoint->before_file);
-    loading_view_changed(shard->loading);
+    preload_view_changed(shard->preload);
     checkpoint_give(checkpoint, CHECKPOINT_TIDYING);
     return false;
 }

@@ -1,6 +1,6 @@
 /* Installing: the jobs of the run that was written lie there from now on, and leave memory. */
 #include "local/checkpoint_private.h"
-#include "local/loading.h"
+#include "local/preload.h"
 
 #include <errno.h>
 
@@ -76,7 +76,7 @@ bool checkpoint_step_installing(struct checkpoint *checkpoint)
         return true;
     if (!depot_installed(checkpoint->shard->depot, &checkpoint->build))
         return false; /* no memory: the next turn tries again */
-    loading_view_changed(checkpoint->shard->loading);
+    preload_view_changed(checkpoint->shard->preload);
     checkpoint->at = 0;
     checkpoint->phase = CHECKPOINT_EVICTING;
     return true;
@@ -88,8 +88,8 @@ bool checkpoint_step_evicting(struct checkpoint *checkpoint, struct engine_now n
     if (shard->listings)
         return false;
     if (!engine_evict_some(shard->engine, &checkpoint->at,
-                           loading_keep_until_ms(shard->loading, now),
-                           loading_ready_max(shard->loading), now, EVICTS))
+                           preload_keep_until_ms(shard->preload, now),
+                           preload_ready_max(shard->preload), now, EVICTS))
         return true;
     topics_begin(shard);
     checkpoint->phase = CHECKPOINT_TOPICS;

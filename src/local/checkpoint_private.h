@@ -67,7 +67,7 @@ struct checkpoint {
      * is taken, and no victim. */
     bool is_without_space;
 
-    int64_t allowance, allowed_ms; /* bytes of pushes, as of then: checkpoint_slow.c */
+    int64_t allowance, allowed_ms; /* bytes of pushes, as of then: checkpoint_throttle.c */
     struct checkpoint_figures figures;
     /* For the archivist: go as fast as you can; leave off, the shard stops. */
     atomic_bool is_hurried, is_cancelled;
@@ -83,7 +83,7 @@ void checkpoint_become_idle(struct checkpoint *checkpoint);
 /* Before anything has happened. */
 void checkpoint_give_up(struct checkpoint *checkpoint, int failed, const char *during);
 
-/* ---- checkpoint_slow.c ---- */
+/* ---- checkpoint_throttle.c ---- */
 void checkpoint_set_pace(struct checkpoint *checkpoint); /* is_hurried */
 
 /* ---- checkpoint_archivist.c ---- */

@@ -1,7 +1,7 @@
 /* The commands of queue.h on one shard. */
 #include "local/checkpoint.h"
 #include "local/lease.h"
-#include "local/walking.h"
+#include "local/scan.h"
 #include "queue/check.h"
 
 #include <assert.h>
@@ -256,7 +256,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         break;
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_DELETE:
-        walking_topic(shard, call, reply_to);
+        scan_topic(shard, call, reply_to);
         return 0;
     case QUEUE_TOPIC_REDRIVE:
         if (call->id.len) {
@@ -269,7 +269,7 @@ static int run_topic(struct shard *shard, const struct command *command,
             completion_when_durable(shard, completion);
             return 0;
         }
-        walking_topic(shard, call, reply_to);
+        scan_topic(shard, call, reply_to);
         return 0;
     }
     reply_topic(shard, call->topic, status, reply_to);
@@ -311,7 +311,7 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         run_get(shard, command, reply_to);
         return 0;
     case COMMAND_LIST:
-        walking_list(shard, &command->list, reply_to);
+        scan_list(shard, &command->list, reply_to);
         return 0;
     case COMMAND_TOPIC:
         return run_topic(shard, command, reply_to);

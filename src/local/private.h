@@ -28,7 +28,7 @@ struct parked {
     struct list list;
     struct command *command;
     struct queue_reply_to reply_to;
-    struct absent *absent; /* finding.h; may be NULL */
+    struct absent *absent; /* lookup.c; may be NULL */
 };
 
 struct shard {
@@ -39,12 +39,12 @@ struct shard {
     struct wal *wal;
     struct depot *depot;
     /* The committer writes and syncs the log; the librarian reads cold records and keeps log files
-     * ready; the scout looks for far jobs by key and by time, each in milliseconds; the archivist
+     * ready; the scout looks for cold jobs by key and by time, each in milliseconds; the archivist
      * does what takes long: checkpoints, merging, reading filters. */
     struct worker *committer, *librarian, *scout, *archivist;
     struct checkpoint *checkpoint;
-    struct loading *loading;
-    size_t findings;  /* commands that wait for the scout */
+    struct preload *preload;
+    size_t lookups;   /* commands that wait for the scout */
     size_t looked_up; /* while opening: jobs looked for by key */
     struct deadline *deadline;
     struct clock_watch *clock_watch;
@@ -57,7 +57,7 @@ struct shard {
     struct list parked;
     struct list
         held; /* parked ones too: pushes that wait for a checkpoint, and hold up nobody else */
-    struct list walkings;     /* walking.h */
+    struct list scans;        /* walking.h */
     size_t listings;          /* lists among them */
     size_t readings;          /* under way on the librarian */
     struct completion *spare; /* small blocks for re-use, linked through list.next */
@@ -82,13 +82,13 @@ struct shard {
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    atomic_uint_fast64_t bytes_on_disk, far_jobs, runs, checkpoints, checkpoints_failed;
+    atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed;
     atomic_bool healthy, accepting;
 };
 
 /* ---- shard.c ---- */
 struct engine_now shard_now(struct shard *shard);
-/* Carries out a command whose far jobs have been looked for, or parks it. Takes both over. */
+/* Carries out a command whose cold jobs have been looked for, or parks it. Takes both over. */
 void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
                   struct absent *absent);
 /* What the helper threads do for it. */

@@ -4,7 +4,7 @@
  */
 #include "base/log.h"
 #include "local/lease.h"
-#include "local/loading.h"
+#include "local/preload.h"
 #include "local/private.h"
 
 #include <assert.h>
@@ -55,7 +55,7 @@ static int read_one(struct reading *reading, size_t i, bool may_block)
     int failed = 0;
     if (!record_place_is_run(place))
         failed = wal_read(reading->shard->wal, place, may_block, &reading->scratch, &record);
-    else if (may_block || !loading_recent(reading->shard->loading, place, &record))
+    else if (may_block || !preload_recent(reading->shard->preload, place, &record))
         failed = depot_read(reading->view, place, may_block, &reading->scratch, &record);
     if (failed == -EAGAIN && !may_block) {
         reading->offsets[i] = pending_mark;

@@ -7,7 +7,7 @@
 
 /* ---- commands ---- */
 
-struct errand {
+struct backup_call {
     struct letter letter;
     struct handle *handle; /* who asked */
     uint32_t shard;
@@ -16,32 +16,32 @@ struct errand {
     struct queue_reply *reply;
 };
 
-static void errand_back(struct letter *letter)
+static void backup_call_back(struct letter *letter)
 {
-    struct errand *errand = (struct errand *)(void *)letter;
+    struct backup_call *call = (struct backup_call *)(void *)letter;
     static const struct queue_reply no_memory = {.status = QUEUE_NO_MEMORY};
-    errand->reply_to.done(errand->reply_to.owner, errand->reply_to.tag,
-                          errand->reply ? errand->reply : &no_memory);
-    free(errand->reply);
-    free(errand);
+    call->reply_to.done(call->reply_to.owner, call->reply_to.tag,
+                        call->reply ? call->reply : &no_memory);
+    free(call->reply);
+    free(call);
 }
 
-static void errand_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void backup_call_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct errand *errand = owner;
+    struct backup_call *call = owner;
     (void)tag;
-    errand->reply = copy_reply(reply);
-    errand->letter.run = errand_back;
-    reactor_post(errand->handle->reactor, &errand->letter);
+    call->reply = copy_reply(reply);
+    call->letter.run = backup_call_back;
+    reactor_post(call->handle->reactor, &call->letter);
 }
 
-static void errand_there(struct letter *letter)
+static void backup_call_there(struct letter *letter)
 {
-    struct errand *errand = (struct errand *)(void *)letter;
-    shard_submit(errand->handle->local->shards[errand->shard], errand->command,
-                 (struct queue_reply_to){.done = errand_done, .owner = errand});
-    free(errand->command);
-    errand->command = NULL;
+    struct backup_call *call = (struct backup_call *)(void *)letter;
+    shard_submit(call->handle->local->shards[call->shard], call->command,
+                 (struct queue_reply_to){.done = backup_call_done, .owner = call});
+    free(call->command);
+    call->command = NULL;
 }
 
 void route_refuse(struct handle *handle, enum queue_status status, struct queue_reply_to reply_to)
@@ -57,20 +57,20 @@ void route_send(struct handle *handle, uint32_t shard, const struct command *com
         shard_submit(local->shards[shard], command, reply_to);
         return;
     }
-    struct errand *errand = calloc(1, sizeof *errand);
+    struct backup_call *call = calloc(1, sizeof *call);
     struct command *copy = copy_command(command);
-    if (!errand || !copy) {
-        free(errand);
+    if (!call || !copy) {
+        free(call);
         free(copy);
         route_refuse(handle, QUEUE_NO_MEMORY, reply_to);
         return;
     }
-    *errand = (struct errand){.letter.run = errand_there,
-                              .handle = handle,
-                              .shard = shard,
-                              .command = copy,
-                              .reply_to = reply_to};
-    reactor_post(local->handles[shard]->reactor, &errand->letter);
+    *call = (struct backup_call){.letter.run = backup_call_there,
+                                 .handle = handle,
+                                 .shard = shard,
+                                 .command = copy,
+                                 .reply_to = reply_to};
+    reactor_post(local->handles[shard]->reactor, &call->letter);
 }
 
 /* ---- watches and the news of ready jobs ---- */

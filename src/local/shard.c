@@ -1,10 +1,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "local/checkpoint.h"
-#include "local/finding.h"
 #include "local/large_push.h"
-#include "local/loading.h"
-#include "local/walking.h"
+#include "local/lookup.h"
+#include "local/preload.h"
+#include "local/scan.h"
 #include "queue/copy.h"
 
 #include <assert.h>
@@ -274,7 +274,7 @@ void shard_submit(struct shard *shard, const struct command *command,
         park(shard, &shard->held, copy_command(command), reply_to, NULL);
     else if (!list_is_empty(&shard->parked))
         park(shard, &shard->parked, copy_command(command), reply_to, NULL);
-    else if (!finding_wants(shard, command, reply_to, NULL) &&
+    else if (!lookup_wants(shard, command, reply_to, NULL) &&
              command_run(shard, command, reply_to) == -EAGAIN)
         park(shard, &shard->parked, copy_command(command), reply_to, NULL);
 }
@@ -282,7 +282,7 @@ void shard_submit(struct shard *shard, const struct command *command,
 void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
                   struct absent *absent)
 {
-    if (!finding_wants(shard, command, reply_to, absent) &&
+    if (!lookup_wants(shard, command, reply_to, absent) &&
         command_run(shard, command, reply_to) == -EAGAIN) {
         park(shard, &shard->parked, command, reply_to, absent);
         return;
@@ -297,7 +297,7 @@ static bool unpark_one(struct shard *shard, struct parked *first)
     enum queue_status refused = refusal(shard, first->command);
     if (refused != QUEUE_OK)
         completion_status_soon(shard, refused, first->reply_to);
-    else if (!finding_wants(shard, first->command, first->reply_to, first->absent) &&
+    else if (!lookup_wants(shard, first->command, first->reply_to, first->absent) &&
              command_run(shard, first->command, first->reply_to) == -EAGAIN)
         return false;
     list_remove(&first->list);
@@ -338,10 +338,10 @@ static bool advance(struct shard *shard, struct engine_now now)
 
 static bool is_quiet(const struct shard *shard)
 {
-    return !shard->findings && !checkpoint_is_busy(shard->checkpoint) &&
-           !loading_is_busy(shard->loading) && list_is_empty(&shard->waiting) &&
+    return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
+           !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
            list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
-           list_is_empty(&shard->held) && list_is_empty(&shard->walkings) && news_is_empty(shard) &&
+           list_is_empty(&shard->held) && list_is_empty(&shard->scans) && news_is_empty(shard) &&
            !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
            !shard->telling_step && !topics_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
@@ -373,7 +373,7 @@ static void publish_figures(struct shard *shard)
                           memory_order_relaxed);
     struct checkpoint_figures checkpoints;
     checkpoint_figures(shard->checkpoint, &checkpoints);
-    atomic_store_explicit(&shard->far_jobs, stored.slots_alive, memory_order_relaxed);
+    atomic_store_explicit(&shard->cold_jobs, stored.slots_alive, memory_order_relaxed);
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints, checkpoints.checkpoints, memory_order_relaxed);
     atomic_store_explicit(&shard->checkpoints_failed, checkpoints.failed, memory_order_relaxed);
@@ -409,10 +409,10 @@ bool shard_turn(void *ctx)
     struct engine_now now = shard_now(shard);
     look_for_path(shard, now.inner_ms);
     bool busy = advance(shard, now);
-    bool more = walkings_step(shard);
+    bool more = scans_step(shard);
     if (!shard->broken)
         more |= topics_step(shard);
-    more |= loading_step(shard->loading, now);
+    more |= preload_step(shard->preload, now);
     more |= checkpoint_step(shard->checkpoint, now);
     unpark(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
@@ -435,7 +435,7 @@ bool shard_turn(void *ctx)
     int64_t held_ms = list_is_empty(&shard->held) ? INT64_MAX : now.inner_ms + 1;
     int64_t astray_ms = shard->astray && !shard->broken ? shard->astray_look_ms : INT64_MAX;
     int64_t others_ms[] = {held_ms, sync_ms, astray_ms,
-                           shard->broken ? INT64_MAX : loading_next_ms(shard->loading),
+                           shard->broken ? INT64_MAX : preload_next_ms(shard->preload),
                            shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint)};
     for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
         if (others_ms[i] < next_ms)
@@ -464,7 +464,7 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         atomic_store_explicit(&shard->astray_seen, true, memory_order_relaxed);
     *out = (struct shard_figures){
         .bytes_on_disk = atomic_load_explicit(&shard->bytes_on_disk, memory_order_relaxed),
-        .far_jobs = atomic_load_explicit(&shard->far_jobs, memory_order_relaxed),
+        .cold_jobs = atomic_load_explicit(&shard->cold_jobs, memory_order_relaxed),
         .runs = atomic_load_explicit(&shard->runs, memory_order_relaxed),
         .checkpoints = atomic_load_explicit(&shard->checkpoints, memory_order_relaxed),
         .checkpoints_failed =

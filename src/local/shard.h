@@ -76,7 +76,7 @@ void shard_free(struct shard *shard);
 /* As of the last turn. Any thread. */
 struct shard_figures {
     uint64_t bytes_on_disk;
-    uint64_t far_jobs; /* in runs, whether in memory too or not */
+    uint64_t cold_jobs; /* in runs, whether in memory too or not */
     uint64_t runs, checkpoints, checkpoints_failed;
     bool healthy, accepting;
     bool astray; /* the path of the shard's files leads elsewhere: as of this moment */

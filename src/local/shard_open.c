@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "local/checkpoint.h"
-#include "local/loading.h"
-#include "local/missing.h"
+#include "local/preload.h"
+#include "local/recovery_lookup.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static void init(struct shard *shard, const struct shard_options *options, struc
     list_init(&shard->soon);
     list_init(&shard->parked);
     list_init(&shard->held);
-    list_init(&shard->walkings);
+    list_init(&shard->scans);
     news_init(shard);
     shard_init_works(shard);
     atomic_store(&shard->healthy, true);
@@ -146,7 +146,7 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
 
 static int complete(struct shard *shard, char *error, size_t error_bytes)
 {
-    int failed = missing_find(shard);
+    int failed = recovery_lookup_find(shard);
     if (failed)
         snprintf(error, error_bytes,
                  "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "
@@ -193,14 +193,14 @@ static int start_helpers(struct shard *shard, char *error, size_t error_bytes)
     shard->archivist = worker_new(shard->reactor, "archivist");
     shard->deadline = deadline_new(shard->reactor, on_deadline, shard);
     shard->checkpoint = checkpoint_new(shard);
-    shard->loading = loading_new(shard);
+    shard->preload = preload_new(shard);
     if (!shard->committer || !shard->librarian || !shard->scout || !shard->archivist ||
-        !shard->deadline || !shard->checkpoint || !shard->loading) {
+        !shard->deadline || !shard->checkpoint || !shard->preload) {
         snprintf(error, error_bytes,
                  "cannot start the shard's helper threads: out of memory or of threads");
         return -ENOMEM;
     }
-    return loading_begin(shard->loading, error, error_bytes);
+    return preload_begin(shard->preload, error, error_bytes);
 }
 
 int shard_open(const struct shard_options *options, struct reactor *reactor, struct shard **out,
@@ -240,7 +240,7 @@ void shard_free(struct shard *shard)
     completions_fini(shard);
     news_fini(shard);
     checkpoint_free(shard->checkpoint);
-    loading_free(shard->loading);
+    preload_free(shard->preload);
     if (shard->wal)
         wal_close(shard->wal);
     if (shard->depot)

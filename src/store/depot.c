@@ -210,7 +210,7 @@ static int open_all(struct depot *depot, char *error, size_t error_bytes)
     depot->is_tidy_due = depot->catalog.run_count > 0;
     result = load_view(depot, error, error_bytes);
     if (result == 0)
-        result = depot_remove_strays(depot, damaged == 0, error, error_bytes);
+        result = depot_remove_orphans(depot, damaged == 0, error, error_bytes);
     return result;
 }
 

@@ -2,7 +2,7 @@
  * depot: a shard's jobs that outlived the log: its runs, the tables that find a job by its key,
  * what is alive of them, and the catalog that says which of it counts.
  *
- * What is here and not in the engine's memory is a far job. It comes back by time (slices of runs
+ * What is here and not in the engine's memory is a cold job. It comes back by time (slices of runs
  * just ahead of due) or by key, and goes for good when its slot is released.
  *
  * Views. The owner (the shard's thread) changes what there is; helpers work on a view: the runs and
@@ -141,10 +141,10 @@ int depot_read(const struct depot_view *view, struct record_place place, bool ma
 
 /* ---- by key ---- */
 
-/* False: no far job has this key, for certain. */
+/* False: no cold job has this key, for certain. */
 bool depot_maybe(const struct depot *depot, struct hash128 key);
 void depot_prefetch(const struct depot *depot, struct hash128 key);
-/* True: no far job has this key, although a filter said maybe: the tables were asked, as far as
+/* True: no cold job has this key, although a filter said maybe: the tables were asked, as far as
  * the system has them in memory. Waits for nothing. */
 bool depot_is_absent(const struct depot *depot, struct hash128 key);
 

@@ -1,5 +1,5 @@
 /*
- * Many far jobs at once. Tables are asked in the order of hashes, and slots are read in the order
+ * Many cold jobs at once. Tables are asked in the order of hashes, and slots are read in the order
  * in which they lie, neighbours together: one by one each job would cost a block of a table, one of
  * a directory and a record, each somewhere else on the disk.
  */

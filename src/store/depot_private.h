@@ -68,7 +68,7 @@ enum { DEPOT_SLOT_BYTES = 28, DEPOT_KEY_BYTES = 18 };
 
 /* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing goes
  * (may_remove false): what it names may be all there is. */
-int depot_remove_strays(struct depot *depot, bool may_remove, char *error, size_t error_bytes);
+int depot_remove_orphans(struct depot *depot, bool may_remove, char *error, size_t error_bytes);
 
 /* ---- depot_view ---- */
 

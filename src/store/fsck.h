@@ -55,7 +55,7 @@ struct fsck_shard {
     uint64_t topics, delayed, leased, dead; /* delayed: due or not; leases end on their own time */
     uint64_t generation;                    /* of the catalog; 0: there is none */
     uint32_t runs, tables;
-    uint64_t far, remembered; /* alive slots of runs: jobs, finished ids */
+    uint64_t cold, remembered; /* alive slots of runs: jobs, finished ids */
 };
 
 /* Zeroed: a valid nothing. */

@@ -50,8 +50,8 @@ static void on_release(void *ctx, struct record_place place)
     if (on_look(ctx, place, &part, &name) != FSCK_SLOT_ALIVE)
         return;
     alive_clear(&run->pending, place.at);
-    exam->far[part]--;
-    fsck_topics_find(&exam->topics, name)->far[part]--; /* its slots were counted there */
+    exam->cold[part]--;
+    fsck_topics_find(&exam->topics, name)->cold[part]--; /* its slots were counted there */
 }
 
 /* ---- by key ---- */
@@ -110,13 +110,13 @@ static uint64_t on_jobs_of(void *ctx, struct slice name)
     uint64_t jobs = 0;
 
     for (int part = 0; topic && part < PARTS; part++)
-        jobs += part == PART_REMEMBERED ? 0 : topic->far[part];
+        jobs += part == PART_REMEMBERED ? 0 : topic->cold[part];
     return jobs;
 }
 
 static uint64_t on_alive_in(void *ctx, enum job_part part)
 {
-    return ((struct fsck_exam *)ctx)->far[part];
+    return ((struct fsck_exam *)ctx)->cold[part];
 }
 
 /* The log's own view of what is alive: what repair writes must not be ahead of the log. */
@@ -142,9 +142,9 @@ bool fsck_base_init(struct fsck_exam *exam, struct fsck_base *out)
     for (uint32_t i = 0; i < exam->topics.count; i++) {
         struct fsck_topic *topic = &exam->topics.at[i];
 
-        memcpy(topic->far, topic->stored, sizeof topic->far);
+        memcpy(topic->cold, topic->stored, sizeof topic->cold);
         for (int part = 0; part < PARTS; part++)
-            exam->far[part] += topic->far[part];
+            exam->cold[part] += topic->cold[part];
     }
     *out = (struct fsck_base){.look = on_look,
                               .release = on_release,

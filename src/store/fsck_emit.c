@@ -25,7 +25,7 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
             out,
             "shard %02" PRIu32 ": catalog %" PRIu64 ", %" PRIu32 " runs, %" PRIu32
             " tables of keys; in runs: %" PRIu64 " jobs, %" PRIu64 " remembered ids\n",
-            number, shard->generation, shard->runs, shard->tables, shard->far, shard->remembered);
+            number, shard->generation, shard->runs, shard->tables, shard->cold, shard->remembered);
     if (shard->torn_bytes)
         buffer_append_format(out,
                              "shard %02" PRIu32 ": %" PRIu64
@@ -132,7 +132,7 @@ static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsc
     number(out, "generation", shard->generation);
     number(out, "runs", shard->runs);
     number(out, "tables", shard->tables);
-    number(out, "far", shard->far);
+    number(out, "far", shard->cold);
     number(out, "remembered", shard->remembered);
     buffer_append_byte(out, '}');
 }

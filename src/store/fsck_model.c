@@ -290,10 +290,10 @@ static bool never_fell(const struct topic_totals *before, const struct topic_tot
 
 uint64_t fsck_model_jobs(const struct fsck_model *model, const struct fsck_model_topic *topic)
 {
-    uint64_t far =
+    uint64_t cold =
         model->base.jobs_of ? model->base.jobs_of(model->base.ctx, slice_of(topic->name)) : 0;
 
-    return topic->jobs + far;
+    return topic->jobs + cold;
 }
 
 uint64_t fsck_settings_hash(const struct topic_settings *settings)

@@ -31,7 +31,7 @@ static void check_topic(struct fsck_model *model, const struct fsck_model_topic 
 }
 
 /* Jobs in runs, but those whose state the log tells: these are counted by that. */
-static void count_far(const struct fsck_model *model, struct fsck_shard *out)
+static void count_cold(const struct fsck_model *model, struct fsck_shard *out)
 {
     for (int part = 0; model->base.alive_in && part < PARTS; part++) {
         uint64_t alive = model->base.alive_in(model->base.ctx, (enum job_part)part);
@@ -41,7 +41,7 @@ static void count_far(const struct fsck_model *model, struct fsck_shard *out)
             out->remembered += alive;
             continue;
         }
-        out->far += alive;
+        out->cold += alive;
         *(part == PART_LEASED ? &out->leased
           : part == PART_DEAD ? &out->dead
                               : &out->delayed) += left;
@@ -50,7 +50,7 @@ static void count_far(const struct fsck_model *model, struct fsck_shard *out)
 
 void fsck_model_end(struct fsck_model *model, struct fsck_shard *out)
 {
-    count_far(model, out);
+    count_cold(model, out);
     for (size_t i = 0; model->table && i <= model->mask; i++) {
         const struct fsck_known *known = &model->table[i];
 
@@ -73,7 +73,7 @@ enum fsck_cure fsck_model_cure(const struct fsck_model *model)
 }
 
 /* The next one from *at on that is known to be nowhere; NULL: no more. */
-static const struct fsck_known *next_stray(const struct fsck_model *model, size_t *at)
+static const struct fsck_known *next_orphan(const struct fsck_model *model, size_t *at)
 {
     while (model->table && *at <= model->mask) {
         const struct fsck_known *known = &model->table[(*at)++];
@@ -84,12 +84,12 @@ static const struct fsck_known *next_stray(const struct fsck_model *model, size_
     return NULL;
 }
 
-/* An end names a topic: where the log knows of none, strays cannot be ended. */
+/* An end names a topic: where the log knows of none, orphans cannot be ended. */
 bool fsck_model_has_losses(const struct fsck_model *model)
 {
     size_t at = 0;
 
-    if (model->topic_count && next_stray(model, &at))
+    if (model->topic_count && next_orphan(model, &at))
         return true;
     for (uint32_t i = 0; i < model->topic_count; i++)
         if (fsck_model_missing(model, &model->topics[i]) > 0)
@@ -97,28 +97,28 @@ bool fsck_model_has_losses(const struct fsck_model *model)
     return false;
 }
 
-/* Of a stray one the topic is not known: any that misses one will do. */
+/* Of a orphan one the topic is not known: any that misses one will do. */
 bool fsck_model_losses(const struct fsck_model *model,
                        bool (*each)(void *ctx, const struct fsck_loss *loss), void *ctx)
 {
     size_t at = 0;
-    const struct fsck_known *stray = next_stray(model, &at);
+    const struct fsck_known *orphan = next_orphan(model, &at);
     struct fsck_loss loss;
 
     for (uint32_t i = 0; i < model->topic_count; i++)
         for (int64_t left = fsck_model_missing(model, &model->topics[i]); left > 0; left--) {
             loss = (struct fsck_loss){.topic = slice_of(model->topics[i].name), .is_counted = true};
-            if (stray) {
-                loss.key = stray->key;
+            if (orphan) {
+                loss.key = orphan->key;
                 loss.is_named = true;
-                stray = next_stray(model, &at);
+                orphan = next_orphan(model, &at);
             }
             if (!each(ctx, &loss))
                 return false;
         }
-    for (; stray; stray = next_stray(model, &at)) {
+    for (; orphan; orphan = next_orphan(model, &at)) {
         loss = (struct fsck_loss){
-            .key = stray->key, .is_named = true, .topic = slice_of(model->topics[0].name)};
+            .key = orphan->key, .is_named = true, .topic = slice_of(model->topics[0].name)};
         if (!each(ctx, &loss))
             return false;
     }

@@ -12,7 +12,7 @@
  *   fsck_repair   what can be mended
  *   fsck_heal     jobs given up are ended in the log
  *
- * Memory: two bits a far job, a block of each table and run at a time, and the model's of the log.
+ * Memory: two bits a cold job, a block of each table and run at a time, and the model's of the log.
  */
 #ifndef TARRY_STORE_FSCK_PRIVATE_H
 #define TARRY_STORE_FSCK_PRIVATE_H
@@ -39,7 +39,7 @@ struct fsck_run_exam {
 struct fsck_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     uint64_t stored[PARTS]; /* alive slots, counted */
-    uint64_t far[PARTS];    /* of these, not ended by the log */
+    uint64_t cold[PARTS];   /* of these, not ended by the log */
     uint64_t dead_bytes;
     uint64_t lost, given_up[PARTS]; /* alive ones whose record is damaged; of these, not `stored` */
     uint64_t catalog[PARTS];        /* as the catalog says */
@@ -82,7 +82,7 @@ struct fsck_exam {
     struct keys **tables;       /* as catalog.keys; NULL where bad */
     struct fsck_topics topics;
     bool are_counts_wrong, are_counts_unknown, has_lost, has_orphans;
-    uint64_t far[PARTS]; /* as in the topics, of all */
+    uint64_t cold[PARTS]; /* as in the topics, of all */
 
     struct wal_disk disk;
     struct wal_manifest manifest;

@@ -219,7 +219,7 @@ uint64_t rig_far_jobs(void)
     struct shard_figures figures;
 
     shard_figures(rig.world.shard, &figures);
-    return figures.far_jobs;
+    return figures.cold_jobs;
 }
 
 /* Short jobs come and go until what was there before has left the log. */

@@ -5,7 +5,7 @@
 
 #include "engine_rig_checkpoint.h"
 
-enum { FAR_MS = 100000, WINDOW_MS = 50 };
+enum { COLD_MS = 100000, WINDOW_MS = 50 };
 
 struct owner {
     struct rig *rig;
@@ -16,7 +16,7 @@ struct owner {
 static inline void put_topic(struct owner *owner, int64_t window_ms)
 {
     struct topic_settings settings = {
-        .policy = {.backoff = {.kind = BACKOFF_FIXED, .first_ms = FAR_MS, .max_ms = FAR_MS},
+        .policy = {.backoff = {.kind = BACKOFF_FIXED, .first_ms = COLD_MS, .max_ms = COLD_MS},
                    .max_attempts = 3},
         .dedup_window_ms = window_ms};
     enum queue_status status = engine_topic_put(owner->rig->engine, topic_name(0), &settings);
@@ -70,7 +70,7 @@ static inline struct engine_lease take(struct owner *owner)
     while (engine_next_ms(owner->rig->engine) <= owner->now.inner_ms)
         engine_advance(owner->rig->engine, owner->now, 10);
     assert_int_equal(
-        engine_take(owner->rig->engine, topic_name(0), 1, SIZE_MAX, FAR_MS, owner->now, &view), 1);
+        engine_take(owner->rig->engine, topic_name(0), 1, SIZE_MAX, COLD_MS, owner->now, &view), 1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }

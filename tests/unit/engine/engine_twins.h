@@ -242,7 +242,7 @@ static inline void let_time_pass(struct twins *twins, int64_t ms)
     pass(twins, twins->plain);
 }
 
-/* Far jobs due by the wall clock come up earlier, and near ones are hung anew. */
+/* Cold jobs due by the wall clock come up earlier, and near ones are hung anew. */
 static inline void step_wall(struct twins *twins)
 {
     int64_t step_ms = 1 + below(twins, 200);
@@ -329,7 +329,7 @@ static inline void assert_same_totals(const struct topic_totals *a, const struct
     assert_int_equal(a->died, b->died);
 }
 
-static inline bool has_far_ready(struct twins *twins)
+static inline bool has_cold_ready(struct twins *twins)
 {
     struct rig_slot *slot;
     struct record_place place;
@@ -356,8 +356,8 @@ static inline void assert_same(struct twins *twins)
             continue;
         assert_int_equal(a.counts.dead_bytes, dead_bytes);
         a.counts.dead_bytes = b.counts.dead_bytes;
-        /* Which of the far ones are ready is not known, only how many. */
-        if (has_far_ready(twins)) {
+        /* Which of the cold ones are ready is not known, only how many. */
+        if (has_cold_ready(twins)) {
             assert_int_equal(a.counts.delayed + a.counts.retrying,
                              b.counts.delayed + b.counts.retrying);
             a.counts.delayed = b.counts.delayed;

@@ -16,9 +16,9 @@ static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(vo
            (struct queue_answer){.verb = QUEUE_NACK, .final = true, .error = slice_of("never")});
     push(&owner, "leased", 0);
     take(&owner);
-    push(&owner, "far", FAR_MS);
-    push(&owner, "moved", FAR_MS);
-    reschedule(&owner, "moved", 2 * FAR_MS);
+    push(&owner, "far", COLD_MS);
+    push(&owner, "moved", COLD_MS);
+    reschedule(&owner, "moved", 2 * COLD_MS);
     put_topic(&owner, WINDOW_MS);
     push(&owner, "done", 0);
     answer(&owner, take(&owner), (struct queue_answer){.verb = QUEUE_ACK});
@@ -29,7 +29,7 @@ static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(vo
 
     /* Loaded and changed again, in the log that stays: it has to wait for the next one. */
     rig_load_due(owner.rig, 0, true, owner.now);
-    reschedule(&owner, "moved", 3 * FAR_MS);
+    reschedule(&owner, "moved", 3 * COLD_MS);
     evict_all(&owner);
     assert_int_equal(engine_entries(owner.rig->engine), 2);
     checkpoint(&owner, ++owner.rig->file);
@@ -54,7 +54,7 @@ static void an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes(voi
     checkpoint(&owner, ++owner.rig->file); /* its record lies in a run */
     fail_once(&owner);
     uint32_t next_file = ++owner.rig->file;
-    reschedule(&owner, "fails", 2 * FAR_MS);
+    reschedule(&owner, "fails", 2 * COLD_MS);
     checkpoint(&owner, next_file);
     assert_int_equal(attempts_of(&owner, "fails"), 1);
     crash(&owner);
@@ -71,8 +71,8 @@ static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void
     open_owner(&owner);
     push(&owner, "fails", 0);
     fail_once(&owner);
-    owner.now.inner_ms += 2 * FAR_MS;
-    owner.now.wall_ms += 2 * FAR_MS;
+    owner.now.inner_ms += 2 * COLD_MS;
+    owner.now.wall_ms += 2 * COLD_MS;
     uint32_t second = ++owner.rig->file;
     owner.rig->collect = (struct engine_collect){
         .before_file = second, .is_victim = rig_is_victim, .each = rig_each, .ctx = owner.rig};
@@ -83,7 +83,7 @@ static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void
     while (owner.rig->stage != RIG_IDLE)
         rig_checkpoint_step(owner.rig, &random, owner.now);
     uint32_t third = ++owner.rig->file;
-    reschedule(&owner, "fails", 2 * FAR_MS);
+    reschedule(&owner, "fails", 2 * COLD_MS);
     checkpoint(&owner, third);
     crash(&owner);
     assert_int_equal(attempts_of(&owner, "fails"), 2);
@@ -105,7 +105,7 @@ static void the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met(v
     owner.now.inner_ms += WINDOW_MS + 2;
     owner.now.wall_ms += WINDOW_MS + 2;
     engine_advance(owner.rig->engine, owner.now, 10);
-    push(&owner, "again", FAR_MS);
+    push(&owner, "again", COLD_MS);
     crash(&owner);
 
     struct engine_stats stats;
@@ -148,7 +148,7 @@ static void a_removed_topic_does_not_come_back_when_the_record_of_its_removal_go
     }
     crash(&owner);
     assert_int_equal(engine_topic_remove(owner.rig->engine, topic_name(0)), QUEUE_NOT_FOUND);
-    push(&owner, "anew", FAR_MS);
+    push(&owner, "anew", COLD_MS);
     assert_int_equal(shown(&owner).counts.delayed, 1);
     close_owner(&owner);
 }
@@ -181,8 +181,8 @@ static void what_ended_while_it_was_written_is_not_installed(void **state)
     struct queue_result result = {0};
     struct record_place place;
     open_owner(&owner);
-    push(&owner, "one", FAR_MS);
-    push(&owner, "two", FAR_MS);
+    push(&owner, "one", COLD_MS);
+    push(&owner, "two", COLD_MS);
     owner.rig->collect = (struct engine_collect){.before_file = ++owner.rig->file,
                                                  .is_victim = rig_is_victim,
                                                  .each = rig_each,
@@ -216,10 +216,10 @@ static void a_stub_takes_only_its_own_record(void **state)
     struct record_place place;
     uint32_t at = 0;
     open_owner(&owner);
-    push(&owner, "one", FAR_MS);
-    push(&owner, "two", FAR_MS);
+    push(&owner, "one", COLD_MS);
+    push(&owner, "two", COLD_MS);
     checkpoint(&owner, ++owner.rig->file);
-    reschedule(&owner, "one", 2 * FAR_MS);
+    reschedule(&owner, "one", 2 * COLD_MS);
 
     struct rig *rig = owner.rig;
     struct rig_slot *other =
@@ -264,8 +264,8 @@ static void every_record_about_a_job_in_a_run_names_its_slot(void **state)
     struct owner owner;
     struct record_place slot, other;
     open_owner(&owner);
-    push(&owner, "one", FAR_MS);
-    push(&owner, "two", FAR_MS);
+    push(&owner, "one", COLD_MS);
+    push(&owner, "two", COLD_MS);
     checkpoint(&owner, ++owner.rig->file);
     struct engine *engine = owner.rig->engine;
     assert_non_null(rig_find(owner.rig, engine_key(engine, topic_name(0), slice_of("one")), &slot));
@@ -285,7 +285,7 @@ static void every_record_about_a_job_in_a_run_names_its_slot(void **state)
     engine_push(engine, &again, owner.now, &result);
     assert_int_equal(result.status, QUEUE_REPLACED);
     assert_names(&owner, RECORD_JOB, other);
-    push(&owner, "one", FAR_MS); /* in the log now: there is nothing to name */
+    push(&owner, "one", COLD_MS); /* in the log now: there is nothing to name */
     assert_names(&owner, RECORD_JOB, (struct record_place){0});
     close_owner(&owner);
 }

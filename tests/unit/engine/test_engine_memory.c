@@ -1,4 +1,4 @@
-/* Every allocation that the engine makes for far jobs fails once: it is told, nothing is half done,
+/* Every allocation that the engine makes for cold jobs fails once: it is told, nothing is half done,
  * and with memory it goes on as if nothing had been. (What the rig allocates does not count, so it
  * is made before.) */
 #include "unit/fault_calls.h"
@@ -19,9 +19,9 @@ static void fill(struct owner *owner)
 {
     char text[16];
     open_owner(owner);
-    put_topic(owner, 10 * FAR_MS);
+    put_topic(owner, 10 * COLD_MS);
     for (unsigned i = 0; i < JOBS; i++)
-        push(owner, name_of(i, text), i % 3 ? FAR_MS : 0);
+        push(owner, name_of(i, text), i % 3 ? COLD_MS : 0);
     for (unsigned i = 0; i < 5; i++)
         fail_once(owner);
     take(owner);
@@ -29,14 +29,14 @@ static void fill(struct owner *owner)
     checkpoint(owner, ++owner->rig->file);
     reschedule(owner, name_of(1, text), 0);
     fail_once(owner);
-    reschedule(owner, name_of(2, text), 2 * FAR_MS);
+    reschedule(owner, name_of(2, text), 2 * COLD_MS);
 }
 
 static struct queue_counts counts(struct owner *owner)
 {
     struct engine_stats stats;
     engine_stats(owner->rig->engine, &stats);
-    /* Which of the far ones are ready nobody says here. */
+    /* Which of the cold ones are ready nobody says here. */
     stats.counts.delayed += stats.counts.ready + stats.counts.retrying;
     stats.counts.ready = stats.counts.retrying = 0;
     return stats.counts;
@@ -251,8 +251,8 @@ static void what_is_kept_needs_no_older_file(void **state)
     (void)state;
     struct owner owner;
     open_owner(&owner);
-    push(&owner, "a", FAR_MS);
-    push(&owner, "b", FAR_MS);
+    push(&owner, "a", COLD_MS);
+    push(&owner, "b", COLD_MS);
     checkpoint(&owner, ++owner.rig->file);
     struct rig_file *file = &owner.rig->files[++owner.rig->file];
     reschedule(&owner, "a", 0);

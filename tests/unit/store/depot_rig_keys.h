@@ -64,12 +64,12 @@ static inline void rig_find_one(struct rig *rig, const struct depot_view *view, 
                                 struct buffer *records)
 {
     const struct rig_job *truth = &rig->jobs[job];
-    bool far = truth->is_alive && record_place_is_run(truth->place);
+    bool cold = truth->is_alive && record_place_is_run(truth->place);
     uint32_t version, attempt;
     struct depot_hit hit;
 
-    assert_int_equal(depot_find(view, RIG_SEED, rig_key(job), records, &hit), far);
-    if (!far)
+    assert_int_equal(depot_find(view, RIG_SEED, rig_key(job), records, &hit), cold);
+    if (!cold)
         return;
     assert_true(depot_maybe(rig->depot, rig_key(job)));
     assert_true(rig_same_place(hit.place, truth->place));

@@ -249,16 +249,16 @@ static void find_some(struct rig *rig)
     assert_true(result == 0 || result == -ENOMEM);
     for (uint32_t job = 0; job < KEYS; job++) {
         const struct rig_job *truth = &rig->jobs[job];
-        bool far = truth->is_alive && record_place_is_run(truth->place);
+        bool cold = truth->is_alive && record_place_is_run(truth->place);
         struct buffer records;
         struct depot_hit hit;
 
         buffer_init(&records, 1 << 20);
         result = ARMED(depot_find(view, RIG_SEED, rig_key(job), &records, &hit));
-        assert_true(result == far || result == -ENOMEM);
+        assert_true(result == cold || result == -ENOMEM);
         if (result == 1)
             assert_true(rig_same_place(hit.place, truth->place));
-        assert_true(!far || !depot_is_absent(rig->depot, rig_key(job)));
+        assert_true(!cold || !depot_is_absent(rig->depot, rig_key(job)));
         buffer_fini(&records);
     }
     depot_let_go(view);

@@ -164,7 +164,7 @@ static void a_disk_that_went_away_is_never_called_clean(void **state)
     }
     assert_int_equal(scene.report.finding_count, 0);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, FAR);
+    assert_int_equal(scene.report.shard[0].cold, FAR);
 }
 
 /* As long as one thing is tried; what was read in another way then is as good. */
@@ -228,7 +228,7 @@ static void copy(const char *from, const char *into)
 
 /* Whatever was accepted: what could not be read then is there afterwards, and nothing is given up
  * but what is damaged. */
-static void repair_while_it_goes(void (*damage)(void), uint64_t far)
+static void repair_while_it_goes(void (*damage)(void), uint64_t cold)
 {
     const struct fsck_options options = {.repair = true, .accept_loss = true};
     bool is_through = false;
@@ -248,7 +248,7 @@ static void repair_while_it_goes(void (*damage)(void), uint64_t far)
         repair(true); /* who is missing is sure once there is a table again */
         repair(true);
         expect_clean();
-        assert_int_equal(scene.report.shard[0].far, far);
+        assert_int_equal(scene.report.shard[0].cold, cold);
     }
 }
 
@@ -334,7 +334,7 @@ static void a_table_that_has_no_room_is_written_by_the_next_repair(void **state)
     }
     repair(false);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, FAR + LARGE);
+    assert_int_equal(scene.report.shard[0].cold, FAR + LARGE);
 }
 
 enum { MISSING = 3000 };
@@ -388,7 +388,7 @@ static void missing_jobs_are_ended_however_often_room_runs_out(void **state)
             writes++;
         assert_true(writes > 3);
         expect_all_mended();
-        assert_int_equal(scene.report.shard[0].far, FAR);
+        assert_int_equal(scene.report.shard[0].cold, FAR);
     }
 }
 

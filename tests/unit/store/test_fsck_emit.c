@@ -74,7 +74,7 @@ static void a_sound_directory_is_clean(void **state)
                                           .generation = 12,
                                           .runs = 13,
                                           .tables = 14,
-                                          .far = 15,
+                                          .cold = 15,
                                           .remembered = 16};
     assert_string_equal(
         text(), "shard 00: no log yet\n"

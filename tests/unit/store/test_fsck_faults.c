@@ -44,7 +44,7 @@ static void looking_with_a_failing_disk_leaves_a_sound_shard_sound(void **state)
         is_through = look_with_fault(call, &result);
     assert_true(is_through);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 /* Each time from the same damage. Whether the repair fails or not, the next one ends it. */
@@ -67,8 +67,8 @@ static void mend_with_faults(void (*damage)(void), bool accept_loss, unsigned st
         repair(accept_loss);
         expect_clean();
         if (!accept_loss) /* else what could not be read that time is given up, too */
-            assert_int_equal(scene.report.shard[0].far, 18);
-        assert_true(scene.report.shard[0].far > 0);
+            assert_int_equal(scene.report.shard[0].cold, 18);
+        assert_true(scene.report.shard[0].cold > 0);
         remove_scene(NULL);
     }
     assert_true(is_through);
@@ -195,7 +195,7 @@ static void so_it_is_with_many_topics_in_runs(void **state)
     }
     end_run();
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18 + TOPICS);
+    assert_int_equal(scene.report.shard[0].cold, 18 + TOPICS);
     look_with_all_faults();
     while (catalog->topic_count > KNOWN)
         free((char *)catalog->topics[--catalog->topic_count].name.at);

@@ -328,7 +328,7 @@ static void is_told_and_does_no_harm(int64_t bit)
     if (shard->manifest_copies_bad != 1)
         fail_msg("bit %d of byte %d is wrong unseen", (int)(bit % 8), (int)(bit / 8));
     assert_int_equal(scene.report.finding_count, 0);
-    assert_int_equal(shard->far, 18);
+    assert_int_equal(shard->cold, 18);
     assert_int_equal(shard->batches, 1);
 }
 
@@ -371,7 +371,7 @@ static void in_a_damaged_log_no_job_is_ended(void **state)
     assert_int_equal(scene.report.mended, 0);
     flip_log(WAL_HEADER_BYTES + 100);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 /* ---- logs that were never opened ---- */

@@ -34,7 +34,7 @@ static void a_long_run_is_clean(void **state)
 {
     (void)state;
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18 + SLOTS);
+    assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
 /* The slots behind it are compared with those before it only where both are of one kind. */
@@ -53,7 +53,7 @@ static void a_damaged_block_with_a_border_in_it_is_one_finding(void **state)
     repair(true);
     assert_non_null(strstr(scene.said, "gives up 170 jobs of run 3"));
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18 + SLOTS - BLOCK);
+    assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS - BLOCK);
     assert_int_equal(scene.report.note_count, 1);
     assert_non_null(strstr(scene.report.note[0].text,
                            "run/00000003.run is damaged from slot 170 to 339, where nothing is"));
@@ -77,7 +77,7 @@ static void a_table_is_written_around_a_damaged_block(void **state)
     the_finding("run/00000003.run", "no table of keys finds 230 of its jobs");
     repair(false);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18 + SLOTS);
+    assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
 static void all_that_is_mended_is_counted_also_what_is_not_kept(void **state)
@@ -92,7 +92,7 @@ static void all_that_is_mended_is_counted_also_what_is_not_kept(void **state)
     for (uint32_t i = 0; i < FSCK_FINDINGS_MAX; i++)
         assert_true(scene.report.finding[i].is_mended);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18 + SLOTS - LOST);
+    assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS - LOST);
 }
 
 static void a_slot_that_comes_before_its_neighbour_is_found(void **state)
@@ -136,7 +136,7 @@ static void two_jobs_under_one_key_are_both_found_again(void **state)
     remove_file("00000003.keys");
     repair(false);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18 + SLOTS);
+    assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)

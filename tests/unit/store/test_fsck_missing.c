@@ -20,7 +20,7 @@ static void however_many_are_missing_all_are_ended(void **state)
     assert_non_null(strstr(scene.said, "ends the jobs that are nowhere"));
     expect_all_mended();
     assert_true(scene.report.shard[0].files > 2);
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static void strangers(void)
@@ -115,7 +115,7 @@ static void a_leased_job_of_a_run_is_ended(void **state)
     write_log(end_the_leased);
     expect_clean();
     assert_int_equal(scene.report.shard[0].leased, 0);
-    assert_int_equal(scene.report.shard[0].far, 17);
+    assert_int_equal(scene.report.shard[0].cold, 17);
     assert_int_equal(scene.report.shard[0].delayed, 18);
 }
 

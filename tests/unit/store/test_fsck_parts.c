@@ -61,7 +61,7 @@ static void every_kind_is_counted_as_what_it_is(void **state)
 
     (void)state;
     expect_clean();
-    assert_int_equal(shard->far, 18 + 6);
+    assert_int_equal(shard->cold, 18 + 6);
     assert_int_equal(shard->remembered, 1);
     assert_int_equal(shard->leased, 1 + 1);
     assert_int_equal(shard->dead, 1 + 1);
@@ -98,7 +98,7 @@ static void what_is_given_up_is_counted_no_more(void **state)
     assert_int_equal(scene.report.finding_count, 2);
     assert_non_null(strstr(scene.said, "gives up 2 jobs of run 3"));
     expect_all_mended();
-    assert_int_equal(shard->far, 18 + 5);
+    assert_int_equal(shard->cold, 18 + 5);
     assert_int_equal(shard->remembered, 0);
     assert_int_equal(shard->dead, 1);
     assert_int_equal(catalog_read(&fs_posix, scene.run_dir, &catalog, &passed, error, sizeof error),
@@ -186,7 +186,7 @@ static void a_catalog_without_runs_is_clean(void **state)
     expect_clean();
     assert_int_equal(scene.report.shard[0].generation, generation);
     assert_int_equal(scene.report.shard[0].delayed, 1);
-    assert_int_equal(scene.report.shard[0].far, 0);
+    assert_int_equal(scene.report.shard[0].cold, 0);
 }
 
 /* ---- records and slots that do not go together ---- */
@@ -266,7 +266,7 @@ static void a_whole_record_that_is_none_of_a_job_is_damage(void **state)
     repair(true);
     assert_int_equal(scene.report.finding_count, 2);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18 + 4);
+    assert_int_equal(scene.report.shard[0].cold, 18 + 4);
 }
 
 static void a_run_of_another_length_than_the_catalog_says_is_given_up_whole(void **state)
@@ -285,7 +285,7 @@ static void a_run_of_another_length_than_the_catalog_says_is_given_up_whole(void
     repair(true);
     assert_non_null(strstr(scene.said, "gives up run 3 and the 8 jobs in it"));
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 int main(void)

@@ -15,10 +15,10 @@ static void a_sound_shard_is_clean_and_counted(void **state)
     assert_int_equal(shard->runs, 2);
     assert_int_equal(shard->tables, 2);
     /* 19 of orders and the dead one, less a0 and a1 */
-    assert_int_equal(shard->far, 18);
+    assert_int_equal(shard->cold, 18);
     assert_int_equal(shard->leased, 1);
     assert_int_equal(shard->dead, 1);
-    /* a1 anew, new, and all far ones but b0 and the dead */
+    /* a1 anew, new, and all cold ones but b0 and the dead */
     assert_int_equal(shard->delayed, 18);
 }
 
@@ -315,7 +315,7 @@ static void what_names_a_run_that_never_counted_is_found_by_key(void **state)
     (void)state;
     write_log(of_runs_that_never_counted);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 17);
+    assert_int_equal(scene.report.shard[0].cold, 17);
     assert_int_equal(scene.report.shard[0].leased, 2);
 }
 

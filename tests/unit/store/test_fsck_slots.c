@@ -15,7 +15,7 @@ static void a_byte_that_nobody_reads_is_told_and_costs_nothing(void **state)
     assert_non_null(strstr(scene.report.note[0].text, "run/00000001.run, byte 100: "));
     assert_non_null(strstr(scene.report.note[1].text, "run/00000001.run, byte 8191: "));
     assert_non_null(strstr(scene.report.note[2].text, "run/00000002.run, byte "));
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 /* ---- a run that is not the catalog's ---- */
@@ -52,7 +52,7 @@ static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **st
     expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
     expect_clean();
     assert_int_equal(scene.report.shard[0].runs, 1);
-    assert_int_equal(scene.report.shard[0].far, JOBS);
+    assert_int_equal(scene.report.shard[0].cold, JOBS);
 }
 
 /* One damaged record is named by itself, and is none of those. */

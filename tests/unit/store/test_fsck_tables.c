@@ -26,7 +26,7 @@ static void entries_that_lead_nowhere_are_no_fault(void **state)
     add_entry(9, 2, 999); /* no such slot */
     rewrite_table();
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static char ghost[16];
@@ -59,10 +59,10 @@ static void what_a_table_leads_to_is_looked_at_before_it_is_taken(void **state)
     write_log(lease_the_ghost);
     examine();
     the_finding("wal/00000001.log", "the state of a job changes that is nowhere");
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
     repair(true);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static void copy_blocks(const char *from, const char *into, int64_t first, int64_t count)
@@ -139,7 +139,7 @@ static void an_end_alone_is_unsure_too(void **state)
     assert_int_equal(scene.report.finding_count, 1);
     repair(true);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 17);
+    assert_int_equal(scene.report.shard[0].cold, 17);
 }
 
 /* A job that lay in one run and lies in another now; the table was merged of both. */
@@ -216,7 +216,7 @@ static void a_run_that_comes_back_after_a_repair_is_whole(void **state)
         assert_int_equal(scene.report.finding[i].cure, FSCK_REPAIR);
     repair(false);
     expect_all_mended();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static void beyond(void)
@@ -231,7 +231,7 @@ static void an_end_in_a_slot_there_is_none_of_ends_nothing(void **state)
     write_log(beyond);
     examine();
     finding(0, "totals fall");
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 /* ---- catalogs ---- */
@@ -360,7 +360,7 @@ static void only_what_is_ours_and_nobody_names_goes(void **state)
     }
     expect_clean();
     assert_int_equal(scene.report.note_count, 0);
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static void notes_beyond_those_kept_are_counted(void **state)

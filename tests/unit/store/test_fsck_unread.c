@@ -99,7 +99,7 @@ static void a_disk_that_is_away_for_a_moment_is_read_again(void **state)
         break_run(scene.second_at, 1, times);
         expect_clean();
     }
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 static void what_cannot_be_read_is_named_so(void **state)
@@ -151,7 +151,7 @@ static void what_cannot_be_read_is_not_given_up_as_damaged(void **state)
         heal_disk();
         expect_clean();
         assert_int_equal(scene.report.shard[0].generation, 5);
-        assert_int_equal(scene.report.shard[0].far, 18);
+        assert_int_equal(scene.report.shard[0].cold, 18);
     }
 }
 
@@ -167,7 +167,7 @@ static void damage_beside_it_waits_too(void **state)
     repair(true);
     assert_int_equal(scene.report.mended, scene.report.finding_count);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 17);
+    assert_int_equal(scene.report.shard[0].cold, 17);
 }
 
 static void what_cannot_be_read_is_given_up_with_an_explicit_word(void **state)
@@ -178,7 +178,7 @@ static void what_cannot_be_read_is_given_up_with_an_explicit_word(void **state)
     assert_int_equal(scene.report.mended, scene.report.finding_count);
     assert_non_null(strstr(scene.said, "gives up 1 jobs of run 2"));
     expect_clean(); /* nobody reads there any more */
-    assert_int_equal(scene.report.shard[0].far, 17);
+    assert_int_equal(scene.report.shard[0].cold, 17);
 }
 
 static void break_when_the_table_is_written(void *ctx, const char *text)
@@ -201,7 +201,7 @@ static void a_table_is_not_written_without_what_could_be_read_before(void **stat
     heal_disk();
     repair(true);
     expect_clean();
-    assert_int_equal(scene.report.shard[0].far, 18);
+    assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
 int main(void)

@@ -25,7 +25,7 @@ static struct depot *open_depot(const char *dir, char error[512], int *result)
     return depot;
 }
 
-/* Some far job by its key, and a merge of the tables. */
+/* Some cold job by its key, and a merge of the tables. */
 static int use(struct depot *depot)
 {
     struct hash128 key = hash_pair(slice_of("orders"), slice_of("b3"), scene.manifest.hash_seed);

@@ -1,4 +1,4 @@
-#include "local/far_walk.h"
+#include "local/cold_scan.h"
 
 #include "base/log.h"
 
@@ -12,12 +12,12 @@ enum {
     SLICE_SLOTS = 1 << 19 /* looked at before others have their turn with the scout */
 };
 
-struct far_found {
+struct cold_found {
     uint32_t slot, bytes;
     size_t at;
 };
 
-struct far_walk {
+struct cold_scan {
     struct work work;
     struct shard *shard;
     char topic[JOB_TOPIC_BYTES_MAX];
@@ -29,15 +29,15 @@ struct far_walk {
     bool met_damage;
     int result;
     struct depot_view *view;
-    struct far_found found[SLICE_JOBS];
+    struct cold_found found[SLICE_JOBS];
     size_t count, given;
     uint32_t looked_at, topic_number;
     struct buffer records;
 };
 
-struct far_walk *far_walk_new(struct shard *shard, struct slice topic, unsigned parts)
+struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned parts)
 {
-    struct far_walk *walk = calloc(1, sizeof *walk);
+    struct cold_scan *walk = calloc(1, sizeof *walk);
     if (!walk)
         return NULL;
     walk->shard = shard;
@@ -49,7 +49,7 @@ struct far_walk *far_walk_new(struct shard *shard, struct slice topic, unsigned 
     return walk;
 }
 
-void far_walk_free(struct far_walk *walk)
+void cold_scan_free(struct cold_scan *walk)
 {
     if (!walk)
         return;
@@ -58,12 +58,12 @@ void far_walk_free(struct far_walk *walk)
     free(walk);
 }
 
-bool far_walk_is_reading(const struct far_walk *walk)
+bool cold_scan_is_reading(const struct cold_scan *walk)
 {
     return walk && walk->is_reading;
 }
 
-bool far_walk_met_damage(const struct far_walk *walk)
+bool cold_scan_met_damage(const struct cold_scan *walk)
 {
     return walk && walk->met_damage;
 }
@@ -72,7 +72,7 @@ bool far_walk_met_damage(const struct far_walk *walk)
 
 static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
-    struct far_walk *walk = ctx;
+    struct cold_scan *walk = ctx;
     const struct depot_run *run = depot_view_run(walk->view, walk->run);
     if (walk->looked_at++ >= SLICE_SLOTS)
         return -EAGAIN;
@@ -81,16 +81,16 @@ static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 
 static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
-    struct far_walk *walk = ctx;
+    struct cold_scan *walk = ctx;
     (void)entry;
-    struct far_found *found = &walk->found[walk->count++];
+    struct cold_found *found = &walk->found[walk->count++];
     *found =
-        (struct far_found){.slot = slot, .bytes = (uint32_t)record.len, .at = walk->records.len};
+        (struct cold_found){.slot = slot, .bytes = (uint32_t)record.len, .at = walk->records.len};
     buffer_append_slice(&walk->records, record);
     return walk->count < SLICE_JOBS && walk->records.len < SLICE_BYTES;
 }
 
-static bool is_full(const struct far_walk *walk)
+static bool is_full(const struct cold_scan *walk)
 {
     return walk->count == SLICE_JOBS || walk->records.len >= SLICE_BYTES ||
            walk->looked_at >= SLICE_SLOTS;
@@ -98,7 +98,7 @@ static bool is_full(const struct far_walk *walk)
 
 static void on_scout(struct work *work)
 {
-    struct far_walk *walk = (struct far_walk *)(void *)work;
+    struct cold_scan *walk = (struct cold_scan *)(void *)work;
     const struct depot_run *depot_run = depot_view_run(walk->view, walk->run);
     const struct run *run = depot_run->run;
     const struct run_info *info = run_info(run);
@@ -128,7 +128,7 @@ static void on_scout(struct work *work)
 
 static void on_back(struct work *work)
 {
-    struct far_walk *walk = (struct far_walk *)(void *)work;
+    struct cold_scan *walk = (struct cold_scan *)(void *)work;
     walk->is_reading = false;
     walk->shard->readings--;
     depot_let_go(walk->view);
@@ -136,7 +136,7 @@ static void on_back(struct work *work)
 }
 
 /* The next run after the one that is done with; false: there is none. */
-static bool next_run(struct far_walk *walk)
+static bool next_run(struct cold_scan *walk)
 {
     const struct depot_view *view = depot_view(walk->shard->depot);
     for (uint32_t i = 0; i < view->run_count; i++)
@@ -149,12 +149,12 @@ static bool next_run(struct far_walk *walk)
 }
 
 /* A run that went meanwhile has handed its jobs to a newer one. */
-static bool is_in_view(const struct far_walk *walk)
+static bool is_in_view(const struct cold_scan *walk)
 {
     return depot_view_run(depot_view(walk->shard->depot), walk->run) != NULL;
 }
 
-static int read_slice(struct far_walk *walk)
+static int read_slice(struct cold_scan *walk)
 {
     if ((walk->is_through || !is_in_view(walk)) && !next_run(walk))
         return -ENOENT;
@@ -173,14 +173,14 @@ static int read_slice(struct far_walk *walk)
     return 0;
 }
 
-int far_walk_next(struct far_walk *walk, struct slice *record, struct record_place *place)
+int cold_scan_next(struct cold_scan *walk, struct slice *record, struct record_place *place)
 {
     if (walk->is_reading)
         return 0;
     if (walk->result < 0)
         return walk->result;
     while (walk->given < walk->count) {
-        const struct far_found *found = &walk->found[walk->given++];
+        const struct cold_found *found = &walk->found[walk->given++];
         if (!found->bytes) { /* damaged: it stays where it is */
             walk->met_damage = true;
             log_event(LOG_ERROR, "job cannot be read",

@@ -1,4 +1,4 @@
-#include "local/missing.h"
+#include "local/recovery_lookup.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ static int release_rest(struct shard *shard, struct buffer *bytes)
     return 0;
 }
 
-int missing_find(struct shard *shard)
+int recovery_lookup_find(struct shard *shard)
 {
     struct buffer bytes;
     struct lot lot = {0};

@@ -6,7 +6,7 @@
 
 /* Files that a crash left, and that the catalog does not name. */
 
-struct strays {
+struct orphans {
     const struct catalog *catalog;
     uint32_t *runs, *keys;
     size_t run_count, key_count;
@@ -43,21 +43,21 @@ static bool names_keys(const struct catalog *catalog, uint32_t number)
     return false;
 }
 
-static void note_stray(void *ctx, const char *name)
+static void note_orphan(void *ctx, const char *name)
 {
-    struct strays *strays = ctx;
+    struct orphans *orphans = ctx;
     uint32_t run = run_file_number(name), keys = keys_file_number(name);
 
-    if (run > strays->highest_run)
-        strays->highest_run = run;
-    if (keys > strays->highest_keys)
-        strays->highest_keys = keys;
-    if (run && !names_run(strays->catalog, run) &&
-        !add_number(&strays->runs, &strays->run_count, run))
-        strays->failed = true;
-    if (keys && !names_keys(strays->catalog, keys) &&
-        !add_number(&strays->keys, &strays->key_count, keys))
-        strays->failed = true;
+    if (run > orphans->highest_run)
+        orphans->highest_run = run;
+    if (keys > orphans->highest_keys)
+        orphans->highest_keys = keys;
+    if (run && !names_run(orphans->catalog, run) &&
+        !add_number(&orphans->runs, &orphans->run_count, run))
+        orphans->failed = true;
+    if (keys && !names_keys(orphans->catalog, keys) &&
+        !add_number(&orphans->keys, &orphans->key_count, keys))
+        orphans->failed = true;
 }
 
 /* The last word of a crash: what was being written under a temporary name. */
@@ -91,9 +91,9 @@ static void remove_fresh(struct depot *depot)
 }
 
 /* The highest one that never counted stays as a marker (see depot.h). */
-static bool remove_strays(struct depot *depot, struct strays *strays)
+static bool remove_orphans(struct depot *depot, struct orphans *orphans)
 {
-    uint32_t marker = strays->highest_run >= depot->catalog.next_run ? strays->highest_run : 0;
+    uint32_t marker = orphans->highest_run >= depot->catalog.next_run ? orphans->highest_run : 0;
 
     if (marker) {
         struct depot_run *run = depot_marker_new(depot, marker);
@@ -103,34 +103,34 @@ static bool remove_strays(struct depot *depot, struct strays *strays)
         run->next_gone = depot->gone_runs;
         depot->gone_runs = run; /* emptied when it is put away */
     }
-    for (size_t i = 0; i < strays->run_count; i++)
-        if (strays->runs[i] != marker)
-            depot_unlink_run(depot, strays->runs[i]);
-    for (size_t i = 0; i < strays->key_count; i++)
-        depot_unlink_keys(depot, strays->keys[i]);
+    for (size_t i = 0; i < orphans->run_count; i++)
+        if (orphans->runs[i] != marker)
+            depot_unlink_run(depot, orphans->runs[i]);
+    for (size_t i = 0; i < orphans->key_count; i++)
+        depot_unlink_keys(depot, orphans->keys[i]);
     remove_fresh(depot);
     depot_put_away(depot);
     return true;
 }
 
-int depot_remove_strays(struct depot *depot, bool may_remove, char *error, size_t error_bytes)
+int depot_remove_orphans(struct depot *depot, bool may_remove, char *error, size_t error_bytes)
 {
     const struct fs *fs = depot->options.fs;
-    struct strays strays = {.catalog = &depot->catalog};
-    int result = fs->ops->list(fs->ctx, depot->dir, note_stray, &strays);
+    struct orphans orphans = {.catalog = &depot->catalog};
+    int result = fs->ops->list(fs->ctx, depot->dir, note_orphan, &orphans);
 
-    if (result == 0 && strays.failed)
+    if (result == 0 && orphans.failed)
         result = -ENOMEM;
     depot->next_run = depot->catalog.next_run;
     depot->next_keys = depot->catalog.next_keys;
-    if (strays.highest_run >= depot->next_run)
-        depot->next_run = strays.highest_run + 1;
-    if (strays.highest_keys >= depot->next_keys)
-        depot->next_keys = strays.highest_keys + 1;
-    if (result == 0 && may_remove && !remove_strays(depot, &strays))
+    if (orphans.highest_run >= depot->next_run)
+        depot->next_run = orphans.highest_run + 1;
+    if (orphans.highest_keys >= depot->next_keys)
+        depot->next_keys = orphans.highest_keys + 1;
+    if (result == 0 && may_remove && !remove_orphans(depot, &orphans))
         result = -ENOMEM;
-    free(strays.runs);
-    free(strays.keys);
+    free(orphans.runs);
+    free(orphans.keys);
     if (result < 0)
         snprintf(error, error_bytes, "'%s' cannot be read: %s", depot->dir, strerror(-result));
     return result;

@@ -79,7 +79,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .shards = 1,
                                .body_bytes_max = local->options.body_bytes_max,
                                .bytes_on_disk = figures.bytes_on_disk,
-                               .far_jobs = figures.far_jobs,
+                               .cold_jobs = figures.cold_jobs,
                                .runs = figures.runs,
                                .checkpoints = figures.checkpoints,
                                .checkpoints_failed = figures.checkpoints_failed,

@@ -2,7 +2,7 @@
  * A slice: a stretch of a run, read by the scout. What is wanted of it is decided by the directory
  * alone; what is passed by is written down, for the owner to note.
  */
-#include "local/loading_private.h"
+#include "local/preload_private.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,12 +16,12 @@ enum {
     BYTES_KEPT = 2 << 20 /* what is kept for the next slice */
 };
 
-static bool item_room(struct loading_slice *slice)
+static bool item_room(struct preload_slice *slice)
 {
     if (slice->item_count < slice->item_cap)
         return true;
     uint32_t cap = slice->item_cap ? slice->item_cap * 2 : ITEMS_FIRST;
-    struct loading_item *items = realloc(slice->items, cap * sizeof *items);
+    struct preload_item *items = realloc(slice->items, cap * sizeof *items);
     if (!items)
         return false;
     slice->items = items;
@@ -29,12 +29,12 @@ static bool item_room(struct loading_slice *slice)
     return true;
 }
 
-static bool pass_room(struct loading_slice *slice)
+static bool pass_room(struct preload_slice *slice)
 {
     if (slice->pass_count < slice->pass_cap)
         return true;
     uint32_t cap = slice->pass_cap ? slice->pass_cap * 2 : ITEMS_FIRST;
-    struct loading_pass *passes = realloc(slice->passes, cap * sizeof *passes);
+    struct preload_pass *passes = realloc(slice->passes, cap * sizeof *passes);
     if (!passes)
         return false;
     slice->passes = passes;
@@ -42,26 +42,26 @@ static bool pass_room(struct loading_slice *slice)
     return true;
 }
 
-static int pass_by(struct loading_slice *slice, uint32_t slot, const struct run_slot *entry)
+static int pass_by(struct preload_slice *slice, uint32_t slot, const struct run_slot *entry)
 {
     if (!pass_room(slice)) {
         slice->no_memory = true;
         return -ENOMEM;
     }
     slice->passes[slice->pass_count++] =
-        (struct loading_pass){.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
+        (struct preload_pass){.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
     return 0;
 }
 
-static bool is_held(const struct loading_slice *slice, uint32_t topic)
+static bool is_held(const struct preload_slice *slice, uint32_t topic)
 {
-    return loading_part_waits(slice->part) && topic < slice->run->topic_count &&
+    return preload_part_waits(slice->part) && topic < slice->run->topic_count &&
            atomic_load_explicit(&slice->run->topics[topic]->held, memory_order_relaxed);
 }
 
 static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
-    struct loading_slice *slice = ctx;
+    struct preload_slice *slice = ctx;
 
     if (slice->looked == LOOKED_MAX)
         return -EAGAIN;
@@ -84,7 +84,7 @@ static int wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 
 static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
-    struct loading_slice *slice = ctx;
+    struct preload_slice *slice = ctx;
     char *into = NULL;
 
     if (item_room(slice))
@@ -96,7 +96,7 @@ static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct 
     }
     if (record.len)
         memcpy(into, record.at, record.len);
-    slice->items[slice->item_count++] = (struct loading_item){.when_ms = entry->when_ms,
+    slice->items[slice->item_count++] = (struct preload_item){.when_ms = entry->when_ms,
                                                               .at = slice->bytes.len,
                                                               .bytes = (uint32_t)record.len,
                                                               .slot = slot,
@@ -106,13 +106,13 @@ static bool each(void *ctx, uint32_t slot, const struct run_slot *entry, struct 
 }
 
 /* What was passed by before a scan ended early is passed again by the next. */
-static void trim_passes(struct loading_slice *slice)
+static void trim_passes(struct preload_slice *slice)
 {
     while (slice->pass_count && slice->passes[slice->pass_count - 1].slot >= slice->next)
         slice->pass_count--;
 }
 
-void loading_slice_read(struct loading_slice *slice)
+void preload_slice_read(struct preload_slice *slice)
 {
     struct run_scan scan = {
         .first = slice->first, .end = slice->end, .wants = wants, .each = each, .ctx = slice};
@@ -130,32 +130,32 @@ void loading_slice_read(struct loading_slice *slice)
 
 static void on_scout(struct work *work)
 {
-    loading_slice_read((struct loading_slice *)(void *)work);
+    preload_slice_read((struct preload_slice *)(void *)work);
 }
 
 static void on_back(struct work *work)
 {
-    struct loading_slice *slice = (struct loading_slice *)(void *)work;
-    struct loading *loading = slice->loading;
+    struct preload_slice *slice = (struct preload_slice *)(void *)work;
+    struct preload *preload = slice->preload;
 
-    assert(loading->reading == slice);
-    loading->reading = NULL;
-    loading_took_in(loading, slice, shard_now(loading->shard));
+    assert(preload->reading == slice);
+    preload->reading = NULL;
+    preload_took_in(preload, slice, shard_now(preload->shard));
 }
 
 /* The run has just left the view, or there is no memory. */
-static void give_up(struct loading_slice *slice)
+static void give_up(struct preload_slice *slice)
 {
     if (slice->view)
         depot_let_go(slice->view);
     slice->view = NULL;
-    loading_recent_give_spare(slice->loading, slice);
+    preload_recent_give_spare(slice->preload, slice);
 }
 
-struct loading_slice *loading_slice_new(struct loading *loading, struct loading_run *run,
+struct preload_slice *preload_slice_new(struct preload *preload, struct preload_run *run,
                                         enum job_part part)
 {
-    struct loading_slice *slice = loading_recent_take_spare(loading);
+    struct preload_slice *slice = preload_recent_take_spare(preload);
 
     if (!slice) {
         slice = calloc(1, sizeof *slice);
@@ -165,8 +165,8 @@ struct loading_slice *loading_slice_new(struct loading *loading, struct loading_
     }
     buffer_shrink(&slice->bytes, BYTES_KEPT);
     slice->work = (struct work){.perform = on_scout, .done = on_back};
-    slice->loading = loading;
-    slice->view = depot_hold(loading->shard->depot);
+    slice->preload = preload;
+    slice->view = depot_hold(preload->shard->depot);
     slice->depot_run = slice->view ? depot_view_run(slice->view, run->number) : NULL;
     if (!slice->depot_run) {
         give_up(slice);
@@ -186,7 +186,7 @@ struct loading_slice *loading_slice_new(struct loading *loading, struct loading_
     return slice;
 }
 
-void loading_slice_free(struct loading_slice *slice)
+void preload_slice_free(struct preload_slice *slice)
 {
     if (!slice)
         return;
@@ -196,10 +196,10 @@ void loading_slice_free(struct loading_slice *slice)
     free(slice);
 }
 
-void loading_slice_end(struct loading_slice *slice)
+void preload_slice_end(struct preload_slice *slice)
 {
-    struct loading_run *run = slice->run;
-    struct loading_place *refilled = slice->refill;
+    struct preload_run *run = slice->run;
+    struct preload_place *refilled = slice->refill;
 
     depot_let_go(slice->view);
     slice->view = NULL;
@@ -207,12 +207,12 @@ void loading_slice_end(struct loading_slice *slice)
     slice->run = NULL;
     slice->refill = NULL;
     if (refilled && !run->is_gone)
-        loading_place_settle(slice->loading, refilled, slice->part);
+        preload_place_settle(slice->preload, refilled, slice->part);
     run->holds--;
-    loading_run_let_go(run, slice->loading);
+    preload_run_let_go(run, slice->preload);
 }
 
-size_t loading_slice_bytes(const struct loading_slice *slice)
+size_t preload_slice_bytes(const struct preload_slice *slice)
 {
     return sizeof *slice + slice->bytes.cap + slice->item_cap * sizeof *slice->items;
 }

@@ -1,12 +1,12 @@
-/* loading_rig: the loader on a real engine, a real depot and a real scout; a log in memory, a clock
+/* preload_rig: the loader on a real engine, a real depot and a real scout; a log in memory, a clock
  * that the test sets, and turns of a loop that go on until nothing is left to do. */
-#ifndef TARRY_TESTS_LOADING_RIG_H
-#define TARRY_TESTS_LOADING_RIG_H
+#ifndef TARRY_TESTS_PRELOAD_RIG_H
+#define TARRY_TESTS_PRELOAD_RIG_H
 
 #include "base/clock.h"
 #include "engine/stored.h"
-#include "local/finding.h"
-#include "local/loading.h"
+#include "local/lookup.h"
+#include "local/preload.h"
 #include "unit/cases.h"
 
 #include <errno.h>
@@ -98,12 +98,12 @@ static inline void rig_open_engine(struct rig *rig)
     assert_non_null(rig->shard.engine);
 }
 
-static inline void rig_open_loading(struct rig *rig)
+static inline void rig_open_preload(struct rig *rig)
 {
     char error[256] = "";
-    rig->shard.loading = loading_new(&rig->shard);
-    assert_non_null(rig->shard.loading);
-    if (loading_begin(rig->shard.loading, error, sizeof error))
+    rig->shard.preload = preload_new(&rig->shard);
+    assert_non_null(rig->shard.preload);
+    if (preload_begin(rig->shard.preload, error, sizeof error))
         fail_msg("%s", error);
 }
 
@@ -124,13 +124,13 @@ static inline void rig_open(struct rig *rig, int64_t horizon_ms, uint64_t topic_
     rig_open_depot(rig);
     rig_open_engine(rig);
     engine_start(rig->shard.engine, 1);
-    rig_open_loading(rig);
+    rig_open_preload(rig);
 }
 
 static inline void rig_close_shard(struct rig *rig)
 {
     worker_free(rig->shard.scout);
-    loading_free(rig->shard.loading);
+    preload_free(rig->shard.preload);
     engine_check(rig->shard.engine);
     engine_free(rig->shard.engine);
     depot_close(rig->shard.depot);
@@ -164,16 +164,16 @@ static inline void rig_advance_engine(struct rig *rig)
 static inline bool rig_turn(void *ctx)
 {
     struct rig *rig = ctx;
-    struct loading *loading = rig->shard.loading;
+    struct preload *preload = rig->shard.preload;
     struct engine_now now = rig_now(rig);
-    bool more = loading_step(loading, now);
+    bool more = preload_step(preload, now);
     rig_advance_engine(rig);
     bool took = rig->consume && rig->consume(rig) > 0;
     if (engine_entries(rig->shard.engine) > rig->entries_most)
         rig->entries_most = engine_entries(rig->shard.engine);
     assert_true(rig->turns++ < RIG_TURNS_MAX); /* it spins */
     rig->quiet =
-        !more && !took && !loading_is_busy(loading) && loading_next_ms(loading) > now.inner_ms;
+        !more && !took && !preload_is_busy(preload) && preload_next_ms(preload) > now.inner_ms;
     return false;
 }
 
@@ -193,7 +193,7 @@ static inline void rig_pass(struct rig *rig, int64_t ms)
 {
     int64_t until_ms = clock_inner_ms() + ms;
     for (rig_settle(rig); clock_inner_ms() < until_ms; rig_settle(rig)) {
-        int64_t next_ms = loading_next_ms(rig->shard.loading);
+        int64_t next_ms = preload_next_ms(rig->shard.preload);
         int64_t engine_ms = engine_next_ms(rig->shard.engine);
         if (engine_ms < next_ms)
             next_ms = engine_ms;
@@ -255,7 +255,7 @@ static inline size_t rig_take(struct rig *rig, const char *topic, uint32_t max, 
         buffer_init(&scratch, 1 << 20);
         if (ids) {
             if (record_place_is_run(views[i].place)) {
-                if (!loading_recent(rig->shard.loading, views[i].place, &bytes))
+                if (!preload_recent(rig->shard.preload, views[i].place, &bytes))
                     assert_int_equal(depot_read(depot_view(rig->shard.depot), views[i].place, true,
                                                 &scratch, &bytes),
                                      0);
@@ -291,7 +291,7 @@ static inline void rig_cancel(struct rig *rig, const char *topic, unsigned numbe
     assert_int_equal(result.status, QUEUE_CANCELLED);
 }
 
-/* A job comes to memory by its key, as local/finding.c brings it. */
+/* A job comes to memory by its key, as local/lookup.c brings it. */
 static inline void rig_find(struct rig *rig, const char *topic, unsigned number)
 {
     char id[32];

@@ -1,9 +1,9 @@
-#include "local/walking.h"
+#include "local/scan.h"
 
 #include "base/log.h"
-#include "local/far_list.h"
-#include "local/far_walk.h"
-#include "local/finding.h"
+#include "local/cold_list.h"
+#include "local/cold_scan.h"
+#include "local/lookup.h"
 #include "queue/check.h"
 
 #include <assert.h>
@@ -17,31 +17,31 @@ enum {
 };
 
 /* One under way. */
-struct walking {
+struct scan {
     struct list list;
     struct walk walk;
-    bool with_body;            /* list */
-    bool is_memory_done;       /* the engine's part */
-    struct far_list *far_list; /* list */
-    struct far_walk *far_walk; /* the others, once memory is done */
+    bool with_body;              /* list */
+    bool is_memory_done;         /* the engine's part */
+    struct cold_list *cold_list; /* list */
+    struct cold_scan *cold_scan; /* the others, once memory is done */
     struct queue_reply_to reply_to;
 };
 
-static void walking_free(struct shard *shard, struct walking *walking)
+static void scan_free(struct shard *shard, struct scan *scan)
 {
-    list_remove(&walking->list);
-    if (walking->walk.kind == WALK_LIST)
+    list_remove(&scan->list);
+    if (scan->walk.kind == WALK_LIST)
         shard->listings--;
-    walk_fini(&walking->walk);
-    far_list_free(walking->far_list);
-    far_walk_free(walking->far_walk);
-    free(walking);
+    walk_fini(&scan->walk);
+    cold_list_free(scan->cold_list);
+    cold_scan_free(scan->cold_scan);
+    free(scan);
 }
 
-static void refuse(struct shard *shard, struct walking *walking, enum queue_status status)
+static void refuse(struct shard *shard, struct scan *scan, enum queue_status status)
 {
-    completion_status_soon(shard, status, walking->reply_to);
-    walking_free(shard, walking);
+    completion_status_soon(shard, status, scan->reply_to);
+    scan_free(shard, scan);
 }
 
 /* ---- beginning ---- */
@@ -49,25 +49,25 @@ static void refuse(struct shard *shard, struct walking *walking, enum queue_stat
 static void start(struct shard *shard, const struct walk *walk, bool with_body,
                   struct queue_reply_to reply_to)
 {
-    struct walking *walking = calloc(1, sizeof *walking);
-    if (!walking) {
+    struct scan *scan = calloc(1, sizeof *scan);
+    if (!scan) {
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return;
     }
-    walking->walk = *walk;
-    walking->with_body = with_body;
-    walking->reply_to = reply_to;
-    if (!walk_init(&walking->walk, shard->engine)) {
-        free(walking);
+    scan->walk = *walk;
+    scan->with_body = with_body;
+    scan->reply_to = reply_to;
+    if (!walk_init(&scan->walk, shard->engine)) {
+        free(scan);
         completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
         return;
     }
-    list_add_last(&shard->walkings, &walking->list);
+    list_add_last(&shard->scans, &scan->list);
     if (walk->kind == WALK_LIST) {
-        shard->listings++; /* until it ends no job becomes far: none is missed */
+        shard->listings++; /* until it ends no job becomes cold: none is missed */
         if (depot_view(shard->depot)->run_count &&
-            !(walking->far_list = far_list_new(shard, &walking->walk)))
-            refuse(shard, walking, QUEUE_NO_MEMORY);
+            !(scan->cold_list = cold_list_new(shard, &scan->walk)))
+            refuse(shard, scan, QUEUE_NO_MEMORY);
     }
     reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
 }
@@ -79,8 +79,7 @@ static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_sta
     return walk;
 }
 
-void walking_list(struct shard *shard, const struct queue_list *list,
-                  struct queue_reply_to reply_to)
+void scan_list(struct shard *shard, const struct queue_list *list, struct queue_reply_to reply_to)
 {
     const char *detail;
     enum queue_status status = queue_check_list(list, &detail);
@@ -99,8 +98,8 @@ void walking_list(struct shard *shard, const struct queue_list *list,
         start(shard, &walk, list->with_body, reply_to);
 }
 
-void walking_topic(struct shard *shard, const struct queue_topic_call *call,
-                   struct queue_reply_to reply_to)
+void scan_topic(struct shard *shard, const struct queue_topic_call *call,
+                struct queue_reply_to reply_to)
 {
     enum walk_kind kind = call->verb == QUEUE_TOPIC_PURGE    ? WALK_PURGE
                           : call->verb == QUEUE_TOPIC_DELETE ? WALK_DELETE
@@ -110,7 +109,7 @@ void walking_topic(struct shard *shard, const struct queue_topic_call *call,
     start(shard, &walk, false, reply_to);
 }
 
-/* ---- far jobs ---- */
+/* ---- cold jobs ---- */
 
 /* A bit for each part that may hold what is to be changed. */
 static unsigned parts_of(const struct walk *walk)
@@ -136,21 +135,21 @@ static struct hash128 key_of(const struct shard *shard, const struct record *rec
 }
 
 /* 1: through; 0: waits for the scout; -EAGAIN: had its share of this turn; else what failed. */
-static int change_far(struct shard *shard, struct walking *walking)
+static int change_cold(struct shard *shard, struct scan *scan)
 {
-    struct walk *walk = &walking->walk;
+    struct walk *walk = &scan->walk;
     struct engine_now now = shard_now(shard);
-    if (!walking->far_walk &&
-        !(walking->far_walk =
-              far_walk_new(shard, slice_make(walk->topic, walk->topic_bytes), parts_of(walk))))
+    if (!scan->cold_scan &&
+        !(scan->cold_scan =
+              cold_scan_new(shard, slice_make(walk->topic, walk->topic_bytes), parts_of(walk))))
         return -ENOMEM;
     for (int left = WALK_CHANGES; left; left--) {
         struct slice bytes;
         struct record_place place;
         struct record record;
         if (walk_has_enough(walk, shard->engine))
-            return far_walk_is_reading(walking->far_walk) ? 0 : 1;
-        int result = far_walk_next(walking->far_walk, &bytes, &place);
+            return cold_scan_is_reading(scan->cold_scan) ? 0 : 1;
+        int result = cold_scan_next(scan->cold_scan, &bytes, &place);
         if (result != 1)
             return result == -ENOENT ? 1 : result;
         int failed = shard_load(shard, bytes, place, now);
@@ -165,9 +164,9 @@ static int change_far(struct shard *shard, struct walking *walking)
 /* ---- the end ---- */
 
 /* As many as fit into one reply; the cursor then says where to go on. */
-static void finish_list(struct shard *shard, struct walking *walking)
+static void finish_list(struct shard *shard, struct scan *scan)
 {
-    struct walk *walk = &walking->walk;
+    struct walk *walk = &scan->walk;
     char text[QUEUE_CURSOR_BYTES_MAX];
     struct slice cursor = {0};
     size_t count = 0, bytes = 0;
@@ -184,32 +183,32 @@ static void finish_list(struct shard *shard, struct walking *walking)
     for (size_t i = count; i < walk->found_count; i++)
         engine_view_fini(&views[i]);
     walk->found = NULL;
-    reading_start(shard, views, count, (struct reading_options){.with_body = walking->with_body},
-                  cursor, walking->reply_to);
+    reading_start(shard, views, count, (struct reading_options){.with_body = scan->with_body},
+                  cursor, scan->reply_to);
 }
 
 /* False: it begins again. */
-static bool finish_change(struct shard *shard, struct walking *walking)
+static bool finish_change(struct shard *shard, struct scan *scan)
 {
-    struct walk *walk = &walking->walk;
+    struct walk *walk = &scan->walk;
     struct slice topic = slice_make(walk->topic, walk->topic_bytes);
     enum queue_status status = QUEUE_OK;
     if (walk->kind == WALK_DELETE) {
         status = engine_topic_remove(shard->engine, topic);
-        if (status == QUEUE_CONFLICT && far_walk_met_damage(walking->far_walk)) {
+        if (status == QUEUE_CONFLICT && cold_scan_met_damage(scan->cold_scan)) {
             status = QUEUE_UNAVAILABLE;        /* nor would it be empty the next time */
         } else if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
             walk->at = 0;
             walk->until_sequence = UINT64_MAX;
-            walking->is_memory_done = false;
-            far_walk_free(walking->far_walk);
-            walking->far_walk = NULL;
+            scan->is_memory_done = false;
+            cold_scan_free(scan->cold_scan);
+            scan->cold_scan = NULL;
             return false;
         }
         if (status != QUEUE_UNAVAILABLE)
             shard_tell(shard, QUEUE_EVENT_TOPIC, topic);
     }
-    struct completion *completion = completion_new(shard, 0, 0, walking->reply_to);
+    struct completion *completion = completion_new(shard, 0, 0, scan->reply_to);
     assert(completion);
     completion->reply.status = status;
     completion->reply.affected = walk->affected;
@@ -225,12 +224,12 @@ static enum queue_status status_of(int failed)
 }
 
 /* From walk->after on. -ENOENT: the topic has gone meanwhile. */
-static int list_again(struct shard *shard, struct walking *walking)
+static int list_again(struct shard *shard, struct scan *scan)
 {
-    struct walk *walk = &walking->walk;
+    struct walk *walk = &scan->walk;
     struct queue_topic topic;
-    far_list_free(walking->far_list);
-    walking->far_list = NULL;
+    cold_list_free(scan->cold_list);
+    scan->cold_list = NULL;
     walk_fini(walk);
     walk->at = 0;
     walk->seen = walk->found_count = 0;
@@ -238,96 +237,96 @@ static int list_again(struct shard *shard, struct walking *walking)
     if (!engine_topic_show(shard->engine, slice_make(walk->topic, walk->topic_bytes),
                            shard_now(shard), &topic))
         return -ENOENT;
-    if (!walk_init(walk, shard->engine) || !(walking->far_list = far_list_new(shard, walk)))
+    if (!walk_init(walk, shard->engine) || !(scan->cold_list = cold_list_new(shard, walk)))
         return -ENOMEM;
     return 0;
 }
 
 /* Whether there is more to do now. It may end. */
-static bool step_list(struct shard *shard, struct walking *walking)
+static bool step_list(struct shard *shard, struct scan *scan)
 {
     struct engine_now now = shard_now(shard);
-    if (far_list_is_reading(walking->far_list))
+    if (cold_list_is_reading(scan->cold_list))
         return false;
-    if (!walk_step(&walking->walk, shard->engine, now, WALK_STEPS, WALK_CHANGES))
+    if (!walk_step(&scan->walk, shard->engine, now, WALK_STEPS, WALK_CHANGES))
         return true;
-    int failed = walking->far_list ? far_list_merge(walking->far_list, &walking->walk, now) : 0;
-    if (failed == -EAGAIN && !(failed = list_again(shard, walking)))
+    int failed = scan->cold_list ? cold_list_merge(scan->cold_list, &scan->walk, now) : 0;
+    if (failed == -EAGAIN && !(failed = list_again(shard, scan)))
         return false;
     if (failed && failed != -ENOENT) {
         log_event(LOG_ERROR, "jobs cannot be listed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-failed)));
-        refuse(shard, walking, status_of(failed));
+        refuse(shard, scan, status_of(failed));
         return false;
     }
-    finish_list(shard, walking);
-    walking_free(shard, walking);
+    finish_list(shard, scan);
+    scan_free(shard, scan);
     return false;
 }
 
-static bool step_change(struct shard *shard, struct walking *walking)
+static bool step_change(struct shard *shard, struct scan *scan)
 {
-    if (!walking->is_memory_done) {
-        walking->is_memory_done =
-            walk_step(&walking->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES);
+    if (!scan->is_memory_done) {
+        scan->is_memory_done =
+            walk_step(&scan->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES);
         return true;
     }
-    bool has_far = depot_view(shard->depot)->run_count > 0;
-    if (has_far && shard->stopping) { /* there may be any number: no stop waits for all of them */
-        refuse(shard, walking, QUEUE_STOPPING);
+    bool has_cold = depot_view(shard->depot)->run_count > 0;
+    if (has_cold && shard->stopping) { /* there may be any number: no stop waits for all of them */
+        refuse(shard, scan, QUEUE_STOPPING);
         return false;
     }
-    int result = has_far ? change_far(shard, walking) : 1;
+    int result = has_cold ? change_cold(shard, scan) : 1;
     if (result == 0 || result == -EAGAIN)
         return result == -EAGAIN;
     if (result < 0)
-        refuse(shard, walking, status_of(result));
-    else if (!finish_change(shard, walking))
+        refuse(shard, scan, status_of(result));
+    else if (!finish_change(shard, scan))
         return true;
     else
-        walking_free(shard, walking);
+        scan_free(shard, scan);
     return false;
 }
 
 /* What a walk leaves behind must be writable even on a full disk: purging is how space comes back.
  * -EAGAIN: not yet. Else 0, and *status as of command_ask_room. */
-static int ask_room(struct shard *shard, const struct walking *walking, enum queue_status *status)
+static int ask_room(struct shard *shard, const struct scan *scan, enum queue_status *status)
 {
     *status = QUEUE_OK;
-    if (walking->walk.kind == WALK_LIST)
+    if (scan->walk.kind == WALK_LIST)
         return 0;
     return command_ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
                             WAL_FOR_ANSWER, status);
 }
 
-static bool is_reading(const struct walking *walking)
+static bool is_reading(const struct scan *scan)
 {
-    return far_list_is_reading(walking->far_list) || far_walk_is_reading(walking->far_walk);
+    return cold_list_is_reading(scan->cold_list) || cold_scan_is_reading(scan->cold_scan);
 }
 
-bool walkings_step(struct shard *shard)
+bool scans_step(struct shard *shard)
 {
     enum { SHARES = 10 };
     int share = 0;
     bool more = false;
-    for (struct list *at = shard->walkings.next, *next; at != &shard->walkings; at = next) {
-        struct walking *walking = list_entry(at, struct walking, list);
+    for (struct list *at = shard->scans.next, *next; at != &shard->scans; at = next) {
+        struct scan *scan = list_entry(at, struct scan, list);
         enum queue_status status = QUEUE_UNAVAILABLE;
         next = at->next;
-        if (is_reading(walking))
+        if (is_reading(scan))
             continue;
         if (!shard->broken) {
             if (share++ == SHARES)
                 return true;
-            if (ask_room(shard, walking, &status) == -EAGAIN)
+            if (ask_room(shard, scan, &status) == -EAGAIN)
                 continue;
         }
         if (status != QUEUE_OK)
-            refuse(shard, walking, status);
-        else if (walking->walk.kind == WALK_LIST)
-            more |= step_list(shard, walking);
+            refuse(shard, scan, status);
+        else if (scan->walk.kind == WALK_LIST)
+            more |= step_list(shard, scan);
         else
-            more |= step_change(shard, walking);
+            more |= step_change(shard, scan);
     }
     return more;
 }

@@ -1,4 +1,4 @@
-#include "local/finding.h"
+#include "local/lookup.h"
 
 #include "base/log.h"
 #include "queue/copy.h"
@@ -10,13 +10,13 @@
 
 enum { TRIES_MAX = 8 }; /* of a command: keys that are looked for on the loop, in memory */
 
-struct finding_key {
+struct lookup_key {
     struct hash128 key;
     int found; /* as depot_find */
     struct depot_hit hit;
 };
 
-struct finding {
+struct lookup {
     struct work work;
     struct shard *shard;
     struct command *command;
@@ -25,7 +25,7 @@ struct finding {
     struct buffer records;
     bool knew; /* a job of the command was in memory */
     size_t count;
-    struct finding_key keys[];
+    struct lookup_key keys[];
 };
 
 /* ---- which jobs a command names ---- */
@@ -126,34 +126,34 @@ static size_t unknown_keys(const struct shard *shard, const struct absent *absen
 
 static void on_scout(struct work *work)
 {
-    struct finding *finding = (struct finding *)(void *)work;
-    for (size_t i = 0; i < finding->count; i++) {
-        struct finding_key *key = &finding->keys[i];
-        key->found = depot_find(finding->view, finding->shard->options.hash_seed, key->key,
-                                &finding->records, &key->hit);
+    struct lookup *lookup = (struct lookup *)(void *)work;
+    for (size_t i = 0; i < lookup->count; i++) {
+        struct lookup_key *key = &lookup->keys[i];
+        key->found = depot_find(lookup->view, lookup->shard->options.hash_seed, key->key,
+                                &lookup->records, &key->hit);
     }
 }
 
-static void finding_free(struct finding *finding)
+static void lookup_free(struct lookup *lookup)
 {
-    if (finding->view)
-        depot_let_go(finding->view);
-    buffer_fini(&finding->records);
-    free(finding->command);
-    free(finding);
+    if (lookup->view)
+        depot_let_go(lookup->view);
+    buffer_fini(&lookup->records);
+    free(lookup->command);
+    free(lookup);
 }
 
 /* Loads what was found. QUEUE_OK, or why the command cannot be carried out. */
-static enum queue_status load_found(struct finding *finding)
+static enum queue_status load_found(struct lookup *lookup)
 {
-    struct shard *shard = finding->shard;
+    struct shard *shard = lookup->shard;
     struct engine_now now = shard_now(shard);
-    for (size_t i = 0; i < finding->count; i++) {
-        const struct finding_key *key = &finding->keys[i];
+    for (size_t i = 0; i < lookup->count; i++) {
+        const struct lookup_key *key = &lookup->keys[i];
         int failed = key->found < 0 ? key->found : 0;
         if (key->found == 1)
             failed = shard_load(shard,
-                                slice_make(finding->records.at + key->hit.at, key->hit.place.bytes),
+                                slice_make(lookup->records.at + key->hit.at, key->hit.place.bytes),
                                 key->hit.place, now);
         if (failed && failed != -ENOENT) {
             log_event(LOG_ERROR, "job cannot be looked up",
@@ -165,61 +165,61 @@ static enum queue_status load_found(struct finding *finding)
     return QUEUE_OK;
 }
 
-static struct absent *absent_of(const struct finding *finding)
+static struct absent *absent_of(const struct lookup *lookup)
 {
-    struct absent *absent = malloc(sizeof *absent + finding->count * sizeof absent->keys[0]);
+    struct absent *absent = malloc(sizeof *absent + lookup->count * sizeof absent->keys[0]);
     if (!absent)
         return NULL;
-    absent->generation = finding->view->generation;
-    absent->is_all = !finding->knew;
+    absent->generation = lookup->view->generation;
+    absent->is_all = !lookup->knew;
     absent->count = 0;
-    for (size_t i = 0; i < finding->count; i++)
-        if (finding->keys[i].found != 0)
+    for (size_t i = 0; i < lookup->count; i++)
+        if (lookup->keys[i].found != 0)
             absent->is_all = false; /* in memory now, and may leave it again */
         else
-            absent->keys[absent->count++] = finding->keys[i].key;
+            absent->keys[absent->count++] = lookup->keys[i].key;
     return absent;
 }
 
 static void on_back(struct work *work)
 {
-    struct finding *finding = (struct finding *)(void *)work;
-    struct shard *shard = finding->shard;
-    enum queue_status status = shard->broken ? QUEUE_UNAVAILABLE : load_found(finding);
-    struct absent *absent = status == QUEUE_OK ? absent_of(finding) : NULL;
-    shard->findings--;
+    struct lookup *lookup = (struct lookup *)(void *)work;
+    struct shard *shard = lookup->shard;
+    enum queue_status status = shard->broken ? QUEUE_UNAVAILABLE : load_found(lookup);
+    struct absent *absent = status == QUEUE_OK ? absent_of(lookup) : NULL;
+    shard->lookups--;
     if (status == QUEUE_OK && !absent)
         status = QUEUE_NO_MEMORY;
     if (status != QUEUE_OK) {
-        completion_status_soon(shard, status, finding->reply_to);
+        completion_status_soon(shard, status, lookup->reply_to);
     } else {
-        shard_resume(shard, finding->command, finding->reply_to, absent);
-        finding->command = NULL;
+        shard_resume(shard, lookup->command, lookup->reply_to, absent);
+        lookup->command = NULL;
     }
-    finding_free(finding);
+    lookup_free(lookup);
 }
 
-static struct finding *finding_new(struct shard *shard, const struct command *command,
-                                   const struct hash128 *keys, size_t count)
+static struct lookup *lookup_new(struct shard *shard, const struct command *command,
+                                 const struct hash128 *keys, size_t count)
 {
-    struct finding *finding = calloc(1, sizeof *finding + count * sizeof finding->keys[0]);
-    if (!finding)
+    struct lookup *lookup = calloc(1, sizeof *lookup + count * sizeof lookup->keys[0]);
+    if (!lookup)
         return NULL;
-    finding->shard = shard;
-    finding->count = count;
+    lookup->shard = shard;
+    lookup->count = count;
     for (size_t i = 0; i < count; i++)
-        finding->keys[i].key = keys[i];
-    buffer_init(&finding->records, SIZE_MAX / 2);
-    finding->view = depot_hold(shard->depot);
-    finding->command = finding->view ? copy_command(command) : NULL;
-    if (finding->command)
-        return finding;
-    finding_free(finding);
+        lookup->keys[i].key = keys[i];
+    buffer_init(&lookup->records, SIZE_MAX / 2);
+    lookup->view = depot_hold(shard->depot);
+    lookup->command = lookup->view ? copy_command(command) : NULL;
+    if (lookup->command)
+        return lookup;
+    lookup_free(lookup);
     return NULL;
 }
 
-bool finding_wants(struct shard *shard, const struct command *command,
-                   struct queue_reply_to reply_to, const struct absent *absent)
+bool lookup_wants(struct shard *shard, const struct command *command,
+                  struct queue_reply_to reply_to, const struct absent *absent)
 {
     struct hash128 keys[QUEUE_BATCH_MAX];
     if (depot_view(shard->depot)->run_count == 0)
@@ -232,17 +232,17 @@ bool finding_wants(struct shard *shard, const struct command *command,
     count = unknown_keys(shard, absent, keys, count);
     if (!count)
         return false;
-    struct finding *finding = finding_new(shard, command, keys, count);
-    if (!finding) {
+    struct lookup *lookup = lookup_new(shard, command, keys, count);
+    if (!lookup) {
         completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
         return true;
     }
-    finding->reply_to = reply_to;
-    finding->knew = knew;
-    finding->work.perform = on_scout;
-    finding->work.done = on_back;
-    shard->findings++;
-    worker_give(shard->scout, &finding->work);
+    lookup->reply_to = reply_to;
+    lookup->knew = knew;
+    lookup->work.perform = on_scout;
+    lookup->work.done = on_back;
+    shard->lookups++;
+    worker_give(shard->scout, &lookup->work);
     return true;
 }
 

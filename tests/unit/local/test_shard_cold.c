@@ -1,4 +1,4 @@
-/* A whole shard with far jobs, held at one step of a checkpoint: what is asked of it meanwhile. */
+/* A whole shard with cold jobs, held at one step of a checkpoint: what is asked of it meanwhile. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "local/checkpoint_private.h"
@@ -265,7 +265,7 @@ static struct depot_run *hold_checkpoint(struct world *world)
     return NULL;
 }
 
-/* The id of a job that is far, in this run. */
+/* The id of a job that is cold, in this run. */
 static struct slice far_id(struct world *world, const struct depot_run *run, char room[16])
 {
     struct buffer scratch;

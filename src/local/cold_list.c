@@ -1,4 +1,4 @@
-#include "local/far_list.h"
+#include "local/cold_list.h"
 
 #include "base/log.h"
 
@@ -9,14 +9,14 @@
 enum { SLOTS_AT_ONCE = 512, SLOTS_A_TURN = 1 << 18 /* of the scout's time, before others */ };
 
 /* One job found, and later its record. */
-struct far_job {
+struct cold_job {
     int64_t due_ms; /* wall clock */
     uint64_t sequence;
     struct record_place place;
     size_t at; /* of its record in `records` */
 };
 
-struct far_list {
+struct cold_list {
     struct work work;
     struct shard *shard;
     struct depot_view *view;
@@ -25,7 +25,7 @@ struct far_list {
     bool is_reading, more;
     int result;
     uint32_t run_index, part, slot; /* where it has come to; slot 0: at the part's beginning */
-    struct far_job *jobs;           /* a heap, the last of them at its root; own memory */
+    struct cold_job *jobs;          /* a heap, the last of them at its root; own memory */
     size_t count;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
@@ -33,25 +33,25 @@ struct far_list {
 
 /* ---- the heap ---- */
 
-static bool comes_before(const struct far_job *a, const struct far_job *b)
+static bool comes_before(const struct cold_job *a, const struct cold_job *b)
 {
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
 }
 
-static void swap(struct far_job *a, struct far_job *b)
+static void swap(struct cold_job *a, struct cold_job *b)
 {
-    struct far_job copy = *a;
+    struct cold_job copy = *a;
     *a = *b;
     *b = copy;
 }
 
-static void sift_up(struct far_job *heap, size_t at)
+static void sift_up(struct cold_job *heap, size_t at)
 {
     for (; at && comes_before(&heap[(at - 1) / 2], &heap[at]); at = (at - 1) / 2)
         swap(&heap[(at - 1) / 2], &heap[at]);
 }
 
-static void sift_down(struct far_job *heap, size_t count)
+static void sift_down(struct cold_job *heap, size_t count)
 {
     for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && comes_before(&heap[child], &heap[child + 1]))
@@ -63,7 +63,7 @@ static void sift_down(struct far_job *heap, size_t count)
 }
 
 /* False: it comes after all there is room for. */
-static bool add(struct far_list *list, struct far_job job)
+static bool add(struct cold_list *list, struct cold_job job)
 {
     if (list->count < list->walk->limit) {
         list->jobs[list->count] = job;
@@ -90,7 +90,7 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
     return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->part;
 }
 
-static bool is_asked_for(const struct far_list *list, enum job_part part)
+static bool is_asked_for(const struct cold_list *list, enum job_part part)
 {
     enum job_state state = list->walk->state;
     if (part == PART_LEASED || part == PART_REMEMBERED) /* in memory; no jobs */
@@ -101,13 +101,13 @@ static bool is_asked_for(const struct far_list *list, enum job_part part)
 }
 
 /* What is to be added to `when` of a part's slots to have their due by the wall clock. */
-static int64_t offset_of(const struct far_list *list, enum job_part part)
+static int64_t offset_of(const struct cold_list *list, enum job_part part)
 {
     return job_part_is_wall(part) || part == PART_DEAD ? 0 : list->skew_ms;
 }
 
 /* The first due worth looking at. */
-static int64_t due_from(const struct far_list *list, enum job_part part)
+static int64_t due_from(const struct cold_list *list, enum job_part part)
 {
     int64_t from_ms = list->walk->has_cursor ? list->walk->after.due_ms : 0;
     if (part != PART_DEAD && list->walk->state == JOB_DELAYED && from_ms <= list->now_ms)
@@ -116,12 +116,12 @@ static int64_t due_from(const struct far_list *list, enum job_part part)
 }
 
 /* Whether later slots of this part may be wanted too. */
-static bool look_at(struct far_list *list, const struct depot_run *run, enum job_part part,
+static bool look_at(struct cold_list *list, const struct depot_run *run, enum job_part part,
                     uint32_t slot, const struct run_slot *entry, uint32_t topic)
 {
-    struct far_job job = {.due_ms = entry->when_ms + offset_of(list, part),
-                          .sequence = entry->sequence,
-                          .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
+    struct cold_job job = {.due_ms = entry->when_ms + offset_of(list, part),
+                           .sequence = entry->sequence,
+                           .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
     if (part != PART_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
         return false;
     if (entry->topic != topic || !alive_test(&run->alive, slot) ||
@@ -132,7 +132,7 @@ static bool look_at(struct far_list *list, const struct depot_run *run, enum job
 
 /* ---- on the scout ---- */
 
-static int look_at_part(struct far_list *list, const struct depot_run *run, uint32_t topic,
+static int look_at_part(struct cold_list *list, const struct depot_run *run, uint32_t topic,
                         uint32_t *budget)
 {
     const struct run_info_part *part = &run_info(run->run)->parts[list->part];
@@ -163,7 +163,7 @@ static int look_at_part(struct far_list *list, const struct depot_run *run, uint
 }
 
 /* True: that was all. */
-static bool look_on(struct far_list *list)
+static bool look_on(struct cold_list *list)
 {
     uint32_t budget = SLOTS_A_TURN;
     struct slice topic = slice_make(list->walk->topic, list->walk->topic_bytes);
@@ -202,10 +202,10 @@ static bool keep_it(void *ctx, uint32_t slot, const struct run_slot *entry, stru
 }
 
 /* Their records. A damaged one takes no room. */
-static void read_found(struct far_list *list)
+static void read_found(struct cold_list *list)
 {
     for (size_t i = 0; i < list->count && list->result == 0; i++) {
-        struct far_job *job = &list->jobs[i];
+        struct cold_job *job = &list->jobs[i];
         const struct depot_run *run = depot_view_run(list->view, record_place_run(job->place));
         struct run_scan scan = {.first = job->place.at,
                                 .end = job->place.at + 1,
@@ -223,7 +223,7 @@ static void read_found(struct far_list *list)
 
 static void on_scout(struct work *work)
 {
-    struct far_list *list = (struct far_list *)(void *)work;
+    struct cold_list *list = (struct cold_list *)(void *)work;
     if (!look_on(list))
         return; /* once more, after others */
     if (list->result == 0)
@@ -235,7 +235,7 @@ static void on_scout(struct work *work)
 
 static void on_back(struct work *work)
 {
-    struct far_list *list = (struct far_list *)(void *)work;
+    struct cold_list *list = (struct cold_list *)(void *)work;
     if (list->part != PARTS) {
         worker_give(list->shard->scout, &list->work);
         return;
@@ -246,9 +246,9 @@ static void on_back(struct work *work)
     list->view = NULL;
 }
 
-struct far_list *far_list_new(struct shard *shard, const struct walk *walk)
+struct cold_list *cold_list_new(struct shard *shard, const struct walk *walk)
 {
-    struct far_list *list = calloc(1, sizeof *list);
+    struct cold_list *list = calloc(1, sizeof *list);
     if (!list)
         return NULL;
     struct engine_now now = shard_now(shard);
@@ -260,7 +260,7 @@ struct far_list *far_list_new(struct shard *shard, const struct walk *walk)
     list->jobs = malloc(walk->limit * sizeof *list->jobs);
     list->view = list->jobs ? depot_hold(shard->depot) : NULL;
     if (!list->view) {
-        far_list_free(list);
+        cold_list_free(list);
         return NULL;
     }
     list->is_reading = true;
@@ -271,7 +271,7 @@ struct far_list *far_list_new(struct shard *shard, const struct walk *walk)
     return list;
 }
 
-void far_list_free(struct far_list *list)
+void cold_list_free(struct cold_list *list)
 {
     if (!list)
         return;
@@ -281,7 +281,7 @@ void far_list_free(struct far_list *list)
     free(list);
 }
 
-bool far_list_is_reading(const struct far_list *list)
+bool cold_list_is_reading(const struct cold_list *list)
 {
     return list && list->is_reading;
 }
@@ -297,18 +297,18 @@ static bool is_found(const struct walk *walk, size_t count, uint64_t sequence)
 }
 
 /* The view the engine would give, had it the job in memory. */
-static void view_of(const struct job *job, const struct far_job *far, struct hash128 key,
+static void view_of(const struct job *job, const struct cold_job *cold, struct hash128 key,
                     struct engine_now now, struct engine_view *out)
 {
     bool waits = job->state == JOB_DELAYED;
     *out = (struct engine_view){
         .key = key,
-        .place = far->place,
-        .state = waits && far->due_ms <= now.inner_ms + now.skew_ms ? JOB_READY : job->state,
+        .place = cold->place,
+        .state = waits && cold->due_ms <= now.inner_ms + now.skew_ms ? JOB_READY : job->state,
         .priority = job->priority,
         .attempt = job->attempt,
         /* By which it was found, though the wall clock was set since: a list goes by it. */
-        .due_ms = job->state == JOB_DEAD ? far->due_ms
+        .due_ms = job->state == JOB_DEAD ? cold->due_ms
                                          : job->due_ms + (job->due_is_wall ? 0 : now.skew_ms),
         .delivery = job->delivery,
         .sequence = job->sequence};
@@ -324,13 +324,13 @@ static void view_of(const struct job *job, const struct far_job *far, struct has
 }
 
 /* As it stands now. False: it is gone, or not what is asked for any more. */
-static bool show(struct far_list *list, const struct walk *walk, struct far_job *far,
+static bool show(struct cold_list *list, const struct walk *walk, struct cold_job *cold,
                  struct engine_now now, struct engine_view *out)
 {
     struct engine *engine = list->shard->engine;
     struct record record;
-    if (!far->place.bytes ||
-        !record_decode(slice_make(list->records.at + far->at, far->place.bytes), &record) ||
+    if (!cold->place.bytes ||
+        !record_decode(slice_make(list->records.at + cold->at, cold->place.bytes), &record) ||
         record.kind != RECORD_JOB)
         return false;
     struct hash128 key = engine_key(engine, record.job.topic, record.job.id);
@@ -338,10 +338,10 @@ static bool show(struct far_list *list, const struct walk *walk, struct far_job 
         if (!engine_find(engine, record.job.topic, record.job.id, now, out))
             return false;
     } else {
-        far->place = depot_moved(list->shard->depot, far->place);
-        if (!depot_is_alive(list->shard->depot, far->place))
+        cold->place = depot_moved(list->shard->depot, cold->place);
+        if (!depot_is_alive(list->shard->depot, cold->place))
             return false;
-        view_of(&record.job, far, key, now, out);
+        view_of(&record.job, cold, key, now, out);
     }
     if (is_past_cursor(walk, out->due_ms, out->sequence) &&
         (!walk->state || walk->state == out->state))
@@ -361,13 +361,13 @@ static int by_due(const void *left, const void *right)
 /* Where slots were left out, they come behind the last one that was found: so does whatever else is
  * behind it, on the next page. Slots whose job is in memory, and moved there, may be all that was
  * found: then the next page is this one. */
-static int end_where_found(const struct far_list *list, struct walk *walk)
+static int end_where_found(const struct cold_list *list, struct walk *walk)
 {
-    const struct far_job *last = &list->jobs[0];
+    const struct cold_job *last = &list->jobs[0];
     walk->more = true;
     while (walk->found_count) {
         struct engine_view *view = &walk->found[walk->found_count - 1];
-        const struct far_job job = {.due_ms = view->due_ms, .sequence = view->sequence};
+        const struct cold_job job = {.due_ms = view->due_ms, .sequence = view->sequence};
         if (!comes_before(last, &job))
             return 0;
         engine_view_fini(view);
@@ -379,7 +379,7 @@ static int end_where_found(const struct far_list *list, struct walk *walk)
     return -EAGAIN;
 }
 
-int far_list_merge(struct far_list *list, struct walk *walk, struct engine_now now)
+int cold_list_merge(struct cold_list *list, struct walk *walk, struct engine_now now)
 {
     size_t count = walk->found_count;
     if (list->result < 0)

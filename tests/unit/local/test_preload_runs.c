@@ -1,6 +1,6 @@
 /* Loading goes on over all that changes meanwhile: runs that come and go, jobs that come by their
  * key or are evicted, steps of the wall clock, damage, the end. */
-#include "loading_rig_runs.h"
+#include "preload_rig_runs.h"
 #include "store/run_private.h"
 
 /* GRAIN_MS: so late may what was passed by be counted as ready. */
@@ -134,11 +134,11 @@ static void jobs_due_by_the_wall_clock_follow_its_steps(void **state)
     assert_int_equal(engine_entries(rig.shard.engine), 10);
     clock_fake_step_wall(-3600 * 1000);
     rig_settle(&rig);
-    int64_t keep_ms = loading_keep_until_ms(rig.shard.loading, rig_now(&rig));
+    int64_t keep_ms = preload_keep_until_ms(rig.shard.preload, rig_now(&rig));
     assert_true(keep_ms > clock_inner_ms() + 3600 * 1000 + 10000); /* those passed must stay */
     rig_evict(&rig);
     assert_int_equal(engine_entries(rig.shard.engine), 10);
-    assert_true(loading_next_ms(rig.shard.loading) >= clock_inner_ms() + 3600 * 1000);
+    assert_true(preload_next_ms(rig.shard.preload) >= clock_inner_ms() + 3600 * 1000);
     clock_fake_step_wall(3600 * 1000 + 50000);
     rig_settle(&rig);
     assert_int_equal(engine_entries(rig.shard.engine), 60);
@@ -193,8 +193,8 @@ static void what_cannot_be_read_is_passed_by(void **state)
     for (size_t got; (got = rig_take(&rig, "orders", 250, NULL)); left -= (unsigned)got)
         rig_settle(&rig);
     assert_int_equal(left, 10);
-    assert_int_equal(loading_unreadable(rig.shard.loading), 10);
-    assert_int_equal(loading_next_ms(rig.shard.loading), INT64_MAX);
+    assert_int_equal(preload_unreadable(rig.shard.preload), 10);
+    assert_int_equal(preload_next_ms(rig.shard.preload), INT64_MAX);
     rig_close(&rig);
 }
 
@@ -214,8 +214,8 @@ static void a_damaged_directory_takes_no_more_along_than_its_block(void **state)
     for (size_t got; (got = rig_take(&rig, "orders", 250, NULL)); left -= (unsigned)got)
         rig_settle(&rig);
     assert_int_equal(left, 2 * RUN_BLOCK_SLOTS);
-    assert_int_equal(loading_unreadable(rig.shard.loading), 2 * RUN_BLOCK_SLOTS);
-    assert_int_equal(loading_next_ms(rig.shard.loading), INT64_MAX);
+    assert_int_equal(preload_unreadable(rig.shard.preload), 2 * RUN_BLOCK_SLOTS);
+    assert_int_equal(preload_next_ms(rig.shard.preload), INT64_MAX);
     rig_close(&rig);
 }
 
@@ -241,7 +241,7 @@ static void bodies_just_loaded_are_in_memory(void **state)
         assert_int_equal(run_slots(run->run, slot, 1, true, &entry), 0);
         struct record_place place = {
             .file = RECORD_IN_RUN | run->number, .at = slot, .bytes = entry.bytes};
-        assert_int_equal(loading_recent(rig.shard.loading, place, &bytes), slot < 1000);
+        assert_int_equal(preload_recent(rig.shard.preload, place, &bytes), slot < 1000);
         if (slot >= 1000)
             continue;
         buffer_init(&scratch, 1 << 20);
@@ -249,10 +249,10 @@ static void bodies_just_loaded_are_in_memory(void **state)
         assert_true(slice_equals(read, bytes));
         buffer_fini(&scratch);
         place.bytes++;
-        assert_false(loading_recent(rig.shard.loading, place, &bytes));
+        assert_false(preload_recent(rig.shard.preload, place, &bytes));
         place.bytes--;
         place.file++;
-        assert_false(loading_recent(rig.shard.loading, place, &bytes));
+        assert_false(preload_recent(rig.shard.preload, place, &bytes));
     }
     rig_close(&rig);
 }
@@ -265,13 +265,13 @@ static void begins_nothing_while_stopping(void **state)
     for (unsigned i = 0; i < 20000; i++)
         rig_push_in(&rig, "orders", i, 1000);
     rig_restart(&rig);
-    loading_step(rig.shard.loading, rig_now(&rig));
-    assert_true(loading_is_busy(rig.shard.loading));
+    preload_step(rig.shard.preload, rig_now(&rig));
+    assert_true(preload_is_busy(rig.shard.preload));
     rig.shard.stopping = true;
     rig_settle(&rig);
-    assert_false(loading_is_busy(rig.shard.loading));
+    assert_false(preload_is_busy(rig.shard.preload));
     assert_int_equal(engine_entries(rig.shard.engine), 0);
-    assert_int_equal(loading_next_ms(rig.shard.loading), INT64_MAX);
+    assert_int_equal(preload_next_ms(rig.shard.preload), INT64_MAX);
     rig_close(&rig);
 }
 

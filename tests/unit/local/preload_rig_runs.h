@@ -1,8 +1,8 @@
-/* loading_rig_runs: checkpoints, eviction and restarts for the loader's rig. */
-#ifndef TARRY_TESTS_LOADING_RIG_RUNS_H
-#define TARRY_TESTS_LOADING_RIG_RUNS_H
+/* preload_rig_runs: checkpoints, eviction and restarts for the loader's rig. */
+#ifndef TARRY_TESTS_PRELOAD_RIG_RUNS_H
+#define TARRY_TESTS_PRELOAD_RIG_RUNS_H
 
-#include "loading_rig.h"
+#include "preload_rig.h"
 
 /* ---- checkpoints, as local/checkpoint.c makes them, at once ---- */
 
@@ -107,11 +107,11 @@ static inline void rig_checkpoint(struct rig *rig, void (*between)(struct rig *r
     if (between)
         between(rig);
     assert_true(depot_installed(rig->shard.depot, &build));
-    loading_view_changed(rig->shard.loading);
+    preload_view_changed(rig->shard.preload);
     if (between)
         between(rig);
     rig_snapshot(rig);
-    loading_view_changed(rig->shard.loading);
+    preload_view_changed(rig->shard.preload);
     depot_build_fini(&build);
     depot_tidy(rig->shard.depot);
 }
@@ -121,8 +121,8 @@ static inline void rig_evict(struct rig *rig)
     uint32_t at = 0;
     for (;;) {
         struct engine_now now = rig_now(rig);
-        int64_t keep_ms = loading_keep_until_ms(rig->shard.loading, now);
-        uint64_t ready_max = loading_ready_max(rig->shard.loading);
+        int64_t keep_ms = preload_keep_until_ms(rig->shard.preload, now);
+        uint64_t ready_max = preload_ready_max(rig->shard.preload);
         if (engine_evict_some(rig->shard.engine, &at, keep_ms, ready_max, now, 5000))
             return;
     }
@@ -147,7 +147,7 @@ static inline void rig_restart(struct rig *rig)
         ;
     uint32_t end = rig->records;
     worker_free(rig->shard.scout);
-    loading_free(rig->shard.loading);
+    preload_free(rig->shard.preload);
     engine_free(rig->shard.engine);
     depot_close(rig->shard.depot);
     rig_open_depot(rig);
@@ -160,7 +160,7 @@ static inline void rig_restart(struct rig *rig)
         rig_replay(rig, i);
     engine_start(rig->shard.engine, 2);
     rig->shard.scout = worker_new(rig->reactor, "scout");
-    rig_open_loading(rig);
+    rig_open_preload(rig);
     rig->entries_most = 0;
 }
 

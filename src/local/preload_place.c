@@ -4,13 +4,13 @@
  * The count of a range is what was met alive when it was passed. Of these some die unseen (a cancel
  * brings the job to memory by its key, and ends it), and some were in memory all along. So it is an
  * upper bound, and right again once the range was read to its end; the engine shows no more as
- * ready than there are far jobs.
+ * ready than there are cold jobs.
  */
-#include "local/loading_private.h"
+#include "local/preload_private.h"
 
 #include <stdlib.h>
 
-struct loading_place *loading_place_get(struct loading_run *run, uint32_t topic)
+struct preload_place *preload_place_get(struct preload_run *run, uint32_t topic)
 {
     if (!run->places)
         run->places = calloc(run->topic_count, sizeof *run->places);
@@ -18,7 +18,7 @@ struct loading_place *loading_place_get(struct loading_run *run, uint32_t topic)
         return NULL;
     if (run->places[topic])
         return run->places[topic];
-    struct loading_place *place = calloc(1, sizeof *place);
+    struct preload_place *place = calloc(1, sizeof *place);
     if (!place)
         return NULL;
     place->topic = run->topics[topic];
@@ -28,20 +28,20 @@ struct loading_place *loading_place_get(struct loading_run *run, uint32_t topic)
     return run->places[topic] = place;
 }
 
-static int64_t inner_of(const struct loading *loading, enum job_part part, int64_t when_ms)
+static int64_t inner_of(const struct preload *preload, enum job_part part, int64_t when_ms)
 {
-    return job_part_is_wall(part) ? when_ms - loading->shard->skew_ms : when_ms;
+    return job_part_is_wall(part) ? when_ms - preload->shard->skew_ms : when_ms;
 }
 
-static int64_t grain_of(const struct loading *loading, int64_t when_ms)
+static int64_t grain_of(const struct preload *preload, int64_t when_ms)
 {
-    int64_t over = when_ms % loading->grain_ms;
+    int64_t over = when_ms % preload->grain_ms;
 
-    return over ? when_ms - over + loading->grain_ms : when_ms;
+    return over ? when_ms - over + preload->grain_ms : when_ms;
 }
 
 /* The first at or after when_ms. */
-static uint32_t find_due(const struct loading_dues *dues, int64_t when_ms)
+static uint32_t find_due(const struct preload_dues *dues, int64_t when_ms)
 {
     uint32_t low = 0, high = dues->count;
 
@@ -55,24 +55,24 @@ static uint32_t find_due(const struct loading_dues *dues, int64_t when_ms)
     return low;
 }
 
-static bool insert_due(struct loading_dues *dues, uint32_t at, int64_t when_ms)
+static bool insert_due(struct preload_dues *dues, uint32_t at, int64_t when_ms)
 {
     if (dues->count == dues->cap) {
         uint32_t cap = dues->cap ? dues->cap * 2 : 16;
-        struct loading_due *grown = realloc(dues->at, cap * sizeof *grown);
+        struct preload_due *grown = realloc(dues->at, cap * sizeof *grown);
         if (!grown)
             return false;
         dues->at = grown;
         dues->cap = cap;
     }
     memmove(&dues->at[at + 1], &dues->at[at], (dues->count - at) * sizeof *dues->at);
-    dues->at[at] = (struct loading_due){.when_ms = when_ms};
+    dues->at[at] = (struct preload_due){.when_ms = when_ms};
     dues->count++;
     return true;
 }
 
 /* False: out of memory; then it counts as due, a little early. */
-static bool add_due(struct loading_place *place, int64_t when_ms)
+static bool add_due(struct preload_place *place, int64_t when_ms)
 {
     if (!place->dues)
         place->dues = calloc(1, sizeof *place->dues);
@@ -86,7 +86,7 @@ static bool add_due(struct loading_place *place, int64_t when_ms)
     return true;
 }
 
-static void forget_dues(struct loading_place *place)
+static void forget_dues(struct preload_place *place)
 {
     if (!place->dues)
         return;
@@ -97,15 +97,15 @@ static void forget_dues(struct loading_place *place)
     place->dues = NULL;
 }
 
-static bool is_noted(const struct loading_place *place)
+static bool is_noted(const struct preload_place *place)
 {
-    for (unsigned i = 0; i < LOADING_WAITS; i++)
+    for (unsigned i = 0; i < PRELOAD_WAITS; i++)
         if (place->noted[i].open)
             return true;
     return false;
 }
 
-static void left(struct loading *loading, struct loading_place *place)
+static void left(struct preload *preload, struct preload_place *place)
 {
     if (!is_noted(place)) {
         forget_dues(place);
@@ -113,15 +113,15 @@ static void left(struct loading *loading, struct loading_place *place)
     }
     if (list_is_empty(&place->topic->places))
         place->topic->mixed = 0;
-    loading_topic_changed(loading, place->topic);
+    preload_topic_changed(preload, place->topic);
 }
 
-void loading_place_note(struct loading *loading, struct loading_place *place, enum job_part part,
+void preload_place_note(struct preload *preload, struct preload_place *place, enum job_part part,
                         uint32_t slot, int64_t when_ms, struct engine_now now)
 {
-    unsigned at = part - LOADING_WAIT_FIRST;
-    struct loading_topic *topic = place->topic;
-    int64_t due_ms = inner_of(loading, part, when_ms);
+    unsigned at = part - PRELOAD_WAIT_FIRST;
+    struct preload_topic *topic = place->topic;
+    int64_t due_ms = inner_of(preload, part, when_ms);
 
     if (!is_noted(place))
         list_add_last(&topic->places, &place->list);
@@ -135,18 +135,18 @@ void loading_place_note(struct loading *loading, struct loading_place *place, en
     if (due_ms <= now.inner_ms) {
         if (topic->carried)
             topic->carried--;
-    } else if (add_due(place, grain_of(loading, due_ms))) {
+    } else if (add_due(place, grain_of(preload, due_ms))) {
         topic->waiting++;
-        if (grain_of(loading, due_ms) < loading->due_next_ms)
-            loading->due_next_ms = grain_of(loading, due_ms);
+        if (grain_of(preload, due_ms) < preload->due_next_ms)
+            preload->due_next_ms = grain_of(preload, due_ms);
     }
-    loading_topic_hold(loading, topic);
-    loading_topic_changed(loading, topic);
+    preload_topic_hold(preload, topic);
+    preload_topic_changed(preload, topic);
 }
 
 /* After a step of the wall clock it may be another grain than the one it was noted in: then one
  * counts as due a little longer, and another a little shorter. */
-static void unwait(struct loading_place *place, int64_t grain_ms)
+static void unwait(struct preload_place *place, int64_t grain_ms)
 {
     if (!place->dues)
         return;
@@ -158,66 +158,66 @@ static void unwait(struct loading_place *place, int64_t grain_ms)
     place->topic->waiting--;
 }
 
-void loading_place_unnote(struct loading *loading, struct loading_place *place, enum job_part part,
+void preload_place_unnote(struct preload *preload, struct preload_place *place, enum job_part part,
                           int64_t when_ms)
 {
-    unsigned at = part - LOADING_WAIT_FIRST;
+    unsigned at = part - PRELOAD_WAIT_FIRST;
 
     if (!place->noted[at].count)
         return;
     place->noted[at].count--;
     place->topic->noted--;
-    unwait(place, grain_of(loading, inner_of(loading, part, when_ms)));
-    loading_topic_changed(loading, place->topic);
+    unwait(place, grain_of(preload, inner_of(preload, part, when_ms)));
+    preload_topic_changed(preload, place->topic);
 }
 
-static bool is_under_way(const struct loading_slice *slice, const struct loading_place *place,
+static bool is_under_way(const struct preload_slice *slice, const struct preload_place *place,
                          enum job_part part)
 {
     return slice && slice->refill == place && slice->part == part;
 }
 
-void loading_place_settle(struct loading *loading, struct loading_place *place, enum job_part part)
+void preload_place_settle(struct preload *preload, struct preload_place *place, enum job_part part)
 {
-    unsigned at = part - LOADING_WAIT_FIRST;
+    unsigned at = part - PRELOAD_WAIT_FIRST;
 
     if (!place->noted[at].open || place->noted[at].from < place->run->cursors[part].next ||
-        is_under_way(loading->reading, place, part) ||
-        is_under_way(loading->queue[0], place, part) ||
-        is_under_way(loading->queue[1], place, part))
+        is_under_way(preload->reading, place, part) ||
+        is_under_way(preload->queue[0], place, part) ||
+        is_under_way(preload->queue[1], place, part))
         return;
     uint32_t unmet = place->noted[at].count;
     place->topic->noted -= unmet;
     place->topic->mixed -= unmet < place->topic->mixed ? unmet : place->topic->mixed;
     place->noted[at].count = 0;
     place->noted[at].open = false;
-    left(loading, place);
+    left(preload, place);
 }
 
-void loading_place_clear(struct loading *loading, struct loading_place *place)
+void preload_place_clear(struct preload *preload, struct preload_place *place)
 {
     uint64_t noted = 0;
 
     if (!is_noted(place))
         return;
-    for (unsigned i = 0; i < LOADING_WAITS; i++) {
+    for (unsigned i = 0; i < PRELOAD_WAITS; i++) {
         noted += place->noted[i].count;
         place->noted[i].count = 0;
         place->noted[i].open = false;
     }
     uint64_t waiting_before = place->topic->waiting;
     place->topic->noted -= noted;
-    left(loading, place);
+    left(preload, place);
     uint64_t waited = waiting_before - place->topic->waiting;
     if (noted > waited) {
         place->topic->carried += noted - waited;
-        loading->carries = true;
+        preload->carries = true;
     }
 }
 
-int64_t loading_place_due(struct loading *loading, struct loading_place *place, int64_t now_ms)
+int64_t preload_place_due(struct preload *preload, struct preload_place *place, int64_t now_ms)
 {
-    struct loading_dues *dues = place->dues;
+    struct preload_dues *dues = place->dues;
 
     if (!dues)
         return INT64_MAX;
@@ -227,28 +227,28 @@ int64_t loading_place_due(struct loading *loading, struct loading_place *place, 
     if (past) {
         dues->count -= past;
         memmove(dues->at, dues->at + past, dues->count * sizeof *dues->at);
-        loading_topic_changed(loading, place->topic);
+        preload_topic_changed(preload, place->topic);
     }
     return dues->count ? dues->at[0].when_ms : INT64_MAX;
 }
 
-bool loading_place_has_wall(const struct loading_place *place)
+bool preload_place_has_wall(const struct preload_place *place)
 {
-    return place->noted[PART_DELAYED_WALL - LOADING_WAIT_FIRST].open ||
-           place->noted[PART_RETRYING_WALL - LOADING_WAIT_FIRST].open;
+    return place->noted[PART_DELAYED_WALL - PRELOAD_WAIT_FIRST].open ||
+           place->noted[PART_RETRYING_WALL - PRELOAD_WAIT_FIRST].open;
 }
 
-unsigned loading_place_first(const struct loading *loading, const struct loading_place *place,
+unsigned preload_place_first(const struct preload *preload, const struct preload_place *place,
                              int64_t *when_ms)
 {
-    unsigned first = LOADING_WAITS;
+    unsigned first = PRELOAD_WAITS;
 
-    for (unsigned i = 0; i < LOADING_WAITS; i++) {
+    for (unsigned i = 0; i < PRELOAD_WAITS; i++) {
         if (!place->noted[i].open ||
-            place->noted[i].from >= place->run->cursors[i + LOADING_WAIT_FIRST].next)
+            place->noted[i].from >= place->run->cursors[i + PRELOAD_WAIT_FIRST].next)
             continue; /* what is left of it is on its way */
-        int64_t up_ms = inner_of(loading, i + LOADING_WAIT_FIRST, place->noted[i].when_ms);
-        if (first == LOADING_WAITS || up_ms < *when_ms) {
+        int64_t up_ms = inner_of(preload, i + PRELOAD_WAIT_FIRST, place->noted[i].when_ms);
+        if (first == PRELOAD_WAITS || up_ms < *when_ms) {
             first = i;
             *when_ms = up_ms;
         }

@@ -1,6 +1,6 @@
-/* Far jobs come to memory just ahead of their time, in order, each once, and no more of a topic
+/* Cold jobs come to memory just ahead of their time, in order, each once, and no more of a topic
  * than its quota. */
-#include "loading_rig_runs.h"
+#include "preload_rig_runs.h"
 #include "unit/seed.h"
 
 /* GRAIN_MS: so late may what was passed by be counted as ready. */
@@ -21,14 +21,14 @@ static void loads_what_comes_up_within_the_horizon(void **state)
         assert_int_equal(rig_knows(&rig, "orders", i), i < 10);
     rig_assert_counts(&rig, "orders", 100, 0);
     /* Nothing is to be done before the next is three quarters of the horizon away. */
-    assert_int_equal(loading_next_ms(rig.shard.loading), clock_inner_ms() + 11000 - 7500);
+    assert_int_equal(preload_next_ms(rig.shard.preload), clock_inner_ms() + 11000 - 7500);
     rig_pass(&rig, 50000);
     rig_assert_counts(&rig, "orders", 50, 50);
     assert_true(rig_knows(&rig, "orders", 56));
     assert_false(rig_knows(&rig, "orders", 60));
     rig_pass(&rig, 50000);
     rig_assert_counts(&rig, "orders", 0, 100);
-    assert_int_equal(loading_next_ms(rig.shard.loading), INT64_MAX);
+    assert_int_equal(preload_next_ms(rig.shard.preload), INT64_MAX);
     rig_close(&rig);
 }
 

@@ -43,7 +43,7 @@ static int files(void)
 }
 
 /* As a crash may have left them. */
-static void leave_strays(void)
+static void leave_orphans(void)
 {
     char name[64];
 
@@ -57,14 +57,14 @@ static void leave_strays(void)
     make_file("shard/run/CATALOG.tmp");
 }
 
-/* ---- strays ---- */
+/* ---- orphans ---- */
 
 static void strays_go_but_the_highest_run_s_number_stays_taken(void **state)
 {
     (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
-    leave_strays();
+    leave_orphans();
     make_file("shard/run/notes.txt");
     crowd_reopen(&crowd);
     assert_int_equal(size_of("shard/run/00000009.run"), 0);
@@ -112,7 +112,7 @@ static void beside_a_damaged_newer_catalog_nothing_goes(void **state)
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     depot_hold_back(crowd.depot, true);
-    leave_strays();
+    leave_orphans();
     make_file("shard/run/CATALOG-00000009");
     before = files();
     depot_hold_back(crowd.depot, false);
@@ -139,7 +139,7 @@ static void a_directory_that_cannot_be_listed_is_refused_by_name(void **state)
     (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
-    leave_strays();
+    leave_orphans();
     depot_close(crowd.depot);
     ops = *crowd.sim.fs.ops;
     ops.list = list_fails;
@@ -183,7 +183,7 @@ static void without_memory_for_strays_the_opening_is_refused(void **state)
     (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
-    leave_strays();
+    leave_orphans();
     ops = *crowd.sim.fs.ops;
     ops.open = quiet_open;
     ops.unlink = quiet_unlink;
