@@ -44,20 +44,21 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
 /* What lies in slots, counted again. */
 static void check_stored(const struct engine *engine, const struct topic *topic)
 {
-    uint64_t loaded[PARTS] = {0}, dead_bytes = 0, waiting = 0;
+    uint64_t loaded[SECTIONS] = {0}, dead_bytes = 0, waiting = 0;
     for (uint32_t id = 1; id <= engine->entries.top; id++) {
         const struct entry *entry = entry_at(engine, id);
         if (!entry->state || entry->topic != topic->id || !record_place_is_run(entry->place))
             continue;
-        loaded[entry->part]++;
-        dead_bytes += entry->part == PART_DEAD ? entry->place.bytes : 0;
+        loaded[entry->section]++;
+        dead_bytes += entry->section == SECTION_DEAD ? entry->place.bytes : 0;
         waiting += entry_waits(entry);
         assert(entry->state_file ||
-               entry->part == job_part_of((enum job_state)entry->state, entry->attempt,
-                                          entry->flags & ENTRY_DUE_IS_WALL));
+               entry->section == job_section_of((enum job_state)entry->state, entry->attempt,
+                                                entry->flags & ENTRY_DUE_IS_WALL));
     }
-    for (int part = 0; part < PARTS; part++)
-        assert(loaded[part] == topic->loaded[part] && topic->stored[part] >= loaded[part]);
+    for (int section = 0; section < SECTIONS; section++)
+        assert(loaded[section] == topic->loaded[section] &&
+               topic->stored[section] >= loaded[section]);
     assert(dead_bytes == topic->loaded_dead_bytes && topic->stored_dead_bytes >= dead_bytes);
     assert(waiting == topic->waiting);
 }

@@ -82,12 +82,12 @@ static bool is_wanted(const struct engine *engine, const struct engine_collect *
     return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
 }
 
-static int64_t when_of(const struct entry *entry, enum job_part part, struct engine_now now)
+static int64_t when_of(const struct entry *entry, enum job_section section, struct engine_now now)
 {
     int64_t when_ms = (int64_t)entry->due_ms;
-    if (part == PART_LEASED)
+    if (section == SECTION_LEASED)
         return 0;
-    if (part == PART_DEAD)
+    if (section == SECTION_DEAD)
         when_ms = entry_due_wall_ms(entry, now.skew_ms);
     return when_ms < 0 ? 0 : when_ms;
 }
@@ -96,10 +96,10 @@ static bool give_item(const struct engine *engine, const struct engine_collect *
                       uint32_t id, struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
-    enum job_part part =
-        job_part_of((enum job_state)entry->state, entry->attempt, entry->flags & ENTRY_DUE_IS_WALL);
-    struct engine_item item = {.part = part,
-                               .when_ms = when_of(entry, part, now),
+    enum job_section section = job_section_of((enum job_state)entry->state, entry->attempt,
+                                              entry->flags & ENTRY_DUE_IS_WALL);
+    struct engine_item item = {.section = section,
+                               .when_ms = when_of(entry, section, now),
                                .sequence = entry->sequence,
                                .place = entry->place,
                                .id = id};
@@ -132,18 +132,18 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
 
 /* A hung entry's record lies elsewhere now. */
 static void move_to(struct engine *engine, struct entry *entry, struct record_place place,
-                    enum job_part part)
+                    enum job_section section)
 {
     struct topic *topic = entry_topic(engine, entry);
     bool waits = entry_waits(entry);
     if (entry->state == JOB_DEAD)
         topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
     topic->waiting += waits && !record_place_is_run(entry->place);
-    topic->stored[part]++;
-    if (part == PART_DEAD)
+    topic->stored[section]++;
+    if (section == SECTION_DEAD)
         topic->stored_dead_bytes += place.bytes;
     entry_release(engine, entry);
-    entry_settle(engine, entry, place, part);
+    entry_settle(engine, entry, place, section);
 }
 
 void engine_install_soon(const struct engine *engine, uint32_t id)
@@ -156,14 +156,14 @@ void engine_install_soon(const struct engine *engine, uint32_t id)
 }
 
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
-                    struct record_place place, enum job_part part, uint32_t before_file)
+                    struct record_place place, enum job_section section, uint32_t before_file)
 {
     if (!id || id > engine->entries.top)
         return false;
     struct entry *entry = entry_at(engine, id);
     if (!entry->state || !entry_is_at(entry, old))
         return false;
-    move_to(engine, entry, place, part);
+    move_to(engine, entry, place, section);
     entry->is_collected = false;
     struct extra *extra = entry_extra(engine, entry);
     if (entry->state_file < before_file)

@@ -22,7 +22,7 @@
 #ifndef TARRY_ENGINE_ENGINE_H
 #define TARRY_ENGINE_ENGINE_H
 
-#include "job/part.h"
+#include "job/section.h"
 #include "queue/queue.h"
 
 struct engine;
@@ -43,9 +43,10 @@ struct engine_sink {
     /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
     /* A slot of a run (engine/stored.h) holds nothing that counts any more; told after the record
-     * that makes it so was appended. SLOT_RELEASED with its part; SLOT_WAS_DEAD: it was so already;
+     * that makes it so was appended. SLOT_RELEASED with its section; SLOT_WAS_DEAD: it was so already;
      * SLOT_UNKNOWN (replay only): its run was never committed. NULL: there are no runs. */
-    enum engine_slot (*release_slot)(void *ctx, struct record_place place, enum job_part *part);
+    enum engine_slot (*release_slot)(void *ctx, struct record_place place,
+                                     enum job_section *section);
     /* The topic had nothing to hand out and has now. */
     void (*ready)(void *ctx, struct slice topic);
     /* A job of this topic, which has an extension, has died. */

@@ -30,7 +30,7 @@ struct entry {
     uint32_t ready_at; /* position in the topic's heap; of a stub: its last event */
     uint32_t attempt;
     uint32_t state_file; /* log file of its newest STATE record; 0: its record says all */
-    uint8_t part;        /* of its slot, where `place` is one */
+    uint8_t section;     /* of its slot, where `place` is one */
     bool is_stub;
     bool is_collected; /* the checkpoint under way knows it by its id: it stays */
 };
@@ -83,9 +83,9 @@ struct topic {
     uint32_t ready_count, ready_cap;
     uint32_t dead_first, dead_last;
     uint32_t changes; /* of state, of any job of it: tells a walk that its count still holds */
-    /* Slots of runs that are alive, by part, and those of them that have an entry. */
-    uint64_t stored[PARTS], loaded[PARTS];
-    uint64_t stored_dead_bytes, loaded_dead_bytes; /* of PART_DEAD */
+    /* Slots of runs that are alive, by section, and those of them that have an entry. */
+    uint64_t stored[SECTIONS], loaded[SECTIONS];
+    uint64_t stored_dead_bytes, loaded_dead_bytes; /* of SECTION_DEAD */
     uint64_t cold_ready;                           /* of cold jobs: due by now */
     uint64_t waiting;                              /* entries in slots for which entry_waits */
     uint64_t totals_at;                            /* the replayed record that `totals` came with */
@@ -172,7 +172,7 @@ struct record_place entry_slot(const struct entry *entry);
 bool entry_is_at(const struct entry *entry, struct record_place place);
 /* The entry's record is this slot; counted as loaded. It is not hung. */
 void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
-                  enum job_part part);
+                  enum job_section section);
 /* Its record is needed no more; it lies nowhere then. Not hung. */
 void entry_release(struct engine *engine, struct entry *entry);
 /* The slot is needed no more, entry or not: `stored` follows. */

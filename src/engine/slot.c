@@ -15,29 +15,29 @@ bool entry_is_at(const struct entry *entry, struct record_place place)
 }
 
 void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
-                  enum job_part part)
+                  enum job_section section)
 {
     struct topic *topic = entry_topic(engine, entry);
     assert(record_place_is_run(place) && !entry->place.bytes);
     entry->place = place;
-    entry->part = (uint8_t)part;
-    topic->loaded[part]++;
-    if (part == PART_DEAD)
+    entry->section = (uint8_t)section;
+    topic->loaded[section]++;
+    if (section == SECTION_DEAD)
         topic->loaded_dead_bytes += place.bytes;
 }
 
 enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
                                      struct record_place place)
 {
-    enum job_part part;
+    enum job_section section;
     if (!engine->sink.release_slot)
         return SLOT_WAS_DEAD;
-    enum engine_slot slot = engine->sink.release_slot(engine->sink.ctx, place, &part);
+    enum engine_slot slot = engine->sink.release_slot(engine->sink.ctx, place, &section);
     if (slot != SLOT_RELEASED)
         return slot;
-    assert(topic->stored[part]);
-    topic->stored[part]--;
-    if (part == PART_DEAD)
+    assert(topic->stored[section]);
+    topic->stored[section]--;
+    if (section == SECTION_DEAD)
         topic->stored_dead_bytes -= place.bytes;
     return slot;
 }
@@ -51,8 +51,8 @@ void entry_release(struct engine *engine, struct entry *entry)
     if (!record_place_is_run(place))
         return;
     struct topic *topic = entry_topic(engine, entry);
-    topic->loaded[entry->part]--;
-    if (entry->part == PART_DEAD)
+    topic->loaded[entry->section]--;
+    if (entry->section == SECTION_DEAD)
         topic->loaded_dead_bytes -= place.bytes;
     engine_slot_release(engine, topic, place);
 }

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_t stored[PARTS],
+bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_t stored[SECTIONS],
                          uint64_t dead_bytes)
 {
     struct topic *topic = engine_topic_find(engine, name);
@@ -16,13 +16,13 @@ bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_
 }
 
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,
-                        uint64_t stored[PARTS], uint64_t *dead_bytes)
+                        uint64_t stored[SECTIONS], uint64_t *dead_bytes)
 {
     while (*at < engine->topic_top) {
         const struct topic *topic = engine->topics[++*at];
         uint64_t sum = 0;
-        for (int part = 0; topic && part < PARTS; part++)
-            sum += topic->stored[part];
+        for (int section = 0; topic && section < SECTIONS; section++)
+            sum += topic->stored[section];
         if (!sum)
             continue;
         *name = topic->name;
@@ -122,7 +122,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
         entry_set_times(entry, record->done.remember_until_ms, false, 0, 0);
     }
     int64_t when_ms;
-    entry_settle(engine, entry, place, job_part_of_record(record, now.skew_ms, &when_ms));
+    entry_settle(engine, entry, place, job_section_of_record(record, now.skew_ms, &when_ms));
     entry_hang(engine, id, is_job ? job->state : JOB_FINISHED, now);
     if (entry->state == JOB_READY && topic->cold_ready)
         topic->cold_ready--;
@@ -157,8 +157,8 @@ static void evict(struct engine *engine, uint32_t id)
     struct topic *topic = entry_topic(engine, entry);
     topic->cold_ready += entry->state == JOB_READY;
     entry_unhang(engine, id);
-    topic->loaded[entry->part]--;
-    if (entry->part == PART_DEAD)
+    topic->loaded[entry->section]--;
+    if (entry->section == SECTION_DEAD)
         topic->loaded_dead_bytes -= entry->place.bytes;
     entry_discard(engine, id);
 }

@@ -15,12 +15,12 @@
 #define TARRY_ENGINE_STORED_H
 
 #include "engine/engine.h"
-#include "job/part.h"
+#include "job/section.h"
 
 /* ---- coming back ---- */
 
 /* Before the replay: what the catalog says of a topic. False: out of memory. */
-bool engine_stored_begin(struct engine *engine, struct slice topic, const uint64_t stored[PARTS],
+bool engine_stored_begin(struct engine *engine, struct slice topic, const uint64_t stored[SECTIONS],
                          uint64_t dead_bytes);
 /*
  * After the replay, before engine_start: jobs of which the log told a new state but not the job
@@ -70,7 +70,7 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
  * that its record does not know lies in a log file before `before_file`, or its slot is in a run
  * for which is_victim says so. */
 struct engine_item {
-    enum job_part part;
+    enum job_section section;
     int64_t when_ms;
     uint64_t sequence;
     struct record_place place;
@@ -100,7 +100,7 @@ void engine_install_soon(const struct engine *engine, uint32_t id);
  * counts. False: gone or replaced; the owner clears the new slot.
  */
 bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
-                    struct record_place place, enum job_part part, uint32_t before_file);
+                    struct record_place place, enum job_section section, uint32_t before_file);
 /* An item's record in a slot cannot be read, so it stays there; what has changed of it since is
  * written to the log once more, so that no older file is needed for it. An append. */
 void engine_keep(struct engine *engine, uint32_t id, struct record_place place);
@@ -120,6 +120,6 @@ bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_m
 /* For the catalog: topics with anything stored. As engine_topic_next; `name` lives as long as the
  * topic. */
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,
-                        uint64_t stored[PARTS], uint64_t *dead_bytes);
+                        uint64_t stored[SECTIONS], uint64_t *dead_bytes);
 
 #endif

@@ -223,7 +223,7 @@ bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *r
     entry->ready_at = 0;
     entry->topic = topic->id;
     engine->stubs--;
-    entry_settle(engine, entry, place, job_part_of_record(record, 0, &when_ms));
+    entry_settle(engine, entry, place, job_section_of_record(record, 0, &when_ms));
     if (record->job.sequence > engine->sequence)
         engine->sequence = record->job.sequence;
     entry_hang(engine, id, (enum job_state)entry->state, engine->recovery);

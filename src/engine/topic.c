@@ -167,8 +167,8 @@ bool engine_topic_is_empty(const struct topic *topic)
 {
     uint64_t remembered, stored = 0;
     struct queue_counts counts = engine_topic_counts(topic, &remembered);
-    for (int part = 0; part < PARTS; part++)
-        stored += topic->stored[part];
+    for (int section = 0; section < SECTIONS; section++)
+        stored += topic->stored[section];
     return !(counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead +
              remembered + stored);
 }
@@ -185,9 +185,9 @@ void engine_topic_unmake(struct engine *engine, struct topic *topic)
     engine_topic_let_go(engine, topic);
 }
 
-static uint64_t cold_of(const struct topic *topic, enum job_part part)
+static uint64_t cold_of(const struct topic *topic, enum job_section section)
 {
-    return topic->stored[part] - topic->loaded[part];
+    return topic->stored[section] - topic->loaded[section];
 }
 
 static void move_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
@@ -201,17 +201,17 @@ static void move_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered)
 {
     struct queue_counts counts = topic->counts;
-    uint64_t delayed = cold_of(topic, PART_DELAYED) + cold_of(topic, PART_DELAYED_WALL);
-    uint64_t retrying = cold_of(topic, PART_RETRYING) + cold_of(topic, PART_RETRYING_WALL);
+    uint64_t delayed = cold_of(topic, SECTION_DELAYED) + cold_of(topic, SECTION_DELAYED_WALL);
+    uint64_t retrying = cold_of(topic, SECTION_RETRYING) + cold_of(topic, SECTION_RETRYING_WALL);
     uint64_t due = topic->cold_ready;
     move_ready(&delayed, &counts.ready, &due);
     move_ready(&retrying, &counts.ready, &due);
     counts.delayed += delayed;
     counts.retrying += retrying;
-    counts.leased += cold_of(topic, PART_LEASED); /* until all of them are loaded, at start */
-    counts.dead += cold_of(topic, PART_DEAD);
+    counts.leased += cold_of(topic, SECTION_LEASED); /* until all of them are loaded, at start */
+    counts.dead += cold_of(topic, SECTION_DEAD);
     counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
-    *remembered = topic->remembered + cold_of(topic, PART_REMEMBERED);
+    *remembered = topic->remembered + cold_of(topic, SECTION_REMEMBERED);
     return counts;
 }
 

@@ -71,7 +71,7 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
         return due_ms > after->due_ms;
     if (sequence != after->sequence)
         return sequence > after->sequence;
-    return walk->shard > after->part;
+    return walk->shard > after->shard;
 }
 
 static void list_one(struct walk *walk, const struct engine *engine, uint32_t id,
@@ -275,5 +275,5 @@ bool walk_has_enough(const struct walk *walk, struct engine *engine)
     const struct topic *topic =
         engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
     return (walk->max && walk->affected >= walk->max) || !topic ||
-           !(topic->counts.dead + topic->stored[PART_DEAD] - topic->loaded[PART_DEAD]);
+           !(topic->counts.dead + topic->stored[SECTION_DEAD] - topic->loaded[SECTION_DEAD]);
 }

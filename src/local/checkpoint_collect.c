@@ -44,7 +44,7 @@ static bool on_item(void *ctx, const struct engine_item *item)
         checkpoint->changed[checkpoint->changed_count++] = item->changed;
     build->items[build->count++] =
         (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
-                            .part = (uint64_t)item->part & 0xff,
+                            .section = (uint64_t)item->section & 0xff,
                             .sequence = item->sequence,
                             .place = item->place,
                             .id = item->id,

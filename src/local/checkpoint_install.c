@@ -51,13 +51,13 @@ static void install(struct checkpoint *checkpoint, uint32_t slot)
     struct shard *shard = checkpoint->shard;
     const struct depot_item *item = &checkpoint->build.items[slot];
     struct record_place place = depot_build_place(&checkpoint->build, slot);
-    enum job_part part;
+    enum job_section section;
     if (item->id) {
-        if (!engine_install(shard->engine, item->id, item->place, place, (enum job_part)item->part,
-                            checkpoint->before_file))
-            depot_release(shard->depot, place, &part);
+        if (!engine_install(shard->engine, item->id, item->place, place,
+                            (enum job_section)item->section, checkpoint->before_file))
+            depot_release(shard->depot, place, &section);
     } else if (!depot_is_alive(shard->depot, item->place)) {
-        depot_release(shard->depot, place, &part);
+        depot_release(shard->depot, place, &section);
     } else {
         engine_relocate(shard->engine, item->key_low, item->place, place);
     }

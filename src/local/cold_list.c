@@ -24,8 +24,8 @@ struct cold_list {
     int64_t skew_ms, now_ms; /* wall minus inner; wall */
     bool is_reading, more;
     int result;
-    uint32_t run_index, part, slot; /* where it has come to; slot 0: at the part's beginning */
-    struct cold_job *jobs;          /* a heap, the last of them at its root; own memory */
+    uint32_t run_index, section, slot; /* where it has come to; slot 0: at the part's beginning */
+    struct cold_job *jobs;             /* a heap, the last of them at its root; own memory */
     size_t count;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
@@ -87,42 +87,42 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
         return true;
     if (due_ms != after->due_ms)
         return due_ms > after->due_ms;
-    return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->part;
+    return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->shard;
 }
 
-static bool is_asked_for(const struct cold_list *list, enum job_part part)
+static bool is_asked_for(const struct cold_list *list, enum job_section section)
 {
     enum job_state state = list->walk->state;
-    if (part == PART_LEASED || part == PART_REMEMBERED) /* in memory; no jobs */
+    if (section == SECTION_LEASED || section == SECTION_REMEMBERED) /* in memory; no jobs */
         return false;
-    if (part == PART_DEAD)
+    if (section == SECTION_DEAD)
         return !state || state == JOB_DEAD;
     return !state || state == JOB_DELAYED || state == JOB_READY;
 }
 
-/* What is to be added to `when` of a part's slots to have their due by the wall clock. */
-static int64_t offset_of(const struct cold_list *list, enum job_part part)
+/* What is to be added to `when` of a section's slots to have their due by the wall clock. */
+static int64_t offset_of(const struct cold_list *list, enum job_section section)
 {
-    return job_part_is_wall(part) || part == PART_DEAD ? 0 : list->skew_ms;
+    return job_section_is_wall(section) || section == SECTION_DEAD ? 0 : list->skew_ms;
 }
 
 /* The first due worth looking at. */
-static int64_t due_from(const struct cold_list *list, enum job_part part)
+static int64_t due_from(const struct cold_list *list, enum job_section section)
 {
     int64_t from_ms = list->walk->has_cursor ? list->walk->after.due_ms : 0;
-    if (part != PART_DEAD && list->walk->state == JOB_DELAYED && from_ms <= list->now_ms)
+    if (section != SECTION_DEAD && list->walk->state == JOB_DELAYED && from_ms <= list->now_ms)
         from_ms = list->now_ms + 1;
     return from_ms;
 }
 
 /* Whether later slots of this part may be wanted too. */
-static bool look_at(struct cold_list *list, const struct depot_run *run, enum job_part part,
+static bool look_at(struct cold_list *list, const struct depot_run *run, enum job_section section,
                     uint32_t slot, const struct run_slot *entry, uint32_t topic)
 {
-    struct cold_job job = {.due_ms = entry->when_ms + offset_of(list, part),
+    struct cold_job job = {.due_ms = entry->when_ms + offset_of(list, section),
                            .sequence = entry->sequence,
                            .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
-    if (part != PART_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
+    if (section != SECTION_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
         return false;
     if (entry->topic != topic || !alive_test(&run->alive, slot) ||
         !is_past_cursor(list->walk, job.due_ms, job.sequence))
@@ -132,17 +132,18 @@ static bool look_at(struct cold_list *list, const struct depot_run *run, enum jo
 
 /* ---- on the scout ---- */
 
-static int look_at_part(struct cold_list *list, const struct depot_run *run, uint32_t topic,
-                        uint32_t *budget)
+static int look_at_section(struct cold_list *list, const struct depot_run *run, uint32_t topic,
+                           uint32_t *budget)
 {
-    const struct run_info_part *part = &run_info(run->run)->parts[list->part];
-    uint32_t end = part->first + part->count;
-    enum job_part which = (enum job_part)list->part;
+    const struct run_info_section *section = &run_info(run->run)->sections[list->section];
+    uint32_t end = section->first + section->count;
+    enum job_section which = (enum job_section)list->section;
     if (!list->slot) {
         int64_t when_ms = due_from(list, which) - offset_of(list, which);
-        int failed = run_seek(run->run, part->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
+        int failed =
+            run_seek(run->run, section->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
         if (failed == -EBADMSG) /* perhaps where nothing is alive: all of it is looked at */
-            list->slot = part->first;
+            list->slot = section->first;
         else if (failed)
             return failed;
     }
@@ -167,17 +168,17 @@ static bool look_on(struct cold_list *list)
 {
     uint32_t budget = SLOTS_A_TURN;
     struct slice topic = slice_make(list->walk->topic, list->walk->topic_bytes);
-    for (; list->run_index < list->view->run_count; list->run_index++, list->part = 0) {
+    for (; list->run_index < list->view->run_count; list->run_index++, list->section = 0) {
         const struct depot_run *run = list->view->runs[list->run_index];
         uint32_t number = run->is_new ? UINT32_MAX : run_find_topic(run->run, topic);
-        for (; number != UINT32_MAX && list->part < PARTS; list->part++, list->slot = 0) {
-            const struct run_info_part *part = &run_info(run->run)->parts[list->part];
-            if (!part->count || !is_asked_for(list, (enum job_part)list->part))
+        for (; number != UINT32_MAX && list->section < SECTIONS; list->section++, list->slot = 0) {
+            const struct run_info_section *section = &run_info(run->run)->sections[list->section];
+            if (!section->count || !is_asked_for(list, (enum job_section)list->section))
                 continue;
-            list->result = look_at_part(list, run, number, &budget);
+            list->result = look_at_section(list, run, number, &budget);
             if (list->result < 0)
                 return true;
-            if (list->slot < part->first + part->count)
+            if (list->slot < section->first + section->count)
                 return false;
         }
         list->slot = 0;
@@ -228,7 +229,7 @@ static void on_scout(struct work *work)
         return; /* once more, after others */
     if (list->result == 0)
         read_found(list);
-    list->part = PARTS;
+    list->section = SECTIONS;
 }
 
 /* ---- the shard's thread ---- */
@@ -236,7 +237,7 @@ static void on_scout(struct work *work)
 static void on_back(struct work *work)
 {
     struct cold_list *list = (struct cold_list *)(void *)work;
-    if (list->part != PARTS) {
+    if (list->section != SECTIONS) {
         worker_give(list->shard->scout, &list->work);
         return;
     }
@@ -375,7 +376,7 @@ static int end_where_found(const struct cold_list *list, struct walk *walk)
     }
     walk->has_cursor = true;
     walk->after = (struct queue_cursor){
-        .due_ms = last->due_ms, .sequence = last->sequence, .part = walk->shard};
+        .due_ms = last->due_ms, .sequence = last->sequence, .shard = walk->shard};
     return -EAGAIN;
 }
 

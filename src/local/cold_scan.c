@@ -22,9 +22,9 @@ struct cold_scan {
     struct shard *shard;
     char topic[JOB_TOPIC_BYTES_MAX];
     size_t topic_bytes;
-    unsigned parts;
+    unsigned sections;
     /* Where it has come to: a run, a part of it, a slot. */
-    uint32_t run, part, slot;
+    uint32_t run, section, slot;
     bool is_reading, is_through; /* with this run */
     bool met_damage;
     int result;
@@ -35,7 +35,7 @@ struct cold_scan {
     struct buffer records;
 };
 
-struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned parts)
+struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned sections)
 {
     struct cold_scan *walk = calloc(1, sizeof *walk);
     if (!walk)
@@ -43,7 +43,7 @@ struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigne
     walk->shard = shard;
     walk->topic_bytes = topic.len;
     memcpy(walk->topic, topic.at, topic.len);
-    walk->parts = parts;
+    walk->sections = sections;
     walk->is_through = true;
     buffer_init(&walk->records, SIZE_MAX / 2);
     return walk;
@@ -104,11 +104,12 @@ static void on_scout(struct work *work)
     const struct run_info *info = run_info(run);
     walk->topic_number = run_find_topic(run, slice_make(walk->topic, walk->topic_bytes));
     walk->result = 0;
-    while (walk->topic_number != UINT32_MAX && walk->part < PARTS && !is_full(walk)) {
-        uint32_t first = info->parts[walk->part].first, end = first + info->parts[walk->part].count;
+    while (walk->topic_number != UINT32_MAX && walk->section < SECTIONS && !is_full(walk)) {
+        uint32_t first = info->sections[walk->section].first,
+                 end = first + info->sections[walk->section].count;
         if (walk->slot < first)
             walk->slot = first;
-        if (walk->parts & 1u << walk->part && walk->slot < end) {
+        if (walk->sections & 1u << walk->section && walk->slot < end) {
             struct run_scan scan = {
                 .first = walk->slot, .end = end, .wants = wants, .each = each, .ctx = walk};
             walk->result = depot_scan(depot_run, &scan, &walk->slot);
@@ -117,9 +118,9 @@ static void on_scout(struct work *work)
             if (walk->slot < end)
                 continue;
         }
-        walk->part++;
+        walk->section++;
     }
-    walk->is_through = walk->topic_number == UINT32_MAX || walk->part == PARTS;
+    walk->is_through = walk->topic_number == UINT32_MAX || walk->section == SECTIONS;
     if (walk->records.failed)
         walk->result = -ENOMEM;
 }
@@ -142,7 +143,7 @@ static bool next_run(struct cold_scan *walk)
     for (uint32_t i = 0; i < view->run_count; i++)
         if (view->runs[i]->number > walk->run) {
             walk->run = view->runs[i]->number;
-            walk->part = walk->slot = 0;
+            walk->section = walk->slot = 0;
             return true;
         }
     return false;

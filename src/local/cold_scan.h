@@ -10,7 +10,7 @@
 struct cold_scan;
 
 /* Jobs of these parts (a bit each). NULL: out of memory. */
-struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned parts);
+struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned sections);
 /* Not while cold_scan_is_reading. */
 void cold_scan_free(struct cold_scan *walk);
 bool cold_scan_is_reading(const struct cold_scan *walk);

@@ -252,12 +252,12 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
                struct engine_now now)
 {
     struct record record;
-    enum job_part part;
+    enum job_section section;
     struct record_place moved = depot_moved(shard->depot, place);
     if (!depot_is_alive(shard->depot, moved)) {
         /* It ended where it lies now. Nobody shall find it in the victim again and again. */
         if (depot_is_alive(shard->depot, place))
-            depot_release(shard->depot, place, &part);
+            depot_release(shard->depot, place, &section);
         return -ENOENT;
     }
     place = moved;

@@ -49,7 +49,7 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
     int failed = preload_runs_follow(preload) ? 0 : -ENOMEM;
 
     for (uint32_t i = 0; !failed && i < preload->run_count; i++) {
-        failed = preload_load_part(preload, preload->runs[i], PART_LEASED);
+        failed = preload_load_section(preload, preload->runs[i], SECTION_LEASED);
         if (failed)
             snprintf(error, error_bytes,
                      "cannot read leased jobs of run %u: %s, look with 'tarry fsck'",
@@ -137,11 +137,12 @@ void preload_view_changed(struct preload *preload)
 /* What was passed must not be evicted, as it would not be met again: also where the wall clock has
  * gone back since. */
 static int64_t passed_ms(const struct preload *preload, const struct preload_run *run,
-                         enum job_part part)
+                         enum job_section section)
 {
-    int64_t at_ms = run->cursors[part].passed_ms;
+    int64_t at_ms = run->cursors[section].passed_ms;
 
-    return at_ms == INT64_MIN || !job_part_is_wall(part) ? at_ms : at_ms - preload->shard->skew_ms;
+    return at_ms == INT64_MIN || !job_section_is_wall(section) ? at_ms
+                                                               : at_ms - preload->shard->skew_ms;
 }
 
 int64_t preload_keep_until_ms(const struct preload *preload, struct engine_now now)
@@ -150,14 +151,14 @@ int64_t preload_keep_until_ms(const struct preload *preload, struct engine_now n
     const struct preload_slice *reading = preload->reading;
 
     for (uint32_t i = 0; i < preload->run_count; i++)
-        for (enum job_part part = PART_DELAYED; part <= PART_REMEMBERED; part++) {
-            int64_t at_ms = passed_ms(preload, preload->runs[i], part);
+        for (enum job_section section = SECTION_DELAYED; section <= SECTION_REMEMBERED; section++) {
+            int64_t at_ms = passed_ms(preload, preload->runs[i], section);
             if (at_ms > until_ms)
                 until_ms = at_ms;
         }
     if (reading && !reading->refill) {
         int64_t at_ms = reading->limit_ms;
-        if (job_part_is_wall(reading->part))
+        if (job_section_is_wall(reading->section))
             at_ms -= preload->shard->skew_ms;
         if (at_ms > until_ms)
             until_ms = at_ms;

@@ -1,7 +1,7 @@
 /*
  * preload: cold jobs come to memory just ahead of their time. This room only.
  *
- * For each run and each timed part a cursor; all before it has been looked at. The scout thread
+ * For each run and each timed section a cursor; all before it has been looked at. The scout thread
  * reads the slice that comes up next, the shard loads it some hundreds a turn. A slice is loaded
  * when it comes up within HORIZON.
  *
@@ -16,7 +16,7 @@
 
 struct preload *preload_new(struct shard *shard); /* NULL: out of memory */
 void preload_free(struct preload *preload);
-/* Before serving: everything in PART_LEASED. Blocking. 0 or negative errno. */
+/* Before serving: everything in SECTION_LEASED. Blocking. 0 or negative errno. */
 int preload_begin(struct preload *preload, char *error, size_t error_bytes);
 /* As checkpoint_step. */
 bool preload_step(struct preload *preload, struct engine_now now);

@@ -73,7 +73,7 @@ static void count_loaded(struct preload *preload, struct preload_slice *slice,
         preload_topic_changed(preload, topic); /* the engine has counted, too */
     if (!slice->refill || slice->run->is_gone || slice->epoch != slice->run->epoch)
         return;
-    preload_place_unnote(preload, slice->refill, slice->part, item->when_ms);
+    preload_place_unnote(preload, slice->refill, slice->section, item->when_ms);
     if (topic->mixed && !was_cold)
         topic->mixed--;
 }
@@ -122,13 +122,13 @@ static int load_all(struct preload_slice *slice, struct engine_now now)
     return 0;
 }
 
-int preload_load_part(struct preload *preload, struct preload_run *run, enum job_part part)
+int preload_load_section(struct preload *preload, struct preload_run *run, enum job_section section)
 {
-    struct preload_cursor *cursor = &run->cursors[part];
+    struct preload_cursor *cursor = &run->cursors[section];
     int failed = 0;
 
     while (!failed && cursor->next < cursor->end) {
-        struct preload_slice *slice = preload_slice_new(preload, run, part);
+        struct preload_slice *slice = preload_slice_new(preload, run, section);
         if (!slice)
             return -ENOMEM;
         slice->first = cursor->next;

@@ -11,13 +11,14 @@
 enum { RETRY_MS = 1000, TRIES = 3 };
 
 int64_t preload_up_ms(const struct preload *preload, const struct preload_run *run,
-                      enum job_part part)
+                      enum job_section section)
 {
-    const struct preload_cursor *cursor = &run->cursors[part];
+    const struct preload_cursor *cursor = &run->cursors[section];
 
     if (cursor->next >= cursor->end)
         return INT64_MAX;
-    return job_part_is_wall(part) ? cursor->when_ms - preload->shard->skew_ms : cursor->when_ms;
+    return job_section_is_wall(section) ? cursor->when_ms - preload->shard->skew_ms
+                                        : cursor->when_ms;
 }
 
 static struct preload_first look(const struct preload *preload)
@@ -26,13 +27,13 @@ static struct preload_first look(const struct preload *preload)
         .is_known = true, .skew_ms = preload->shard->skew_ms, .up_ms = INT64_MAX};
 
     for (uint32_t i = 0; i < preload->run_count; i++)
-        for (enum job_part at = PART_DELAYED; at <= PART_REMEMBERED; at++) {
+        for (enum job_section at = SECTION_DELAYED; at <= SECTION_REMEMBERED; at++) {
             int64_t up_ms = preload_up_ms(preload, preload->runs[i], at);
             if (up_ms >= first.up_ms)
                 continue;
             first.up_ms = up_ms;
             first.run = preload->runs[i];
-            first.part = at;
+            first.section = at;
         }
     return first;
 }
@@ -68,22 +69,23 @@ static struct preload_slice *next_by_time(struct preload *preload, struct engine
         preload_topics_caught_up(preload, now);
         return NULL;
     }
-    struct preload_slice *slice = preload_slice_new(preload, first->run, first->part);
+    struct preload_slice *slice = preload_slice_new(preload, first->run, first->section);
     if (!slice) {
         preload->retry_ms = now.inner_ms + RETRY_MS;
         return NULL;
     }
-    slice->first = first->run->cursors[first->part].next;
-    slice->end = first->run->cursors[first->part].end;
+    slice->first = first->run->cursors[first->section].next;
+    slice->end = first->run->cursors[first->section].end;
     slice->limit_ms = now.inner_ms + preload->horizon_ms;
-    if (job_part_is_wall(first->part))
+    if (job_section_is_wall(first->section))
         slice->limit_ms += now.skew_ms;
     return slice;
 }
 
 /* What of the topic was passed by comes up first. */
 static struct preload_place *first_place(const struct preload *preload,
-                                         const struct preload_topic *topic, enum job_part *part)
+                                         const struct preload_topic *topic,
+                                         enum job_section *section)
 {
     struct preload_place *first = NULL;
     int64_t first_ms = INT64_MAX, up_ms = 0;
@@ -95,7 +97,7 @@ static struct preload_place *first_place(const struct preload *preload,
             continue;
         first = place;
         first_ms = up_ms;
-        *part = in + PRELOAD_WAIT_FIRST;
+        *section = in + PRELOAD_WAIT_FIRST;
     }
     return first;
 }
@@ -103,14 +105,14 @@ static struct preload_place *first_place(const struct preload *preload,
 static struct preload_slice *next_to_refill(struct preload *preload, struct engine_now now)
 {
     struct preload_topic *topic = preload_topic_to_refill(preload);
-    enum job_part part;
+    enum job_section section;
 
     if (!topic)
         return NULL;
-    struct preload_place *place = first_place(preload, topic, &part);
+    struct preload_place *place = first_place(preload, topic, &section);
     if (!place)
         return NULL;
-    struct preload_slice *slice = preload_slice_new(preload, place->run, part);
+    struct preload_slice *slice = preload_slice_new(preload, place->run, section);
     if (!slice) {
         preload->retry_ms = now.inner_ms + RETRY_MS;
         return NULL;
@@ -121,8 +123,8 @@ static struct preload_slice *next_to_refill(struct preload *preload, struct engi
         slice->jobs_max = (uint32_t)room;
     slice->refill = place;
     slice->topic = place->number;
-    slice->first = place->noted[part - PRELOAD_WAIT_FIRST].from;
-    slice->end = place->run->cursors[part].next;
+    slice->first = place->noted[section - PRELOAD_WAIT_FIRST].from;
+    slice->end = place->run->cursors[section].next;
     slice->limit_ms = INT64_MAX;
     return slice;
 }
@@ -182,7 +184,7 @@ static void took_error(struct preload *preload, struct preload_slice *slice, str
 
 static void advance_cursor(struct preload_slice *slice)
 {
-    struct preload_cursor *cursor = &slice->run->cursors[slice->part];
+    struct preload_cursor *cursor = &slice->run->cursors[slice->section];
 
     slice->preload->first.is_known = false;
     if (slice->item_count && slice->items[slice->item_count - 1].when_ms > cursor->passed_ms)
@@ -208,7 +210,7 @@ static void note_passes(struct preload *preload, struct preload_slice *slice, st
 {
     for (uint32_t i = 0; i < slice->pass_count; i++) {
         const struct preload_pass *pass = &slice->passes[i];
-        preload_place_note(preload, slice->run->places[pass->topic], slice->part, pass->slot,
+        preload_place_note(preload, slice->run->places[pass->topic], slice->section, pass->slot,
                            pass->when_ms, now);
     }
 }
@@ -216,8 +218,8 @@ static void note_passes(struct preload *preload, struct preload_slice *slice, st
 static void advance_refill(struct preload_slice *slice)
 {
     struct preload_place *place = slice->refill;
-    unsigned at = slice->part - PRELOAD_WAIT_FIRST;
-    const struct preload_cursor *cursor = &slice->run->cursors[slice->part];
+    unsigned at = slice->section - PRELOAD_WAIT_FIRST;
+    const struct preload_cursor *cursor = &slice->run->cursors[slice->section];
 
     if (!place->noted[at].open)
         return;
@@ -234,7 +236,7 @@ static void count_items(struct preload *preload, struct preload_slice *slice)
     preload->slices++;
     for (uint32_t i = 0; i < slice->item_count; i++)
         slice->run->topics[slice->items[i].topic]->reading++;
-    if (!preload_part_waits(slice->part))
+    if (!preload_part_waits(slice->section))
         return;
     for (uint32_t i = 0; i < slice->item_count; i++) {
         struct preload_topic *topic = slice->run->topics[slice->items[i].topic];

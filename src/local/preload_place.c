@@ -28,9 +28,9 @@ struct preload_place *preload_place_get(struct preload_run *run, uint32_t topic)
     return run->places[topic] = place;
 }
 
-static int64_t inner_of(const struct preload *preload, enum job_part part, int64_t when_ms)
+static int64_t inner_of(const struct preload *preload, enum job_section section, int64_t when_ms)
 {
-    return job_part_is_wall(part) ? when_ms - preload->shard->skew_ms : when_ms;
+    return job_section_is_wall(section) ? when_ms - preload->shard->skew_ms : when_ms;
 }
 
 static int64_t grain_of(const struct preload *preload, int64_t when_ms)
@@ -116,12 +116,13 @@ static void left(struct preload *preload, struct preload_place *place)
     preload_topic_changed(preload, place->topic);
 }
 
-void preload_place_note(struct preload *preload, struct preload_place *place, enum job_part part,
-                        uint32_t slot, int64_t when_ms, struct engine_now now)
+void preload_place_note(struct preload *preload, struct preload_place *place,
+                        enum job_section section, uint32_t slot, int64_t when_ms,
+                        struct engine_now now)
 {
-    unsigned at = part - PRELOAD_WAIT_FIRST;
+    unsigned at = section - PRELOAD_WAIT_FIRST;
     struct preload_topic *topic = place->topic;
-    int64_t due_ms = inner_of(preload, part, when_ms);
+    int64_t due_ms = inner_of(preload, section, when_ms);
 
     if (!is_noted(place))
         list_add_last(&topic->places, &place->list);
@@ -158,33 +159,34 @@ static void unwait(struct preload_place *place, int64_t grain_ms)
     place->topic->waiting--;
 }
 
-void preload_place_unnote(struct preload *preload, struct preload_place *place, enum job_part part,
-                          int64_t when_ms)
+void preload_place_unnote(struct preload *preload, struct preload_place *place,
+                          enum job_section section, int64_t when_ms)
 {
-    unsigned at = part - PRELOAD_WAIT_FIRST;
+    unsigned at = section - PRELOAD_WAIT_FIRST;
 
     if (!place->noted[at].count)
         return;
     place->noted[at].count--;
     place->topic->noted--;
-    unwait(place, grain_of(preload, inner_of(preload, part, when_ms)));
+    unwait(place, grain_of(preload, inner_of(preload, section, when_ms)));
     preload_topic_changed(preload, place->topic);
 }
 
 static bool is_under_way(const struct preload_slice *slice, const struct preload_place *place,
-                         enum job_part part)
+                         enum job_section section)
 {
-    return slice && slice->refill == place && slice->part == part;
+    return slice && slice->refill == place && slice->section == section;
 }
 
-void preload_place_settle(struct preload *preload, struct preload_place *place, enum job_part part)
+void preload_place_settle(struct preload *preload, struct preload_place *place,
+                          enum job_section section)
 {
-    unsigned at = part - PRELOAD_WAIT_FIRST;
+    unsigned at = section - PRELOAD_WAIT_FIRST;
 
-    if (!place->noted[at].open || place->noted[at].from < place->run->cursors[part].next ||
-        is_under_way(preload->reading, place, part) ||
-        is_under_way(preload->queue[0], place, part) ||
-        is_under_way(preload->queue[1], place, part))
+    if (!place->noted[at].open || place->noted[at].from < place->run->cursors[section].next ||
+        is_under_way(preload->reading, place, section) ||
+        is_under_way(preload->queue[0], place, section) ||
+        is_under_way(preload->queue[1], place, section))
         return;
     uint32_t unmet = place->noted[at].count;
     place->topic->noted -= unmet;
@@ -234,8 +236,8 @@ int64_t preload_place_due(struct preload *preload, struct preload_place *place, 
 
 bool preload_place_has_wall(const struct preload_place *place)
 {
-    return place->noted[PART_DELAYED_WALL - PRELOAD_WAIT_FIRST].open ||
-           place->noted[PART_RETRYING_WALL - PRELOAD_WAIT_FIRST].open;
+    return place->noted[SECTION_DELAYED_WALL - PRELOAD_WAIT_FIRST].open ||
+           place->noted[SECTION_RETRYING_WALL - PRELOAD_WAIT_FIRST].open;
 }
 
 unsigned preload_place_first(const struct preload *preload, const struct preload_place *place,

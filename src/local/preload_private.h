@@ -6,14 +6,15 @@
 #include "local/preload.h"
 
 enum {
-    PRELOAD_WAIT_FIRST = PART_DELAYED, /* parts whose jobs wait for consumers: these have a quota */
-    PRELOAD_WAITS = PART_RETRYING_WALL - PART_DELAYED + 1,
+    PRELOAD_WAIT_FIRST =
+        SECTION_DELAYED, /* parts whose jobs wait for consumers: these have a quota */
+    PRELOAD_WAITS = SECTION_RETRYING_WALL - SECTION_DELAYED + 1,
     PRELOAD_RECENT_SLICES = 64
 };
 
-static inline bool preload_part_waits(enum job_part part)
+static inline bool preload_part_waits(enum job_section section)
 {
-    return part >= PART_DELAYED && part <= PART_RETRYING_WALL;
+    return section >= SECTION_DELAYED && section <= SECTION_RETRYING_WALL;
 }
 
 /* What was passed by of a topic and is not due yet: so many in each grain of time. By `when`. */
@@ -81,7 +82,7 @@ struct preload_run {
     uint32_t epoch; /* rises when the cursors begin anew */
     uint32_t holds; /* slices of it under way */
     bool is_gone;
-    struct preload_cursor cursors[PARTS];
+    struct preload_cursor cursors[SECTIONS];
     struct preload_place **places;  /* by the run's numbers of topics; own memory; NULL: none */
     struct preload_topic *topics[]; /* as well */
 };
@@ -96,7 +97,7 @@ struct preload_pass {
     uint32_t slot, topic;
 };
 
-/* A stretch of one part of one run: what is to be read, and then what was. The scout's while it is
+/* A stretch of one section of one run: what is to be read, and then what was. The scout's while it is
  * read. Afterwards it stays a while for preload_recent. */
 struct preload_slice {
     struct work work; /* first */
@@ -105,7 +106,7 @@ struct preload_slice {
     struct depot_run *depot_run;
     struct preload_run *run;      /* NULL: all is loaded */
     struct preload_place *refill; /* NULL: all topics but those held; else this one alone */
-    enum job_part part;
+    enum job_section section;
     uint32_t number, topic, epoch;
     uint32_t first, end, jobs_max;
     int64_t limit_ms; /* the part's clock */
@@ -129,7 +130,7 @@ struct preload_first {
     bool is_known; /* false: a cursor has moved since */
     int64_t skew_ms, up_ms;
     struct preload_run *run;
-    enum job_part part;
+    enum job_section section;
 };
 
 struct preload {
@@ -170,7 +171,7 @@ struct preload {
 /* ---- preload_slice.c: reading ---- */
 /* NULL: out of memory. */
 struct preload_slice *preload_slice_new(struct preload *preload, struct preload_run *run,
-                                        enum job_part part);
+                                        enum job_section section);
 void preload_slice_free(struct preload_slice *slice);
 /* [scout] */
 void preload_slice_read(struct preload_slice *slice);
@@ -191,15 +192,16 @@ void preload_load_none(struct preload *preload);
 /* All of it is loaded, or nobody wants it: its run may go. */
 void preload_slice_end(struct preload_slice *slice);
 void preload_cannot_read(struct preload *preload, uint32_t run, uint32_t slot, const char *why);
-/* All of a part, blocking. 0 or negative errno. */
-int preload_load_part(struct preload *preload, struct preload_run *run, enum job_part part);
+/* All of a section, blocking. 0 or negative errno. */
+int preload_load_section(struct preload *preload, struct preload_run *run,
+                         enum job_section section);
 
 /* ---- preload_next.c: which slice is next ---- */
 /* Gives the scout something to do where there is anything. */
 void preload_read_next(struct preload *preload, struct engine_now now);
 /* When (inner clock) a cursor's next slot comes up. */
 int64_t preload_up_ms(const struct preload *preload, const struct preload_run *run,
-                      enum job_part part);
+                      enum job_section section);
 /* When a slice is read next; inner clock. */
 int64_t preload_slice_ms(struct preload *preload);
 /* What a slice that was read means for cursors and notes. */
@@ -241,13 +243,15 @@ void preload_topics_restart(struct preload *preload, struct engine_now now);
 /* ---- preload_place.c ---- */
 /* The one of the run's topic, made where there was none; NULL: out of memory. */
 struct preload_place *preload_place_get(struct preload_run *run, uint32_t topic);
-void preload_place_note(struct preload *preload, struct preload_place *place, enum job_part part,
-                        uint32_t slot, int64_t when_ms, struct engine_now now);
+void preload_place_note(struct preload *preload, struct preload_place *place,
+                        enum job_section section, uint32_t slot, int64_t when_ms,
+                        struct engine_now now);
 /* A slot noted before has been read. */
-void preload_place_unnote(struct preload *preload, struct preload_place *place, enum job_part part,
-                          int64_t when_ms);
+void preload_place_unnote(struct preload *preload, struct preload_place *place,
+                          enum job_section section, int64_t when_ms);
 /* Where all of the part has been read and loaded nothing is noted of it. */
-void preload_place_settle(struct preload *preload, struct preload_place *place, enum job_part part);
+void preload_place_settle(struct preload *preload, struct preload_place *place,
+                          enum job_section section);
 /* Nothing is noted; what was due is carried. */
 void preload_place_clear(struct preload *preload, struct preload_place *place);
 /* What has come up by now is due. Returns when the next is; INT64_MAX: nothing waits. */

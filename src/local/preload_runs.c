@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 static void begin_cursor(const struct depot_run *depot_run, struct preload_cursor *cursor,
-                         enum job_part part)
+                         enum job_section section)
 {
     const struct run_info *info = run_info(depot_run->run);
 
-    cursor->end = info->parts[part].first + info->parts[part].count;
-    cursor->next = alive_next(&depot_run->alive, info->parts[part].first, cursor->end);
-    cursor->when_ms = info->parts[part].first_when_ms;
+    cursor->end = info->sections[section].first + info->sections[section].count;
+    cursor->next = alive_next(&depot_run->alive, info->sections[section].first, cursor->end);
+    cursor->when_ms = info->sections[section].first_when_ms;
 }
 
 static bool get_topics(struct preload *preload, struct preload_run *run, const struct run *of)
@@ -64,11 +64,11 @@ static struct preload_run *run_new(struct preload *preload, const struct depot_r
     if (!run)
         return NULL;
     run->number = depot_run->number;
-    for (enum job_part part = 0; part < PARTS; part++) {
-        begin_cursor(depot_run, &run->cursors[part], part);
-        run->cursors[part].passed_ms = INT64_MIN;
-        if (part == PART_DEAD || (part == PART_LEASED && preload->begun))
-            run->cursors[part].next = run->cursors[part].end;
+    for (enum job_section section = 0; section < SECTIONS; section++) {
+        begin_cursor(depot_run, &run->cursors[section], section);
+        run->cursors[section].passed_ms = INT64_MIN;
+        if (section == SECTION_DEAD || (section == SECTION_LEASED && preload->begun))
+            run->cursors[section].next = run->cursors[section].end;
     }
     if (get_topics(preload, run, depot_run->run)) {
         join(preload, run);

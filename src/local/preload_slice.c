@@ -55,7 +55,7 @@ static int pass_by(struct preload_slice *slice, uint32_t slot, const struct run_
 
 static bool is_held(const struct preload_slice *slice, uint32_t topic)
 {
-    return preload_part_waits(slice->part) && topic < slice->run->topic_count &&
+    return preload_part_waits(slice->section) && topic < slice->run->topic_count &&
            atomic_load_explicit(&slice->run->topics[topic]->held, memory_order_relaxed);
 }
 
@@ -153,7 +153,7 @@ static void give_up(struct preload_slice *slice)
 }
 
 struct preload_slice *preload_slice_new(struct preload *preload, struct preload_run *run,
-                                        enum job_part part)
+                                        enum job_section section)
 {
     struct preload_slice *slice = preload_recent_take_spare(preload);
 
@@ -175,7 +175,7 @@ struct preload_slice *preload_slice_new(struct preload *preload, struct preload_
     slice->run = run;
     run->holds++;
     slice->refill = NULL;
-    slice->part = part;
+    slice->section = section;
     slice->number = run->number;
     slice->epoch = run->epoch;
     slice->jobs_max = JOBS_MAX;
@@ -207,7 +207,7 @@ void preload_slice_end(struct preload_slice *slice)
     slice->run = NULL;
     slice->refill = NULL;
     if (refilled && !run->is_gone)
-        preload_place_settle(slice->preload, refilled, slice->part);
+        preload_place_settle(slice->preload, refilled, slice->section);
     run->holds--;
     preload_run_let_go(run, slice->preload);
 }

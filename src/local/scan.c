@@ -111,20 +111,20 @@ void scan_topic(struct shard *shard, const struct queue_topic_call *call,
 
 /* ---- cold jobs ---- */
 
-/* A bit for each part that may hold what is to be changed. */
+/* A bit for each section that may hold what is to be changed. */
 static unsigned parts_of(const struct walk *walk)
 {
-    const unsigned waiting = 1u << PART_DELAYED | 1u << PART_DELAYED_WALL | 1u << PART_RETRYING |
-                             1u << PART_RETRYING_WALL;
+    const unsigned waiting = 1u << SECTION_DELAYED | 1u << SECTION_DELAYED_WALL |
+                             1u << SECTION_RETRYING | 1u << SECTION_RETRYING_WALL;
     if (walk->kind == WALK_REDRIVE)
-        return 1u << PART_DEAD;
+        return 1u << SECTION_DEAD;
     if (walk->kind == WALK_DELETE)
-        return (1u << PARTS) - 1;
+        return (1u << SECTIONS) - 1;
     if (walk->state == JOB_DEAD)
-        return 1u << PART_DEAD;
+        return 1u << SECTION_DEAD;
     if (walk->state == JOB_LEASED)
         return 0;
-    return walk->state ? waiting : waiting | 1u << PART_DEAD;
+    return walk->state ? waiting : waiting | 1u << SECTION_DEAD;
 }
 
 static struct hash128 key_of(const struct shard *shard, const struct record *record)
@@ -176,7 +176,7 @@ static void finish_list(struct shard *shard, struct scan *scan)
     if (count && (walk->more || count < walk->found_count)) {
         const struct engine_view *last = &walk->found[count - 1];
         struct queue_cursor at = {
-            .due_ms = last->due_ms, .sequence = last->sequence, .part = walk->shard};
+            .due_ms = last->due_ms, .sequence = last->sequence, .shard = walk->shard};
         cursor = slice_make(text, queue_cursor_write(text, &at));
     }
     struct engine_view *views = walk->found;

@@ -17,9 +17,10 @@ static struct record_place on_append(void *ctx, const struct record *record)
     return wal_append(((struct shard *)ctx)->wal, record);
 }
 
-static enum engine_slot on_release_slot(void *ctx, struct record_place place, enum job_part *part)
+static enum engine_slot on_release_slot(void *ctx, struct record_place place,
+                                        enum job_section *section)
 {
-    switch (depot_release(((struct shard *)ctx)->depot, place, part)) {
+    switch (depot_release(((struct shard *)ctx)->depot, place, section)) {
     case DEPOT_RELEASED:
         return SLOT_RELEASED;
     case DEPOT_WAS_DEAD:

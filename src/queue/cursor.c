@@ -1,4 +1,4 @@
-/* A place in a list as text: due, sequence and part in hex. */
+/* A place in a list as text: due, sequence and shard in hex. */
 #include "queue/cursor.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 size_t queue_cursor_write(char out[QUEUE_CURSOR_BYTES_MAX], const struct queue_cursor *cursor)
 {
     int bytes = snprintf(out, QUEUE_CURSOR_BYTES_MAX, "%" PRIx64 "-%" PRIx64 "-%" PRIx32,
-                         (uint64_t)cursor->due_ms, cursor->sequence, cursor->part);
+                         (uint64_t)cursor->due_ms, cursor->sequence, cursor->shard);
     return (size_t)bytes;
 }
 
@@ -25,7 +25,7 @@ bool queue_cursor_parse(struct slice text, struct queue_cursor *cursor)
     copy[text.len] = 0;
     struct queue_cursor parsed;
     if (sscanf(copy, "%16" SCNx64 "-%16" SCNx64 "-%8" SCNx32 "%n", &due_ms, &parsed.sequence,
-               &parsed.part, &used) != 3 ||
+               &parsed.shard, &used) != 3 ||
         (size_t)used != text.len || due_ms > INT64_MAX)
         return false;
     parsed.due_ms = (int64_t)due_ms;

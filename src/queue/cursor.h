@@ -1,8 +1,8 @@
 /*
  * cursor: a place in a list as text. Pure.
  *
- * A list goes by due, push order, and part: jobs of different parts may agree in the first two.
- * Whoever is given a cursor shows what comes after it in that order; a part with a higher number
+ * A list goes by due, push order, and shard: jobs of different shards may agree in the first two.
+ * Whoever is given a cursor shows what comes after it in that order; a shard with a higher number
  * than the cursor's therefore still shows its own job of the same due and sequence.
  */
 #ifndef TARRY_QUEUE_CURSOR_H
@@ -15,7 +15,7 @@
 struct queue_cursor { /* after this job; zeroed: the start */
     int64_t due_ms;
     uint64_t sequence;
-    uint32_t part;
+    uint32_t shard;
 };
 
 enum { QUEUE_CURSOR_BYTES_MAX = 64 };

@@ -39,7 +39,7 @@ static size_t merge(const struct sharded_gather *gather, struct queue_job *jobs,
         const struct queue_reply *part = gather->replies[best];
         jobs[found] = part->jobs[next[best]++];
         *last = (struct queue_cursor){
-            .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .part = best};
+            .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .shard = best};
         bytes += jobs[found++].job.body.len;
         /* A part that left some out says nothing of what follows its last. */
         if (next[best] == part->job_count && part->cursor.len)

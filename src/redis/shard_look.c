@@ -190,7 +190,7 @@ static void on_listed(struct redis_call *call, enum redis_call_end end,
 static void put_cursor(struct redis_shard *shard, struct buffer *args,
                        const struct queue_cursor *after, bool has_cursor)
 {
-    bool ours_too = has_cursor && shard->options.index > after->part;
+    bool ours_too = has_cursor && shard->options.index > after->shard;
     int64_t due_ms = after->due_ms;
     if (due_ms <= INT64_MAX - (1LL << 48)) /* farther than any job's */
         due_ms += shard->adjust_ms;

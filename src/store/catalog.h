@@ -20,7 +20,7 @@
 #define TARRY_STORE_CATALOG_H
 
 #include "base/buffer.h"
-#include "job/part.h"
+#include "job/section.h"
 #include "store/fs.h"
 
 enum { CATALOG_FORMAT = 1 };
@@ -33,11 +33,11 @@ struct catalog_run {
     char *alive;           /* alive_bytes(slots), own memory; as alive_save */
 };
 
-/* What the runs hold of a topic: alive slots by part, whether their jobs are in RAM or not. */
+/* What the runs hold of a topic: alive slots by section, whether their jobs are in RAM or not. */
 struct catalog_topic {
     struct slice name; /* own memory */
-    uint64_t stored[PARTS];
-    uint64_t dead_bytes; /* records of PART_DEAD */
+    uint64_t stored[SECTIONS];
+    uint64_t dead_bytes; /* records of SECTION_DEAD */
 };
 
 struct catalog {

@@ -70,7 +70,7 @@ static void put_topic(const struct catalog_topic *topic, struct buffer *out)
 {
     put(out, topic->name.len, 1);
     buffer_append_slice(out, topic->name);
-    for (size_t i = 0; i < PARTS; i++)
+    for (size_t i = 0; i < SECTIONS; i++)
         put(out, topic->stored[i], 8);
     put(out, topic->dead_bytes, 8);
 }
@@ -80,7 +80,7 @@ static size_t bytes_max(const struct catalog *catalog)
 {
     size_t bytes = HEAD_MAX + (size_t)catalog->key_count * 4 + SUM_BYTES;
 
-    bytes += catalog->topic_count * (size_t)(1 + UINT8_MAX + 8 * (PARTS + 1));
+    bytes += catalog->topic_count * (size_t)(1 + UINT8_MAX + 8 * (SECTIONS + 1));
     for (uint32_t i = 0; i < catalog->run_count; i++)
         bytes += RUN_BYTES + alive_bytes(catalog->runs[i].slots);
     return bytes;
@@ -211,7 +211,7 @@ static int get_topic(struct reader *reader, struct catalog_topic *topic)
         return -ENOMEM;
     memcpy(copy, name, len);
     topic->name = slice_make(copy, len);
-    for (size_t i = 0; i < PARTS; i++)
+    for (size_t i = 0; i < SECTIONS; i++)
         topic->stored[i] = get(reader, 8);
     topic->dead_bytes = get(reader, 8);
     return reader->bad ? -EBADMSG : 0;
@@ -249,8 +249,8 @@ static int get_keys(struct reader *reader, uint32_t count, struct catalog *out)
 
 static int get_topics(struct reader *reader, uint32_t count, struct catalog *out)
 {
-    int result =
-        make_room(reader, count, 1 + 8 * (PARTS + 1), sizeof *out->topics, (void **)&out->topics);
+    int result = make_room(reader, count, 1 + 8 * (SECTIONS + 1), sizeof *out->topics,
+                           (void **)&out->topics);
 
     for (uint32_t i = 0; result == 0 && i < count; i++)
         result = get_topic(reader, &out->topics[out->topic_count++]);

@@ -46,11 +46,11 @@ static void note_dead(struct depot_run *run)
 {
     const struct run_info *info = run_info(run->run);
 
-    for (size_t part = 0; part < PARTS; part++) {
-        uint32_t first = info->parts[part].first;
+    for (size_t section = 0; section < SECTIONS; section++) {
+        uint32_t first = info->sections[section].first;
 
-        run->dead_committed[part] =
-            alive_next(&run->alive, first, first + info->parts[part].count) - first;
+        run->dead_committed[section] =
+            alive_next(&run->alive, first, first + info->sections[section].count) - first;
     }
     memcpy(run->dead_written, run->dead_committed, sizeof run->dead_written);
 }

@@ -87,9 +87,9 @@ struct depot_run {
     uint64_t file_bytes;
     _Atomic uint64_t freed; /* bytes of the file that were punched */
     uint32_t *moved;        /* by slot: its slot in the new run plus 1; 0: none. While a victim */
-    /* Slots of each part, from its first, that are dead: as of the catalog being written, as of the
+    /* Slots of each section, from its first, that are dead: as of the catalog being written, as of the
      * committed one (under the depot's lock), and those whose space went (the helper's). */
-    uint32_t dead_written[PARTS], dead_committed[PARTS], punched[PARTS];
+    uint32_t dead_written[SECTIONS], dead_committed[SECTIONS], punched[SECTIONS];
     _Atomic uint32_t holds;
     bool is_counted;    /* in the depot's sums */
     bool was_committed; /* a catalog named it */
@@ -127,10 +127,10 @@ int depot_slots(const struct depot_run *run, uint32_t first, uint32_t count, str
 bool depot_is_alive(const struct depot *depot, struct record_place place);
 enum depot_release { DEPOT_RELEASED = 0, DEPOT_WAS_DEAD, DEPOT_NEVER_COMMITTED };
 /* The slot holds nothing that counts any more; told after the record that makes it so was appended.
- * RELEASED with its part; WAS_DEAD: it is dead already or its run was dropped; NEVER_COMMITTED
+ * RELEASED with its section; WAS_DEAD: it is dead already or its run was dropped; NEVER_COMMITTED
  * (replay only): a run that a crash kept from counting. */
 enum depot_release depot_release(struct depot *depot, struct record_place place,
-                                 enum job_part *part);
+                                 enum job_section *section);
 /* Where it lies once the checkpoint under way is through: the place in the new run where it is in a
  * victim and depot_install was called, else the place itself. Whoever loads a job that a helper
  * found translates its place first, and then asks depot_is_alive. */
@@ -150,7 +150,7 @@ bool depot_is_absent(const struct depot *depot, struct hash128 key);
 
 struct depot_hit {
     struct record_place place;
-    enum job_part part;
+    enum job_section section;
     size_t at; /* of the record in `records` */
 };
 /* [helper] 1: found alive, its record appended to `records`; 0: there is none; negative errno. */
@@ -178,7 +178,7 @@ int depot_load_filters(struct depot_view *view);
 
 struct depot_item {
     uint64_t when_ms : 48;
-    uint64_t part : 8;
+    uint64_t section : 8;
     uint64_t failed : 1; /* its record could not be read: it stays where it is. After building */
     uint64_t sequence;
     struct record_place place; /* of its record, in the log or in a run */

@@ -92,7 +92,7 @@ static int write_item(struct work *work, size_t i, struct depot_item *item)
     if (result < 0)
         return result;
     item->key_low = key_low_of(work->build, &record);
-    result = run_writer_add(work->writer, (enum job_part)item->part, (int64_t)item->when_ms,
+    result = run_writer_add(work->writer, (enum job_section)item->section, (int64_t)item->when_ms,
                             item->sequence, topic_of(&record), bytes);
     if (result == 0)
         note_written(work, item, (uint32_t)bytes.len);

@@ -45,9 +45,9 @@ static void check_run(const struct depot *depot, const struct depot_run *run)
         check_moved(depot, run);
     if (!run->is_new && run->alive.count > 0)
         assert(has_table(depot->view, run->keys));
-    for (size_t part = 0; part < PARTS; part++)
-        assert(run->dead_committed[part] <= run_info(run->run)->parts[part].count &&
-               run->punched[part] <= run->dead_committed[part]);
+    for (size_t section = 0; section < SECTIONS; section++)
+        assert(run->dead_committed[section] <= run_info(run->run)->sections[section].count &&
+               run->punched[section] <= run->dead_committed[section]);
 }
 
 static void check_sums(const struct depot *depot)

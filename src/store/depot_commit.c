@@ -124,7 +124,7 @@ int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_s
 
 /* ---- it counts ---- */
 
-/* Slots of a part, from its first, that are dead in these bits. */
+/* Slots of a section, from its first, that are dead in these bits. */
 static uint32_t dead_prefix(const char *bits, uint32_t first, uint32_t count)
 {
     uint32_t slot = first;
@@ -143,10 +143,11 @@ static uint32_t dead_prefix(const char *bits, uint32_t first, uint32_t count)
 static void note_dead(struct depot *depot, struct depot_run *run, const struct catalog_run *about)
 {
     const struct run_info *info = run_info(run->run);
-    uint32_t dead[PARTS];
+    uint32_t dead[SECTIONS];
 
-    for (size_t part = 0; part < PARTS; part++)
-        dead[part] = dead_prefix(about->alive, info->parts[part].first, info->parts[part].count);
+    for (size_t section = 0; section < SECTIONS; section++)
+        dead[section] =
+            dead_prefix(about->alive, info->sections[section].first, info->sections[section].count);
     pthread_mutex_lock(&depot->lock);
     memcpy(run->dead_written, dead, sizeof dead);
     pthread_mutex_unlock(&depot->lock);
@@ -277,19 +278,19 @@ static int64_t bytes_of(const struct depot_run *run, uint32_t first, uint32_t en
     return result < 0 ? result : (int64_t)(to.offset + to.bytes - from.offset);
 }
 
-static void punch_part(struct depot *depot, struct depot_run *run, size_t part, uint32_t dead)
+static void punch_section(struct depot *depot, struct depot_run *run, size_t section, uint32_t dead)
 {
-    uint32_t first = run_info(run->run)->parts[part].first;
+    uint32_t first = run_info(run->run)->sections[section].first;
     uint64_t ignored, freed;
 
-    if (bytes_of(run, first + run->punched[part], first + dead) <
+    if (bytes_of(run, first + run->punched[section], first + dead) <
         (int64_t)depot->options.punch_bytes)
         return;
     /* Where it fails the space is garbage like any other. */
     run_punch(run->run, first, first + dead, &ignored);
     freed = depot_run_freed(run->run);
     pthread_mutex_lock(&depot->lock);
-    run->punched[part] = dead;
+    run->punched[section] = dead;
     if (run->is_counted)
         depot->sums.freed += freed - run->freed; /* unsigned: may wrap and come back */
     run->freed = freed;
@@ -298,14 +299,14 @@ static void punch_part(struct depot *depot, struct depot_run *run, size_t part, 
 
 static void punch_run(struct depot *depot, struct depot_run *run)
 {
-    uint32_t dead[PARTS];
+    uint32_t dead[SECTIONS];
 
     pthread_mutex_lock(&depot->lock);
     memcpy(dead, run->dead_committed, sizeof dead);
     pthread_mutex_unlock(&depot->lock);
-    for (size_t part = 0; part < PARTS; part++)
-        if (dead[part] > run->punched[part] && !depot->held_back)
-            punch_part(depot, run, part, dead[part]);
+    for (size_t section = 0; section < SECTIONS; section++)
+        if (dead[section] > run->punched[section] && !depot->held_back)
+            punch_section(depot, run, section, dead[section]);
 }
 
 void depot_tidy(struct depot *depot)

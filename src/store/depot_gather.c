@@ -64,7 +64,7 @@ static int add_slots(struct depot_build *build, const struct depot_victim *victi
         const struct run_slot *slot = &chunk[i];
         const struct depot_item item = {
             .when_ms = (uint64_t)slot->when_ms & ((UINT64_C(1) << 48) - 1),
-            .part = (uint64_t)run_part_of(run->run, first + i) & 0xff,
+            .section = (uint64_t)run_section_of(run->run, first + i) & 0xff,
             .sequence = slot->sequence,
             .place = {.file = run->number | RECORD_IN_RUN, .at = first + i, .bytes = slot->bytes}};
 
@@ -123,7 +123,7 @@ static int sort_items(struct depot_build *build)
     struct depot_item *sorted = NULL;
 
     for (size_t i = 0; ranks && i < build->count; i++)
-        ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].part << 48 |
+        ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].section << 48 |
                                                build->items[i].when_ms,
                                        .low = build->items[i].sequence,
                                        .at = i};

@@ -26,10 +26,10 @@ static uint64_t prefix_bytes(const struct depot *depot, const struct depot_run *
     const struct run_info *info = run_info(run->run);
     uint64_t mean = info->record_bytes / info->slots, sum = 0;
 
-    for (size_t part = 0; part < PARTS; part++) {
-        uint32_t first = info->parts[part].first, count = info->parts[part].count;
+    for (size_t section = 0; section < SECTIONS; section++) {
+        uint32_t first = info->sections[section].first, count = info->sections[section].count;
         uint32_t dead = alive_next(&run->alive, first, first + count) - first;
-        uint64_t bytes = dead > run->punched[part] ? (dead - run->punched[part]) * mean : 0;
+        uint64_t bytes = dead > run->punched[section] ? (dead - run->punched[section]) * mean : 0;
 
         if (bytes >= depot->options.punch_bytes)
             sum += bytes;

@@ -7,7 +7,7 @@
  *
  * Too much on the disk is dead: more than a quarter of what is alive, beyond the slack. Then those
  * go first whose share of dead bytes is the highest: they cost the least writing for a byte given
- * back. What is dead at the front of a part is punched and needs no writing at all, and a run with
+ * back. What is dead at the front of a section is punched and needs no writing at all, and a run with
  * nothing alive just goes.
  *
  * Too many runs are small: each costs a descriptor, a topic list and a look for every slice that is

@@ -29,7 +29,7 @@ static uint64_t bytes_of(const struct depot_run *run, struct record_place place)
 }
 
 enum depot_release depot_release(struct depot *depot, struct record_place place,
-                                 enum job_part *part)
+                                 enum job_section *section)
 {
     struct depot_run *run = run_of(depot->view, place);
     uint64_t bytes;
@@ -47,7 +47,7 @@ enum depot_release depot_release(struct depot *depot, struct record_place place,
         depot->sums.slots_alive--;
         depot->sums.alive_bytes -= bytes;
     }
-    *part = run_part_of(run->run, place.at);
+    *section = run_section_of(run->run, place.at);
     return DEPOT_RELEASED;
 }
 
@@ -143,7 +143,7 @@ static int hand_over(const struct depot_run *run, uint32_t slot, struct slice fo
         return -ENOMEM;
     *out = (struct depot_hit){
         .place = {.file = run->number | RECORD_IN_RUN, .at = slot, .bytes = (uint32_t)found.len},
-        .part = run_part_of(run->run, slot),
+        .section = run_section_of(run->run, slot),
         .at = at};
     return 1;
 }

@@ -35,7 +35,7 @@ int fs_dir_fd(const struct fs_dir *dir);
  * Ours to close. */
 int fs_dir_hold(struct fs_dir *dir, const char *path);
 
-/* The same for the directory that the last part of `path` lies in; *name is that part. */
+/* The same for the directory that the last part of `path` lies in; *name is that section. */
 int fs_dir_hold_parent(struct fs_dir *dir, const char *path, const char **name);
 
 /* Whether `path` leads to what `fd` is open on. False with errno: ESTALE, or why that cannot be

@@ -74,11 +74,11 @@ static ssize_t posix_pread(void *ctx, int fd, void *into, size_t len, int64_t of
 
 static ssize_t posix_pread_cached(void *ctx, int fd, void *into, size_t len, int64_t offset)
 {
-    struct iovec part = {.iov_base = into, .iov_len = len};
+    struct iovec section = {.iov_base = into, .iov_len = len};
     ssize_t got;
 
     do
-        got = preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+        got = preadv2(fd, &section, 1, offset, RWF_NOWAIT);
     while (got < 0 && errno == EINTR);
     if (got >= 0)
         return got;

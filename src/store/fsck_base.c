@@ -22,7 +22,7 @@ static bool slot_of(struct fsck_exam *exam, const struct fsck_run_exam *run, uin
     return !failed(exam, run_slots(run->run, slot, 1, true, out), "a run's directory");
 }
 
-static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_part *part,
+static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_section *section,
                               struct slice *topic)
 {
     struct fsck_exam *exam = ctx;
@@ -35,7 +35,7 @@ static enum fsck_slot on_look(void *ctx, struct record_place place, enum job_par
         return number >= exam->catalog.next_run ? FSCK_SLOT_UNKNOWN : FSCK_SLOT_DEAD;
     if (!run->run || place.at >= run->pending.slots || !slot_of(exam, run, place.at, &entry))
         return FSCK_SLOT_DEAD;
-    *part = run_part_of(run->run, place.at);
+    *section = run_section_of(run->run, place.at);
     *topic = run_topic_name(run->run, entry.topic);
     return alive_test(&run->pending, place.at) ? FSCK_SLOT_ALIVE : FSCK_SLOT_DEAD;
 }
@@ -44,14 +44,14 @@ static void on_release(void *ctx, struct record_place place)
 {
     struct fsck_exam *exam = ctx;
     struct fsck_run_exam *run = fsck_run_of(exam, record_place_run(place));
-    enum job_part part;
+    enum job_section section;
     struct slice name;
 
-    if (on_look(ctx, place, &part, &name) != FSCK_SLOT_ALIVE)
+    if (on_look(ctx, place, &section, &name) != FSCK_SLOT_ALIVE)
         return;
     alive_clear(&run->pending, place.at);
-    exam->cold[part]--;
-    fsck_topics_find(&exam->topics, name)->cold[part]--; /* its slots were counted there */
+    exam->cold[section]--;
+    fsck_topics_find(&exam->topics, name)->cold[section]--; /* its slots were counted there */
 }
 
 /* ---- by key ---- */
@@ -109,14 +109,14 @@ static uint64_t on_jobs_of(void *ctx, struct slice name)
     const struct fsck_topic *topic = fsck_topics_find(&exam->topics, name);
     uint64_t jobs = 0;
 
-    for (int part = 0; topic && part < PARTS; part++)
-        jobs += part == PART_REMEMBERED ? 0 : topic->cold[part];
+    for (int section = 0; topic && section < SECTIONS; section++)
+        jobs += section == SECTION_REMEMBERED ? 0 : topic->cold[section];
     return jobs;
 }
 
-static uint64_t on_alive_in(void *ctx, enum job_part part)
+static uint64_t on_alive_in(void *ctx, enum job_section section)
 {
-    return ((struct fsck_exam *)ctx)->cold[part];
+    return ((struct fsck_exam *)ctx)->cold[section];
 }
 
 /* The log's own view of what is alive: what repair writes must not be ahead of the log. */
@@ -143,8 +143,8 @@ bool fsck_base_init(struct fsck_exam *exam, struct fsck_base *out)
         struct fsck_topic *topic = &exam->topics.at[i];
 
         memcpy(topic->cold, topic->stored, sizeof topic->cold);
-        for (int part = 0; part < PARTS; part++)
-            exam->cold[part] += topic->cold[part];
+        for (int section = 0; section < SECTIONS; section++)
+            exam->cold[section] += topic->cold[section];
     }
     *out = (struct fsck_base){.look = on_look,
                               .release = on_release,

@@ -119,13 +119,13 @@ static bool is_in_slot(const struct fsck_known *known)
  * its key. False: no slot of the job was alive. */
 static bool end_slot(struct fsck_model *model, struct hash128 key, struct record_place from)
 {
-    enum job_part part;
+    enum job_section section;
     struct slice topic;
     enum fsck_slot slot;
 
     if (!model->base.look || !from.bytes)
         return false;
-    slot = model->base.look(model->base.ctx, from, &part, &topic);
+    slot = model->base.look(model->base.ctx, from, &section, &topic);
     if (slot == FSCK_SLOT_UNKNOWN) {
         int found = model->base.find(model->base.ctx, key, &from);
 
@@ -140,12 +140,12 @@ static bool end_slot(struct fsck_model *model, struct hash128 key, struct record
 /* Before a job that was known is something else: its count, and its slot's. */
 static void let_go(struct fsck_model *model, struct fsck_known *known)
 {
-    enum job_part part;
+    enum job_section section;
     struct slice topic;
 
     if (is_in_slot(known)) {
-        if (model->base.look(model->base.ctx, known->place, &part, &topic) == FSCK_SLOT_ALIVE)
-            model->loaded[part]--;
+        if (model->base.look(model->base.ctx, known->place, &section, &topic) == FSCK_SLOT_ALIVE)
+            model->loaded[section]--;
         end_slot(model, known->key, known->place);
     } else if (is_job(known)) {
         model->topics[known->topic - 1].jobs--;
@@ -167,7 +167,7 @@ static void set_job(struct fsck_model *model, struct fsck_known *known, uint32_t
 static int load(struct fsck_model *model, struct fsck_known *known, struct record_place from)
 {
     enum fsck_slot slot = FSCK_SLOT_DEAD;
-    enum job_part part;
+    enum job_section section;
     struct slice name;
     uint32_t topic;
     int found;
@@ -175,12 +175,13 @@ static int load(struct fsck_model *model, struct fsck_known *known, struct recor
     if (!model->base.look)
         return 0;
     if (from.bytes)
-        slot = model->base.look(model->base.ctx, from, &part, &name);
+        slot = model->base.look(model->base.ctx, from, &section, &name);
     if (slot != FSCK_SLOT_ALIVE) {
         found = model->base.find(model->base.ctx, known->key, &from);
         if (found < 0)
             known->state = FSCK_UNSEEN;
-        if (found != 1 || model->base.look(model->base.ctx, from, &part, &name) != FSCK_SLOT_ALIVE)
+        if (found != 1 ||
+            model->base.look(model->base.ctx, from, &section, &name) != FSCK_SLOT_ALIVE)
             return 0;
     }
     topic = topic_of(model, name);
@@ -188,7 +189,7 @@ static int load(struct fsck_model *model, struct fsck_known *known, struct recor
         return -1;
     known->topic = topic;
     known->place = from;
-    model->loaded[part]++;
+    model->loaded[section]++;
     return 1;
 }
 

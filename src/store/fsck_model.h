@@ -2,7 +2,7 @@
 #ifndef TARRY_STORE_FSCK_MODEL_H
 #define TARRY_STORE_FSCK_MODEL_H
 
-#include "job/part.h"
+#include "job/section.h"
 #include "store/fsck.h"
 
 struct fsck_model;
@@ -14,8 +14,8 @@ enum fsck_slot {
     FSCK_SLOT_UNKNOWN /* its run was never committed */
 };
 struct fsck_base {
-    /* Of a slot that is alive or dead in a run that is there, its part and its topic's name. */
-    enum fsck_slot (*look)(void *ctx, struct record_place place, enum job_part *part,
+    /* Of a slot that is alive or dead in a run that is there, its section and its topic's name. */
+    enum fsck_slot (*look)(void *ctx, struct record_place place, enum job_section *section,
                            struct slice *topic);
     /* It is not alive any more. */
     void (*release)(void *ctx, struct record_place place);
@@ -23,7 +23,7 @@ struct fsck_base {
     int (*find)(void *ctx, struct hash128 key, struct record_place *place);
     /* How many alive jobs there are of a topic, and of all in a part. */
     uint64_t (*jobs_of)(void *ctx, struct slice topic);
-    uint64_t (*alive_in)(void *ctx, enum job_part part);
+    uint64_t (*alive_in)(void *ctx, enum job_section section);
     void *ctx;
 };
 

@@ -33,18 +33,18 @@ static void check_topic(struct fsck_model *model, const struct fsck_model_topic 
 /* Jobs in runs, but those whose state the log tells: these are counted by that. */
 static void count_cold(const struct fsck_model *model, struct fsck_shard *out)
 {
-    for (int part = 0; model->base.alive_in && part < PARTS; part++) {
-        uint64_t alive = model->base.alive_in(model->base.ctx, (enum job_part)part);
-        uint64_t left = alive > model->loaded[part] ? alive - model->loaded[part] : 0;
+    for (int section = 0; model->base.alive_in && section < SECTIONS; section++) {
+        uint64_t alive = model->base.alive_in(model->base.ctx, (enum job_section)section);
+        uint64_t left = alive > model->loaded[section] ? alive - model->loaded[section] : 0;
 
-        if (part == PART_REMEMBERED) {
+        if (section == SECTION_REMEMBERED) {
             out->remembered += alive;
             continue;
         }
         out->cold += alive;
-        *(part == PART_LEASED ? &out->leased
-          : part == PART_DEAD ? &out->dead
-                              : &out->delayed) += left;
+        *(section == SECTION_LEASED ? &out->leased
+          : section == SECTION_DEAD ? &out->dead
+                                    : &out->delayed) += left;
     }
 }
 

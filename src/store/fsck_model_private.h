@@ -32,9 +32,9 @@ struct fsck_model_topic {
 
 struct fsck_model {
     uint64_t hash_seed;
-    bool is_whole, is_unsure; /* unsure: what is alive may be more than is known */
-    struct fsck_base base;    /* zeroed: no runs */
-    uint64_t loaded[PARTS];   /* alive slots whose jobs the log tells the state of */
+    bool is_whole, is_unsure;  /* unsure: what is alive may be more than is known */
+    struct fsck_base base;     /* zeroed: no runs */
+    uint64_t loaded[SECTIONS]; /* alive slots whose jobs the log tells the state of */
     enum fsck_cure cure;
     void (*complain)(void *ctx, struct record_place place, const char *text);
     void *ctx;

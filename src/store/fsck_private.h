@@ -38,11 +38,12 @@ struct fsck_run_exam {
 
 struct fsck_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
-    uint64_t stored[PARTS]; /* alive slots, counted */
-    uint64_t cold[PARTS];   /* of these, not ended by the log */
+    uint64_t stored[SECTIONS]; /* alive slots, counted */
+    uint64_t cold[SECTIONS];   /* of these, not ended by the log */
     uint64_t dead_bytes;
-    uint64_t lost, given_up[PARTS]; /* alive ones whose record is damaged; of these, not `stored` */
-    uint64_t catalog[PARTS];        /* as the catalog says */
+    uint64_t lost,
+        given_up[SECTIONS];     /* alive ones whose record is damaged; of these, not `stored` */
+    uint64_t catalog[SECTIONS]; /* as the catalog says */
     uint64_t catalog_dead_bytes;
 };
 
@@ -82,7 +83,7 @@ struct fsck_exam {
     struct keys **tables;       /* as catalog.keys; NULL where bad */
     struct fsck_topics topics;
     bool are_counts_wrong, are_counts_unknown, has_lost, has_orphans;
-    uint64_t cold[PARTS]; /* as in the topics, of all */
+    uint64_t cold[SECTIONS]; /* as in the topics, of all */
 
     struct wal_disk disk;
     struct wal_manifest manifest;

@@ -234,8 +234,8 @@ static int write_counts(struct fsck_exam *exam)
             free(topics);
             return -ENOMEM;
         }
-        for (int part = 0; part < PARTS; part++)
-            sum += from->stored[part];
+        for (int section = 0; section < SECTIONS; section++)
+            sum += from->stored[section];
         if (sum == 0) {
             free(name);
             continue;

@@ -51,37 +51,37 @@ static struct fsck_where at_slot(const struct walk *walk, uint32_t slot,
 static void describe(const struct walk *walk, uint32_t slot, const struct run_slot *entry,
                      char *out, size_t out_bytes)
 {
-    static const char *const names[PARTS] = {
-        [PART_LEASED] = "a leased job",
-        [PART_DELAYED] = "a delayed job",
-        [PART_DELAYED_WALL] = "a delayed job",
-        [PART_RETRYING] = "a job to be retried",
-        [PART_RETRYING_WALL] = "a job to be retried",
-        [PART_REMEMBERED] = "a remembered id",
-        [PART_DEAD] = "a dead job",
+    static const char *const names[SECTIONS] = {
+        [SECTION_LEASED] = "a leased job",
+        [SECTION_DELAYED] = "a delayed job",
+        [SECTION_DELAYED_WALL] = "a delayed job",
+        [SECTION_RETRYING] = "a job to be retried",
+        [SECTION_RETRYING_WALL] = "a job to be retried",
+        [SECTION_REMEMBERED] = "a remembered id",
+        [SECTION_DEAD] = "a dead job",
     };
     const struct catalog *catalog = &walk->exam->catalog;
-    enum job_part part = run_part_of(walk->run->run, slot);
+    enum job_section section = run_section_of(walk->run->run, slot);
     struct slice topic = run_topic_name(walk->run->run, entry->topic);
     char when[TIMESTAMP_BYTES + 1] = "";
     int64_t when_ms = entry->when_ms;
 
-    if (part != PART_DEAD && !job_part_is_wall(part))
+    if (section != SECTION_DEAD && !job_section_is_wall(section))
         when_ms += catalog->wall_ms - catalog->inner_ms;
     timestamp_write(when, when_ms);
     when[TIMESTAMP_BYTES] = '\0';
-    snprintf(out, out_bytes, "%s of topic '%.*s'%s%s", names[part], (int)topic.len, topic.at,
-             part == PART_LEASED       ? ""
-             : part == PART_REMEMBERED ? ", until "
-                                       : ", due ",
-             part == PART_LEASED ? "" : when);
+    snprintf(out, out_bytes, "%s of topic '%.*s'%s%s", names[section], (int)topic.len, topic.at,
+             section == SECTION_LEASED       ? ""
+             : section == SECTION_REMEMBERED ? ", until "
+                                             : ", due ",
+             section == SECTION_LEASED ? "" : when);
 }
 
 /* The job is lost, unless a backup has it. */
 static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
 {
     struct fsck_topic *topic = &walk->exam->topics.at[walk->run->topics[entry->topic] - 1];
-    enum job_part part = run_part_of(walk->run->run, slot);
+    enum job_section section = run_section_of(walk->run->run, slot);
 
     walk->run->lost++;
     topic->lost++;
@@ -91,9 +91,9 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
         return;
     alive_clear(&walk->run->alive, slot);
     walk->run->bytes -= entry->bytes;
-    topic->stored[part]--;
-    topic->given_up[part]++;
-    if (part == PART_DEAD)
+    topic->stored[section]--;
+    topic->given_up[section]++;
+    if (section == SECTION_DEAD)
         topic->dead_bytes -= entry->bytes;
 }
 
@@ -105,7 +105,7 @@ static bool is_in_order(const struct walk *walk, uint32_t slot, const struct run
 
     if (entry->offset <= before->offset) /* zero before the first */
         return false;
-    if (run_part_of(walk->run->run, slot) != run_part_of(walk->run->run, walk->before_slot))
+    if (run_section_of(walk->run->run, slot) != run_section_of(walk->run->run, walk->before_slot))
         return true;
     return entry->when_ms > before->when_ms ||
            (entry->when_ms == before->when_ms && entry->sequence >= before->sequence);
@@ -115,10 +115,10 @@ static bool is_in_order(const struct walk *walk, uint32_t slot, const struct run
 static void count(struct walk *walk, uint32_t slot, const struct run_slot *entry)
 {
     struct fsck_topic *topic = &walk->exam->topics.at[walk->run->topics[entry->topic] - 1];
-    enum job_part part = run_part_of(walk->run->run, slot);
+    enum job_section section = run_section_of(walk->run->run, slot);
 
-    topic->stored[part]++;
-    if (part == PART_DEAD)
+    topic->stored[section]++;
+    if (section == SECTION_DEAD)
         topic->dead_bytes += entry->bytes;
     walk->run->bytes += entry->bytes;
 }
@@ -148,15 +148,15 @@ static const char *disagreement(const struct walk *walk, uint32_t slot,
     bool is_job = record->kind == RECORD_JOB;
     struct slice name = run_topic_name(walk->run->run, entry->topic);
     struct slice topic = is_job ? record->job.topic : record->done.topic;
-    enum job_part part;
+    enum job_section section;
     int64_t when_ms;
 
     if (is_job && (record->job.state == JOB_READY || record->job.state == JOB_FINISHED))
         return "a job is stored in a state that is never stored";
-    part = job_part_of_record(record, 0, &when_ms);
-    if (part != run_part_of(walk->run->run, slot))
+    section = job_section_of_record(record, 0, &when_ms);
+    if (section != run_section_of(walk->run->run, slot))
         return "the record belongs in another part of the run";
-    if (part != PART_DEAD && when_ms != entry->when_ms)
+    if (section != SECTION_DEAD && when_ms != entry->when_ms)
         return "the record has another time than its slot";
     if (((is_job ? record->job.sequence : record->done.sequence) & mask) !=
         (entry->sequence & mask))

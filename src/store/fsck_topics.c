@@ -83,14 +83,14 @@ int fsck_topics_load(struct fsck_exam *exam)
 
 void fsck_topics_compare(struct fsck_exam *exam)
 {
-    static const char *const names[PARTS] = {
-        [PART_LEASED] = "leased",
-        [PART_DELAYED] = "delayed",
-        [PART_DELAYED_WALL] = "timed",
-        [PART_RETRYING] = "retrying",
-        [PART_RETRYING_WALL] = "retrying at a time",
-        [PART_REMEMBERED] = "remembered",
-        [PART_DEAD] = "dead",
+    static const char *const names[SECTIONS] = {
+        [SECTION_LEASED] = "leased",
+        [SECTION_DELAYED] = "delayed",
+        [SECTION_DELAYED_WALL] = "timed",
+        [SECTION_RETRYING] = "retrying",
+        [SECTION_RETRYING_WALL] = "retrying at a time",
+        [SECTION_REMEMBERED] = "remembered",
+        [SECTION_DEAD] = "dead",
     };
     char name[32], file[48];
 
@@ -101,13 +101,13 @@ void fsck_topics_compare(struct fsck_exam *exam)
     for (uint32_t i = 0; i < exam->topics.count; i++) {
         const struct fsck_topic *topic = &exam->topics.at[i];
 
-        for (int part = 0; part < PARTS; part++)
-            if (topic->stored[part] != topic->catalog[part]) {
+        for (int section = 0; section < SECTIONS; section++)
+            if (topic->stored[section] != topic->catalog[section]) {
                 exam->are_counts_wrong = true;
                 fsck_find(
                     exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
                     "it says that topic '%s' has %" PRIu64 " %s jobs in runs, and it has %" PRIu64,
-                    topic->name, topic->catalog[part], names[part], topic->stored[part]);
+                    topic->name, topic->catalog[section], names[section], topic->stored[section]);
             }
         if (topic->dead_bytes != topic->catalog_dead_bytes) {
             exam->are_counts_wrong = true;
@@ -122,19 +122,19 @@ void fsck_topics_compare(struct fsck_exam *exam)
 /* ---- what is lost with runs, and parts of directories, that cannot be read ---- */
 
 /* In no run that can be read. */
-static uint64_t missing_of(const struct fsck_topic *topic, enum job_part part)
+static uint64_t missing_of(const struct fsck_topic *topic, enum job_section section)
 {
-    const uint64_t known = topic->stored[part] + topic->given_up[part];
+    const uint64_t known = topic->stored[section] + topic->given_up[section];
 
-    return topic->catalog[part] > known ? topic->catalog[part] - known : 0;
+    return topic->catalog[section] > known ? topic->catalog[section] - known : 0;
 }
 
 static uint64_t missing_jobs(const struct fsck_topic *topic)
 {
     uint64_t missing = 0;
 
-    for (int part = 0; part < PARTS; part++)
-        missing += part == PART_REMEMBERED ? 0 : missing_of(topic, (enum job_part)part);
+    for (int section = 0; section < SECTIONS; section++)
+        missing += section == SECTION_REMEMBERED ? 0 : missing_of(topic, (enum job_section)section);
     return missing;
 }
 
@@ -147,7 +147,7 @@ void fsck_topics_tell_lost(struct fsck_exam *exam)
     for (uint32_t i = 0; i < exam->topics.count; i++) {
         lost -= exam->topics.at[i].lost; /* named already */
         missing +=
-            missing_jobs(&exam->topics.at[i]) + missing_of(&exam->topics.at[i], PART_REMEMBERED);
+            missing_jobs(&exam->topics.at[i]) + missing_of(&exam->topics.at[i], SECTION_REMEMBERED);
     }
     if (lost == 0)
         return;
@@ -158,7 +158,7 @@ void fsck_topics_tell_lost(struct fsck_exam *exam)
     }
     for (uint32_t i = 0; i < exam->topics.count; i++) {
         const struct fsck_topic *topic = &exam->topics.at[i];
-        const uint64_t jobs = missing_jobs(topic), ids = missing_of(topic, PART_REMEMBERED);
+        const uint64_t jobs = missing_jobs(topic), ids = missing_of(topic, SECTION_REMEMBERED);
 
         if (jobs + ids)
             fsck_note(exam,

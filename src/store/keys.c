@@ -157,11 +157,11 @@ static int read_stream(const struct keys *keys, uint64_t first, char *into, uint
 
         result = keys_read_blocks(keys, first, count, true, buffer);
         for (size_t i = 0; i < count && result == 0; i++) {
-            size_t part = bytes < KEYS_SUM_AT ? (size_t)bytes : KEYS_SUM_AT;
+            size_t section = bytes < KEYS_SUM_AT ? (size_t)bytes : KEYS_SUM_AT;
 
-            memcpy(into, buffer + i * KEYS_BLOCK_BYTES, part);
-            into += part;
-            bytes -= part;
+            memcpy(into, buffer + i * KEYS_BLOCK_BYTES, section);
+            into += section;
+            bytes -= section;
         }
         first += count;
     }

@@ -6,7 +6,7 @@
  * remembered) each followed by a checksum of it and its slot, then the directory (24 bytes a slot:
  * when, sequence, offset, topic), the topics' names, and a footer that says where all of that is.
  * Everything but the records is in blocks of 4 KiB with a checksum each. A file without a whole
- * footer is no run. Slots are ordered by part (job/part.h), when, sequence.
+ * footer is no run. Slots are ordered by section (job/section.h), when, sequence.
  *
  * Which slots still count is not the run's to know (alive.h, catalog.h).
  *
@@ -18,7 +18,7 @@
 #define TARRY_STORE_RUN_H
 
 #include "base/buffer.h"
-#include "job/part.h"
+#include "job/section.h"
 #include "store/fs.h"
 
 struct run;
@@ -36,10 +36,10 @@ struct run_info {
     uint32_t slots;
     uint64_t file_bytes;
     uint64_t record_bytes; /* of all records with their checksums, without padding */
-    struct run_info_part {
+    struct run_info_section {
         uint32_t first, count; /* slots */
         int64_t first_when_ms; /* 0 where there are none */
-    } parts[PARTS];
+    } sections[SECTIONS];
     uint32_t topics;
 };
 
@@ -65,7 +65,7 @@ int run_writer_new(const struct run_writing *writing, struct run_writer **out);
 /* In the order of part, when, sequence (asserted). `record` is the stored form of a JOB or DONE.
  * Its slot is the number of calls before. After an error all that follow, and run_writer_finish,
  * give it again. -EFBIG: more than a run can hold (1 TiB, 16 million topics). */
-int run_writer_add(struct run_writer *writer, enum job_part part, int64_t when_ms,
+int run_writer_add(struct run_writer *writer, enum job_section section, int64_t when_ms,
                    uint64_t sequence, struct slice topic, struct slice record);
 /* Writes what is left, syncs the file every few MiB and at the end, gives it its name, syncs the
  * directory. Frees the writer in any case; what failed leaves no file behind if it can help it. */
@@ -81,7 +81,7 @@ int run_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t see
              char *error, size_t error_bytes);
 void run_close(struct run *run);
 const struct run_info *run_info(const struct run *run);
-enum job_part run_part_of(const struct run *run, uint32_t slot);
+enum job_section run_section_of(const struct run *run, uint32_t slot);
 /* UINT32_MAX: none of its jobs is of that topic. */
 uint32_t run_find_topic(const struct run *run, struct slice topic);
 struct slice run_topic_name(const struct run *run, uint32_t number);
@@ -95,7 +95,7 @@ int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_bl
 int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_block,
              struct buffer *scratch, struct slice *out);
 /* The first slot of [first, end) whose when is not below `when_ms`; `end` where there is none. They
- * lie in one part. */
+ * lie in one section. */
 int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_ms, uint32_t *out);
 
 /* Calls `each` with the place of the first byte that is not what was written in each stretch that

@@ -18,7 +18,7 @@ static const char HEADER_MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'r', 'u', 'n'};
 static const char FOOTER_MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'e', 'n', 'd'};
 static const char SUFFIX[] = ".run";
 
-enum { MAGIC_BYTES = 8, FOOTER_USED_BYTES = MAGIC_BYTES + 5 * 4 + 8 + PARTS * 12 };
+enum { MAGIC_BYTES = 8, FOOTER_USED_BYTES = MAGIC_BYTES + 5 * 4 + 8 + SECTIONS * 12 };
 
 /* `what` keeps blocks and records apart. */
 static uint64_t place_seed(uint64_t seed, uint32_t number, uint32_t at, uint64_t what)
@@ -90,9 +90,9 @@ void run_footer_lay_out(struct run_footer *footer)
     struct run_info *info = &footer->info;
     uint32_t first = 0;
 
-    for (int part = 0; part < PARTS; part++) {
-        info->parts[part].first = first;
-        first += info->parts[part].count;
+    for (int section = 0; section < SECTIONS; section++) {
+        info->sections[section].first = first;
+        first += info->sections[section].count;
     }
     info->record_bytes = footer->record_end - RUN_BLOCK_BYTES;
     footer->directory_at = run_round_up(footer->record_end);
@@ -115,9 +115,9 @@ void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *blo
     at = wire_put_u32(at, info->topics);
     at = wire_put_u32(at, footer->topic_bytes);
     at = wire_put_u64(at, footer->record_end);
-    for (int part = 0; part < PARTS; part++) {
-        at = wire_put_u32(at, info->parts[part].count);
-        at = wire_put_u64(at, (uint64_t)info->parts[part].first_when_ms);
+    for (int section = 0; section < SECTIONS; section++) {
+        at = wire_put_u32(at, info->sections[section].count);
+        at = wire_put_u64(at, (uint64_t)info->sections[section].first_when_ms);
     }
     assert(at == block + FOOTER_USED_BYTES);
     run_block_seal(seed, info->number, info->file_bytes - RUN_BLOCK_BYTES, block);
@@ -129,8 +129,8 @@ static bool footer_is_sound(struct run_footer *footer, uint64_t file_bytes)
     const struct run_info *info = &footer->info;
     uint64_t slots = 0;
 
-    for (int part = 0; part < PARTS; part++)
-        slots += info->parts[part].count;
+    for (int section = 0; section < SECTIONS; section++)
+        slots += info->sections[section].count;
     if (slots != info->slots || info->topics > info->slots || info->topics > RUN_TOPICS_MAX ||
         footer->topic_bytes < info->topics || footer->record_end < RUN_BLOCK_BYTES ||
         footer->record_end > file_bytes)
@@ -153,9 +153,9 @@ bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, cons
     footer.info.topics = wire_take_u32(&in);
     footer.topic_bytes = wire_take_u32(&in);
     footer.record_end = wire_take_u64(&in);
-    for (int part = 0; part < PARTS; part++) {
-        footer.info.parts[part].count = wire_take_u32(&in);
-        footer.info.parts[part].first_when_ms = (int64_t)wire_take_u64(&in);
+    for (int section = 0; section < SECTIONS; section++) {
+        footer.info.sections[section].count = wire_take_u32(&in);
+        footer.info.sections[section].first_when_ms = (int64_t)wire_take_u64(&in);
     }
     if (!footer_is_sound(&footer, file_bytes))
         return false;

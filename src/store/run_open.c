@@ -166,14 +166,15 @@ const struct run_info *run_info(const struct run *run)
     return &run->footer.info;
 }
 
-enum job_part run_part_of(const struct run *run, uint32_t slot)
+enum job_section run_section_of(const struct run *run, uint32_t slot)
 {
-    int part = 0;
+    int section = 0;
 
     assert(slot < run->footer.info.slots);
-    while (slot - run->footer.info.parts[part].first >= run->footer.info.parts[part].count)
-        part++;
-    return (enum job_part)part;
+    while (slot - run->footer.info.sections[section].first >=
+           run->footer.info.sections[section].count)
+        section++;
+    return (enum job_section)section;
 }
 
 uint32_t run_after_damage(const struct run *run, uint32_t slot)

@@ -32,7 +32,7 @@ struct run_writer {
     uint32_t piece_count, piece_cap;
     struct run_topics topics;
     struct run_footer footer;
-    enum job_part last_part;
+    enum job_section last_section;
     int64_t last_when_ms;
     uint64_t last_sequence;
 };
@@ -213,21 +213,21 @@ static void put_entry(struct run_writer *writer, int64_t when_ms, uint64_t seque
 }
 
 /* In pairs: what must not be, in the order of what is sorted by. */
-static void assert_order(struct run_writer *writer, enum job_part part, int64_t when_ms,
+static void assert_order(struct run_writer *writer, enum job_section section, int64_t when_ms,
                          uint64_t sequence)
 {
-    assert(part < PARTS && part >= writer->last_part);
-    if (writer->footer.info.parts[part].count) {
+    assert(section < SECTIONS && section >= writer->last_section);
+    if (writer->footer.info.sections[section].count) {
         assert(when_ms >= writer->last_when_ms);
         assert(when_ms > writer->last_when_ms || sequence >= writer->last_sequence);
     }
-    writer->last_part = part;
+    writer->last_section = section;
     writer->last_when_ms = when_ms;
     writer->last_sequence = sequence;
 }
 
-static int add(struct run_writer *writer, enum job_part part, int64_t when_ms, uint64_t sequence,
-               struct slice topic, struct slice record)
+static int add(struct run_writer *writer, enum job_section section, int64_t when_ms,
+               uint64_t sequence, struct slice topic, struct slice record)
 {
     struct run_info *info = &writer->footer.info;
     uint64_t end = position(writer) + record.len + RUN_CHECK_BYTES;
@@ -246,21 +246,21 @@ static int add(struct run_writer *writer, enum job_part part, int64_t when_ms, u
     put_entry(writer, when_ms, sequence, number, end);
     wire_put_u32(
         check, run_record_check(writer->writing.seed, writer->writing.number, info->slots, record));
-    if (info->parts[part].count++ == 0)
-        info->parts[part].first_when_ms = when_ms;
+    if (info->sections[section].count++ == 0)
+        info->sections[section].first_when_ms = when_ms;
     info->slots++;
     result = put(writer, record.at, record.len);
     return result < 0 ? result : put(writer, check, sizeof check);
 }
 
-int run_writer_add(struct run_writer *writer, enum job_part part, int64_t when_ms,
+int run_writer_add(struct run_writer *writer, enum job_section section, int64_t when_ms,
                    uint64_t sequence, struct slice topic, struct slice record)
 {
     assert(record_next(record) == record.len && record.len <= RUN_RECORD_BYTES_MAX);
     assert(record.at[4] == RECORD_JOB || record.at[4] == RECORD_DONE);
-    assert_order(writer, part, when_ms, sequence);
+    assert_order(writer, section, when_ms, sequence);
     if (writer->failed == 0)
-        writer->failed = add(writer, part, when_ms, sequence, topic, record);
+        writer->failed = add(writer, section, when_ms, sequence, topic, record);
     return writer->failed;
 }
 

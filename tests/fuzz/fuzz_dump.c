@@ -9,9 +9,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-static bool is_within(struct slice part, struct slice text)
+static bool is_within(struct slice section, struct slice text)
 {
-    return part.len == 0 || (part.at >= text.at && part.at + part.len <= text.at + text.len);
+    return section.len == 0 ||
+           (section.at >= text.at && section.at + section.len <= text.at + text.len);
 }
 
 static void read_line(struct slice text)

@@ -10,9 +10,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static bool lies_within(struct slice part, struct slice whole)
+static bool lies_within(struct slice section, struct slice whole)
 {
-    return !part.len || (part.at >= whole.at && part.at + part.len <= whole.at + whole.len);
+    return !section.len ||
+           (section.at >= whole.at && section.at + section.len <= whole.at + whole.len);
 }
 
 static void as_job(struct slice bytes)

@@ -56,7 +56,7 @@ static void read_all(const struct run *run)
         int result = run_read(run, slot, 0, slot % 2, &scratch, &record);
 
         CLAIM("a slot is read or damaged", result == 0 || result == -EBADMSG);
-        CLAIM("it is of a part", run_part_of(run, slot) < PARTS);
+        CLAIM("it is of a part", run_section_of(run, slot) < SECTIONS);
         whole += result == 0 && slot % 3 != 1;
     }
     buffer_fini(&scratch);
@@ -70,11 +70,12 @@ static void read_all(const struct run *run)
             break;
     }
     CLAIM("both ways say the same", has_gaps ? seen.whole <= whole : seen.whole == whole);
-    for (int part = 0; part < PARTS; part++)
-        if (run_seek(run, info->parts[part].first,
-                     info->parts[part].first + info->parts[part].count, 500, &found) == 0)
+    for (int section = 0; section < SECTIONS; section++)
+        if (run_seek(run, info->sections[section].first,
+                     info->sections[section].first + info->sections[section].count, 500,
+                     &found) == 0)
             CLAIM("what is sought lies in the part",
-                  found - info->parts[part].first <= info->parts[part].count);
+                  found - info->sections[section].first <= info->sections[section].count);
 }
 
 /* Blocks are sealed where they should lie, and of the records those the directory names. */

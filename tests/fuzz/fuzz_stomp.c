@@ -6,9 +6,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-static bool lies_in(struct slice part, const char *at, size_t len)
+static bool lies_in(struct slice section, const char *at, size_t len)
 {
-    return part.at >= at && part.at + part.len <= at + len;
+    return section.at >= at && section.at + section.len <= at + len;
 }
 
 static void write_frame(const struct stomp_frame *frame, struct buffer *out)

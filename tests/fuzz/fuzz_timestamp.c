@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     char written[TIMESTAMP_BYTES], expected[64];
     int64_t ms = -1, again = -1;
-    struct tm parts;
+    struct tm sections;
 
     if (!timestamp_parse(slice_make(bytes, len), &ms)) {
         CLAIM("refused: nothing is written", ms == -1);
@@ -25,10 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     CLAIM("it is the same", again == ms);
 
     time_t seconds = (time_t)(ms / 1000);
-    gmtime_r(&seconds, &parts);
-    snprintf(expected, sizeof expected, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", parts.tm_year + 1900,
-             parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-             (int)(ms % 1000));
+    gmtime_r(&seconds, &sections);
+    snprintf(expected, sizeof expected, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
+             sections.tm_year + 1900, sections.tm_mon + 1, sections.tm_mday, sections.tm_hour,
+             sections.tm_min, sections.tm_sec, (int)(ms % 1000));
     CLAIM("libc writes the same", memcmp(written, expected, sizeof written) == 0);
     return 0;
 }

@@ -10,13 +10,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
-static bool lies_within(struct slice part, struct slice text)
+static bool lies_within(struct slice section, struct slice text)
 {
-    return part.len == 0 || (part.at >= text.at && part.at + part.len <= text.at + text.len);
+    return section.len == 0 ||
+           (section.at >= text.at && section.at + section.len <= text.at + text.len);
 }
 
 /* Is curl's part (NULL: none) what we read, but for the case of letters? */
-static bool is_part(CURLU *handle, CURLUPart what, struct slice ours)
+static bool is_section(CURLU *handle, CURLUPart what, struct slice ours)
 {
     char *theirs = NULL;
     bool same = curl_url_get(handle, what, &theirs, 0) == CURLUE_OK
@@ -55,13 +56,14 @@ static void ask_curl(const struct url *url, const char *text)
           curl_url_set(handle, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME | CURLU_PATH_AS_IS) ==
               CURLUE_OK);
     (void)snprintf(port, sizeof port, "%u", (unsigned)host->port);
-    CLAIM("curl sees the same scheme", is_part(handle, CURLUPART_SCHEME, url->scheme));
-    CLAIM("curl sees the same user", is_part(handle, CURLUPART_USER, url->user));
-    CLAIM("curl sees the same password", is_part(handle, CURLUPART_PASSWORD, url->password));
-    CLAIM("curl sees the same host", host->is_ipv6 ? is_address(handle, host->name)
-                                                   : is_part(handle, CURLUPART_HOST, host->name));
+    CLAIM("curl sees the same scheme", is_section(handle, CURLUPART_SCHEME, url->scheme));
+    CLAIM("curl sees the same user", is_section(handle, CURLUPART_USER, url->user));
+    CLAIM("curl sees the same password", is_section(handle, CURLUPART_PASSWORD, url->password));
+    CLAIM("curl sees the same host", host->is_ipv6
+                                         ? is_address(handle, host->name)
+                                         : is_section(handle, CURLUPART_HOST, host->name));
     CLAIM("curl sees the same port",
-          is_part(handle, CURLUPART_PORT, slice_of(host->port ? port : "")));
+          is_section(handle, CURLUPART_PORT, slice_of(host->port ? port : "")));
     curl_url_cleanup(handle);
 }
 
@@ -75,10 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         CLAIM("refused: nothing is written", url.host_count == 77);
         return 0;
     }
-    const struct slice parts[] = {url.scheme,    url.user, url.password,
-                                  url.authority, url.path, url.query};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        CLAIM("a part lies within the text", lies_within(parts[i], text));
+    const struct slice sections[] = {url.scheme,    url.user, url.password,
+                                     url.authority, url.path, url.query};
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        CLAIM("a part lies within the text", lies_within(sections[i], text));
     CLAIM("no more hosts than there may be", url.host_count <= URL_HOSTS_MAX);
     for (size_t i = 0; i < url.host_count; i++)
         CLAIM("a host has a name within the text",

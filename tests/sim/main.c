@@ -175,7 +175,7 @@ static bool goes_on(uint64_t recoveries, uint64_t round)
     return true;
 }
 
-/* Every scenario has its share, the half of them in one part of two. A seed need not meet all that
+/* Every scenario has its share, the half of them in one section of two. A seed need not meet all that
  * must be met: then the next one follows. */
 static void crash_until(uint64_t recoveries, uint64_t seed, uint64_t stride, size_t first,
                         size_t step)

@@ -30,7 +30,7 @@ static void open_damaged(const struct sim_fs *whole, const char *path, int64_t a
     rig_end();
 }
 
-static void flip_bits_of(const struct sim_fs *whole, const char *part)
+static void flip_bits_of(const struct sim_fs *whole, const char *section)
 {
     enum { PLACES = 40 };
 
@@ -39,7 +39,7 @@ static void flip_bits_of(const struct sim_fs *whole, const char *part)
         const struct sim_entry *entry = &whole->now.entries[i];
         int64_t size = entry->inode->size;
 
-        if (size > 0 && strstr(entry->name, part))
+        if (size > 0 && strstr(entry->name, section))
             for (int64_t place = 0; place < PLACES; place++)
                 open_damaged(whole, entry->name, size * place / PLACES);
     }

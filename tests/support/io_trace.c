@@ -99,31 +99,31 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- records ---- */
 
-static bool all_zero(const struct iovec *parts, int count)
+static bool all_zero(const struct iovec *sections, int count)
 {
     for (int i = 0; i < count; i++) {
-        const char *at = parts[i].iov_base;
-        size_t len = parts[i].iov_len;
+        const char *at = sections[i].iov_base;
+        size_t len = sections[i].iov_len;
         if (len && (at[0] || memcmp(at, at + 1, len - 1) != 0))
             return false;
     }
     return true;
 }
 
-static size_t bytes_of(const struct iovec *parts, int count)
+static size_t bytes_of(const struct iovec *sections, int count)
 {
     size_t sum = 0;
     for (int i = 0; i < count; i++)
-        sum += parts[i].iov_len;
+        sum += sections[i].iov_len;
     return sum;
 }
 
 /* At most `limit` bytes of the parts. Returns its place. */
-static int64_t put_parts(enum kind kind, uint32_t id, int64_t a, int64_t b,
-                         const struct iovec *parts, int count, size_t limit)
+static int64_t put_sections(enum kind kind, uint32_t id, int64_t a, int64_t b,
+                            const struct iovec *sections, int count, size_t limit)
 {
-    size_t sum = bytes_of(parts, count), len = sum < limit ? sum : limit;
-    bool is_zero = kind == WRITING && all_zero(parts, count);
+    size_t sum = bytes_of(sections, count), len = sum < limit ? sum : limit;
+    bool is_zero = kind == WRITING && all_zero(sections, count);
     size_t kept = is_zero ? 0 : len, bytes = (sizeof(struct record) + kept + 7) & ~(size_t)7;
     int64_t at = atomic_fetch_add((_Atomic int64_t *)(void *)trace, (int64_t)bytes);
     struct record *record = (void *)(trace + at);
@@ -137,8 +137,8 @@ static int64_t put_parts(enum kind kind, uint32_t id, int64_t a, int64_t b,
     record->a = a;
     record->b = b;
     for (int i = 0; kept && i < count; i++) {
-        size_t some = parts[i].iov_len < kept ? parts[i].iov_len : kept;
-        memcpy(into, parts[i].iov_base, some);
+        size_t some = sections[i].iov_len < kept ? sections[i].iov_len : kept;
+        memcpy(into, sections[i].iov_base, some);
         into += some;
         kept -= some;
     }
@@ -148,8 +148,8 @@ static int64_t put_parts(enum kind kind, uint32_t id, int64_t a, int64_t b,
 
 static int64_t put(enum kind kind, uint32_t id, int64_t a, int64_t b, const void *data, size_t len)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-    return put_parts(kind, id, a, b, &part, 1, len);
+    struct iovec section = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+    return put_sections(kind, id, a, b, &section, 1, len);
 }
 
 /* The path within the directory; NULL: it is elsewhere. The directory itself: "". */
@@ -306,20 +306,20 @@ int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict len)
 /* ---- writing ---- */
 
 /* `offset` -1: where the descriptor stands. */
-static ssize_t write_parts(int fd, const struct iovec *parts, int count, int64_t offset)
+static ssize_t write_sections(int fd, const struct iovec *sections, int count, int64_t offset)
 {
     uint32_t what = what_is(fd);
     int64_t at = 0;
     ssize_t put_bytes;
     if (is_file(what)) {
         int64_t where = offset >= 0 ? offset : syscall(SYS_lseek, fd, 0, SEEK_CUR);
-        at = put_parts(WRITING, what, where, (int64_t)bytes_of(parts, count), parts, count,
-                       SIZE_MAX);
+        at = put_sections(WRITING, what, where, (int64_t)bytes_of(sections, count), sections, count,
+                          SIZE_MAX);
     } else if (is_socket(what)) {
-        put_parts(SENDING, what, 0, 0, parts, count, SIZE_MAX);
+        put_sections(SENDING, what, 0, 0, sections, count, SIZE_MAX);
     }
-    put_bytes = offset >= 0 ? syscall(SYS_pwritev, fd, parts, count, offset, 0)
-                            : syscall(SYS_writev, fd, parts, count);
+    put_bytes = offset >= 0 ? syscall(SYS_pwritev, fd, sections, count, offset, 0)
+                            : syscall(SYS_writev, fd, sections, count);
     if (is_file(what) || is_socket(what)) {
         int saved = errno;
         put(WRITTEN, what, at, put_bytes, NULL, 0);
@@ -330,26 +330,26 @@ static ssize_t write_parts(int fd, const struct iovec *parts, int count, int64_t
 
 ssize_t pwrite(int fd, const void *from, size_t len, off_t offset)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
-    return write_parts(fd, &part, 1, offset);
+    struct iovec section = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    return write_sections(fd, &section, 1, offset);
 }
 SAME(pwrite64, pwrite);
 
-ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset)
+ssize_t pwritev(int fd, const struct iovec *sections, int count, off_t offset)
 {
-    return write_parts(fd, parts, count, offset);
+    return write_sections(fd, sections, count, offset);
 }
 SAME(pwritev64, pwritev);
 
 ssize_t write(int fd, const void *from, size_t len)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
-    return write_parts(fd, &part, 1, -1);
+    struct iovec section = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    return write_sections(fd, &section, 1, -1);
 }
 
-ssize_t writev(int fd, const struct iovec *parts, int count)
+ssize_t writev(int fd, const struct iovec *sections, int count)
 {
-    return write_parts(fd, parts, count, -1);
+    return write_sections(fd, sections, count, -1);
 }
 
 /* ---- sockets ---- */
@@ -359,7 +359,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     uint32_t what = what_is(fd);
     ssize_t sent;
     if (is_socket(what))
-        put_parts(SENDING, what, 0, 0, message->msg_iov, (int)message->msg_iovlen, SIZE_MAX);
+        put_sections(SENDING, what, 0, 0, message->msg_iov, (int)message->msg_iovlen, SIZE_MAX);
     sent = syscall(SYS_sendmsg, fd, message, flags);
     if (is_socket(what)) {
         int saved = errno;
@@ -371,36 +371,36 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 ssize_t send(int fd, const void *from, size_t len, int flags)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    struct iovec section = {.iov_base = (void *)(uintptr_t)from, .iov_len = len};
+    struct msghdr message = {.msg_iov = &section, .msg_iovlen = 1};
     return sendmsg(fd, &message, flags);
 }
 
-static ssize_t received(int fd, const struct iovec *parts, int count, ssize_t got)
+static ssize_t received(int fd, const struct iovec *sections, int count, ssize_t got)
 {
     int saved = errno;
     uint32_t what = got > 0 ? what_is(fd) : 0;
     if (is_socket(what))
-        put_parts(RECEIVED, what, 0, 0, parts, count, (size_t)got);
+        put_sections(RECEIVED, what, 0, 0, sections, count, (size_t)got);
     errno = saved;
     return got;
 }
 
 ssize_t read(int fd, void *into, size_t len)
 {
-    struct iovec part = {.iov_base = into, .iov_len = len};
-    return received(fd, &part, 1, syscall(SYS_read, fd, into, len));
+    struct iovec section = {.iov_base = into, .iov_len = len};
+    return received(fd, &section, 1, syscall(SYS_read, fd, into, len));
 }
 
-ssize_t readv(int fd, const struct iovec *parts, int count)
+ssize_t readv(int fd, const struct iovec *sections, int count)
 {
-    return received(fd, parts, count, syscall(SYS_readv, fd, parts, count));
+    return received(fd, sections, count, syscall(SYS_readv, fd, sections, count));
 }
 
 ssize_t recv(int fd, void *into, size_t len, int flags)
 {
-    struct iovec part = {.iov_base = into, .iov_len = len};
-    return received(fd, &part, 1, syscall(SYS_recvfrom, fd, into, len, flags, NULL, NULL));
+    struct iovec section = {.iov_base = into, .iov_len = len};
+    return received(fd, &section, 1, syscall(SYS_recvfrom, fd, into, len, flags, NULL, NULL));
 }
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
@@ -473,9 +473,9 @@ static int rename_at(int from_at, const char *from, int to_at, const char *to)
     const char *old = result == 0 ? within_at(from_at, from, old_whole) : NULL;
     const char *new = result == 0 ? within_at(to_at, to, new_whole) : NULL;
     if (old && new) {
-        struct iovec parts[] = {{(void *)(uintptr_t)old, strlen(old) + 1},
-                                {(void *)(uintptr_t) new, strlen(new)}};
-        put_parts(RENAMED, 0, 0, 0, parts, 2, SIZE_MAX);
+        struct iovec sections[] = {{(void *)(uintptr_t)old, strlen(old) + 1},
+                                   {(void *)(uintptr_t) new, strlen(new)}};
+        put_sections(RENAMED, 0, 0, 0, sections, 2, SIZE_MAX);
     } else if (old || new) {
         put_unknown("rename");
     }

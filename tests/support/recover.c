@@ -300,7 +300,7 @@ static void second_life(int fd, const char *path, const struct buffer *first)
 static void run(const char *path, const struct buffer *first, struct buffer *out)
 {
     int ends[2], status;
-    char part[65536];
+    char section[65536];
     ssize_t got;
     if (pipe(ends) != 0)
         abort();
@@ -313,8 +313,8 @@ static void run(const char *path, const struct buffer *first, struct buffer *out
         _exit(0);
     }
     close(ends[1]);
-    while ((got = read(ends[0], part, sizeof part)) > 0)
-        buffer_append(out, part, (size_t)got);
+    while ((got = read(ends[0], section, sizeof section)) > 0)
+        buffer_append(out, section, (size_t)got);
     close(ends[0]);
     if (child < 0 || waitpid(child, &status, 0) != child)
         abort();

@@ -47,8 +47,8 @@ static inline int rig_by_order(const void *left, const void *right)
 {
     const struct rig_slot *a = &((const struct rig_item *)left)->slot;
     const struct rig_slot *b = &((const struct rig_item *)right)->slot;
-    if (a->part != b->part)
-        return a->part < b->part ? -1 : 1;
+    if (a->section != b->section)
+        return a->section < b->section ? -1 : 1;
     if (a->when_ms != b->when_ms)
         return a->when_ms < b->when_ms ? -1 : 1;
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
@@ -72,7 +72,7 @@ static inline void rig_add_victims(struct rig *rig)
             struct rig_slot *slot = &rig->runs[n].slots[at];
             if (slot->alive && !rig_has_item(rig, own, n, at))
                 rig_add_item(rig)->item =
-                    (struct engine_item){.part = slot->part,
+                    (struct engine_item){.section = slot->section,
                                          .when_ms = slot->when_ms,
                                          .sequence = slot->sequence,
                                          .place = rig_place(n, at, slot->record)};
@@ -85,15 +85,15 @@ static inline void rig_write(struct rig *rig, struct rig_item *it, struct engine
     int64_t when_ms;
     if (it->item.changed)
         engine_changed_apply(it->item.changed, &record);
-    assert_int_equal(job_part_of_record(&record, now.skew_ms, &when_ms), it->item.part);
-    if (it->item.part != PART_DEAD) /* the wall clock may have stepped since */
+    assert_int_equal(job_section_of_record(&record, now.skew_ms, &when_ms), it->item.section);
+    if (it->item.section != SECTION_DEAD) /* the wall clock may have stepped since */
         assert_int_equal(when_ms, it->item.when_ms);
     it->slot =
         (struct rig_slot){.record = rig_encode(&record),
                           .key = record.kind == RECORD_DONE
                                      ? record.done.key
                                      : hash_pair(record.job.topic, record.job.id, RIG_HASH_SEED),
-                          .part = it->item.part,
+                          .section = it->item.section,
                           .when_ms = it->item.when_ms,
                           .sequence = it->item.sequence,
                           .alive = true};
@@ -134,7 +134,7 @@ static inline void rig_install_one(struct rig *rig, uint32_t at)
     struct record_place old = it->item.place;
     struct record_place place = rig_place(rig->run_top, at, fresh->record);
     if (it->item.id) {
-        if (!engine_install(rig->engine, it->item.id, old, place, fresh->part,
+        if (!engine_install(rig->engine, it->item.id, old, place, fresh->section,
                             rig->collect.before_file))
             fresh->alive = false;
     } else if (rig_slot(rig, old)->alive) {

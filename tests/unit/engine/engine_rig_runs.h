@@ -22,7 +22,7 @@ struct rig_file {
 struct rig_slot {
     struct rig_record record;
     struct hash128 key;
-    enum job_part part;
+    enum job_section section;
     int64_t when_ms;
     uint64_t sequence;
     bool alive;
@@ -39,7 +39,7 @@ struct rig_run {
 struct rig_topic {
     char name[JOB_TOPIC_BYTES_MAX];
     size_t bytes;
-    uint64_t stored[PARTS], dead_bytes;
+    uint64_t stored[SECTIONS], dead_bytes;
 };
 
 struct rig_catalog {
@@ -138,7 +138,7 @@ static inline struct record_place rig_place(uint32_t run, uint32_t at, struct ri
 }
 
 static inline enum engine_slot rig_release(void *ctx, struct record_place place,
-                                           enum job_part *part)
+                                           enum job_section *section)
 {
     struct rig *rig = ctx;
     uint32_t number = record_place_run(place);
@@ -149,7 +149,7 @@ static inline enum engine_slot rig_release(void *ctx, struct record_place place,
     if (!rig->runs[number].there)
         return SLOT_WAS_DEAD;
     struct rig_slot *slot = rig_slot(rig, place);
-    *part = slot->part;
+    *section = slot->section;
     if (!slot->alive)
         return SLOT_WAS_DEAD;
     assert_int_equal(place.bytes, slot->record.len);
@@ -247,8 +247,9 @@ static inline void rig_load_due(struct rig *rig, int64_t until_ms, bool all, str
     struct rig_slot *slot;
     struct record_place place;
     for (uint32_t run = 0, at = 0; (slot = rig_next(rig, &run, &at, &place));) {
-        int64_t when_ms = slot->when_ms - (job_part_is_wall(slot->part) ? now.skew_ms : 0);
-        if (all || slot->part == PART_LEASED || (slot->part != PART_DEAD && when_ms <= until_ms))
+        int64_t when_ms = slot->when_ms - (job_section_is_wall(slot->section) ? now.skew_ms : 0);
+        if (all || slot->section == SECTION_LEASED ||
+            (slot->section != SECTION_DEAD && when_ms <= until_ms))
             rig_load(rig, slot, place, now);
     }
 }

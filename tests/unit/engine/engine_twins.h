@@ -301,7 +301,7 @@ static inline uint64_t assert_same_job(struct twins *twins, struct slice topic, 
     bool is_near = engine_find(rig->engine, topic, id, twins->now, &a);
     struct rig_slot *slot = rig_find(rig, key, &place);
     assert_true(has || !is_near);
-    assert_true(has || !slot || slot->part == PART_REMEMBERED);
+    assert_true(has || !slot || slot->section == SECTION_REMEMBERED);
     if (is_near) {
         assert_same_view(&a, &b);
         assert_same_body(twins, &a, &b);
@@ -334,7 +334,8 @@ static inline bool has_cold_ready(struct twins *twins)
     struct rig_slot *slot;
     struct record_place place;
     for (uint32_t run = 0, at = 0; (slot = rig_next(twins->rig, &run, &at, &place));) {
-        int64_t now_ms = job_part_is_wall(slot->part) ? twins->now.wall_ms : twins->now.inner_ms;
+        int64_t now_ms =
+            job_section_is_wall(slot->section) ? twins->now.wall_ms : twins->now.inner_ms;
         if (slot->when_ms <= now_ms && !engine_knows(twins->rig->engine, slot->key))
             return true;
     }

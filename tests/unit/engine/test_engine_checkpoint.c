@@ -114,7 +114,7 @@ static void the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met(v
     slot = rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("again")),
                     &place);
     assert_non_null(slot);
-    assert_int_equal(slot->part, PART_REMEMBERED);
+    assert_int_equal(slot->section, SECTION_REMEMBERED);
     rig_load(owner.rig, slot, place, owner.now);
     assert_false(slot->alive);
     engine_stats(owner.rig->engine, &stats);
@@ -200,8 +200,8 @@ static void what_ended_while_it_was_written_is_not_installed(void **state)
         rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("one")), &place));
     assert_non_null(
         rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("two")), &place));
-    assert_false(engine_install(owner.rig->engine, 0, place, place, PART_DELAYED, 1));
-    assert_false(engine_install(owner.rig->engine, 1000, place, place, PART_DELAYED, 1));
+    assert_false(engine_install(owner.rig->engine, 0, place, place, SECTION_DELAYED, 1));
+    assert_false(engine_install(owner.rig->engine, 1000, place, place, SECTION_DELAYED, 1));
     crash(&owner);
     assert_int_equal(shown(&owner).counts.delayed, 1);
     close_owner(&owner);

@@ -283,7 +283,7 @@ static void what_an_older_version_carried_forward_comes_back_uncounted(void **st
 /* Where its record is out of date: what a checkpoint writes instead. */
 static bool write_changed(void *ctx, const struct engine_item *item)
 {
-    assert_int_equal(item->part, PART_LEASED);
+    assert_int_equal(item->section, SECTION_LEASED);
     engine_changed_apply(item->changed, ctx);
     engine_changed_free(item->changed); /* there is no text the record would point to */
     return true;
@@ -305,7 +305,7 @@ static void a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken(void **
     assert_int_equal(engine_collect(world.engine, &collect, world.now, 10), 0);
     engine_free(world.engine);
     struct log own = {0};
-    uint64_t stored[PARTS] = {[PART_LEASED] = 1};
+    uint64_t stored[SECTIONS] = {[SECTION_LEASED] = 1};
     world.engine = open_engine(&own, world.now);
     assert_true(engine_stored_begin(world.engine, record.job.topic, stored, 0));
     engine_start(world.engine, 2);

@@ -222,24 +222,25 @@ static void where_there_are_no_runs_a_slot_is_dead(void **state)
     close_world(&world);
 }
 
-static enum engine_slot never_committed(void *ctx, struct record_place place, enum job_part *part)
+static enum engine_slot never_committed(void *ctx, struct record_place place,
+                                        enum job_section *section)
 {
     (void)ctx;
     (void)place;
-    (void)part;
+    (void)section;
     return SLOT_UNKNOWN;
 }
 
-static enum engine_slot released(void *ctx, struct record_place place, enum job_part *part)
+static enum engine_slot released(void *ctx, struct record_place place, enum job_section *section)
 {
     (void)ctx;
     (void)place;
-    *part = PART_DELAYED;
+    *section = SECTION_DELAYED;
     return SLOT_RELEASED;
 }
 
 static void open_with_slots(enum engine_slot (*release)(void *ctx, struct record_place place,
-                                                        enum job_part *part))
+                                                        enum job_section *section))
 {
     const struct engine_options options = {.sink = {.append = on_append,
                                                     .release_slot = release,
@@ -281,7 +282,7 @@ static void every_end_whose_slot_nobody_knows_is_told_in_its_order(void **state)
 /* The log tells a state of a job that lies in a run; whoever looks there may find another. */
 static void a_stub_is_filled_by_its_own_job_and_no_other(void **state)
 {
-    const uint64_t stored[PARTS] = {[PART_DELAYED] = 1};
+    const uint64_t stored[SECTIONS] = {[SECTION_DELAYED] = 1};
     const struct record_place slot = {.file = RECORD_IN_RUN | 1, .at = 0, .bytes = 50};
     uint32_t at = 0;
     struct hash128 key;

@@ -308,11 +308,12 @@ static void a_list_without_memory_is_not_begun(void **state)
 
 /* ---- coming back ---- */
 
-static enum engine_slot never_committed(void *ctx, struct record_place place, enum job_part *part)
+static enum engine_slot never_committed(void *ctx, struct record_place place,
+                                        enum job_section *section)
 {
     (void)ctx;
     (void)place;
-    (void)part;
+    (void)section;
     return SLOT_UNKNOWN;
 }
 

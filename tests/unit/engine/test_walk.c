@@ -190,7 +190,7 @@ static void behind_a_cursor_of_a_lower_shard_stands_the_job_of_the_same_place(vo
     struct walk next = walk_of(WALK_LIST, 0);
     next.has_cursor = true;
     next.after = (struct queue_cursor){
-        .due_ms = walk.found[0].due_ms, .sequence = walk.found[0].sequence, .part = 3};
+        .due_ms = walk.found[0].due_ms, .sequence = walk.found[0].sequence, .shard = 3};
     walk_fini(&walk);
     for (next.shard = 2; next.shard <= 4; next.shard++) {
         walk = list_of(&world, next, 10);

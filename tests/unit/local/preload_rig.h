@@ -61,10 +61,10 @@ static inline void rig_ignore_topic(void *ctx, struct slice topic)
 }
 
 static inline enum engine_slot rig_release_slot(void *ctx, struct record_place place,
-                                                enum job_part *part)
+                                                enum job_section *section)
 {
     struct rig *rig = ctx;
-    return (enum engine_slot)depot_release(rig->shard.depot, place, part);
+    return (enum engine_slot)depot_release(rig->shard.depot, place, section);
 }
 
 /* ---- open and close ---- */

@@ -35,7 +35,7 @@ static inline bool rig_each(void *ctx, const struct engine_item *item)
     }
     build->items[build->count++] =
         (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
-                            .part = item->part & 0xffu,
+                            .section = item->section & 0xffu,
                             .sequence = item->sequence,
                             .place = item->place,
                             .id = item->id,
@@ -55,14 +55,14 @@ static inline void rig_install(struct rig *rig, struct depot_build *build, size_
 {
     const struct depot_item *item = &build->items[i];
     struct record_place place = depot_build_place(build, i);
-    enum job_part part = (enum job_part)item->part;
+    enum job_section section = (enum job_section)item->section;
     if (!item->failed && item->id &&
-        engine_install(rig->shard.engine, item->id, item->place, place, part, before_file))
+        engine_install(rig->shard.engine, item->id, item->place, place, section, before_file))
         return;
     if (record_place_is_run(item->place) && depot_is_alive(rig->shard.depot, item->place))
         engine_relocate(rig->shard.engine, item->key_low, item->place, place);
     else
-        depot_release(rig->shard.depot, place, &part);
+        depot_release(rig->shard.depot, place, &section);
 }
 
 static inline void rig_snapshot(struct rig *rig)

@@ -119,7 +119,7 @@ static inline void crowd_plan(struct crowd *crowd, struct depot_build *build, ui
     assert_true(count == 0 || build->items);
     build->count = build->cap = count;
     for (uint32_t i = 0; i < count; i++)
-        build->items[i] = (struct depot_item){.part = PART_DELAYED,
+        build->items[i] = (struct depot_item){.section = SECTION_DELAYED,
                                               .when_ms = first + i,
                                               .sequence = first + i,
                                               .place = {.file = 1, .at = first + i, .bytes = 40},
@@ -130,14 +130,14 @@ static inline void crowd_plan(struct crowd *crowd, struct depot_build *build, ui
  * run. */
 static inline void crowd_settle(struct crowd *crowd, struct depot_build *build)
 {
-    enum job_part part;
+    enum job_section section;
 
     assert_true(depot_install(crowd->depot, build));
     for (uint32_t i = 0; i < build->slots; i++) {
         struct record_place from = build->items[i].place;
 
         if (from.bytes == 0 || (record_place_is_run(from) && !depot_is_alive(crowd->depot, from)))
-            depot_release(crowd->depot, depot_build_place(build, i), &part);
+            depot_release(crowd->depot, depot_build_place(build, i), &section);
     }
     assert_true(depot_installed(crowd->depot, build));
 }
@@ -183,10 +183,10 @@ static inline struct record_place crowd_place(uint32_t run, uint32_t slot)
 static inline void crowd_release(struct crowd *crowd, uint32_t run, uint32_t first, uint32_t count,
                                  uint32_t step)
 {
-    enum job_part part;
+    enum job_section section;
 
     for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(depot_release(crowd->depot, crowd_place(run, first + i * step), &part),
+        assert_int_equal(depot_release(crowd->depot, crowd_place(run, first + i * step), &section),
                          DEPOT_RELEASED);
     depot_check(crowd->depot);
 }

@@ -77,7 +77,7 @@ static inline struct depot_item rig_item_of(uint32_t job, const struct rig_job *
     int64_t when_ms;
 
     rig_record(job, truth->version, truth->attempt, &record, text);
-    item.part = job_part_of_record(&record, 0, &when_ms) & 0xff;
+    item.section = job_section_of_record(&record, 0, &when_ms) & 0xff;
     item.when_ms = (uint64_t)when_ms & 0xffffffffffff;
     if (truth->state_at) {
         uint32_t *changed = malloc(sizeof *changed);
@@ -139,10 +139,10 @@ static inline void rig_settle_written(struct rig *rig, struct rig_job *truth,
                                       struct record_place from, struct record_place to,
                                       uint32_t before)
 {
-    enum job_part part;
+    enum job_section section;
 
     if (record_place_is_run(from) && !rig_in_victim(rig, from))
-        assert_int_equal(depot_release(rig->depot, from, &part), DEPOT_RELEASED);
+        assert_int_equal(depot_release(rig->depot, from, &section), DEPOT_RELEASED);
     truth->place = to;
     if (truth->state_at <= before)
         truth->state_at = 0;
@@ -156,7 +156,7 @@ static inline void rig_settle(struct rig *rig, const struct depot_build *build, 
     struct record_place to = depot_build_place(build, i);
     uint32_t job = item->id ? item->id - 1 : rig_job_of(item->key_low);
     struct rig_job *truth = &rig->jobs[job];
-    enum job_part part;
+    enum job_section section;
 
     assert_true(item->key_low == rig_key(job).low);
     if (item->id == 0 && depot_is_alive(rig->depot, item->place))
@@ -165,7 +165,7 @@ static inline void rig_settle(struct rig *rig, const struct depot_build *build, 
              rig_same_place(truth->place, item->place))
         rig_settle_written(rig, truth, item->place, to, before);
     else
-        depot_release(rig->depot, to, &part);
+        depot_release(rig->depot, to, &section);
 }
 
 static inline void rig_install(struct rig *rig, struct depot_build *build, uint32_t before)

@@ -55,11 +55,11 @@ static inline struct rig_entry *rig_append(struct rig *rig, enum rig_kind kind, 
 static inline void rig_release(struct rig *rig, uint32_t job)
 {
     struct record_place place = rig->jobs[job].place;
-    enum job_part part;
+    enum job_section section;
 
     if (rig->jobs[job].is_alive && record_place_is_run(place)) {
         assert_true(depot_is_alive(rig->depot, place));
-        assert_int_equal(depot_release(rig->depot, place, &part), DEPOT_RELEASED);
+        assert_int_equal(depot_release(rig->depot, place, &section), DEPOT_RELEASED);
     }
     rig->jobs[job].place = (struct record_place){0};
 }

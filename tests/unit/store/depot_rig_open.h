@@ -60,14 +60,14 @@ static inline void rig_replay_end(struct rig *rig, struct rig_found *found,
                                   const struct rig_entry *entry)
 {
     struct record_place *place = &found->places[entry->job];
-    enum job_part part;
+    enum job_section section;
 
     if (entry->from.bytes == 0)
         return;
-    if (depot_release(rig->depot, entry->from, &part) == DEPOT_NEVER_COMMITTED) {
+    if (depot_release(rig->depot, entry->from, &section) == DEPOT_NEVER_COMMITTED) {
         rig->never_committed++;
         if (place->bytes)
-            depot_release(rig->depot, *place, &part);
+            depot_release(rig->depot, *place, &section);
     }
     if (!depot_is_alive(rig->depot, *place))
         place->bytes = 0;

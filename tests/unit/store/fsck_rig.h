@@ -71,17 +71,17 @@ static inline void add_slot(struct run_writer *writer, uint32_t run, uint32_t sl
 {
     char bytes[512];
     int64_t when_ms;
-    enum job_part part = job_part_of_record(record, 0, &when_ms);
+    enum job_section section = job_section_of_record(record, 0, &when_ms);
     size_t len;
 
     assert_true(record_bytes_max(record) <= sizeof bytes);
     len = record_encode(record, bytes);
-    assert_int_equal(run_writer_add(writer, part, when_ms, record->job.sequence, record->job.topic,
-                                    slice_make(bytes, len)),
+    assert_int_equal(run_writer_add(writer, section, when_ms, record->job.sequence,
+                                    record->job.topic, slice_make(bytes, len)),
                      0);
     if (slot == 0)
         scene.second_at = 4096 + (int64_t)len + 4;
-    if (part == PART_DEAD)
+    if (section == SECTION_DEAD)
         scene.dead_bytes += len;
     scene.entries[scene.entry_count++] = (struct keys_entry){
         .hash = hash_pair(record->job.topic, record->job.id, scene.manifest.hash_seed).low,
@@ -182,10 +182,10 @@ static inline void make_catalog(void)
     set_alive(&catalog->runs[0], 1, SLOTS_1, 3);
     set_alive(&catalog->runs[1], 2, JOBS, UINT32_MAX);
     catalog->topics[0].name = slice_of(strdup("mails"));
-    catalog->topics[0].stored[PART_DEAD] = 1;
+    catalog->topics[0].stored[SECTION_DEAD] = 1;
     catalog->topics[0].dead_bytes = scene.dead_bytes;
     catalog->topics[1].name = slice_of(strdup("orders"));
-    catalog->topics[1].stored[PART_DELAYED] = 2 * JOBS - 1;
+    catalog->topics[1].stored[SECTION_DELAYED] = 2 * JOBS - 1;
     write_catalog();
 }
 

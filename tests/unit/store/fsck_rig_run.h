@@ -58,8 +58,8 @@ static inline struct hash128 key_of_record(const struct record *record)
 }
 
 /* Whatever the record itself says. */
-static inline void add_as(enum job_part part, int64_t when_ms, uint64_t sequence, const char *topic,
-                          const struct record *record)
+static inline void add_as(enum job_section section, int64_t when_ms, uint64_t sequence,
+                          const char *topic, const struct record *record)
 {
     struct catalog_topic *about = catalog_topic_of(slice_of(topic));
     char bytes[1024];
@@ -67,7 +67,7 @@ static inline void add_as(enum job_part part, int64_t when_ms, uint64_t sequence
 
     assert_true(record_bytes_max(record) <= sizeof bytes && made.slots < MADE_SLOTS_MAX);
     len = (uint32_t)record_encode(record, bytes);
-    assert_int_equal(run_writer_add(made.writer, part, when_ms, sequence, slice_of(topic),
+    assert_int_equal(run_writer_add(made.writer, section, when_ms, sequence, slice_of(topic),
                                     slice_make(bytes, len)),
                      0);
     scene.entries[scene.entry_count++] = (struct keys_entry){
@@ -75,16 +75,16 @@ static inline void add_as(enum job_part part, int64_t when_ms, uint64_t sequence
     made.bytes[made.slots] = len;
     made.at[made.slots + 1] = made.at[made.slots] + len + RUN_CHECK_BYTES;
     made.slots++;
-    about->stored[part]++;
-    about->dead_bytes += part == PART_DEAD ? len : 0;
+    about->stored[section]++;
+    about->dead_bytes += section == SECTION_DEAD ? len : 0;
 }
 
 static inline void add_to_run(const char *topic, const struct record *record)
 {
     int64_t when_ms;
-    enum job_part part = job_part_of_record(record, 0, &when_ms);
+    enum job_section section = job_section_of_record(record, 0, &when_ms);
 
-    add_as(part, when_ms,
+    add_as(section, when_ms,
            record->kind == RECORD_DONE ? record->done.sequence : record->job.sequence, topic,
            record);
 }

@@ -16,7 +16,7 @@
 enum { RIG_SEED = 4711, RIG_TOPICS = 20 };
 
 struct rig_slot {
-    enum job_part part;
+    enum job_section section;
     int64_t when_ms;
     uint64_t sequence;
     char topic[JOB_TOPIC_BYTES_MAX + 1];
@@ -41,8 +41,8 @@ static inline int rig_compare(const void *a, const void *b)
 {
     const struct rig_slot *left = a, *right = b;
 
-    if (left->part != right->part)
-        return left->part < right->part ? -1 : 1;
+    if (left->section != right->section)
+        return left->section < right->section ? -1 : 1;
     if (left->when_ms != right->when_ms)
         return left->when_ms < right->when_ms ? -1 : 1;
     return (left->sequence > right->sequence) - (left->sequence < right->sequence);
@@ -82,16 +82,16 @@ static inline void rig_fill(struct rig_slot *slot, struct random *random, size_t
 }
 
 /* `parts`: bits of those that may have slots. */
-static inline void rig_init(struct rig *rig, struct random *random, uint32_t count, unsigned parts,
-                            size_t body_bytes_max)
+static inline void rig_init(struct rig *rig, struct random *random, uint32_t count,
+                            unsigned sections, size_t body_bytes_max)
 {
     rig->count = count;
     rig->slots = calloc(count ? count : 1, sizeof *rig->slots);
     assert_non_null(rig->slots);
     for (uint32_t i = 0; i < count; i++) {
         do
-            rig->slots[i].part = (enum job_part)random_below(random, PARTS);
-        while (!(parts >> rig->slots[i].part & 1));
+            rig->slots[i].section = (enum job_section)random_below(random, SECTIONS);
+        while (!(sections >> rig->slots[i].section & 1));
         rig_fill(&rig->slots[i], random, body_bytes_max);
     }
     if (count)
@@ -109,7 +109,7 @@ static inline int rig_write_paced(const struct rig *rig, const struct run_writin
     for (uint32_t i = 0; i < rig->count; i++) {
         const struct rig_slot *slot = &rig->slots[i];
 
-        result = run_writer_add(writer, slot->part, slot->when_ms, slot->sequence,
+        result = run_writer_add(writer, slot->section, slot->when_ms, slot->sequence,
                                 slice_of(slot->topic), slice_make(slot->record, slot->bytes));
         assert_true(added == 0 || result == added); /* the first error stays */
         added = result;
@@ -149,7 +149,7 @@ static inline int rig_check_slot(const struct rig *rig, const struct run *run, u
     if (result < 0)
         return result;
     topic = run_topic_name(run, entry.topic);
-    assert_int_equal(run_part_of(run, i), slot->part);
+    assert_int_equal(run_section_of(run, i), slot->section);
     assert_int_equal(entry.when_ms, slot->when_ms);
     assert_int_equal(entry.sequence, slot->sequence);
     assert_int_equal(entry.bytes, slot->bytes);

@@ -80,8 +80,8 @@ static struct catalog random_catalog(struct random *random)
         out.keys[i] = out.next_keys++;
     for (uint32_t i = 0; i < out.topic_count; i++) {
         out.topics[i].name = random_name(random);
-        for (size_t part = 0; part < PARTS; part++)
-            out.topics[i].stored[part] = random_next(random);
+        for (size_t section = 0; section < SECTIONS; section++)
+            out.topics[i].stored[section] = random_next(random);
         out.topics[i].dead_bytes = random_next(random);
     }
     return out;

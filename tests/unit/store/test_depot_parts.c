@@ -16,7 +16,7 @@ static void a_slot_is_released_once(void **state)
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_stats stats;
-    enum job_part part = PARTS;
+    enum job_section section = SECTIONS;
     struct record_place place, stranger;
 
     (void)state;
@@ -27,11 +27,12 @@ static void a_slot_is_released_once(void **state)
     depot_stats(rig->depot, &stats);
     assert_int_equal(stats.slots_alive, 20);
     assert_true(depot_is_alive(rig->depot, place));
-    assert_int_equal(depot_release(rig->depot, place, &part), DEPOT_RELEASED);
-    assert_true(part == PART_DELAYED || part == PART_DELAYED_WALL || part == PART_DEAD);
+    assert_int_equal(depot_release(rig->depot, place, &section), DEPOT_RELEASED);
+    assert_true(section == SECTION_DELAYED || section == SECTION_DELAYED_WALL ||
+                section == SECTION_DEAD);
     assert_false(depot_is_alive(rig->depot, place));
-    assert_int_equal(depot_release(rig->depot, place, &part), DEPOT_WAS_DEAD);
-    assert_int_equal(depot_release(rig->depot, stranger, &part), DEPOT_NEVER_COMMITTED);
+    assert_int_equal(depot_release(rig->depot, place, &section), DEPOT_WAS_DEAD);
+    assert_int_equal(depot_release(rig->depot, stranger, &section), DEPOT_NEVER_COMMITTED);
     depot_stats(rig->depot, &stats);
     assert_int_equal(stats.slots_alive, 19);
     depot_check(rig->depot);

@@ -52,16 +52,16 @@ static void what_is_no_slot_is_neither_released_nor_read(void **state)
     const struct depot_view *view;
     struct buffer scratch;
     struct slice bytes;
-    enum job_part part = PARTS;
+    enum job_section section = SECTIONS;
 
     (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     view = depot_view(crowd.depot);
-    assert_int_equal(depot_release(crowd.depot, crowd_place(1, JOBS), &part), DEPOT_WAS_DEAD);
-    assert_int_equal(depot_release(crowd.depot, crowd_place(NOBODYS_RUN, 0), &part),
+    assert_int_equal(depot_release(crowd.depot, crowd_place(1, JOBS), &section), DEPOT_WAS_DEAD);
+    assert_int_equal(depot_release(crowd.depot, crowd_place(NOBODYS_RUN, 0), &section),
                      DEPOT_NEVER_COMMITTED);
-    assert_int_equal(part, PARTS);
+    assert_int_equal(section, SECTIONS);
     buffer_init(&scratch, 1 << 16);
     assert_int_equal(depot_read(view, crowd_place(NOBODYS_RUN, 0), true, &scratch, &bytes),
                      -ENOENT);
@@ -76,7 +76,7 @@ static void released_without_a_length_slots_take_their_share_of_bytes(void **sta
 {
     struct depot_stats stats;
     uint64_t all;
-    enum job_part part;
+    enum job_section section;
 
     (void)state;
     crowd_start(&crowd);
@@ -87,11 +87,11 @@ static void released_without_a_length_slots_take_their_share_of_bytes(void **sta
     depot_stats(crowd.depot, &stats);
     assert_int_equal(stats.alive_bytes, all - all / 4);
     /* Never more than there is, whatever the caller says. */
-    assert_int_equal(
-        depot_release(
-            crowd.depot,
-            (struct record_place){.file = 1 | RECORD_IN_RUN, .at = 20, .bytes = UINT32_MAX}, &part),
-        DEPOT_RELEASED);
+    assert_int_equal(depot_release(crowd.depot,
+                                   (struct record_place){
+                                       .file = 1 | RECORD_IN_RUN, .at = 20, .bytes = UINT32_MAX},
+                                   &section),
+                     DEPOT_RELEASED);
     depot_stats(crowd.depot, &stats);
     assert_int_equal(stats.alive_bytes, 0);
     crowd_release(&crowd, 1, 21, 59, 1);
@@ -307,7 +307,7 @@ static void write_odd_run(uint32_t slots)
         len = record_encode(&record, bytes);
         if (slot == GARBAGE)
             memset(bytes + HEAD, 0xff, len - HEAD);
-        assert_int_equal(run_writer_add(writer, PART_DELAYED, slot, slot, slice_of("orders"),
+        assert_int_equal(run_writer_add(writer, SECTION_DELAYED, slot, slot, slice_of("orders"),
                                         slice_make(bytes, len)),
                          0);
     }
@@ -376,11 +376,11 @@ static int reads_before_that;
 
 static ssize_t read_and_die(void *ctx, int fd, void *into, size_t len, int64_t offset)
 {
-    enum job_part part;
+    enum job_section section;
 
     if (dies_meanwhile.bytes == 0 || reads_before_that-- > 0)
         return crowd.sim.fs.ops->pread(ctx, fd, into, len, offset);
-    depot_release(crowd.depot, dies_meanwhile, &part);
+    depot_release(crowd.depot, dies_meanwhile, &section);
     dies_meanwhile.bytes = 0;
     return -EIO; /* as if its space had gone, too */
 }

@@ -85,7 +85,7 @@ static void write_run(struct rig *rig, uint32_t jobs)
 static void finish(struct rig *rig, uint32_t from, uint32_t count)
 {
     const struct depot_run *run = depot_view(rig->depot)->runs[0];
-    uint32_t first = run_info(run->run)->parts[PART_DELAYED].first + from;
+    uint32_t first = run_info(run->run)->sections[SECTION_DELAYED].first + from;
 
     for (uint32_t job = 0; job < RIG_JOBS; job++) {
         struct record_place place = rig->jobs[job].place;

@@ -185,23 +185,23 @@ static void commit_one(struct wal *wal)
 /* Whatever part of the path it is. */
 static void a_commit_says_whether_its_file_would_be_found(void **state)
 {
-    static const char *const parts[] = {"", "/shard-00", "/shard-00/wal",
-                                        "/shard-00/wal/00000001.log"};
+    static const char *const sections[] = {"", "/shard-00", "/shard-00/wal",
+                                           "/shard-00/wal/00000001.log"};
     struct wal *wal = open_log();
 
     (void)state;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char part[256];
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        char section[256];
 
-        snprintf(part, sizeof part, "%s%s", home, parts[i]);
+        snprintf(section, sizeof section, "%s%s", home, sections[i]);
         commit_one(wal);
         assert_false(wal_is_astray(wal));
-        assert_int_equal(rename(part, aside), 0);
+        assert_int_equal(rename(section, aside), 0);
         assert_false(wal_is_astray(wal)); /* nobody has looked */
         commit_one(wal);
         assert_true(wal_is_astray(wal));
         assert_false(wal_look(wal));
-        assert_int_equal(rename(aside, part), 0);
+        assert_int_equal(rename(aside, section), 0);
         assert_true(wal_is_astray(wal));
         assert_true(wal_look(wal));
         assert_false(wal_is_astray(wal));

@@ -55,9 +55,9 @@ STANDS_BEFORE(pread, ssize_t, (int fd, void *to, size_t len, off_t at), (fd, to,
 STANDS_BEFORE(pwrite, ssize_t, (int fd, const void *from, size_t len, off_t at),
               (fd, from, len, at))
 
-ssize_t rare_preadv2(int fd, const struct iovec *parts, int count, off_t at,
+ssize_t rare_preadv2(int fd, const struct iovec *sections, int count, off_t at,
                      int flags) __asm__("preadv2");
-ssize_t rare_preadv2(int fd, const struct iovec *parts, int count, off_t at, int flags)
+ssize_t rare_preadv2(int fd, const struct iovec *sections, int count, off_t at, int flags)
 {
     if (is_interrupted())
         return -1;
@@ -66,7 +66,7 @@ ssize_t rare_preadv2(int fd, const struct iovec *parts, int count, off_t at, int
         return -1;
     }
     (void)flags; /* whatever is in the cache: it was just written */
-    return preadv(fd, parts, count, at);
+    return preadv(fd, sections, count, at);
 }
 
 /* ---- claims ---- */

@@ -314,12 +314,12 @@ static void make_large_run(void)
     for (uint32_t i = 0; i < LARGE; i++) {
         snprintf(id, sizeof id, "%u", i);
         record.job.id = slice_of(id);
-        assert_int_equal(run_writer_add(made.writer, PART_DELAYED, 100000, 1, slice_of("large"),
+        assert_int_equal(run_writer_add(made.writer, SECTION_DELAYED, 100000, 1, slice_of("large"),
                                         slice_make(bytes, record_encode(&record, bytes))),
                          0);
     }
     made.slots = LARGE;
-    catalog_topic_of(slice_of("large"))->stored[PART_DELAYED] = LARGE;
+    catalog_topic_of(slice_of("large"))->stored[SECTION_DELAYED] = LARGE;
     end_run_without_table();
 }
 

@@ -401,15 +401,15 @@ static void a_log_that_was_made_and_never_opened_is_none_yet(void **state)
 
 static void a_path_without_room_for_the_shards_is_refused_in_words(void **state)
 {
-    char path[5000], part[] = "/012345678901234567890123456789012345678901234567890123456789";
+    char path[5000], section[] = "/012345678901234567890123456789012345678901234567890123456789";
     struct datadir *datadir;
     struct datadir_manifest manifest;
     char error[600];
     size_t len = (size_t)snprintf(path, sizeof path, "%s", scene.root);
 
     (void)state;
-    while (len + sizeof part < PATH_MAX - 64 - 12) {
-        len += (size_t)snprintf(path + len, sizeof path - len, "%s", part);
+    while (len + sizeof section < PATH_MAX - 64 - 12) {
+        len += (size_t)snprintf(path + len, sizeof path - len, "%s", section);
         assert_int_equal(mkdir(path, 0700), 0);
     }
     path[len++] = '/';

@@ -4,16 +4,16 @@
 /* ---- a run with one of each ---- */
 
 static const struct {
-    enum job_part part;
+    enum job_section section;
     const char *named;
 } kinds[] = {
-    {PART_LEASED, "a leased job of topic 'parts'"},
-    {PART_DELAYED, "a delayed job of topic 'parts', due 1970-01-01T00:01:40"},
-    {PART_DELAYED_WALL, "a delayed job of topic 'parts', due 1970-01-01T00:01:41"},
-    {PART_RETRYING, "a job to be retried of topic 'parts', due 1970-01-01T00:01:42"},
-    {PART_RETRYING_WALL, "a job to be retried of topic 'parts', due 1970-01-01T00:01:43"},
-    {PART_REMEMBERED, "a remembered id of topic 'parts', until 1970-01-01T00:01:44"},
-    {PART_DEAD, "a dead job of topic 'parts', due 1970-01-01T00:01:45"},
+    {SECTION_LEASED, "a leased job of topic 'parts'"},
+    {SECTION_DELAYED, "a delayed job of topic 'parts', due 1970-01-01T00:01:40"},
+    {SECTION_DELAYED_WALL, "a delayed job of topic 'parts', due 1970-01-01T00:01:41"},
+    {SECTION_RETRYING, "a job to be retried of topic 'parts', due 1970-01-01T00:01:42"},
+    {SECTION_RETRYING_WALL, "a job to be retried of topic 'parts', due 1970-01-01T00:01:43"},
+    {SECTION_REMEMBERED, "a remembered id of topic 'parts', until 1970-01-01T00:01:44"},
+    {SECTION_DEAD, "a dead job of topic 'parts', due 1970-01-01T00:01:45"},
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds, REMEMBERED = 5, DEAD = 6 };
@@ -41,13 +41,14 @@ static int make_kinds(void **state)
 
         record.job.id = slice_of(id);
         record.job.due_is_wall =
-            kinds[i].part == PART_DELAYED_WALL || kinds[i].part == PART_RETRYING_WALL;
-        record.job.attempt = kinds[i].part == PART_RETRYING || kinds[i].part == PART_RETRYING_WALL;
-        if (kinds[i].part == PART_LEASED)
+            kinds[i].section == SECTION_DELAYED_WALL || kinds[i].section == SECTION_RETRYING_WALL;
+        record.job.attempt =
+            kinds[i].section == SECTION_RETRYING || kinds[i].section == SECTION_RETRYING_WALL;
+        if (kinds[i].section == SECTION_LEASED)
             record.job.state = JOB_LEASED;
-        if (kinds[i].part == PART_DEAD)
+        if (kinds[i].section == SECTION_DEAD)
             record.job.state = JOB_DEAD;
-        if (kinds[i].part == PART_REMEMBERED)
+        if (kinds[i].section == SECTION_REMEMBERED)
             record = remembered("parts", id, 99000 + 1000 * i);
         add_to_run("parts", &record);
     }
@@ -207,22 +208,22 @@ static void records_that_are_not_what_their_slots_say_are_found(void **state)
 
     (void)state;
     begin_run(3);
-    add_as(PART_DELAYED, 100, 10, "parts", &record);
+    add_as(SECTION_DELAYED, 100, 10, "parts", &record);
     record.job.state = JOB_READY;
-    add_as(PART_DELAYED, 100, 10, "parts", &record);
+    add_as(SECTION_DELAYED, 100, 10, "parts", &record);
     record.job.state = JOB_FINISHED;
-    add_as(PART_DELAYED, 100, 10, "parts", &record);
+    add_as(SECTION_DELAYED, 100, 10, "parts", &record);
     record.job.state = JOB_LEASED;
-    add_as(PART_DELAYED, 100, 10, "parts", &record);
+    add_as(SECTION_DELAYED, 100, 10, "parts", &record);
     record.job.state = JOB_DELAYED;
-    add_as(PART_DELAYED, 101, 10, "parts", &record);
+    add_as(SECTION_DELAYED, 101, 10, "parts", &record);
     record.job.due_ms = record.job.first_due_ms = 101;
-    add_as(PART_DELAYED, 101, 11, "parts", &record);
+    add_as(SECTION_DELAYED, 101, 11, "parts", &record);
     record.job.due_ms = record.job.first_due_ms = 102;
-    add_as(PART_DELAYED, 102, 10, "party", &record);
-    add_as(PART_DELAYED, 102, 10, "parties", &record);
+    add_as(SECTION_DELAYED, 102, 10, "party", &record);
+    add_as(SECTION_DELAYED, 102, 10, "parties", &record);
     ended = remembered("parts", "1", 103);
-    add_as(PART_DELAYED, 103, 500, "parts", &ended);
+    add_as(SECTION_DELAYED, 103, 500, "parts", &ended);
     end_run();
     examine();
     assert_int_equal(scene.report.finding_count, sizeof found / sizeof *found);

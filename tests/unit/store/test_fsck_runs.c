@@ -149,7 +149,7 @@ static void a_key_under_another_hash_is_found(void **state)
 static void wrong_counts_are_counted_anew(void **state)
 {
     (void)state;
-    scene.catalog.topics[1].stored[PART_DELAYED]++;
+    scene.catalog.topics[1].stored[SECTION_DELAYED]++;
     scene.catalog.generation++;
     write_catalog();
     examine();

@@ -76,7 +76,7 @@ static void where_counts_do_not_add_up_nobody_guesses(void **state)
 {
     (void)state;
     scene.catalog.generation++;
-    scene.catalog.topics[1].stored[PART_DELAYED]++;
+    scene.catalog.topics[1].stored[SECTION_DELAYED]++;
     write_catalog();
     write_run(1, 'c', false);
     examine();

@@ -165,7 +165,7 @@ static void one_table_for_two_runs_is_no_fault(void **state)
     free(catalog->runs[2].alive);
     set_alive(&catalog->runs[2], 3, 1, 0);
     catalog->runs[2].keys = 5;
-    catalog_topic_of(slice_of("twice"))->stored[PART_DELAYED] = 1;
+    catalog_topic_of(slice_of("twice"))->stored[SECTION_DELAYED] = 1;
     renew_catalog();
     expect_clean();
     flip("00000005.keys", 40);

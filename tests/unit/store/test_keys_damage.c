@@ -195,7 +195,7 @@ static void a_newer_format_is_refused_as_such(void **state)
 /* ---- I/O ---- */
 
 static struct {
-    struct keys_rig_list parts[2], all;
+    struct keys_rig_list sections[2], all;
 } merging;
 
 static bool keeps_all(void *ctx, const struct keys_entry *entry)
@@ -209,8 +209,8 @@ static void begin(struct random *random, size_t each)
 {
     merging.all = keys_rig_make(2 * each);
     for (int i = 0; i < 2; i++) {
-        merging.parts[i] = even_list(random, each);
-        memcpy(merging.all.at + (size_t)i * each, merging.parts[i].at,
+        merging.sections[i] = even_list(random, each);
+        memcpy(merging.all.at + (size_t)i * each, merging.sections[i].at,
                each * sizeof *merging.all.at);
     }
     keys_rig_sort(&merging.all);
@@ -218,15 +218,15 @@ static void begin(struct random *random, size_t each)
 
 static void end(void)
 {
-    free(merging.parts[0].at);
-    free(merging.parts[1].at);
+    free(merging.sections[0].at);
+    free(merging.sections[1].at);
     free(merging.all.at);
 }
 
-static void write_parts(struct keys *tables[2])
+static void write_sections(struct keys *tables[2])
 {
     for (uint32_t i = 0; i < 2; i++)
-        tables[i] = keys_rig_table(&sim, i + 1, merging.parts[i]);
+        tables[i] = keys_rig_table(&sim, i + 1, merging.sections[i]);
 }
 
 static int merge(struct keys *tables[2])
@@ -256,7 +256,7 @@ static uint64_t crash_and_look(uint64_t at, enum sim_damage damage, uint64_t see
     int result;
 
     sim_fs_init(&sim, seed);
-    write_parts(tables);
+    write_sections(tables);
     ios = sim.ios;
     sim.crash_at = at ? ios + at : 0;
     result = merge(tables);
@@ -307,7 +307,7 @@ static void fail_and_look(uint64_t at, bool for_ever, int error)
     int result;
 
     sim_fs_init(&sim, at);
-    write_parts(tables);
+    write_sections(tables);
     sim.fail_at = sim.ios + at;
     sim.fail_for_ever = for_ever;
     sim.fail_errno = error;
@@ -361,12 +361,12 @@ static int read_in_all_ways(void)
         assert_non_null(strstr(error, "cannot read"));
         return result;
     }
-    result = keys_find(keys, merging.parts[0].at[300].hash, true, &found, 1);
+    result = keys_find(keys, merging.sections[0].at[300].hash, true, &found, 1);
     if (result >= 0)
         result = keys_load_filter(keys);
     assert_int_equal(keys_has_filter(keys), result == 0);
     if (result >= 0)
-        result = keys_rig_same(keys, merging.parts[0]);
+        result = keys_rig_same(keys, merging.sections[0]);
     keys_close(keys);
     return result;
 }
@@ -380,7 +380,7 @@ static void a_failed_read_is_told(void **state)
     (void)state;
     begin(&random, SMALL);
     sim_fs_init(&sim, 1);
-    write_parts(tables);
+    write_sections(tables);
     failing_ops = *sim.fs.ops;
     failing_ops.pread = failing_pread;
     do {

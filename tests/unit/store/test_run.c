@@ -10,7 +10,7 @@
 
 /* A run holds what was put into it, by every way of reading. */
 
-enum { ALL_PARTS = (1 << PARTS) - 1 };
+enum { ALL_PARTS = (1 << SECTIONS) - 1 };
 
 static void check_info(const struct rig *rig, const struct run *run, const struct run_info *wrote)
 {
@@ -20,12 +20,12 @@ static void check_info(const struct rig *rig, const struct run *run, const struc
 
     assert_memory_equal(info, wrote, sizeof *info);
     assert_int_equal(info->slots, rig->count);
-    for (int part = 0; part < PARTS; part++) {
-        assert_int_equal(info->parts[part].first, slot);
-        assert_int_equal(info->parts[part].first_when_ms,
-                         info->parts[part].count ? rig->slots[slot].when_ms : 0);
-        for (uint32_t i = 0; i < info->parts[part].count; i++, slot++) {
-            assert_int_equal(rig->slots[slot].part, part);
+    for (int section = 0; section < SECTIONS; section++) {
+        assert_int_equal(info->sections[section].first, slot);
+        assert_int_equal(info->sections[section].first_when_ms,
+                         info->sections[section].count ? rig->slots[slot].when_ms : 0);
+        for (uint32_t i = 0; i < info->sections[section].count; i++, slot++) {
+            assert_int_equal(rig->slots[slot].section, section);
             bytes += rig->slots[slot].bytes + 4;
         }
     }
@@ -128,8 +128,8 @@ static void check_scan(const struct rig *rig, const struct run *run, struct rand
 
 static void check_seek(const struct rig *rig, const struct run *run, struct random *random)
 {
-    for (int part = 0; part < PARTS; part++) {
-        const struct run_info_part *of = &run_info(run)->parts[part];
+    for (int section = 0; section < SECTIONS; section++) {
+        const struct run_info_section *of = &run_info(run)->sections[section];
         uint32_t first = of->first + (uint32_t)random_below(random, (uint64_t)of->count + 1);
         uint32_t end =
             first + (uint32_t)random_below(random, (uint64_t)(of->first + of->count - first) + 1);
@@ -143,7 +143,7 @@ static void check_seek(const struct rig *rig, const struct run *run, struct rand
     }
 }
 
-static void round_trip(struct random *random, uint32_t count, unsigned parts, size_t body_bytes)
+static void round_trip(struct random *random, uint32_t count, unsigned sections, size_t body_bytes)
 {
     struct sim_fs sim;
     struct run_info info;
@@ -151,7 +151,7 @@ static void round_trip(struct random *random, uint32_t count, unsigned parts, si
     struct run *run;
 
     sim_fs_init(&sim, random_next(random));
-    rig_init(&rig, random, count, parts, body_bytes);
+    rig_init(&rig, random, count, sections, body_bytes);
     assert_int_equal(rig_write(&rig, &sim.fs, 7, &info), 0);
     run = rig_open(&sim.fs, 7);
     check_info(&rig, run, &info);
@@ -183,9 +183,9 @@ static void every_part_alone_and_sizes_around_a_block(void **state)
     struct random random = seed_random(__func__);
 
     (void)state;
-    for (unsigned part = 0; part < PARTS; part++)
+    for (unsigned section = 0; section < SECTIONS; section++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-            round_trip(&random, counts[i], 1u << part, 0);
+            round_trip(&random, counts[i], 1u << section, 0);
 }
 
 static void records_of_a_mebibyte(void **state)

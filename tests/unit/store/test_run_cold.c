@@ -108,7 +108,7 @@ static void only_what_is_synced_and_due_late_is_forgotten(void **state)
     unsigned forgotten = 0;
 
     (void)state;
-    rig_init(&rig, &random, SLOTS, 1u << PART_DELAYED, BODY_BYTES);
+    rig_init(&rig, &random, SLOTS, 1u << SECTION_DELAYED, BODY_BYTES);
     run = write_seen(COLD_MS, true);
     assert_true(seen.forgets > 0);
     assert_true(seen.forgotten_end <= end_of_records(run)); /* never the directory */
@@ -129,7 +129,7 @@ static void nothing_is_forgotten_where_all_is_read_soon(void **state)
     struct random random = seed_random(__func__);
 
     (void)state;
-    rig_init(&rig, &random, SLOTS / 2, 1u << PART_DELAYED, BODY_BYTES);
+    rig_init(&rig, &random, SLOTS / 2, 1u << SECTION_DELAYED, BODY_BYTES);
     close_seen(write_seen(1000, true)); /* all are due before */
     assert_int_equal(seen.forgets, 0);
     close_seen(write_seen(0, true));

@@ -15,7 +15,7 @@
 /* A run is there whole or not at all, whatever happens while it is written. */
 
 #define PATH "s/run/00000007.run"
-enum { ALL_PARTS = (1 << PARTS) - 1 };
+enum { ALL_PARTS = (1 << SECTIONS) - 1 };
 
 /* It opens, and all of it is what it should be. */
 static bool is_whole(const struct rig *rig, const struct fs *fs)
@@ -225,7 +225,7 @@ static void an_abandoned_run_leaves_nothing(void **state)
             &(struct run_writing){.fs = &sim.fs, .dir = "s/run", .number = 7, .seed = RIG_SEED},
             &writer),
         0);
-    assert_int_equal(run_writer_add(writer, rig.slots->part, rig.slots->when_ms, 1,
+    assert_int_equal(run_writer_add(writer, rig.slots->section, rig.slots->when_ms, 1,
                                     slice_of(rig.slots->topic),
                                     slice_make(rig.slots->record, rig.slots->bytes)),
                      0);
@@ -260,7 +260,7 @@ static bool stops(const struct rig_slot *first, const struct rig_slot *second)
         writing.fs = &sim.fs;
         run_writer_new(&writing, &writer);
         for (int i = 0; i < 2; i++)
-            run_writer_add(writer, slots[i]->part, slots[i]->when_ms, slots[i]->sequence,
+            run_writer_add(writer, slots[i]->section, slots[i]->when_ms, slots[i]->sequence,
                            slice_of(slots[i]->topic),
                            slice_make(slots[i]->record, slots[i]->bytes));
         _exit(0);
@@ -276,10 +276,10 @@ static void the_order_is_asserted(void **state)
     struct rig rig;
 
     (void)state;
-    rig_init(&rig, &random, 1, 1u << PART_RETRYING, 0);
+    rig_init(&rig, &random, 1, 1u << SECTION_RETRYING, 0);
     one = other = rig.slots[0];
     assert_false(stops(&one, &other));
-    other.part = PART_DELAYED;
+    other.section = SECTION_DELAYED;
     assert_true(stops(&one, &other));
     assert_false(stops(&other, &one));
     other = one;

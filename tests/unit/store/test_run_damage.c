@@ -14,7 +14,7 @@
 /* What is damaged is noticed, and takes nothing along that is not. */
 
 #define PATH "s/run/00000007.run"
-enum { BLOCK = 4096, BLOCK_SLOTS = 170, ALL_PARTS = (1 << PARTS) - 1 };
+enum { BLOCK = 4096, BLOCK_SLOTS = 170, ALL_PARTS = (1 << SECTIONS) - 1 };
 
 static struct run *try_open(const struct fs *fs, uint32_t number, uint64_t seed, int *result)
 {
@@ -118,7 +118,7 @@ static int64_t unread_of(const struct run *run)
 /* Where records, entries, topics and figures end, and zeros follow. */
 static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, int64_t size)
 {
-    const int64_t used = 8 + 4 * 5 + 8 + PARTS * 12, sum = BLOCK - 8;
+    const int64_t used = 8 + 4 * 5 + 8 + SECTIONS * 12, sum = BLOCK - 8;
     const int64_t ends[] = {(int64_t)run_info(run)->record_bytes % BLOCK, rig->count * 24, 0, used};
     const int64_t in = at % BLOCK, block = (size - at - 1) / BLOCK;
 

@@ -123,7 +123,7 @@ static void every_allocation_fails_once(void **state)
 
     (void)state;
     sim_fs_init(&sim, 1);
-    rig_init(&rig, &random, 300, (1 << PARTS) - 1, 0);
+    rig_init(&rig, &random, 300, (1 << SECTIONS) - 1, 0);
     /* A scan that has no memory for many records at once reads them one by one. */
     for (; allocations_left < 0; failed++) {
         allocations_left = failed;

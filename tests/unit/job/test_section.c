@@ -1,5 +1,5 @@
 /* Where in a run a record belongs: by state, attempt and clock, and by nothing else. */
-#include "job/part.h"
+#include "job/section.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,25 +13,25 @@ struct row {
     enum job_state state;
     uint32_t attempt;
     bool is_wall;
-    enum job_part part;
+    enum job_section section;
     int64_t when_ms;
 };
 
 static const struct row rows[] = {
-    {JOB_DELAYED, 0, false, PART_DELAYED, DUE_MS},
-    {JOB_DELAYED, 0, true, PART_DELAYED_WALL, DUE_MS},
-    {JOB_DELAYED, 1, false, PART_RETRYING, DUE_MS},
-    {JOB_DELAYED, 1, true, PART_RETRYING_WALL, DUE_MS},
-    {JOB_DELAYED, UINT32_MAX, false, PART_RETRYING, DUE_MS},
-    {JOB_READY, 0, false, PART_DELAYED, DUE_MS},
-    {JOB_READY, 0, true, PART_DELAYED_WALL, DUE_MS},
-    {JOB_READY, 3, false, PART_RETRYING, DUE_MS},
-    {JOB_READY, 3, true, PART_RETRYING_WALL, DUE_MS},
-    {JOB_LEASED, 1, false, PART_LEASED, 0},
-    {JOB_LEASED, 7, true, PART_LEASED, 0},
-    {JOB_DEAD, 0, false, PART_DEAD, DUE_MS + SKEW_MS},
-    {JOB_DEAD, 4, false, PART_DEAD, DUE_MS + SKEW_MS},
-    {JOB_DEAD, 4, true, PART_DEAD, DUE_MS},
+    {JOB_DELAYED, 0, false, SECTION_DELAYED, DUE_MS},
+    {JOB_DELAYED, 0, true, SECTION_DELAYED_WALL, DUE_MS},
+    {JOB_DELAYED, 1, false, SECTION_RETRYING, DUE_MS},
+    {JOB_DELAYED, 1, true, SECTION_RETRYING_WALL, DUE_MS},
+    {JOB_DELAYED, UINT32_MAX, false, SECTION_RETRYING, DUE_MS},
+    {JOB_READY, 0, false, SECTION_DELAYED, DUE_MS},
+    {JOB_READY, 0, true, SECTION_DELAYED_WALL, DUE_MS},
+    {JOB_READY, 3, false, SECTION_RETRYING, DUE_MS},
+    {JOB_READY, 3, true, SECTION_RETRYING_WALL, DUE_MS},
+    {JOB_LEASED, 1, false, SECTION_LEASED, 0},
+    {JOB_LEASED, 7, true, SECTION_LEASED, 0},
+    {JOB_DEAD, 0, false, SECTION_DEAD, DUE_MS + SKEW_MS},
+    {JOB_DEAD, 4, false, SECTION_DEAD, DUE_MS + SKEW_MS},
+    {JOB_DEAD, 4, true, SECTION_DEAD, DUE_MS},
 };
 
 static struct record job_of(const struct row *row, int64_t due_ms)
@@ -50,9 +50,9 @@ static void a_job_belongs_to_the_part_of_its_state_attempt_and_clock(void **stat
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct record record = job_of(&rows[i], DUE_MS);
         int64_t when_ms = -1;
-        assert_int_equal(job_part_of(rows[i].state, rows[i].attempt, rows[i].is_wall),
-                         rows[i].part);
-        assert_int_equal(job_part_of_record(&record, SKEW_MS, &when_ms), rows[i].part);
+        assert_int_equal(job_section_of(rows[i].state, rows[i].attempt, rows[i].is_wall),
+                         rows[i].section);
+        assert_int_equal(job_section_of_record(&record, SKEW_MS, &when_ms), rows[i].section);
         assert_int_equal(when_ms, rows[i].when_ms);
     }
 }
@@ -64,12 +64,12 @@ static void no_job_comes_up_before_time_zero(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct record record = job_of(&rows[i], 3);
         int64_t when_ms = -1;
-        job_part_of_record(&record, -SKEW_MS, &when_ms);
+        job_section_of_record(&record, -SKEW_MS, &when_ms);
         assert_true(when_ms >= 0 && when_ms <= 3);
     }
     struct record past = job_of(&rows[1], -20);
     int64_t when_ms = -1;
-    assert_int_equal(job_part_of_record(&past, SKEW_MS, &when_ms), PART_DELAYED_WALL);
+    assert_int_equal(job_section_of_record(&past, SKEW_MS, &when_ms), SECTION_DELAYED_WALL);
     assert_int_equal(when_ms, 0);
 }
 
@@ -78,17 +78,17 @@ static void a_remembered_id_comes_up_when_it_may_be_forgotten(void **state)
     (void)state;
     struct record record = {.kind = RECORD_DONE, .done = {.remember_until_ms = 123}};
     int64_t when_ms = -1;
-    assert_int_equal(job_part_of(JOB_FINISHED, 2, true), PART_REMEMBERED);
-    assert_int_equal(job_part_of_record(&record, SKEW_MS, &when_ms), PART_REMEMBERED);
+    assert_int_equal(job_section_of(JOB_FINISHED, 2, true), SECTION_REMEMBERED);
+    assert_int_equal(job_section_of_record(&record, SKEW_MS, &when_ms), SECTION_REMEMBERED);
     assert_int_equal(when_ms, 123);
 }
 
 static void the_parts_by_the_wall_clock_are_those_that_say_so(void **state)
 {
     (void)state;
-    for (enum job_part part = PART_LEASED; part < PARTS; part++)
-        assert_int_equal(job_part_is_wall(part),
-                         part == PART_DELAYED_WALL || part == PART_RETRYING_WALL);
+    for (enum job_section section = SECTION_LEASED; section < SECTIONS; section++)
+        assert_int_equal(job_section_is_wall(section),
+                         section == SECTION_DELAYED_WALL || section == SECTION_RETRYING_WALL);
 }
 
 int main(void)
