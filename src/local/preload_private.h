@@ -33,7 +33,7 @@ struct preload_dues {
  *   noted      slots passed by and not read since; those that died meanwhile count until their
  *              range has been read to its end
  *   mixed      of `noted`, those that were in memory when they were passed by (after a restart of
- *              the cursors), or have died since: they are not far
+ *              the cursors), or have died since: they are not cold
  *   carried    was noted and due in runs that left the view (or whose cursors began anew) and has
  *              not been met again yet
  */
