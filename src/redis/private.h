@@ -112,6 +112,8 @@ struct redis_shard {
     int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
     int64_t adjust_ms;        /* the shard's clock - its wall clock */
     int64_t pause_until_us;   /* boot: an advance is not repeated at once */
+    int64_t in_vain_ms; /* inner: when an advance found that this event, which seemed to be due, */
+    int64_t in_vain_event_ms; /* is not yet */
     int64_t turned_ms;        /* inner: since when it is up, or is not */
     bool up, known;           /* known: an answer came since it is up */
     int64_t busy_ms;          /* inner: the last turn that saw a batch */

@@ -159,10 +159,21 @@ int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms)
 }
 
 /* The earlier of what the last answer and the news say; INT64_MAX: none. */
+static int64_t next_event_ms(const struct redis_shard *shard)
+{
+    return shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms;
+}
+
 static int64_t next_event(const struct redis_shard *shard)
 {
-    return redis_shard_to_inner(shard,
-                                shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms);
+    return redis_shard_to_inner(shard, next_event_ms(shard));
+}
+
+/* Nothing can be due before time goes on. */
+static bool nothing_is_due(const struct redis_shard *shard, int64_t now_ms)
+{
+    return next_event(shard) > now_ms ||
+           (shard->in_vain_ms == now_ms && shard->in_vain_event_ms == next_event_ms(shard));
 }
 
 static bool may_advance(const struct redis_shard *shard)
@@ -259,7 +270,7 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 {
     return shard->calls == 0 && !has_to_tell(shard) && list_is_empty(&shard->fresh) &&
            redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
-           next_event(shard) > now_ms;
+           nothing_is_due(shard, now_ms);
 }
 
 /* ---- life ---- */

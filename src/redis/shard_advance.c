@@ -13,6 +13,7 @@ enum { STEP = 500, IN_VAIN_MS = 1, SPACING_MS = 2, OTHER_SPACING_MS = 15 };
 struct advancing {
     struct redis_call call;
     struct redis_shard *shard;
+    int64_t asked_ms; /* inner */
 };
 
 static void pause_for(struct redis_shard *shard, int64_t ms)
@@ -26,14 +27,16 @@ int64_t redis_advance_pause_ms(const struct redis_shard *shard)
     return left_us > 0 ? (left_us + 999) / 1000 : 0;
 }
 
-static int64_t spacing_ms(const struct redis_shard *shard, bool more, bool has_other)
+static int64_t spacing_ms(struct redis_shard *shard, int64_t asked_ms, bool more, bool has_other)
 {
     if (more)
         return 0;
-    if (has_other)
-        return OTHER_SPACING_MS;
-    bool in_vain = redis_shard_to_inner(shard, shard->next_ms) <= clock_inner_ms();
-    return in_vain ? IN_VAIN_MS : SPACING_MS;
+    bool in_vain = redis_shard_to_inner(shard, shard->next_ms) <= asked_ms;
+    if (in_vain) {
+        shard->in_vain_ms = asked_ms;
+        shard->in_vain_event_ms = shard->next_ms;
+    }
+    return has_other ? OTHER_SPACING_MS : in_vain ? IN_VAIN_MS : SPACING_MS;
 }
 
 static void on_advanced(struct redis_call *call, enum redis_call_end end,
@@ -52,7 +55,7 @@ static void on_advanced(struct redis_call *call, enum redis_call_end end,
             if (redis_element(reply, i, &topic))
                 redis_watch_tell(shard, topic);
     }
-    pause_for(shard, spacing_ms(shard, more, has_other));
+    pause_for(shard, spacing_ms(shard, advancing->asked_ms, more, has_other));
     buffer_fini(&call->args);
     free(advancing);
 }
@@ -65,6 +68,7 @@ void redis_advance(struct redis_shard *shard)
         return;
     }
     advancing->shard = shard;
+    advancing->asked_ms = clock_inner_ms();
     redis_shard_call_init(&advancing->call, REDIS_ADVANCE, false, on_advanced);
     advancing->call.is_timed = true;
     struct buffer *args = &advancing->call.args;
