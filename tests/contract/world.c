@@ -419,6 +419,8 @@ void world_advance(struct world *world, int64_t ms)
     if (!is_sound(world))
         return;
     trace_line(world, "%" PRId64 " ms pass", ms);
+    /* What is under way ends first: a call is carried out as of when it left. */
+    world->client.driver->moved(world->client.self);
     clock_fake_advance(ms);
     looked_at(world, &last);
 }
