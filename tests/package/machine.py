@@ -11,7 +11,6 @@ import sys
 import time
 
 SUITE = "bookworm"
-MIRROR = os.environ.get("TARRY_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 INCLUDED = "systemd,systemd-sysv,libnss-systemd"
 START_SECONDS = 60
 
@@ -52,6 +51,13 @@ def run(*command, check=True, seconds=300, **more):
     return done
 
 
+def mirror():
+    """Where apt takes the suite from on this machine; nothing: where debootstrap does by itself."""
+    targets = run("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", check=False).stdout
+    places = [line.split()[1] for line in targets.splitlines() if line.split()[0] == SUITE]
+    return places[:1]
+
+
 def cgroup2():
     """Where the file system of control groups is; None: nowhere."""
     for line in pathlib.Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
@@ -76,7 +82,7 @@ def lacks():
 def debootstrap(root, package):
     """A small Debian in `root`, with what `package` depends on downloaded, not installed."""
     alone = ("unshare", "--mount", "--propagation", "private")  # what is mounted by the way ends with the command
-    run(*alone, "debootstrap", "--variant=minbase", f"--include={INCLUDED}", SUITE, root, MIRROR, seconds=600)
+    run(*alone, "debootstrap", "--variant=minbase", f"--include={INCLUDED}", SUITE, root, *mirror(), seconds=600)
     run(*alone, "chroot", root, "apt-get", "clean")
     shutil.copy(package, root / "package.deb")
     if not (root / "etc/resolv.conf").exists():
