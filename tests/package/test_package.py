@@ -233,6 +233,9 @@ def test_the_archive_is_a_service_as_its_note_says(machine, builder):
     assert machine("readlink /proc/$(systemctl show tarry -p MainPID --value)/exe").stdout.strip() == "/usr/local/bin/tarry"
     push(machine, "orders", 3)
     assert pending(machine, "orders") == 3
+    machine(f"echo '# mine' >> /usr/local/etc/tarry/tarry.conf\ncd /root/archive\n{block}")  # as an upgrade: over what runs
+    assert machine("tail -n 1 /usr/local/etc/tarry/tarry.conf").stdout == "# mine\n"
+    assert pending(machine, "orders") == 3
     machine("systemctl disable --now tarry; cd /usr/local && rm -r bin/tarry lib/systemd lib/sysusers.d etc/tarry share/doc/tarry; systemctl daemon-reload; rm -r /var/lib/tarry; userdel tarry")
 
 
