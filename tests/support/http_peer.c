@@ -1,6 +1,7 @@
 #include "support/http_peer.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -108,6 +109,15 @@ static void reset(struct connection *connection)
     (void)setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
+/* Answers, and of every third connection also closes: its end leaves together with the answer, so that
+ * the next request can never cross it. */
+static bool answer_fickly(struct connection *connection, int number)
+{
+    bool leaves = number % 3 == 0;
+    (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_CORK, &(int){leaves}, sizeof(int));
+    return say(connection, "HTTP/1.1 204 Done\r\n\r\n") && !leaves;
+}
+
 /* A megabyte of zeroes in a kilobyte, again and again: members of gzip follow each other. */
 static void bomb(struct connection *connection)
 {
@@ -168,7 +178,7 @@ static bool behave(struct connection *connection, const char *path, int number)
     else if (IS("silent"))
         return false;
     else if (IS("fickle"))
-        return say(connection, "HTTP/1.1 204 Done\r\n\r\n") && number % 3 != 0;
+        return answer_fickly(connection, number);
     else if (IS("garbage"))
         return say(connection, "\x01\x02 this is no HTTP\r\n\r\n");
     else if (IS("short-200"))
