@@ -45,7 +45,7 @@ const struct cli_command cli_commands[] = {
 
 const char cli_about_all[] =
     "clients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
-    "durations: 1500ms, 30s, 30m, 2h30m, 7d; a bare number is milliseconds\n"
+    "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a number needs its unit\n"
     "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' where you live, or milliseconds since 1970\n";
 
 const char cli_about_exit_codes[] = "  0  done\n"

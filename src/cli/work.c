@@ -291,7 +291,8 @@ int cli_work(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     if (jobs < 1 || jobs > WORK_SLOTS_MAX)
-        return cli_usage("bad value for '--jobs', give a number from 1 to %d", WORK_SLOTS_MAX);
+        return cli_usage("bad value '%llu' for '--jobs', give a number from 1 to %d",
+                         (unsigned long long)jobs, WORK_SLOTS_MAX);
     if (!duration_parse(slice_of(work.answers.lease_for), POLICY_LEASE_MS_MAX,
                         &work.answers.lease_ms) ||
         work.answers.lease_ms < POLICY_LEASE_MS_MIN)

@@ -103,7 +103,12 @@ void http_topic_purge(struct http_call *call)
     const struct http_fields *fields = &call->query->fields;
     struct http_fault fault;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
-    if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
+    if (fields->state == JOB_LEASED) {
+        (void)http_fault_set(&fault, PROBLEM_BAD_OPTION, 0,
+                             "'state' is 'leased' but must be delayed, ready or dead: what a "
+                             "consumer holds is not purged");
+        http_answer_fault(call->exchange, &fault);
+    } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
         http_change_begin(call, "topic purged", true);
         call_topic(call,
                    (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});

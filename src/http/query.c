@@ -35,9 +35,10 @@ static const struct option {
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
     [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
                       "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
-    [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
-                   "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since 1970, up "
-                   "to 10 years ahead"},
+    [OPTION_AT] =
+        {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
+         "an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970, from "
+         "1973 on, up to 10 years ahead"},
     [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), 0, JOB_PRIORITY_MAX,
                          "a number from 0 (first) to 65535"},
     [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), 1, POLICY_DELAY_MS_MAX,
@@ -134,7 +135,9 @@ static bool refuse_unknown(uint32_t allowed, const char *const *beside, struct s
 
 static bool refuse_value(const struct option *option, struct slice value, struct http_fault *fault)
 {
-    if (option->kind == KIND_TIME && timestamp_is_in_seconds(value))
+    int64_t seconds;
+    if (option->kind == KIND_TIME && timestamp_is_in_seconds(value) &&
+        timestamp_parse(value, &seconds) && seconds >= TIMESTAMP_BARE_MS_MIN / 1000)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
                               "'%s' is '%s', which as milliseconds is before 1973; did you mean "
                               "seconds? write '%s000', or an RFC 3339 time",

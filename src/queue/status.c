@@ -26,8 +26,9 @@ static const struct {
                          "_ - and no leading dot"},
     [QUEUE_BAD_ID] = {"bad_id", "the id is not valid; use 1 to 128 printable ASCII characters "
                                 "without blanks, and neither '.' nor '..', which no path can name"},
-    [QUEUE_BAD_OPTION] = {"bad_option",
-                          "an option is out of its range; see the detail for which one"},
+    [QUEUE_BAD_OPTION] =
+        {"bad_option",
+         "an option has a value that it cannot have; /openapi.yaml says what each may be"},
     [QUEUE_BODY_TOO_BIG] = {"body_too_big",
                             "the body is above the server's limit; keep it elsewhere "
                             "and push a reference, or raise the limit"},

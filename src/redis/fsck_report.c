@@ -129,10 +129,11 @@ void redis_fsck_emit_text(struct buffer *out, const struct redis_fsck_report *re
 {
     for (uint32_t i = 0; i < report->shards; i++) {
         const struct redis_fsck_shard *shard = &report->shard[i];
-        buffer_append_format(out,
-                             "shard %02" PRIu32 ": %s, %" PRIu64 " keys, %" PRIu64
-                             " topics, %" PRIu64 " jobs\n",
-                             i, shard->tag, shard->keys, shard->topics, shard->jobs);
+        buffer_append_format(
+            out,
+            "shard %02" PRIu32 ": %s, %" PRIu64 " key%s, %" PRIu64 " topic%s, %" PRIu64 " job%s\n",
+            i, shard->tag, shard->keys, shard->keys == 1 ? "" : "s", shard->topics,
+            shard->topics == 1 ? "" : "s", shard->jobs, shard->jobs == 1 ? "" : "s");
     }
     for (uint32_t i = 0; i < report->finding_kept; i++)
         emit_finding(out, &report->finding[i]);

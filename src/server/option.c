@@ -126,6 +126,7 @@ static void bytes_emit(char *out, size_t out_bytes, int64_t bytes)
 void option_describe(const struct option *option, char *out, size_t out_bytes)
 {
     char least[32], most[32];
+    struct buffer text;
     switch (option->kind) {
     case OPTION_TEXT:
         snprintf(out, out_bytes, "give at most %d bytes", OPTION_TEXT_BYTES - 1);
@@ -156,11 +157,18 @@ void option_describe(const struct option *option, char *out, size_t out_bytes)
     case OPTION_BYTES:
         bytes_emit(least, sizeof(least), option->least);
         bytes_emit(most, sizeof(most), option->most);
-        snprintf(out, out_bytes, "give a size from %s to %s, such as 64KiB", least, most);
+        snprintf(out, out_bytes, "give a size from %s to %s, such as %s", least, most,
+                 option->most > (64 << 20) ? "64MiB" : "64KiB");
         break;
     case OPTION_DURATION:
-        snprintf(out, out_bytes, "give a time from %llds to %llds, such as 90s or 2m",
-                 (long long)(option->least / 1000), (long long)(option->most / 1000));
+        buffer_init(&text, out_bytes);
+        buffer_append_text(&text, "give a time from ");
+        duration_emit(&text, option->least);
+        buffer_append_text(&text, " to ");
+        duration_emit(&text, option->most);
+        buffer_append_text(&text, ", such as 30s");
+        snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
+        buffer_fini(&text);
         break;
     }
 }

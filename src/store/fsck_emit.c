@@ -5,27 +5,37 @@
 
 /* ---- for people ---- */
 
+/* Appends "1 batch", "2 batches": a number with its noun. */
+static void emit_count(struct buffer *out, uint64_t count, const char *one, const char *many)
+{
+    buffer_append_format(out, "%" PRIu64 " %s", count, count == 1 ? one : many);
+}
+
 static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_shard *shard)
 {
     if (shard->files == 0) {
         buffer_append_format(out, "shard %02" PRIu32 ": no log yet\n", number);
         return;
     }
-    buffer_append_format(out,
-                         "shard %02" PRIu32 ": %" PRIu32 " log files from %" PRIu32 ", %" PRIu64
-                         " batches, %" PRIu64 " records, %" PRIu64 " bytes\n",
-                         number, shard->files, shard->first_file, shard->batches, shard->records,
-                         shard->bytes);
-    buffer_append_format(out,
-                         "shard %02" PRIu32 ": %" PRIu64 " topics; jobs: %" PRIu64
-                         " delayed or ready, %" PRIu64 " leased, %" PRIu64 " dead\n",
-                         number, shard->topics, shard->delayed, shard->leased, shard->dead);
-    if (shard->generation)
-        buffer_append_format(
-            out,
-            "shard %02" PRIu32 ": catalog %" PRIu64 ", %" PRIu32 " runs, %" PRIu32
-            " tables of keys; in runs: %" PRIu64 " jobs, %" PRIu64 " remembered ids\n",
-            number, shard->generation, shard->runs, shard->tables, shard->cold, shard->remembered);
+    buffer_append_format(out, "shard %02" PRIu32 ": ", number);
+    emit_count(out, shard->files, "log file", "log files");
+    buffer_append_format(out, " from %" PRIu32 ", ", shard->first_file);
+    emit_count(out, shard->batches, "batch, ", "batches, ");
+    emit_count(out, shard->records, "record, ", "records, ");
+    emit_count(out, shard->bytes, "byte\n", "bytes\n");
+    buffer_append_format(out, "shard %02" PRIu32 ": ", number);
+    emit_count(out, shard->topics, "topic", "topics");
+    buffer_append_format(
+        out, "; jobs: %" PRIu64 " delayed or ready, %" PRIu64 " leased, %" PRIu64 " dead\n",
+        shard->delayed, shard->leased, shard->dead);
+    if (shard->generation) {
+        buffer_append_format(out, "shard %02" PRIu32 ": catalog %" PRIu64 ", ", number,
+                             shard->generation);
+        emit_count(out, shard->runs, "run, ", "runs, ");
+        emit_count(out, shard->tables, "table of keys; in runs: ", "tables of keys; in runs: ");
+        emit_count(out, shard->cold, "job, ", "jobs, ");
+        emit_count(out, shard->remembered, "remembered id\n", "remembered ids\n");
+    }
     if (shard->torn_bytes)
         buffer_append_format(out,
                              "shard %02" PRIu32 ": %" PRIu64

@@ -430,6 +430,13 @@ def test_durations_of_iso_8601_are_those_of_ours(shared):
 def test_the_refusal_of_seconds_says_what_to_write(shared):
     problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1800000000", b"x").json()
     assert "did you mean seconds? write '1800000000000'" in problem["detail"], problem
+    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # no time anybody means, by either
+    assert "'at' is '1' but must be an RFC 3339 time" in problem["detail"] and "from 1973 on" in problem["detail"], problem
+
+
+def test_the_refusal_of_a_purge_of_leased_jobs_says_which_can_be(shared):
+    problem = shared.client().call("POST", "/v1/topics/bad/purge?state=leased", b"").json()
+    assert "'state' is 'leased' but must be delayed, ready or dead" in problem["detail"], problem
 
 
 def test_slashes_escaped_as_php_does_it(shared):

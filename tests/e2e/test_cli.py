@@ -84,7 +84,7 @@ def test_version():
         (["topic", "set", "t", "dead_letter.keep.age=30"], "no unit in 'dead_letter.keep.age=30'"),
         (["purge", "t"], "give --yes"),
         (["work", "t"], "no command after '--'"),
-        (["work", "t", "--jobs", "0", "--", "true"], "bad value for '--jobs'"),
+        (["work", "t", "--jobs", "0", "--", "true"], "bad value '0' for '--jobs', give a number from 1 to "),
         (["reschedule", "t", "a"], "nothing to change"),
         (["topics", "--url", "ftp://x"], "bad URL 'ftp://x'"),
     ],

@@ -179,7 +179,7 @@ static void refuses_flags_and_says_why(void **state)
          "'--wal-file' is too small for '--max-body', give at least four times as much",
          "a log whose files cannot hold a job"},
         {{"--idle-timeout", "10ms"},
-         "bad value '10ms' for '--idle-timeout', give a time from 1s to 86400s, such as 90s or 2m",
+         "bad value '10ms' for '--idle-timeout', give a time from 1s to 1d, such as 30s",
          "an impatient server"},
         {{"--log-level", "loud"},
          "bad value 'loud' for '--log-level', give one of debug|info|warn|error",
@@ -268,7 +268,7 @@ static void names_the_variable_of_a_fault(void **state)
     variables = (const char *const[]){"TARRY_WAL_FILE", "tiny", NULL};
     assert_false(load(&config, ARGS(NULL), error));
     assert_string_equal(error, "bad value 'tiny' for 'TARRY_WAL_FILE', give a size from 4MiB to "
-                               "1024MiB, such as 64KiB");
+                               "1024MiB, such as 64MiB");
 }
 
 static void refuses_a_line_or_a_text_without_end(void **state)

@@ -94,6 +94,28 @@ static void a_sound_directory_is_clean(void **state)
     json_decref(parsed);
 }
 
+static void one_is_said_as_one(void **state)
+{
+    (void)state;
+    report.shards = 1;
+    report.shard[0] = (struct fsck_shard){.first_file = 1,
+                                          .files = 1,
+                                          .batches = 1,
+                                          .records = 1,
+                                          .bytes = 1,
+                                          .topics = 1,
+                                          .generation = 1,
+                                          .runs = 1,
+                                          .tables = 1,
+                                          .cold = 1,
+                                          .remembered = 1};
+    assert_string_equal(text(), "shard 00: 1 log file from 1, 1 batch, 1 record, 1 byte\n"
+                                "shard 00: 1 topic; jobs: 0 delayed or ready, 0 leased, 0 dead\n"
+                                "shard 00: catalog 1, 1 run, 1 table of keys; in runs: 1 job, 1 "
+                                "remembered id\n"
+                                "clean\n");
+}
+
 static void what_a_crash_leaves_is_told_and_is_no_fault(void **state)
 {
     (void)state;
@@ -195,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_sound_directory_is_clean, begin, finish),
+        cmocka_unit_test_setup_teardown(one_is_said_as_one, begin, finish),
         cmocka_unit_test_setup_teardown(what_a_crash_leaves_is_told_and_is_no_fault, begin, finish),
         cmocka_unit_test_setup_teardown(each_finding_says_where_and_what_helps, begin, finish),
         cmocka_unit_test_setup_teardown(findings_beyond_those_kept_are_counted, begin, finish),
