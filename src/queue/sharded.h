@@ -31,7 +31,7 @@ struct sharded;
 
 struct sharded_options {
     struct queue *const *parts; /* copied */
-    uint32_t part_count;        /* 1..SPREAD_PARTS_MAX */
+    uint32_t part_count;        /* 1..SHARDED_PARTS_MAX */
     uint32_t home;              /* the part that is asked where any will do, and first for jobs */
     uint64_t seed;              /* of the ids made here, from a good source */
     int64_t (*wall_ms)(void);   /* time in these ids */

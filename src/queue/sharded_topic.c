@@ -1,7 +1,9 @@
 /* Topic calls over several parts that are more than the same call to each of them. */
+#include "base/log.h"
 #include "queue/copy.h"
 #include "queue/sharded_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct sharded_topic {
@@ -121,6 +123,26 @@ static void finish_delete(struct sharded_topic *topic)
     finish(topic, &reply);
 }
 
+static bool is_done(enum queue_status status)
+{
+    return status == QUEUE_OK || status == QUEUE_NOT_FOUND;
+}
+
+static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sharded_topic *topic = owner;
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    (void)tag;
+    if (!is_done(reply->status)) {
+        (void)snprintf(name, sizeof name, "%.*s", (int)topic->command->topic.topic.len,
+                       topic->command->topic.topic.at);
+        log_event(LOG_ERROR, "a topic's delete stays begun", LOG_TEXT("topic", name),
+                  LOG_TEXT("advice", "delete it again, or the next start goes on with it"));
+    }
+    finish_delete(topic);
+}
+
+/* Where a part refused, the next start must not go on with what was answered as failed. */
 static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sharded_topic *topic = owner;
@@ -128,28 +150,23 @@ static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *re
     topic->affected += reply->affected;
     if (reply->status != QUEUE_NOT_FOUND)
         topic->status = reply->status;
-    finish_delete(topic);
+    if (is_done(reply->status))
+        finish_delete(topic);
+    else
+        send_mark(topic, false, delete_given_up);
 }
 
-static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    (void)tag;
-    (void)reply;
-    finish_delete(owner);
-}
-
-/* Where a part refused, the next start must not go on with what was answered as failed. */
 static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sharded_topic *topic = owner;
     (void)tag;
     topic->affected = reply->affected;
     topic->status = reply->status;
-    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
-        send_mark(topic, false, delete_given_up);
-    else
+    if (is_done(reply->status))
         sharded_send(topic->sharded, 0, topic->command,
                      (struct queue_reply_to){.done = delete_ended, .owner = topic});
+    else
+        send_mark(topic, false, delete_given_up);
 }
 
 static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)

@@ -291,8 +291,10 @@ static void note_any(void *ctx, const char *name)
 }
 
 /* Shards without a manifest: somebody lost it, and making a new one would lose the jobs. Empty ones
- * are what a start leaves that was cut short. */
-static int refuse_shards(const struct datadir *datadir, char *error, size_t error_bytes)
+ * are what a start leaves that was cut short; more than are wanted now would be taken for somebody
+ * else's at the next one. */
+static int refuse_shards(const struct datadir *datadir, uint32_t shards, char *error,
+                         size_t error_bytes)
 {
     uint64_t there;
     int result = list_shards(datadir, &there, error, error_bytes);
@@ -313,6 +315,11 @@ static int refuse_shards(const struct datadir *datadir, char *error, size_t erro
                             "data directory '%s' has shards but no MANIFEST; restore it from a "
                             "backup (nothing was changed)",
                             datadir->path);
+        if (i >= shards)
+            return complain(error, error_bytes, -EEXIST,
+                            "'%s' was left by a first start with more shards; remove it, it is "
+                            "empty, or give --shards as it was then",
+                            path);
     }
     return result;
 }
@@ -352,7 +359,7 @@ static int make_manifest(struct datadir *datadir, uint32_t shards, struct datadi
 {
     struct datadir_manifest fresh = {
         .shards = shards ? shards : 1, .hash_seed = random_u64(), .is_new = true};
-    int result = refuse_shards(datadir, error, error_bytes);
+    int result = refuse_shards(datadir, fresh.shards, error, error_bytes);
 
     if (result == 0)
         result = begin_manifest(datadir, &fresh, error, error_bytes);

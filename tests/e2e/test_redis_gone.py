@@ -59,8 +59,8 @@ def test_an_idle_server_notices_within_a_second_or_two(fresh, start_server):
     server = start_server("--store", fresh.url, "--shards", "2")
     fresh.client().flushall()
     eventually(lambda: says_gone(server) == 2, 3)
+    eventually(lambda: len(fresh.client().keys("*:core")) == 2 and fresh.client().get("{tarry}:shards") == b"2")
     eventually(lambda: ready(server) == 200)
-    assert len(fresh.client().keys("*:core")) == 2 and fresh.client().get("{tarry}:shards") == b"2"
     works(server)
 
 

@@ -380,6 +380,11 @@ static void shards_without_manifest_are_not_begun_anew(void **state)
     /* An empty one is what a start leaves that was cut short. */
     shard_name(path, sizeof path, 0, "/wal");
     assert_int_equal(rmdir(path), 0);
+    /* With fewer shards the rest would be taken for lost ones at every later start. */
+    shard_name(path, sizeof path, 1, "");
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(open_badly(1), -EEXIST);
+    assert_non_null(strstr(error, "shard-01' was left by a first start with more shards"));
     datadir_close(open_well(2));
     assert_true(manifest.is_new);
 }
