@@ -37,7 +37,7 @@ class SmallDisk(RedisServer):
         return [*self.inside, *super().command(), "--dir", str(self.disk)]
 
     def make_room(self):
-        subprocess.run([*self.inside, "mount", "-o", f"remount,size={ROOM}", str(self.disk)], check=True)
+        subprocess.run([*self.inside, "mount", "-o", f"remount,size={ROOM}", "tmpfs", str(self.disk)], check=True)
 
     def __exit__(self, *_):
         super().__exit__(*_)

@@ -157,7 +157,9 @@ def test_leases_survive(start_server, how):
     until = client.get("held", "left")["lease_until"]
     server.restart(how)
     client = server.client()
-    assert client.get("held", "left")["lease_until"] == until
+    # Shown by the wall clock, which is read anew at the start: to within a millisecond or two.
+    moved = datetime.datetime.fromisoformat(client.get("held", "left")["lease_until"]) - datetime.datetime.fromisoformat(until)
+    assert abs(moved.total_seconds()) <= 0.002
     assert client.take("held", max=2) == []
     assert client.ack(kept["lease"])[0]["result"] == "ok"
     again = client.take("held", wait="5s")
