@@ -133,7 +133,7 @@ static void turn(struct bench *bench)
 static struct queue_info info_of(struct bench *bench)
 {
     struct queue_info info = {0};
-    bench->queue->ops->info(bench->queue, &info);
+    queue_info(bench->queue, &info);
     return info;
 }
 
@@ -181,8 +181,8 @@ static void push_batch(struct bench *bench)
     for (; count < bench->batch && bench->sent < bench->wanted; count++, bench->sent++)
         bench->pushes[count] = next_push(bench, bench->ids[count]);
     bench->in_flight++;
-    bench->queue->ops->push(bench->queue, bench->pushes, count,
-                            (struct queue_reply_to){.done = on_pushed, .owner = bench});
+    queue_push(bench->queue, bench->pushes, count,
+               (struct queue_reply_to){.done = on_pushed, .owner = bench});
 }
 
 /* Until all are durable. */
@@ -219,8 +219,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
     bench->taken += reply->job_count;
     for (size_t i = 0; i < reply->job_count; i++)
         bench->answers[i] = (struct queue_answer){.verb = QUEUE_ACK, .lease = reply->jobs[i].lease};
-    bench->queue->ops->answer(bench->queue, bench->answers, reply->job_count,
-                              (struct queue_reply_to){.done = on_acked, .owner = bench});
+    queue_answer(bench->queue, bench->answers, reply->job_count,
+                 (struct queue_reply_to){.done = on_acked, .owner = bench});
 }
 
 /* Until all are acked. */
@@ -232,8 +232,8 @@ static void fire_all(struct bench *bench, uint64_t jobs)
     while (bench->acked < jobs) {
         while (bench->in_flight < IN_FLIGHT && bench->taken < jobs) {
             bench->in_flight++;
-            bench->queue->ops->take(bench->queue, &take,
-                                    (struct queue_reply_to){.done = on_taken, .owner = bench});
+            queue_take(bench->queue, &take,
+                       (struct queue_reply_to){.done = on_taken, .owner = bench});
         }
         turn(bench);
     }

@@ -75,8 +75,8 @@ static void run_trip(struct letter *letter)
                                         .priority = QUEUE_PRIORITY_UNSET,
                                         .on_conflict = CONFLICT_KEEP};
     }
-    queue->ops->push(queue, pushes, trip->batch->count,
-                     (struct queue_reply_to){.done = on_pushed, .owner = trip});
+    queue_push(queue, pushes, trip->batch->count,
+               (struct queue_reply_to){.done = on_pushed, .owner = trip});
     if (in->phase == CONSUMING && !in->will_look) {
         in->will_look = true;
         deadline_set(in->deadline, clock_inner_ms() + TOPIC_LOOK_MS);
@@ -154,7 +154,7 @@ static void put_topic(struct amqp_in *in, const struct topic_settings *given)
     call.settings.extension = buffer_slice(&extension);
     if (!call.settings.dedup_window_ms)
         call.settings.dedup_window_ms = REMEMBER_MS;
-    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic_put, .owner = in});
+    queue_topic(queue, &call, (struct queue_reply_to){.done = on_topic_put, .owner = in});
     buffer_fini(&extension);
 }
 
@@ -183,7 +183,7 @@ static void make_topic(struct amqp_in *in)
     struct queue *queue = in->options.queue;
     const struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
                                           .topic = slice_of(in->source.topic)};
-    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic_got, .owner = in});
+    queue_topic(queue, &call, (struct queue_reply_to){.done = on_topic_got, .owner = in});
 }
 
 /* ---- life ---- */

@@ -119,9 +119,8 @@ static bool flush_some(struct deliver *deliver, struct queue_answer *answers)
         batch->deliveries[batch->count++] = delivery;
     }
     deliver->answering++;
-    deliver->options.queue->ops->answer(
-        deliver->options.queue, answers, batch->count,
-        (struct queue_reply_to){.done = on_answered, .owner = batch});
+    queue_answer(deliver->options.queue, answers, batch->count,
+                 (struct queue_reply_to){.done = on_answered, .owner = batch});
     return true;
 }
 

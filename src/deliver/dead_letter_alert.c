@@ -114,8 +114,7 @@ void dead_letter_alert_note(struct dead_letter_worker *worker, struct slice topi
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_REPLACE};
-    worker->options.queue->ops->push(worker->options.queue, &push, 1,
-                                     dead_letter_worker_reply_to(worker, done));
+    queue_push(worker->options.queue, &push, 1, dead_letter_worker_reply_to(worker, done));
 }
 
 static void write_note(struct dead_letter_worker *worker, const struct alert_note *note,
@@ -228,8 +227,7 @@ static void push_callback(struct dead_letter_worker *worker, struct slice text)
                               .when = {.due = QUEUE_DUE_NOW},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_KEEP};
-    worker->options.queue->ops->push(worker->options.queue, &push, 1,
-                                     dead_letter_worker_reply_to(worker, on_pushed));
+    queue_push(worker->options.queue, &push, 1, dead_letter_worker_reply_to(worker, on_pushed));
     buffer_fini(&meta);
 }
 
@@ -321,8 +319,7 @@ static void ask_sample(struct dead_letter_worker *worker)
 {
     struct queue_list list = {
         .topic = pass_topic(&worker->pass), .state = JOB_DEAD, .limit = DEAD_LETTER_PAGE};
-    worker->options.queue->ops->list(worker->options.queue, &list,
-                                     dead_letter_worker_reply_to(worker, on_sample));
+    queue_list(worker->options.queue, &list, dead_letter_worker_reply_to(worker, on_sample));
 }
 
 /* How much of `ms` since then is left; a wall clock that was set back makes it no more. */
@@ -382,7 +379,6 @@ void dead_letter_alert(struct dead_letter_worker *worker)
         dead_letter_pass_fail(worker, "out of memory");
         return;
     }
-    worker->options.queue->ops->get(worker->options.queue, slice_of(DEAD_LETTER_TOPIC),
-                                    note_id(pass_topic(pass), id),
-                                    dead_letter_worker_reply_to(worker, on_note));
+    queue_get(worker->options.queue, slice_of(DEAD_LETTER_TOPIC), note_id(pass_topic(pass), id),
+              dead_letter_worker_reply_to(worker, on_note));
 }

@@ -119,9 +119,8 @@ static void on_oldest(void *owner, uint64_t tag, const struct queue_reply *reply
     if (reply->status != QUEUE_OK)
         dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
     else if (choose(worker, reply, changes))
-        worker->options.queue->ops->change(worker->options.queue, changes,
-                                           ((struct dropping *)worker->pass.step)->count,
-                                           dead_letter_worker_reply_to(worker, on_dropped));
+        queue_change(worker->options.queue, changes, ((struct dropping *)worker->pass.step)->count,
+                     dead_letter_worker_reply_to(worker, on_dropped));
     else
         dead_letter_pass_done(worker);
 }
@@ -140,15 +139,13 @@ static void on_counts(void *owner, uint64_t tag, const struct queue_reply *reply
     }
     struct queue_list list = {
         .topic = pass_topic(&worker->pass), .state = JOB_DEAD, .limit = DEAD_LETTER_PAGE};
-    worker->options.queue->ops->list(worker->options.queue, &list,
-                                     dead_letter_worker_reply_to(worker, on_oldest));
+    queue_list(worker->options.queue, &list, dead_letter_worker_reply_to(worker, on_oldest));
 }
 
 static void look(struct dead_letter_worker *worker)
 {
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = pass_topic(&worker->pass)};
-    worker->options.queue->ops->topic(worker->options.queue, &get,
-                                      dead_letter_worker_reply_to(worker, on_counts));
+    queue_topic(worker->options.queue, &get, dead_letter_worker_reply_to(worker, on_counts));
 }
 
 void dead_letter_drop(struct dead_letter_worker *worker)

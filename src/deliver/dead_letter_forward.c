@@ -201,8 +201,8 @@ static void drop_kept(struct dead_letter_worker *worker)
                                                      .only_dead = true,
                                                      .delivery = step->items[i].delivery};
     if (count)
-        worker->options.queue->ops->change(worker->options.queue, changes, count,
-                                           dead_letter_worker_reply_to(worker, on_gone));
+        queue_change(worker->options.queue, changes, count,
+                     dead_letter_worker_reply_to(worker, on_gone));
     else
         go_on(worker);
 }
@@ -257,8 +257,8 @@ static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply
     struct queue_push push = copy_of(&worker->pass, &reply->jobs[0].job, &meta);
     push.id = id_apart(&worker->pass, item, id);
     push.on_conflict = CONFLICT_KEEP;
-    worker->options.queue->ops->push(worker->options.queue, &push, 1,
-                                     dead_letter_worker_reply_to(worker, on_copied_apart));
+    queue_push(worker->options.queue, &push, 1,
+               dead_letter_worker_reply_to(worker, on_copied_apart));
     buffer_fini(&meta);
 }
 
@@ -290,8 +290,8 @@ static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply
         dead_letter_pass_fail(worker, "the queue did not show who has a dead letter's id");
         return;
     }
-    worker->options.queue->ops->get(worker->options.queue, pass_topic(&worker->pass), item_id(item),
-                                    dead_letter_worker_reply_to(worker, on_source));
+    queue_get(worker->options.queue, pass_topic(&worker->pass), item_id(item),
+              dead_letter_worker_reply_to(worker, on_source));
 }
 
 static void settle_next(struct dead_letter_worker *worker)
@@ -303,9 +303,8 @@ static void settle_next(struct dead_letter_worker *worker)
     if (step->at == step->count)
         drop_kept(worker);
     else
-        worker->options.queue->ops->get(worker->options.queue, target_topic(&worker->pass),
-                                        item_id(&step->items[step->at]),
-                                        dead_letter_worker_reply_to(worker, on_holder));
+        queue_get(worker->options.queue, target_topic(&worker->pass),
+                  item_id(&step->items[step->at]), dead_letter_worker_reply_to(worker, on_holder));
 }
 
 /* ---- 2: copies of a page ---- */
@@ -388,8 +387,8 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
         go_on(worker);
         return;
     }
-    worker->options.queue->ops->push(worker->options.queue, pushes, step->count,
-                                     dead_letter_worker_reply_to(worker, on_copied));
+    queue_push(worker->options.queue, pushes, step->count,
+               dead_letter_worker_reply_to(worker, on_copied));
     for (size_t i = 0; i < step->count; i++)
         buffer_fini(&metas[i]);
 }
@@ -402,8 +401,7 @@ static void ask_page(struct dead_letter_worker *worker)
                               .limit = DEAD_LETTER_PAGE_WITH_BODIES,
                               .cursor = slice_make(step->cursor, step->cursor_bytes),
                               .with_body = true};
-    worker->options.queue->ops->list(worker->options.queue, &list,
-                                     dead_letter_worker_reply_to(worker, on_page));
+    queue_list(worker->options.queue, &list, dead_letter_worker_reply_to(worker, on_page));
 }
 
 void dead_letter_forward(struct dead_letter_worker *worker)

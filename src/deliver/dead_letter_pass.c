@@ -28,8 +28,8 @@ static void end(struct dead_letter_worker *worker, struct queue_answer answer)
 {
     struct pass *pass = &worker->pass;
     answer.lease = slice_make(pass->lease, pass->lease_bytes);
-    worker->options.queue->ops->answer(worker->options.queue, &answer, 1,
-                                       dead_letter_worker_reply_to(worker, on_answered));
+    queue_answer(worker->options.queue, &answer, 1,
+                 dead_letter_worker_reply_to(worker, on_answered));
     dead_letter_fini(&pass->rules);
     free(pass->step);
     pass->step = NULL;
@@ -81,8 +81,8 @@ void dead_letter_pass_extend(struct dead_letter_worker *worker, int64_t ms)
     if (pass->lease_until_ms >= clock_inner_ms() + ms)
         return;
     pass->lease_until_ms = clock_inner_ms() + ms;
-    worker->options.queue->ops->answer(worker->options.queue, &extend, 1,
-                                       dead_letter_worker_reply_to(worker, on_extended));
+    queue_answer(worker->options.queue, &extend, 1,
+                 dead_letter_worker_reply_to(worker, on_extended));
 }
 
 bool dead_letter_pass_is_over(struct dead_letter_worker *worker)
@@ -164,6 +164,5 @@ void dead_letter_pass_begin(struct dead_letter_worker *worker, const struct queu
     pass->topic_bytes = job->job.body.len;
     pass->kept = dead_letter_worker_find(worker, pass_topic(pass));
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = pass_topic(pass)};
-    worker->options.queue->ops->topic(worker->options.queue, &get,
-                                      dead_letter_worker_reply_to(worker, on_topic));
+    queue_topic(worker->options.queue, &get, dead_letter_worker_reply_to(worker, on_topic));
 }

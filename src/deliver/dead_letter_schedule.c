@@ -79,8 +79,8 @@ static void push_control(struct dead_letter_worker *worker, struct kept *kept)
     kept->is_wanted = false;
     kept->is_telling = true;
     worker->calls++;
-    worker->options.queue->ops->push(worker->options.queue, &push, 1,
-                                     (struct queue_reply_to){.done = on_told, .owner = telling});
+    queue_push(worker->options.queue, &push, 1,
+               (struct queue_reply_to){.done = on_told, .owner = telling});
 }
 
 void dead_letter_schedule_due(struct dead_letter_worker *worker, int64_t now_ms)
@@ -141,8 +141,8 @@ static void put_callbacks(struct dead_letter_worker *worker, const struct queue_
     if (text.failed)
         dead_letter_worker_wake_by(worker, clock_inner_ms() + DEAD_LETTER_SCHEDULE_MS);
     else
-        worker->options.queue->ops->topic(worker->options.queue, &put,
-                                          dead_letter_worker_reply_to(worker, on_callbacks_put));
+        queue_topic(worker->options.queue, &put,
+                    dead_letter_worker_reply_to(worker, on_callbacks_put));
     buffer_fini(&text);
 }
 
@@ -175,6 +175,6 @@ void dead_letter_worker_need_callbacks(struct dead_letter_worker *worker)
     worker->asks_callbacks = true;
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET,
                                    .topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC)};
-    worker->options.queue->ops->topic(worker->options.queue, &get,
-                                      dead_letter_worker_reply_to(worker, on_callbacks_seen));
+    queue_topic(worker->options.queue, &get,
+                dead_letter_worker_reply_to(worker, on_callbacks_seen));
 }

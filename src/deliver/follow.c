@@ -176,14 +176,13 @@ void follow_next(struct deliver *deliver)
         deliver->is_following = true;
         deliver->follows_all = false;
         forget_names(deliver);
-        queue->ops->topics(queue, (struct queue_reply_to){.done = on_topics, .owner = deliver});
+        queue_topics(queue, (struct queue_reply_to){.done = on_topics, .owner = deliver});
     } else if (!list_is_empty(&deliver->names)) {
         struct follow_name *name = list_entry(deliver->names.next, struct follow_name, list);
         struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
                                         .topic = slice_make(name->name, name->len)};
         deliver->is_following = true;
-        queue->ops->topic(queue, &call,
-                          (struct queue_reply_to){.done = on_topic, .owner = deliver});
+        queue_topic(queue, &call, (struct queue_reply_to){.done = on_topic, .owner = deliver});
     }
 }
 

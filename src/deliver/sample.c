@@ -269,5 +269,5 @@ void deliver_test(struct deliver *deliver, struct slice topic, struct slice body
     buffer_append_slice(&sample->body, body);
     deliver->samples++;
     const struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = topic};
-    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_topic, .owner = sample});
+    queue_topic(queue, &call, (struct queue_reply_to){.done = on_topic, .owner = sample});
 }

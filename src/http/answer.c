@@ -246,8 +246,7 @@ static void answer(struct http_call *call, enum queue_verb verb)
         return;
     }
     call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
-    front->queue->ops->answer(front->queue, reading.answers, reading.count,
-                              http_reply_to(call, on_answered));
+    queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
 }
 
 void http_ack(struct http_call *call)

@@ -212,8 +212,7 @@ void http_batch(struct http_call *call)
     exchange->count = batch.item_count;
     exchange->wants_lines = http_media_is_lines(call->request->accept);
     if (batch.push_count)
-        front->queue->ops->push(front->queue, front->pushes, batch.push_count,
-                                http_reply_to(call, on_pushed));
+        queue_push(front->queue, front->pushes, batch.push_count, http_reply_to(call, on_pushed));
     else
         answer(exchange, NULL, 0);
     if (front->arena.cap > HTTP_READ_BYTES)

@@ -9,8 +9,7 @@
 static void call_topic(struct http_call *call, struct queue_topic_call topic)
 {
     topic.topic = call->topic;
-    call->front->queue->ops->topic(call->front->queue, &topic,
-                                   http_reply_to(call, http_answer_affected));
+    queue_topic(call->front->queue, &topic, http_reply_to(call, http_answer_affected));
 }
 
 /* ---- a sweep ---- */

@@ -31,8 +31,7 @@ void http_job_get(struct http_call *call)
 {
     call->exchange->bodies = call->query->fields.bodies;
     http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
-    call->front->queue->ops->get(call->front->queue, call->topic, call->id,
-                                 http_reply_to(call, on_got));
+    queue_get(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
 }
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -73,7 +72,7 @@ void http_list(struct http_call *call)
     };
     call->exchange->bodies = fields->bodies;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
-    call->front->queue->ops->list(call->front->queue, &list, http_reply_to(call, on_listed));
+    queue_list(call->front->queue, &list, http_reply_to(call, on_listed));
 }
 
 /* ---- changes ---- */
@@ -104,8 +103,7 @@ static void change(struct http_call *call, struct queue_change change)
     http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
     change.topic = call->topic;
     change.id = call->id;
-    call->front->queue->ops->change(call->front->queue, &change, 1,
-                                    http_reply_to(call, on_changed));
+    queue_change(call->front->queue, &change, 1, http_reply_to(call, on_changed));
 }
 
 void http_job_reschedule(struct http_call *call)

@@ -75,7 +75,7 @@ static void return_leases(struct http_front *front, struct slice leases)
             .verb = QUEUE_RETURN, .lease = slice_make(leases.at + at + 1, len), .delay_ms = -1};
         at += 1u + len;
         if (count == RETURN_BATCH || at == leases.len) {
-            front->queue->ops->answer(front->queue, answers, count, to);
+            queue_answer(front->queue, answers, count, to);
             count = 0;
         }
     }

@@ -315,7 +315,7 @@ static void write_topics(struct buffer *out, const struct queue_topic *topics, s
 static void write_queue(struct buffer *out, struct queue *queue)
 {
     struct queue_info info = {0};
-    queue->ops->info(queue, &info);
+    queue_info(queue, &info);
     write_one(out, "tarry_store_bytes", PROMETHEUS_GAUGE, "Bytes on disk.", info.bytes_on_disk);
     if (info.store && !strcmp(info.store, "embedded")) {
         write_one(out, "tarry_store_run_jobs", PROMETHEUS_GAUGE,
@@ -363,9 +363,9 @@ void http_metrics(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct queue_info info = {0};
-    front->queue->ops->info(front->queue, &info);
+    queue_info(front->queue, &info);
     if (info.healthy)
-        front->queue->ops->topics(front->queue, http_reply_to(call, on_topics));
+        queue_topics(front->queue, http_reply_to(call, on_topics));
     else
         write_page(front, call->exchange, NULL, 0);
 }

@@ -92,5 +92,5 @@ void http_push(struct http_call *call)
         push.meta = buffer_slice(&call->front->meta);
     }
     http_fields_push(&call->query->fields, &push);
-    call->front->queue->ops->push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
+    queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }

@@ -69,7 +69,7 @@ void http_info(struct http_call *call)
     struct http_front *front = call->front;
     struct buffer *body = http_answer_start(call->exchange);
     struct queue_info info = {0};
-    front->queue->ops->info(front->queue, &info);
+    queue_info(front->queue, &info);
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
     json_write_string(body, slice_of(front->shared->version));
     buffer_append_text(body, ",\"started_at\":");
@@ -116,7 +116,7 @@ void http_readyz(struct http_call *call)
     struct http_front *front = call->front;
     struct queue_info info = {0};
     struct http_fault fault;
-    front->queue->ops->info(front->queue, &info);
+    queue_info(front->queue, &info);
     bool is_up = atomic_load_explicit(&front->shared->is_ready, memory_order_acquire);
     if (is_up && info.healthy && info.accepting) {
         answer_text(call->exchange, 200, "text/plain", slice_of("ok\n"));

@@ -34,8 +34,8 @@ static void return_jobs(struct http_front *front, const struct queue_job *jobs, 
 {
     for (size_t i = 0; i < count; i++) {
         struct queue_answer answer = {.verb = QUEUE_RETURN, .lease = jobs[i].lease, .delay_ms = -1};
-        front->queue->ops->answer(front->queue, &answer, 1,
-                                  (struct queue_reply_to){.done = ignore_reply, .owner = front});
+        queue_answer(front->queue, &answer, 1,
+                     (struct queue_reply_to){.done = ignore_reply, .owner = front});
     }
 }
 

@@ -59,7 +59,7 @@ void http_topics(struct http_call *call)
         http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
     http_front_lend(exchange->front, &exchange->note);
     buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
-    call->front->queue->ops->topics(call->front->queue, http_reply_to(call, on_topics));
+    queue_topics(call->front->queue, http_reply_to(call, on_topics));
 }
 
 /* get, put, pause, resume: the topic as it is now. */
@@ -101,7 +101,7 @@ static void call_topic(struct http_call *call, struct queue_topic_call topic, qu
 {
     topic.topic = call->topic;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
-    call->front->queue->ops->topic(call->front->queue, &topic, http_reply_to(call, done));
+    queue_topic(call->front->queue, &topic, http_reply_to(call, done));
 }
 
 void http_topic_get(struct http_call *call)

@@ -21,10 +21,10 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
 {
     struct queue *queue = exchange->front->queue;
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = topic, .settings = *settings};
-    queue->ops->topic(queue, &put,
-                      (struct queue_reply_to){.done = http_answer_topic,
-                                              .owner = exchange->front,
-                                              .tag = http_exchange_tag(exchange)});
+    queue_topic(queue, &put,
+                (struct queue_reply_to){.done = http_answer_topic,
+                                        .owner = exchange->front,
+                                        .tag = http_exchange_tag(exchange)});
 }
 
 static void look_up(struct http_call *call, struct noted noted, struct slice text,
@@ -45,7 +45,7 @@ static void look_up(struct http_call *call, struct noted noted, struct slice tex
         fail(call->exchange, &fault);
         return;
     }
-    queue->ops->topic(queue, &get, http_reply_to(call, looked_up));
+    queue_topic(queue, &get, http_reply_to(call, looked_up));
 }
 
 static struct noted read_note(const struct http_exchange *exchange, struct slice *topic,

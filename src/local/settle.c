@@ -49,9 +49,9 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
 {
     struct queue *queue = sharded_queue(local->handles[0]->sharded);
     if (lead->deleting) {
-        queue->ops->topic(
-            queue, &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = lead->name},
-            (struct queue_reply_to){.done = delete_settled});
+        queue_topic(queue,
+                    &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = lead->name},
+                    (struct queue_reply_to){.done = delete_settled});
         return;
     }
     for (uint32_t i = 0; i < local->shard_count; i++)

@@ -302,4 +302,63 @@ struct queue_ops {
     void (*info)(struct queue *, struct queue_info *out);
 };
 
+/* ---- the calls, as everybody above makes them ---- */
+
+static inline void queue_push(struct queue *queue, const struct queue_push *pushes, size_t count,
+                              struct queue_reply_to reply_to)
+{
+    queue->ops->push(queue, pushes, count, reply_to);
+}
+
+static inline void queue_take(struct queue *queue, const struct queue_take *take,
+                              struct queue_reply_to reply_to)
+{
+    queue->ops->take(queue, take, reply_to);
+}
+
+static inline void queue_answer(struct queue *queue, const struct queue_answer *answers,
+                                size_t count, struct queue_reply_to reply_to)
+{
+    queue->ops->answer(queue, answers, count, reply_to);
+}
+
+static inline void queue_change(struct queue *queue, const struct queue_change *changes,
+                                size_t count, struct queue_reply_to reply_to)
+{
+    queue->ops->change(queue, changes, count, reply_to);
+}
+
+static inline void queue_get(struct queue *queue, struct slice topic, struct slice id,
+                             struct queue_reply_to reply_to)
+{
+    queue->ops->get(queue, topic, id, reply_to);
+}
+
+static inline void queue_list(struct queue *queue, const struct queue_list *list,
+                              struct queue_reply_to reply_to)
+{
+    queue->ops->list(queue, list, reply_to);
+}
+
+static inline void queue_topic(struct queue *queue, const struct queue_topic_call *call,
+                               struct queue_reply_to reply_to)
+{
+    queue->ops->topic(queue, call, reply_to);
+}
+
+static inline void queue_topics(struct queue *queue, struct queue_reply_to reply_to)
+{
+    queue->ops->topics(queue, reply_to);
+}
+
+static inline void queue_watch(struct queue *queue, struct slice topic, bool on)
+{
+    queue->ops->watch(queue, topic, on);
+}
+
+static inline void queue_info(struct queue *queue, struct queue_info *out)
+{
+    queue->ops->info(queue, out);
+}
+
 #endif

@@ -105,7 +105,7 @@ static void on_get(struct queue *queue, struct slice topic, struct slice id,
 {
     struct sharded *sharded = sharded_of(queue);
     struct queue *part = sharded->parts[part_of_job(sharded, topic, id)].queue;
-    part->ops->get(part, topic, id, reply_to);
+    queue_get(part, topic, id, reply_to);
 }
 
 static void on_list(struct queue *queue, const struct queue_list *list,
@@ -162,7 +162,7 @@ static void on_watch(struct queue *queue, struct slice topic, bool on)
     if (sum != (on ? 1 : 0))
         return;
     for (uint32_t i = 0; i < sharded->part_count; i++)
-        sharded->parts[i].queue->ops->watch(sharded->parts[i].queue, topic, on);
+        queue_watch(sharded->parts[i].queue, topic, on);
 }
 
 static void on_ready(void *owner, struct slice topic)
@@ -187,7 +187,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
     struct sharded *sharded = sharded_of(queue);
     for (uint32_t i = 0; i < sharded->part_count; i++) {
         struct queue_info part = {0};
-        sharded->parts[i].queue->ops->info(sharded->parts[i].queue, &part);
+        queue_info(sharded->parts[i].queue, &part);
         if (i == 0) {
             *out = part;
             continue;

@@ -136,8 +136,7 @@ static void ask_page(struct sweep *sweep)
         .limit = PAGE_JOBS,
         .cursor = slice_make(sweep->cursor, sweep->cursor_len),
     };
-    sweep->queue->ops->list(sweep->queue, &list,
-                            (struct queue_reply_to){.done = on_page, .owner = sweep});
+    queue_list(sweep->queue, &list, (struct queue_reply_to){.done = on_page, .owner = sweep});
 }
 
 static void go_on(struct sweep *sweep)
@@ -172,8 +171,7 @@ static void redrive(struct sweep *sweep, struct slice id)
         return;
     }
     sweep->under_way++;
-    sweep->queue->ops->topic(sweep->queue, &call,
-                             (struct queue_reply_to){.done = on_redriven, .owner = sweep});
+    queue_topic(sweep->queue, &call, (struct queue_reply_to){.done = on_redriven, .owner = sweep});
 }
 
 static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -205,8 +203,8 @@ static void cancel(struct sweep *sweep, const struct picked *picked, size_t coun
                                            .only_dead = true,
                                            .delivery = picked[i].delivery};
     sweep->under_way = 1;
-    sweep->queue->ops->change(sweep->queue, changes, count,
-                              (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
+    queue_change(sweep->queue, changes, count,
+                 (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
 }
 
 /* Of this page, as many as may still be met. */

@@ -105,7 +105,7 @@ static void send_take(struct waiters *waiters, struct waiter *waiter, const stru
 
     waiter->asking = true;
     waiters->asking++;
-    waiters->queue->ops->take(waiters->queue, take, to);
+    queue_take(waiters->queue, take, to);
 }
 
 /* Asks for all its topics where it is the next to be served. */
@@ -155,7 +155,7 @@ static void run_todo(struct waiters *waiters)
             continue;
         }
         if (line->watched)
-            queue->ops->watch(queue, line->name, false);
+            queue_watch(queue, line->name, false);
         waiter_line_remove(waiters, line);
     }
 }
@@ -179,7 +179,7 @@ static void give_back(struct queue *queue, const struct queue_reply *reply)
         answers[count++] =
             (struct queue_answer){.verb = QUEUE_RETURN, .lease = reply->jobs[i].lease};
         if (count == RETURN_BATCH || i + 1 == reply->job_count) {
-            queue->ops->answer(queue, answers, count, to);
+            queue_answer(queue, answers, count, to);
             count = 0;
         }
     }
@@ -195,7 +195,7 @@ static void line_had_none(struct waiters *waiters, struct slot *slot)
     line->may_have = false;
     if (!line->watched) {
         line->watched = true;
-        waiters->queue->ops->watch(waiters->queue, line->name, true);
+        queue_watch(waiters->queue, line->name, true);
     }
 }
 

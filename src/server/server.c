@@ -386,7 +386,7 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
     struct queue *queue = server->parts[0].queue;
     struct queue_info info = {0};
     address_emit(&server->address, address_text);
-    queue->ops->info(queue, &info);
+    queue_info(queue, &info);
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
@@ -439,7 +439,7 @@ static void run(struct server *server)
             fail("cannot start a thread");
             _exit(1);
         }
-    queue->ops->topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
+    queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     delivery_start(&server->delivery);
     if (server->amqp_in)
         amqp_in_start(server->amqp_in);

@@ -274,17 +274,17 @@ void check_everything(struct world *world)
     for (size_t i = 0; i < world->name_count; i++) {
         const struct world_name *name = &world->names[i];
 
-        queue->ops->get(queue, slice_of(name->topic), slice_of(name->id), client_add(client));
+        queue_get(queue, slice_of(name->topic), slice_of(name->id), client_add(client));
         client_sent(client);
     }
     for (size_t i = 0; i < world->model.topic_count; i++) {
         struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
                                         .topic = slice_of(world->model.topics[i].name)};
 
-        queue->ops->topic(queue, &call, client_add(client));
+        queue_topic(queue, &call, client_add(client));
         client_sent(client);
     }
-    queue->ops->topics(queue, client_add(client));
+    queue_topics(queue, client_add(client));
     client_sent(client);
     client_wait(client);
     if (client->fault) {

@@ -193,34 +193,34 @@ void client_close(struct client *client)
 const struct queue_reply *client_push(struct client *client, const struct queue_push *pushes,
                                       size_t count)
 {
-    ONE_CALL(client->queue->ops->push(client->queue, pushes, count, to));
+    ONE_CALL(queue_push(client->queue, pushes, count, to));
 }
 
 const struct queue_reply *client_take(struct client *client, const struct queue_take *take)
 {
-    ONE_CALL(client->queue->ops->take(client->queue, take, to));
+    ONE_CALL(queue_take(client->queue, take, to));
 }
 
 const struct queue_reply *client_answer(struct client *client, const struct queue_answer *answers,
                                         size_t count)
 {
-    ONE_CALL(client->queue->ops->answer(client->queue, answers, count, to));
+    ONE_CALL(queue_answer(client->queue, answers, count, to));
 }
 
 const struct queue_reply *client_change(struct client *client, const struct queue_change *changes,
                                         size_t count)
 {
-    ONE_CALL(client->queue->ops->change(client->queue, changes, count, to));
+    ONE_CALL(queue_change(client->queue, changes, count, to));
 }
 
 const struct queue_reply *client_get(struct client *client, struct slice topic, struct slice id)
 {
-    ONE_CALL(client->queue->ops->get(client->queue, topic, id, to));
+    ONE_CALL(queue_get(client->queue, topic, id, to));
 }
 
 const struct queue_reply *client_list(struct client *client, const struct queue_list *list)
 {
-    ONE_CALL(client->queue->ops->list(client->queue, list, to));
+    ONE_CALL(queue_list(client->queue, list, to));
 }
 
 /* What the call points at is spoilt as soon as it returns: nobody may look at it later. */
@@ -234,11 +234,10 @@ const struct queue_reply *client_topic(struct client *client, const struct queue
     if (bytes)
         memcpy(extension, call->settings.extension.at, bytes);
     lent.settings.extension = slice_make(extension, bytes);
-    ONE_CALL(client->queue->ops->topic(client->queue, &lent, to); memset(extension, '!', bytes);
-             free(extension));
+    ONE_CALL(queue_topic(client->queue, &lent, to); memset(extension, '!', bytes); free(extension));
 }
 
 const struct queue_reply *client_topics(struct client *client)
 {
-    ONE_CALL(client->queue->ops->topics(client->queue, to));
+    ONE_CALL(queue_topics(client->queue, to));
 }

@@ -68,7 +68,7 @@ static void puts_sent_together_are_answered_with_their_own_extension(void **stat
     for (char i = 0; i < 5; i++) {
         snprintf(text, sizeof text, "{\"%c\":1}", 'a' + i);
         call.settings.extension = slice_of(text);
-        client->queue->ops->topic(client->queue, &call, client_add(client));
+        queue_topic(client->queue, &call, client_add(client));
         client_sent(client);
     }
     client_wait(client);

@@ -283,7 +283,7 @@ static void the_queue_says_what_it_promises(void **state)
     struct queue_info info = {0};
 
     (void)state;
-    w->client.queue->ops->info(w->client.queue, &info);
+    queue_info(w->client.queue, &info);
     assert_non_null(info.store);
     assert_non_null(info.durability);
     assert_non_null(info.sync);

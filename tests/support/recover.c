@@ -148,7 +148,7 @@ static void list_topic(struct opened *opened, const char *topic)
                                   .cursor = slice_make(opened->cursor, opened->cursor_bytes),
                                   .with_body = true};
         opened->answered = false;
-        opened->queue->ops->list(opened->queue, &list, to);
+        queue_list(opened->queue, &list, to);
         pump_until(opened, &opened->answered);
     } while (opened->cursor_bytes);
 }
@@ -159,8 +159,7 @@ static void list_once(struct opened *opened)
     opened->topics = 0;
     opened->counted = opened->listed = 0;
     opened->answered = false;
-    opened->queue->ops->topics(opened->queue,
-                               (struct queue_reply_to){.done = on_topics, .owner = opened});
+    queue_topics(opened->queue, (struct queue_reply_to){.done = on_topics, .owner = opened});
     pump_until(opened, &opened->answered);
     for (size_t i = 0; i < opened->topics; i++)
         list_topic(opened, opened->names[i]);

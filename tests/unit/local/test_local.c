@@ -143,7 +143,7 @@ static enum queue_status push(struct world *world, const char *topic, const char
                               .body = slice_make(world->body, body_bytes),
                               .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms},
                               .priority = QUEUE_PRIORITY_UNSET};
-    world->queue->ops->push(world->queue, &push, 1, to(world));
+    queue_push(world->queue, &push, 1, to(world));
     return wait_for_answer(world);
 }
 
@@ -158,7 +158,7 @@ static enum queue_status change(struct world *world, enum queue_change_verb verb
                                            .id = slice_of(id),
                                            .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
                                            .priority = QUEUE_PRIORITY_UNSET};
-    world->queue->ops->change(world->queue, changes, times, to(world));
+    queue_change(world->queue, changes, times, to(world));
     return wait_for_answer(world);
 }
 
@@ -166,7 +166,7 @@ static enum queue_status call_topic(struct world *world, enum queue_topic_verb v
                                     const char *topic)
 {
     struct queue_topic_call call = {.verb = verb, .topic = slice_of(topic)};
-    world->queue->ops->topic(world->queue, &call, to(world));
+    queue_topic(world->queue, &call, to(world));
     return wait_for_answer(world);
 }
 
@@ -220,7 +220,7 @@ static void wait_for_upkeep(struct world *world)
     struct queue_info info = {0};
     for (int i = 0; i < PATIENCE_MS && info.bytes_on_disk < 2 * FILE_BYTES; i++) {
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
-        world->queue->ops->info(world->queue, &info);
+        queue_info(world->queue, &info);
         usleep(1000);
     }
     assert_int_equal(info.bytes_on_disk, 2 * FILE_BYTES);
@@ -341,7 +341,7 @@ static void a_take_of_many_topics_is_bounded_in_bytes(void **state)
     }
     for (int i = 0; i < TOPICS && taken < TOPICS; i++) {
         struct queue_take take = {.topics = topics, .topic_count = TOPICS, .max = TOPICS};
-        world->queue->ops->take(world->queue, &take, to(world));
+        queue_take(world->queue, &take, to(world));
         assert_int_equal(wait_for_answer(world), QUEUE_OK);
         assert_in_range(world->job_bytes, 1, REPLY_BYTES_MAX);
         taken += world->jobs;

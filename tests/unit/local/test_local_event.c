@@ -151,7 +151,7 @@ static void put(struct world *world, const char *topic, const char *extension)
                                     .topic = slice_of(topic),
                                     .settings = {.extension = slice_of(extension)}};
 
-    queue->ops->topic(queue, &call, to(world));
+    queue_topic(queue, &call, to(world));
     wait_for(world, &world->answered);
 }
 
@@ -172,9 +172,9 @@ static void let_die(struct world *world, const char *topic, int first, size_t co
                                         .when.due = QUEUE_DUE_NOW,
                                         .priority = QUEUE_PRIORITY_UNSET};
     }
-    queue->ops->push(queue, pushes, count, to(world));
+    queue_push(queue, pushes, count, to(world));
     wait_for(world, &world->answered);
-    queue->ops->take(queue, &take, to(world));
+    queue_take(queue, &take, to(world));
     wait_for(world, &world->answered);
     assert_int_equal(world->reply.job_count, count);
     for (size_t i = 0; i < count; i++)
@@ -182,7 +182,7 @@ static void let_die(struct world *world, const char *topic, int first, size_t co
             (struct queue_answer){.verb = QUEUE_NACK,
                                   .lease = slice_make(world->leases[i], world->lease_bytes[i]),
                                   .final = true};
-    queue->ops->answer(queue, answers, count, to(world));
+    queue_answer(queue, answers, count, to(world));
     wait_for(world, &world->answered);
 }
 
@@ -253,7 +253,7 @@ static void put_abroad(struct letter *letter)
                                     .topic = slice_of("abroad"),
                                     .settings = {.extension = slice_of("{}")}};
 
-    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = done_abroad, .owner = abroad});
+    queue_topic(queue, &call, (struct queue_reply_to){.done = done_abroad, .owner = abroad});
 }
 
 static void a_change_made_through_another_handle_is_told(void **state)

@@ -120,7 +120,7 @@ static enum queue_status call(struct world *world, struct queue *queue,
                               struct queue_topic_call topic_call)
 {
     topic_call.topic = slice_of("t");
-    queue->ops->topic(queue, &topic_call, (struct queue_reply_to){.done = on_done, .owner = world});
+    queue_topic(queue, &topic_call, (struct queue_reply_to){.done = on_done, .owner = world});
     pump(world, NULL, world->answered + 1);
     return world->status;
 }
@@ -145,8 +145,8 @@ static void push_jobs(struct world *world)
                                   .id = slice_of(id),
                                   .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
                                   .priority = QUEUE_PRIORITY_UNSET};
-        world->queue->ops->push(world->queue, &push, 1,
-                                (struct queue_reply_to){.done = on_done, .owner = world});
+        queue_push(world->queue, &push, 1,
+                   (struct queue_reply_to){.done = on_done, .owner = world});
         pump(world, NULL, world->answered + 1);
         assert_int_equal(world->status, QUEUE_CREATED);
     }

@@ -133,7 +133,7 @@ static void push(struct world *world, const char *id, enum record_conflict on_co
                              .when = {.due = QUEUE_DUE_NOW},
                              .priority = QUEUE_PRIORITY_UNSET,
                              .on_conflict = on_conflict};
-    world->queue->ops->push(world->queue, &job, 1, to(world));
+    queue_push(world->queue, &job, 1, to(world));
 }
 
 static void push_new(struct world *world)
@@ -153,7 +153,7 @@ static void change(struct world *world, enum queue_change_verb verb)
                                .id = slice_of("kept"),
                                .when = {.due = QUEUE_DUE_DELAY, .ms = 1000000},
                                .priority = QUEUE_PRIORITY_UNSET};
-    world->queue->ops->change(world->queue, &one, 1, to(world));
+    queue_change(world->queue, &one, 1, to(world));
 }
 
 static void reschedule(struct world *world)
@@ -175,13 +175,13 @@ static void take(struct world *world)
 {
     struct slice topic = slice_of("t");
     struct queue_take one = {.topics = &topic, .topic_count = 1, .max = 1};
-    world->queue->ops->take(world->queue, &one, to(world));
+    queue_take(world->queue, &one, to(world));
 }
 
 static void answer(struct world *world, enum queue_verb verb)
 {
     struct queue_answer one = {.verb = verb, .lease = slice_make(world->lease, world->lease_bytes)};
-    world->queue->ops->answer(world->queue, &one, 1, to(world));
+    queue_answer(world->queue, &one, 1, to(world));
 }
 
 static void extend(struct world *world)
@@ -197,7 +197,7 @@ static void ack(struct world *world)
 static void topic(struct world *world, enum queue_topic_verb verb)
 {
     struct queue_topic_call call = {.verb = verb, .topic = slice_of("t")};
-    world->queue->ops->topic(world->queue, &call, to(world));
+    queue_topic(world->queue, &call, to(world));
 }
 
 static void put_topic(struct world *world)

@@ -104,7 +104,7 @@ static void delete_with(enum queue_status first, enum queue_status others)
     is_marked = false;
     struct queue *queue = sharded_queue(sharded);
     const struct queue_topic_call call = {.verb = QUEUE_TOPIC_DELETE, .topic = slice_of("t")};
-    queue->ops->topic(queue, &call, (struct queue_reply_to){.done = on_done});
+    queue_topic(queue, &call, (struct queue_reply_to){.done = on_done});
     assert_int_equal(answers, 1);
     sharded_free(sharded);
 }

@@ -128,7 +128,7 @@ static void call_topic(struct rig *rig, struct server *server, enum queue_topic_
     struct queue_topic_call call = {
         .verb = verb, .topic = slice_of("t"), .settings = {.extension = slice_of(extension)}};
 
-    server->queue->ops->topic(server->queue, &call, reply_of(server));
+    queue_topic(server->queue, &call, reply_of(server));
     await_reply(rig, server);
 }
 
@@ -141,10 +141,10 @@ static void push_and_take(struct rig *rig, struct server *server)
                               .priority = QUEUE_PRIORITY_UNSET};
     struct queue_take take = {.topics = &topic, .topic_count = 1, .max = 1};
 
-    server->queue->ops->push(server->queue, &push, 1, reply_of(server));
+    queue_push(server->queue, &push, 1, reply_of(server));
     await_reply(rig, server);
     server->lease_bytes = 0;
-    server->queue->ops->take(server->queue, &take, reply_of(server));
+    queue_take(server->queue, &take, reply_of(server));
     await_reply(rig, server);
     assert_int_not_equal(server->lease_bytes, 0);
 }
@@ -158,7 +158,7 @@ static void let_die(struct rig *rig, struct server *server)
                                   .delay_ms = -1,
                                   .error = slice_of("no"),
                                   .lease = {server->lease, server->lease_bytes}};
-    server->queue->ops->answer(server->queue, &answer, 1, reply_of(server));
+    queue_answer(server->queue, &answer, 1, reply_of(server));
     await_reply(rig, server);
 }
 
