@@ -1,22 +1,14 @@
 #include "guard/address.h"
 
+#include "base/hex.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <netinet/in.h>
 
 enum { NAME_BYTES_MAX = 253, LABEL_BYTES_MAX = 63, PARTS_MAX = 4 };
 
-static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-
 /* ---- numbers ---- */
-
-static int digit_value(char byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    byte |= 0x20;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : 16;
-}
 
 /* "127", "0177", "0x7f"; at most `max`. */
 static bool parse_number(struct slice text, uint64_t max, uint64_t *out)
@@ -29,8 +21,8 @@ static bool parse_number(struct slice text, uint64_t max, uint64_t *out)
     }
     *out = 0;
     for (size_t i = 0; i < text.len; i++) {
-        int digit = digit_value(text.at[i]);
-        if (digit >= base)
+        int digit = hex_value(text.at[i]);
+        if (digit < 0 || digit >= base)
             return false;
         *out = *out * (uint64_t)base + (uint64_t)digit;
         if (*out > max)
@@ -92,7 +84,7 @@ static bool is_number(struct slice label)
 {
     bool is_hex = label.len > 1 && label.at[0] == '0' && (label.at[1] | 0x20) == 'x';
     for (size_t i = is_hex ? 2 : 0; i < label.len; i++)
-        if (digit_value(label.at[i]) >= (is_hex ? 16 : 10))
+        if (hex_value(label.at[i]) < 0 || hex_value(label.at[i]) >= (is_hex ? 16 : 10))
             return false;
     return label.len > 0;
 }
@@ -134,27 +126,7 @@ enum guard_spelling guard_address_parse(struct slice host, struct guard_address 
     return GUARD_SPELLS_ADDRESS;
 }
 
-/* ---- forms ---- */
-
-struct guard_address guard_address_v4(uint32_t address)
-{
-    struct guard_address out;
-    memcpy(out.bytes, mapped, sizeof mapped);
-    for (int i = 0; i < 4; i++)
-        out.bytes[12 + i] = (unsigned char)(address >> (24 - 8 * i));
-    return out;
-}
-
-bool guard_address_is_v4(const struct guard_address *address)
-{
-    return memcmp(address->bytes, mapped, sizeof mapped) == 0;
-}
-
-uint32_t guard_address_v4_at(const struct guard_address *address, size_t byte)
-{
-    const unsigned char *at = address->bytes + byte;
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
+/* ---- as a socket has it ---- */
 
 bool guard_address_of(const struct sockaddr *socket, struct guard_address *out)
 {

@@ -32,9 +32,28 @@ enum guard_spelling {
  */
 enum guard_spelling guard_address_parse(struct slice host, struct guard_address *out);
 
-struct guard_address guard_address_v4(uint32_t address); /* host's byte order */
-bool guard_address_is_v4(const struct guard_address *address);
-uint32_t guard_address_v4_at(const struct guard_address *address, size_t byte);
+/* IPv4 addresses are numbers in the host's byte order here. */
+static inline struct guard_address guard_address_v4(uint32_t address)
+{
+    return (struct guard_address){.bytes = {[10] = 0xff,
+                                            [11] = 0xff,
+                                            [12] = (unsigned char)(address >> 24),
+                                            [13] = (unsigned char)(address >> 16),
+                                            [14] = (unsigned char)(address >> 8),
+                                            [15] = (unsigned char)address}};
+}
+
+static inline uint32_t guard_address_v4_at(const struct guard_address *address, size_t byte)
+{
+    const unsigned char *at = address->bytes + byte;
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline bool guard_address_is_v4(const struct guard_address *address)
+{
+    struct guard_address same = guard_address_v4(guard_address_v4_at(address, 12));
+    return memcmp(address, &same, sizeof same) == 0;
+}
 
 /* False: a family other than IPv4 and IPv6. */
 bool guard_address_of(const struct sockaddr *socket, struct guard_address *out);

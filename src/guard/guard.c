@@ -149,7 +149,7 @@ static bool names_address(const struct policy *policy, const struct guard_addres
 static enum guard_verdict judge_address(const struct policy *policy,
                                         const struct guard_address *address)
 {
-    return guard_network_allows(policy->networks, policy->network_count, address)
+    return guard_network_allows(policy->networks.at, policy->networks.count, address)
                ? GUARD_ALLOWED
                : GUARD_NETWORK_FORBIDDEN;
 }
@@ -227,9 +227,11 @@ size_t guard_find_keys(struct guard *guard, struct slice name, struct guard_key 
 
 bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out)
 {
-    char wanted[POLICY_ORIGIN_BYTES];
+    char wanted[GUARD_ORIGIN_BYTES];
+    struct url url;
     bool is_found = false;
-    if (!policy_origin(slice_of(origin), wanted))
+    if (url_parse(slice_of(origin), &url) != URL_OK || url.has_user ||
+        !guard_origin(&url, 0, wanted))
         return false;
     const struct policy *policy = enter(guard);
     for (const struct policy_credential *item = policy ? policy->credentials : NULL;

@@ -22,7 +22,7 @@
 #ifndef TARRY_GUARD_GUARD_H
 #define TARRY_GUARD_GUARD_H
 
-#include "base/buffer.h"
+#include "base/url.h"
 
 #include <sys/socket.h>
 
@@ -34,7 +34,8 @@ enum {
     GUARD_KEYS_MAX = 8,       /* of one name */
     GUARD_KEY_BYTES_MAX = 64, /* decoded; at least 24, as Standard Webhooks wants it */
     GUARD_SECRET_BYTES_MAX = 256,
-    GUARD_PATH_BYTES_MAX = 1024
+    GUARD_PATH_BYTES_MAX = 1024,
+    GUARD_ORIGIN_BYTES = 320
 };
 
 /* Why an address may not be reached; rows of guard/network.c with the network and its source. */
@@ -80,8 +81,11 @@ struct guard_credential {
     bool is_token; /* `password` is one, there is no user */
     char user[GUARD_SECRET_BYTES_MAX], password[GUARD_SECRET_BYTES_MAX];
 };
-/* For "scheme://host:port"; a path is left out, a port that is missing is the scheme's. False:
- * none. The caller wipes it. */
+/* The name under which the credential of one of a URL's hosts is kept: "scheme://host:port" in the
+ * one spelling of url_emit_origin, a port that is missing is the scheme's. Who connects by the same
+ * `struct url` connects to what the credential is for. False: neither gives a port. */
+bool guard_origin(const struct url *url, size_t host, char out[GUARD_ORIGIN_BYTES]);
+/* For what guard_origin says, or a URL whose first host it is. False: none. The caller wipes it. */
 bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out);
 /* The program of a command. False: no such name. */
 bool guard_find_command(struct guard *guard, struct slice name, char out[GUARD_PATH_BYTES_MAX]);

@@ -7,6 +7,7 @@
 #ifndef TARRY_GUARD_POLICY_H
 #define TARRY_GUARD_POLICY_H
 
+#include "base/vector.h"
 #include "guard/guard.h"
 #include "guard/network.h"
 
@@ -14,8 +15,7 @@ enum {
     POLICY_FILE_BYTES_MAX = 1 << 20,
     POLICY_LINE_BYTES_MAX = 4096,
     POLICY_RULES_MAX = 10000, /* lines that say something */
-    POLICY_HOST_BYTES = 256,
-    POLICY_ORIGIN_BYTES = 320
+    POLICY_HOST_BYTES = 256
 };
 
 struct policy_host {
@@ -33,7 +33,7 @@ struct policy_key {
 
 struct policy_credential {
     struct policy_credential *next;
-    char origin[POLICY_ORIGIN_BYTES];
+    char origin[GUARD_ORIGIN_BYTES];
     struct guard_credential credential;
 };
 
@@ -43,12 +43,13 @@ struct policy_command {
     char path[GUARD_PATH_BYTES_MAX];
 };
 
+VECTOR_DECLARE(policy_networks, struct guard_network)
+
 /* Lists in the file's order. */
 struct policy {
     size_t rule_count;
     struct policy_host *hosts;
-    struct guard_network *networks;
-    size_t network_count;
+    struct policy_networks networks;
     struct policy_key *keys;
     struct policy_credential *credentials;
     struct policy_command *commands;
@@ -59,12 +60,8 @@ struct policy {
 int policy_read(const char *path, struct policy **out, char error[GUARD_ERROR_BYTES]);
 void policy_free(struct policy *policy);
 
-/* policy_line.c: one line, which is changed; `where` is FILE:LINE. 0 or negative errno. */
+/* One line, which is changed; `where` is FILE:LINE. 0 or negative errno with `error`. */
 int policy_read_line(struct policy *policy, char *line, const char *where,
                      char error[GUARD_ERROR_BYTES]);
-
-/* "AMQP://Mq.internal/vhost" as "amqp://mq.internal:5672". False: no scheme, host or port. Of a
- * list of hosts the first. */
-bool policy_origin(struct slice text, char out[POLICY_ORIGIN_BYTES]);
 
 #endif

@@ -1,10 +1,28 @@
 #include "guard/resolve.h"
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "guard/resolve_private.h"
+#include "base/table.h"
+#include "guard/address.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+static const struct addrinfo resolve_hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+
+/* More than are answered: the forbidden ones are sorted out later. */
+enum { RESOLVE_FOUND_MAX = 32 };
+
+/* What the name server said. Judged when it is used, not when it is kept: the policy may have
+ * changed in between. */
+struct resolve_found {
+    int code; /* of getaddrinfo */
+    size_t count;
+    struct guard_address addresses[RESOLVE_FOUND_MAX];
+};
 
 /* ---- in words ---- */
 
@@ -76,8 +94,8 @@ static void add(struct guard *guard, const struct guard_address *address, uint16
     }
 }
 
-void resolve_judge(struct guard *guard, const char *host, uint16_t port,
-                   const struct resolve_found *found, struct resolved *out)
+static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
+                          const struct resolve_found *found, struct resolved *out)
 {
     struct guard_address unused;
     bool is_told = guard_names_host(guard, slice_of(host)) ||
@@ -95,7 +113,8 @@ void resolve_judge(struct guard *guard, const char *host, uint16_t port,
     explain_verdict(out, host, is_told);
 }
 
-void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
+/* A line in the log where what was found may not be reached. */
+static void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
 {
     struct resolved judged;
     resolve_judge(guard, host, 0, found, &judged);
@@ -105,7 +124,7 @@ void resolve_log(struct guard *guard, const char *host, const struct resolve_fou
                                     "them by allow-network in the policy file if they are meant"));
 }
 
-void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found *out)
+static void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found *out)
 {
     memset(out, 0, sizeof *out);
     out->code = code;
@@ -114,7 +133,9 @@ void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found
             out->count++;
 }
 
-bool resolve_at_once(struct guard *guard, const char *host, uint16_t port, struct resolved *out)
+/* An address, or a host that is refused: nobody need be asked. False: a name server has to be. */
+static bool resolve_at_once(struct guard *guard, const char *host, uint16_t port,
+                            struct resolved *out)
 {
     struct resolve_found found = {0};
     if (guard_check_host(guard, slice_of(host)) == GUARD_ALLOWED) {
@@ -140,4 +161,439 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
     resolve_log(guard, host, &found);
 }
 
-const struct addrinfo resolve_hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+/* ---- on a reactor ---- */
+
+/*
+ * A resolver has the questions of a reactor, and the answers of the last seconds.
+ *
+ * An entry is a name: what is known of it, or a question under way and those who wait for it. At
+ * most ENTRIES_MAX; the one that was not asked for the longest makes room. A question under way
+ * outlives its entry only when the resolver is freed.
+ *
+ * The loop's pool asks about few names at a time, and one whose name server is silent takes long.
+ * So that others do not wait behind it, addresses that are no longer fresh are handed out while
+ * they are asked for anew, and names wait for their turn here: of the groups that wait the one with
+ * the fewest look-ups under way is next, and none may have all of them.
+ */
+enum {
+    ENTRIES_MAX = 1024,
+    NAME_BYTES = 256,
+    LOOKUPS_MAX = 28,         /* at a time: the pool has room for 32, some are for others */
+    GROUP_LOOKUPS_MAX = 20,   /* of these, for one group */
+    GROUP_QUEUED_MAX = 256,   /* names of one group that wait for their turn */
+    FRESH_MS = 5000,          /* so long it is not asked again */
+    FAILED_MS = 2000,         /* the same for what has no address, or where nobody answered */
+    USABLE_MS = 5 * 60 * 1000 /* addresses do until then where they cannot be had anew */
+};
+
+struct question { /* somebody's */
+    struct list list;
+    uint16_t port;
+    char host[NAME_BYTES]; /* as it was asked: errors show it so */
+    void (*done)(void *owner, uint64_t tag, const struct resolved *resolved);
+    void *owner;
+    uint64_t tag;
+    struct resolved resolved;
+};
+
+struct lookup {
+    uv_getaddrinfo_t request;
+    struct list list;    /* the resolver's `lookups` */
+    struct entry *entry; /* NULL: nobody wants to know any more */
+    uint64_t group;
+    int64_t begun_ms; /* inner clock */
+};
+
+struct entry {
+    struct list recent;         /* the resolver's, the one asked last at the end */
+    struct table_entry by_name; /* of the resolver's */
+    struct resolver *resolver;
+    struct list waiting;         /* questions, while it is queued or looked up */
+    struct list turn;            /* in the resolver's `queue` */
+    bool is_queued;              /* waits for its turn */
+    uint64_t group;              /* ... among those of this group */
+    bool was_silent;             /* nobody answered the last time */
+    struct lookup *lookup;       /* under way; or NULL */
+    int64_t fresh_ms, usable_ms; /* until then, on the inner clock */
+    struct resolve_found found;
+    char name[NAME_BYTES]; /* lower case */
+};
+
+TABLE_DECLARE(entries, struct entry, by_name)
+
+struct resolver {
+    struct reactor *reactor;
+    struct guard *guard;
+    struct turn_end_call telling;
+    struct list answered; /* questions */
+    struct list recent;
+    struct list queue;   /* entries, the one that waits longest first */
+    struct list lookups; /* under way */
+    bool *is_gone;       /* told while answers are told: `done` may free the resolver */
+    struct entries entries;
+};
+
+/* ---- answers ---- */
+
+/* Those there are now: what `done` asks for is for later. */
+static void tell(struct turn_end_call *call)
+{
+    struct resolver *resolver = list_entry(call, struct resolver, telling);
+    size_t count = 0;
+    bool is_gone = false;
+    for (struct list *at = resolver->answered.next; at != &resolver->answered; at = at->next)
+        count++;
+    resolver->is_gone = &is_gone;
+    while (count-- > 0) {
+        struct question *question = list_entry(resolver->answered.next, struct question, list);
+        list_remove(&question->list);
+        question->done(question->owner, question->tag, &question->resolved);
+        free(question);
+        if (is_gone)
+            return;
+    }
+    resolver->is_gone = NULL;
+    if (!list_is_empty(&resolver->answered))
+        reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+}
+
+static void answer(struct resolver *resolver, struct question *question)
+{
+    list_add_last(&resolver->answered, &question->list);
+    reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+}
+
+static void answer_from(struct entry *entry, struct question *question)
+{
+    resolve_judge(entry->resolver->guard, question->host, question->port, &entry->found,
+                  &question->resolved);
+    answer(entry->resolver, question);
+}
+
+static void answer_all(struct entry *entry)
+{
+    while (!list_is_empty(&entry->waiting)) {
+        struct question *question = list_entry(entry->waiting.next, struct question, list);
+        list_remove(&question->list);
+        answer_from(entry, question);
+    }
+}
+
+/* ---- entries ---- */
+
+static void drop_questions(struct list *questions)
+{
+    while (!list_is_empty(questions)) {
+        struct question *question = list_entry(questions->next, struct question, list);
+        list_remove(&question->list);
+        free(question);
+    }
+}
+
+static void drop_entry(struct entry *entry)
+{
+    struct resolver *resolver = entry->resolver;
+    entries_remove(&resolver->entries, entry);
+    list_remove(&entry->recent);
+    list_remove(&entry->turn);
+    drop_questions(&entry->waiting);
+    if (entry->lookup) { /* it outlives the resolver */
+        entry->lookup->entry = NULL;
+        list_remove(&entry->lookup->list);
+    }
+    free(entry);
+}
+
+static bool is_under_way(const struct entry *entry)
+{
+    return entry->lookup || entry->is_queued;
+}
+
+/* The one not asked for the longest; none where all are under way. */
+static bool make_room(struct resolver *resolver)
+{
+    if (resolver->entries.table.count < ENTRIES_MAX)
+        return true;
+    for (struct list *at = resolver->recent.next; at != &resolver->recent; at = at->next) {
+        struct entry *entry = list_entry(at, struct entry, recent);
+        if (is_under_way(entry))
+            continue;
+        drop_entry(entry);
+        return true;
+    }
+    return false;
+}
+
+static struct entry *add_entry(struct resolver *resolver, const char *name)
+{
+    struct entry *entry = make_room(resolver) ? calloc(1, sizeof *entry) : NULL;
+    if (!entry)
+        return NULL;
+    entry->resolver = resolver;
+    list_init(&entry->recent);
+    list_init(&entry->waiting);
+    list_init(&entry->turn);
+    memcpy(entry->name, name, strlen(name));
+    entry->fresh_ms = entry->usable_ms = INT64_MIN;
+    entry->by_name.key = slice_of(entry->name);
+    entries_add(&resolver->entries, entry);
+    return entry;
+}
+
+/* ---- looking up ---- */
+
+static bool is_usable(const struct entry *entry, int64_t now_ms)
+{
+    return entry->found.count > 0 && now_ms < entry->usable_ms;
+}
+
+/* Nobody's answer is no reason to forget what was known. */
+static void learn(struct entry *entry, const struct addrinfo *answers, int code)
+{
+    int64_t now_ms = clock_inner_ms();
+    if (code != EAI_AGAIN || !is_usable(entry, now_ms)) {
+        resolve_keep(answers, code, &entry->found);
+        entry->usable_ms = now_ms + USABLE_MS;
+        resolve_log(entry->resolver->guard, entry->name, &entry->found);
+    }
+    entry->was_silent = code == EAI_AGAIN;
+    entry->fresh_ms = now_ms + (code == 0 && entry->found.count > 0 ? FRESH_MS : FAILED_MS);
+    answer_all(entry);
+}
+
+/* The loop's codes are its own. */
+static int own_code(int status)
+{
+    return status == 0                                          ? 0
+           : status == UV_EAI_NONAME || status == UV_EAI_NODATA ? EAI_NONAME
+                                                                : EAI_AGAIN;
+}
+
+static void begin_lookups(struct resolver *resolver);
+
+static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *answers)
+{
+    struct lookup *lookup = request->data;
+    struct entry *entry = lookup->entry;
+    if (entry) {
+        list_remove(&lookup->list);
+        entry->lookup = NULL;
+        learn(entry, answers, own_code(status));
+        begin_lookups(entry->resolver);
+    }
+    free(lookup);
+    uv_freeaddrinfo(answers);
+}
+
+static void look_up(struct entry *entry)
+{
+    struct resolver *resolver = entry->resolver;
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    if (lookup) {
+        lookup->entry = entry;
+        lookup->group = entry->group;
+        lookup->begun_ms = clock_inner_ms();
+        lookup->request.data = lookup;
+        list_init(&lookup->list);
+        if (uv_getaddrinfo(reactor_loop(resolver->reactor), &lookup->request, on_found, entry->name,
+                           NULL, &resolve_hints) == 0) {
+            entry->lookup = lookup;
+            list_add_last(&resolver->lookups, &lookup->list);
+            return;
+        }
+        free(lookup);
+    }
+    learn(entry, NULL, EAI_AGAIN);
+}
+
+static size_t count_lookups(const struct resolver *resolver, const uint64_t *group)
+{
+    size_t count = 0;
+    for (const struct list *at = resolver->lookups.next; at != &resolver->lookups; at = at->next)
+        count += !group || list_entry(at, struct lookup, list)->group == *group;
+    return count;
+}
+
+/* Of the group with the fewest look-ups under way the one that waits longest; names that were silent
+ * the last time come after those that were not. NULL: none may. */
+static struct entry *next_in_turn(const struct resolver *resolver)
+{
+    struct entry *next = NULL;
+    size_t fewest = GROUP_LOOKUPS_MAX;
+    for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next) {
+        struct entry *entry = list_entry(at, struct entry, turn);
+        size_t count = count_lookups(resolver, &entry->group);
+        bool is_sooner = next && count == fewest && next->was_silent && !entry->was_silent;
+        if (count < fewest || is_sooner) {
+            fewest = count;
+            next = entry;
+        }
+    }
+    return next;
+}
+
+static void begin_lookups(struct resolver *resolver)
+{
+    struct entry *entry;
+    while (count_lookups(resolver, NULL) < LOOKUPS_MAX && (entry = next_in_turn(resolver))) {
+        list_remove(&entry->turn);
+        entry->is_queued = false;
+        look_up(entry);
+    }
+}
+
+/* False: too many of its group wait already. */
+static bool queue_up(struct entry *entry, uint64_t group)
+{
+    struct resolver *resolver = entry->resolver;
+    size_t count = 0;
+    for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next)
+        count += list_entry(at, struct entry, turn)->group == group;
+    if (count >= GROUP_QUEUED_MAX)
+        return false;
+    entry->group = group;
+    entry->is_queued = true;
+    list_add_last(&resolver->queue, &entry->turn);
+    begin_lookups(resolver);
+    return true;
+}
+
+/* ---- asking ---- */
+
+/* It waits among those of the group whose turn is nearer. */
+static void join(struct entry *entry, uint64_t group)
+{
+    struct resolver *resolver = entry->resolver;
+    if (!entry->is_queued ||
+        count_lookups(resolver, &group) >= count_lookups(resolver, &entry->group))
+        return;
+    entry->group = group;
+    begin_lookups(resolver);
+}
+
+static void make_lower(const char *host, char name[NAME_BYTES])
+{
+    size_t len = 0;
+    for (; host[len]; len++)
+        name[len] = (char)tolower((unsigned char)host[len]);
+    name[len] = 0;
+}
+
+/* Too much is under way: as if nobody had answered, but nobody was asked. */
+static void answer_unasked(struct resolver *resolver, struct question *question)
+{
+    struct resolve_found found = {.code = EAI_AGAIN};
+    resolve_judge(resolver->guard, question->host, question->port, &found, &question->resolved);
+    if (question->resolved.is_temporary) {
+        question->resolved.is_unasked = true;
+        (void)snprintf(question->resolved.error, sizeof question->resolved.error,
+                       "'%.100s' waits to be looked up, too many other names do", question->host);
+    }
+    answer(resolver, question);
+}
+
+static void find(struct resolver *resolver, struct question *question, uint64_t group)
+{
+    char name[NAME_BYTES];
+    make_lower(question->host, name);
+    struct entry *entry = entries_find(&resolver->entries, slice_of(name));
+    if (!entry)
+        entry = add_entry(resolver, name);
+    if (!entry) {
+        answer_unasked(resolver, question);
+        return;
+    }
+    list_remove(&entry->recent);
+    list_add_last(&resolver->recent, &entry->recent);
+    int64_t now_ms = clock_inner_ms();
+    bool is_fresh = !is_under_way(entry) && now_ms < entry->fresh_ms;
+    bool is_known = is_fresh || is_usable(entry, now_ms);
+    if (is_known)
+        answer_from(entry, question);
+    else
+        list_add_last(&entry->waiting, &question->list);
+    if (is_under_way(entry))
+        join(entry, group);
+    if (is_fresh || is_under_way(entry) || queue_up(entry, group) || is_known)
+        return;
+    list_remove(&question->list);
+    answer_unasked(resolver, question);
+}
+
+static struct entry *find_entry(struct resolver *resolver, const char *host)
+{
+    char name[NAME_BYTES];
+    if (strlen(host) >= sizeof name)
+        return NULL;
+    make_lower(host, name);
+    return entries_find(&resolver->entries, slice_of(name));
+}
+
+void resolver_join(struct resolver *resolver, const char *host, uint64_t group)
+{
+    struct entry *entry = find_entry(resolver, host);
+    if (entry)
+        join(entry, group);
+}
+
+int64_t resolver_asked_ms(struct resolver *resolver, const char *host)
+{
+    struct entry *entry = find_entry(resolver, host);
+    return entry && entry->lookup ? clock_inner_ms() - entry->lookup->begun_ms : 0;
+}
+
+void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, uint64_t group,
+                  void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
+                  void *owner, uint64_t tag)
+{
+    struct question *question = calloc(1, sizeof *question);
+    assert(question);
+    question->port = port;
+    question->done = done;
+    question->owner = owner;
+    question->tag = tag;
+    if (resolve_at_once(resolver->guard, host, port, &question->resolved)) {
+        answer(resolver, question);
+        return;
+    }
+    /* A name: it is short, or it would have been refused. */
+    assert(strlen(host) < sizeof question->host);
+    memcpy(question->host, host, strlen(host));
+    find(resolver, question, group);
+}
+
+/* ---- life ---- */
+
+struct resolver *resolver_new(struct reactor *reactor, struct guard *guard)
+{
+    struct resolver *resolver = calloc(1, sizeof *resolver);
+    if (!resolver)
+        return NULL;
+    resolver->reactor = reactor;
+    resolver->guard = guard;
+    resolver->telling.run = tell;
+    list_init(&resolver->telling.list);
+    list_init(&resolver->answered);
+    list_init(&resolver->recent);
+    list_init(&resolver->queue);
+    list_init(&resolver->lookups);
+    return resolver;
+}
+
+void resolver_free(struct resolver *resolver)
+{
+    if (!resolver)
+        return;
+    if (resolver->is_gone)
+        *resolver->is_gone = true;
+    reactor_cancel_at_turn_end(&resolver->telling);
+    drop_questions(&resolver->answered);
+    while (!list_is_empty(&resolver->recent)) {
+        struct entry *entry = list_entry(resolver->recent.next, struct entry, recent);
+        if (entry->lookup)
+            (void)uv_cancel((uv_req_t *)&entry->lookup->request);
+        drop_entry(entry);
+    }
+    entries_fini(&resolver->entries);
+    free(resolver);
+}

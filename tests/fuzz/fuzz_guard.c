@@ -56,9 +56,11 @@ static void check_rules(const struct policy *policy)
         CLAIM("a key is long enough",
               key->name[0] && key->key.bytes >= 24 && key->key.bytes <= GUARD_KEY_BYTES_MAX);
     for (const struct policy_credential *item = policy->credentials; item; item = item->next) {
-        char again[POLICY_ORIGIN_BYTES];
+        char again[GUARD_ORIGIN_BYTES];
+        struct url url;
         CLAIM("an origin is as it would be looked for",
-              policy_origin(slice_of(item->origin), again) && strcmp(item->origin, again) == 0);
+              url_parse(slice_of(item->origin), &url) == URL_OK && guard_origin(&url, 0, again) &&
+                  strcmp(item->origin, again) == 0);
         CLAIM("texts end", memchr(item->credential.user, 0, GUARD_SECRET_BYTES_MAX) &&
                                memchr(item->credential.password, 0, GUARD_SECRET_BYTES_MAX));
     }

@@ -31,6 +31,34 @@ static void keys_of_a_name_come_in_the_files_order(void **state)
     guard_free(guard);
 }
 
+static void an_origin_has_one_spelling(void **state)
+{
+    static const struct {
+        const char *url;
+        size_t host;
+        const char *origin; /* NULL: none */
+    } rows[] = {
+        {"HTTPS://User:pw@Shop.Example./a?b", 0, "https://shop.example:443"},
+        {"kafka://a,B:7", 0, "kafka://a:9092"},
+        {"kafka://a,B:7", 1, "kafka://b:7"},
+        {"kafka://a,B:7", 2, NULL},
+        {"stomps://[::1]", 0, "stomps://[::1]:61614"},
+        {"other://a", 0, NULL},
+        {"other://a:9", 0, "other://a:9"},
+        {"unix:///a", 0, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char origin[GUARD_ORIGIN_BYTES];
+        struct url url;
+        assert_int_equal(url_parse(slice_of(rows[i].url), &url), URL_OK);
+        CASE_HOLDS(rows[i].url,
+                   guard_origin(&url, rows[i].host, origin) == (rows[i].origin != NULL));
+        if (rows[i].origin)
+            assert_string_equal(origin, rows[i].origin);
+    }
+}
+
 static void a_credential_is_found_by_its_origin(void **state)
 {
     static const struct {
@@ -449,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_of_a_name_come_in_the_files_order),
+        cmocka_unit_test(an_origin_has_one_spelling),
         cmocka_unit_test(a_credential_is_found_by_its_origin),
         cmocka_unit_test(commands_and_authorities_are_found),
         cmocka_unit_test(slips_are_named_without_a_secret),
