@@ -24,8 +24,6 @@ bool preload_is_busy(const struct preload *preload); /* a slice is being read or
 int64_t preload_next_ms(struct preload *preload);
 /* How many slots could not be read, and were passed by. */
 uint64_t preload_unreadable(const struct preload *preload);
-/* The view has changed (depot_installed, depot_committed): new runs, and runs that went. */
-void preload_view_changed(struct preload *preload);
 /* Before each step of evicting, both. Entries due before this (inner clock) must stay: their slots
  * have been looked at already, or are just being read. */
 int64_t preload_keep_until_ms(const struct preload *preload, struct engine_now now);

@@ -1,95 +1,65 @@
 /*
- * The quota of topics. A topic with as many loaded jobs as it may have is held: what comes up of it
- * is passed by. It is refilled from there when half of them are gone, and held no longer once
- * nothing is left there. Topics that share the memory for waiting jobs share it evenly.
+ * What of each topic has come to memory, and what was passed by; and the runs with their cursors.
+ *
+ * A topic with as many loaded jobs as it may have is held: what comes up of it is passed by. It is
+ * refilled from there when half of them are gone, and held no longer once nothing is place_range_left there.
+ * Topics that share the memory for waiting jobs share it evenly.
+ *
+ * The count of a range is what was met alive when it was passed. Of these some die unseen (a cancel
+ * brings the job to memory by its key, and ends it), and some were in memory all along. So it is an
+ * upper bound, and right again once the range was read to its end; the engine shows no more as ready
+ * than there are cold jobs.
  */
-#include "local/preload_private.h"
+#include "local/preload_topic.h"
+
+#include "local/preload_slice.h"
 
 #include <stdlib.h>
 
-enum {
-    TABLE_FIRST = 256,
-    WAITING_MAX = 1000000,
-    QUOTA_MIN = 1024,
-    USE_AT_ONCE = 16,
-    RESTART_AFTER_MS = 1000
-};
+enum { WAITING_MAX = 1000000, QUOTA_MIN = 1024, USE_AT_ONCE = 16, RESTART_AFTER_MS = 1000 };
 
-/* ---- the table ---- */
-
-static struct preload_topic **bucket(struct preload_topic **table, uint32_t size, struct slice name)
-{
-    return &table[hash_64(name.at, name.len) & (size - 1)];
-}
-
-static bool grow(struct preload *preload)
-{
-    uint32_t size = preload->table_size ? preload->table_size * 2 : TABLE_FIRST;
-    struct preload_topic **table = calloc(size, sizeof(struct preload_topic *));
-
-    if (!table)
-        return preload->table_size != 0; /* slower is good enough */
-    for (uint32_t i = 0; i < preload->table_size; i++)
-        for (struct preload_topic *at = preload->table[i], *next; at; at = next) {
-            struct preload_topic **into = bucket(table, size, at->name);
-            next = at->chain;
-            at->chain = *into;
-            *into = at;
-        }
-    free((void *)preload->table);
-    preload->table = table;
-    preload->table_size = size;
-    return true;
-}
+/* ---- topics, by name ---- */
 
 static struct preload_topic *topic_new(struct slice name)
 {
     struct preload_topic *topic = calloc(1, sizeof *topic + name.len);
-
     if (!topic)
         return NULL;
     char *text = (char *)(topic + 1);
     memcpy(text, name.at, name.len);
-    topic->name = slice_make(text, name.len);
+    topic->entry.key = slice_make(text, name.len);
     list_init(&topic->list);
     list_init(&topic->changed);
     list_init(&topic->places);
     return topic;
 }
 
-struct preload_topic *preload_topic_get(struct preload *preload, struct slice name)
+/* The topic of that name, made where there was none; one more run has it. NULL: out of memory. */
+static struct preload_topic *topic_get(struct preload_topics *topics, struct slice name)
 {
-    if (preload->topic_count >= preload->table_size && !grow(preload))
-        return NULL;
-    struct preload_topic **into = bucket(preload->table, preload->table_size, name);
-    struct preload_topic *topic = *into;
-    while (topic && !slice_equals(topic->name, name))
-        topic = topic->chain;
+    struct preload_topic *topic = topic_table_find(&topics->table, name);
     if (!topic) {
         topic = topic_new(name);
         if (!topic)
             return NULL;
-        topic->chain = *into;
-        *into = topic;
-        preload->topic_count++;
+        topic_table_add(&topics->table, topic);
     }
-    topic->places_of++;
+    topic->run_count++;
     return topic;
 }
 
-void preload_topic_put(struct preload *preload, struct preload_topic *topic)
+/* One run fewer has it. */
+static void topic_put(struct preload_topics *topics, struct preload_topic *topic)
 {
-    if (--topic->places_of)
+    if (--topic->run_count)
         return;
-    struct preload_topic **at = bucket(preload->table, preload->table_size, topic->name);
-    while (*at != topic)
-        at = &(*at)->chain;
-    *at = topic->chain;
-    preload->topic_count--;
-    if (topic->in_use)
-        preload->in_use--;
-    if (topic->told)
-        engine_set_cold_ready(preload->shard->engine, topic->name, 0);
+    if (topics->use_next == topic)
+        topics->use_next = topic_table_next(&topics->table, topic);
+    topic_table_remove(&topics->table, topic);
+    if (topic->is_in_use)
+        topics->in_use--;
+    if (topic->cold_ready)
+        engine_set_cold_ready(topics->shard->engine, topic->entry.key, 0);
     list_remove(&topic->list);
     list_remove(&topic->changed);
     free(topic);
@@ -97,219 +67,805 @@ void preload_topic_put(struct preload *preload, struct preload_topic *topic)
 
 /* ---- the quota ---- */
 
-uint64_t preload_topic_quota(const struct preload *preload)
+/* How many jobs of a topic that wait may be in memory. */
+static uint64_t topic_quota(const struct preload_topics *topics)
 {
-    uint64_t share = WAITING_MAX / (preload->in_use ? preload->in_use : 1);
-
+    uint64_t share = WAITING_MAX / (topics->in_use ? topics->in_use : 1);
     if (share < QUOTA_MIN)
         share = QUOTA_MIN;
-    return share < preload->quota ? share : preload->quota;
+    return share < topics->quota ? share : topics->quota;
 }
 
-uint64_t preload_topic_loaded(struct preload *preload, struct preload_topic *topic)
+/* Jobs of it that wait in memory, or are about to. */
+static uint64_t topic_loaded(struct preload_topics *topics, struct preload_topic *topic)
 {
-    return engine_loaded_of(preload->shard->engine, topic->name) + topic->reading;
+    return engine_loaded_of(topics->shard->engine, topic->entry.key) + topic->reading;
 }
 
-void preload_topic_hold(struct preload *preload, struct preload_topic *topic)
+/* From now on it counts among those that share the memory. */
+static void topic_use(struct preload_topics *topics, struct preload_topic *topic)
 {
-    if (topic->held)
+    if (!topic->is_in_use)
+        topics->in_use++;
+    topic->is_in_use = true;
+}
+
+/* What comes up of it is passed by from now on. */
+static void topic_hold(struct preload_topics *topics, struct preload_topic *topic)
+{
+    if (topic->is_held)
         return;
-    topic->held = true;
-    topic->refilling = false;
-    list_add_last(&preload->held, &topic->list);
-    preload_topic_use(preload, topic);
+    topic->is_held = true;
+    topic->is_refilling = false;
+    list_add_last(&topics->held, &topic->list);
+    topic_use(topics, topic);
 }
 
-void preload_topic_use(struct preload *preload, struct preload_topic *topic)
+/* Looks for topics that have nothing in memory any more: a few a call. */
+static void look_for_unused(struct preload_topics *topics)
 {
-    if (!topic->in_use)
-        preload->in_use++;
-    topic->in_use = true;
-}
-
-/* A few buckets of the table a call. */
-static void look_for_unused(struct preload *preload)
-{
-    for (int left = USE_AT_ONCE; left && preload->table_size; left--) {
-        struct preload_topic *topic = preload->table[preload->use_at++ & (preload->table_size - 1)];
-        for (; topic; topic = topic->chain)
-            if (topic->in_use && !topic->held && !preload_topic_loaded(preload, topic)) {
-                topic->in_use = false;
-                preload->in_use--;
-            }
+    for (int left = USE_AT_ONCE; left; left--) {
+        struct preload_topic *topic = topics->use_next;
+        if (!topic && !(topic = topic_table_first(&topics->table)))
+            return;
+        if (topic->is_in_use && !topic->is_held && !topic_loaded(topics, topic)) {
+            topic->is_in_use = false;
+            topics->in_use--;
+        }
+        topics->use_next = topic_table_next(&topics->table, topic);
     }
 }
 
-/* Whether it is its turn to be refilled. */
-static bool look_at(struct preload *preload, struct preload_topic *topic, uint64_t quota)
+/* Whether a held topic is to be refilled; it is held no longer where nothing of it is left. */
+static bool topic_wants_refill(struct preload_topics *topics, struct preload_topic *topic,
+                               uint64_t quota)
 {
-    uint64_t loaded = preload_topic_loaded(preload, topic);
-
+    uint64_t loaded = topic_loaded(topics, topic);
     if (loaded >= quota)
-        topic->refilling = false;
+        topic->is_refilling = false;
     else if (loaded < (quota + 1) / 2)
-        topic->refilling = true;
-    if (!topic->refilling || !list_is_empty(&topic->places))
-        return topic->refilling;
-    topic->held = false;
+        topic->is_refilling = true;
+    if (!topic->is_refilling || !list_is_empty(&topic->places))
+        return topic->is_refilling;
+    topic->is_held = false;
     list_remove(&topic->list);
     return false;
 }
 
-struct preload_topic *preload_topic_to_refill(struct preload *preload)
-{
-    uint64_t quota = preload_topic_quota(preload);
-    struct preload_topic *found = NULL;
-
-    look_for_unused(preload);
-    for (struct list *at = preload->held.next, *next; at != &preload->held; at = next) {
-        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
-        next = at->next;
-        if (look_at(preload, topic, quota) && !found)
-            found = topic;
-    }
-    if (found) { /* the others' turn comes before it has another */
-        list_remove(&found->list);
-        list_add_last(&preload->held, &found->list);
-    }
-    return found;
-}
-
-/* ---- what is due of what was passed by ---- */
-
-void preload_topic_changed(struct preload *preload, struct preload_topic *topic)
+/* The engine is to be told at the end of the turn. */
+static void topic_changed(struct preload_topics *topics, struct preload_topic *topic)
 {
     if (list_is_empty(&topic->changed))
-        list_add_last(&preload->changed, &topic->changed);
+        list_add_last(&topics->changed, &topic->changed);
 }
 
-static void restart_at(struct preload *preload, struct preload_topic *topic, int64_t at_ms)
+/* ---- places: what of a topic was passed by in a run ---- */
+
+/* The place of the run's topic, made where there was none. NULL: out of memory. */
+static struct preload_place *place_get(struct preload_run *run, uint32_t topic)
 {
-    topic->restart = preload->restarts = true;
-    preload->restart_ms = at_ms;
+    if (!run->places)
+        run->places = calloc(run->topic_count, sizeof *run->places);
+    if (!run->places)
+        return NULL;
+    if (run->places[topic])
+        return run->places[topic];
+    struct preload_place *place = calloc(1, sizeof *place);
+    if (!place)
+        return NULL;
+    place->topic = run->topics[topic];
+    place->run = run;
+    place->number = topic;
+    list_init(&place->list);
+    return run->places[topic] = place;
 }
 
-static void come_due(struct preload *preload, int64_t now_ms)
+static int64_t inner_ms_of(const struct preload_topics *topics, enum job_section section,
+                           int64_t when_ms)
 {
-    int64_t next_ms = INT64_MAX;
-
-    for (struct list *at = preload->held.next; at != &preload->held; at = at->next) {
-        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
-        for (struct list *in = topic->places.next; in != &topic->places; in = in->next) {
-            struct preload_place *place = list_entry(in, struct preload_place, list);
-            int64_t place_ms = preload_place_due(preload, place, now_ms);
-            if (place_ms < next_ms)
-                next_ms = place_ms;
-        }
-    }
-    preload->due_next_ms = next_ms;
+    return job_section_is_wall(section) ? when_ms - topics->shard->skew_ms : when_ms;
 }
 
-void preload_topics_tell(struct preload *preload, struct engine_now now)
+static int64_t grain_of(const struct preload_topics *topics, int64_t when_ms)
 {
-    if (preload->due_next_ms <= now.inner_ms)
-        come_due(preload, now.inner_ms);
-    while (!list_is_empty(&preload->changed)) {
-        struct preload_topic *topic =
-            list_entry(preload->changed.next, struct preload_topic, changed);
-        uint64_t due = topic->noted - topic->waiting + topic->carried;
-        due -= topic->mixed < due ? topic->mixed : due;
-        list_remove(&topic->changed);
-        engine_set_cold_ready(preload->shard->engine, topic->name, due);
-        topic->told = due;
-    }
+    int64_t over = when_ms % topics->grain_ms;
+    return over ? when_ms - over + topics->grain_ms : when_ms;
 }
 
-void preload_topics_caught_up(struct preload *preload, struct engine_now now)
+/* The first at or after when_ms. */
+static size_t dues_find(const struct preload_dues *dues, int64_t when_ms)
 {
-    if (!preload->carries && !preload->joins)
-        return;
-    preload->carries = preload->joins = false;
-    for (uint32_t i = 0; i < preload->table_size; i++)
-        for (struct preload_topic *topic = preload->table[i]; topic; topic = topic->chain) {
-            if (topic->carried)
-                preload_topic_changed(preload, topic);
-            topic->carried = 0;
-            if (topic->joined && topic->held)
-                restart_at(preload, topic, now.inner_ms);
-            topic->joined = false;
-        }
-}
-
-void preload_topics_ask(struct preload *preload)
-{
-    for (struct list *at = preload->held.next; at != &preload->held; at = at->next) {
-        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
-        uint64_t counted = engine_cold_ready(preload->shard->engine, topic->name);
-        if (counted < topic->told)
-            topic->mixed += topic->told - counted;
+    size_t low = 0, high = dues->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (dues->at[middle].when_ms < when_ms)
+            low = middle + 1;
         else
-            topic->mixed -=
-                counted - topic->told < topic->mixed ? counted - topic->told : topic->mixed;
-        topic->told = counted;
+            high = middle;
     }
+    return low;
 }
 
-/* ---- evicted ---- */
-
-/* What is shown as ready is more than what the engine goes by, the ready ones in memory: looking
- * once too often does no harm. */
-void preload_topics_over(struct preload *preload, uint64_t max, struct engine_now now)
+/* False: out of memory; then it counts as due, a little early. */
+static bool place_add_due(struct preload_place *place, int64_t when_ms)
 {
-    struct queue_topic shown;
-
-    for (uint32_t i = 0; i < preload->table_size; i++)
-        for (struct preload_topic *topic = preload->table[i]; topic; topic = topic->chain)
-            if (engine_topic_show(preload->shard->engine, topic->name, now, &shown) &&
-                shown.counts.ready > max)
-                restart_at(preload, topic, now.inner_ms + RESTART_AFTER_MS);
+    if (!place->dues)
+        place->dues = calloc(1, sizeof *place->dues);
+    if (!place->dues)
+        return false;
+    size_t at = dues_find(place->dues, when_ms);
+    if (at == place->dues->count || place->dues->at[at].when_ms != when_ms)
+        if (!preload_dues_insert(place->dues, at, (struct preload_due){.when_ms = when_ms}))
+            return false;
+    place->dues->at[at].count++;
+    return true;
 }
 
-/* Whether any of it that was passed by is due by the wall clock. */
-static bool has_wall(const struct preload_topic *topic)
+static void place_forget_dues(struct preload_place *place)
 {
-    for (struct list *at = topic->places.next; at != &topic->places; at = at->next)
-        if (preload_place_has_wall(list_entry(at, struct preload_place, list)))
+    if (!place->dues)
+        return;
+    for (uint32_t i = 0; i < place->dues->count; i++)
+        place->topic->waiting -= place->dues->at[i].count;
+    preload_dues_fini(place->dues);
+    free(place->dues);
+    place->dues = NULL;
+}
+
+static bool place_is_noted(const struct preload_place *place)
+{
+    for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++)
+        if (place->ranges[i].is_open)
             return true;
     return false;
 }
 
-void preload_topics_stepped(struct preload *preload, struct engine_now now)
+/* A range was closed. */
+static void place_range_left(struct preload_topics *topics, struct preload_place *place)
 {
-    for (struct list *at = preload->held.next; at != &preload->held; at = at->next) {
-        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
-        if (!has_wall(topic))
+    if (!place_is_noted(place)) {
+        place_forget_dues(place);
+        list_remove(&place->list);
+    }
+    if (list_is_empty(&place->topic->places))
+        place->topic->noted_not_cold = 0;
+    topic_changed(topics, place->topic);
+}
+
+/* The slot is passed by: its job stays on the disk for now. */
+static void place_note(struct preload_topics *topics, struct preload_place *place,
+                       enum job_section section, uint32_t slot, int64_t when_ms,
+                       struct engine_now now)
+{
+    unsigned at = section - PRELOAD_WAITING_FIRST;
+    struct preload_topic *topic = place->topic;
+    int64_t due_ms = inner_ms_of(topics, section, when_ms);
+    if (!place_is_noted(place))
+        list_add_last(&topic->places, &place->list);
+    if (!place->ranges[at].is_open) {
+        place->ranges[at].is_open = true;
+        place->ranges[at].from = slot;
+        place->ranges[at].when_ms = when_ms;
+    }
+    place->ranges[at].count++;
+    topic->noted++;
+    if (due_ms <= now.inner_ms) {
+        if (topic->due_of_gone_runs)
+            topic->due_of_gone_runs--;
+    } else if (place_add_due(place, grain_of(topics, due_ms))) {
+        topic->waiting++;
+        if (grain_of(topics, due_ms) < topics->due_next_ms)
+            topics->due_next_ms = grain_of(topics, due_ms);
+    }
+    topic_hold(topics, topic);
+    topic_changed(topics, topic);
+}
+
+/* After a step of the wall clock it may be another grain than the one it was noted in: then one
+ * counts as due a little longer, and another a little shorter. */
+static void place_unwait(struct preload_place *place, int64_t grain_ms)
+{
+    if (!place->dues)
+        return;
+    size_t at = dues_find(place->dues, grain_ms);
+    if (at == place->dues->count || place->dues->at[at].when_ms != grain_ms ||
+        !place->dues->at[at].count)
+        return;
+    place->dues->at[at].count--;
+    place->topic->waiting--;
+}
+
+/* A slot noted before has been read. */
+static void place_unnote(struct preload_topics *topics, struct preload_place *place,
+                         enum job_section section, int64_t when_ms)
+{
+    unsigned at = section - PRELOAD_WAITING_FIRST;
+    if (!place->ranges[at].count)
+        return;
+    place->ranges[at].count--;
+    place->topic->noted--;
+    place_unwait(place, grain_of(topics, inner_ms_of(topics, section, when_ms)));
+    topic_changed(topics, place->topic);
+}
+
+/* Where all of the section has been read and loaded nothing is noted of it. */
+static void place_settle(struct preload_topics *topics, struct preload_place *place,
+                         enum job_section section)
+{
+    unsigned at = section - PRELOAD_WAITING_FIRST;
+    if (!place->ranges[at].is_open || place->ranges[at].from < place->run->cursors[section].next)
+        return;
+    uint32_t unmet = place->ranges[at].count;
+    place->topic->noted -= unmet;
+    place->topic->noted_not_cold -=
+        unmet < place->topic->noted_not_cold ? unmet : place->topic->noted_not_cold;
+    place->ranges[at].count = 0;
+    place->ranges[at].is_open = false;
+    place_range_left(topics, place);
+}
+
+/* Nothing is noted of the place any more; what was due of it is counted as due until it is met again. */
+static void place_clear(struct preload_topics *topics, struct preload_place *place)
+{
+    uint64_t noted = 0;
+    if (!place_is_noted(place))
+        return;
+    for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
+        noted += place->ranges[i].count;
+        place->ranges[i].count = 0;
+        place->ranges[i].is_open = false;
+    }
+    uint64_t waiting_before = place->topic->waiting;
+    place->topic->noted -= noted;
+    place_range_left(topics, place);
+    uint64_t waited = waiting_before - place->topic->waiting;
+    if (noted > waited) {
+        place->topic->due_of_gone_runs += noted - waited;
+        topics->has_due_of_gone_runs = true;
+    }
+}
+
+/* ---- refilling ---- */
+
+/* Which of its sections to read from first, counted from PRELOAD_WAITING_FIRST; where nothing is noted
+ * PRELOAD_WAITING_SECTIONS. *when_ms: inner clock. */
+static unsigned place_first_section(const struct preload_topics *topics,
+                                    const struct preload_place *place, int64_t *when_ms)
+{
+    unsigned first = PRELOAD_WAITING_SECTIONS;
+    for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
+        if (!place->ranges[i].is_open ||
+            place->ranges[i].from >= place->run->cursors[i + PRELOAD_WAITING_FIRST].next)
+            continue; /* what is left of it is on its way */
+        int64_t up_ms = inner_ms_of(topics, i + PRELOAD_WAITING_FIRST, place->ranges[i].when_ms);
+        if (first == PRELOAD_WAITING_SECTIONS || up_ms < *when_ms) {
+            first = i;
+            *when_ms = up_ms;
+        }
+    }
+    return first;
+}
+
+/* What of the topic was passed by comes up first. */
+static struct preload_place *topic_first_place(const struct preload_topics *topics,
+                                               const struct preload_topic *topic,
+                                               enum job_section *section)
+{
+    struct preload_place *first = NULL;
+    int64_t first_ms = INT64_MAX, up_ms = 0;
+    for (struct list *at = topic->places.next; at != &topic->places; at = at->next) {
+        struct preload_place *place = list_entry(at, struct preload_place, list);
+        unsigned in = place_first_section(topics, place, &up_ms);
+        if (in == PRELOAD_WAITING_SECTIONS || (first && up_ms >= first_ms))
             continue;
-        restart_at(preload, topic, now.inner_ms);
+        first = place;
+        first_ms = up_ms;
+        *section = in + PRELOAD_WAITING_FIRST;
+    }
+    return first;
+}
+
+/* Goes over those held: which may be refilled, which need not be held any more. NULL: nothing to refill;
+ * else the topic whose turn it is. */
+static struct preload_topic *topic_to_refill(struct preload_topics *topics)
+{
+    uint64_t quota = topic_quota(topics);
+    struct preload_topic *found = NULL;
+    look_for_unused(topics);
+    for (struct list *at = topics->held.next, *next; at != &topics->held; at = next) {
+        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
+        next = at->next;
+        if (topic_wants_refill(topics, topic, quota) && !found)
+            found = topic;
+    }
+    if (found) { /* the others' turn comes before it has another */
+        list_remove(&found->list);
+        list_add_last(&topics->held, &found->list);
+    }
+    return found;
+}
+
+struct preload_place *preload_topics_refill(struct preload_topics *topics,
+                                            enum job_section *section, uint64_t *jobs_max)
+{
+    struct preload_topic *topic = topic_to_refill(topics);
+    if (!topic)
+        return NULL;
+    uint64_t loaded = topic_loaded(topics, topic), quota = topic_quota(topics);
+    *jobs_max = quota > loaded ? quota - loaded : 1;
+    return topic_first_place(topics, topic, section);
+}
+
+/* ---- what is due of what was passed by ---- */
+
+/* What has come up by now is due. Returns when the next is; INT64_MAX: nothing waits. */
+static int64_t place_come_due(struct preload_topics *topics, struct preload_place *place,
+                              int64_t now_ms)
+{
+    struct preload_dues *dues = place->dues;
+    if (!dues)
+        return INT64_MAX;
+    size_t past = dues_find(dues, now_ms + 1);
+    for (uint32_t i = 0; i < past; i++)
+        place->topic->waiting -= dues->at[i].count;
+    if (past) {
+        dues->count -= past;
+        memmove(dues->at, dues->at + past, dues->count * sizeof *dues->at);
+        topic_changed(topics, place->topic);
+    }
+    return dues->count ? dues->at[0].when_ms : INT64_MAX;
+}
+
+static void topics_come_due(struct preload_topics *topics, int64_t now_ms)
+{
+    int64_t next_ms = INT64_MAX;
+    for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
+        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
+        for (struct list *in = topic->places.next; in != &topic->places; in = in->next) {
+            struct preload_place *place = list_entry(in, struct preload_place, list);
+            int64_t place_ms = place_come_due(topics, place, now_ms);
+            if (place_ms < next_ms)
+                next_ms = place_ms;
+        }
+    }
+    topics->due_next_ms = next_ms;
+}
+
+void preload_topics_tell(struct preload_topics *topics, struct engine_now now)
+{
+    if (topics->due_next_ms <= now.inner_ms)
+        topics_come_due(topics, now.inner_ms);
+    while (!list_is_empty(&topics->changed)) {
+        struct preload_topic *topic =
+            list_entry(topics->changed.next, struct preload_topic, changed);
+        uint64_t due = topic->noted - topic->waiting + topic->due_of_gone_runs;
+        due -= topic->noted_not_cold < due ? topic->noted_not_cold : due;
+        list_remove(&topic->changed);
+        engine_set_cold_ready(topics->shard->engine, topic->entry.key, due);
+        topic->cold_ready = due;
+    }
+}
+
+/* All of the topic is looked at once more, at the given time. */
+static void restart_at(struct preload_topics *topics, struct preload_topic *topic, int64_t at_ms)
+{
+    topic->wants_restart = true;
+    topics->restart_ms = at_ms;
+}
+
+void preload_topics_caught_up(struct preload_topics *topics, struct engine_now now)
+{
+    if (!topics->has_due_of_gone_runs && !topics->has_new_runs)
+        return;
+    topics->has_due_of_gone_runs = topics->has_new_runs = false;
+    for (struct preload_topic *topic = topic_table_first(&topics->table); topic;
+         topic = topic_table_next(&topics->table, topic)) {
+        if (topic->due_of_gone_runs)
+            topic_changed(topics, topic);
+        topic->due_of_gone_runs = 0;
+        if (topic->is_in_new_run && topic->is_held)
+            restart_at(topics, topic, now.inner_ms);
+        topic->is_in_new_run = false;
+    }
+}
+
+/* Asks what the engine counted by itself since it was told: jobs that came to memory by their key, or
+ * were evicted. Before anything is loaded. */
+static void ask_engine(struct preload_topics *topics)
+{
+    for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
+        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
+        uint64_t counted = engine_cold_ready(topics->shard->engine, topic->entry.key);
+        if (counted < topic->cold_ready)
+            topic->noted_not_cold += topic->cold_ready - counted;
+        else
+            topic->noted_not_cold -= counted - topic->cold_ready < topic->noted_not_cold
+                                         ? counted - topic->cold_ready
+                                         : topic->noted_not_cold;
+        topic->cold_ready = counted;
+    }
+}
+
+/* ---- runs ---- */
+
+static void cursor_begin(const struct depot_run *depot_run, struct preload_cursor *cursor,
+                         enum job_section section)
+{
+    const struct run_info *info = run_info(depot_run->run);
+    cursor->end = info->sections[section].first + info->sections[section].count;
+    cursor->next = alive_next(&depot_run->alive, info->sections[section].first, cursor->end);
+    cursor->when_ms = info->sections[section].first_when_ms;
+}
+
+static bool run_get_topics(struct preload_topics *topics, struct preload_run *run,
+                           const struct run *of)
+{
+    uint32_t count = run_info(of)->topics;
+    for (; run->topic_count < count; run->topic_count++) {
+        struct slice name = run_topic_name(of, run->topic_count);
+        run->topics[run->topic_count] = topic_get(topics, name);
+        if (!run->topics[run->topic_count])
+            return false;
+    }
+    return true;
+}
+
+static void run_clear_places(struct preload_topics *topics, struct preload_run *run)
+{
+    for (uint32_t i = 0; run->places && i < run->topic_count; i++)
+        if (run->places[i])
+            place_clear(topics, run->places[i]);
+}
+
+static void run_free(struct preload_topics *topics, struct preload_run *run)
+{
+    run_clear_places(topics, run);
+    for (uint32_t i = 0; i < run->topic_count; i++) {
+        if (run->places)
+            free(run->places[i]);
+        topic_put(topics, run->topics[i]);
+    }
+    free((void *)run->places);
+    free(run);
+}
+
+/* A run that a checkpoint wrote: its jobs may be in memory. */
+static void run_join(struct preload_topics *topics, struct preload_run *run)
+{
+    if (!topics->has_begun)
+        return;
+    for (uint32_t i = 0; i < run->topic_count; i++)
+        run->topics[i]->is_in_new_run = topics->has_new_runs = true;
+}
+
+/* What is leased in a run that a checkpoint wrote is in memory already, and the dead stay where
+ * they are. */
+static struct preload_run *run_new(struct preload_topics *topics, const struct depot_run *depot_run)
+{
+    size_t bytes = run_info(depot_run->run)->topics * sizeof(struct preload_topic *);
+    struct preload_run *run = calloc(1, sizeof *run + bytes);
+    if (!run)
+        return NULL;
+    run->number = depot_run->number;
+    for (enum job_section section = 0; section < SECTIONS; section++) {
+        cursor_begin(depot_run, &run->cursors[section], section);
+        run->cursors[section].passed_ms = INT64_MIN;
+        if (section == SECTION_DEAD || (section == SECTION_LEASED && topics->has_begun))
+            run->cursors[section].next = run->cursors[section].end;
+    }
+    if (run_get_topics(topics, run, depot_run->run)) {
+        run_join(topics, run);
+        return run;
+    }
+    run_free(topics, run);
+    return NULL;
+}
+
+static void run_free_where_gone(struct preload_topics *topics, struct preload_run *run)
+{
+    if (run->is_gone && !run->holds)
+        run_free(topics, run);
+}
+
+void preload_run_let_go(struct preload_topics *topics, struct preload_run *run,
+                        struct preload_place *refilled, enum job_section section)
+{
+    if (refilled && !run->is_gone)
+        place_settle(topics, refilled, section);
+    run->holds--;
+    run_free_where_gone(topics, run);
+}
+
+/* ---- following the view ---- */
+
+static struct preload_run *run_find(const struct preload_topics *topics, uint32_t number)
+{
+    for (uint32_t i = 0; i < topics->run_count; i++)
+        if (topics->runs[i]->number == number)
+            return topics->runs[i];
+    return NULL;
+}
+
+/* A victim's jobs are loaded from the run that takes its place, once that can be read. */
+static bool run_counts(const struct depot_view *view, const struct depot_run *depot_run)
+{
+    if (depot_run->is_new)
+        return false;
+    if (!depot_run->is_victim || !depot_run->moved)
+        return true;
+    for (uint32_t i = 0; i < view->run_count; i++)
+        if (view->runs[i]->is_new)
+            return true;
+    return false;
+}
+
+static void let_other_runs_go(struct preload_topics *topics, struct preload_run **kept,
+                              uint32_t count)
+{
+    for (uint32_t i = 0; i < topics->run_count; i++) {
+        struct preload_run *run = topics->runs[i];
+        uint32_t at = 0;
+        while (at < count && kept[at] != run)
+            at++;
+        if (at < count)
+            continue;
+        run->is_gone = true;
+        run_clear_places(topics, run);
+        run_free_where_gone(topics, run);
+    }
+}
+
+bool preload_topics_follow(struct preload_topics *topics)
+{
+    const struct depot_view *view = depot_view(topics->shard->depot);
+    struct preload_run **runs =
+        malloc((view->run_count ? view->run_count : 1) * sizeof(struct preload_run *));
+    uint32_t count = 0;
+    bool all = true;
+    if (!runs)
+        return false;
+    for (uint32_t i = 0; i < view->run_count; i++) {
+        if (!run_counts(view, view->runs[i]))
+            continue;
+        struct preload_run *run = run_find(topics, view->runs[i]->number);
+        if (!run)
+            run = run_new(topics, view->runs[i]);
+        if (run)
+            runs[count++] = run;
+        else
+            all = false;
+    }
+    let_other_runs_go(topics, runs, count);
+    free((void *)topics->runs);
+    topics->runs = runs;
+    topics->run_count = count;
+    topics->generation = view->generation;
+    return all;
+}
+
+void preload_topics_fini(struct preload_topics *topics)
+{
+    for (uint32_t i = 0; i < topics->run_count; i++)
+        run_free(topics, topics->runs[i]);
+    free((void *)topics->runs);
+    topic_table_fini(&topics->table);
+}
+
+/* ---- looking once more: the cursors of a run begin anew ---- */
+
+static void restart_run(struct preload_topics *topics, struct preload_run *run)
+{
+    const struct depot_run *depot_run =
+        depot_view_run(depot_view(topics->shard->depot), run->number);
+    if (!depot_run)
+        return; /* about to leave */
+    run->epoch++;
+    for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++)
+        cursor_begin(depot_run, &run->cursors[PRELOAD_WAITING_FIRST + i],
+                     PRELOAD_WAITING_FIRST + i);
+    run_clear_places(topics, run);
+}
+
+/* Whether any of its topics is to be looked at once more. */
+static bool run_wants_restart(const struct preload_run *run)
+{
+    for (uint32_t i = 0; i < run->topic_count; i++)
+        if (run->topics[i]->is_restarting)
+            return true;
+    return false;
+}
+
+static void restart_runs(struct preload_topics *topics)
+{
+    for (uint32_t i = 0; i < topics->run_count; i++)
+        if (run_wants_restart(topics->runs[i]))
+            restart_run(topics, topics->runs[i]);
+}
+
+/* What is shown as ready is more than what the engine goes by, the ready ones in memory: looking
+ * once too often does no harm. */
+void preload_topics_over(struct preload_topics *topics, uint64_t max, struct engine_now now)
+{
+    struct queue_topic shown;
+    for (struct preload_topic *topic = topic_table_first(&topics->table); topic;
+         topic = topic_table_next(&topics->table, topic))
+        if (engine_topic_show(topics->shard->engine, topic->entry.key, now, &shown) &&
+            shown.counts.ready > max)
+            restart_at(topics, topic, now.inner_ms + RESTART_AFTER_MS);
+}
+
+static bool place_has_wall(const struct preload_place *place)
+{
+    return place->ranges[SECTION_DELAYED_WALL - PRELOAD_WAITING_FIRST].is_open ||
+           place->ranges[SECTION_RETRYING_WALL - PRELOAD_WAITING_FIRST].is_open;
+}
+
+/* Whether any of it that was passed by is due by the wall clock. */
+static bool topic_has_wall(const struct preload_topic *topic)
+{
+    for (struct list *at = topic->places.next; at != &topic->places; at = at->next)
+        if (place_has_wall(list_entry(at, struct preload_place, list)))
+            return true;
+    return false;
+}
+
+/* The wall clock was set: what waits by it is counted once more. */
+static void restart_waits_by_wall(struct preload_topics *topics, struct engine_now now)
+{
+    for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
+        struct preload_topic *topic = list_entry(at, struct preload_topic, list);
+        if (!topic_has_wall(topic))
+            continue;
+        restart_at(topics, topic, now.inner_ms);
     }
 }
 
 /* All that is in memory of it lies in what is going to be noted, where it is held. */
-static void restarted(struct preload *preload, struct preload_topic *topic)
+static void topic_restarted(struct preload_topics *topics, struct preload_topic *topic)
 {
-    topic->mixed = 0;
-    if (preload_topic_loaded(preload, topic) >= preload_topic_quota(preload))
-        preload_topic_hold(preload, topic);
-    if (topic->held)
-        topic->mixed = engine_loaded_of(preload->shard->engine, topic->name);
+    topic->noted_not_cold = 0;
+    if (topic_loaded(topics, topic) >= topic_quota(topics))
+        topic_hold(topics, topic);
+    if (topic->is_held)
+        topic->noted_not_cold = engine_loaded_of(topics->shard->engine, topic->entry.key);
 }
 
-void preload_topics_restart(struct preload *preload, struct engine_now now)
+/* Returns whether cursors began anew. */
+static bool restart_topics(struct preload_topics *topics, struct engine_now now)
 {
-    if (!preload->restarts || now.inner_ms < preload->restart_ms)
+    if (now.inner_ms < topics->restart_ms)
+        return false;
+    for (struct preload_topic *topic = topic_table_first(&topics->table); topic;
+         topic = topic_table_next(&topics->table, topic)) {
+        topic->is_restarting = topic->wants_restart;
+        topic->wants_restart = false;
+    }
+    topics->restart_ms = INT64_MAX;
+    restart_runs(topics);
+    for (struct preload_topic *topic = topic_table_first(&topics->table); topic;
+         topic = topic_table_next(&topics->table, topic)) {
+        if (topic->is_restarting)
+            topic_restarted(topics, topic);
+        topic->is_restarting = false;
+    }
+    return true;
+}
+
+bool preload_topics_turn(struct preload_topics *topics, struct engine_now now)
+{
+    if (now.skew_ms != topics->skew_ms)
+        restart_waits_by_wall(topics, now);
+    topics->skew_ms = now.skew_ms;
+    bool restarted = restart_topics(topics, now);
+    ask_engine(topics);
+    return restarted;
+}
+
+/* ---- what a slice that was read means for cursors and notes ---- */
+
+static void cursor_advance(struct preload_slice *slice)
+{
+    struct preload_cursor *cursor = &slice->run->cursors[slice->section];
+    if (slice->items.count && slice->items.at[slice->items.count - 1].when_ms > cursor->passed_ms)
+        cursor->passed_ms = slice->items.at[slice->items.count - 1].when_ms;
+    if (slice->passes.count &&
+        slice->passes.at[slice->passes.count - 1].when_ms > cursor->passed_ms)
+        cursor->passed_ms = slice->passes.at[slice->passes.count - 1].when_ms;
+    if (cursor->passed_ms > cursor->when_ms)
+        cursor->when_ms = cursor->passed_ms;
+    if (slice->stop_slot == slice->next)
+        cursor->when_ms = slice->stop_ms;
+    cursor->next = alive_next(&slice->depot_run->alive, slice->next, cursor->end);
+}
+
+bool preload_run_make_places(const struct preload_slice *slice)
+{
+    for (uint32_t i = 0; i < slice->passes.count; i++)
+        if (!place_get(slice->run, slice->passes.at[i].topic))
+            return false;
+    return true;
+}
+
+static void note_passes(struct preload_topics *topics, struct preload_slice *slice,
+                        struct engine_now now)
+{
+    for (uint32_t i = 0; i < slice->passes.count; i++) {
+        const struct preload_pass *pass = &slice->passes.at[i];
+        place_note(topics, slice->run->places[pass->topic], slice->section, pass->slot,
+                   pass->when_ms, now);
+    }
+}
+
+/* What was read of a topic's range is not passed by any more. */
+static void range_advance(struct preload_slice *slice)
+{
+    struct preload_place *place = slice->refill;
+    unsigned at = slice->section - PRELOAD_WAITING_FIRST;
+    const struct preload_cursor *cursor = &slice->run->cursors[slice->section];
+    if (!place->ranges[at].is_open)
         return;
-    for (uint32_t i = 0; i < preload->table_size; i++)
-        for (struct preload_topic *topic = preload->table[i]; topic; topic = topic->chain) {
-            topic->restart_now = topic->restart;
-            topic->restart = false;
-        }
-    preload->restarts = false;
-    preload_runs_restart(preload);
-    for (uint32_t i = 0; i < preload->table_size; i++)
-        for (struct preload_topic *topic = preload->table[i]; topic; topic = topic->chain) {
-            if (topic->restart_now)
-                restarted(preload, topic);
-            topic->restart_now = false;
-        }
+    if (slice->items.count)
+        place->ranges[at].when_ms = slice->items.at[slice->items.count - 1].when_ms;
+    place->ranges[at].from = alive_next(&slice->depot_run->alive, slice->next, cursor->next);
+}
+
+/* Topics that have enough now are held before the next slice is read. */
+static void count_items(struct preload_topics *topics, struct preload_slice *slice)
+{
+    uint64_t quota;
+    topics->slices++;
+    for (uint32_t i = 0; i < slice->items.count; i++)
+        slice->run->topics[slice->items.at[i].topic]->reading++;
+    if (!preload_section_waits(slice->section))
+        return;
+    for (uint32_t i = 0; i < slice->items.count; i++) {
+        struct preload_topic *topic = slice->run->topics[slice->items.at[i].topic];
+        if (topic->slice == topics->slices)
+            continue;
+        topic->slice = topics->slices;
+        topic_use(topics, topic);
+        quota = topic_quota(topics);
+        if (topic_loaded(topics, topic) >= quota)
+            topic_hold(topics, topic);
+    }
+}
+
+/* Jobs that were due in runs that have gone are met again. */
+static void meet_again(struct preload_topics *topics, struct preload_slice *slice)
+{
+    for (uint32_t i = 0; topics->has_due_of_gone_runs && i < slice->items.count; i++) {
+        struct preload_topic *topic = slice->run->topics[slice->items.at[i].topic];
+        if (!topic->due_of_gone_runs)
+            continue;
+        topic->due_of_gone_runs--;
+        topic_changed(topics, topic);
+    }
+}
+
+void preload_topics_take_in(struct preload_topics *topics, struct preload_slice *slice,
+                            struct engine_now now)
+{
+    bool counts = preload_slice_counts(slice);
+    if (counts && slice->refill)
+        range_advance(slice);
+    if (counts && !slice->refill) {
+        note_passes(topics, slice, now);
+        cursor_advance(slice);
+        meet_again(topics, slice);
+    }
+    count_items(topics, slice);
+}
+
+void preload_topics_count_loaded(struct preload_topics *topics, struct preload_slice *slice,
+                                 const struct preload_item *item, bool was_cold)
+{
+    struct preload_topic *topic = slice->run->topics[item->topic];
+    topic->reading--;
+    if (topic->cold_ready)
+        topic_changed(topics, topic); /* the engine has counted, too */
+    if (!slice->refill || !preload_slice_counts(slice))
+        return;
+    place_unnote(topics, slice->refill, slice->section, item->when_ms);
+    if (topic->noted_not_cold && !was_cold)
+        topic->noted_not_cold--;
 }

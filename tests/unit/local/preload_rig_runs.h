@@ -107,11 +107,9 @@ static inline void rig_checkpoint(struct rig *rig, void (*between)(struct rig *r
     if (between)
         between(rig);
     assert_true(depot_installed(rig->shard.depot, &build));
-    preload_view_changed(rig->shard.preload);
     if (between)
         between(rig);
     rig_snapshot(rig);
-    preload_view_changed(rig->shard.preload);
     depot_build_fini(&build);
     depot_tidy(rig->shard.depot);
 }

@@ -1,0 +1,53 @@
+/* preload_slice: a stretch of one section of one run: what is to be read, and then what was. Types only;
+ * preload.c reads it, preload_topic.c counts what it brought. */
+#ifndef TARRY_LOCAL_PRELOAD_SLICE_H
+#define TARRY_LOCAL_PRELOAD_SLICE_H
+
+#include "base/buffer.h"
+#include "local/preload_topic.h"
+
+struct preload_item {
+    int64_t when_ms;
+    size_t at; /* in the slice's bytes */
+    uint32_t bytes, slot, topic;
+};
+struct preload_pass {
+    int64_t when_ms;
+    uint32_t slot, topic;
+};
+
+VECTOR_DECLARE(preload_items, struct preload_item)
+VECTOR_DECLARE(preload_passes, struct preload_pass)
+
+/* The scout's while it is read. Afterwards it stays a while for preload_recent. */
+struct preload_slice {
+    struct work work; /* first */
+    struct preload *preload;
+    struct depot_view *view;
+    struct depot_run *depot_run;
+    struct preload_run *run;      /* NULL: all is loaded */
+    struct preload_place *refill; /* NULL: all topics but those held; else this one alone */
+    enum job_section section;
+    uint32_t number, topic, epoch;
+    uint32_t first, end, jobs_max;
+    int64_t limit_ms; /* the section's clock */
+
+    uint32_t next, looked, wanted;
+    uint32_t stop_slot; /* the first beyond the limit; UINT32_MAX: none was met */
+    int64_t stop_ms;
+    bool no_memory;
+    uint32_t refused; /* slot that memory was short for */
+    int error;
+    struct preload_items items;
+    struct preload_passes passes;
+    struct buffer bytes;
+    uint32_t loaded; /* items */
+};
+
+/* Its run is in the view still, and the cursors have not begun anew since it was begun. */
+static inline bool preload_slice_counts(const struct preload_slice *slice)
+{
+    return !slice->run->is_gone && slice->epoch == slice->run->epoch;
+}
+
+#endif
