@@ -1,60 +1,126 @@
-/* The states of a checkpoint: which step is next, giving up, and a stop. The steps themselves are
- * in the other files of checkpoint_private.h. */
+/*
+ * One checkpoint after the other: collecting what still counts of the log's oldest files, building a
+ * run of it, installing that, committing the catalog; and between them filters and tables of keys.
+ * The order of the steps, and what a stop or a failure does at each, is in checkpoint_step.
+ */
 #include "local/checkpoint.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "local/checkpoint_private.h"
+#include "local/preload.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { RETRY_MS_MAX = 5000 };
+enum {
+    FILES_MIN = 2, /* of the log, that could go */
+    FILES_MAX = 2,
+    /* Files of the log ahead of the checkpoint: */
+    FILES_SLOW = 4,                /* the archivist does not pause any more, pushes slow down, */
+    FILES_BEHIND = 7,              /* and wait */
+    ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file less than that */
+    ALLOWED_MS = 5,
+    PACE_BYTES_A_MS = 64 << 10, /* what a checkpoint writes beside everything else */
 
-/* ---- life ---- */
+    COLLECTS = 8192,          /* entries looked at in a turn */
+    COLD_MS = 10 * 60 * 1000, /* who is due later is not read soon */
+    INSTALLS = 2048,
+    INSTALLS_AHEAD = 16, /* whose memory is asked for */
+    EVICTS = 8192,       /* entries looked at in a turn */
+    DAMAGED_MAX = 512,   /* jobs whose record is damaged, and which stay where they are */
 
-struct checkpoint *checkpoint_new(struct shard *shard)
+    RESERVE_FILES = 4,
+    MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may come in between */
+    KEYS_EVERY_MS = 1000,
+    SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
+    RETRY_MS = 1000,
+    RETRY_MS_MAX = 5000
+};
+
+/*
+ * Everything belongs to the shard's thread, but for two things: while `is_with_archivist` the
+ * fields marked [archivist] are that thread's, handed over and back with the work; and the last two
+ * are read there at any time. What is not marked the archivist may read meanwhile, and the shard
+ * does not change before the work is back: `phase`, `before_file`, `is_without_space`.
+ */
+struct checkpoint {
+    struct shard *shard;
+    struct work work;
+    enum checkpoint_phase phase;
+    bool is_with_archivist;
+
+    /* The one under way. */
+    uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
+    int64_t began_ms;
+    struct engine_collect collect;
+    struct depot_build build;          /* [archivist] */
+    struct engine_changed **changed;   /* [archivist] what the items point at; own memory */
+    size_t changed_count, changed_cap; /* [archivist] */
+    struct wal_window window;          /* [archivist] of the log's files, for building */
+    struct catalog catalog;            /* [archivist] */
+    int result;                        /* [archivist] of what it did last */
+    bool is_fatal;                     /* [archivist] the store is no good any more */
+    uint32_t at;                       /* item, or entry */
+    uint64_t needs;                    /* sequence that must be synced before the commit */
+
+    /* Between checkpoints. */
+    struct depot_view *filters; /* [archivist] held while their filters are read */
+    bool filters_failed;
+    bool has_begun;                /* the first look after the opening */
+    struct depot_keys_merge merge; /* [archivist] */
+    bool is_merging;   /* tables; a checkpoint may be under way between two steps of it */
+    bool is_keys_turn; /* a checkpoint has been made: tables first, else there would be ever more of
+                          them while checkpoints follow each other */
+    int64_t keys_ms;   /* when to look at the tables of keys again: it goes over all of them and all
+                          runs, and hardly anything but a checkpoint changes what it finds */
+    int64_t space_ms;  /* when to look for what is dead in runs again */
+
+    /* Failures. */
+    uint32_t failures; /* one after the other */
+    int64_t retry_ms;
+    /* One failed for want of disk space: the reserve is spent, and until there is one again no push
+     * is taken, and no victim. */
+    bool is_without_space;
+
+    int64_t allowance, allowed_ms; /* bytes of pushes, as of then: checkpoint_throttle.c */
+    struct checkpoint_figures figures;
+    /* For the archivist: go as fast as you can; leave off, the shard stops. */
+    atomic_bool is_hurried, is_cancelled;
+};
+
+/* ---- giving up ---- */
+
+/* Frees what the items point at. On either thread, whichever has the items just now. */
+static void forget_changed(struct checkpoint *checkpoint)
 {
-    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
-    if (checkpoint)
-        checkpoint->shard = shard;
-    return checkpoint;
+    for (size_t i = 0; i < checkpoint->changed_count; i++)
+        engine_changed_free(checkpoint->changed[i]);
+    free(checkpoint->changed);
+    checkpoint->changed = NULL;
+    checkpoint->changed_count = checkpoint->changed_cap = 0;
 }
 
-void checkpoint_free(struct checkpoint *checkpoint)
-{
-    if (!checkpoint)
-        return;
-    checkpoint_forget_changed(checkpoint);
-    checkpoint_abandon_merge(checkpoint);
-    depot_build_fini(&checkpoint->build);
-    catalog_fini(&checkpoint->catalog);
-    wal_window_fini(&checkpoint->window);
-    if (checkpoint->filters)
-        depot_let_go(checkpoint->filters);
-    free(checkpoint);
-}
-
-/* ---- giving up, and ending ---- */
-
-void checkpoint_complain(struct checkpoint *checkpoint, int failed, const char *during,
-                         const char *error)
+/* Says in the log what failed, and notes when to try again. `error`: words, or NULL or empty for those
+ * of the errno. */
+static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const char *during,
+                              const char *error)
 {
     log_event(LOG_ERROR, "checkpoint failed", LOG_NUMBER("shard", checkpoint->shard->options.index),
               LOG_TEXT("during", during),
               LOG_TEXT("error", error && *error ? error : strerror(-failed)));
     checkpoint->figures.failed++;
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
-    int64_t wait_ms = (int64_t)CHECKPOINT_RETRY_MS
-                      << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
+    int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
     checkpoint->retry_ms =
         clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
-void checkpoint_become_idle(struct checkpoint *checkpoint)
+/* Forgets what the checkpoint under way had. */
+static void become_idle(struct checkpoint *checkpoint)
 {
-    checkpoint_forget_changed(checkpoint);
+    forget_changed(checkpoint);
     depot_build_fini(&checkpoint->build);
     catalog_fini(&checkpoint->catalog);
     wal_window_fini(&checkpoint->window);
@@ -62,13 +128,577 @@ void checkpoint_become_idle(struct checkpoint *checkpoint)
     checkpoint->keys_ms = 0;
 }
 
-/* Before anything has happened. */
-void checkpoint_give_up(struct checkpoint *checkpoint, int failed, const char *during)
+/* Gives up a checkpoint before anything of it counts: the run that was being written is thrown away. */
+static void give_up(struct checkpoint *checkpoint, int failed, const char *during)
 {
-    checkpoint_complain(checkpoint, failed, during, checkpoint->build.error);
+    checkpoint_failed(checkpoint, failed, during, checkpoint->build.error);
     depot_abandon(checkpoint->shard->depot, &checkpoint->build);
-    checkpoint_become_idle(checkpoint);
+    become_idle(checkpoint);
 }
+
+/*
+ * ---- how pushes and the archivist keep step ----
+ *
+ * While the log is not far ahead of the checkpoint under way the archivist pauses, so that the log's
+ * syncs find the disk free. From FILES_SLOW on pushes have an allowance of bytes that grows with
+ * time, the less the further the log is ahead: so all of them become a little later, and hardly ever
+ * one of them must wait for the whole checkpoint.
+ */
+
+/* The log's files that no checkpoint has made unnecessary; 0 where none is under way. */
+static uint32_t files_ahead(const struct checkpoint *checkpoint)
+{
+    uint32_t first = depot_catalog(checkpoint->shard->depot)->log_first;
+    bool goes_on = checkpoint->phase != CHECKPOINT_IDLE && checkpoint->phase != CHECKPOINT_STOPPED;
+    return goes_on ? wal_current_file(checkpoint->shard->wal) - (first ? first : 1) : 0;
+}
+
+/* Tells the archivist whether it may pause while it writes. */
+static void set_pace(struct checkpoint *checkpoint)
+{
+    bool hurries = files_ahead(checkpoint) >= FILES_SLOW || checkpoint->is_without_space;
+    atomic_store_explicit(&checkpoint->is_hurried, hurries, memory_order_relaxed);
+}
+
+bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
+{
+    uint32_t files = files_ahead(checkpoint);
+    if (files < FILES_SLOW)
+        return true;
+    int64_t now_ms = clock_inner_ms(), passed_ms = now_ms - checkpoint->allowed_ms;
+    if (checkpoint->retry_ms > now_ms)
+        return true;
+    if (files >= FILES_BEHIND)
+        return false;
+    int64_t rate = (int64_t)(FILES_BEHIND - files) * ALLOWED_BYTES_A_MS;
+    checkpoint->allowed_ms = now_ms;
+    checkpoint->allowance += (passed_ms < ALLOWED_MS ? passed_ms : ALLOWED_MS) * rate;
+    if (checkpoint->allowance > ALLOWED_MS * rate)
+        checkpoint->allowance = ALLOWED_MS * rate;
+    if (checkpoint->allowance <= 0)
+        return false;
+    checkpoint->allowance -= (int64_t)bytes;
+    return true;
+}
+
+/*
+ * ---- what the archivist thread does: all that touches the disk ----
+ *
+ * While the work is with it (is_with_archivist) the shard leaves alone what struct checkpoint says
+ * belongs to it, so nothing here is locked.
+ */
+
+/* ---- for the depot, while it writes ---- */
+
+int checkpoint_pace(void *ctx, size_t bytes)
+{
+    const struct shard *shard = ctx;
+    if (!shard->checkpoint)
+        return 0;
+    if (atomic_load(&shard->checkpoint->is_cancelled))
+        return -ECANCELED;
+    if (shard->options.fs || atomic_load(&shard->checkpoint->is_hurried))
+        return 0;
+    int64_t us = (int64_t)bytes * 1000 / PACE_BYTES_A_MS;
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+    nanosleep(&pause, NULL);
+    return 0;
+}
+
+/* For the build: reads a record of the log. [archivist] */
+static int read_log(void *ctx, struct record_place place, struct buffer *scratch, struct slice *out)
+{
+    struct checkpoint *checkpoint = ctx;
+    return wal_read_next(checkpoint->shard->wal, place, &checkpoint->window, scratch, out);
+}
+
+/* For the build: puts on a job's record what changed since it was written. [archivist] */
+static void apply_changed(void *ctx, const void *changed, struct record *record)
+{
+    (void)ctx;
+    engine_changed_apply(changed, record);
+}
+
+/* ---- the pieces ---- */
+
+static int build_run(struct checkpoint *checkpoint)
+{
+    if (checkpoint->is_without_space)
+        depot_spend_reserve(checkpoint->shard->depot);
+    int result = depot_build(&checkpoint->build);
+    forget_changed(checkpoint); /* here, as there may be a million of them */
+    return result;
+}
+
+static int commit_catalog(struct checkpoint *checkpoint)
+{
+    struct depot *depot = checkpoint->shard->depot;
+    if (checkpoint->is_without_space)
+        depot_spend_reserve(depot);
+    return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
+}
+
+static int begin_depot(struct checkpoint *checkpoint)
+{
+    depot_tidy(checkpoint->shard->depot);
+    return depot_load_filters(checkpoint->filters);
+}
+
+/* A server whose log never filled two files needs no reserve. */
+static int tidy_depot(struct checkpoint *checkpoint)
+{
+    const struct local_options *local = checkpoint->shard->options.local;
+    uint64_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
+    depot_tidy(checkpoint->shard->depot);
+    if (!checkpoint->before_file && !checkpoint->is_without_space)
+        return 0;
+    return depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
+}
+
+static uint64_t merge_entries(const struct checkpoint *checkpoint)
+{
+    uint64_t entries = checkpoint->shard->options.limits.merge_entries;
+    return entries ? entries : MERGE_ENTRIES;
+}
+
+/* ---- there and back ---- */
+
+static void archivist_perform(struct work *work)
+{
+    struct checkpoint *checkpoint = list_entry(work, struct checkpoint, work);
+    struct depot *depot = checkpoint->shard->depot;
+    checkpoint->result = 0;
+    if (checkpoint->phase == CHECKPOINT_FILTERS)
+        checkpoint->result = begin_depot(checkpoint);
+    else if (checkpoint->phase == CHECKPOINT_BUILDING)
+        checkpoint->result = build_run(checkpoint);
+    else if (checkpoint->phase == CHECKPOINT_MERGING)
+        checkpoint->result = depot_keys_merge(depot, &checkpoint->merge, merge_entries(checkpoint));
+    else if (checkpoint->phase == CHECKPOINT_COMMITTING)
+        checkpoint->result = commit_catalog(checkpoint);
+    else if (checkpoint->phase == CHECKPOINT_TIDYING)
+        checkpoint->result = tidy_depot(checkpoint);
+}
+
+static void archivist_performed(struct work *work)
+{
+    list_entry(work, struct checkpoint, work)->is_with_archivist = false;
+}
+
+/* Hands the checkpoint over for this phase; checkpoint_step goes on once it is back. */
+static void give_archivist(struct checkpoint *checkpoint, enum checkpoint_phase phase)
+{
+    checkpoint->phase = phase;
+    checkpoint->is_with_archivist = true;
+    checkpoint->is_fatal = false;
+    checkpoint->work.perform = archivist_perform;
+    checkpoint->work.done = archivist_performed;
+    worker_give(checkpoint->shard->archivist, &checkpoint->work);
+}
+
+/* ---- collecting: which jobs must be written to the new run, a bounded number of entries a turn ---- */
+
+static bool reserve_changed(struct checkpoint *checkpoint)
+{
+    if (checkpoint->changed_count < checkpoint->changed_cap)
+        return true;
+    size_t cap = checkpoint->changed_cap ? checkpoint->changed_cap * 2 : 256;
+    struct engine_changed **grown = realloc(checkpoint->changed, cap * sizeof(*grown));
+    if (!grown)
+        return false;
+    checkpoint->changed = grown;
+    checkpoint->changed_cap = cap;
+    return true;
+}
+
+static bool reserve_item(struct depot_build *build)
+{
+    if (build->count < build->cap)
+        return true;
+    size_t cap = build->cap ? build->cap + build->cap / 2 : 4096;
+    struct depot_item *items = realloc(build->items, cap * sizeof *items);
+    if (!items)
+        return false;
+    build->items = items;
+    build->cap = cap;
+    return true;
+}
+
+/* For the engine's collecting: this job must be written to the new run. False: out of memory. */
+static bool on_item(void *ctx, const struct engine_item *item)
+{
+    struct checkpoint *checkpoint = ctx;
+    struct depot_build *build = &checkpoint->build;
+    if (!reserve_item(build) || (item->changed && !reserve_changed(checkpoint)))
+        return false; /* what changed stays the engine's */
+    if (item->changed)
+        checkpoint->changed[checkpoint->changed_count++] = item->changed;
+    build->items[build->count++] =
+        (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
+                            .section = (uint64_t)item->section & 0xff,
+                            .sequence = item->sequence,
+                            .place = item->place,
+                            .id = item->id,
+                            .changed = item->changed};
+    return true;
+}
+
+/* For the engine's collecting: is this run one that the checkpoint writes anew? */
+static bool is_victim(void *ctx, uint32_t number)
+{
+    const struct checkpoint *checkpoint = ctx;
+    const struct depot_run *run = depot_view_run(depot_view(checkpoint->shard->depot), number);
+    return run && run->is_victim;
+}
+
+/* Plans a checkpoint: the phase is collecting from then on; or idle, where that failed. */
+static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file,
+                             struct engine_now now)
+{
+    checkpoint->before_file = before_file;
+    checkpoint->began_ms = now.inner_ms;
+    checkpoint->build = (struct depot_build){.no_victims = checkpoint->is_without_space,
+                                             .cold_ms = now.inner_ms + COLD_MS,
+                                             .read_log = read_log,
+                                             .apply = apply_changed,
+                                             .ctx = checkpoint};
+    int failed = depot_plan(checkpoint->shard->depot, &checkpoint->build);
+    if (failed) {
+        checkpoint_failed(checkpoint, failed, "planning", checkpoint->build.error);
+        become_idle(checkpoint);
+        return;
+    }
+    checkpoint->collect = (struct engine_collect){
+        .before_file = before_file, .is_victim = is_victim, .each = on_item, .ctx = checkpoint};
+    checkpoint->phase = CHECKPOINT_COLLECTING;
+}
+
+static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now)
+{
+    int result = engine_collect(checkpoint->shard->engine, &checkpoint->collect, now, COLLECTS);
+    if (result == 1)
+        return true;
+    if (result < 0)
+        give_up(checkpoint, result, "collecting");
+    else
+        give_archivist(checkpoint, CHECKPOINT_BUILDING);
+    return false;
+}
+
+/* ---- installing: the jobs of the run that was written lie there from now on, and leave memory ---- */
+
+/* Jobs whose record cannot be read. One in a run stays there; but the log must stay where a record
+ * of it cannot be read. */
+static int keep_damaged(struct checkpoint *checkpoint)
+{
+    const struct shard *shard = checkpoint->shard;
+    const struct depot_build *build = &checkpoint->build;
+    for (size_t i = build->slots; i < build->count; i++)
+        if (!record_place_is_run(build->items[i].place))
+            return -EIO;
+    if (build->failed > DAMAGED_MAX)
+        return -EIO;
+    if (wal_has_room(shard->wal, build->failed * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
+        return -EAGAIN;
+    for (size_t i = build->slots; i < build->count; i++)
+        engine_keep(shard->engine, build->items[i].id, build->items[i].place);
+    return 0;
+}
+
+/* The archivist has written the run: it goes into the depot's view. */
+static bool run_built(struct checkpoint *checkpoint)
+{
+    struct depot_build *build = &checkpoint->build;
+    int failed = checkpoint->result;
+    if (!failed && build->failed)
+        failed = keep_damaged(checkpoint);
+    if (!failed && !depot_install(checkpoint->shard->depot, build))
+        failed = -ENOMEM;
+    if (failed) {
+        give_up(checkpoint, failed, "building a run");
+        return false;
+    }
+    checkpoint->at = 0;
+    checkpoint->phase = CHECKPOINT_INSTALLING;
+    return true;
+}
+
+/* The job of this slot lies there from now on, unless it ended or changed its place meanwhile. */
+static void install_item(struct checkpoint *checkpoint, uint32_t slot)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct depot_item *item = &checkpoint->build.items[slot];
+    struct record_place place = depot_build_place(&checkpoint->build, slot);
+    enum job_section section;
+    if (item->id) {
+        if (!engine_install(shard->engine, item->id, item->place, place,
+                            (enum job_section)item->section, checkpoint->before_file))
+            depot_release(shard->depot, place, &section);
+    } else if (!depot_is_alive(shard->depot, item->place)) {
+        depot_release(shard->depot, place, &section);
+    } else {
+        engine_relocate(shard->engine, item->key_low, item->place, place);
+    }
+}
+
+static bool step_installing(struct checkpoint *checkpoint)
+{
+    const struct depot_build *build = &checkpoint->build;
+    for (int left = INSTALLS; left && checkpoint->at < build->slots; left--) {
+        if (checkpoint->at + INSTALLS_AHEAD < build->slots)
+            engine_install_soon(checkpoint->shard->engine,
+                                build->items[checkpoint->at + INSTALLS_AHEAD].id);
+        install_item(checkpoint, checkpoint->at++);
+    }
+    if (checkpoint->at < checkpoint->build.slots)
+        return true;
+    if (!depot_installed(checkpoint->shard->depot, &checkpoint->build))
+        return false; /* no memory: the next turn tries again */
+    checkpoint->at = 0;
+    checkpoint->phase = CHECKPOINT_EVICTING;
+    return true;
+}
+
+static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    if (shard->listings)
+        return false;
+    if (!engine_evict_some(shard->engine, &checkpoint->at,
+                           preload_keep_until_ms(shard->preload, now),
+                           preload_ready_max(shard->preload), now, EVICTS))
+        return true;
+    topics_begin(shard);
+    checkpoint->phase = CHECKPOINT_TOPICS;
+    return true;
+}
+
+/*
+ * ---- committing: one moment of the shard becomes the new catalog, once the log is synced up to it ----
+ *
+ * Until the catalog is written all of this counts for nothing, and the log's files stay.
+ */
+
+/* The log has no room, nor the disk for its next file: that needs what the reserve holds. */
+static void find_room(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    struct wal_stats stats;
+    wal_stats(shard->wal, &stats);
+    if (!shard->topics_want_room || !stats.full || checkpoint->is_without_space)
+        return;
+    checkpoint->is_without_space = true;
+    depot_spend_reserve(shard->depot);
+}
+
+static bool step_topics(struct checkpoint *checkpoint)
+{
+    if (topics_is_busy(checkpoint->shard)) {
+        find_room(checkpoint);
+        return false;
+    }
+    checkpoint->phase = CHECKPOINT_SNAPSHOT;
+    return true;
+}
+
+/* What the catalog says of each topic: how many of its jobs lie in runs. NULL: out of memory. */
+static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *count)
+{
+    uint32_t at = 0;
+    struct catalog_topic *topics =
+        calloc(engine_topic_count(shard->engine) + (size_t)1, sizeof *topics);
+    *count = 0;
+    while (topics && engine_stored_next(shard->engine, &at, &topics[*count].name,
+                                        topics[*count].stored, &topics[*count].dead_bytes))
+        ++*count;
+    return topics;
+}
+
+static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct catalog *old = depot_catalog(shard->depot);
+    uint32_t count, first = old->log_first;
+    uint64_t sequence = old->log_first_sequence;
+    if (now.inner_ms < checkpoint->retry_ms || shard->astray)
+        return false;
+    if (checkpoint->before_file) {
+        first = checkpoint->before_file;
+        sequence = wal_first_sequence(shard->wal, first);
+    }
+    struct catalog_topic *topics = stored_topics(shard, &count);
+    int failed = topics ? depot_snapshot(shard->depot, first, sequence, topics, count, now.inner_ms,
+                                         now.wall_ms, &checkpoint->catalog)
+                        : -ENOMEM;
+    free(topics);
+    if (failed) {
+        checkpoint_failed(checkpoint, failed, "snapshot", NULL);
+        return false;
+    }
+    checkpoint->needs = wal_open_sequence(shard->wal) - wal_open_is_empty(shard->wal);
+    checkpoint->phase = CHECKPOINT_SYNCING;
+    return true;
+}
+
+static bool step_syncing(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    if (wal_synced(shard->wal) < checkpoint->needs) {
+        shard_sync(shard);
+        return false;
+    }
+    give_archivist(checkpoint, CHECKPOINT_COMMITTING);
+    return false;
+}
+
+/* The archivist has written the catalog, or could not: then the snapshot is taken once more. */
+static bool catalog_committed(struct checkpoint *checkpoint)
+{
+    struct shard *shard = checkpoint->shard;
+    if (checkpoint->result < 0) {
+        checkpoint_failed(checkpoint, checkpoint->result, "writing the catalog", NULL);
+        if (checkpoint->result == -ESTALE)
+            shard_go_astray(shard);
+        if (checkpoint->is_fatal)
+            shard_fail(shard, "writing the catalog", checkpoint->result);
+        catalog_fini(&checkpoint->catalog);
+        checkpoint->phase = CHECKPOINT_SNAPSHOT; /* what is true by then */
+        return false;
+    }
+    depot_committed(shard->depot, &checkpoint->catalog);
+    if (checkpoint->before_file)
+        wal_checkpointed(shard->wal, checkpoint->before_file);
+    give_archivist(checkpoint, CHECKPOINT_TIDYING);
+    return false;
+}
+
+/* That was all of it. */
+static void depot_tidied(struct checkpoint *checkpoint, struct engine_now now)
+{
+    checkpoint->failures = 0;
+    checkpoint->filters_failed = false; /* tried again */
+    if (checkpoint->result == 0)
+        checkpoint->is_without_space = false;
+    else if (checkpoint->is_without_space)
+        checkpoint->retry_ms = now.inner_ms + RETRY_MS;
+    if (checkpoint->build.depot) {
+        checkpoint->figures.checkpoints++;
+        checkpoint->figures.amid_merges += checkpoint->is_merging;
+    }
+    checkpoint->is_keys_turn = checkpoint->build.depot;
+    checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
+    become_idle(checkpoint);
+}
+
+/* ---- between checkpoints: filters still to be read, tables of keys to be merged, the reserve ---- */
+
+/* Whether filters are being read from now on. */
+static bool load_filters(struct checkpoint *checkpoint)
+{
+    struct depot_stats stats;
+    depot_stats(checkpoint->shard->depot, &stats);
+    if (checkpoint->has_begun && (!stats.filters_loading || checkpoint->filters_failed))
+        return false;
+    checkpoint->filters = depot_hold(checkpoint->shard->depot);
+    if (!checkpoint->filters)
+        return false;
+    checkpoint->has_begun = true;
+    give_archivist(checkpoint, CHECKPOINT_FILTERS);
+    return true;
+}
+
+static void filters_read(struct checkpoint *checkpoint)
+{
+    depot_let_go(checkpoint->filters);
+    checkpoint->filters = NULL;
+    checkpoint->filters_failed = checkpoint->result < 0;
+    if (checkpoint->result < 0)
+        checkpoint_failed(checkpoint, checkpoint->result, "reading a filter", NULL);
+    checkpoint->phase = CHECKPOINT_IDLE;
+}
+
+/* Gives the archivist tables of keys to merge. False: none want to become one. */
+static bool merge_keys(struct checkpoint *checkpoint, struct engine_now now)
+{
+    checkpoint->keys_ms = now.inner_ms + KEYS_EVERY_MS;
+    if (!checkpoint->is_merging)
+        checkpoint->is_merging = depot_keys_wanted(checkpoint->shard->depot, &checkpoint->merge);
+    if (!checkpoint->is_merging)
+        return false;
+    checkpoint->before_file = 0;
+    checkpoint->began_ms = now.inner_ms;
+    give_archivist(checkpoint, CHECKPOINT_MERGING);
+    return true;
+}
+
+static void abandon_merge(struct checkpoint *checkpoint)
+{
+    if (checkpoint->is_merging)
+        depot_keys_abandon(checkpoint->shard->depot, &checkpoint->merge);
+    checkpoint->is_merging = false;
+}
+
+/* The archivist has merged tables of keys, or a part of them. */
+static bool keys_merged(struct checkpoint *checkpoint)
+{
+    struct depot *depot = checkpoint->shard->depot;
+    int failed = checkpoint->result;
+    if (failed > 0) { /* to be gone on with */
+        become_idle(checkpoint);
+        return true;
+    }
+    if (!failed && !depot_keys_install(depot, &checkpoint->merge))
+        failed = -ENOMEM;
+    if (failed) {
+        checkpoint_failed(checkpoint, failed, "merging tables of keys", NULL);
+        abandon_merge(checkpoint);
+        checkpoint->phase = CHECKPOINT_IDLE;
+        return false;
+    }
+    checkpoint->is_merging = false;
+    checkpoint->figures.keys_merges++;
+    checkpoint->phase = CHECKPOINT_SNAPSHOT;
+    return true;
+}
+
+/* Decides what is done next: filters first; then, in turns, a checkpoint and a merge of tables of keys;
+ * then the reserve. */
+static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard *shard = checkpoint->shard;
+    const struct shard_limits *limits = &shard->options.limits;
+    if (now.inner_ms < checkpoint->retry_ms)
+        return false;
+    if (load_filters(checkpoint))
+        return false;
+    uint32_t before = wal_checkpoint_before(
+        shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
+        limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
+    bool for_space =
+        !before && now.inner_ms >= checkpoint->space_ms && depot_wants_checkpoint(shard->depot);
+    if (for_space)
+        checkpoint->space_ms = now.inner_ms + SPACE_EVERY_MS;
+    bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;
+    if (checkpoint->is_without_space)
+        abandon_merge(checkpoint); /* it keeps files that could go */
+    checkpoint->is_keys_turn = false;
+    if (is_keys_turn && merge_keys(checkpoint, now))
+        return false;
+    if (before || for_space) {
+        begin_checkpoint(checkpoint, before, now);
+        return checkpoint->phase == CHECKPOINT_COLLECTING;
+    }
+    checkpoint->before_file = 0;
+    checkpoint->began_ms = now.inner_ms;
+    if (checkpoint->is_without_space || depot_wants_tidying(shard->depot)) {
+        give_archivist(checkpoint, CHECKPOINT_TIDYING); /* is there room for the reserve? */
+    } else if (checkpoint->is_merging || now.inner_ms >= checkpoint->keys_ms) {
+        merge_keys(checkpoint, now);
+    }
+    return false;
+}
+
+/* ---- a stop ---- */
 
 static bool is_over(const struct checkpoint *checkpoint)
 {
@@ -83,12 +713,12 @@ static void leave_unfinished(struct checkpoint *checkpoint)
 
 /* A stop does not wait for more than what the archivist has in hand: nothing counts before the
  * commit, and the log has it all. */
-static void stop(struct checkpoint *checkpoint)
+static void stop_checkpoint(struct checkpoint *checkpoint)
 {
     struct depot *depot = checkpoint->shard->depot;
     switch (checkpoint->phase) {
     case CHECKPOINT_FILTERS:
-        checkpoint_filters_read(checkpoint);
+        filters_read(checkpoint);
         break;
     case CHECKPOINT_COLLECTING:
     case CHECKPOINT_BUILDING:
@@ -115,7 +745,7 @@ static void stop(struct checkpoint *checkpoint)
         leave_unfinished(checkpoint);
         return;
     }
-    checkpoint_become_idle(checkpoint);
+    become_idle(checkpoint);
 }
 
 /* ---- stepping ---- */
@@ -124,41 +754,41 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
     if (is_over(checkpoint))
         atomic_store(&checkpoint->is_cancelled, true);
-    checkpoint_set_pace(checkpoint);
+    set_pace(checkpoint);
     if (checkpoint->is_with_archivist)
         return false;
     if (is_over(checkpoint)) {
-        checkpoint_abandon_merge(checkpoint);
+        abandon_merge(checkpoint);
         if (checkpoint->phase != CHECKPOINT_IDLE && checkpoint->phase != CHECKPOINT_STOPPED)
-            stop(checkpoint);
+            stop_checkpoint(checkpoint);
         return false;
     }
     switch (checkpoint->phase) {
     case CHECKPOINT_IDLE:
-        return checkpoint_step_idle(checkpoint, now);
+        return step_idle(checkpoint, now);
     case CHECKPOINT_FILTERS:
-        checkpoint_filters_read(checkpoint);
+        filters_read(checkpoint);
         return true;
     case CHECKPOINT_COLLECTING:
-        return checkpoint_step_collecting(checkpoint, now);
+        return step_collecting(checkpoint, now);
     case CHECKPOINT_BUILDING:
-        return checkpoint_built(checkpoint);
+        return run_built(checkpoint);
     case CHECKPOINT_INSTALLING:
-        return checkpoint_step_installing(checkpoint);
+        return step_installing(checkpoint);
     case CHECKPOINT_EVICTING:
-        return checkpoint_step_evicting(checkpoint, now);
+        return step_evicting(checkpoint, now);
     case CHECKPOINT_TOPICS:
-        return checkpoint_step_topics(checkpoint);
+        return step_topics(checkpoint);
     case CHECKPOINT_SNAPSHOT:
-        return checkpoint_step_snapshot(checkpoint, now);
+        return step_snapshot(checkpoint, now);
     case CHECKPOINT_SYNCING:
-        return checkpoint_step_syncing(checkpoint);
+        return step_syncing(checkpoint);
     case CHECKPOINT_MERGING:
-        return checkpoint_merged(checkpoint);
+        return keys_merged(checkpoint);
     case CHECKPOINT_COMMITTING:
-        return checkpoint_committed(checkpoint);
+        return catalog_committed(checkpoint);
     case CHECKPOINT_TIDYING:
-        checkpoint_tidied(checkpoint, now);
+        depot_tidied(checkpoint, now);
         return true;
     case CHECKPOINT_STOPPED:
         break;
@@ -166,7 +796,36 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
     return false;
 }
 
+/* ---- life ---- */
+
+struct checkpoint *checkpoint_new(struct shard *shard)
+{
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (checkpoint)
+        checkpoint->shard = shard;
+    return checkpoint;
+}
+
+void checkpoint_free(struct checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    forget_changed(checkpoint);
+    abandon_merge(checkpoint);
+    depot_build_fini(&checkpoint->build);
+    catalog_fini(&checkpoint->catalog);
+    wal_window_fini(&checkpoint->window);
+    if (checkpoint->filters)
+        depot_let_go(checkpoint->filters);
+    free(checkpoint);
+}
+
 /* ---- how it stands ---- */
+
+enum checkpoint_phase checkpoint_phase(const struct checkpoint *checkpoint)
+{
+    return checkpoint->phase;
+}
 
 bool checkpoint_is_busy(const struct checkpoint *checkpoint)
 {

@@ -17,12 +17,29 @@
 
 #include "local/private.h"
 
+enum checkpoint_phase {
+    CHECKPOINT_IDLE = 0,
+    CHECKPOINT_FILTERS,    /* archivist */
+    CHECKPOINT_COLLECTING, /* which jobs must be written */
+    CHECKPOINT_BUILDING,   /* archivist */
+    CHECKPOINT_INSTALLING, /* they lie in the new run from now on */
+    CHECKPOINT_EVICTING,
+    CHECKPOINT_TOPICS, /* their records go to the log again */
+    CHECKPOINT_SNAPSHOT,
+    CHECKPOINT_SYNCING,    /* the log, up to the snapshot */
+    CHECKPOINT_MERGING,    /* archivist: tables of keys */
+    CHECKPOINT_COMMITTING, /* archivist */
+    CHECKPOINT_TIDYING,    /* archivist */
+    CHECKPOINT_STOPPED     /* for good, with a run that was never committed */
+};
+
 struct checkpoint *checkpoint_new(struct shard *shard); /* NULL: out of memory */
 void checkpoint_free(struct checkpoint *checkpoint);
 /* A bounded piece of it. Whether there is more to do now that nothing stands in the way of. */
 bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now);
 /* While it is under way the shard is not quiet; a stop gives it up at the next step it can. */
 bool checkpoint_is_busy(const struct checkpoint *checkpoint);
+enum checkpoint_phase checkpoint_phase(const struct checkpoint *checkpoint); /* for tests */
 /* When (inner clock) to step again although nothing happens; INT64_MAX: need not. */
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
 /*

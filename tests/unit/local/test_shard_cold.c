@@ -1,7 +1,7 @@
 /* A whole shard with cold jobs, held at one step of a checkpoint: what is asked of it meanwhile. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "local/checkpoint_private.h"
+#include "local/checkpoint.h"
 #include "unit/cases.h"
 
 #include <dirent.h>
@@ -238,7 +238,7 @@ static void turn_until_held(struct world *world)
 {
     const struct checkpoint *checkpoint = world->shard->checkpoint;
     int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
-    while (checkpoint_is_busy(checkpoint) && checkpoint->phase != CHECKPOINT_EVICTING) {
+    while (checkpoint_is_busy(checkpoint) && checkpoint_phase(checkpoint) != CHECKPOINT_EVICTING) {
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
         usleep(20);
         if (clock_boot_us() > until_us)
