@@ -2,7 +2,6 @@
 #include "local/checkpoint.h"
 #include "local/lease.h"
 #include "local/scan.h"
-#include "queue/check.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -62,10 +61,10 @@ static int run_push(struct shard *shard, const struct command *command,
     for (size_t i = 0; i < command->count; i++) {
         const struct queue_push *push = &command->pushes[i];
         struct queue_result *result = &results[i];
-        result->status = queue_check_push(push, shard->body_bytes_max, &result->detail);
-        if (result->status == QUEUE_OK && status != QUEUE_OK)
+        bool is_good = command_item_is_good(command, i, result);
+        if (is_good && status != QUEUE_OK)
             result->status = status;
-        else if (result->status == QUEUE_OK)
+        else if (is_good)
             engine_push(shard->engine, push, now, result);
         result->topic = completion_text(completion, &used, push->topic);
         result->id = completion_text(completion, &used, push->id);
@@ -91,8 +90,7 @@ static int run_answer(struct shard *shard, const struct command *command,
         struct queue_result *result = &results[i];
         struct engine_lease lease;
         uint32_t number;
-        result->status = queue_check_answer(answer, &result->detail);
-        if (result->status != QUEUE_OK)
+        if (!command_item_is_good(command, i, result))
             continue;
         if (!lease_parse(answer->lease, &shard->options.lease_key, &lease, &number) ||
             number != shard->options.index)
@@ -124,10 +122,10 @@ static int run_change(struct shard *shard, const struct command *command,
     for (size_t i = 0; i < command->count; i++) {
         const struct queue_change *change = &command->changes[i];
         struct queue_result *result = &results[i];
-        result->status = queue_check_change(change, &result->detail);
-        if (result->status == QUEUE_OK && status != QUEUE_OK)
+        bool is_good = command_item_is_good(command, i, result);
+        if (is_good && status != QUEUE_OK)
             result->status = status;
-        else if (result->status == QUEUE_OK)
+        else if (is_good)
             engine_change(shard->engine, change, now, result);
         result->topic = completion_text(completion, &used, change->topic);
         result->id = completion_text(completion, &used, change->id);
@@ -142,12 +140,7 @@ static int run_take(struct shard *shard, const struct command *command,
                     struct queue_reply_to reply_to)
 {
     const struct queue_take *take = &command->take;
-    const char *detail;
-    enum queue_status status = queue_check_take(take, &detail);
-    if (status != QUEUE_OK) {
-        completion_status_soon(shard, status, reply_to);
-        return 0;
-    }
+    enum queue_status status;
     if (command_ask_room(shard, take->max * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
                          &status) == -EAGAIN)
         return -EAGAIN;
@@ -177,11 +170,6 @@ static void run_get(struct shard *shard, const struct command *command,
     struct engine_view *view = malloc(sizeof *view);
     if (!view) {
         out_of_memory(shard, reply_to);
-    } else if (!job_topic_is_valid(command->get.topic) || !job_id_is_valid(command->get.id)) {
-        free(view);
-        completion_status_soon(
-            shard, job_topic_is_valid(command->get.topic) ? QUEUE_BAD_ID : QUEUE_BAD_TOPIC,
-            reply_to);
     } else if (!engine_find(shard->engine, command->get.topic, command->get.id, shard_now(shard),
                             view)) {
         free(view);
@@ -219,12 +207,7 @@ static int run_topic(struct shard *shard, const struct command *command,
                      struct queue_reply_to reply_to)
 {
     const struct queue_topic_call *call = &command->topic;
-    const char *detail;
-    enum queue_status status = queue_check_topic(call, &detail);
-    if (status != QUEUE_OK) {
-        completion_status_soon(shard, status, reply_to);
-        return 0;
-    }
+    enum queue_status status = QUEUE_OK;
     if (call->verb != QUEUE_TOPIC_GET &&
         command_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
                          &status) == -EAGAIN)
@@ -288,6 +271,7 @@ static void run_topics(struct shard *shard, struct queue_reply_to reply_to)
     }
     while (engine_topic_next(shard->engine, &at, now, &topics[count]))
         count++;
+    queue_topics_sort(topics, count);
     struct completion *completion = completion_topics(shard, topics, count, reply_to);
     free(topics);
     if (completion)

@@ -1,8 +1,8 @@
 /*
  * handle: one reactor's way to all shards: what fronts get as struct queue. This room only.
  *
- * Each shard is dressed as a queue of its own (part.c), reached by a call or by letters (route.c);
- * a sharded queue (queue/sharded.h) makes one queue of them.
+ * Each shard is dressed as a queue of its own (shard_queue.c), reached by a call or by letters (route.c). With
+ * one shard that is the queue; with several a sharded queue (queue/sharded.h) makes one of them.
  */
 #ifndef TARRY_LOCAL_HANDLE_H
 #define TARRY_LOCAL_HANDLE_H
@@ -23,7 +23,8 @@ struct handle {
     struct reactor *reactor;
     uint32_t index; /* of the reactor and of the shard at home here */
     struct part parts[DATADIR_SHARDS_MAX];
-    struct sharded *sharded;
+    struct sharded *sharded; /* NULL: there is one shard */
+    struct queue *queue;     /* of them all */
 };
 
 struct local {
@@ -47,14 +48,14 @@ struct local {
 struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor);
 void handle_free(struct handle *handle);
 
-/* ---- part.c ---- */
+/* ---- shard_queue.c ---- */
 extern const struct queue_ops part_ops;
 
 /* ---- route.c ---- */
-/* Sends a command to a shard, here or elsewhere; the reply comes on the handle's thread, never
- * inside the call. */
-void route_send(struct handle *handle, uint32_t shard, const struct command *command,
-                struct queue_reply_to reply_to);
+/* Of a part: its shard is called, or sent a letter; the reply comes on the handle's thread, never inside
+ * the call. */
+void route_submit(struct queue *queue, const struct command *command,
+                  struct queue_reply_to reply_to);
 /* Turns a shard's news of a topic to this handle on or off. */
 void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on);
 /* On a shard's thread: tell the handles whose bits are set. */

@@ -70,6 +70,8 @@ static void send_piece(struct large_push *push)
 {
     struct command piece = {.kind = COMMAND_PUSH,
                             .count = piece_items(push),
+                            .checks =
+                                push->command->checks ? push->command->checks + push->done : NULL,
                             .pushes = push->command->pushes + push->done};
     shard_submit(push->shard, &piece,
                  (struct queue_reply_to){.done = piece_done, .owner = push, .tag = piece.count});

@@ -155,7 +155,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
               LOG_NUMBER("records", recovered.records),
               LOG_NUMBER("torn_bytes", recovered.torn_bytes),
               LOG_NUMBER("took_ms", recovered.took_ms));
-    *out = sharded_queue(handle->sharded);
+    *out = handle->queue;
     return 0;
 }
 

@@ -49,10 +49,13 @@ void route_refuse(struct handle *handle, enum queue_status status, struct queue_
     completion_status_soon(handle->local->shards[handle->index], status, reply_to);
 }
 
-void route_send(struct handle *handle, uint32_t shard, const struct command *command,
-                struct queue_reply_to reply_to)
+void route_submit(struct queue *queue, const struct command *command,
+                  struct queue_reply_to reply_to)
 {
+    const struct part *part = (struct part *)(void *)queue;
+    struct handle *handle = part->handle;
     struct local *local = handle->local;
+    uint32_t shard = part->shard;
     if (shard == handle->index) {
         shard_submit(local->shards[shard], command, reply_to);
         return;
@@ -119,7 +122,8 @@ void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool
 static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, struct slice topic)
 {
     struct queue *part = &local->handles[reactor]->parts[shard].queue;
-    part->on_ready(part->on_ready_owner, topic);
+    if (part->on_ready)
+        part->on_ready(part->on_ready_owner, topic);
 }
 
 static void ready_there(struct letter *letter)
@@ -153,7 +157,7 @@ static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
 {
     struct handle *handle = local->handles[reactor];
     struct queue *part = &handle->parts[shard].queue;
-    if (sharded_has_listener(handle->sharded))
+    if (handle->queue->on_event)
         part->on_event(part->on_event_owner, event, topic);
     else
         atomic_fetch_or(&local->deaf, 1ull << reactor);

@@ -4,7 +4,6 @@
 #include "local/cold_list.h"
 #include "local/cold_scan.h"
 #include "local/lookup.h"
-#include "queue/check.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -81,19 +80,12 @@ static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_sta
 
 void scan_list(struct shard *shard, const struct queue_list *list, struct queue_reply_to reply_to)
 {
-    const char *detail;
-    enum queue_status status = queue_check_list(list, &detail);
-    struct walk walk = {0};
-    if (status == QUEUE_OK) {
-        walk = walk_of(WALK_LIST, list->topic, list->state);
-        walk.limit = list->limit;
-        walk.shard = shard->options.index;
-        walk.has_cursor = list->cursor.len > 0;
-        if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
-            status = QUEUE_BAD_CURSOR;
-    }
-    if (status != QUEUE_OK)
-        completion_status_soon(shard, status, reply_to);
+    struct walk walk = walk_of(WALK_LIST, list->topic, list->state);
+    walk.limit = list->limit;
+    walk.shard = shard->options.index;
+    walk.has_cursor = list->cursor.len > 0;
+    if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
+        completion_status_soon(shard, QUEUE_BAD_CURSOR, reply_to);
     else
         start(shard, &walk, list->with_body, reply_to);
 }

@@ -47,7 +47,7 @@ static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *
 
 static void settle_topic(struct local *local, const struct queue_topic *lead)
 {
-    struct queue *queue = sharded_queue(local->handles[0]->sharded);
+    struct queue *queue = local->handles[0]->queue;
     if (lead->deleting) {
         queue_topic(queue,
                     &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = lead->name},

@@ -240,13 +240,15 @@ static size_t bytes_of(const struct command *command)
     return bytes;
 }
 
-/* OK, or why it is not carried out as things are. */
+/* OK, or why it is not carried out: as it is, or as things are. */
 static enum queue_status refusal(const struct shard *shard, const struct command *command)
 {
     const bool looks_only =
         command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
         command->kind == COMMAND_TOPICS ||
         (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
+    if (command->status != QUEUE_OK)
+        return command->status;
     if (shard->broken)
         return QUEUE_UNAVAILABLE;
     return shard->astray && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;

@@ -18,7 +18,7 @@
 
 #include "base/mac.h"
 #include "local/local.h"
-#include "queue/command.h"
+#include "queue/queue.h"
 
 struct shard;
 

@@ -1,68 +1,6 @@
 /* A shard, here or on another reactor, as a queue of its own. */
 #include "local/handle.h"
 
-static void pass_on(struct queue *queue, const struct command *command,
-                    struct queue_reply_to reply_to)
-{
-    struct part *part = (struct part *)(void *)queue;
-    route_send(part->handle, part->shard, command, reply_to);
-}
-
-static void on_push(struct queue *queue, const struct queue_push *pushes, size_t count,
-                    struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_PUSH, .count = count, .pushes = pushes};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_answer(struct queue *queue, const struct queue_answer *answers, size_t count,
-                      struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_ANSWER, .count = count, .answers = answers};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_change(struct queue *queue, const struct queue_change *changes, size_t count,
-                      struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_CHANGE, .count = count, .changes = changes};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_take(struct queue *queue, const struct queue_take *take,
-                    struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_TAKE, .take = *take};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_get(struct queue *queue, struct slice topic, struct slice id,
-                   struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_GET, .get = {.topic = topic, .id = id}};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_list(struct queue *queue, const struct queue_list *list,
-                    struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_LIST, .list = *list};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_topic(struct queue *queue, const struct queue_topic_call *call,
-                     struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_TOPIC, .topic = *call};
-    pass_on(queue, &command, reply_to);
-}
-
-static void on_topics(struct queue *queue, struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_TOPICS};
-    pass_on(queue, &command, reply_to);
-}
-
 static void on_watch(struct queue *queue, struct slice topic, bool on)
 {
     struct part *part = (struct part *)(void *)queue;
@@ -105,13 +43,4 @@ static void on_info(struct queue *queue, struct queue_info *out)
     }
 }
 
-const struct queue_ops part_ops = {.push = on_push,
-                                   .take = on_take,
-                                   .answer = on_answer,
-                                   .change = on_change,
-                                   .get = on_get,
-                                   .list = on_list,
-                                   .topic = on_topic,
-                                   .topics = on_topics,
-                                   .watch = on_watch,
-                                   .info = on_info};
+const struct queue_ops part_ops = {.submit = route_submit, .watch = on_watch, .info = on_info};

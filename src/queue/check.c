@@ -1,5 +1,7 @@
 #include "queue/check.h"
 
+#include <assert.h>
+
 static bool is_within(int64_t value, int64_t least, int64_t most)
 {
     return value >= least && value <= most;
@@ -162,4 +164,65 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
         return QUEUE_OK;
     }
     return QUEUE_OK;
+}
+
+/* ---- any call ---- */
+
+/* What is wrong with one item; of a call without items, with the call. */
+static enum queue_status check_item(const struct command *command, size_t i,
+                                    uint64_t body_bytes_max, const char **detail)
+{
+    switch (command->kind) {
+    case COMMAND_PUSH:
+        return queue_check_push(&command->pushes[i], body_bytes_max, detail);
+    case COMMAND_ANSWER:
+        return queue_check_answer(&command->answers[i], detail);
+    case COMMAND_CHANGE:
+        return queue_check_change(&command->changes[i], detail);
+    case COMMAND_TAKE:
+        return queue_check_take(&command->take, detail);
+    case COMMAND_GET:
+        if (!job_topic_is_valid(command->get.topic))
+            return QUEUE_BAD_TOPIC;
+        return job_id_is_valid(command->get.id) ? QUEUE_OK : QUEUE_BAD_ID;
+    case COMMAND_LIST:
+        return queue_check_list(&command->list, detail);
+    case COMMAND_TOPIC:
+        return queue_check_topic(&command->topic, detail);
+    case COMMAND_TOPICS:
+        return QUEUE_OK;
+    }
+    assert(false); /* not a command */
+    return QUEUE_OK;
+}
+
+static bool has_items(const struct command *command)
+{
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE;
+}
+
+bool queue_check_command(const struct command *command, uint64_t body_bytes_max)
+{
+    size_t count = has_items(command) ? command->count : 1;
+    const char *detail;
+    for (size_t i = 0; i < count; i++)
+        if (check_item(command, i, body_bytes_max, &detail) != QUEUE_OK)
+            return false;
+    return true;
+}
+
+void queue_check_note(struct command *command, uint64_t body_bytes_max,
+                      struct queue_check checks[QUEUE_BATCH_MAX])
+{
+    const char *detail;
+    if (!has_items(command)) {
+        command->status = check_item(command, 0, body_bytes_max, &detail);
+        return;
+    }
+    for (size_t i = 0; i < command->count; i++) {
+        checks[i] = (struct queue_check){0};
+        checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
+    }
+    command->checks = checks;
 }

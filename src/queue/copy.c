@@ -90,6 +90,11 @@ static void place_take(struct space *space, struct command *into, const struct c
 static void place_command(struct space *space, const struct command *from)
 {
     struct command *into = place(space, from, sizeof *from);
+    if (from->checks) {
+        const void *checks = place(space, from->checks, from->count * sizeof *from->checks);
+        if (into)
+            into->checks = checks;
+    }
     switch (from->kind) {
     case COMMAND_PUSH:
         place_pushes(space, into, from);

@@ -7,7 +7,7 @@
 #ifndef TARRY_QUEUE_COPY_H
 #define TARRY_QUEUE_COPY_H
 
-#include "queue/command.h"
+#include "queue/queue.h"
 
 /* NULL: out of memory. */
 struct command *copy_command(const struct command *command);

@@ -1,25 +1,24 @@
 /*
  * queue: what a delay queue is, for everyone above.
  *
- * A delay queue is a table of functions. Fronts and pushers know only this file; each
- * implementation (local, redis) fills the table in.
+ * A call is a value, `struct command`; it goes in by one door, queue_submit, as which queue_push(),
+ * queue_take() … are dressed for callers. Fronts and pushers know only this file; each
+ * implementation (local, redis) is a table of three functions behind the door.
  *
  * Rules
- *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made
- * there, every callback comes there.
- *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue
- * stops.
- *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply
- * points at is valid only during the callback.
- *   4. A changing call is answered when the change is as durable as the queue promises. take, get,
- * list and stats do not wait for the disk; get and list may show a change whose own answer is still
- * on its way.
- *   5. Replies to different calls come in any order. Items of one call are carried out in their
- * order where they name the same job.
- *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded
- * up.
- *   7. The caller has checked nothing: topics, ids and limits are checked here, item by item, and
- * refused with a status.
+ *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made there,
+ *      every callback comes there.
+ *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue stops.
+ *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply points at
+ *      is valid only during the callback.
+ *   4. A changing call is answered when the change is as durable as the queue promises. take, get, list
+ *      and stats do not wait for the disk; get and list may show a change whose own answer is still on
+ *      its way.
+ *   5. Replies to different calls come in any order. Items of one call are carried out in their order
+ *      where they name the same job.
+ *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded up.
+ *   7. The caller has checked nothing: topics, ids and limits are checked at the door, item by item, and
+ *      refused with a status.
  */
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
@@ -168,6 +167,55 @@ enum {
     QUEUE_LEASE_TEXT_BYTES_MAX = 64
 };
 
+/* ---- one call, as a value ---- */
+
+/* The kinds of calls. What each asks for, and with which statuses it ends:
+ *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a refusal.
+ *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal.
+ *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal.
+ *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are paused.
+ *            Does not wait. Topics that do not exist have no jobs.
+ *   GET      one job with its body. Status OK or NOT_FOUND.
+ *   LIST     jobs of a topic by due, then push order.
+ *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or NOT_FOUND.
+ *   TOPICS   all topics with counts, by name. */
+enum command_kind {
+    COMMAND_PUSH = 1,
+    COMMAND_ANSWER,
+    COMMAND_CHANGE,
+    COMMAND_TAKE,
+    COMMAND_GET,
+    COMMAND_LIST,
+    COMMAND_TOPIC,
+    COMMAND_TOPICS
+};
+
+/* What the door (queue_submit) found wrong with an item. */
+struct queue_check {
+    enum queue_status status; /* QUEUE_OK: nothing */
+    const char *detail;       /* which option, for QUEUE_BAD_OPTION; else NULL */
+};
+
+/* Callers leave `status` and `checks` alone: the door sets them, and no layer behind it checks again. */
+struct command {
+    enum command_kind kind;
+    enum queue_status
+        status;   /* take, get, list, topic: QUEUE_OK, or why it is refused as a whole */
+    size_t count; /* push, answer, change: of items, at most QUEUE_BATCH_MAX */
+    const struct queue_check *checks; /* of each item; NULL: nothing is wrong with any of them */
+    union {
+        const struct queue_push *pushes;
+        const struct queue_answer *answers;
+        const struct queue_change *changes;
+        struct queue_take take;
+        struct {
+            struct slice topic, id;
+        } get;
+        struct queue_list list;
+        struct queue_topic_call topic;
+    };
+};
+
 /* ---- what is answered ---- */
 
 struct queue_result { /* one per item of push, answer, change */
@@ -251,8 +299,12 @@ enum queue_event {
     QUEUE_EVENT_DEAD /* jobs of a topic with an extension died; an empty name: maybe of any such */
 };
 
+struct queue_door;
+
 struct queue {
     const struct queue_ops *ops;
+    struct queue_door
+        *door; /* of the handle that fronts get; NULL: a part of a queue, or a test's */
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
      * may have ready jobs. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
@@ -264,91 +316,87 @@ struct queue {
     void *on_event_owner;
 };
 
+/* What an implementation fills in. */
 struct queue_ops {
-    /* One job each; at most QUEUE_BATCH_MAX. Results CREATED, REPLACED, EXISTED or a refusal. */
-    void (*push)(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);
-
-    /* Ready jobs under a lease, at most `max`, none when none are ready or all topics are paused.
-     * Does not wait. Topics that do not exist have no jobs. */
-    void (*take)(struct queue *, const struct queue_take *, struct queue_reply_to);
-
-    /* ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal. */
-    void (*answer)(struct queue *, const struct queue_answer *, size_t count,
-                   struct queue_reply_to);
-
-    /* cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal.
-     */
-    void (*change)(struct queue *, const struct queue_change *, size_t count,
-                   struct queue_reply_to);
-
-    /* One job with its body. Status OK or NOT_FOUND. */
-    void (*get)(struct queue *, struct slice topic, struct slice id, struct queue_reply_to);
-
-    /* Jobs of a topic by due, then push order. */
-    void (*list)(struct queue *, const struct queue_list *, struct queue_reply_to);
-
-    /* Settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
-     * NOT_FOUND. */
-    void (*topic)(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
-
-    /* All topics with counts, by name. */
-    void (*topics)(struct queue *, struct queue_reply_to);
+    /* Carries out a call that came through the door: a command whose `status` is set is answered with
+     * that, an item whose check is set with what that says; pushes have an id. */
+    void (*submit)(struct queue *, const struct command *, struct queue_reply_to);
 
     /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop
-     * telling. Counted: as many offs as ons. */
+     * telling. On and off alternate for each topic. */
     void (*watch)(struct queue *, struct slice topic, bool on);
 
     /* What the queue promises. Answers at once; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
 };
 
-/* ---- the calls, as everybody above makes them ---- */
+/* ---- the door ---- */
+
+/* Every call from above comes in here, once: what is wrong with it is written into the command, and
+ * pushes without an id get one; then it is the implementation's. */
+void queue_submit(struct queue *queue, const struct command *command,
+                  struct queue_reply_to reply_to);
+
+/* What stands at the door of a handle: a limit that is the queue's own, and how ids are made: from a
+ * seed out of a good source and the wall clock. NULL: out of memory. */
+struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
+void queue_door_free(struct queue_door *door);
+
+/* The same for those who call with what they have in hand. */
 
 static inline void queue_push(struct queue *queue, const struct queue_push *pushes, size_t count,
                               struct queue_reply_to reply_to)
 {
-    queue->ops->push(queue, pushes, count, reply_to);
-}
-
-static inline void queue_take(struct queue *queue, const struct queue_take *take,
-                              struct queue_reply_to reply_to)
-{
-    queue->ops->take(queue, take, reply_to);
+    struct command command = {.kind = COMMAND_PUSH, .count = count, .pushes = pushes};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_answer(struct queue *queue, const struct queue_answer *answers,
                                 size_t count, struct queue_reply_to reply_to)
 {
-    queue->ops->answer(queue, answers, count, reply_to);
+    struct command command = {.kind = COMMAND_ANSWER, .count = count, .answers = answers};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_change(struct queue *queue, const struct queue_change *changes,
                                 size_t count, struct queue_reply_to reply_to)
 {
-    queue->ops->change(queue, changes, count, reply_to);
+    struct command command = {.kind = COMMAND_CHANGE, .count = count, .changes = changes};
+    queue_submit(queue, &command, reply_to);
+}
+
+static inline void queue_take(struct queue *queue, const struct queue_take *take,
+                              struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_TAKE, .take = *take};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_get(struct queue *queue, struct slice topic, struct slice id,
                              struct queue_reply_to reply_to)
 {
-    queue->ops->get(queue, topic, id, reply_to);
+    struct command command = {.kind = COMMAND_GET, .get = {.topic = topic, .id = id}};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_list(struct queue *queue, const struct queue_list *list,
                               struct queue_reply_to reply_to)
 {
-    queue->ops->list(queue, list, reply_to);
+    struct command command = {.kind = COMMAND_LIST, .list = *list};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_topic(struct queue *queue, const struct queue_topic_call *call,
                                struct queue_reply_to reply_to)
 {
-    queue->ops->topic(queue, call, reply_to);
+    struct command command = {.kind = COMMAND_TOPIC, .topic = *call};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_topics(struct queue *queue, struct queue_reply_to reply_to)
 {
-    queue->ops->topics(queue, reply_to);
+    struct command command = {.kind = COMMAND_TOPICS};
+    queue_submit(queue, &command, reply_to);
 }
 
 static inline void queue_watch(struct queue *queue, struct slice topic, bool on)
@@ -360,5 +408,19 @@ static inline void queue_info(struct queue *queue, struct queue_info *out)
 {
     queue->ops->info(queue, out);
 }
+
+/* For an implementation: whether an item may be carried out; where not, its result says why. */
+static inline bool command_item_is_good(const struct command *command, size_t i,
+                                        struct queue_result *result)
+{
+    if (!command->checks)
+        return true;
+    result->status = command->checks[i].status;
+    result->detail = command->checks[i].detail;
+    return result->status == QUEUE_OK;
+}
+
+/* For an implementation: the order in which TOPICS are answered. */
+void queue_topics_sort(struct queue_topic *topics, size_t count);
 
 #endif

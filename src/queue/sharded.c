@@ -1,4 +1,3 @@
-#include "queue/check.h"
 #include "queue/sharded_private.h"
 
 #include <assert.h>
@@ -12,7 +11,8 @@ static struct sharded *sharded_of(struct queue *queue)
 void sharded_send(struct sharded *sharded, uint32_t part, const struct command *command,
                   struct queue_reply_to reply_to)
 {
-    command_send(sharded->parts[part].queue, command, reply_to);
+    struct queue *queue = sharded->parts[part].queue;
+    queue->ops->submit(queue, command, reply_to);
 }
 
 void sharded_refuse(struct sharded *sharded, enum queue_status status,
@@ -21,146 +21,42 @@ void sharded_refuse(struct sharded *sharded, enum queue_status status,
     sharded->options.refuse(sharded->options.ctx, status, reply_to);
 }
 
-static void submit_items(struct sharded *sharded, const struct command *command,
-                         struct queue_reply_to reply_to)
-{
-    assert(command->count <= QUEUE_BATCH_MAX);
-    if (sharded->part_count == 1)
-        sharded_send(sharded, 0, command, reply_to);
-    else
-        sharded_items(sharded, command, reply_to);
-}
-
-/* An id must be known before its part is: pushes without one get it here, in a copy. */
-static const struct queue_push *with_ids(struct sharded *sharded, const struct queue_push *pushes,
-                                         size_t count)
-{
-    size_t i = 0;
-    while (i < count && pushes[i].id.len)
-        i++;
-    if (i == count)
-        return pushes;
-    int64_t wall_ms = sharded->options.wall_ms();
-    memcpy(sharded->pushes, pushes, count * sizeof *pushes);
-    for (; i < count; i++) {
-        if (pushes[i].id.len)
-            continue;
-        ulid_write(&sharded->ulid, wall_ms, sharded->ids[i]);
-        sharded->pushes[i].id = slice_make(sharded->ids[i], ULID_BYTES);
-        sharded->pushes[i].id_is_made = true;
-    }
-    return sharded->pushes;
-}
-
-static void on_push(struct queue *queue, const struct queue_push *pushes, size_t count,
-                    struct queue_reply_to reply_to)
-{
-    struct sharded *sharded = sharded_of(queue);
-    assert(count <= QUEUE_BATCH_MAX);
-    struct command command = {
-        .kind = COMMAND_PUSH, .count = count, .pushes = with_ids(sharded, pushes, count)};
-    submit_items(sharded, &command, reply_to);
-}
-
-static void on_answer(struct queue *queue, const struct queue_answer *answers, size_t count,
-                      struct queue_reply_to reply_to)
-{
-    struct sharded *sharded = sharded_of(queue);
-    struct command command = {.kind = COMMAND_ANSWER, .count = count, .answers = answers};
-    submit_items(sharded, &command, reply_to);
-}
-
-static void on_change(struct queue *queue, const struct queue_change *changes, size_t count,
-                      struct queue_reply_to reply_to)
-{
-    struct sharded *sharded = sharded_of(queue);
-    struct command command = {.kind = COMMAND_CHANGE, .count = count, .changes = changes};
-    submit_items(sharded, &command, reply_to);
-}
-
-static void on_take(struct queue *queue, const struct queue_take *take,
-                    struct queue_reply_to reply_to)
-{
-    struct sharded *sharded = sharded_of(queue);
-    struct command command = {.kind = COMMAND_TAKE, .take = *take};
-    const char *detail;
-    enum queue_status status = queue_check_take(take, &detail);
-    if (status != QUEUE_OK)
-        sharded_refuse(sharded, status, reply_to);
-    else if (sharded->part_count == 1)
-        sharded_send(sharded, 0, &command, reply_to);
-    else
-        sharded_take(sharded, &command, reply_to);
-}
-
-static uint32_t part_of_job(const struct sharded *sharded, struct slice topic, struct slice id)
+uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id)
 {
     uint32_t part = sharded->options.part_of_job(sharded->options.ctx, topic, id);
     assert(part < sharded->part_count);
     return part;
 }
 
-static void on_get(struct queue *queue, struct slice topic, struct slice id,
-                   struct queue_reply_to reply_to)
+static void sharded_get(struct sharded *sharded, const struct command *command,
+                        struct queue_reply_to reply_to)
 {
-    struct sharded *sharded = sharded_of(queue);
-    struct queue *part = sharded->parts[part_of_job(sharded, topic, id)].queue;
-    queue_get(part, topic, id, reply_to);
+    uint32_t part = sharded_part_of_job(sharded, command->get.topic, command->get.id);
+    sharded_send(sharded, part, command, reply_to);
 }
 
-static void on_list(struct queue *queue, const struct queue_list *list,
-                    struct queue_reply_to reply_to)
+/* How each kind of call is spread over the parts. */
+static void (*const spreads[])(struct sharded *sharded, const struct command *command,
+                               struct queue_reply_to reply_to) = {
+    [COMMAND_PUSH] = sharded_items,   [COMMAND_ANSWER] = sharded_items,
+    [COMMAND_CHANGE] = sharded_items, [COMMAND_TAKE] = sharded_take,
+    [COMMAND_GET] = sharded_get,      [COMMAND_LIST] = sharded_list,
+    [COMMAND_TOPIC] = sharded_topic,  [COMMAND_TOPICS] = sharded_sum,
+};
+
+static void on_submit(struct queue *queue, const struct command *command,
+                      struct queue_reply_to reply_to)
 {
     struct sharded *sharded = sharded_of(queue);
-    struct command command = {.kind = COMMAND_LIST, .list = *list};
-    const char *detail;
-    enum queue_status status = queue_check_list(list, &detail);
-    if (status != QUEUE_OK)
-        sharded_refuse(sharded, status, reply_to);
-    else if (sharded->part_count == 1)
-        sharded_send(sharded, 0, &command, reply_to);
+    if (command->status != QUEUE_OK)
+        sharded_refuse(sharded, command->status, reply_to);
     else
-        sharded_list(sharded, &command, reply_to);
-}
-
-static void on_topic(struct queue *queue, const struct queue_topic_call *call,
-                     struct queue_reply_to reply_to)
-{
-    struct sharded *sharded = sharded_of(queue);
-    struct command command = {.kind = COMMAND_TOPIC, .topic = *call};
-    const char *detail;
-    enum queue_status status = queue_check_topic(call, &detail);
-    if (status != QUEUE_OK)
-        sharded_refuse(sharded, status, reply_to);
-    else if (sharded->part_count == 1)
-        sharded_send(sharded, 0, &command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_REDRIVE && call->id.len)
-        sharded_send(sharded, part_of_job(sharded, call->topic, call->id), &command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_PAUSE)
-        sharded_pause(sharded, &command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_RESUME)
-        sharded_lead(sharded, &command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_DELETE)
-        sharded_delete(sharded, &command, reply_to);
-    else if (call->verb == QUEUE_TOPIC_REDRIVE && call->max)
-        sharded_redrive(sharded, &command, reply_to);
-    else
-        sharded_sum(sharded, &command, reply_to);
-}
-
-/* A part's topics come in no order: they are sorted here also where there is one part. */
-static void on_topics(struct queue *queue, struct queue_reply_to reply_to)
-{
-    struct command command = {.kind = COMMAND_TOPICS};
-    sharded_sum(sharded_of(queue), &command, reply_to);
+        spreads[command->kind](sharded, command, reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)
 {
     struct sharded *sharded = sharded_of(queue);
-    int64_t sum = watch_count(sharded->watched, topic, on ? 1 : -1);
-    if (sum != (on ? 1 : 0))
-        return;
     for (uint32_t i = 0; i < sharded->part_count; i++)
         queue_watch(sharded->parts[i].queue, topic, on);
 }
@@ -204,20 +100,12 @@ static void on_info(struct queue *queue, struct queue_info *out)
     }
 }
 
-static const struct queue_ops sharded_ops = {.push = on_push,
-                                             .take = on_take,
-                                             .answer = on_answer,
-                                             .change = on_change,
-                                             .get = on_get,
-                                             .list = on_list,
-                                             .topic = on_topic,
-                                             .topics = on_topics,
-                                             .watch = on_watch,
-                                             .info = on_info};
+static const struct queue_ops sharded_ops = {
+    .submit = on_submit, .watch = on_watch, .info = on_info};
 
 struct sharded *sharded_new(const struct sharded_options *options)
 {
-    assert(options->part_count >= 1 && options->part_count <= SHARDED_PARTS_MAX);
+    assert(options->part_count >= 2 && options->part_count <= SHARDED_PARTS_MAX);
     assert(options->home < options->part_count);
     struct sharded *sharded = calloc(1, sizeof *sharded);
     if (!sharded)
@@ -226,14 +114,6 @@ struct sharded *sharded_new(const struct sharded_options *options)
     sharded->options = *options;
     sharded->part_count = options->part_count;
     sharded->take_from = options->home;
-    sharded->watched = watch_table_new();
-    sharded->pushes = malloc(QUEUE_BATCH_MAX * sizeof *sharded->pushes);
-    sharded->ids = malloc(QUEUE_BATCH_MAX * sizeof *sharded->ids);
-    ulid_init(&sharded->ulid, options->seed);
-    if (!sharded->watched || !sharded->pushes || !sharded->ids) {
-        sharded_free(sharded);
-        return NULL;
-    }
     for (uint32_t i = 0; i < sharded->part_count; i++) {
         struct sharded_part *part = &sharded->parts[i];
         *part = (struct sharded_part){.sharded = sharded, .queue = options->parts[i]};
@@ -247,20 +127,10 @@ struct sharded *sharded_new(const struct sharded_options *options)
 
 void sharded_free(struct sharded *sharded)
 {
-    if (!sharded)
-        return;
-    watch_table_free(sharded->watched);
-    free(sharded->pushes);
-    free(sharded->ids);
     free(sharded);
 }
 
 struct queue *sharded_queue(struct sharded *sharded)
 {
     return &sharded->queue;
-}
-
-bool sharded_has_listener(const struct sharded *sharded)
-{
-    return sharded->queue.on_event != NULL;
 }

@@ -1,21 +1,19 @@
 /*
  * sharded: one queue over several parts, each a queue that holds a share of the jobs.
  *
- * A sharded queue is itself a `struct queue`. It splits a batch by part and joins the results in the order
- * of the items, joins the pages of a list, sums topics and figures, takes from one part after the
- * other, and carries a pause to parts that do not know the topic yet. What concerns one part alone
- * is passed straight on.
+ * A sharded queue is itself a `struct queue`. It splits a batch by part and joins the results in the
+ * order of the items, joins the pages of a list, sums topics and figures, takes from one part after the
+ * other, and carries a pause to parts that do not know the topic yet. What concerns one part alone is
+ * passed straight on. Where there is one part only, its owner hands that out, and nothing of this is
+ * there.
  *
  * What it asks of a part, beyond queue.h
- *   1. Pushes come with an id.
- *   2. Leases are the part's own tokens; the owner can tell from one which part gave it.
- *   3. list: cursors are those of queue/cursor.h, and the part goes on behind one that another part
- * gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
- *   4. topic: `makes` is honoured.
- *   5. watch: on and off alternate for each topic; the sharded queue counts.
- *   6. Its `on_ready` and its `on_event` belong to the sharded queue. What comes by on_event is passed on,
- *      and as often as the parts tell it; sharded_has_listener says whether anybody wants to hear
- * it.
+ *   1. Leases are the part's own tokens; the owner can tell from one which part gave it.
+ *   2. list: cursors are those of queue/cursor.h, and the part goes on behind one that another part
+ *      gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
+ *   3. topic: `makes` is honoured.
+ *   4. Its `on_ready` and its `on_event` belong to the sharded queue. What comes by on_event is passed on,
+ *      as often as the parts tell it.
  *
  * One thread, that of the parts. The parts are the owner's and outlive the sharded queue; all replies must
  * have come before it is freed.
@@ -31,10 +29,8 @@ struct sharded;
 
 struct sharded_options {
     struct queue *const *parts; /* copied */
-    uint32_t part_count;        /* 1..SHARDED_PARTS_MAX */
+    uint32_t part_count;        /* 2..SHARDED_PARTS_MAX */
     uint32_t home;              /* the part that is asked where any will do, and first for jobs */
-    uint64_t seed;              /* of the ids made here, from a good source */
-    int64_t (*wall_ms)(void);   /* time in these ids */
 
     /* Whether the first part leads: pause, resume and settings are there before they are anywhere
      * else, and a delete is marked there from before its first step to after its last. So what a
@@ -55,8 +51,5 @@ struct sharded *sharded_new(const struct sharded_options *options);
 void sharded_free(struct sharded *sharded);
 
 struct queue *sharded_queue(struct sharded *sharded);
-
-/* Whether the whole's on_event is set: a part need not tell anything where it is not. */
-bool sharded_has_listener(const struct sharded *sharded);
 
 #endif

@@ -29,20 +29,14 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
 {
     const struct sharded_options *options = &sharded->options;
     uint32_t part;
-    switch (command->kind) {
-    case COMMAND_PUSH:
-        part = options->part_of_job(options->ctx, command->pushes[i].topic, command->pushes[i].id);
-        break;
-    case COMMAND_CHANGE:
-        part =
-            options->part_of_job(options->ctx, command->changes[i].topic, command->changes[i].id);
-        break;
-    default:
-        assert(command->kind == COMMAND_ANSWER);
-        /* A token that is nobody's is refused as well by one part as by another. */
-        if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
-            part = options->home;
-    }
+    if (command->kind == COMMAND_PUSH)
+        return sharded_part_of_job(sharded, command->pushes[i].topic, command->pushes[i].id);
+    if (command->kind == COMMAND_CHANGE)
+        return sharded_part_of_job(sharded, command->changes[i].topic, command->changes[i].id);
+    assert(command->kind == COMMAND_ANSWER);
+    /* A token that is nobody's is refused as well by one part as by another. */
+    if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
+        part = options->home;
     assert(part < sharded->part_count);
     return part;
 }
@@ -54,18 +48,24 @@ static size_t item_bytes(enum command_kind kind)
                                     : sizeof(struct queue_answer);
 }
 
-/* Each part's items, in their order, one after the other in `items`. */
-static void send_parts(struct sharded_gather *gather, const struct command *command, char *items)
+/* Each part's items, in their order, one after the other in `items`, and in `checks` what is wrong with
+ * them. */
+static void send_parts(struct sharded_gather *gather, const struct command *command, char *items,
+                       struct queue_check *checks)
 {
     size_t bytes = item_bytes(command->kind);
     uint32_t part_count = gather->sharded->part_count;
     for (uint32_t at = 0; at < part_count; at++) {
         struct command part = {.kind = command->kind,
+                               .checks = command->checks ? checks : NULL,
                                .pushes = (const struct queue_push *)(void *)items};
-        for (size_t i = 0; i < command->count; i++)
-            if (gather->part_of[i] == at)
-                memcpy(items + part.count++ * bytes, (const char *)command->pushes + i * bytes,
-                       bytes);
+        for (size_t i = 0; i < command->count; i++) {
+            if (gather->part_of[i] != at)
+                continue;
+            if (command->checks)
+                checks[part.count] = command->checks[i];
+            memcpy(items + part.count++ * bytes, (const char *)command->pushes + i * bytes, bytes);
+        }
         if (part.count)
             sharded_gather_ask(gather, at, &part);
     }
@@ -95,13 +95,15 @@ void sharded_items(struct sharded *sharded, const struct command *command,
     if (!gather)
         return;
     char *items = malloc(command->count * item_bytes(command->kind));
+    struct queue_check *checks = malloc(command->count * sizeof *checks);
     gather->part_of = malloc(command->count);
-    if (items && gather->part_of) {
+    if (items && checks && gather->part_of) {
         split(gather, command);
-        send_parts(gather, command, items);
+        send_parts(gather, command, items, checks);
     } else {
         sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         sharded_gather_free(gather);
     }
     free(items);
+    free(checks);
 }

@@ -2,10 +2,7 @@
 #ifndef TARRY_QUEUE_SHARDED_PRIVATE_H
 #define TARRY_QUEUE_SHARDED_PRIVATE_H
 
-#include "job/ulid.h"
-#include "queue/command.h"
 #include "queue/sharded.h"
-#include "queue/watch.h"
 
 struct sharded_part {
     struct sharded *sharded;
@@ -18,10 +15,6 @@ struct sharded {
     struct sharded_part parts[SHARDED_PARTS_MAX];
     uint32_t part_count;
     uint32_t take_from; /* the part a take asks first; moves on, and to where jobs became ready */
-    struct ulid ulid;
-    struct watch_table *watched; /* how often each topic is */
-    struct queue_push *pushes;   /* scratch for a batch whose ids are made here, QUEUE_BATCH_MAX */
-    char (*ids)[ULID_BYTES];
 };
 
 /* Calls to several parts: their replies are kept, and the last one to come joins them. */
@@ -56,6 +49,7 @@ void sharded_send(struct sharded *sharded, uint32_t part, const struct command *
                   struct queue_reply_to reply_to);
 void sharded_refuse(struct sharded *sharded, enum queue_status status,
                     struct queue_reply_to reply_to);
+uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id);
 void sharded_items(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to);
 void sharded_list(struct sharded *sharded, const struct command *command,
@@ -68,15 +62,7 @@ void sharded_sum_rest(struct sharded *sharded, const struct command *command,
                       const struct queue_reply *first, struct queue_reply_to reply_to);
 void sharded_take(struct sharded *sharded, const struct command *command,
                   struct queue_reply_to reply_to);
-void sharded_pause(struct sharded *sharded, const struct command *command,
+void sharded_topic(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to);
-/* Where the first part leads: there first, then in the others. */
-void sharded_lead(struct sharded *sharded, const struct command *command,
-                  struct queue_reply_to reply_to);
-void sharded_delete(struct sharded *sharded, const struct command *command,
-                    struct queue_reply_to reply_to);
-/* Of all the dead, at most `max`. */
-void sharded_redrive(struct sharded *sharded, const struct command *command,
-                     struct queue_reply_to reply_to);
 
 #endif

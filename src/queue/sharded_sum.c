@@ -27,18 +27,11 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
         sum->oldest_ready_due_ms = part->oldest_ready_due_ms;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return slice_compare(((const struct queue_topic *)a)->name,
-                         ((const struct queue_topic *)b)->name);
-}
-
 /* Sorted by name, then equal names are summed up. Returns how many are left. */
 static size_t add_up(struct queue_topic *topics, size_t total)
 {
     size_t found = 0;
-    if (total)
-        qsort(topics, total, sizeof *topics, by_name);
+    queue_topics_sort(topics, total);
     for (size_t i = 0; i < total; i++) {
         if (found && slice_equals(topics[found - 1].name, topics[i].name))
             add_topic(&topics[found - 1], &topics[i]);

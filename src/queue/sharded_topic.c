@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct sharded_topic {
+struct topic_call {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
     struct command *command; /* a copy */
@@ -15,11 +15,10 @@ struct sharded_topic {
     enum queue_status status; /* redrive: OK once a part knew the topic */
 };
 
-static struct sharded_topic *sharded_topic_new(struct sharded *sharded,
-                                               const struct command *command,
-                                               struct queue_reply_to reply_to)
+static struct topic_call *topic_call_new(struct sharded *sharded, const struct command *command,
+                                         struct queue_reply_to reply_to)
 {
-    struct sharded_topic *topic = calloc(1, sizeof *topic);
+    struct topic_call *topic = calloc(1, sizeof *topic);
     struct command *copy = copy_command(command);
     if (!topic || !copy) {
         free(topic);
@@ -27,28 +26,28 @@ static struct sharded_topic *sharded_topic_new(struct sharded *sharded,
         sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         return NULL;
     }
-    *topic = (struct sharded_topic){
+    *topic = (struct topic_call){
         .sharded = sharded, .reply_to = reply_to, .command = copy, .status = QUEUE_NOT_FOUND};
     return topic;
 }
 
-static void sharded_topic_free(struct sharded_topic *topic)
+static void topic_call_free(struct topic_call *topic)
 {
     free(topic->command);
     free(topic);
 }
 
-static void finish(struct sharded_topic *topic, const struct queue_reply *reply)
+static void finish(struct topic_call *topic, const struct queue_reply *reply)
 {
     topic->reply_to.done(topic->reply_to.owner, topic->reply_to.tag, reply);
-    sharded_topic_free(topic);
+    topic_call_free(topic);
 }
 
 /* ---- what all parts must agree on ---- */
 
 static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED &&
         reply->status != QUEUE_NOT_FOUND) {
@@ -56,17 +55,17 @@ static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     }
     sharded_sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
-    sharded_topic_free(topic);
+    topic_call_free(topic);
 }
 
-void sharded_lead(struct sharded *sharded, const struct command *command,
-                  struct queue_reply_to reply_to)
+static void lead_topic(struct sharded *sharded, const struct command *command,
+                       struct queue_reply_to reply_to)
 {
     if (!sharded->options.leads) {
         sharded_sum(sharded, command, reply_to);
         return;
     }
-    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
+    struct topic_call *topic = topic_call_new(sharded, command, reply_to);
     if (topic)
         sharded_send(sharded, 0, command,
                      (struct queue_reply_to){.done = lead_done, .owner = topic});
@@ -76,18 +75,18 @@ void sharded_lead(struct sharded *sharded, const struct command *command,
 
 static void pause_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     if (reply->status != QUEUE_OK) {
         finish(topic, reply);
         return;
     }
-    sharded_lead(topic->sharded, topic->command, topic->reply_to);
-    sharded_topic_free(topic);
+    lead_topic(topic->sharded, topic->command, topic->reply_to);
+    topic_call_free(topic);
 }
 
 /* Shows whether any part knows the topic; then `shown`. */
-static void show_first(struct sharded_topic *topic, queue_done *shown)
+static void show_first(struct topic_call *topic, queue_done *shown)
 {
     struct command show = {
         .kind = COMMAND_TOPIC,
@@ -97,10 +96,10 @@ static void show_first(struct sharded_topic *topic, queue_done *shown)
 
 /* A part that has no job of the topic yet must know of the pause as well, before its first one
  * comes. But a topic that no part knows is not made. */
-void sharded_pause(struct sharded *sharded, const struct command *command,
-                   struct queue_reply_to reply_to)
+static void pause_topic(struct sharded *sharded, const struct command *command,
+                        struct queue_reply_to reply_to)
 {
-    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
+    struct topic_call *topic = topic_call_new(sharded, command, reply_to);
     if (!topic)
         return;
     topic->command->topic.makes = true;
@@ -109,7 +108,7 @@ void sharded_pause(struct sharded *sharded, const struct command *command,
 
 /* ---- delete: marked in the first part, carried out in the others, then in the first ---- */
 
-static void send_mark(struct sharded_topic *topic, bool begins, queue_done *done)
+static void send_mark(struct topic_call *topic, bool begins, queue_done *done)
 {
     struct command mark = {
         .kind = COMMAND_TOPIC,
@@ -117,7 +116,7 @@ static void send_mark(struct sharded_topic *topic, bool begins, queue_done *done
     sharded_send(topic->sharded, 0, &mark, (struct queue_reply_to){.done = done, .owner = topic});
 }
 
-static void finish_delete(struct sharded_topic *topic)
+static void finish_delete(struct topic_call *topic)
 {
     struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
     finish(topic, &reply);
@@ -130,7 +129,7 @@ static bool is_done(enum queue_status status)
 
 static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     (void)tag;
     if (!is_done(reply->status)) {
@@ -145,7 +144,7 @@ static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply 
 /* Where a part refused, the next start must not go on with what was answered as failed. */
 static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     topic->affected += reply->affected;
     if (reply->status != QUEUE_NOT_FOUND)
@@ -158,7 +157,7 @@ static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *re
 
 static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     topic->affected = reply->affected;
     topic->status = reply->status;
@@ -171,7 +170,7 @@ static void others_deleted(void *owner, uint64_t tag, const struct queue_reply *
 
 static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     struct queue_reply none = {.status = QUEUE_NOT_FOUND};
     (void)tag;
     if (reply->status == QUEUE_OK)
@@ -183,7 +182,7 @@ static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *r
 
 static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     if (reply->status == QUEUE_OK)
         send_mark(topic, true, delete_marked);
@@ -191,25 +190,25 @@ static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *re
         finish(topic, reply);
 }
 
-void sharded_delete(struct sharded *sharded, const struct command *command,
-                    struct queue_reply_to reply_to)
+static void delete_topic(struct sharded *sharded, const struct command *command,
+                         struct queue_reply_to reply_to)
 {
     if (!sharded->options.leads) {
         sharded_sum(sharded, command, reply_to);
         return;
     }
-    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
+    struct topic_call *topic = topic_call_new(sharded, command, reply_to);
     if (topic)
         show_first(topic, delete_shown);
 }
 
 /* ---- a redrive of at most so many ---- */
 
-static void redrive_next(struct sharded_topic *topic);
+static void redrive_next(struct topic_call *topic);
 
 static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct sharded_topic *topic = owner;
+    struct topic_call *topic = owner;
     (void)tag;
     topic->affected += reply->affected;
     if (reply->status != QUEUE_NOT_FOUND)
@@ -217,7 +216,7 @@ static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply
     redrive_next(topic);
 }
 
-static void redrive_next(struct sharded_topic *topic)
+static void redrive_next(struct topic_call *topic)
 {
     const struct queue_topic_call *call = &topic->command->topic;
     bool may_go_on = topic->status == QUEUE_OK || topic->status == QUEUE_NOT_FOUND;
@@ -233,10 +232,29 @@ static void redrive_next(struct sharded_topic *topic)
 }
 
 /* One part after the other, so that no more are sent round than was asked for. */
-void sharded_redrive(struct sharded *sharded, const struct command *command,
-                     struct queue_reply_to reply_to)
+static void redrive_topic(struct sharded *sharded, const struct command *command,
+                          struct queue_reply_to reply_to)
 {
-    struct sharded_topic *topic = sharded_topic_new(sharded, command, reply_to);
+    struct topic_call *topic = topic_call_new(sharded, command, reply_to);
     if (topic)
         redrive_next(topic);
+}
+
+void sharded_topic(struct sharded *sharded, const struct command *command,
+                   struct queue_reply_to reply_to)
+{
+    const struct queue_topic_call *call = &command->topic;
+    if (call->verb == QUEUE_TOPIC_REDRIVE && call->id.len)
+        sharded_send(sharded, sharded_part_of_job(sharded, call->topic, call->id), command,
+                     reply_to);
+    else if (call->verb == QUEUE_TOPIC_PAUSE)
+        pause_topic(sharded, command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_RESUME)
+        lead_topic(sharded, command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_DELETE)
+        delete_topic(sharded, command, reply_to);
+    else if (call->verb == QUEUE_TOPIC_REDRIVE && call->max)
+        redrive_topic(sharded, command, reply_to);
+    else
+        sharded_sum(sharded, command, reply_to);
 }

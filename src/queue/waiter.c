@@ -99,13 +99,17 @@ static bool is_its_turn(const struct slot *slot)
     return line->may_have && line->asking < line->window && first_not_asked(line) == slot;
 }
 
-static void send_take(struct waiters *waiters, struct waiter *waiter, const struct queue_take *take)
+/* The waiters are a door of their own: a take that goes through was checked when it came, which is what
+ * `status` says. */
+static void send_take(struct waiters *waiters, struct waiter *waiter, const struct queue_take *take,
+                      enum queue_status status)
 {
     struct queue_reply_to to = {take_replied, waiters, waiter->handle};
+    struct command command = {.kind = COMMAND_TAKE, .status = status, .take = *take};
 
     waiter->asking = true;
     waiters->asking++;
-    queue_take(waiters->queue, take, to);
+    waiters->queue->ops->submit(waiters->queue, &command, to);
 }
 
 /* Asks for all its topics where it is the next to be served. */
@@ -125,7 +129,7 @@ static void ask(struct waiters *waiters, struct waiter *waiter)
         topics[take.topic_count++] = slot->line->name;
     }
     assert(take.topic_count > 0);
-    send_take(waiters, waiter, &take);
+    send_take(waiters, waiter, &take, QUEUE_OK);
 }
 
 /* Lets as many ask as may. One that is asking elsewhere holds its place: its answer comes back to
@@ -264,14 +268,6 @@ static void nobody_waits(void *owner, struct slice topic)
 
 /* ---- taking ---- */
 
-/* What the queue will refuse is better refused at once than after the wait. */
-static bool can_wait(const struct queue_take *take)
-{
-    const char *detail;
-
-    return queue_check_take(take, &detail) == QUEUE_OK;
-}
-
 static bool join(struct waiters *waiters, struct waiter *waiter, struct slice topic)
 {
     struct line *line = waiter_line_need(waiters, topic);
@@ -320,6 +316,8 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
 {
     struct waiter *waiter = add_waiter(waiters);
     uint64_t handle;
+    const char *detail;
+    enum queue_status status = queue_check_take(take, &detail);
 
     if (!waiter)
         return 0;
@@ -331,11 +329,12 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     waiter->max = take->max;
     waiter->lease_ms = take->lease_ms;
     waiter->deadline_ms = later(now_ms, wait_ms);
-    if (wait_ms <= 0 || waiters->draining || !can_wait(take)) {
-        send_take(waiters, waiter, take);
+    /* What the queue will refuse is better refused at once than after the wait. */
+    if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK) {
+        send_take(waiters, waiter, take, status);
     } else if (waiters->waiting >= waiters->waiting_max) {
         waiter->crowded_out = true;
-        send_take(waiters, waiter, take);
+        send_take(waiters, waiter, take, status);
     } else if (!join_lines(waiters, waiter, take)) {
         list_add_last(&waiters->failed, &waiter->failed);
     }

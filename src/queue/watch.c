@@ -6,7 +6,7 @@
 
 struct watch {
     struct watch *next;
-    uint64_t reactors; /* a bit each; or, for watch_count, how often */
+    uint64_t reactors; /* a bit each */
     size_t topic_bytes;
     char topic[];
 };
@@ -107,18 +107,6 @@ bool watch_set(struct watch_table *table, struct slice topic, uint32_t reactor, 
     else if (*link && !((*link)->reactors &= ~bit))
         drop(table, link);
     return true;
-}
-
-int64_t watch_count(struct watch_table *table, struct slice topic, int step)
-{
-    struct watch **link = step > 0 ? need(table, topic) : link_of(table, topic);
-    if (!link || !*link)
-        return -1;
-    (*link)->reactors = (uint64_t)((int64_t)(*link)->reactors + step);
-    int64_t sum = (int64_t)(*link)->reactors;
-    if (!sum)
-        drop(table, link);
-    return sum;
 }
 
 uint64_t watch_find(const struct watch_table *table, struct slice topic)

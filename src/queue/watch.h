@@ -1,7 +1,6 @@
 /*
- * watch: which topics somebody wants to hear of: a hash table from a topic to 64 bits. They are a
- * bit for each reactor (watch_set), or how often it was asked for (watch_count): one table serves
- * one of the two. Topics need not exist.
+ * watch: which reactors want to hear of which topics: a hash table from a topic to a bit for each
+ * reactor. Topics need not exist.
  */
 #ifndef TARRY_QUEUE_WATCH_H
 #define TARRY_QUEUE_WATCH_H
@@ -19,7 +18,5 @@ void watch_table_free(struct watch_table *table);
 /* Sets or clears a reactor's bit; false: out of memory. */
 bool watch_set(struct watch_table *table, struct slice topic, uint32_t reactor, bool on);
 uint64_t watch_find(const struct watch_table *table, struct slice topic);
-/* Adds `step` (1 or -1); returns the sum, or -1 when out of memory. */
-int64_t watch_count(struct watch_table *table, struct slice topic, int step);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/list.h"
 #include "base/random.h"
-#include "job/ulid.h"
 #include "redis/codec.h"
 #include "redis/session.h"
 #include "redis/shard.h"
@@ -92,7 +91,6 @@ struct redis_shard {
     struct redis_shard_options options;
     struct redis_session *session;
     struct random random;
-    struct ulid ulid;
 
     struct list open, sent; /* batches */
     struct list buckets[REDIS_BATCH_BUCKETS];
@@ -229,14 +227,14 @@ void redis_pack_note(struct redis_shard *shard, int64_t due_ms, int64_t now_ms);
 /* In each turn, after the batches were sent. Returns the inner time of the turn it wants. */
 int64_t redis_pack_turn(struct redis_shard *shard, int64_t now_ms);
 
-/* ---- the calls of the queue ---- */
-void redis_push(struct queue *, const struct queue_push *, size_t count, struct queue_reply_to);
-void redis_take(struct queue *, const struct queue_take *, struct queue_reply_to);
-void redis_answer(struct queue *, const struct queue_answer *, size_t count, struct queue_reply_to);
-void redis_change(struct queue *, const struct queue_change *, size_t count, struct queue_reply_to);
-void redis_get(struct queue *, struct slice topic, struct slice id, struct queue_reply_to);
-void redis_list(struct queue *, const struct queue_list *, struct queue_reply_to);
-void redis_topic(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
-void redis_topics(struct queue *, struct queue_reply_to);
+/* ---- the calls of the queue, each kind's: in shard_push.c, … ---- */
+void redis_push(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_answer(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_change(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_take(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_get(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_list(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_topic(struct redis_shard *, const struct command *, struct queue_reply_to);
+void redis_topics(struct redis_shard *, const struct command *, struct queue_reply_to);
 
 #endif

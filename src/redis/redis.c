@@ -28,7 +28,8 @@ struct redis {
     struct redis_topology *topology;
     struct redis_shard *shards[REDIS_SHARDS_MAX];
     uint32_t shard_count;
-    struct sharded *sharded;
+    struct sharded *sharded; /* NULL: there is one shard */
+    struct queue *queue;     /* of them all */
     struct deadline *deadline;
     int64_t look_ms; /* the next regular look */
     struct redis_figures figures;
@@ -206,23 +207,34 @@ static bool shards_new(struct redis *redis)
     return true;
 }
 
-static bool shard_jobs(struct redis *redis)
+static struct sharded *make_sharded(struct redis *redis)
 {
     struct queue *parts[REDIS_SHARDS_MAX];
     for (uint32_t i = 0; i < redis->shard_count; i++)
         parts[i] = redis_shard_queue(redis->shards[i]);
-    struct sharded_options options = {
+    return sharded_new(&(struct sharded_options){
         .parts = parts,
         .part_count = redis->shard_count,
         /* Where takes begin: servers that start alike should not all ask the same one first. */
         .home = (uint32_t)(random_u64() % redis->shard_count),
-        .seed = random_u64(),
-        .wall_ms = clock_wall_ms,
         .part_of_job = part_of_job,
         .part_of_lease = part_of_lease,
         .refuse = refuse,
-        .ctx = redis};
-    return (redis->sharded = sharded_new(&options)) != NULL;
+        .ctx = redis});
+}
+
+/* One shard is the queue; several are made one. */
+static bool queue_new(struct redis *redis)
+{
+    struct queue *queue = redis_shard_queue(redis->shards[0]);
+    if (redis->shard_count > 1) {
+        if (!(redis->sharded = make_sharded(redis)))
+            return false;
+        queue = sharded_queue(redis->sharded);
+    }
+    queue->door = queue_door_new(redis->options.body_bytes_max, random_u64(), clock_wall_ms);
+    redis->queue = queue;
+    return queue->door != NULL;
 }
 
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
@@ -231,13 +243,13 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
     redis->reactor = reactor;
     redis->topology = redis_topology_new(reactor, &redis->url);
     redis->deadline = deadline_new(reactor, on_deadline, redis);
-    if (!redis->topology || !redis->deadline || !shards_new(redis) || !shard_jobs(redis)) {
+    if (!redis->topology || !redis->deadline || !shards_new(redis) || !queue_new(redis)) {
         snprintf(error, error_bytes,
                  "cannot begin with Redis: out of memory or of file descriptors");
         return -ENOMEM; /* redis_free gives back what there is */
     }
     reactor_at_turn_end(reactor, turn, redis);
-    *out = sharded_queue(redis->sharded);
+    *out = redis->queue;
     return 0;
 }
 
@@ -259,6 +271,8 @@ void redis_free(struct redis *redis)
         return;
     if (redis->reactor)
         reactor_remove_at_turn_end(redis->reactor, turn, redis);
+    if (redis->queue)
+        queue_door_free(redis->queue->door);
     sharded_free(redis->sharded);
     for (uint32_t i = 0; i < redis->shard_count; i++)
         redis_shard_free(redis->shards[i]);

@@ -275,16 +275,21 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 
 /* ---- life ---- */
 
-static const struct queue_ops ops = {.push = redis_push,
-                                     .take = redis_take,
-                                     .answer = redis_answer,
-                                     .change = redis_change,
-                                     .get = redis_get,
-                                     .list = redis_list,
-                                     .topic = redis_topic,
-                                     .topics = redis_topics,
-                                     .watch = redis_watch_set,
-                                     .info = on_info};
+static void on_submit(struct queue *queue, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    static void (*const calls[])(struct redis_shard * shard, const struct command *command,
+                                 struct queue_reply_to reply_to) = {
+        [COMMAND_PUSH] = redis_push,     [COMMAND_ANSWER] = redis_answer,
+        [COMMAND_CHANGE] = redis_change, [COMMAND_TAKE] = redis_take,
+        [COMMAND_GET] = redis_get,       [COMMAND_LIST] = redis_list,
+        [COMMAND_TOPIC] = redis_topic,   [COMMAND_TOPICS] = redis_topics,
+    };
+    calls[command->kind](redis_shard_of(queue), command, reply_to);
+}
+
+static const struct queue_ops ops = {
+    .submit = on_submit, .watch = redis_watch_set, .info = on_info};
 
 static struct redis_session *session_new(struct redis_shard *shard)
 {
@@ -317,7 +322,6 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     shard->queue.ops = &ops;
     shard->options = *options;
     shard->random.state = random_u64();
-    ulid_init(&shard->ulid, random_u64());
     shard->next_ms = shard->news_ms = INT64_MAX;
     shard->turned_ms = clock_inner_ms();
     shard->has_space = !options->inspection->is_full;

@@ -1,5 +1,4 @@
 /* Answers: those of a turn travel together, whatever their topics. */
-#include "queue/check.h"
 #include "redis/id.h"
 #include "redis/lease.h"
 #include "redis/private.h"
@@ -25,19 +24,18 @@ static enum queue_status add(struct redis_shard *shard, const struct queue_answe
     return QUEUE_OK;
 }
 
-void redis_answer(struct queue *queue, const struct queue_answer *answers, size_t count,
+void redis_answer(struct redis_shard *shard, const struct command *command,
                   struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
+    size_t count = command->count;
     struct redis_request *request =
         redis_request_open(shard, count, count * JOB_ID_BYTES_MAX, reply_to);
     if (!request)
         return;
     for (size_t i = 0; i < count; i++) {
         struct queue_result *result = &request->results[i];
-        result->status = queue_check_answer(&answers[i], &result->detail);
-        if (result->status == QUEUE_OK)
-            result->status = add(shard, &answers[i], request, (uint32_t)i);
+        if (command_item_is_good(command, i, result))
+            result->status = add(shard, &command->answers[i], request, (uint32_t)i);
         if (result->status != QUEUE_OK)
             redis_request_item_done(request);
     }

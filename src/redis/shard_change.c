@@ -1,5 +1,4 @@
 /* Cancels, reschedules and runs: those of a turn for the same topic travel together. */
-#include "queue/check.h"
 #include "redis/private.h"
 
 static enum queue_status add(struct redis_shard *shard, const struct queue_change *change,
@@ -21,10 +20,11 @@ static size_t text_bytes_of(const struct queue_change *changes, size_t count)
     return bytes;
 }
 
-void redis_change(struct queue *queue, const struct queue_change *changes, size_t count,
+void redis_change(struct redis_shard *shard, const struct command *command,
                   struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
+    const struct queue_change *changes = command->changes;
+    size_t count = command->count;
     struct redis_request *request =
         redis_request_open(shard, count, text_bytes_of(changes, count), reply_to);
     size_t used = 0;
@@ -34,8 +34,7 @@ void redis_change(struct queue *queue, const struct queue_change *changes, size_
         struct queue_result *result = &request->results[i];
         result->topic = redis_request_text(request, &used, changes[i].topic);
         result->id = redis_request_text(request, &used, changes[i].id);
-        result->status = queue_check_change(&changes[i], &result->detail);
-        if (result->status == QUEUE_OK)
+        if (command_item_is_good(command, i, result))
             result->status = add(shard, &changes[i], request, (uint32_t)i);
         if (result->status != QUEUE_OK)
             redis_request_item_done(request);

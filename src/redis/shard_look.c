@@ -3,7 +3,6 @@
 #include "redis/id.h"
 #include "redis/private.h"
 
-#include "queue/check.h"
 #include "queue/cursor.h"
 
 #include <stdlib.h>
@@ -68,16 +67,6 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
     free(getting);
 }
 
-static enum queue_status check_get(const struct redis_shard *shard, struct slice topic,
-                                   struct slice id)
-{
-    if (shard->stopping)
-        return QUEUE_STOPPING;
-    if (!job_topic_is_valid(topic))
-        return QUEUE_BAD_TOPIC;
-    return job_id_is_valid(id) ? QUEUE_OK : QUEUE_BAD_ID;
-}
-
 static bool get_begin(struct redis_shard *shard, struct slice topic, struct slice id,
                       struct queue_reply_to reply_to)
 {
@@ -101,14 +90,19 @@ static bool get_begin(struct redis_shard *shard, struct slice topic, struct slic
     return false;
 }
 
-void redis_get(struct queue *queue, struct slice topic, struct slice id,
+/* OK, or why a call that only looks is not made. */
+static enum queue_status look_status(const struct redis_shard *shard, const struct command *command)
+{
+    return shard->stopping ? QUEUE_STOPPING : command->status;
+}
+
+void redis_get(struct redis_shard *shard, const struct command *command,
                struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
-    enum queue_status status = check_get(shard, topic, id);
+    enum queue_status status = look_status(shard, command);
     if (status != QUEUE_OK)
         redis_shard_refuse(shard, status, reply_to);
-    else if (get_begin(shard, topic, id, reply_to))
+    else if (get_begin(shard, command->get.topic, command->get.id, reply_to))
         shard->calls++;
     else
         redis_shard_refuse(shard, QUEUE_NO_MEMORY, reply_to);
@@ -222,12 +216,12 @@ static bool list_begin(struct redis_shard *shard, const struct queue_list *list,
     return false;
 }
 
-void redis_list(struct queue *queue, const struct queue_list *list, struct queue_reply_to reply_to)
+void redis_list(struct redis_shard *shard, const struct command *command,
+                struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
+    const struct queue_list *list = &command->list;
     struct queue_cursor after = {0};
-    const char *detail;
-    enum queue_status status = shard->stopping ? QUEUE_STOPPING : queue_check_list(list, &detail);
+    enum queue_status status = look_status(shard, command);
     if (status == QUEUE_OK && list->cursor.len && !queue_cursor_parse(list->cursor, &after))
         status = QUEUE_BAD_CURSOR;
     if (status == QUEUE_OK && !list_begin(shard, list, &after, reply_to))
@@ -265,6 +259,7 @@ static void showing_end(struct showing *showing, enum queue_status status)
     if (status == QUEUE_OK) {
         for (size_t i = 0; i < showing->count; i++)
             showing->topics[i].name.at = showing->names.at + showing->name_at[i];
+        queue_topics_sort(showing->topics, showing->count);
         answer.topics = showing->topics;
         answer.topic_count = showing->count;
     }
@@ -349,9 +344,10 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
     showing_end(showing, status);
 }
 
-void redis_topics(struct queue *queue, struct queue_reply_to reply_to)
+void redis_topics(struct redis_shard *shard, const struct command *command,
+                  struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
+    (void)command;
     struct showing *showing = shard->stopping ? NULL : calloc(1, sizeof *showing);
     if (!showing) {
         redis_shard_refuse(shard, shard->stopping ? QUEUE_STOPPING : QUEUE_NO_MEMORY, reply_to);

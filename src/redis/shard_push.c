@@ -1,7 +1,6 @@
 /* Pushes: those of a turn for the same topic travel together. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "queue/check.h"
 #include "redis/command.h"
 #include "redis/private.h"
 
@@ -11,53 +10,40 @@ static size_t text_bytes_of(const struct queue_push *pushes, size_t count)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += pushes[i].topic.len + (pushes[i].id.len ? pushes[i].id.len : ULID_BYTES);
+        bytes += pushes[i].topic.len + pushes[i].id.len;
     return bytes;
 }
 
 static enum queue_status add(struct redis_shard *shard, const struct queue_push *push,
-                             struct redis_request *request, uint32_t index, bool id_is_made)
+                             struct redis_request *request, uint32_t index)
 {
     struct redis_batch *batch = redis_batch_need(shard, REDIS_BATCH_PUSH, push->topic, 0);
     if (!batch)
         return QUEUE_NO_MEMORY;
-    redis_pack_push(&batch->call.args, push, id_is_made);
+    redis_pack_push(&batch->call.args, push, push->id_is_made);
     redis_batch_add(batch, request, index);
     batch->items[batch->count - 1].when = push->when;
     return QUEUE_OK;
 }
 
-static void begin_item(struct redis_shard *shard, const struct queue_push *push,
-                       struct redis_request *request, size_t index, size_t *used)
-{
-    struct queue_result *result = &request->results[index];
-    struct queue_push named = *push;
-    char made[ULID_BYTES];
-    result->status = queue_check_push(push, shard->options.body_bytes_max, &result->detail);
-    if (!named.id.len) {
-        ulid_write(&shard->ulid, clock_wall_ms(), made);
-        named.id = slice_make(made, sizeof made);
-    }
-    result->topic = redis_request_text(request, used, named.topic);
-    result->id = redis_request_text(request, used, named.id);
-    if (result->status == QUEUE_OK)
-        result->status =
-            add(shard, &named, request, (uint32_t)index, !push->id.len || push->id_is_made);
-    if (result->status != QUEUE_OK)
-        redis_request_item_done(request);
-}
-
-void redis_push(struct queue *queue, const struct queue_push *pushes, size_t count,
+void redis_push(struct redis_shard *shard, const struct command *command,
                 struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
+    const struct queue_push *pushes = command->pushes;
     struct redis_request *request =
-        redis_request_open(shard, count, text_bytes_of(pushes, count), reply_to);
+        redis_request_open(shard, command->count, text_bytes_of(pushes, command->count), reply_to);
     size_t used = 0;
     if (!request)
         return;
-    for (size_t i = 0; i < count; i++)
-        begin_item(shard, &pushes[i], request, i, &used);
+    for (size_t i = 0; i < command->count; i++) {
+        struct queue_result *result = &request->results[i];
+        result->topic = redis_request_text(request, &used, pushes[i].topic);
+        result->id = redis_request_text(request, &used, pushes[i].id);
+        if (command_item_is_good(command, i, result))
+            result->status = add(shard, &pushes[i], request, (uint32_t)i);
+        if (result->status != QUEUE_OK)
+            redis_request_item_done(request);
+    }
     redis_request_begun(request);
 }
 

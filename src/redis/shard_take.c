@@ -1,6 +1,5 @@
 /* Takes: those of a turn for the same topic travel together and share out what comes, in their
  * order. One that names several topics goes from one to the next. */
-#include "queue/check.h"
 #include "queue/copy.h"
 #include "redis/id.h"
 #include "redis/lease.h"
@@ -77,13 +76,12 @@ static bool ask(struct redis_taking *taking)
     return true;
 }
 
-void redis_take(struct queue *queue, const struct queue_take *take, struct queue_reply_to reply_to)
+void redis_take(struct redis_shard *shard, const struct command *command,
+                struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
-    const char *detail;
     enum queue_status status = redis_shard_accepts(shard);
     if (status == QUEUE_OK)
-        status = queue_check_take(take, &detail);
+        status = command->status;
     /* Shards are asked one after the other, and leases run that others gave already. One that is
      * away has nothing to give, and keeps nobody from waiting for the others. */
     if (status == QUEUE_OK && redis_shard_is_missed(shard)) {
@@ -91,7 +89,8 @@ void redis_take(struct queue *queue, const struct queue_take *take, struct queue
         redis_shard_refuse(shard, alone ? QUEUE_OK : QUEUE_UNAVAILABLE, reply_to);
         return;
     }
-    struct redis_taking *taking = status == QUEUE_OK ? taking_new(shard, take, reply_to) : NULL;
+    struct redis_taking *taking =
+        status == QUEUE_OK ? taking_new(shard, &command->take, reply_to) : NULL;
     if (taking && ask(taking)) {
         shard->calls++;
         return;

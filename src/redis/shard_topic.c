@@ -4,8 +4,6 @@
 #include "redis/id.h"
 #include "redis/private.h"
 
-#include "queue/check.h"
-
 #include <stdlib.h>
 
 enum { STEP = 500 };
@@ -212,19 +210,18 @@ static bool begin(struct topic_asking *asking)
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
         return ask_step(asking);
-    case QUEUE_TOPIC_MARK: /* nobody asks: spread_options.leads is not set */
+    case QUEUE_TOPIC_MARK: /* nobody asks: sharded_options.leads is not set */
         break;
     }
     return false;
 }
 
-void redis_topic(struct queue *queue, const struct queue_topic_call *call,
+void redis_topic(struct redis_shard *shard, const struct command *command,
                  struct queue_reply_to reply_to)
 {
-    struct redis_shard *shard = redis_shard_of(queue);
-    const char *detail;
-    enum queue_status status = shard->stopping ? QUEUE_STOPPING : queue_check_topic(call, &detail);
-    struct topic_asking *asking = status == QUEUE_OK ? asking_new(shard, call, reply_to) : NULL;
+    enum queue_status status = shard->stopping ? QUEUE_STOPPING : command->status;
+    struct topic_asking *asking =
+        status == QUEUE_OK ? asking_new(shard, &command->topic, reply_to) : NULL;
     if (asking && begin(asking)) {
         shard->calls++;
         return;

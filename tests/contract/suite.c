@@ -5,8 +5,8 @@
  * TARRY_TEST_RUNS   how many sequences; nothing else is run then
  * TARRY_TEST_TRACE  set: directed claims say what they do
  */
-#include "commands.h"
 #include "directed.h"
+#include "steps.h"
 
 #include "base/clock.h"
 
@@ -24,7 +24,7 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static void report(uint64_t seed, const char *fault, struct command *commands)
+static void report(uint64_t seed, const char *fault, struct step *steps)
 {
     size_t left;
     char shrunk[1024];
@@ -32,9 +32,9 @@ static void report(uint64_t seed, const char *fault, struct command *commands)
     printf("FAULT: %s\nTARRY_TEST_SEED=%" PRIu64 " TARRY_TEST_RUNS=1 repeats it; shrinking …\n",
            fault, seed);
     fflush(stdout);
-    left = commands_shrink(driver, commands, COMMANDS);
+    left = steps_shrink(driver, steps, COMMANDS);
     printf("the shortest that still fails, %zu commands:\n", left);
-    commands_run(driver, commands, left, stdout, shrunk);
+    steps_run(driver, steps, left, stdout, shrunk);
     fflush(stdout);
 }
 
@@ -43,7 +43,7 @@ static void random_commands_do_what_the_model_does(void **state)
 {
     uint64_t seed = number_from("TARRY_TEST_SEED", random_u64());
     uint64_t runs = number_from("TARRY_TEST_RUNS", RUNS);
-    struct command commands[COMMANDS];
+    struct step steps[COMMANDS];
     char fault[1024];
 
     (void)state;
@@ -53,25 +53,24 @@ static void random_commands_do_what_the_model_does(void **state)
     for (uint64_t i = 0; i < runs; i++, seed++) {
         struct random random = {seed};
 
-        commands_draw(&random, commands, COMMANDS);
-        if (commands_run(driver, commands, COMMANDS, NULL, fault))
+        steps_draw(&random, steps, COMMANDS);
+        if (steps_run(driver, steps, COMMANDS, NULL, fault))
             continue;
-        report(seed, fault, commands);
+        report(seed, fault, steps);
         fail_msg("seed %" PRIu64 ": %s", seed, fault);
     }
 }
 
 /* ---- the suite itself ---- */
 
-/* True: a run failed; `commands` is its sequence. */
-static bool catches(const struct driver *faulty, struct command *commands, char fault[1024],
-                    int *runs)
+/* True: a run failed; `steps` is its sequence. */
+static bool catches(const struct driver *faulty, struct step *steps, char fault[1024], int *runs)
 {
     for (*runs = 1; *runs <= CATCH_RUNS; ++*runs) {
         struct random random = {(uint64_t)*runs * 1000003};
 
-        commands_draw(&random, commands, COMMANDS);
-        if (!commands_run(faulty, commands, COMMANDS, NULL, fault))
+        steps_draw(&random, steps, COMMANDS);
+        if (!steps_run(faulty, steps, COMMANDS, NULL, fault))
             return true;
     }
     return false;
@@ -79,7 +78,7 @@ static bool catches(const struct driver *faulty, struct command *commands, char 
 
 static void suite_catches_every_fault_built_in(void **state)
 {
-    struct command commands[COMMANDS];
+    struct step steps[COMMANDS];
     const struct driver *faulty;
     const char *what;
     char fault[1024];
@@ -87,7 +86,7 @@ static void suite_catches_every_fault_built_in(void **state)
 
     (void)state;
     for (size_t i = 0; (faulty = driver_faulty(i, &what)); i++) {
-        if (!catches(faulty, commands, fault, &runs))
+        if (!catches(faulty, steps, fault, &runs))
             fail_msg("nothing was noticed when %s", what);
         printf("%s: noticed in run %d: %s\n", what, runs, fault);
     }
@@ -95,7 +94,7 @@ static void suite_catches_every_fault_built_in(void **state)
 
 static void suite_shrinks_a_failure_to_a_few_commands(void **state)
 {
-    struct command commands[COMMANDS];
+    struct step steps[COMMANDS];
     const struct driver *faulty;
     const char *what;
     char fault[1024];
@@ -104,8 +103,8 @@ static void suite_shrinks_a_failure_to_a_few_commands(void **state)
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         faulty = driver_faulty(i, &what);
-        assert_true(catches(faulty, commands, fault, &runs));
-        assert_in_range(commands_shrink(faulty, commands, COMMANDS), 1, 10);
+        assert_true(catches(faulty, steps, fault, &runs));
+        assert_in_range(steps_shrink(faulty, steps, COMMANDS), 1, 10);
     }
 }
 

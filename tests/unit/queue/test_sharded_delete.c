@@ -41,7 +41,14 @@ static void on_topic(struct queue *queue, const struct queue_topic_call *call,
     reply_to.done(reply_to.owner, reply_to.tag, &reply);
 }
 
-static const struct queue_ops ops = {.topic = on_topic};
+static void on_submit(struct queue *queue, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    assert_int_equal(command->kind, COMMAND_TOPIC);
+    on_topic(queue, &command->topic, reply_to);
+}
+
+static const struct queue_ops ops = {.submit = on_submit};
 
 static enum queue_status answer;
 static unsigned answers;
@@ -77,11 +84,6 @@ static void refuse(void *ctx, enum queue_status status, struct queue_reply_to re
     reply_to.done(reply_to.owner, reply_to.tag, &reply);
 }
 
-static int64_t wall_ms(void)
-{
-    return 0;
-}
-
 static void delete_with(enum queue_status first, enum queue_status others)
 {
     struct queue *queues[PARTS];
@@ -94,7 +96,6 @@ static void delete_with(enum queue_status first, enum queue_status others)
     }
     struct sharded *sharded = sharded_new(&(struct sharded_options){.parts = queues,
                                                                     .part_count = PARTS,
-                                                                    .wall_ms = wall_ms,
                                                                     .leads = true,
                                                                     .part_of_job = part_of_job,
                                                                     .part_of_lease = part_of_lease,

@@ -113,8 +113,20 @@ static void fake_change(struct queue *queue, const struct queue_change *changes,
     call->result_count = count;
 }
 
-static const struct queue_ops fake_ops = {
-    .list = fake_list, .topic = fake_topic, .change = fake_change};
+static void fake_submit(struct queue *queue, const struct command *command,
+                        struct queue_reply_to to)
+{
+    if (command->kind == COMMAND_LIST) {
+        fake_list(queue, &command->list, to);
+    } else if (command->kind == COMMAND_TOPIC) {
+        fake_topic(queue, &command->topic, to);
+    } else {
+        assert_int_equal(command->kind, COMMAND_CHANGE);
+        fake_change(queue, command->changes, command->count, to);
+    }
+}
+
+static const struct queue_ops fake_ops = {.submit = fake_submit};
 
 /* Places are indices: as with due and sequence, what goes leaves the others' places alone. */
 static void answer_list(struct fake *fake, const struct call *call)

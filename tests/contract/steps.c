@@ -1,4 +1,4 @@
-#include "commands.h"
+#include "steps.h"
 
 #include <stdlib.h>
 
@@ -30,14 +30,14 @@ static struct slice any_id(struct random *random)
 
 /* ---- drawing ---- */
 
-void commands_draw(struct random *random, struct command *commands, size_t count)
+void steps_draw(struct random *random, struct step *steps, size_t count)
 {
     static const struct {
-        enum command_kind kind;
+        enum step_kind kind;
         uint64_t weight;
     } weights[] = {
-        {COMMAND_PUSH, 28}, {COMMAND_TAKE, 20}, {COMMAND_ANSWER, 18},  {COMMAND_CHANGE, 10},
-        {COMMAND_TOPIC, 7}, {COMMAND_LIST, 3},  {COMMAND_ADVANCE, 12}, {COMMAND_REOPEN, 2},
+        {STEP_PUSH, 28}, {STEP_TAKE, 20}, {STEP_ANSWER, 18},  {STEP_CHANGE, 10},
+        {STEP_TOPIC, 7}, {STEP_LIST, 3},  {STEP_ADVANCE, 12}, {STEP_REOPEN, 2},
     };
 
     for (size_t i = 0; i < count; i++) {
@@ -46,7 +46,7 @@ void commands_draw(struct random *random, struct command *commands, size_t count
 
         while (pick >= weights[row].weight)
             pick -= weights[row++].weight;
-        commands[i] = (struct command){weights[row].kind, random_next(random)};
+        steps[i] = (struct step){weights[row].kind, random_next(random)};
     }
 }
 
@@ -338,33 +338,33 @@ static void perform_advance(struct world *world, struct random *random)
     world_advance(world, ms);
 }
 
-void command_perform(struct world *world, const struct command *command)
+void step_perform(struct world *world, const struct step *step)
 {
-    struct random random = {command->seed};
+    struct random random = {step->seed};
 
-    switch (command->kind) {
-    case COMMAND_PUSH:
+    switch (step->kind) {
+    case STEP_PUSH:
         perform_push(world, &random);
         break;
-    case COMMAND_TAKE:
+    case STEP_TAKE:
         perform_take(world, &random);
         break;
-    case COMMAND_ANSWER:
+    case STEP_ANSWER:
         perform_answer(world, &random);
         break;
-    case COMMAND_CHANGE:
+    case STEP_CHANGE:
         perform_change(world, &random);
         break;
-    case COMMAND_TOPIC:
+    case STEP_TOPIC:
         perform_topic(world, &random);
         break;
-    case COMMAND_LIST:
+    case STEP_LIST:
         perform_list(world, &random);
         break;
-    case COMMAND_ADVANCE:
+    case STEP_ADVANCE:
         perform_advance(world, &random);
         break;
-    case COMMAND_REOPEN:
+    case STEP_REOPEN:
         world_reopen(world);
         break;
     }

@@ -1,0 +1,139 @@
+/* The door of a queue: what is wrong with a call is written into the command there, and nowhere behind it. */
+#include "queue/queue.h"
+
+#include "unit/cases.h"
+
+enum { BODY_BYTES_MAX = 4 };
+
+/* A queue that keeps what came through its door: one call, and its items as they were. */
+static const struct command *sent;
+static struct command got;
+static struct queue_push pushes[3];
+static struct queue_check checks[3];
+static char ids[3][JOB_ID_BYTES_MAX];
+
+static void on_submit(struct queue *queue, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    (void)queue;
+    (void)reply_to;
+    sent = command;
+    got = *command;
+    assert_true(command->count <= 3);
+    for (size_t i = 0; i < command->count && command->kind == COMMAND_PUSH; i++) {
+        pushes[i] = command->pushes[i];
+        memcpy(ids[i], pushes[i].id.at, pushes[i].id.len);
+        pushes[i].id.at = ids[i];
+    }
+    for (size_t i = 0; i < command->count && command->checks; i++)
+        checks[i] = command->checks[i];
+}
+
+static const struct queue_ops ops = {.submit = on_submit};
+static struct queue queue;
+
+static int64_t wall_ms(void)
+{
+    return 1700000000000;
+}
+
+static int open_door(void **state)
+{
+    (void)state;
+    queue = (struct queue){.ops = &ops, .door = queue_door_new(BODY_BYTES_MAX, 1, wall_ms)};
+    return queue.door ? 0 : -1;
+}
+
+static int close_door(void **state)
+{
+    (void)state;
+    queue_door_free(queue.door);
+    return 0;
+}
+
+static struct queue_push a_push(const char *id, const char *body)
+{
+    return (struct queue_push){.topic = slice_of("t"),
+                               .id = slice_of(id),
+                               .body = slice_of(body),
+                               .when = {QUEUE_DUE_NOW, 0},
+                               .priority = QUEUE_PRIORITY_UNSET};
+}
+
+static void a_good_call_goes_through_as_it_is(void **state)
+{
+    struct queue_push push = a_push("1", "");
+    struct command command = {.kind = COMMAND_PUSH, .count = 1, .pushes = &push};
+    (void)state;
+    queue_submit(&queue, &command, (struct queue_reply_to){0});
+    assert_ptr_equal(sent, &command); /* nothing is copied */
+    assert_null(got.checks);
+}
+
+static void a_bad_item_is_told_beside_the_good_ones(void **state)
+{
+    struct queue_push three[] = {a_push("1", "long one"), a_push("2", ""), a_push("3", "")};
+    struct queue_result result = {0};
+    (void)state;
+    three[2].priority = -7;
+    queue_push(&queue, three, 3, (struct queue_reply_to){0});
+    assert_non_null(got.checks);
+    assert_int_equal(got.status, QUEUE_OK); /* the call as a whole is carried out */
+    got.checks = checks;
+    assert_false(command_item_is_good(&got, 0, &result));
+    assert_int_equal(result.status, QUEUE_BODY_TOO_BIG);
+    assert_true(command_item_is_good(&got, 1, &result));
+    assert_false(command_item_is_good(&got, 2, &result));
+    assert_int_equal(result.status, QUEUE_BAD_OPTION);
+    assert_string_equal(result.detail, "priority");
+}
+
+static void a_call_without_items_is_refused_as_a_whole(void **state)
+{
+    struct slice topic = slice_of("no topic");
+    (void)state;
+    queue_take(&queue, &(struct queue_take){.topics = &topic, .topic_count = 1, .max = 1},
+               (struct queue_reply_to){0});
+    assert_int_equal(got.status, QUEUE_BAD_TOPIC);
+    queue_get(&queue, slice_of("t"), slice_of("no id"), (struct queue_reply_to){0});
+    assert_int_equal(got.status, QUEUE_BAD_ID);
+    queue_list(&queue, &(struct queue_list){.topic = slice_of("t")}, (struct queue_reply_to){0});
+    assert_int_equal(got.status, QUEUE_BAD_OPTION);
+    queue_topics(&queue, (struct queue_reply_to){0});
+    assert_int_equal(got.status, QUEUE_OK);
+}
+
+static void every_push_has_an_id_behind_it(void **state)
+{
+    struct queue_push three[] = {a_push("", ""), a_push("2", ""), a_push("", "")};
+    (void)state;
+    queue_push(&queue, three, 3, (struct queue_reply_to){0});
+    assert_true(job_id_is_valid(pushes[0].id) && pushes[0].id_is_made);
+    assert_true(slice_is(pushes[1].id, "2") && !pushes[1].id_is_made);
+    assert_true(job_id_is_valid(pushes[2].id) && pushes[2].id_is_made);
+    assert_false(slice_equals(pushes[0].id, pushes[2].id));
+    assert_int_equal(three[0].id.len, 0); /* the caller's own stay as they are */
+}
+
+static void an_id_is_made_for_a_bad_push_too(void **state)
+{
+    struct queue_push push = a_push("", "long one");
+    (void)state;
+    queue_push(&queue, &push, 1, (struct queue_reply_to){0});
+    assert_int_equal(checks[0].status, QUEUE_BODY_TOO_BIG);
+    assert_true(job_id_is_valid(pushes[0].id)); /* its answer names it */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_good_call_goes_through_as_it_is, open_door, close_door),
+        cmocka_unit_test_setup_teardown(a_bad_item_is_told_beside_the_good_ones, open_door,
+                                        close_door),
+        cmocka_unit_test_setup_teardown(a_call_without_items_is_refused_as_a_whole, open_door,
+                                        close_door),
+        cmocka_unit_test_setup_teardown(every_push_has_an_id_behind_it, open_door, close_door),
+        cmocka_unit_test_setup_teardown(an_id_is_made_for_a_bad_push_too, open_door, close_door),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
