@@ -1,78 +1,92 @@
-/* check: would these settings do? Asked by fronts before they are kept. Any thread. */
-#include "base/json_write.h"
-#include "deliver/private.h"
+#include "deliver/check.h"
+
+#include "base/error.h"
+#include "base/json_read.h"
+#include "base/url.h"
+#include "deliver/dead_letter_worker.h"
+#include "deliver/endpoint.h"
 
 #include <stdio.h>
 
 enum { NAME_BYTES = 64 };
 
-static bool fail(char *error, const char *what)
-{
-    snprintf(error, DELIVER_ERROR_BYTES, "%s", what);
-    return false;
-}
+/* ---- what the two members say ---- */
 
-bool check_verdict(enum guard_verdict verdict, struct slice host, char error[DELIVER_ERROR_BYTES])
+bool extension_parse(struct slice text, struct extension *out, char error[DELIVER_ERROR_BYTES])
 {
-    int len = host.len < NAME_BYTES ? (int)host.len : NAME_BYTES;
-    switch (verdict) {
-    case GUARD_ALLOWED:
+    struct json_value object, value;
+    struct json_cursor cursor = {0};
+    struct slice key;
+    *out = (struct extension){0};
+    if (text.len == 0)
         return true;
-    case GUARD_OFF:
-        return fail(error, "delivery is off, start the server with --deliver FILE");
-    case GUARD_HOST_NOT_NAMED:
-        snprintf(error, DELIVER_ERROR_BYTES,
-                 "host '%.*s' is not allowed, add 'allow-host = %.*s' to the policy file", len,
-                 host.at, len, host.at);
-        return false;
-    case GUARD_NOT_AN_ADDRESS:
-        snprintf(error, DELIVER_ERROR_BYTES,
-                 "'%.*s' is neither a name nor an address, write one of them", len, host.at);
-        return false;
-    case GUARD_NETWORK_FORBIDDEN:
-        snprintf(error, DELIVER_ERROR_BYTES,
-                 "address '%.*s' is not public, add it as 'allow-network' to the policy file", len,
-                 host.at);
-        return false;
-    }
-    return fail(error, "not allowed");
-}
-
-/* "host:port" without its port and brackets. */
-static struct slice bare_host(struct slice place)
-{
-    size_t len = place.len;
-    while (len > 0 && place.at[len - 1] != ':')
-        len--;
-    if (len > 0)
-        place.len = len - 1;
-    if (place.len > 1 && place.at[0] == '[')
-        place = slice_make(place.at + 1, place.len - 2);
-    return place;
-}
-
-/* All hosts of "scheme://host:port,host:port/…". */
-bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_ERROR_BYTES])
-{
-    const char *at = memmem(endpoint.at, endpoint.len, "://", 3);
-    const char *end = endpoint.at + endpoint.len;
-    if (!guard_is_on(guard))
-        return check_verdict(GUARD_OFF, endpoint, error);
-    if (!at)
-        return true; /* null: reaches nobody */
-    at += 3;
-    const char *slash = memchr(at, '/', (size_t)(end - at));
-    end = slash ? slash : end;
-    while (at < end) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        struct slice host = bare_host(slice_make(at, (size_t)((comma ? comma : end) - at)));
-        if (!check_verdict(guard_check_host(guard, host), host, error))
-            return false;
-        at = comma ? comma + 1 : end;
+    if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT)
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "not a JSON object, give one with 'deliver' or 'dead_letter'");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        struct slice *member = json_string_is(key, "deliver")       ? &out->deliver
+                               : json_string_is(key, "dead_letter") ? &out->dead_letter
+                                                                    : NULL;
+        if (!member)
+            return error_text(error, DELIVER_ERROR_BYTES,
+                              "unknown member '%.*s', give 'deliver' or 'dead_letter'",
+                              ERROR_SHOWN(slice_make(key.at + 1, key.len - 2), NAME_BYTES));
+        if (member->len > 0)
+            return error_text(error, DELIVER_ERROR_BYTES, "a member is given twice");
+        if (value.kind != JSON_NULL)
+            *member = value.raw;
     }
     return true;
 }
 
+/* ---- what the policy lets be reached ---- */
+
+/* True: allowed. Else `error` says what to do. */
+static bool check_verdict(enum guard_verdict verdict, struct slice host,
+                          char error[DELIVER_ERROR_BYTES])
+{
+    switch (verdict) {
+    case GUARD_ALLOWED:
+        return true;
+    case GUARD_OFF:
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "delivery is off, start the server with --deliver FILE");
+    case GUARD_HOST_NOT_NAMED:
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "host '%.*s' is not allowed, add 'allow-host = %.*s' to the policy file",
+                          ERROR_SHOWN(host, NAME_BYTES), ERROR_SHOWN(host, NAME_BYTES));
+    case GUARD_NOT_AN_ADDRESS:
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "'%.*s' is neither a name nor an address, write one of them",
+                          ERROR_SHOWN(host, NAME_BYTES));
+    case GUARD_NETWORK_FORBIDDEN:
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "address '%.*s' is not public, add it as 'allow-network' to the policy "
+                          "file",
+                          ERROR_SHOWN(host, NAME_BYTES));
+    }
+    return error_text(error, DELIVER_ERROR_BYTES, "not allowed");
+}
+
+bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_ERROR_BYTES])
+{
+    struct url url;
+    if (!guard_is_on(guard))
+        return check_verdict(GUARD_OFF, endpoint, error);
+    if (slice_is(endpoint, "null:")) /* reaches nobody */
+        return true;
+    enum url_fault fault = url_parse(endpoint, &url);
+    if (fault != URL_OK)
+        return error_text(error, DELIVER_ERROR_BYTES, "%s", url_fault_text(fault));
+    for (size_t i = 0; i < url.host_count; i++) {
+        struct slice host = url.hosts[i].name;
+        if (!check_verdict(guard_check_host(guard, host), host, error))
+            return false;
+    }
+    return true;
+}
+
+/* Is `to` a destination that some target reaches, and that the policy allows? */
 static bool check_to(struct guard *guard, const struct target_setting *setting, struct slice to,
                      char error[DELIVER_ERROR_BYTES])
 {
@@ -82,19 +96,19 @@ static bool check_to(struct guard *guard, const struct target_setting *setting, 
     buffer_init(&endpoint, ENDPOINT_BYTES_MAX - 1);
     bool ok = target_endpoint(to, &endpoint, why) && ops && ops->check(setting, to, why);
     if (!ok)
-        fail(error, why[0] ? why : "no way there in this build");
+        error_text(error, DELIVER_ERROR_BYTES, "%s", why[0] ? why : "no way there in this build");
     else
         ok = check_hosts(guard, buffer_slice(&endpoint), error);
     buffer_fini(&endpoint);
     return ok;
 }
 
-static bool prefix(char error[DELIVER_ERROR_BYTES], const char *member)
+/* "MEMBER: ERROR". */
+static bool error_prefix(char error[DELIVER_ERROR_BYTES], const char *member)
 {
     char what[DELIVER_ERROR_BYTES];
     snprintf(what, sizeof(what), "%s", error);
-    snprintf(error, DELIVER_ERROR_BYTES, "%s: %.480s", member, what);
-    return false;
+    return error_text(error, DELIVER_ERROR_BYTES, "%s: %.480s", member, what);
 }
 
 /* Without it every job would fail until it is dead. */
@@ -107,14 +121,14 @@ static bool check_sign(struct guard *guard, const struct target_setting *setting
     size_t count = guard_find_keys(guard, slice_of(setting->sign), keys);
     explicit_bzero(keys, sizeof keys);
     if (count == 0)
-        snprintf(error, DELIVER_ERROR_BYTES,
-                 "no key '%.64s' to sign with, add 'sign = %.64s whsec_…' to the policy file",
-                 setting->sign, setting->sign);
+        error_text(error, DELIVER_ERROR_BYTES,
+                   "no key '%.64s' to sign with, add 'sign = %.64s whsec_…' to the policy file",
+                   setting->sign, setting->sign);
     return count > 0;
 }
 
-bool check_setting(struct guard *guard, const struct target_setting *setting,
-                   char error[DELIVER_ERROR_BYTES])
+bool check_target_setting(struct guard *guard, const struct target_setting *setting,
+                          char error[DELIVER_ERROR_BYTES])
 {
     /* Without a destination of the topic's own each job's callback is checked. */
     bool ok = setting->to ? check_to(guard, setting, slice_of(setting->to), error)
@@ -127,19 +141,19 @@ static bool check_deliver(struct guard *guard, struct slice json, char error[DEL
     struct target_setting setting = {0};
     char why[TARGET_ERROR_BYTES] = "";
     if (!target_setting_parse(json, &setting, why)) {
-        fail(error, why);
-        return prefix(error, "deliver");
+        error_text(error, DELIVER_ERROR_BYTES, "%s", why);
+        return error_prefix(error, "deliver");
     }
-    bool ok = check_setting(guard, &setting, error);
+    bool ok = check_target_setting(guard, &setting, error);
     target_setting_fini(&setting);
-    return ok || prefix(error, "deliver");
+    return ok || error_prefix(error, "deliver");
 }
 
 static bool check_callback_url(struct guard *guard, struct slice url,
                                char error[DELIVER_ERROR_BYTES])
 {
     const struct target_setting none = {.timeout_ms = TARGET_TIMEOUT_MS, .max_in_flight = 1};
-    return deliver_callback_is_well(url, error) && check_to(guard, &none, url, error);
+    return check_callback_form(url, error) && check_to(guard, &none, url, error);
 }
 
 /* What is pushed to these tarry takes for its own work. */
@@ -154,21 +168,23 @@ static bool check_dead_letter(struct guard *guard, struct slice topic, struct sl
     struct dead_letter rules = {0};
     char path[GUARD_PATH_BYTES_MAX];
     if (!dead_letter_parse(json, &rules, error))
-        return prefix(error, "dead_letter");
+        return error_prefix(error, "dead_letter");
     bool ok = true;
     if (rules.to_topic && slice_is(topic, rules.to_topic))
-        ok = fail(error, "'to' is the topic itself, name another one");
+        ok = error_text(error, DELIVER_ERROR_BYTES, "'to' is the topic itself, name another one");
     if (ok && rules.to_topic && is_own(slice_of(rules.to_topic)))
-        ok = fail(error, "'to' is a topic of tarry's own, name another one");
+        ok = error_text(error, DELIVER_ERROR_BYTES,
+                        "'to' is a topic of tarry's own, name another one");
     if (ok && rules.to_url)
         ok = check_callback_url(guard, slice_of(rules.to_url), error);
     if (ok && rules.alert_to)
         ok = check_callback_url(guard, slice_of(rules.alert_to), error);
     if (ok && rules.alert_command &&
         !guard_find_command(guard, slice_of(rules.alert_command), path))
-        ok = fail(error, "no such command, name it in the policy file: command = NAME PROGRAM");
+        ok = error_text(error, DELIVER_ERROR_BYTES,
+                        "no such command, name it in the policy file: command = NAME PROGRAM");
     dead_letter_fini(&rules);
-    return ok || prefix(error, "dead_letter");
+    return ok || error_prefix(error, "dead_letter");
 }
 
 bool deliver_check(struct guard *guard, struct slice topic, struct slice extension,
@@ -176,22 +192,25 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
 {
     struct extension parts;
     if (slice_is(topic, DEAD_LETTER_TOPIC))
-        return fail(error, "tarry itself works off this topic, it has neither 'deliver' nor "
-                           "'dead_letter'");
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "tarry itself works off this topic, it has neither 'deliver' nor "
+                          "'dead_letter'");
     return extension_parse(extension, &parts, error) &&
            (parts.deliver.len == 0 || check_deliver(guard, parts.deliver, error)) &&
            (parts.dead_letter.len == 0 ||
             check_dead_letter(guard, topic, parts.dead_letter, error));
 }
 
-bool deliver_callback_is_well(struct slice url, char error[DELIVER_ERROR_BYTES])
+bool check_callback_form(struct slice url, char error[DELIVER_ERROR_BYTES])
 {
     bool is_http = (url.len > 7 && strncasecmp(url.at, "http://", 7) == 0) ||
                    (url.len > 8 && strncasecmp(url.at, "https://", 8) == 0);
     if (!is_http)
-        return fail(error, "a callback is a URL of http or https, such as https://shop.example/x");
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "a callback is a URL of http or https, such as https://shop.example/x");
     if (url.len > TARGET_TO_BYTES_MAX)
-        return fail(error, "the callback is too long, at most 2048 bytes");
+        return error_text(error, DELIVER_ERROR_BYTES,
+                          "the callback is too long, at most 2048 bytes");
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* Control jobs pushed, and the topic for callbacks made. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "deliver/check.h"
 #include "deliver/dead_letter_private.h"
-#include "deliver/private.h"
 
 #include <inttypes.h>
 #include <stdio.h>

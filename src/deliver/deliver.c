@@ -2,112 +2,190 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "deliver/private.h"
+#include "deliver/check.h"
+#include "deliver/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- the end of a turn ---- */
+enum { FOLLOW_NAMES_MAX = 256, FOLLOW_AGAIN_MS = 1000 };
 
-static void drop_dispatcher(struct deliver *deliver, struct dispatcher *dispatcher)
+struct follow_name { /* a topic to be looked at */
+    struct list list;
+    size_t len;
+    char name[];
+};
+
+/* ---- following: what a topic's extension says goes to its dispatcher and to the worker ---- */
+
+static void follow_dead_letter(struct deliver *deliver, struct slice topic, struct slice json)
 {
-    pthread_mutex_lock(&deliver->lock);
-    table_remove(&deliver->dispatchers, &dispatcher->entry);
-    pthread_mutex_unlock(&deliver->lock);
-    dispatcher_free(dispatcher);
+    struct dead_letter rules = {0};
+    char name[JOB_TOPIC_BYTES_MAX + 1], error[DELIVER_ERROR_BYTES] = "";
+    bool has_rules = json.len > 0 && dead_letter_parse(json, &rules, error);
+    if (json.len > 0 && !has_rules) {
+        snprintf(name, sizeof name, "%.*s", (int)topic.len, topic.at);
+        log_event(LOG_ERROR, "dead letters left alone", LOG_TEXT("topic", name),
+                  LOG_TEXT("error", error));
+    }
+    dead_letter_worker_follow(deliver->worker, topic, has_rules ? &rules : NULL);
+    dead_letter_fini(&rules);
 }
 
-static void look(struct deliver *deliver, struct dispatcher *dispatcher, int64_t now_ms)
+/* `text`: the topic's extension; empty: it has none, or is gone. */
+static void follow_topic(struct deliver *deliver, struct slice topic, struct slice text)
 {
-    list_remove(&dispatcher->kicked);
-    if (dispatcher->is_gone && dispatcher_is_idle(dispatcher))
-        drop_dispatcher(deliver, dispatcher);
-    else
-        dispatcher_look(dispatcher, now_ms);
+    struct extension extension;
+    char error[DELIVER_ERROR_BYTES];
+    bool is_understood = extension_parse(text, &extension, error);
+    if (!is_understood)
+        extension = (struct extension){0};
+    struct dispatcher *dispatcher =
+        dispatchers_follow(&deliver->dispatchers, topic, extension.deliver, text.len == 0);
+    if (!dispatcher)
+        return;
+    if (!is_understood)
+        log_event(LOG_ERROR, "settings not understood", LOG_TEXT("topic", dispatcher->topic),
+                  LOG_TEXT("error", error));
+    dispatcher->seen = deliver->look;
+    follow_dead_letter(deliver, dispatcher->entry.key, extension.dead_letter);
 }
 
-static void run_turn_end(struct turn_end_call *call)
+static void follow_next(struct deliver *deliver);
+
+static void on_followed(struct deliver *deliver)
 {
-    struct deliver *deliver = list_entry(call, struct deliver, turn_end);
-    /* What the queue is asked here its own hooks look at in the next turn only: it comes at once.
-     */
-    if (!list_is_empty(&deliver->answers) || !list_is_empty(&deliver->kicked))
-        reactor_turn_again(deliver->options.reactor);
-    answers_flush(deliver);
-    while (!list_is_empty(&deliver->kicked))
-        look(deliver, list_entry(deliver->kicked.next, struct dispatcher, kicked),
-             clock_inner_ms());
+    deliver->is_following = false;
+    follow_next(deliver);
     deliver_check_stopped(deliver);
 }
 
-void deliver_at_turn_end(struct deliver *deliver)
+static void follow_all_later(struct deliver *deliver)
 {
-    if (!deliver->is_ending)
-        reactor_once_at_turn_end(deliver->options.reactor, &deliver->turn_end);
+    deliver->follows_all = deliver->follow_rests = true;
+    deadline_set(deliver->follow_alarm, clock_inner_ms() + FOLLOW_AGAIN_MS);
 }
 
-void deliver_kick(struct deliver *deliver, struct dispatcher *dispatcher)
-{
-    list_remove(&dispatcher->kicked);
-    list_add_last(&deliver->kicked, &dispatcher->kicked);
-    deliver_at_turn_end(deliver);
-}
-
-/* ---- the alarm ---- */
-
-void deliver_wake_by(struct deliver *deliver, int64_t at_ms)
-{
-    if (at_ms >= deliver->alarm_ms)
-        return;
-    deliver->alarm_ms = at_ms;
-    deadline_set(deliver->alarm, at_ms);
-}
-
-static void wake_dispatchers(struct deliver *deliver, int64_t now_ms)
-{
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next) {
-            struct dispatcher *dispatcher = (struct dispatcher *)entry;
-            if (dispatcher->wake_ms <= now_ms)
-                deliver_kick(deliver, dispatcher);
-            else
-                deliver_wake_by(deliver, dispatcher->wake_ms);
-        }
-}
-
-static void close_all(struct deliver *deliver)
-{
-    if (deliver->is_closing)
-        return;
-    deliver->is_closing = true;
-    deliver->endpoints_closed = !endpoints_close_all(&deliver->endpoints);
-    deliver_check_stopped(deliver);
-}
-
-static void on_alarm(void *ctx)
+static void on_follow_alarm(void *ctx)
 {
     struct deliver *deliver = ctx;
-    int64_t now_ms = clock_inner_ms();
-    deliver->alarm_ms = INT64_MAX;
-    if (deliver->again_ms <= now_ms)
-        answers_again(deliver);
-    deliver_wake_by(deliver, deliver->again_ms);
-    if (deliver->follow_ms <= now_ms) {
-        deliver->follow_ms = INT64_MAX;
-        follow_next(deliver);
-    }
-    deliver_wake_by(deliver, deliver->follow_ms);
-    wake_dispatchers(deliver, now_ms);
-    if (deliver->patience_ms <= now_ms) {
-        deliver->patience_ms = INT64_MAX;
-        log_event(LOG_WARN, "deliveries given up", LOG_TEXT("reason", "stopping"));
-        close_all(deliver);
-    }
-    deliver_wake_by(deliver, deliver->patience_ms);
+    deliver->follow_rests = false;
+    follow_next(deliver);
 }
 
-/* ---- what others tell ---- */
+static struct follow_name *first_name(const struct deliver *deliver)
+{
+    return list_entry(deliver->names.next, struct follow_name, list);
+}
+
+static void follow_name_drop(struct deliver *deliver, struct follow_name *name)
+{
+    list_remove(&name->list);
+    deliver->name_count--;
+    free(name);
+}
+
+static void forget_names(struct deliver *deliver)
+{
+    while (!list_is_empty(&deliver->names))
+        follow_name_drop(deliver, first_name(deliver));
+}
+
+static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct deliver *deliver = owner;
+    struct follow_name *name = first_name(deliver);
+    struct slice topic = slice_make(name->name, name->len);
+    (void)tag;
+    if (deliver->is_stopping)
+        ;
+    else if (reply->status == QUEUE_OK && reply->topic_count == 1)
+        follow_topic(deliver, topic, reply->topics[0].settings.extension);
+    else if (reply->status == QUEUE_NOT_FOUND || reply->status == QUEUE_BAD_TOPIC)
+        follow_topic(deliver, topic, slice_make(NULL, 0));
+    else
+        follow_all_later(deliver);
+    follow_name_drop(deliver, name);
+    on_followed(deliver);
+}
+
+/* Topics that had an extension and were not seen in this look at all of them are gone. */
+static void follow_gone(struct deliver *deliver)
+{
+    const struct dispatcher_table *table = &deliver->dispatchers.table;
+    for (struct dispatcher *at = dispatcher_table_first(table); at;
+         at = dispatcher_table_next(table, at))
+        if (at->seen != deliver->look)
+            follow_topic(deliver, at->entry.key, slice_make(NULL, 0));
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct deliver *deliver = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK && !deliver->is_stopping) {
+        deliver->look++;
+        for (size_t i = 0; i < reply->topic_count; i++)
+            follow_topic(deliver, reply->topics[i].name, reply->topics[i].settings.extension);
+        follow_gone(deliver);
+    } else if (!deliver->is_stopping) {
+        follow_all_later(deliver);
+    }
+    on_followed(deliver);
+}
+
+/* One call is under way at a time, so an older answer never comes after a newer one. */
+static void follow_next(struct deliver *deliver)
+{
+    struct queue *queue = deliver->options.queue;
+    if (deliver->is_following || deliver->is_stopping || !deliver->has_started)
+        return;
+    if (deliver->follows_all && !deliver->follow_rests) {
+        deliver->is_following = true;
+        deliver->follows_all = false;
+        forget_names(deliver);
+        queue_topics(queue, (struct queue_reply_to){.done = on_topics, .owner = deliver});
+    } else if (!list_is_empty(&deliver->names)) {
+        const struct follow_name *name = first_name(deliver);
+        struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET,
+                                        .topic = slice_make(name->name, name->len)};
+        deliver->is_following = true;
+        queue_topic(queue, &call, (struct queue_reply_to){.done = on_topic, .owner = deliver});
+    }
+}
+
+/* Will the topic be looked at anyway? The first of the names may be asked for right now: it may have
+ * changed since. */
+static bool is_listed(const struct deliver *deliver, struct slice topic)
+{
+    const struct list *first = deliver->names.next;
+    for (const struct list *at = deliver->is_following ? first->next : first; at != &deliver->names;
+         at = at->next) {
+        const struct follow_name *name = list_entry(at, struct follow_name, list);
+        if (slice_equals(slice_make(name->name, name->len), topic))
+            return true;
+    }
+    return false;
+}
+
+/* The topic's settings changed; an empty name: any topic's may have. */
+static void follow_changed(struct deliver *deliver, struct slice topic)
+{
+    struct follow_name *name = NULL;
+    if (topic.len > 0 && is_listed(deliver, topic))
+        return;
+    if (topic.len > 0 && deliver->name_count < FOLLOW_NAMES_MAX)
+        name = malloc(sizeof(*name) + topic.len);
+    if (name) {
+        name->len = topic.len;
+        memcpy(name->name, topic.at, topic.len);
+        list_add_last(&deliver->names, &name->list);
+        deliver->name_count++;
+    } else {
+        deliver->follows_all = true;
+    }
+    follow_next(deliver);
+}
 
 static void on_event(void *owner, enum queue_event event, struct slice topic)
 {
@@ -115,69 +193,137 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
     if (!deliver->has_started || deliver->is_stopping)
         return;
     if (event == QUEUE_EVENT_TOPIC)
-        follow_topic(deliver, topic);
+        follow_changed(deliver, topic);
     else
         dead_letter_worker_on_dead(deliver->worker, topic);
 }
 
-/* Dispatchers that wait for it. */
-static void on_changed(void *owner, struct endpoint *endpoint)
+void deliver_judge_all(struct deliver *deliver)
 {
-    struct deliver *deliver = owner;
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next) {
-            struct dispatcher *dispatcher = (struct dispatcher *)entry;
-            if (dispatcher->is_on && strcmp(dispatcher->endpoint, endpoint->name) == 0)
-                dispatcher_reschedule(dispatcher);
-        }
+    dispatchers_judge(&deliver->dispatchers);
+}
+
+/* ---- stopping: no more is taken, what is under way ends, the endpoints close ---- */
+
+static void on_endpoints_closed(void *ctx)
+{
+    struct deliver *deliver = ctx;
+    deliver->endpoints_closed = true;
+    deliver_check_stopped(deliver);
+}
+
+static void close_endpoints(struct deliver *deliver)
+{
+    if (deliver->endpoints.is_closing)
+        return;
+    if (!endpoints_close_all(&deliver->endpoints, on_endpoints_closed, deliver))
+        on_endpoints_closed(deliver);
+}
+
+static void on_timeout(void *ctx)
+{
+    struct deliver *deliver = ctx;
+    log_event(LOG_WARN, "deliveries given up", LOG_TEXT("reason", "stopping"));
+    close_endpoints(deliver);
+}
+
+static void run_check_stopped(struct turn_end_call *call)
+{
+    struct deliver *deliver = list_entry(call, struct deliver, stop_call);
+    if (deliver->has_stopped || deliver->samples > 0 || deliver->is_following ||
+        !dispatchers_are_idle(&deliver->dispatchers))
+        return;
+    close_endpoints(deliver);
+    if (!deliver->endpoints_closed || !deliver->worker_stopped)
+        return;
+    deliver->has_stopped = true;
+    deadline_set(deliver->timeout, INT64_MAX);
+    deliver->stopped(deliver->stopped_ctx);
+}
+
+void deliver_check_stopped(struct deliver *deliver)
+{
+    if (deliver->is_stopping && !deliver->dispatchers.is_ending)
+        reactor_once_at_turn_end(deliver->options.reactor, &deliver->stop_call);
+}
+
+static void on_answered(void *owner)
+{
+    deliver_check_stopped(owner);
+}
+
+static void on_worker_stopped(void *ctx)
+{
+    struct deliver *deliver = ctx;
+    deliver->worker_stopped = true;
+    deliver_check_stopped(deliver);
+}
+
+void deliver_stop(struct deliver *deliver, int64_t timeout_ms, void (*stopped)(void *ctx),
+                  void *ctx)
+{
+    assert(!deliver->is_stopping);
+    deliver->is_stopping = true;
+    deliver->stopped = stopped;
+    deliver->stopped_ctx = ctx;
+    dispatchers_halt(&deliver->dispatchers);
+    dead_letter_worker_stop(deliver->worker, on_worker_stopped, deliver);
+    deadline_set(deliver->timeout, clock_inner_ms() + timeout_ms);
+    deliver_check_stopped(deliver);
 }
 
 /* ---- life ---- */
 
-static struct deliver *make(const struct deliver_options *options)
+static struct deliver *deliver_make(const struct deliver_options *options)
 {
     struct deliver *deliver = calloc(1, sizeof(*deliver));
     if (!deliver)
         return NULL;
     deliver->options = *options;
-    deliver->turn_end.run = run_turn_end;
-    list_init(&deliver->turn_end.list);
-    list_init(&deliver->kicked);
-    list_init(&deliver->answers);
-    list_init(&deliver->again);
+    deliver->stop_call.run = run_check_stopped;
+    list_init(&deliver->stop_call.list);
     list_init(&deliver->names);
-    deliver->alarm_ms = deliver->again_ms = deliver->follow_ms = INT64_MAX;
-    deliver->patience_ms = INT64_MAX;
-    pthread_mutex_init(&deliver->lock, NULL);
     return deliver;
 }
 
-struct deliver *deliver_new(const struct deliver_options *options)
+static bool deliver_make_parts(struct deliver *deliver)
 {
-    struct deliver *deliver = make(options);
-    if (!deliver)
-        return NULL;
+    const struct deliver_options *options = &deliver->options;
     const struct dead_letter_worker_options worker = {.reactor = options->reactor,
                                                       .queue = options->queue,
                                                       .waiters = options->waiters,
                                                       .guard = options->guard};
-    deliver->alarm = deadline_new(options->reactor, on_alarm, deliver);
+    const struct dispatchers_env dispatchers = {.reactor = options->reactor,
+                                                .queue = options->queue,
+                                                .waiters = options->waiters,
+                                                .guard = options->guard,
+                                                .endpoints = &deliver->endpoints,
+                                                .answered = on_answered,
+                                                .owner = deliver};
+    deliver->follow_alarm = deadline_new(options->reactor, on_follow_alarm, deliver);
+    deliver->timeout = deadline_new(options->reactor, on_timeout, deliver);
     deliver->resolver = resolver_new(options->reactor, options->guard);
     deliver->worker = dead_letter_worker_new(&worker);
-    const struct target_env env = {.reactor = options->reactor,
-                                   .guard = options->guard,
-                                   .resolver = deliver->resolver,
-                                   .store_name = options->store_name,
-                                   .store = options->store,
-                                   .version = options->version};
-    if (!deliver->alarm || !deliver->resolver || !deliver->worker ||
-        !endpoints_init(&deliver->endpoints, &env)) {
+    const struct target_env targets = {.reactor = options->reactor,
+                                       .guard = options->guard,
+                                       .resolver = deliver->resolver,
+                                       .store_name = options->store_name,
+                                       .store = options->store,
+                                       .version = options->version};
+    bool has_endpoints = endpoints_init(&deliver->endpoints, &targets);
+    return dispatchers_init(&deliver->dispatchers, &dispatchers) && has_endpoints &&
+           deliver->follow_alarm && deliver->timeout && deliver->resolver && deliver->worker;
+}
+
+struct deliver *deliver_new(const struct deliver_options *options)
+{
+    struct deliver *deliver = deliver_make(options);
+    if (!deliver)
+        return NULL;
+    if (!deliver_make_parts(deliver)) {
         deliver_free(deliver);
         return NULL;
     }
-    deliver->endpoints.changed = on_changed;
-    deliver->endpoints.owner = deliver;
     options->queue->on_event = on_event;
     options->queue->on_event_owner = deliver;
     return deliver;
@@ -186,114 +332,22 @@ struct deliver *deliver_new(const struct deliver_options *options)
 void deliver_start(struct deliver *deliver)
 {
     deliver->has_started = true;
-    follow_topic(deliver, slice_make(NULL, 0));
-}
-
-void deliver_judge_all(struct deliver *deliver)
-{
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next)
-            dispatcher_judge((struct dispatcher *)entry);
-}
-
-static void free_deliveries(struct list *deliveries)
-{
-    while (!list_is_empty(deliveries)) {
-        struct delivery *delivery = list_entry(deliveries->next, struct delivery, list);
-        list_remove(&delivery->list);
-        delivery->dispatcher->unanswered--;
-        free(delivery);
-    }
-}
-
-static void free_dispatchers(struct deliver *deliver)
-{
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        while (deliver->dispatchers.buckets[i]) {
-            struct dispatcher *dispatcher = (struct dispatcher *)deliver->dispatchers.buckets[i];
-            dispatcher_halt(dispatcher);
-            drop_dispatcher(deliver, dispatcher);
-        }
+    follow_changed(deliver, slice_make(NULL, 0));
 }
 
 void deliver_free(struct deliver *deliver)
 {
     if (!deliver)
         return;
-    deliver->is_stopping = deliver->is_closing = deliver->is_ending = true;
+    deliver->is_stopping = deliver->dispatchers.is_ending = true;
     deliver->options.queue->on_event = NULL;
-    reactor_cancel_at_turn_end(&deliver->turn_end);
+    reactor_cancel_at_turn_end(&deliver->stop_call);
     endpoints_fini(&deliver->endpoints);
-    free_deliveries(&deliver->answers);
-    free_deliveries(&deliver->again);
-    free_dispatchers(deliver);
-    follow_forget(deliver);
+    dispatchers_fini(&deliver->dispatchers);
+    forget_names(deliver);
     dead_letter_worker_free(deliver->worker);
     resolver_free(deliver->resolver);
-    deadline_free(deliver->alarm);
-    pthread_mutex_destroy(&deliver->lock);
+    deadline_free(deliver->timeout);
+    deadline_free(deliver->follow_alarm);
     free(deliver);
-}
-
-/* ---- stopping ---- */
-
-static bool has_deliveries(const struct deliver *deliver)
-{
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next)
-            if (!dispatcher_is_idle((struct dispatcher *)entry))
-                return true;
-    return false;
-}
-
-void deliver_check_stopped(struct deliver *deliver)
-{
-    if (!deliver->is_stopping || deliver->has_stopped)
-        return;
-    if (deliver->samples > 0 || deliver->answering > 0 || deliver->is_following ||
-        has_deliveries(deliver))
-        return;
-    if (!deliver->is_closing) {
-        close_all(deliver);
-        return;
-    }
-    if (!deliver->endpoints_closed || !deliver->dead_letter_worker_stopped)
-        return;
-    deliver->has_stopped = true;
-    deadline_set(deliver->alarm, INT64_MAX);
-    deliver->stopped(deliver->stopped_ctx);
-}
-
-static void on_closed(void *owner)
-{
-    struct deliver *deliver = owner;
-    deliver->endpoints_closed = true;
-    deliver_check_stopped(deliver);
-}
-
-static void on_keeper_stopped(void *ctx)
-{
-    struct deliver *deliver = ctx;
-    deliver->dead_letter_worker_stopped = true;
-    deliver_check_stopped(deliver);
-}
-
-void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(void *ctx),
-                  void *ctx)
-{
-    assert(!deliver->is_stopping);
-    deliver->is_stopping = true;
-    deliver->stopped = stopped;
-    deliver->stopped_ctx = ctx;
-    deliver->endpoints.closed = on_closed;
-    deliver->patience_ms = clock_inner_ms() + patience_ms;
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next)
-            dispatcher_halt((struct dispatcher *)entry);
-    dead_letter_worker_stop(deliver->worker, on_keeper_stopped, deliver);
-    deliver_wake_by(deliver, deliver->patience_ms);
-    deliver_at_turn_end(deliver);
 }

@@ -8,8 +8,12 @@
  *   dead_letter  deliver/dead_letter.h
  * Settings are followed at run-time: queue->on_event tells of changes, also by other servers.
  *
- * The rooms' nouns: a dispatcher is a topic on its way out (dispatcher.h); an endpoint is a peer with its
- * window and breaker (endpoint.h); the worker does what is to be done with dead jobs (worker.h).
+ * The room's nouns:
+ *   dispatcher           a topic on its way out
+ *   delivery             one job, from its take to the queue's answer
+ *   endpoint             a peer with its window and its breaker
+ *   sample               a message that is no job, to see what becomes of it
+ *   dead letter worker   does what is to be done with dead jobs
  */
 #ifndef TARRY_DELIVER_DELIVER_H
 #define TARRY_DELIVER_DELIVER_H

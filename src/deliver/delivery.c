@@ -1,19 +1,201 @@
-/* delivery: a job between its take and the end of its answer: sent, and told the queue what became of
- * it. */
+/*
+ * delivery: a job from its take to the queue's answer: sent, and the queue told what became of it.
+ *
+ * Answers are gathered over a turn and sent together.
+ */
+#include "deliver/delivery.h"
+
 #include "base/clock.h"
-#include "deliver/private.h"
+#include "base/log.h"
+#include "deliver/check.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- outcomes ---- */
+enum {
+    UNSENT_MS = 1000,               /* a job that could not leave comes back in so long */
+    UNSENT_MS_MAX = 3600 * 1000,    /* then an attempt counts though it did not leave */
+    DELAY_MS_MAX = 24 * 3600 * 1000 /* Retry-After beyond is cut */
+};
 
-static void answer(struct delivery *delivery, enum queue_verb verb, int64_t delay_ms)
+struct delivery { /* a job from its take to the queue's answer */
+    struct endpoint_request request;
+    struct list list; /* in dispatchers.answers or dispatchers.again */
+    struct dispatcher *dispatcher;
+    enum queue_verb verb;
+    bool final;
+    bool is_again; /* the queue could not take the answer before */
+    uint16_t lease_bytes;
+    uint32_t body_bytes;
+    int64_t delay_ms;
+    int64_t lease_until_ms; /* inner clock, about */
+    int64_t waiting_ms;     /* since it was due first, when it was taken */
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
+    char error[JOB_ERROR_BYTES_MAX + 1];
+};
+
+struct answer_batch { /* deliveries whose answers are with the queue */
+    struct dispatchers *dispatchers;
+    size_t count;
+    struct delivery *deliveries[];
+};
+
+/* ---- what became of a delivery, told to the queue ---- */
+
+/* The delivery's answer is known: it goes with the others at the end of the turn. */
+static void answer_add(struct delivery *delivery)
+{
+    struct dispatchers *all = delivery->dispatcher->all;
+    list_add_last(&all->answers, &delivery->list);
+    dispatchers_at_turn_end(all);
+}
+
+static void answer_try_again(struct delivery *delivery)
+{
+    struct dispatchers *all = delivery->dispatcher->all;
+    delivery->is_again = true;
+    list_add_last(&all->again, &delivery->list);
+    if (all->again_ms == INT64_MAX) {
+        all->again_ms = clock_inner_ms() + DISPATCHER_RETRY_MS;
+        dispatchers_wake_by(all, all->again_ms);
+    }
+}
+
+static void delivery_free(struct delivery *delivery)
+{
+    struct dispatcher *dispatcher = delivery->dispatcher;
+    assert(dispatcher->unanswered > 0);
+    dispatcher->unanswered--;
+    dispatcher->all->unanswered--;
+    free(delivery);
+}
+
+static void delivery_end(struct delivery *delivery, bool lease_ended)
+{
+    struct dispatcher *dispatcher = delivery->dispatcher;
+    if (lease_ended) {
+        pthread_mutex_lock(&dispatcher->all->lock);
+        dispatcher->tally.lease_ended++;
+        pthread_mutex_unlock(&dispatcher->all->lock);
+    }
+    delivery_free(delivery);
+    dispatcher_kick(dispatcher);
+}
+
+/* An answer that the queue could not take (out of reach, out of memory) is told again as long as its
+ * lease may last. After that the queue ends the lease itself, and the job comes again: the one way
+ * in which delivery makes a duplicate of its own, and it is counted. */
+static void answer_on_status(struct delivery *delivery, enum queue_status status)
+{
+    switch (status) {
+    case QUEUE_OK:
+        delivery_end(delivery, false);
+        return;
+    case QUEUE_NO_MEMORY:
+    case QUEUE_NO_SPACE:
+    case QUEUE_DIRECTORY_MOVED:
+    case QUEUE_UNAVAILABLE:
+        if (clock_inner_ms() < delivery->lease_until_ms)
+            answer_try_again(delivery);
+        else
+            delivery_end(delivery, true);
+        return;
+    case QUEUE_LEASE_ENDED: /* of one told again: maybe the first time was heard after all */
+        delivery_end(delivery, !delivery->is_again);
+        return;
+    case QUEUE_STOPPING: /* the lease ends by itself */
+        delivery_end(delivery, true);
+        return;
+    default:
+        log_event(LOG_ERROR, "answer refused", LOG_TEXT("topic", delivery->dispatcher->topic),
+                  LOG_NUMBER("status", status));
+        delivery_end(delivery, true);
+    }
+}
+
+static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct answer_batch *batch = owner;
+    struct dispatchers *dispatchers = batch->dispatchers;
+    (void)tag;
+    for (size_t i = 0; i < batch->count; i++)
+        answer_on_status(batch->deliveries[i], reply->status != QUEUE_OK ? reply->status
+                                               : i < reply->result_count ? reply->results[i].status
+                                                                         : QUEUE_UNAVAILABLE);
+    free(batch);
+    dispatchers->answering--;
+    dispatchers->env.answered(dispatchers->env.owner);
+}
+
+static struct queue_answer answer_of(const struct delivery *delivery)
+{
+    return (struct queue_answer){.verb = delivery->verb,
+                                 .lease = slice_make(delivery->lease, delivery->lease_bytes),
+                                 .delay_ms = delivery->delay_ms,
+                                 .final = delivery->final,
+                                 .error = delivery->verb == QUEUE_NACK ? slice_of(delivery->error)
+                                                                       : slice_make(NULL, 0)};
+}
+
+static struct delivery *first_delivery(const struct list *deliveries)
+{
+    return list_entry(deliveries->next, struct delivery, list);
+}
+
+/* False: out of memory. */
+static bool answers_send_batch(struct dispatchers *dispatchers, struct queue_answer *answers)
+{
+    struct answer_batch *batch =
+        malloc(sizeof(*batch) + QUEUE_BATCH_MAX * sizeof(batch->deliveries[0]));
+    if (!batch)
+        return false;
+    batch->dispatchers = dispatchers;
+    batch->count = 0;
+    while (!list_is_empty(&dispatchers->answers) && batch->count < QUEUE_BATCH_MAX) {
+        struct delivery *delivery = first_delivery(&dispatchers->answers);
+        list_remove(&delivery->list);
+        answers[batch->count] = answer_of(delivery);
+        batch->deliveries[batch->count++] = delivery;
+    }
+    dispatchers->answering++;
+    queue_answer(dispatchers->env.queue, answers, batch->count,
+                 (struct queue_reply_to){.done = on_answered, .owner = batch});
+    return true;
+}
+
+void deliveries_answer(struct dispatchers *dispatchers)
+{
+    if (list_is_empty(&dispatchers->answers))
+        return;
+    struct queue_answer *answers = malloc(QUEUE_BATCH_MAX * sizeof(*answers));
+    while (answers && !list_is_empty(&dispatchers->answers))
+        if (!answers_send_batch(dispatchers, answers))
+            break;
+    free(answers);
+    while (!list_is_empty(&dispatchers->answers)) { /* out of memory */
+        struct delivery *delivery = first_delivery(&dispatchers->answers);
+        list_remove(&delivery->list);
+        answer_try_again(delivery);
+    }
+}
+
+void deliveries_forget(struct list *deliveries)
+{
+    while (!list_is_empty(deliveries)) {
+        struct delivery *delivery = first_delivery(deliveries);
+        list_remove(&delivery->list);
+        delivery_free(delivery);
+    }
+}
+
+/* ---- outcomes of a delivery ---- */
+
+static void delivery_answer(struct delivery *delivery, enum queue_verb verb, int64_t delay_ms)
 {
     delivery->verb = verb;
-    delivery->delay_ms = delay_ms < DISPATCHER_DELAY_MS_MAX ? delay_ms : DISPATCHER_DELAY_MS_MAX;
-    answers_add(delivery);
+    delivery->delay_ms = delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX;
+    answer_add(delivery);
 }
 
 /* "At once" would use up all attempts in a moment: then as after any failure, by backoff. */
@@ -22,83 +204,83 @@ static int64_t asked_delay_ms(const struct target_report *report)
     return report->retry_after_ms > 0 ? report->retry_after_ms : -1;
 }
 
-static void refuse(struct delivery *delivery, const char *error)
+static void delivery_refuse(struct delivery *delivery, const char *error)
 {
     delivery->final = true;
     snprintf(delivery->error, sizeof(delivery->error), "%s", error);
-    answer(delivery, QUEUE_NACK, -1);
+    delivery_answer(delivery, QUEUE_NACK, -1);
 }
 
-void delivery_return(struct delivery *delivery, enum dispatcher_return why, int64_t delay_ms)
+static void delivery_return(struct delivery *delivery, enum dispatcher_return why, int64_t delay_ms)
 {
-    struct deliver *deliver = delivery->dispatcher->deliver;
-    pthread_mutex_lock(&deliver->lock);
+    struct dispatchers *all = delivery->dispatcher->all;
+    pthread_mutex_lock(&all->lock);
     delivery->dispatcher->tally.returned[why]++;
-    pthread_mutex_unlock(&deliver->lock);
-    answer(delivery, QUEUE_RETURN, delay_ms);
+    pthread_mutex_unlock(&all->lock);
+    delivery_answer(delivery, QUEUE_RETURN, delay_ms);
 }
 
 /* A message that never left costs no attempt, for a while; then it does, that nothing waits for
  * ever. */
-static void end_unsent(struct delivery *delivery, const struct target_report *report)
+static void delivery_end_unsent(struct delivery *delivery, const struct target_report *report)
 {
-    struct deliver *deliver = delivery->dispatcher->deliver;
-    if (delivery->waiting_ms >= DISPATCHER_PATIENCE_MS) {
-        answer(delivery, QUEUE_NACK, asked_delay_ms(report));
+    if (delivery->waiting_ms >= UNSENT_MS_MAX) {
+        delivery_answer(delivery, QUEUE_NACK, asked_delay_ms(report));
         return;
     }
-    int64_t delay_ms = DISPATCHER_UNSENT_MS / 2 +
-                       (int64_t)random_below(&deliver->endpoints.random, DISPATCHER_UNSENT_MS);
+    int64_t delay_ms =
+        UNSENT_MS / 2 +
+        (int64_t)random_below(&delivery->dispatcher->all->env.endpoints->random, UNSENT_MS);
     delivery_return(delivery, DISPATCHER_RETURN_UNSENT,
                     report->retry_after_ms > delay_ms ? report->retry_after_ms : delay_ms);
 }
 
-static void end_delivery(struct delivery *delivery, const struct target_report *report)
+static void delivery_end_reported(struct delivery *delivery, const struct target_report *report)
 {
-    struct deliver *deliver = delivery->dispatcher->deliver;
     snprintf(delivery->error, sizeof(delivery->error), "%s", report->error);
-    if (deliver->is_closing &&
+    if (delivery->dispatcher->all->env.endpoints->is_closing &&
         (report->outcome == TARGET_FAILED || report->outcome == TARGET_UNSENT)) {
         delivery_return(delivery, DISPATCHER_RETURN_STOPPING, 0);
         return;
     }
     switch (report->outcome) {
     case TARGET_DONE:
-        answer(delivery, QUEUE_ACK, -1);
+        delivery_answer(delivery, QUEUE_ACK, -1);
         return;
     case TARGET_FAILED:
-        answer(delivery, QUEUE_NACK, asked_delay_ms(report));
+        delivery_answer(delivery, QUEUE_NACK, asked_delay_ms(report));
         return;
     case TARGET_REFUSED:
         delivery->final = true;
-        answer(delivery, QUEUE_NACK, -1);
+        delivery_answer(delivery, QUEUE_NACK, -1);
         return;
     case TARGET_UNSENT:
-        end_unsent(delivery, report);
+        delivery_end_unsent(delivery, report);
         return;
     }
     assert(false); /* on_reported has looked */
 }
 
-static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
+static void on_reported(struct endpoint_request *request, const struct target_report *report,
+                        int64_t took_ms)
 {
-    struct delivery *delivery = owner;
+    struct delivery *delivery = list_entry(request, struct delivery, request);
     struct dispatcher *dispatcher = delivery->dispatcher;
-    struct deliver *deliver = dispatcher->deliver;
+    struct dispatchers *all = dispatcher->all;
     assert(dispatcher->in_flight > 0 && report->outcome >= TARGET_DONE &&
            report->outcome <= TARGET_UNSENT);
     dispatcher->in_flight--;
     dispatcher->bytes_in_flight -= delivery->body_bytes;
-    pthread_mutex_lock(&deliver->lock);
+    pthread_mutex_lock(&all->lock);
     dispatcher->tally.in_flight = dispatcher->in_flight;
     dispatcher->tally.attempts[report->outcome]++;
-    histogram_add(&deliver->took, (uint64_t)took_ms);
-    pthread_mutex_unlock(&deliver->lock);
-    end_delivery(delivery, report);
-    deliver_kick(deliver, dispatcher);
+    histogram_add(&all->took, (uint64_t)took_ms);
+    pthread_mutex_unlock(&all->lock);
+    delivery_end_reported(delivery, report);
+    dispatcher_kick(dispatcher);
 }
 
-/* ---- sending ---- */
+/* ---- a delivery is sent ---- */
 
 static struct slice find_callback(const struct job *job)
 {
@@ -110,28 +292,29 @@ static struct slice find_callback(const struct job *job)
     return slice_make(NULL, 0);
 }
 
-static void note_sent(struct delivery *delivery, const struct job *job)
+static void delivery_note_sent(struct delivery *delivery, const struct job *job)
 {
     struct dispatcher *dispatcher = delivery->dispatcher;
-    struct deliver *deliver = dispatcher->deliver;
+    struct dispatchers *all = dispatcher->all;
     int64_t late_ms = clock_wall_ms() - job->due_ms;
     dispatcher->in_flight++;
     dispatcher->bytes_in_flight += delivery->body_bytes;
-    pthread_mutex_lock(&deliver->lock);
+    pthread_mutex_lock(&all->lock);
     dispatcher->tally.in_flight = dispatcher->in_flight;
     if (job->attempt == 1)
-        histogram_add(&deliver->late, late_ms > 0 ? (uint64_t)late_ms : 0);
-    pthread_mutex_unlock(&deliver->lock);
+        histogram_add(&all->late, late_ms > 0 ? (uint64_t)late_ms : 0);
+    pthread_mutex_unlock(&all->lock);
 }
 
-static void give(struct delivery *delivery, const struct endpoint_request *request)
+static void delivery_give(struct delivery *delivery, struct slice endpoint,
+                          const struct target_message *message)
 {
-    struct dispatcher *dispatcher = delivery->dispatcher;
     char error[TARGET_ERROR_BYTES];
     int64_t wait_ms;
-    switch (endpoints_give(&dispatcher->deliver->endpoints, request, &wait_ms)) {
+    switch (endpoints_give(delivery->dispatcher->all->env.endpoints, &delivery->request, endpoint,
+                           message, &wait_ms)) {
     case ENDPOINT_SENT:
-        note_sent(delivery, request->message.job);
+        delivery_note_sent(delivery, message->job);
         return;
     case ENDPOINT_RESTS:
         delivery_return(delivery, DISPATCHER_RETURN_RESTS, wait_ms);
@@ -143,61 +326,62 @@ static void give(struct delivery *delivery, const struct endpoint_request *reque
         delivery_return(delivery, DISPATCHER_RETURN_LATER, wait_ms);
         return;
     case ENDPOINT_UNKNOWN:
-        snprintf(error, sizeof(error), "no way to '%.*s' in this build", (int)request->endpoint.len,
-                 request->endpoint.at);
-        refuse(delivery, error);
+        snprintf(error, sizeof(error), "no way to '%.*s' in this build", (int)endpoint.len,
+                 endpoint.at);
+        delivery_refuse(delivery, error);
         return;
     }
 }
 
+/* Jobs with callbacks of their own have half of the topic's window at one endpoint, so that one slow
+ * peer does not hold up all others. */
 static uint32_t callback_window(const struct dispatcher *dispatcher)
 {
     uint32_t half = dispatcher->setting.max_in_flight / 2;
     return half < 1 ? 1 : half < ENDPOINT_WINDOW ? half : ENDPOINT_WINDOW;
 }
 
-static void send_to_callback(struct delivery *delivery, struct endpoint_request *request)
+static void delivery_send_to_callback(struct delivery *delivery,
+                                      const struct target_message *message)
 {
     struct dispatcher *dispatcher = delivery->dispatcher;
     char error[TARGET_ERROR_BYTES], error_text[DELIVER_ERROR_BYTES];
     struct buffer endpoint;
     if (!dispatcher->setting.allows_callback) {
-        refuse(delivery, "this topic does not allow callbacks of its own");
+        delivery_refuse(delivery, "this topic does not allow callbacks of its own");
         return;
     }
     buffer_init(&endpoint, ENDPOINT_BYTES_MAX);
-    if (!deliver_callback_is_well(request->message.to, error_text)) {
+    if (!check_callback_form(message->to, error_text)) {
         snprintf(error, sizeof(error), "%.255s", error_text);
-        refuse(delivery, error);
-    } else if (!target_endpoint(request->message.to, &endpoint, error)) {
-        refuse(delivery, error);
+        delivery_refuse(delivery, error);
+    } else if (!target_endpoint(message->to, &endpoint, error)) {
+        delivery_refuse(delivery, error);
     } else {
-        request->endpoint = buffer_slice(&endpoint);
-        request->window = callback_window(dispatcher);
-        give(delivery, request);
+        delivery->request.window = callback_window(dispatcher);
+        delivery_give(delivery, buffer_slice(&endpoint), message);
     }
     buffer_fini(&endpoint);
 }
 
-void delivery_send(struct delivery *delivery, const struct job *job)
+/* Hands the job to where it goes, or answers why not. It must stay until endpoints_flush. */
+static void delivery_send(struct delivery *delivery, const struct job *job)
 {
-    struct dispatcher *dispatcher = delivery->dispatcher;
-    struct endpoint_request request = {
-        .message = {.job = job, .setting = &dispatcher->setting, .to = find_callback(job)},
-        .reported = on_reported,
-        .owner = delivery};
-    if (request.message.to.len > 0) {
-        send_to_callback(delivery, &request);
+    const struct dispatcher *dispatcher = delivery->dispatcher;
+    struct target_message message = {
+        .job = job, .setting = &dispatcher->setting, .to = find_callback(job)};
+    if (message.to.len > 0) {
+        delivery_send_to_callback(delivery, &message);
     } else if (!dispatcher->setting.to) {
-        refuse(delivery, "no destination, the topic has no 'to' and the job no callback");
+        delivery_refuse(delivery, "no destination, the topic has no 'to' and the job no callback");
     } else {
-        request.message.to = slice_of(dispatcher->setting.to);
-        request.endpoint = slice_of(dispatcher->endpoint);
-        give(delivery, &request);
+        message.to = slice_of(dispatcher->setting.to);
+        delivery_give(delivery, slice_of(dispatcher->endpoint), &message);
     }
 }
 
-struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_job *taken)
+/* NULL: out of memory. */
+static struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_job *taken)
 {
     const struct job *job = &taken->job;
     struct delivery *delivery = malloc(sizeof(*delivery));
@@ -205,6 +389,7 @@ struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_
         return NULL;
     assert(taken->lease.len <= sizeof(delivery->lease));
     *delivery = (struct delivery){
+        .request.reported = on_reported,
         .dispatcher = dispatcher,
         .lease_bytes = (uint16_t)taken->lease.len,
         .body_bytes = (uint32_t)job->body.len,
@@ -214,5 +399,19 @@ struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_
     memcpy(delivery->lease, taken->lease.at, taken->lease.len);
     list_init(&delivery->list);
     dispatcher->unanswered++;
+    dispatcher->all->unanswered++;
     return delivery;
+}
+
+void delivery_begin(struct dispatcher *dispatcher, const struct queue_job *taken, bool is_late)
+{
+    struct delivery *delivery = delivery_new(dispatcher, taken);
+    if (!delivery)
+        return; /* its lease ends: nothing can be done without memory */
+    if (!dispatcher->is_on)
+        delivery_return(delivery, DISPATCHER_RETURN_STOPPING, 0);
+    else if (is_late)
+        delivery_return(delivery, DISPATCHER_RETURN_SHORT_LEASE, 0);
+    else
+        delivery_send(delivery, &taken->job);
 }

@@ -2,18 +2,32 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "deliver/private.h"
+#include "deliver/check.h"
+#include "deliver/delivery.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- taking ---- */
+enum {
+    BYTES_MAX = 64 << 20,      /* of bodies in flight, and of one take beyond */
+    TAKE_WAIT_MS = 3600 * 1000 /* of a take: nobody is woken for nothing */
+};
+
+static void dispatcher_wake_by(struct dispatcher *dispatcher, int64_t at_ms)
+{
+    if (at_ms < dispatcher->wake_ms)
+        dispatcher->wake_ms = at_ms;
+    dispatchers_wake_by(dispatcher->all, dispatcher->wake_ms);
+}
+
+/* ---- jobs are taken ---- */
 
 /* Did the jobs take so long to come here that their leases could end before they are answered?
  * Leases are told by the queue's clock, which may be another machine's: what they usually lack is
  * the difference of the clocks, what they lack beyond is the time under way. */
-static bool is_stale(struct dispatcher *dispatcher, const struct job *first, int64_t lease_ms)
+static bool dispatcher_is_late(struct dispatcher *dispatcher, const struct job *first,
+                               int64_t lease_ms)
 {
     int64_t lag_ms = lease_ms - (first->lease_until_ms - clock_wall_ms());
     if (!dispatcher->knows_lag || lag_ms < dispatcher->lag_ms)
@@ -24,30 +38,14 @@ static bool is_stale(struct dispatcher *dispatcher, const struct job *first, int
     return lag_ms - dispatcher->lag_ms > DISPATCHER_LEASE_MARGIN_MS * 2 / 3;
 }
 
-static void wake_by(struct dispatcher *dispatcher, int64_t at_ms)
-{
-    if (at_ms < dispatcher->wake_ms)
-        dispatcher->wake_ms = at_ms;
-    deliver_wake_by(dispatcher->deliver, dispatcher->wake_ms);
-}
-
-static void send_all(struct dispatcher *dispatcher, const struct queue_reply *reply)
+static void dispatcher_send_all(struct dispatcher *dispatcher, const struct queue_reply *reply)
 {
     int64_t lease_ms = dispatcher->setting.timeout_ms + DISPATCHER_LEASE_MARGIN_MS;
-    bool stale = reply->job_count > 0 && is_stale(dispatcher, &reply->jobs[0].job, lease_ms);
-    for (size_t i = 0; i < reply->job_count; i++) {
-        const struct queue_job *taken = &reply->jobs[i];
-        struct delivery *delivery = delivery_new(dispatcher, taken);
-        if (!delivery)
-            continue; /* its lease ends: nothing can be done without memory */
-        if (!dispatcher->is_on)
-            delivery_return(delivery, DISPATCHER_RETURN_STOPPING, 0);
-        else if (stale)
-            delivery_return(delivery, DISPATCHER_RETURN_SHORT_LEASE, 0);
-        else
-            delivery_send(delivery, &taken->job);
-    }
-    endpoints_flush(&dispatcher->deliver->endpoints);
+    bool is_late =
+        reply->job_count > 0 && dispatcher_is_late(dispatcher, &reply->jobs[0].job, lease_ms);
+    for (size_t i = 0; i < reply->job_count; i++)
+        delivery_begin(dispatcher, &reply->jobs[i], is_late);
+    endpoints_flush(dispatcher->all->env.endpoints);
 }
 
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
@@ -56,14 +54,14 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     (void)tag;
     dispatcher->take = 0;
     rate_spend(&dispatcher->rate, (uint32_t)reply->job_count);
-    send_all(dispatcher, reply);
+    dispatcher_send_all(dispatcher, reply);
     if (refused || reply->status != QUEUE_OK)
-        wake_by(dispatcher, clock_inner_ms() + DISPATCHER_RETRY_MS);
+        dispatcher_wake_by(dispatcher, clock_inner_ms() + DISPATCHER_RETRY_MS);
     else
-        deliver_kick(dispatcher->deliver, dispatcher);
+        dispatcher_kick(dispatcher);
 }
 
-static void take(struct dispatcher *dispatcher, uint32_t max, int64_t now_ms)
+static void dispatcher_take(struct dispatcher *dispatcher, uint32_t max, int64_t now_ms)
 {
     const struct slice topic = dispatcher->entry.key;
     const struct queue_take call = {.topics = &topic,
@@ -71,21 +69,28 @@ static void take(struct dispatcher *dispatcher, uint32_t max, int64_t now_ms)
                                     .max = max,
                                     .lease_ms = dispatcher->setting.timeout_ms +
                                                 DISPATCHER_LEASE_MARGIN_MS};
-    dispatcher->take_max = max;
-    dispatcher->take = waiter_take(dispatcher->deliver->options.waiters, &call, DISPATCHER_WAIT_MS,
-                                   now_ms, on_taken, dispatcher, 0);
+    dispatcher->take = waiter_take(dispatcher->all->env.waiters, &call, TAKE_WAIT_MS, now_ms,
+                                   on_taken, dispatcher, 0);
     if (!dispatcher->take)
-        wake_by(dispatcher, now_ms + DISPATCHER_RETRY_MS);
+        dispatcher_wake_by(dispatcher, now_ms + DISPATCHER_RETRY_MS);
 }
 
-/* Of a dispatcher with one endpoint only: a job taken for one that rests would wait under a lease. */
+static void dispatcher_cancel_take(struct dispatcher *dispatcher)
+{
+    if (dispatcher->take)
+        waiter_cancel(dispatcher->all->env.waiters, dispatcher->take);
+    dispatcher->take = 0;
+}
+
+/* How many of `want` its endpoint may get now. Of a dispatcher with one endpoint only: a job taken
+ * for one that rests would wait under a lease. */
 static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
 {
     int64_t next_ms = INT64_MAX;
     if (!dispatcher->setting.to || dispatcher->setting.allows_callback)
         return want;
     switch (
-        endpoints_ask(&dispatcher->deliver->endpoints, slice_of(dispatcher->endpoint), &next_ms)) {
+        endpoints_ask(dispatcher->all->env.endpoints, slice_of(dispatcher->endpoint), &next_ms)) {
     case BREAKER_PASS:
         return want;
     case BREAKER_PROBE:
@@ -94,7 +99,7 @@ static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
         break;
     }
     if (next_ms != INT64_MAX)
-        wake_by(dispatcher, next_ms);
+        dispatcher_wake_by(dispatcher, next_ms);
     return 0;
 }
 
@@ -102,14 +107,15 @@ static uint32_t window_room(const struct dispatcher *dispatcher)
 {
     uint32_t max = dispatcher->setting.max_in_flight;
     /* Bodies are held in memory; answers that the queue does not take must not pile up. */
-    if (dispatcher->in_flight >= max || dispatcher->bytes_in_flight >= DISPATCHER_BYTES_MAX ||
+    if (dispatcher->in_flight >= max || dispatcher->bytes_in_flight >= BYTES_MAX ||
         dispatcher->unanswered >= dispatcher->in_flight + 2 * QUEUE_BATCH_MAX)
         return 0;
     return max - dispatcher->in_flight < QUEUE_TAKE_MAX ? max - dispatcher->in_flight
                                                         : QUEUE_TAKE_MAX;
 }
 
-void dispatcher_look(struct dispatcher *dispatcher, int64_t now_ms)
+/* Takes if there is room. At the end of a turn. */
+static void dispatcher_look(struct dispatcher *dispatcher, int64_t now_ms)
 {
     dispatcher->wake_ms = INT64_MAX;
     if (!dispatcher->is_on || dispatcher->take ||
@@ -122,53 +128,29 @@ void dispatcher_look(struct dispatcher *dispatcher, int64_t now_ms)
         return;
     uint32_t free = rate_free(&dispatcher->rate, room, now_ms);
     if (free == 0)
-        wake_by(dispatcher, rate_next_ms(&dispatcher->rate));
+        dispatcher_wake_by(dispatcher, rate_next_ms(&dispatcher->rate));
     else
-        take(dispatcher, free, now_ms);
+        dispatcher_take(dispatcher, free, now_ms);
 }
 
-void dispatcher_halt(struct dispatcher *dispatcher)
+/* Its endpoint or the policy changed. The breaker half-opened: shrink the outstanding take to one
+ * probe. It opened: no take. It closed: take again. */
+static void dispatcher_reschedule(struct dispatcher *dispatcher)
+{
+    if (!dispatcher->setting.allows_callback)
+        dispatcher_cancel_take(dispatcher);
+    dispatcher_kick(dispatcher);
+}
+
+static void dispatcher_halt(struct dispatcher *dispatcher)
 {
     dispatcher->is_on = false;
-    if (dispatcher->take)
-        waiter_cancel(dispatcher->deliver->options.waiters, dispatcher->take);
-    dispatcher->take = 0;
+    dispatcher_cancel_take(dispatcher);
 }
 
-/* ---- life ---- */
+/* ---- settings ---- */
 
-struct dispatcher *dispatcher_new(struct deliver *deliver, struct slice topic)
-{
-    struct dispatcher *dispatcher = calloc(1, sizeof(*dispatcher));
-    if (!dispatcher)
-        return NULL;
-    dispatcher->topic = strndup(topic.at, topic.len);
-    if (!dispatcher->topic) {
-        free(dispatcher);
-        return NULL;
-    }
-    dispatcher->deliver = deliver;
-    dispatcher->entry.key = slice_of(dispatcher->topic);
-    dispatcher->wake_ms = INT64_MAX;
-    list_init(&dispatcher->kicked);
-    return dispatcher;
-}
-
-void dispatcher_free(struct dispatcher *dispatcher)
-{
-    assert(dispatcher_is_idle(dispatcher));
-    list_remove(&dispatcher->kicked);
-    target_setting_fini(&dispatcher->setting);
-    free(dispatcher->topic);
-    free(dispatcher);
-}
-
-bool dispatcher_is_idle(const struct dispatcher *dispatcher)
-{
-    return !dispatcher->take && dispatcher->unanswered == 0;
-}
-
-static void log_dispatcher(const struct dispatcher *dispatcher, const char *event)
+static void dispatcher_log(const struct dispatcher *dispatcher, const char *event)
 {
     log_event(LOG_INFO, event, LOG_TEXT("topic", dispatcher->topic),
               LOG_TEXT("endpoint", dispatcher->setting.to ? dispatcher->endpoint : "of each job"),
@@ -176,15 +158,22 @@ static void log_dispatcher(const struct dispatcher *dispatcher, const char *even
               LOG_NUMBER("timeout_ms", dispatcher->setting.timeout_ms));
 }
 
+static void dispatcher_log_off(const struct dispatcher *dispatcher, enum log_level level,
+                               const char *error)
+{
+    log_event(level, "delivery off", LOG_TEXT("topic", dispatcher->topic),
+              LOG_TEXT("error", error));
+}
+
 /* Some of the jobs' own callbacks may be allowed where the topic's destination is not. */
-void dispatcher_judge(struct dispatcher *dispatcher)
+static void dispatcher_judge(struct dispatcher *dispatcher)
 {
     char error[DELIVER_ERROR_BYTES] = "";
     bool was_forbidden = dispatcher->is_forbidden;
     if (!dispatcher->is_on)
         return;
     dispatcher->is_forbidden =
-        !check_setting(dispatcher->deliver->options.guard, &dispatcher->setting, error);
+        !check_target_setting(dispatcher->all->env.guard, &dispatcher->setting, error);
     if (dispatcher->is_forbidden)
         log_event(LOG_ERROR, "policy forbids delivery", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", error));
@@ -194,7 +183,7 @@ void dispatcher_judge(struct dispatcher *dispatcher)
         dispatcher_reschedule(dispatcher);
 }
 
-static bool find_endpoint(struct dispatcher *dispatcher)
+static bool dispatcher_find_endpoint(struct dispatcher *dispatcher)
 {
     char error[TARGET_ERROR_BYTES] = "too long";
     struct buffer name;
@@ -207,8 +196,7 @@ static bool find_endpoint(struct dispatcher *dispatcher)
         snprintf(dispatcher->endpoint, sizeof(dispatcher->endpoint), "%.*s", (int)name.len,
                  name.at);
     else
-        log_event(LOG_ERROR, "delivery off", LOG_TEXT("topic", dispatcher->topic),
-                  LOG_TEXT("error", error));
+        dispatcher_log_off(dispatcher, LOG_ERROR, error);
     buffer_fini(&name);
     return ok;
 }
@@ -218,35 +206,212 @@ static bool is_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-void dispatcher_set(struct dispatcher *dispatcher, struct target_setting *setting)
+/* Takes the setting over; NULL: delivers no more. What is under way ends with the old one. */
+static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting *setting)
 {
     bool was_on = dispatcher->is_on;
     bool same = setting && is_same_text(setting->to, dispatcher->setting.to);
     dispatcher_halt(dispatcher); /* the take is for the old window and the old timeout */
     if (was_on && !setting)
-        log_dispatcher(dispatcher, "delivery stopped");
+        dispatcher_log(dispatcher, "delivery stopped");
     target_setting_fini(&dispatcher->setting);
     dispatcher->setting = setting ? *setting : (struct target_setting){0};
     if (setting) {
         *setting = (struct target_setting){0};
         rate_set(&dispatcher->rate, dispatcher->setting.rate_per_s, clock_inner_ms());
-        dispatcher->is_on = find_endpoint(dispatcher);
-        pthread_mutex_lock(&dispatcher->deliver->lock);
-        dispatcher->tally.is_told = true;
-        pthread_mutex_unlock(&dispatcher->deliver->lock);
+        dispatcher->is_on = dispatcher_find_endpoint(dispatcher);
+        pthread_mutex_lock(&dispatcher->all->lock);
+        dispatcher->tally.has_delivered = true;
+        pthread_mutex_unlock(&dispatcher->all->lock);
         if (dispatcher->is_on && (!was_on || !same))
-            log_dispatcher(dispatcher, "delivery started");
+            dispatcher_log(dispatcher, "delivery started");
         dispatcher_judge(dispatcher);
     }
-    deliver_kick(dispatcher->deliver, dispatcher);
+    dispatcher_kick(dispatcher);
 }
 
-/* Its endpoint may be sent to again, or only for a probe: a waiting take may be for too many. */
-void dispatcher_reschedule(struct dispatcher *dispatcher)
+/* `json` as in dispatchers_follow. The same text again changes nothing. */
+static void dispatcher_follow(struct dispatcher *dispatcher, struct slice json)
 {
-    if (dispatcher->take && !dispatcher->setting.allows_callback) {
-        waiter_cancel(dispatcher->deliver->options.waiters, dispatcher->take);
-        dispatcher->take = 0;
+    struct target_setting setting = {0};
+    char error[TARGET_ERROR_BYTES] = "";
+    uint64_t hash = hash_64(json.at, json.len);
+    if (json.len > 0 && dispatcher->setting_bytes == json.len && dispatcher->setting_hash == hash)
+        return;
+    bool is_on = json.len > 0 && guard_is_on(dispatcher->all->env.guard);
+    if (json.len > 0 && !is_on)
+        dispatcher_log_off(dispatcher, LOG_WARN,
+                           "no policy file, start the server with --deliver FILE");
+    if (is_on && !target_setting_parse(json, &setting, error)) {
+        dispatcher_log_off(dispatcher, LOG_ERROR, error);
+        is_on = false;
     }
-    deliver_kick(dispatcher->deliver, dispatcher);
+    if (is_on || dispatcher->is_on)
+        dispatcher_set(dispatcher, is_on ? &setting : NULL);
+    target_setting_fini(&setting);
+    dispatcher->setting_bytes = json.len;
+    dispatcher->setting_hash = hash;
+}
+
+/* ---- life of one ---- */
+
+/* NULL: out of memory. */
+static struct dispatcher *dispatcher_new(struct dispatchers *all, struct slice topic)
+{
+    struct dispatcher *dispatcher = calloc(1, sizeof(*dispatcher));
+    if (dispatcher)
+        dispatcher->topic = strndup(topic.at, topic.len);
+    if (!dispatcher || !dispatcher->topic) {
+        free(dispatcher);
+        log_event(LOG_ERROR, "delivery off", LOG_TEXT("error", "out of memory"));
+        return NULL;
+    }
+    dispatcher->all = all;
+    dispatcher->entry.key = slice_of(dispatcher->topic);
+    dispatcher->wake_ms = INT64_MAX;
+    list_init(&dispatcher->kicked);
+    pthread_mutex_lock(&all->lock);
+    dispatcher_table_add(&all->table, dispatcher);
+    pthread_mutex_unlock(&all->lock);
+    return dispatcher;
+}
+
+static bool dispatcher_is_idle(const struct dispatcher *dispatcher)
+{
+    return !dispatcher->take && dispatcher->unanswered == 0;
+}
+
+static void dispatcher_free(struct dispatcher *dispatcher)
+{
+    struct dispatchers *all = dispatcher->all;
+    assert(dispatcher_is_idle(dispatcher));
+    pthread_mutex_lock(&all->lock);
+    dispatcher_table_remove(&all->table, dispatcher);
+    pthread_mutex_unlock(&all->lock);
+    list_remove(&dispatcher->kicked);
+    target_setting_fini(&dispatcher->setting);
+    free(dispatcher->topic);
+    free(dispatcher);
+}
+
+/* ---- all of them ---- */
+
+static void list_move_all(struct list *from, struct list *to)
+{
+    while (!list_is_empty(from)) {
+        struct list *first = from->next;
+        list_remove(first);
+        list_add_last(to, first);
+    }
+}
+
+static struct dispatcher *dispatcher_next(const struct dispatcher *dispatcher)
+{
+    return dispatcher_table_next(&dispatcher->all->table, dispatcher);
+}
+
+static void run_turn_end(struct turn_end_call *call)
+{
+    struct dispatchers *dispatchers = list_entry(call, struct dispatchers, turn_end);
+    /* What the queue is asked here its own hooks look at in the next turn only: it comes at once.
+     */
+    if (!list_is_empty(&dispatchers->answers) || !list_is_empty(&dispatchers->kicked))
+        reactor_turn_again(dispatchers->env.reactor);
+    deliveries_answer(dispatchers);
+    while (!list_is_empty(&dispatchers->kicked)) {
+        struct dispatcher *dispatcher =
+            list_entry(dispatchers->kicked.next, struct dispatcher, kicked);
+        list_remove(&dispatcher->kicked);
+        if (dispatcher->is_gone && dispatcher_is_idle(dispatcher))
+            dispatcher_free(dispatcher);
+        else
+            dispatcher_look(dispatcher, clock_inner_ms());
+    }
+}
+
+static void on_alarm(void *ctx)
+{
+    struct dispatchers *dispatchers = ctx;
+    int64_t now_ms = clock_inner_ms();
+    dispatchers->alarm_ms = INT64_MAX;
+    if (dispatchers->again_ms <= now_ms) {
+        dispatchers->again_ms = INT64_MAX;
+        list_move_all(&dispatchers->again, &dispatchers->answers);
+        dispatchers_at_turn_end(dispatchers);
+    }
+    dispatchers_wake_by(dispatchers, dispatchers->again_ms);
+    for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
+         at = dispatcher_next(at)) {
+        if (at->wake_ms <= now_ms)
+            dispatcher_kick(at);
+        else
+            dispatchers_wake_by(dispatchers, at->wake_ms);
+    }
+}
+
+/* Dispatchers that wait for the endpoint look again. */
+static void on_endpoint_changed(void *owner, struct endpoint *endpoint)
+{
+    struct dispatchers *dispatchers = owner;
+    for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
+         at = dispatcher_next(at))
+        if (at->is_on && strcmp(at->endpoint, endpoint->name) == 0)
+            dispatcher_reschedule(at);
+}
+
+bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_env *env)
+{
+    *dispatchers = (struct dispatchers){
+        .env = *env, .turn_end.run = run_turn_end, .alarm_ms = INT64_MAX, .again_ms = INT64_MAX};
+    list_init(&dispatchers->turn_end.list);
+    list_init(&dispatchers->kicked);
+    list_init(&dispatchers->answers);
+    list_init(&dispatchers->again);
+    pthread_mutex_init(&dispatchers->lock, NULL);
+    env->endpoints->changed = on_endpoint_changed;
+    env->endpoints->owner = dispatchers;
+    dispatchers->alarm = deadline_new(env->reactor, on_alarm, dispatchers);
+    return dispatchers->alarm != NULL;
+}
+
+void dispatchers_fini(struct dispatchers *dispatchers)
+{
+    struct dispatcher *dispatcher;
+    reactor_cancel_at_turn_end(&dispatchers->turn_end);
+    deliveries_forget(&dispatchers->answers);
+    deliveries_forget(&dispatchers->again);
+    while ((dispatcher = dispatcher_table_first(&dispatchers->table))) {
+        dispatcher_halt(dispatcher);
+        dispatcher_free(dispatcher);
+    }
+    dispatcher_table_fini(&dispatchers->table);
+    deadline_free(dispatchers->alarm);
+    pthread_mutex_destroy(&dispatchers->lock);
+}
+
+struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct slice topic,
+                                      struct slice json, bool is_gone)
+{
+    struct dispatcher *dispatcher = dispatcher_table_find(&dispatchers->table, topic);
+    if (!dispatcher && (is_gone || !(dispatcher = dispatcher_new(dispatchers, topic))))
+        return NULL;
+    dispatcher->is_gone = is_gone;
+    dispatcher_follow(dispatcher, json);
+    if (is_gone)
+        dispatcher_kick(dispatcher);
+    return dispatcher;
+}
+
+void dispatchers_judge(struct dispatchers *dispatchers)
+{
+    for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
+         at = dispatcher_next(at))
+        dispatcher_judge(at);
+}
+
+void dispatchers_halt(struct dispatchers *dispatchers)
+{
+    for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
+         at = dispatcher_next(at))
+        dispatcher_halt(at);
 }

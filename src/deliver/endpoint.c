@@ -15,23 +15,15 @@ enum {
     CLOSE_TURN_US = 1000
 };
 
-struct flight { /* one message under way; named by a handle, as targets are not trusted with
-                   pointers */
+/* A request under way, found by its handle: targets are not trusted with pointers. */
+struct flight {
     uint64_t handle;
-    struct endpoint *endpoint;
-    endpoint_reported *reported;
-    void *owner;
-    int64_t sent_us;
-    bool is_probe, is_windowed;
-};
-
-struct closing {
-    struct endpoints *endpoints;
+    struct endpoint_request *request;
 };
 
 /* ---- opening and closing ---- */
 
-static void set_sweep(struct endpoints *endpoints)
+static void endpoints_set_sweep(struct endpoints *endpoints)
 {
     if (list_is_empty(&endpoints->idle)) {
         deadline_set(endpoints->sweep, INT64_MAX);
@@ -41,46 +33,45 @@ static void set_sweep(struct endpoints *endpoints)
     deadline_set(endpoints->sweep, first->idle_since_ms + ENDPOINT_IDLE_MS);
 }
 
+static bool endpoints_are_closed(const struct endpoints *endpoints)
+{
+    return endpoints->closing == 0 && endpoints->table.table.count == 0;
+}
+
 static void on_target_closed(void *ctx)
 {
-    struct closing *closing = ctx;
-    struct endpoints *endpoints = closing->endpoints;
-    free(closing);
+    struct endpoints *endpoints = ctx;
     endpoints->closing--;
-    if (endpoints->closing == 0 && endpoints->table.count == 0 && endpoints->closed)
-        endpoints->closed(endpoints->owner);
+    if (endpoints_are_closed(endpoints) && endpoints->closed)
+        endpoints->closed(endpoints->closed_ctx);
 }
 
 /* What is under way is reported before the target is closed, and finds its endpoint: the caller
  * frees it only when nothing is. */
 static void close_target(struct endpoints *endpoints, struct endpoint *endpoint)
 {
-    struct closing *closing = malloc(sizeof(*closing));
-    if (!closing)
-        abort(); /* a target that cannot be closed would be called back for ever */
-    closing->endpoints = endpoints;
-    endpoints->closing++;
     struct target *target = endpoint->target;
+    endpoints->closing++;
     endpoint->target = NULL;
-    target->ops->close(target, on_target_closed, closing);
+    target->ops->close(target, on_target_closed, endpoints);
 }
 
-static void free_endpoint(struct endpoints *endpoints, struct endpoint *endpoint)
+static void endpoint_free(struct endpoints *endpoints, struct endpoint *endpoint)
 {
     endpoints->open--;
     endpoints->resting -= endpoint->breaker.is_open;
     list_remove(&endpoint->idle);
-    table_remove(&endpoints->table, &endpoint->entry);
+    endpoint_table_remove(&endpoints->table, endpoint);
     free(endpoint->name);
     free(endpoint);
 }
 
-static void drop_endpoint(struct endpoints *endpoints, struct endpoint *endpoint)
+static void endpoint_drop(struct endpoints *endpoints, struct endpoint *endpoint)
 {
     assert(endpoint->in_flight == 0 && endpoints->pending_for != endpoint);
     if (endpoint->target)
         close_target(endpoints, endpoint);
-    free_endpoint(endpoints, endpoint);
+    endpoint_free(endpoints, endpoint);
 }
 
 /* One whose breaker is open is remembered until it would be asked again. */
@@ -99,33 +90,34 @@ static void on_sweep(void *ctx)
         if (now_ms < first->idle_since_ms + ENDPOINT_IDLE_MS)
             break;
         if (may_go(first, now_ms)) {
-            drop_endpoint(endpoints, first);
+            endpoint_drop(endpoints, first);
         } else {
             list_remove(&first->idle);
             first->idle_since_ms = now_ms;
             list_add_last(&endpoints->idle, &first->idle);
         }
     }
-    set_sweep(endpoints);
+    endpoints_set_sweep(endpoints);
 }
 
-static struct endpoint *open_endpoint(struct endpoints *endpoints,
-                                      const struct endpoint_request *request,
+/* Of those that are idle one makes room where there are too many. NULL: none is idle, or out of
+ * memory. */
+static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice name,
+                                      const struct target_message *message,
                                       const struct target_ops *ops)
 {
-    if (endpoints->table.count >= ENDPOINTS_MAX) {
+    if (endpoints->table.table.count >= ENDPOINTS_MAX) {
         if (list_is_empty(&endpoints->idle))
             return NULL;
-        drop_endpoint(endpoints, list_entry(endpoints->idle.next, struct endpoint, idle));
+        endpoint_drop(endpoints, list_entry(endpoints->idle.next, struct endpoint, idle));
     }
     struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
     if (!endpoint)
         return NULL;
     list_init(&endpoint->idle);
-    endpoint->name = strndup(request->endpoint.at, request->endpoint.len);
+    endpoint->name = strndup(name.at, name.len);
     if (endpoint->name)
-        endpoint->target =
-            ops->open(&endpoints->env, request->message.setting, request->message.to);
+        endpoint->target = ops->open(&endpoints->env, message->setting, message->to);
     if (!endpoint->target) {
         free(endpoint->name);
         free(endpoint);
@@ -133,10 +125,10 @@ static struct endpoint *open_endpoint(struct endpoints *endpoints,
     }
     endpoints->open++;
     endpoint->entry.key = slice_of(endpoint->name);
-    table_add(&endpoints->table, &endpoint->entry);
+    endpoint_table_add(&endpoints->table, endpoint);
     endpoint->idle_since_ms = clock_inner_ms();
     list_add_last(&endpoints->idle, &endpoint->idle);
-    set_sweep(endpoints);
+    endpoints_set_sweep(endpoints);
     return endpoint;
 }
 
@@ -175,45 +167,39 @@ static int64_t rest_wait_ms(struct endpoints *endpoints, const struct endpoint *
     return wait_ms + 50 + (int64_t)random_below(&endpoints->random, spread_ms);
 }
 
-static struct flight *add_flight(struct endpoints *endpoints,
-                                 const struct endpoint_request *request)
+/* Puts the message with those that endpoints_flush hands over. False: out of memory. */
+static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
+                          struct endpoint_request *request, const struct target_message *message)
 {
     uint32_t id = slab_add(&endpoints->flights);
     if (!id)
-        return NULL;
+        return false;
     struct flight *flight = slab_at(&endpoints->flights, id);
-    *flight = (struct flight){.handle = (uint64_t)++endpoints->generation << 32 | id,
-                              .reported = request->reported,
-                              .owner = request->owner,
-                              .sent_us = clock_boot_us(),
-                              .is_windowed = request->window > 0};
-    return flight;
-}
-
-static void load(struct endpoints *endpoints, struct endpoint *endpoint,
-                 const struct target_message *message, struct flight *flight)
-{
+    *flight =
+        (struct flight){.handle = (uint64_t)++endpoints->generation << 32 | id, .request = request};
+    request->endpoint = endpoint;
+    request->sent_us = clock_boot_us();
     if (endpoints->pending_count > 0 &&
         (endpoints->pending_for != endpoint || endpoints->pending_count == ENDPOINTS_PENDING))
         endpoints_flush(endpoints);
     list_remove(&endpoint->idle);
     if (endpoint->in_flight++ == 0)
         endpoint->heard_ms = clock_inner_ms();
-    endpoint->windowed += flight->is_windowed;
-    flight->endpoint = endpoint;
+    endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
     endpoints->pending[endpoints->pending_count] = *message;
     endpoints->pending[endpoints->pending_count++].tag = flight->handle;
+    return true;
 }
 
-static enum endpoint_verdict judge(struct endpoints *endpoints, struct endpoint *endpoint,
-                                   const struct endpoint_request *request, bool *is_probe,
-                                   int64_t *wait_ms)
+/* May the request go now? Sets its is_probe. */
+static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct endpoint *endpoint,
+                                            struct endpoint_request *request, int64_t *wait_ms)
 {
     int64_t now_ms = clock_inner_ms();
     enum breaker_verdict verdict =
         request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
-    *is_probe = verdict == BREAKER_PROBE;
+    request->is_probe = verdict == BREAKER_PROBE;
     if (verdict == BREAKER_WAIT) {
         *wait_ms = rest_wait_ms(endpoints, endpoint, now_ms);
         return ENDPOINT_RESTS;
@@ -225,30 +211,27 @@ static enum endpoint_verdict judge(struct endpoints *endpoints, struct endpoint 
     return ENDPOINT_SENT;
 }
 
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints,
-                                     const struct endpoint_request *request, int64_t *wait_ms)
+enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
+                                     struct slice name, const struct target_message *message,
+                                     int64_t *wait_ms)
 {
-    bool is_probe;
     *wait_ms = LATER_MS;
-    struct endpoint *endpoint = (struct endpoint *)table_find(&endpoints->table, request->endpoint);
+    struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
     if (!endpoint) {
-        const struct target_ops *ops = target_find(request->message.to);
+        const struct target_ops *ops = target_find(message->to);
         if (!ops)
             return ENDPOINT_UNKNOWN;
-        endpoint = open_endpoint(endpoints, request, ops);
+        endpoint = endpoint_open(endpoints, name, message, ops);
         if (!endpoint)
             return ENDPOINT_LATER;
     }
-    enum endpoint_verdict verdict = judge(endpoints, endpoint, request, &is_probe, wait_ms);
+    enum endpoint_verdict verdict = endpoint_judge(endpoints, endpoint, request, wait_ms);
     if (verdict != ENDPOINT_SENT)
         return verdict;
-    struct flight *flight = add_flight(endpoints, request);
-    if (!flight)
+    if (!endpoint_load(endpoints, endpoint, request, message))
         return ENDPOINT_LATER;
-    flight->is_probe = is_probe;
-    if (is_probe)
+    if (request->is_probe)
         breaker_probe(&endpoint->breaker);
-    load(endpoints, endpoint, &request->message, flight);
     return ENDPOINT_SENT;
 }
 
@@ -265,7 +248,7 @@ void endpoints_flush(struct endpoints *endpoints)
 enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, int64_t *next_ms)
 {
     int64_t now_ms = clock_inner_ms();
-    struct endpoint *endpoint = (struct endpoint *)table_find(&endpoints->table, name);
+    struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
     if (!endpoint)
         return BREAKER_PASS;
     *next_ms = breaker_next_ms(&endpoint->breaker, now_ms);
@@ -289,11 +272,12 @@ static void note_change(struct endpoints *endpoints, const struct endpoint *endp
         log_event(LOG_INFO, "endpoint works again", LOG_TEXT("endpoint", endpoint->name));
 }
 
-static void learn(struct endpoints *endpoints, struct endpoint *endpoint,
-                  const struct flight *flight, const struct target_report *report, double took_ms)
+/* What the report says of the endpoint: of its breaker and its pace. */
+static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoint, bool was_probe,
+                           const struct target_report *report, double took_ms)
 {
     int64_t now_ms = clock_inner_ms();
-    bool changed = breaker_report(&endpoint->breaker, flight->is_probe, report->is_ailing, now_ms,
+    bool changed = breaker_report(&endpoint->breaker, was_probe, report->is_ailing, now_ms,
                                   &endpoints->random);
     if (report->is_ailing && report->retry_after_ms > 0)
         breaker_rest(&endpoint->breaker, now_ms + (report->retry_after_ms < ENDPOINT_REST_MS_MAX
@@ -301,7 +285,7 @@ static void learn(struct endpoints *endpoints, struct endpoint *endpoint,
                                                        : ENDPOINT_REST_MS_MAX));
     if (changed)
         note_change(endpoints, endpoint, report, now_ms);
-    if (changed || flight->is_probe)
+    if (changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
     if (endpoint->usual_ms <= 0)
         endpoint->usual_ms = took_ms;
@@ -309,24 +293,25 @@ static void learn(struct endpoints *endpoints, struct endpoint *endpoint,
     endpoint->heard_ms = now_ms;
 }
 
-static void land(struct endpoints *endpoints, struct endpoint *endpoint,
-                 const struct flight *flight)
+/* One request less is under way. A closing endpoint is freed with its last one. */
+static void endpoint_unload(struct endpoints *endpoints, struct endpoint *endpoint,
+                            bool was_windowed)
 {
     assert(endpoint->in_flight > 0);
-    endpoint->windowed -= flight->is_windowed;
+    endpoint->windowed -= was_windowed;
     if (endpoint->windowed == 0)
         endpoint->crowd_ms = 0;
     if (--endpoint->in_flight > 0)
         return;
-    if (!endpoint->target) { /* closing: that was the last one */
-        free_endpoint(endpoints, endpoint);
+    if (!endpoint->target) {
+        endpoint_free(endpoints, endpoint);
         return;
     }
     endpoint->idle_since_ms = clock_inner_ms();
     bool was_none = list_is_empty(&endpoints->idle);
     list_add_last(&endpoints->idle, &endpoint->idle);
     if (was_none)
-        set_sweep(endpoints);
+        endpoints_set_sweep(endpoints);
 }
 
 static void on_reported(void *owner, uint64_t tag, const struct target_report *report)
@@ -334,15 +319,15 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     struct endpoints *endpoints = owner;
     uint32_t id = (uint32_t)tag;
     assert(id > 0 && id <= endpoints->flights.top);
-    struct flight *found = slab_at(&endpoints->flights, id);
-    assert(found->handle == tag); /* else it was reported twice */
-    struct flight flight = *found;
+    const struct flight *flight = slab_at(&endpoints->flights, id);
+    assert(flight->handle == tag); /* else it was reported twice */
+    struct endpoint_request *request = flight->request;
     slab_remove(&endpoints->flights, id);
-    double took_ms = (double)(clock_boot_us() - flight.sent_us) / 1000;
-    if (flight.endpoint->target)
-        learn(endpoints, flight.endpoint, &flight, report, took_ms);
-    land(endpoints, flight.endpoint, &flight);
-    flight.reported(flight.owner, report, (int64_t)took_ms);
+    double took_ms = (double)(clock_boot_us() - request->sent_us) / 1000;
+    if (request->endpoint->target)
+        endpoint_learn(endpoints, request->endpoint, request->is_probe, report, took_ms);
+    endpoint_unload(endpoints, request->endpoint, request->window > 0);
+    request->reported(request, report, (int64_t)took_ms);
 }
 
 /* ---- the whole ---- */
@@ -358,43 +343,38 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
     return endpoints->sweep != NULL;
 }
 
-static bool is_closed(const struct endpoints *endpoints)
+bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx), void *ctx)
 {
-    return endpoints->closing == 0 && endpoints->table.count == 0;
-}
-
-bool endpoints_close_all(struct endpoints *endpoints)
-{
+    struct endpoint *next;
     assert(endpoints->pending_count == 0);
+    endpoints->is_closing = true;
+    endpoints->closed = closed;
+    endpoints->closed_ctx = ctx;
     endpoints->closing++; /* so that none of them is the last one yet */
-    for (size_t i = 0; i < TABLE_BUCKETS; i++) {
-        struct table_entry *next;
-        for (struct table_entry *entry = endpoints->table.buckets[i]; entry; entry = next) {
-            struct endpoint *endpoint = (struct endpoint *)entry;
-            next = entry->next;
-            endpoint->in_flight++; /* it stays while it is looked at */
-            if (endpoint->target)
-                close_target(endpoints, endpoint);
-            if (--endpoint->in_flight == 0)
-                free_endpoint(endpoints, endpoint);
-        }
+    for (struct endpoint *at = endpoint_table_first(&endpoints->table); at; at = next) {
+        next = endpoint_table_next(&endpoints->table, at);
+        at->in_flight++; /* it stays while it is looked at */
+        if (at->target)
+            close_target(endpoints, at);
+        if (--at->in_flight == 0)
+            endpoint_free(endpoints, at);
     }
     endpoints->closing--;
-    set_sweep(endpoints);
-    return !is_closed(endpoints);
+    endpoints_set_sweep(endpoints);
+    return !endpoints_are_closed(endpoints);
 }
 
 void endpoints_fini(struct endpoints *endpoints)
 {
     if (!endpoints->sweep)
         return;
-    endpoints->closed = NULL;
-    endpoints_close_all(endpoints);
+    endpoints_close_all(endpoints, NULL, NULL);
     /* What closes may be a thread that ends: nothing of the loop's to wait for. */
-    for (int i = 0; i < CLOSE_TURNS_MAX && !is_closed(endpoints); i++) {
+    for (int i = 0; i < CLOSE_TURNS_MAX && !endpoints_are_closed(endpoints); i++) {
         uv_run(reactor_loop(endpoints->env.reactor), UV_RUN_NOWAIT);
-        usleep(is_closed(endpoints) ? 0 : CLOSE_TURN_US);
+        usleep(endpoints_are_closed(endpoints) ? 0 : CLOSE_TURN_US);
     }
     deadline_free(endpoints->sweep);
+    endpoint_table_fini(&endpoints->table);
     slab_fini(&endpoints->flights);
 }

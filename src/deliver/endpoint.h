@@ -13,8 +13,8 @@
 #define TARRY_DELIVER_ENDPOINT_H
 
 #include "base/slab.h"
+#include "base/table.h"
 #include "deliver/breaker.h"
-#include "deliver/table.h"
 #include "guard/resolve.h"
 #include "targets/target.h"
 
@@ -31,7 +31,7 @@ enum {
 };
 
 struct endpoint {
-    struct table_entry entry; /* the first member */
+    struct table_entry entry; /* by name */
     char *name;
     struct target *target;
     struct breaker breaker;
@@ -45,12 +45,15 @@ struct endpoint {
     int64_t heard_ms; /* the last report, or since when there is one to wait for */
 };
 
+TABLE_DECLARE(endpoint_table, struct endpoint, entry)
+
 struct endpoints {
     struct target_env env;
-    struct table table;
-    struct list idle; /* the longest idle one first */
-    struct slab flights;
+    struct endpoint_table table;
+    struct list idle;    /* the longest idle one first */
+    struct slab flights; /* what was sent and not reported yet */
     uint32_t generation;
+    bool is_closing;           /* all of them: what is reported now was given up */
     uint32_t closing;          /* targets asked to close, not closed yet */
     atomic_uint open, resting; /* for whoever counts; resting: with an open breaker */
     struct deadline *sweep;
@@ -59,23 +62,29 @@ struct endpoints {
     struct endpoint *pending_for;
     struct target_message pending[ENDPOINTS_PENDING];
     size_t pending_count;
-    /* An endpoint may be sent to again, or not any more. */
+    /* An endpoint may be sent to again, or not any more, or for a probe only. */
     void (*changed)(void *owner, struct endpoint *endpoint);
-    /* After endpoints_close_all: the last one is closed. */
-    void (*closed)(void *owner);
     void *owner;
+    /* After endpoints_close_all: the last one is closed. */
+    void (*closed)(void *ctx);
+    void *closed_ctx;
 };
 
-/* What becomes of a request. `took_ms`: from handing it over to now. */
-typedef void endpoint_reported(void *owner, const struct target_report *report, int64_t took_ms);
+struct endpoint_request;
+/* What became of a request. `took_ms`: from handing it over to now. */
+typedef void endpoint_reported(struct endpoint_request *request, const struct target_report *report,
+                               int64_t took_ms);
 
+/* A message on its way: a member of what its sender keeps until the report. */
 struct endpoint_request {
-    struct target_message message; /* its tag is set here */
-    struct slice endpoint;         /* what target_endpoint says of message.to */
-    uint32_t window; /* together with others like it at most so many; 0: the giver counts himself */
-    bool insists;    /* goes even where the endpoint rests: a sample */
     endpoint_reported *reported;
-    void *owner;
+    uint32_t
+        window;   /* together with others like it at most so many; 0: the sender counts himself */
+    bool insists; /* goes even where the endpoint rests: a sample */
+    /* endpoint.c's own */
+    bool is_probe;
+    struct endpoint *endpoint;
+    int64_t sent_us;
 };
 
 enum endpoint_verdict {
@@ -86,14 +95,16 @@ enum endpoint_verdict {
     ENDPOINT_UNKNOWN  /* no kind of target in this build goes there */
 };
 
-/* `env`: reported and owner are set here. False: out of memory. */
+/* `env`: reported and owner are set here. False: out of memory; endpoints_fini is fine then, too. */
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
 /* After the reactor has stopped; turns its loop until what is still open is closed. */
 void endpoints_fini(struct endpoints *endpoints);
 
-/* What the message points at must stay until endpoints_flush, which comes in the same turn. */
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints,
-                                     const struct endpoint_request *request, int64_t *wait_ms);
+/* `name`: what target_endpoint says of message->to. What the message points at must stay until
+ * endpoints_flush, which comes in the same turn; its tag is set here. */
+enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
+                                     struct slice name, const struct target_message *message,
+                                     int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
 /* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again (inner clock). */
@@ -102,6 +113,6 @@ enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice nam
 
 /* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
  * was nothing to close. */
-bool endpoints_close_all(struct endpoints *endpoints);
+bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx), void *ctx);
 
 #endif

@@ -1,7 +1,7 @@
 /* metrics: lines of a Prometheus page about deliveries. Labels: topics that deliver, and words of
  * ours: their number is bounded by the settings. */
 #include "base/prometheus.h"
-#include "deliver/private.h"
+#include "deliver/state.h"
 
 static const uint32_t bounds_ms[] = {1,   2,    5,    10,   25,    50,    100,   250,
                                      500, 1000, 2500, 5000, 10000, 30000, 60000, 300000};
@@ -16,11 +16,11 @@ typedef void emit_dispatcher(const struct dispatcher *dispatcher, struct buffer 
 
 static void each_dispatcher(struct deliver *deliver, emit_dispatcher *emit, struct buffer *out)
 {
-    for (size_t i = 0; i < TABLE_BUCKETS; i++)
-        for (struct table_entry *entry = deliver->dispatchers.buckets[i]; entry;
-             entry = entry->next)
-            if (((struct dispatcher *)entry)->tally.is_told)
-                emit((struct dispatcher *)entry, out);
+    const struct dispatcher_table *table = &deliver->dispatchers.table;
+    for (const struct dispatcher *at = dispatcher_table_first(table); at;
+         at = dispatcher_table_next(table, at))
+        if (at->tally.has_delivered)
+            emit(at, out);
 }
 
 static void emit_attempts(const struct dispatcher *dispatcher, struct buffer *out)
@@ -75,17 +75,18 @@ static void emit_times(const struct deliver *deliver, struct buffer *out)
 {
     prometheus_family(out, "tarry_deliver_seconds", PROMETHEUS_HISTOGRAM,
                       "From handing a job to its target to the outcome.");
-    prometheus_histogram(out, "tarry_deliver_seconds", NULL, &deliver->took, 1, bounds_ms, BOUNDS);
+    prometheus_histogram(out, "tarry_deliver_seconds", NULL, &deliver->dispatchers.took, 1,
+                         bounds_ms, BOUNDS);
     prometheus_family(out, "tarry_deliver_lateness_seconds", PROMETHEUS_HISTOGRAM,
                       "From a job's due time to its first attempt.");
-    prometheus_histogram(out, "tarry_deliver_lateness_seconds", NULL, &deliver->late, 1, bounds_ms,
-                         BOUNDS);
+    prometheus_histogram(out, "tarry_deliver_lateness_seconds", NULL, &deliver->dispatchers.late, 1,
+                         bounds_ms, BOUNDS);
 }
 
 void deliver_emit_metrics(void *ctx, struct buffer *out)
 {
     struct deliver *deliver = ctx;
-    pthread_mutex_lock(&deliver->lock);
+    pthread_mutex_lock(&deliver->dispatchers.lock);
     prometheus_family(out, "tarry_deliver_attempts_total", PROMETHEUS_COUNTER,
                       "Jobs handed to a target, by what became of them.");
     each_dispatcher(deliver, emit_attempts, out);
@@ -98,7 +99,7 @@ void deliver_emit_metrics(void *ctx, struct buffer *out)
                       "Outcomes that came after the job's lease had ended: it comes again.");
     each_dispatcher(deliver, emit_lease_ended, out);
     emit_times(deliver, out);
-    pthread_mutex_unlock(&deliver->lock);
+    pthread_mutex_unlock(&deliver->dispatchers.lock);
     emit_endpoints(deliver, out);
     dead_letter_worker_emit_metrics(deliver->worker, out);
 }

@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/random.h"
-#include "deliver/private.h"
+#include "deliver/check.h"
+#include "deliver/state.h"
 #include "targets/template.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@
 enum { EXPLAINED_BYTES_MAX = 16 * 1024, JSON_BYTES_MAX = 64 * 1024 };
 
 struct sample {
+    struct endpoint_request request;
     struct deliver *deliver;
     deliver_tested *done;
     void *owner;
@@ -162,9 +164,10 @@ static void finish(struct sample *sample, enum queue_status status)
     deliver_check_stopped(deliver);
 }
 
-static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
+static void on_reported(struct endpoint_request *request, const struct target_report *report,
+                        int64_t took_ms)
 {
-    struct sample *sample = owner;
+    struct sample *sample = list_entry(request, struct sample, request);
     sample->report = *report;
     sample->took_ms = took_ms;
     finish(sample, QUEUE_OK);
@@ -183,16 +186,14 @@ static bool give(struct sample *sample)
                             .attempt = 1,
                             .due_ms = sample->now_ms,
                             .first_due_ms = sample->now_ms};
-    const struct endpoint_request request = {.message = {.job = &job,
-                                                         .setting = &sample->setting,
-                                                         .to = slice_of(sample->setting.to),
-                                                         .is_test = true,
-                                                         .explained = &sample->explained},
-                                             .endpoint = buffer_slice(&sample->endpoint),
-                                             .insists = true,
-                                             .reported = on_reported,
-                                             .owner = sample};
-    enum endpoint_verdict verdict = endpoints_give(&sample->deliver->endpoints, &request, &wait_ms);
+    const struct target_message message = {.job = &job,
+                                           .setting = &sample->setting,
+                                           .to = slice_of(sample->setting.to),
+                                           .is_test = true,
+                                           .explained = &sample->explained};
+    enum endpoint_verdict verdict =
+        endpoints_give(&sample->deliver->endpoints, &sample->request,
+                       buffer_slice(&sample->endpoint), &message, &wait_ms);
     endpoints_flush(&sample->deliver->endpoints);
     if (verdict != ENDPOINT_SENT)
         snprintf(sample->error, sizeof(sample->error), "%s",
@@ -233,8 +234,8 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     bool ok = extension_parse(reply->topics[0].settings.extension, &extension, sample->error);
-    if (!ok || extension.deliver.len == 0 || sample->deliver->is_closing) {
-        finish(sample, sample->deliver->is_closing ? QUEUE_STOPPING : QUEUE_NOT_FOUND);
+    if (!ok || extension.deliver.len == 0 || sample->deliver->endpoints.is_closing) {
+        finish(sample, sample->deliver->endpoints.is_closing ? QUEUE_STOPPING : QUEUE_NOT_FOUND);
         return;
     }
     if (!target_setting_parse(extension.deliver, &sample->setting, why) || !sample->setting.to) {
@@ -254,7 +255,8 @@ void deliver_test(struct deliver *deliver, struct slice topic, struct slice body
     struct sample *sample = calloc(1, sizeof(*sample));
     if (!sample)
         abort(); /* a few hundred bytes: nothing else works either */
-    *sample = (struct sample){.deliver = deliver,
+    *sample = (struct sample){.request = {.reported = on_reported, .insists = true},
+                              .deliver = deliver,
                               .done = done,
                               .owner = owner,
                               .tag = tag,

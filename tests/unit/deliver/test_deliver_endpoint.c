@@ -35,9 +35,17 @@ static void on_all_closed(void *owner)
     stage->all_closed = true;
 }
 
-static void on_reported(void *owner, const struct target_report *report, int64_t took_ms)
+struct parcel { /* a message given to an endpoint */
+    struct endpoint_request request;
+    struct stage *stage;
+};
+
+static void on_reported(struct endpoint_request *request, const struct target_report *report,
+                        int64_t took_ms)
 {
-    struct stage *stage = owner;
+    struct parcel *parcel = list_entry(request, struct parcel, request);
+    struct stage *stage = parcel->stage;
+    free(parcel);
     assert_false(stage->is_giving);
     assert_true(took_ms >= 0);
     stage->told++;
@@ -80,14 +88,16 @@ static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t 
     struct buffer name;
     buffer_init(&name, ENDPOINT_BYTES_MAX);
     assert_true(target_endpoint(slice_of(to), &name, error));
-    const struct endpoint_request request = {
-        .message = {.job = &stage->job, .setting = &stage->setting, .to = slice_of(to)},
-        .endpoint = buffer_slice(&name),
-        .window = window,
-        .reported = on_reported,
-        .owner = stage};
+    const struct target_message message = {
+        .job = &stage->job, .setting = &stage->setting, .to = slice_of(to)};
+    struct parcel *parcel = calloc(1, sizeof(*parcel));
+    *parcel =
+        (struct parcel){.request = {.reported = on_reported, .window = window}, .stage = stage};
     stage->is_giving = true;
-    enum endpoint_verdict verdict = endpoints_give(&stage->endpoints, &request, wait_ms);
+    enum endpoint_verdict verdict =
+        endpoints_give(&stage->endpoints, &parcel->request, buffer_slice(&name), &message, wait_ms);
+    if (verdict != ENDPOINT_SENT)
+        free(parcel);
     endpoints_flush(&stage->endpoints);
     stage->is_giving = false;
     stage->given += verdict == ENDPOINT_SENT;
@@ -168,10 +178,11 @@ static void beyond_the_most_the_longest_idle_goes(void **state)
         snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
         turn_until_told(stage);
-        assert_true(stage->endpoints.table.count <= ENDPOINTS_MAX);
+        assert_true(stage->endpoints.table.table.count <= ENDPOINTS_MAX);
     }
-    assert_null(table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000")));
-    assert_non_null(table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1100")));
+    assert_null(endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000")));
+    assert_non_null(
+        endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1100")));
     strike_stage(stage);
 }
 
@@ -198,19 +209,18 @@ static void closing_all_reports_what_is_under_way(void **state)
     struct stage *stage = raise_stage();
     int64_t wait_ms;
     (void)state;
-    stage->endpoints.closed = on_all_closed;
     for (int i = 0; i < 10; i++) {
         assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
         assert_int_equal(give(stage, "http://127.0.0.1:9/x", 0, &wait_ms), ENDPOINT_SENT);
     }
-    assert_true(endpoints_close_all(&stage->endpoints));
+    assert_true(endpoints_close_all(&stage->endpoints, on_all_closed, stage));
     assert_false(stage->all_closed);
     for (int i = 0; i < 1000 && !stage->all_closed; i++)
         uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
     assert_true(stage->all_closed);
     assert_int_equal(stage->told, 20);
     assert_int_equal(stage->endpoints.open, 0);
-    assert_false(endpoints_close_all(&stage->endpoints));
+    assert_false(endpoints_close_all(&stage->endpoints, on_all_closed, stage));
     strike_stage(stage);
 }
 
