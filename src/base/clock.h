@@ -3,8 +3,8 @@
  *
  * Two times, both in milliseconds since 1970 UTC, both rounded down:
  *   inner  never goes back and is not moved by a step of the wall clock: elapsed boot time plus an
- * offset fixed when the process starts. Relative delays, leases and backoff live on it. wall   what
- * the system's wall clock says now. Only absolute due times (`at`) follow it.
+ *          offset fixed when the process starts. Relative delays, leases and backoff live on it.
+ *   wall   what the system's wall clock says now. Only absolute due times (`at`) follow it.
  *
  * Any thread may read; clock_start and clock_fake_* are called before threads start or from tests.
  */

@@ -1,3 +1,4 @@
+/* The history of a job (job.h): its attempts that ended without an ack, stored one after the other. */
 #include "job/job.h"
 #include "job/wire.h"
 

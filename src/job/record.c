@@ -1,4 +1,6 @@
-#include "job/record_private.h"
+#include "job/record.h"
+
+#include "job/wire.h"
 
 /*
  * A field that has its usual value takes no room: the varint `fields` tells which ones are there.
@@ -9,7 +11,7 @@
  *          id · body (the rest)
  *   STATE  fields · form · key · due · [fields] · [from]
  *   DONE   form · key · sequence · [remember_until] · [topic] · [from]
- *   TOPIC  see record_topic.c
+ *   TOPIC  see below
  *
  * `from` is there where FORM_FROM of `form` says so: run · slot · bytes.
  */
@@ -88,6 +90,201 @@ bool record_is_read_again(struct slice bytes)
 
 /* ---- the slot a job lay in ---- */
 
+/* Of a policy's fields: in bits POLICY_SHIFT and up of a job's, in the lowest of a topic's. */
+enum { POLICY_FIELDS = (1 << 4) - 1 };
+
+static uint16_t take_priority(struct wire_in *in)
+{
+    return (uint16_t)wire_take_varint(in, 0, JOB_PRIORITY_MAX);
+}
+
+/* ---- topics, and policies, which topics and jobs have ---- */
+
+/*
+ * TOPIC  form · fields · topic · sequence, then what `fields` say is there: policy · priority ·
+ * dedup_window · extension; then the totals.
+ */
+
+/* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
+enum { HAS_LEASE = 1 << 0, HAS_TTL = 1 << 1, HAS_BACKOFF = 1 << 2, HAS_MAX_ATTEMPTS = 1 << 3 };
+
+/* A topic's fields: those of its policy, and these. */
+enum {
+    HAS_TOPIC_PRIORITY = 1 << 4,
+    HAS_DEDUP_WINDOW = 1 << 5,
+    HAS_EXTENSION = 1 << 6,
+    TOPIC_FIELDS = (1 << 7) - 1
+};
+
+/* The byte `form`: on_conflict and these. */
+enum {
+    FORM_CONFLICT = 3,
+    FORM_EXISTS = 1 << 2,
+    FORM_PAUSED = 1 << 3,
+    FORM_TOPIC_CARRIED = 1 << 4,
+    FORM_DEAD_LETTER = 1 << 5,
+    FORM_DELETING = 1 << 6,
+    FORM_ALL = (1 << 7) - 1
+};
+
+enum { TOTALS = sizeof(struct topic_totals) / sizeof(uint64_t) };
+
+/* ---- policy ---- */
+
+static unsigned policy_fields(const struct policy *policy)
+{
+    return (policy->lease_ms ? HAS_LEASE : 0u) | (policy->ttl_ms ? HAS_TTL : 0u) |
+           (policy->backoff.kind ? HAS_BACKOFF : 0u) |
+           (policy->max_attempts ? HAS_MAX_ATTEMPTS : 0u);
+}
+
+static char *put_backoff(char *at, const struct backoff *backoff)
+{
+    assert(backoff->first_ms > 0 && backoff->first_ms <= backoff->max_ms);
+    at = wire_put_byte(at, backoff->kind);
+    at = wire_put_ms(at, backoff->first_ms);
+    if (backoff->kind == BACKOFF_FIXED)
+        assert(backoff->max_ms == backoff->first_ms);
+    else
+        at = wire_put_ms(at, backoff->max_ms);
+    return at;
+}
+
+static char *put_policy(char *at, const struct policy *policy, unsigned fields)
+{
+    if (fields & HAS_LEASE)
+        at = wire_put_ms(at, policy->lease_ms);
+    if (fields & HAS_TTL)
+        at = wire_put_ms(at, policy->ttl_ms);
+    if (fields & HAS_BACKOFF)
+        at = put_backoff(at, &policy->backoff);
+    if (fields & HAS_MAX_ATTEMPTS)
+        at = wire_put_varint(at, policy->max_attempts);
+    return at;
+}
+
+static void take_backoff(struct wire_in *in, struct backoff *out)
+{
+    unsigned kind = wire_take_byte(in);
+
+    if (kind != BACKOFF_FIXED && kind != BACKOFF_EXPONENTIAL)
+        wire_fail(in);
+    out->kind = (enum backoff_kind)kind;
+    out->first_ms = wire_take_ms(in, 1);
+    out->max_ms = kind == BACKOFF_FIXED ? out->first_ms : wire_take_ms(in, out->first_ms);
+}
+
+static void take_policy(struct wire_in *in, unsigned fields, struct policy *out)
+{
+    if (fields & HAS_LEASE)
+        out->lease_ms = wire_take_ms(in, 1);
+    if (fields & HAS_TTL)
+        out->ttl_ms = wire_take_ms(in, 1);
+    if (fields & HAS_BACKOFF)
+        take_backoff(in, &out->backoff);
+    if (fields & HAS_MAX_ATTEMPTS)
+        out->max_attempts = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
+}
+
+/* ---- TOPIC ---- */
+
+bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b)
+{
+    const struct policy *p = &a->policy, *q = &b->policy;
+
+    return p->lease_ms == q->lease_ms && p->ttl_ms == q->ttl_ms &&
+           p->max_attempts == q->max_attempts && p->backoff.kind == q->backoff.kind &&
+           p->backoff.first_ms == q->backoff.first_ms && p->backoff.max_ms == q->backoff.max_ms &&
+           a->on_conflict == b->on_conflict && a->has_priority == b->has_priority &&
+           (!a->has_priority || a->priority == b->priority) &&
+           a->dead_letter_expired == b->dead_letter_expired &&
+           a->dedup_window_ms == b->dedup_window_ms && slice_equals(a->extension, b->extension);
+}
+
+static unsigned topic_form(const struct record_topic *topic)
+{
+    assert(topic->settings.on_conflict <= CONFLICT_REJECT);
+    return topic->settings.on_conflict | (topic->exists ? FORM_EXISTS : 0u) |
+           (topic->paused ? FORM_PAUSED : 0u) | (topic->carried ? FORM_TOPIC_CARRIED : 0u) |
+           (topic->settings.dead_letter_expired ? FORM_DEAD_LETTER : 0u) |
+           (topic->deleting ? FORM_DELETING : 0u);
+}
+
+static char *put_totals(char *at, const struct topic_totals *totals)
+{
+    uint64_t sums[TOTALS];
+
+    memcpy(sums, totals, sizeof sums);
+    for (int i = 0; i < TOTALS; i++)
+        at = wire_put_varint(at, sums[i]);
+    return at;
+}
+
+static void take_totals(struct wire_in *in, struct topic_totals *totals)
+{
+    uint64_t sums[TOTALS];
+
+    for (int i = 0; i < TOTALS; i++)
+        sums[i] = wire_take_varint(in, 0, UINT64_MAX);
+    memcpy(totals, sums, sizeof sums);
+}
+
+static char *put_topic(char *at, const struct record_topic *topic)
+{
+    const struct topic_settings *settings = &topic->settings;
+    unsigned fields = policy_fields(&settings->policy) |
+                      (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
+                      (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
+                      (settings->extension.len ? HAS_EXTENSION : 0u);
+
+    assert(job_topic_is_valid(topic->topic));
+    at = wire_put_byte(at, topic_form(topic));
+    at = wire_put_varint(at, fields);
+    at = wire_put_text(at, topic->topic, JOB_TOPIC_BYTES_MAX);
+    at = wire_put_varint(at, topic->sequence);
+    at = put_policy(at, &settings->policy, fields);
+    if (settings->has_priority) {
+        assert(settings->priority >= 0 && settings->priority <= JOB_PRIORITY_MAX);
+        at = wire_put_varint(at, (uint64_t)settings->priority);
+    }
+    if (settings->dedup_window_ms)
+        at = wire_put_ms(at, settings->dedup_window_ms);
+    if (fields & HAS_EXTENSION)
+        at = wire_put_text(at, settings->extension, TOPIC_EXTENSION_BYTES_MAX);
+    return put_totals(at, &topic->totals);
+}
+
+static void take_topic(struct wire_in *in, struct record_topic *topic)
+{
+    struct topic_settings *settings = &topic->settings;
+    unsigned form = wire_take_byte(in);
+    unsigned fields = (unsigned)wire_take_varint(in, 0, TOPIC_FIELDS);
+
+    if (form > FORM_ALL)
+        wire_fail(in);
+    settings->on_conflict = (enum record_conflict)(form & FORM_CONFLICT);
+    topic->exists = form & FORM_EXISTS;
+    topic->paused = form & FORM_PAUSED;
+    topic->carried = form & FORM_TOPIC_CARRIED;
+    topic->deleting = form & FORM_DELETING;
+    settings->dead_letter_expired = form & FORM_DEAD_LETTER;
+    topic->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
+    if (!job_topic_is_valid(topic->topic))
+        wire_fail(in);
+    topic->sequence = wire_take_varint(in, 0, UINT64_MAX);
+    take_policy(in, fields & POLICY_FIELDS, &settings->policy);
+    settings->has_priority = fields & HAS_TOPIC_PRIORITY;
+    if (settings->has_priority)
+        settings->priority = take_priority(in);
+    if (fields & HAS_DEDUP_WINDOW)
+        settings->dedup_window_ms = wire_take_ms(in, 1);
+    if (fields & HAS_EXTENSION)
+        settings->extension = wire_take_text(in, 1, TOPIC_EXTENSION_BYTES_MAX);
+    take_totals(in, &topic->totals);
+}
+
+/* ---- jobs and their states ---- */
+
 static bool has_from(const struct record *record)
 {
     return record->from.bytes != 0;
@@ -157,7 +354,7 @@ static void take_state_form(struct wire_in *in, unsigned form, struct record_sta
 /* out->due_ms is there already. */
 static void take_state_fields(struct wire_in *in, unsigned fields, struct record_state *out)
 {
-    out->priority = fields & HAS_PRIORITY ? record_take_priority(in) : JOB_PRIORITY;
+    out->priority = fields & HAS_PRIORITY ? take_priority(in) : JOB_PRIORITY;
     if (fields & HAS_ATTEMPT)
         out->attempt = (uint32_t)wire_take_varint(in, 1, UINT32_MAX);
     out->first_due_ms = fields & HAS_FIRST_DUE ? wire_take_ms(in, 0) : out->due_ms;
@@ -241,7 +438,7 @@ static char *put_job(char *at, const struct record *record)
 {
     const struct job *job = &record->job;
     const struct record_state state = state_of(job);
-    unsigned policy = record_policy_fields(&job->policy);
+    unsigned policy = policy_fields(&job->policy);
     unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
                       (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT |
                       (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u);
@@ -258,7 +455,7 @@ static char *put_job(char *at, const struct record *record)
         at = wire_put_text(at, job->content_type, JOB_CONTENT_TYPE_BYTES_MAX);
     if (fields & HAS_META)
         at = wire_put_text(at, job->meta, JOB_META_BYTES_MAX);
-    at = record_put_policy(at, &job->policy, policy);
+    at = put_policy(at, &job->policy, policy);
     if (fields & HAS_HISTORY)
         at = wire_put_text(at, job->history, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
@@ -289,7 +486,7 @@ static void take_job(struct wire_in *in, struct record *record)
         job->content_type = wire_take_text(in, 1, JOB_CONTENT_TYPE_BYTES_MAX);
     if (fields & HAS_META)
         job->meta = wire_take_text(in, 1, JOB_META_BYTES_MAX);
-    record_take_policy(in, fields >> POLICY_SHIFT, &job->policy);
+    take_policy(in, fields >> POLICY_SHIFT, &job->policy);
     if (fields & HAS_HISTORY)
         job->history = wire_take_text(in, 1, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
@@ -434,7 +631,7 @@ static char *put_payload(char *at, const struct record *record)
         return put_done(at, record);
     case RECORD_TOPIC:
         assert(!has_from(record));
-        return record_put_topic(at, &record->topic);
+        return put_topic(at, &record->topic);
     }
     assert(false && "record of no kind");
     return at;
@@ -470,7 +667,7 @@ bool record_decode(struct slice bytes, struct record *out)
         take_done(&in, out);
         break;
     case RECORD_TOPIC:
-        record_take_topic(&in, &out->topic);
+        take_topic(&in, &out->topic);
         break;
     }
     return !in.bad && in.at == in.end;
