@@ -6,7 +6,7 @@
  *
  * With two ports every second connection goes to the second: two servers that share one queue.
  */
-#include "cli/load_flags.h"
+#include "cli/bench.h"
 #include "load/http.h"
 #include "peers/beanstalk.h"
 #include "peers/redis.h"

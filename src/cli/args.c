@@ -1,3 +1,4 @@
+/* The command line: flags by a table, help made of it; and errors for people. */
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "cli/url.h"
@@ -6,6 +7,7 @@
 #include "base/text.h"
 #include "base/timestamp.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +129,17 @@ static const char *read_time(const char *value)
     return out;
 }
 
+/* "2026-11-20": a time of day is missing, and midnight is not what everybody means by it. */
+static bool is_date_alone(const char *value)
+{
+    static const char form[] = "dddd-dd-dd";
+    size_t i = 0;
+    for (; form[i]; i++)
+        if (form[i] == 'd' ? !isdigit((unsigned char)value[i]) : value[i] != form[i])
+            return false;
+    return value[i] == '\0';
+}
+
 static bool store(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
@@ -173,6 +186,9 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
         return cli_usage("no unit in '%s' for '--%s', write it as in %s (ms, s, m, h, d)", value,
                          flag->name,
                          flag->value && strpbrk(flag->value, "0123456789") ? flag->value : "30s");
+    if (flag->kind == CLI_TIME && is_date_alone(value))
+        return cli_usage("no time of day in '%s' for '--%s', write it as in '%s 09:00'", value,
+                         flag->name, value);
     if (!store(flag, value))
         return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);
     return -1;

@@ -1,12 +1,165 @@
 #include "cli/bench.h"
 
+#include "base/duration.h"
 #include "base/json_read.h"
-#include "cli/load_flags.h"
+#include "base/random.h"
+#include "cli/commands.h"
 #include "cli/url.h"
 #include "load/http.h"
+#include "load/stamp.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <unistd.h>
+
+#define YEAR_MS INT64_C(31536000000)
+
+enum { JOBS_DEFAULT = 100000, TOPIC_BYTES_MAX = 200 };
+
+void load_flags_add(struct load_flags *flags, struct cli_flag row)
+{
+    assert(flags->row_count + 1 < LOAD_FLAGS_MAX);
+    flags->rows[flags->row_count++] = row;
+}
+
+void load_flags_table(struct load_flags *flags)
+{
+    *flags = (struct load_flags){.connections = 8,
+                                 .pipeline = 64,
+                                 .batch = 1,
+                                 .body = 200,
+                                 .consumers = 4,
+                                 .take = 100,
+                                 .patience = "30s"};
+    const struct cli_flag rows[] = {
+        {"jobs", CLI_COUNT, &flags->jobs, "N",
+         "push so many, then stop; 100000 unless --duration is given"},
+        {"duration", CLI_DURATION, &flags->duration, "TIME", "push for so long, then stop"},
+        {"connections", CLI_COUNT, &flags->connections, "N", "connections that push; 8"},
+        {"pipeline", CLI_COUNT, &flags->pipeline, "N", "requests on their way on each; 64"},
+        {"batch", CLI_COUNT, &flags->batch, "N", "jobs in one request; 1"},
+        {"body", CLI_COUNT, &flags->body, "BYTES", "of each job; 200"},
+        {"delay", CLI_DURATION, &flags->delay, "RANGE", "10s or 0..10s, evenly spread; 1s..2s"},
+        {"due-in", CLI_DURATION, &flags->due_in, "TIME",
+         "all due at one moment, so long after the beginning; instead of --delay"},
+        {"rate", CLI_COUNT, &flags->rate, "N",
+         "jobs a second, whatever the answers do; else as fast as it goes"},
+        {"consumers", CLI_COUNT, &flags->consumers, "N",
+         "who take jobs and ack them; 4; 0: nobody does"},
+        {"take", CLI_COUNT, &flags->take, "N", "jobs a consumer takes at once, at most; 100"},
+        {"take-after", CLI_SWITCH, &flags->take_after, NULL, "consumers begin when all is pushed"},
+        {"own-ids", CLI_SWITCH, &flags->own_ids, NULL,
+         "give each job an id instead of having one made"},
+        {"topic", CLI_TEXT, &flags->topic, "NAME",
+         "push there; give one nothing else uses. Else a new one, deleted at the end"},
+        {"patience", CLI_DURATION, &flags->patience, "TIME",
+         "give up when nothing has come for so long; 30s"},
+        {"trace", CLI_TEXT, &flags->trace, "FILE",
+         "write every answer and delivery there, in binary (src/load/trace.h)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        load_flags_add(flags, rows[i]);
+}
+
+static int plan_duration(const char *name, const char *text, int64_t *ms)
+{
+    if (!duration_parse(slice_of(text), 10 * YEAR_MS, ms))
+        return cli_usage("bad value '%s' for '--%s', give a time like 500ms, 10s or 5m", text,
+                         name);
+    return -1;
+}
+
+static int plan_delay(const char *text, struct load_plan *plan)
+{
+    const char *dots = strstr(text, "..");
+    struct slice first = dots ? slice_make(text, (size_t)(dots - text)) : slice_of(text);
+    struct slice second = slice_of(dots ? dots + 2 : text);
+    if (!duration_parse(first, 10 * YEAR_MS, &plan->delay_min_ms) ||
+        !duration_parse(second, 10 * YEAR_MS, &plan->delay_max_ms) ||
+        plan->delay_max_ms < plan->delay_min_ms)
+        return cli_usage("bad value '%s' for '--delay', give a time or a range like 0..10s", text);
+    return -1;
+}
+
+/* When jobs fall due: by a range of delays, or all at one moment. */
+static int plan_due(const struct load_flags *flags, struct load_plan *plan)
+{
+    if (!flags->due_in)
+        return plan_delay(flags->delay ? flags->delay : "1s..2s", plan);
+    if (flags->delay)
+        return cli_usage("'--due-in' and '--delay' exclude each other, give one");
+    int exit_code = plan_duration("due-in", flags->due_in, &plan->due_in_ms);
+    if (exit_code < 0 && plan->due_in_ms == 0)
+        exit_code =
+            cli_usage("bad value '%s' for '--due-in', give a time above zero", flags->due_in);
+    plan->delay_max_ms = plan->due_in_ms;
+    return exit_code;
+}
+
+static int plan_topic(const char *name, struct load_plan *plan)
+{
+    if (!name) {
+        snprintf(plan->topic, sizeof plan->topic, "bench-%08" PRIx32, (uint32_t)random_u64());
+        return -1;
+    }
+    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+    if (len == 0 || name[len] || len > TOPIC_BYTES_MAX || *name == '.')
+        return cli_usage("bad topic '%s', give up to %d of A-Z a-z 0-9 . _ - and no leading dot",
+                         name, TOPIC_BYTES_MAX);
+    snprintf(plan->topic, sizeof plan->topic, "%s", name);
+    return -1;
+}
+
+struct range {
+    const char *name;
+    uint64_t value, least, most;
+};
+
+static int check_ranges(const struct load_flags *flags)
+{
+    const struct range ranges[] = {
+        {"jobs", flags->jobs, 0, (uint64_t)1 << 40},
+        {"connections", flags->connections, 1, LOAD_CONNECTIONS_MAX},
+        {"pipeline", flags->pipeline, 1, LOAD_PIPELINE_MAX},
+        {"batch", flags->batch, 1, LOAD_BATCH_MAX},
+        {"body", flags->body, LOAD_STAMP_BYTES, LOAD_BODY_BYTES_MAX},
+        {"consumers", flags->consumers, 0, LOAD_CONNECTIONS_MAX},
+        {"take", flags->take, 1, LOAD_TAKE_MAX},
+        {"rate", flags->rate, 0, 100000000},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
+            return cli_usage("bad value '%" PRIu64 "' for '--%s', give %" PRIu64 " to %" PRIu64,
+                             ranges[i].value, ranges[i].name, ranges[i].least, ranges[i].most);
+    return -1;
+}
+
+int load_flags_plan(const struct load_flags *flags, struct load_plan *plan)
+{
+    int exit_code = check_ranges(flags);
+    if (exit_code < 0 && flags->duration)
+        exit_code = plan_duration("duration", flags->duration, &plan->duration_ms);
+    if (exit_code < 0)
+        exit_code = plan_duration("patience", flags->patience, &plan->patience_ms);
+    if (exit_code < 0)
+        exit_code = plan_due(flags, plan);
+    if (exit_code < 0)
+        exit_code = plan_topic(flags->topic, plan);
+    if (exit_code >= 0)
+        return exit_code;
+    plan->jobs = flags->jobs || plan->duration_ms ? flags->jobs : JOBS_DEFAULT;
+    plan->connections = (unsigned)flags->connections;
+    plan->pipeline = (unsigned)flags->pipeline;
+    plan->batch = (unsigned)flags->batch;
+    plan->body_bytes = (size_t)flags->body;
+    plan->consumers = (unsigned)flags->consumers;
+    plan->take_max = (unsigned)flags->take;
+    plan->rate_per_s = flags->rate;
+    plan->take_after = flags->take_after;
+    plan->own_ids = flags->own_ids;
+    plan->trace = flags->trace;
+    return -1;
+}
 
 static const char about[] =
     "Measures a server from one thread of this machine: pushes jobs, takes them when they fall "
@@ -108,7 +261,7 @@ done:
     return exit_code;
 }
 
-int cli_bench(int argc, char **argv)
+static int bench_command(int argc, char **argv)
 {
     static struct load_flags flags;
     static struct cli_args args;
@@ -131,3 +284,8 @@ int cli_bench(int argc, char **argv)
     plan.progress = isatty(STDERR_FILENO);
     return measure(&plan, url, args.json, keep || flags.topic);
 }
+
+const struct cli_command cli_bench_commands[] = {
+    {.name = "bench", .run = bench_command, .help = "measure a server"},
+    {0},
+};

@@ -1,5 +1,5 @@
 /*
- * cli: what the subcommands share: exit codes, the table of commands, flags, errors for people.
+ * cli: what the subcommands share: exit codes, flags, errors for people.
  */
 #ifndef TARRY_CLI_CLI_H
 #define TARRY_CLI_CLI_H
@@ -16,18 +16,6 @@ enum cli_exit {
     CLI_UNREACHABLE = 3, /* no answer from the server */
     CLI_NOTHING = 4      /* nothing taken, or not found */
 };
-
-struct cli_command {
-    const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is the name */
-    const char *help;                  /* one line */
-};
-
-/* The table, ended by a row without a name. */
-extern const struct cli_command cli_commands[];
-
-/* What `tarry help` says below the commands: of all of them, and of their exit codes. Lines. */
-extern const char cli_about_all[], cli_about_exit_codes[];
 
 /* Runs what argv says. Returns the exit code. */
 int cli_main(int argc, char **argv);
@@ -80,9 +68,6 @@ typedef void cli_help_printer(const struct cli_syntax *syntax, const struct cli_
 
 /* From here on cli_parse shows a command by `printer`, not as text, where its help is asked for. */
 void cli_help_print_by(cli_help_printer *printer);
-
-/* Shows every command by `printer`, in the order of the table. */
-void cli_commands_describe(cli_help_printer *printer);
 
 struct cli_args {
     struct cli_list list; /* arguments that are no flags */

@@ -1,87 +1,82 @@
+/*
+ * The subcommands as one table, and what is made of it: the help, the completion of shells, the
+ * manual pages.
+ */
 #include "cli/commands.h"
-#include "cli/bench.h"
-#include "cli/cli.h"
-#include "cli/completion.h"
-#include "cli/environment.h"
-#include "cli/manual.h"
 
 #include "base/text.h"
+#include "cli/environment.h"
+#include "server/config.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
-static int cli_help(int argc, char **argv);
-static int cli_version(int argc, char **argv);
+static int help_command(int argc, char **argv);
+static int version_command(int argc, char **argv);
 
-const struct cli_command cli_commands[] = {
-    {"serve", cli_serve, "run the server"},
-    {"push", cli_push, "hand over a job, to be delivered when it is due"},
-    {"take", cli_take, "get ready jobs under a lease"},
-    {"ack", cli_ack, "a taken job is done"},
-    {"nack", cli_nack, "a taken job failed, to be tried again"},
-    {"extend", cli_extend, "a taken job needs longer"},
-    {"work", cli_work, "run a command for each job that falls due"},
-    {"get", cli_get, "show one job"},
-    {"list", cli_list, "list the jobs of a topic by due time"},
-    {"cancel", cli_cancel, "drop jobs that are not wanted any more"},
-    {"reschedule", cli_reschedule, "move a job to another due time or priority"},
-    {"run", cli_run, "make jobs due now"},
-    {"topics", cli_topics, "show topics and how many jobs they hold"},
-    {"topic", cli_topic, "show a topic's settings, change them, or delete it"},
-    {"deliver", cli_deliver, "test the target of a topic"},
-    {"pause", cli_pause, "stop delivery from a topic"},
-    {"resume", cli_resume, "start delivery from a topic again"},
-    {"redrive", cli_redrive, "send dead jobs round again"},
-    {"purge", cli_purge, "drop all jobs of a topic, or those in one state"},
-    {"export", cli_export, "write topics and jobs to a file"},
-    {"import", cli_import, "push what an export wrote"},
-    {"bench", cli_bench, "measure a server"},
-    {"backup", cli_backup, "copy the data directory of a server that works on"},
-    {"fsck", cli_fsck, "check a data directory, or a queue in Redis and mend it"},
-    {"version", cli_version, "print the version"},
-    {"help", cli_help, "print this, or help on a command"},
+static const struct cli_command own_commands[] = {
+    {.name = "version", .run = version_command, .help = "print the version"},
+    {.name = "help", .run = help_command, .help = "print this, or help on a command"},
     {0},
 };
 
-const char cli_about_all[] =
+/* In the order in which the help shows them. */
+static const struct cli_command *const tables[] = {
+    cli_serve_commands,  cli_push_commands,   cli_lease_commands,   cli_work_commands,
+    cli_job_commands,    cli_topic_commands,  cli_deliver_commands, cli_dead_commands,
+    cli_export_commands, cli_import_commands, cli_bench_commands,   cli_backup_commands,
+    cli_fsck_commands,   own_commands,
+};
+
+enum { TABLES = sizeof(tables) / sizeof(tables[0]), COMMANDS_MAX = 64 };
+
+#define EACH_COMMAND(COMMAND)                                                                      \
+    for (size_t table = 0; table < TABLES; table++)                                                \
+        for (const struct cli_command *COMMAND = tables[table]; COMMAND->name; COMMAND++)
+
+static const char about_all[] =
     "clients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
     "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a number needs its unit\n"
     "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' where you live, or milliseconds since 1970\n";
 
-const char cli_about_exit_codes[] = "  0  done\n"
-                                    "  1  refused by the server, or failed\n"
-                                    "  2  wrong command line or configuration\n"
-                                    "  3  the server cannot be reached\n"
-                                    "  4  nothing taken, or not found\n";
+static const char about_exit_codes[] = "  0  done\n"
+                                       "  1  refused by the server, or failed\n"
+                                       "  2  wrong command line or configuration\n"
+                                       "  3  the server cannot be reached\n"
+                                       "  4  nothing taken, or not found\n";
 
 static const struct cli_command *find(const char *name)
 {
-    for (const struct cli_command *command = cli_commands; command->name; command++)
-        if (strcmp(command->name, name) == 0)
-            return command;
+    EACH_COMMAND(command)
+    if (strcmp(command->name, name) == 0)
+        return command;
     return NULL;
 }
 
 static int unknown(const char *name)
 {
-    const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])] = {0};
-    for (size_t i = 0; cli_commands[i].name; i++)
-        names[i] = cli_commands[i].name;
+    const char *names[COMMANDS_MAX + 1] = {0};
+    size_t count = 0;
+    EACH_COMMAND(command)
+    names[count++] = command->name;
     const char *nearest = text_nearest(name, names);
     if (nearest)
         return cli_usage("unknown command '%s', did you mean 'tarry %s'", name, nearest);
     return cli_usage("unknown command '%s', see 'tarry help'", name);
 }
 
+/* ---- help ---- */
+
 static void print_commands(FILE *out)
 {
     fputs("tarry: a durable delay queue. Hand it a job now, get it back when it is due.\n\n"
           "usage: tarry COMMAND [ARGUMENTS]\n\ncommands:\n",
           out);
-    for (const struct cli_command *command = cli_commands; command->name; command++)
-        fprintf(out, "  %-12s%s\n", command->name, command->help);
-    fprintf(out, "\n%s\nexit codes:\n%s\n'tarry help COMMAND' says more\n", cli_about_all,
-            cli_about_exit_codes);
+    EACH_COMMAND(command)
+    fprintf(out, "  %-12s%s\n", command->name, command->help);
+    fprintf(out, "\n%s\nexit codes:\n%s\n'tarry help COMMAND' says more\n", about_all,
+            about_exit_codes);
 }
 
 static int print_help(const struct cli_command *command)
@@ -91,17 +86,349 @@ static int print_help(const struct cli_command *command)
     return command->run(2, (char *[]){name, help, NULL});
 }
 
-void cli_commands_describe(cli_help_printer *printer)
+/* Shows every command by `printer`. */
+static void describe_all(cli_help_printer *printer)
 {
     cli_help_print_by(printer);
-    for (const struct cli_command *command = cli_commands; command->name; command++)
-        if (command->run == cli_serve)
-            cli_serve_describe(printer);
-        else
-            print_help(command);
+    EACH_COMMAND(command)
+    if (command->describe)
+        command->describe(printer);
+    else
+        print_help(command);
 }
 
-static int cli_help(int argc, char **argv)
+/* ---- completion ---- */
+
+static void print_names(void)
+{
+    EACH_COMMAND(command)
+    printf("%s%s", command == tables[0] ? "" : " ", command->name);
+}
+
+static int name_length(const struct cli_syntax *syntax)
+{
+    return (int)strcspn(syntax->usage, " ");
+}
+
+/* The words that come after the command as they are: "show" and "set" of
+ * "topic show TOPIC | topic set TOPIC". Each with `before` and `after` around it. */
+static void print_words(const struct cli_syntax *syntax, const char *before, const char *after)
+{
+    for (const char *usage = syntax->usage; usage; usage = strstr(usage, " | ")) {
+        usage += strncmp(usage, " | ", 3) == 0 ? 3 : 0;
+        const char *word = usage + strcspn(usage, " ");
+        word += *word == ' ';
+        size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz");
+        if (len > 0 && (word[len] == ' ' || word[len] == '\0'))
+            printf("%s%.*s%s", before, (int)len, word, after);
+    }
+}
+
+/* Text within single quotes of a shell's, with a backslash before each of `special`. */
+static void print_quoted(const char *text, const char *special)
+{
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputs("'\\'", stdout);
+        else if (strchr(special, *text))
+            putchar('\\');
+        putchar(*text);
+    }
+}
+
+/* ---- completion: bash ---- */
+
+static void print_bash_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    printf("    %.*s)\n        options='", name_length(syntax), syntax->usage);
+    for (const struct cli_flag *flag = flags; flag->name; flag++)
+        printf("%s--%s", flag == flags ? "" : " ", flag->name);
+    fputs("'\n        words='", stdout);
+    print_words(syntax, " ", "");
+    puts("' ;;");
+}
+
+static void print_bash(void)
+{
+    fputs("# Lets bash complete tarry; made by `tarry help --completion bash`.\n"
+          "_tarry()\n{\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} commands options= words=\n"
+          "    commands='",
+          stdout);
+    print_names();
+    puts("'\n    case ${COMP_WORDS[1]} in");
+    describe_all(print_bash_command);
+    puts("    esac\n"
+         "    [ \"$COMP_CWORD\" -eq 2 ] || words=\n"
+         "    [ \"${COMP_WORDS[1]}\" != help ] || words=$commands\n"
+         "    [ \"$COMP_CWORD\" -ne 1 ] || options= words=\"$commands --help --version\"\n"
+         "    case $word in\n"
+         "    -*) COMPREPLY=($(compgen -W \"$options $words\" -- \"$word\")) ;;\n"
+         "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+         "    esac\n"
+         "}\n"
+         "complete -o default -F _tarry tarry");
+}
+
+/* ---- completion: zsh ---- */
+
+static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    printf("    %.*s)\n        _arguments", name_length(syntax), syntax->usage);
+    for (const struct cli_flag *flag = flags; flag->name; flag++) {
+        printf(" \\\n            '%s--%s%s[", flag->kind == CLI_LIST ? "*" : "", flag->name,
+               flag->value ? "=" : "");
+        print_quoted(flag->help, "[]:\\");
+        putchar(']');
+        if (flag->value) {
+            putchar(':');
+            print_quoted(flag->value, "[]:\\");
+            fputs(":_files", stdout);
+        }
+        putchar('\'');
+    }
+    fputs(" \\\n            '1:word:(", stdout);
+    if (strncmp(syntax->usage, "help", 4) == 0)
+        print_names();
+    else
+        print_words(syntax, "", " ");
+    puts(")' '*:file:_files' ;;");
+}
+
+static void print_zsh(void)
+{
+    puts("#compdef tarry\n# Lets zsh complete tarry; made by `tarry help --completion zsh`.\n"
+         "local -a commands\ncommands=(");
+    EACH_COMMAND(command)
+    {
+        printf("    '%s:", command->name);
+        print_quoted(command->help, "");
+        puts("'");
+    }
+    puts(")\nif ((CURRENT == 2)); then\n    _describe command commands\n    return\nfi\n"
+         "shift words\n((CURRENT--))\ncase $words[1] in");
+    describe_all(print_zsh_command);
+    puts("esac");
+}
+
+/* ---- completion: fish ---- */
+
+static void print_fish_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    for (const struct cli_flag *flag = flags; flag->name; flag++) {
+        printf("complete -c tarry -n '__fish_seen_subcommand_from %.*s' -l %s%s -d '",
+               name_length(syntax), syntax->usage, flag->name, flag->value ? " -r" : "");
+        print_quoted(flag->help, "\\");
+        puts("'");
+    }
+    char before[128];
+    snprintf(before, sizeof(before), "complete -c tarry -n '__fish_seen_subcommand_from %.*s' -a ",
+             name_length(syntax), syntax->usage);
+    print_words(syntax, before, "\n");
+}
+
+static void print_fish(void)
+{
+    puts("# Lets fish complete tarry; made by `tarry help --completion fish`.");
+    EACH_COMMAND(command)
+    {
+        printf("complete -c tarry -n __fish_use_subcommand -a %s -d '", command->name);
+        print_quoted(command->help, "\\");
+        puts("'");
+    }
+    describe_all(print_fish_command);
+}
+
+/* What lets a shell complete commands and their options. */
+static int print_completion(const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        print_bash();
+    else if (strcmp(shell, "zsh") == 0)
+        print_zsh();
+    else if (strcmp(shell, "fish") == 0)
+        print_fish();
+    else
+        return cli_usage("no completion for '%s', give bash, zsh or fish", shell);
+    return CLI_OK;
+}
+
+/* ---- manual pages, as roff ---- */
+
+/* One character of text; at the beginning of a line a dot or a quote would be a request of roff's.
+ */
+static void roff_character(char c, bool begins_line)
+{
+    if (begins_line && (c == '.' || c == '\''))
+        fputs("\\&", stdout);
+    if (c == '\\')
+        fputs("\\e", stdout);
+    else if (c == '-')
+        fputs("\\-", stdout);
+    else if (c == '\'')
+        fputs("\\(aq", stdout);
+    else
+        putchar(c);
+}
+
+static void roff_span(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        roff_character(text[i], i == 0);
+}
+
+static void roff_line(const char *text)
+{
+    roff_span(text, strlen(text));
+    putchar('\n');
+}
+
+/* Text as it stands, line by line. */
+static void roff_example(const char *text)
+{
+    puts(".nf");
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        roff_span(text, len);
+        putchar('\n');
+        text += len + (text[len] == '\n');
+    }
+    puts(".fi");
+}
+
+/* Sentences; lines that begin with a blank are shown as they stand, an empty line ends a paragraph.
+ */
+static void roff_about(const char *text)
+{
+    bool is_example = false;
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        bool is_indented = text[0] == ' ';
+        if (is_indented != is_example)
+            puts(is_indented ? ".nf" : ".fi");
+        is_example = is_indented;
+        if (len == 0)
+            puts(".PP");
+        else {
+            roff_span(text, len);
+            putchar('\n');
+        }
+        text += len + (text[len] == '\n');
+    }
+    if (is_example)
+        puts(".fi");
+}
+
+static void roff_head(const char *name, int section, const char *what)
+{
+    printf(".TH %s %d \"\" \"tarry " TARRY_VERSION "\" \"tarry\"\n.SH NAME\n%s \\- %s\n", name,
+           section, name, what);
+}
+
+/* ---- the manual page tarry(1) ---- */
+
+static void roff_flag(const struct cli_flag *flag)
+{
+    fputs(".TP\n\\fB\\-\\-", stdout);
+    roff_span(flag->name, strlen(flag->name));
+    fputs("\\fR", stdout);
+    if (flag->value) {
+        fputs(" \\fI", stdout);
+        roff_span(flag->value, strlen(flag->value));
+        fputs("\\fR", stdout);
+    }
+    putchar('\n');
+    roff_line(flag->help);
+}
+
+static void roff_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    printf(".SS ");
+    roff_span(syntax->usage, strcspn(syntax->usage, " "));
+    printf("\n.B tarry ");
+    roff_line(syntax->usage);
+    puts(".PP");
+    roff_about(syntax->about);
+    for (const struct cli_flag *flag = flags; flag->name; flag++)
+        if (strcmp(flag->name, "help") != 0)
+            roff_flag(flag);
+}
+
+static void roff_program(void)
+{
+    roff_head("tarry", 1, "a durable delay queue");
+    puts(".SH SYNOPSIS\n.B tarry\n.I COMMAND\n.RI [ ARGUMENTS ]\n.SH DESCRIPTION\n"
+         "Hand it a job now, get it back when it is due.\n"
+         ".B tarry serve\nis the server; the other commands speak to it over HTTP, or work on its "
+         "files.\n"
+         ".PP");
+    roff_example(about_all);
+    puts(".SH COMMANDS\nEach takes\n.B \\-\\-help\nas well.");
+    describe_all(roff_command);
+    puts(".SH EXIT STATUS");
+    roff_example(about_exit_codes);
+    puts(
+        ".SH ENVIRONMENT\n.TP\n.B TARRY_URL\nthe server, where\n.B \\-\\-url\nis not given\n"
+        ".TP\n.BI TARRY_ OPTION\nan option of\n.BR \"tarry serve\" ,\nin capitals, with _ for \\-\n"
+        ".PP\nOther variables that begin with TARRY_ are refused, those of\n.B tarry work\n"
+        "and of tests apart.\n"
+        ".SH SEE ALSO\n.BR tarry.conf (5)");
+}
+
+/* ---- the manual page tarry.conf(5) ---- */
+
+static void roff_key(const struct option *option)
+{
+    const char *values = option->kind == OPTION_SWITCH ? "true|false" : option->values;
+    fputs(".TP\n\\fB", stdout);
+    roff_span(option->name, strlen(option->name));
+    fputs("\\fR = \\fI", stdout);
+    roff_span(values, strlen(values));
+    puts("\\fR");
+    roff_line(option->help);
+    if (option->initial[0]) {
+        fputs("(default: ", stdout);
+        roff_span(option->initial, strlen(option->initial));
+        puts(")");
+    }
+}
+
+static void roff_configuration(void)
+{
+    size_t count;
+    const struct option *options = config_options(&count);
+    roff_head("tarry.conf", 5, "configuration of the server of a durable delay queue");
+    puts(".SH SYNOPSIS\n.B tarry serve \\-\\-config\n.I FILE\n.SH DESCRIPTION\n"
+         "One\n.IB \"key \" = \" value\"\na line; # begins a comment at the start of a line or "
+         "after a blank; "
+         "each key at most once.\nEach is an option of\n.B tarry serve\nas well, and a variable: "
+         "max\\-body is\n"
+         ".B \\-\\-max\\-body\nand\n.BR TARRY_MAX_BODY .\n"
+         "A flag beats the environment, which beats the file. A change needs a restart.\n.SH KEYS");
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(options[i].name, "config") != 0)
+            roff_key(&options[i]);
+    puts(
+        ".SH EXAMPLE\n.nf\ndata = /var/lib/tarry\nlisten = 127.0.0.1:8279\nmax\\-body = 4MiB\n.fi\n"
+        ".SH FILES\n.TP\n.I /etc/tarry/tarry.conf\nwhat the unit tarry.service reads\n"
+        ".SH SEE ALSO\n.BR tarry (1)");
+}
+
+/* The manual pages tarry(1) and tarry.conf(5). */
+static int print_manual(const char *page)
+{
+    if (strcmp(page, "tarry") == 0)
+        roff_program();
+    else if (strcmp(page, "tarry.conf") == 0)
+        roff_configuration();
+    else
+        return cli_usage("no manual page '%s', give tarry or tarry.conf", page);
+    return CLI_OK;
+}
+
+/* ---- help, version ---- */
+
+static int help_command(int argc, char **argv)
 {
     const char *page = NULL, *shell = NULL;
     const struct cli_flag flags[] = {
@@ -122,9 +449,9 @@ static int cli_help(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     if (page)
-        return manual_print(page);
+        return print_manual(page);
     if (shell)
-        return completion_print(shell);
+        return print_completion(shell);
     if (args.list.count == 0) {
         print_commands(stdout);
         return CLI_OK;
@@ -133,7 +460,7 @@ static int cli_help(int argc, char **argv)
     return command ? print_help(command) : unknown(args.list.at[0]);
 }
 
-static int cli_version(int argc, char **argv)
+static int version_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "version",
@@ -147,6 +474,8 @@ static int cli_version(int argc, char **argv)
     puts("tarry " TARRY_VERSION);
     return CLI_OK;
 }
+
+/* ---- the program ---- */
 
 int cli_main(int argc, char **argv)
 {
@@ -163,7 +492,7 @@ int cli_main(int argc, char **argv)
     if (!command)
         return unknown(name);
     int exit_code = -1;
-    if (command->run != cli_help && command->run != cli_version)
+    if (command->run != help_command && command->run != version_command)
         exit_code = environment_check(environ);
     if (exit_code < 0)
         exit_code = command->run(argc - 1, argv + 1);

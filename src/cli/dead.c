@@ -1,18 +1,227 @@
-/* redrive, purge: dead jobs sent round again or dropped, and others dropped. */
+/* redrive, purge: dead jobs sent round again, as they are or with another body, or dropped; and others
+ * dropped. */
+#include "base/json_write.h"
+#include "base/text.h"
+#include "cli/body.h"
+#include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/edit.h"
+#include "cli/show.h"
+#include "job/job.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- redrive with another body ---- */
+
+struct edit { /* one of them */
+    const char *body, *file;
+    bool in_editor; /* VISUAL, else EDITOR, else vi */
+};
+
+static int write_all(int fd, struct slice text)
+{
+    for (size_t done = 0; done < text.len;) {
+        ssize_t wrote = write(fd, text.at + done, text.len - done);
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 0;
+}
+
+/* The shell runs it, as EDITOR may hold arguments. */
+static int run_editor(char *path)
+{
+    const char *editor = getenv("VISUAL");
+    char command[1024], shell[] = "sh", option[] = "-c";
+    char *argv[] = {shell, option, command, shell, path, NULL};
+    pid_t pid;
+    int status;
+    if (!editor || !*editor)
+        editor = getenv("EDITOR");
+    if (!editor || !*editor)
+        editor = "vi";
+    if (snprintf(command, sizeof(command), "%s \"$1\"", editor) >= (int)sizeof(command))
+        return cli_error("the name of the editor is too long, set EDITOR to a shorter one");
+    int error = posix_spawnp(&pid, shell, NULL, NULL, argv, environ);
+    if (error)
+        return cli_error("cannot run the editor '%s', %s", editor, strerror(error));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return cli_error("the editor '%s' failed, nothing was changed", editor);
+    return CLI_OK;
+}
+
+static int edit_file(int fd, char *path, struct slice old, struct buffer *out)
+{
+    int error = write_all(fd, old);
+    close(fd);
+    if (error)
+        return cli_error("cannot write '%s', %s", path, strerror(-error));
+    int exit_code = run_editor(path);
+    if (exit_code == CLI_OK)
+        exit_code = body_read(path, out);
+    if (exit_code == CLI_OK && slice_equals(buffer_slice(out), old))
+        exit_code = cli_error("the body was not changed, so nothing was done; without '--edit' the "
+                              "job goes round as it is");
+    return exit_code;
+}
+
+static int edit_in_editor(struct slice old, const char *type, struct buffer *out)
+{
+    char path[256];
+    const char *directory = getenv("TMPDIR"), *suffix = strstr(type, "json") ? ".json" : ".txt";
+    if (!directory || !*directory)
+        directory = "/tmp";
+    if (snprintf(path, sizeof(path), "%s/tarry-XXXXXX%s", directory, suffix) >= (int)sizeof(path))
+        return cli_error("the name of '%s' is too long, set TMPDIR to another directory",
+                         directory);
+    int fd = mkostemps(path, (int)strlen(suffix), O_CLOEXEC);
+    if (fd < 0)
+        return cli_error("cannot make a file in '%s', %s", directory, strerror(errno));
+    int exit_code = edit_file(fd, path, old, out);
+    unlink(path);
+    return exit_code;
+}
+
+/* ---- the job ---- */
+
+static int fetch_dead_job(struct client *client, const struct cli_args *args)
+{
+    struct buffer *target = client_begin(client);
+    char state[SHOW_CELL_BYTES];
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->list.at[0]);
+    url_add_segment(target, "jobs");
+    url_add_segment(target, args->list.at[1]);
+    url_add_query(target, "body", "base64");
+    int exit_code = client_call(client, "GET", NULL, 0);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    show_text(json_object_get(client->json, "state"), state);
+    if (strcmp(state, "dead") != 0)
+        return cli_error("'%s' is %s, only a dead job is redriven", args->list.at[1], state);
+    return CLI_OK;
+}
+
+static int make_edited_body(const json_t *job, const struct edit *edit, struct buffer *out)
+{
+    const char *base64 = json_string_value(json_object_get(job, "body_base64"));
+    const char *type = json_string_value(json_object_get(job, "content_type"));
+    struct buffer old;
+    if (edit->body)
+        buffer_append_text(out, edit->body);
+    if (!edit->in_editor)
+        return edit->file ? body_read(edit->file, out) : CLI_OK;
+    buffer_init(&old, BODY_BYTES_MAX);
+    int exit_code = CLI_OK;
+    if (!base64 || !type || !text_base64_decode(slice_of(base64), &old))
+        exit_code = cli_error("unexpected answer, is it a tarry server of this version");
+    else
+        exit_code = edit_in_editor(buffer_slice(&old), type, out);
+    buffer_fini(&old);
+    return exit_code;
+}
+
+static json_t *make_edited_item(const json_t *job, struct slice body)
+{
+    static const char *const kept[] = {"topic",    "id",          "content_type", "meta",
+                                       "callback", "priority",    "lease_for",    "ttl",
+                                       "backoff",  "max_attempts"};
+    struct buffer base64;
+    json_t *item = json_object(), *value;
+    const char *name;
+    void *next;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        if ((value = json_object_get(job, kept[i])))
+            json_object_set(item, kept[i], value);
+    json_t *meta = json_object_get(item, "meta");
+    json_object_foreach_safe(meta, next, name, value)
+    {
+        if (strncmp(name, JOB_META_OWN, sizeof(JOB_META_OWN) - 1) == 0)
+            json_object_del(meta, name);
+    }
+    buffer_init(&base64, 2 * BODY_BYTES_MAX);
+    json_write_base64(&base64, body);
+    if (base64.len >= 2)
+        json_object_set_new(item, "body_base64", json_stringn(base64.at + 1, base64.len - 2));
+    json_object_set_new(item, "on_conflict", json_string("replace"));
+    buffer_fini(&base64);
+    return item;
+}
+
+static int push_edited(struct client *client, const struct cli_args *args, const json_t *item)
+{
+    char *text = json_dumps(item, JSON_COMPACT);
+    struct slice body = slice_of(text ? text : "");
+    char code[SHOW_CELL_BYTES], detail[SHOW_CELL_BYTES];
+    url_add_segment(client_begin(client), "jobs");
+    client_add_header(client, "Content-Type: application/x-ndjson");
+    int exit_code = client_call(client, "POST", &body, 0);
+    free(text);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    const json_t *result = json_array_get(json_object_get(client->json, "results"), 0);
+    show_text(json_object_get(result, "result"), code);
+    if (strcmp(code, "replaced") != 0 && strcmp(code, "created") != 0)
+        return cli_error("'%s' was refused, %s (%s)", args->list.at[1],
+                         show_text(json_object_get(result, "detail"), detail), code);
+    if (args->json)
+        client_print_json(client);
+    else
+        printf("redriven %s with another body\n", args->list.at[1]);
+    return CLI_OK;
+}
+
+static int redrive_edited_with(struct client *client, const struct cli_args *args,
+                               const struct edit *edit)
+{
+    struct buffer body;
+    json_t *item = NULL;
+    buffer_init(&body, BODY_BYTES_MAX);
+    int exit_code = fetch_dead_job(client, args);
+    if (exit_code == CLI_OK)
+        exit_code = make_edited_body(client->json, edit, &body);
+    if (exit_code == CLI_OK) {
+        item = make_edited_item(client->json, buffer_slice(&body));
+        exit_code = push_edited(client, args, item);
+    }
+    json_decref(item);
+    buffer_fini(&body);
+    return exit_code;
+}
+
+/* TOPIC and ID are the arguments. Gets the job, which must be dead, and pushes it again under its
+ * id, with its content type, meta, callback, priority and policy; its attempts and its history
+ * start anew. Where somebody else changed the job meanwhile, that is lost. Returns an exit code,
+ * explained. */
+static int redrive_edited(const struct cli_args *args, const struct edit *edit)
+{
+    struct client client;
+    if (!client_open(&client, args->url))
+        return CLI_REFUSED;
+    int exit_code = redrive_edited_with(&client, args, edit);
+    client_close(&client);
+    return exit_code;
+}
+
+/* ---- redrive, purge ---- */
 
 enum { SWEEP_MS = 6 * 3600 * 1000 }; /* the server answers when all pages are done */
 
-struct filter {
+struct sweep_filter {
     const char *error, *id_prefix, *died_after, *died_before, *max;
     bool dry_run;
 };
 
-#define FILTER_FLAGS(FILTER)                                                                       \
+#define SWEEP_FLAGS(FILTER)                                                                        \
     {"error", CLI_TEXT, &(FILTER).error, "TEXT", "only dead ones whose last error holds TEXT"},    \
         {"id-prefix", CLI_TEXT, &(FILTER).id_prefix, "TEXT", "only dead ones whose id begins so"}, \
         {"died-after", CLI_TIME, &(FILTER).died_after, "TIME",                                     \
@@ -24,12 +233,12 @@ struct filter {
     }
 
 /* Only dead jobs have what it asks for. */
-static bool is_of_the_dead(const struct filter *filter)
+static bool is_of_the_dead(const struct sweep_filter *filter)
 {
     return filter->error || filter->id_prefix || filter->died_after || filter->died_before;
 }
 
-static void print(const struct client *client, const char *done)
+static void print_swept(const struct client *client, const char *done)
 {
     long long jobs = json_integer_value(json_object_get(client->json, "jobs"));
     bool is_dry_run = json_is_true(json_object_get(client->json, "dry_run"));
@@ -38,8 +247,8 @@ static void print(const struct client *client, const char *done)
         fputs("tarry: there may be more\n", stderr);
 }
 
-static int act(const struct cli_args *args, const char *verb, const char *done,
-               const struct filter *filter, const char *key, const char *value)
+static int sweep(const struct cli_args *args, const char *verb, const char *done,
+                 const struct sweep_filter *filter, const char *key, const char *value)
 {
     struct client client;
     if (!client_open(&client, args->url))
@@ -59,17 +268,17 @@ static int act(const struct cli_args *args, const char *verb, const char *done,
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
     else if (exit_code == CLI_OK)
-        print(&client, done);
+        print_swept(&client, done);
     client_close(&client);
     return exit_code;
 }
 
-int cli_redrive(int argc, char **argv)
+static int redrive_command(int argc, char **argv)
 {
-    struct filter filter = {0};
+    struct sweep_filter filter = {0};
     struct edit edit = {0};
     const struct cli_flag flags[] = {
-        FILTER_FLAGS(filter),
+        SWEEP_FLAGS(filter),
         {"body", CLI_TEXT, &edit.body, "TEXT", "of ID: with another body"},
         {"file", CLI_TEXT, &edit.file, "FILE", "or with what is in FILE; - is standard input"},
         {"edit", CLI_SWITCH, &edit.in_editor, NULL,
@@ -98,18 +307,18 @@ int cli_redrive(int argc, char **argv)
     if (bodies && !id)
         return cli_usage("one body for all dead jobs of '%s' cannot be meant, give an ID",
                          args.list.at[0]);
-    return bodies ? edit_redrive(&args, &edit)
-                  : act(&args, "redrive", "redriven", &filter, "id", id);
+    return bodies ? redrive_edited(&args, &edit)
+                  : sweep(&args, "redrive", "redriven", &filter, "id", id);
 }
 
-int cli_purge(int argc, char **argv)
+static int purge_command(int argc, char **argv)
 {
     const char *state = NULL;
     bool yes = false;
-    struct filter filter = {0};
+    struct sweep_filter filter = {0};
     const struct cli_flag flags[] = {
         {"state", CLI_TEXT, &state, "STATE", "only delayed, ready or dead ones"},
-        FILTER_FLAGS(filter),
+        SWEEP_FLAGS(filter),
         {"yes", CLI_SWITCH, &yes, NULL, "yes, drop them for good"},
         {0},
     };
@@ -131,5 +340,13 @@ int cli_purge(int argc, char **argv)
                          args.list.at[0]);
     if (!state && is_of_the_dead(&filter))
         state = "dead";
-    return act(&args, "purge", "purged", &filter, "state", state);
+    return sweep(&args, "purge", "purged", &filter, "state", state);
 }
+
+const struct cli_command cli_dead_commands[] = {
+    {.name = "redrive", .run = redrive_command, .help = "send dead jobs round again"},
+    {.name = "purge",
+     .run = purge_command,
+     .help = "drop all jobs of a topic, or those in one state"},
+    {0},
+};

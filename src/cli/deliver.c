@@ -69,7 +69,7 @@ static int test(struct client *client, const struct cli_args *args, struct slice
     return is_done(client->json) ? CLI_OK : CLI_REFUSED;
 }
 
-int cli_deliver(int argc, char **argv)
+static int deliver_command(int argc, char **argv)
 {
     const char *text = NULL, *file = NULL;
     const struct cli_flag flags[] = {
@@ -110,3 +110,56 @@ int cli_deliver(int argc, char **argv)
     client_close(&client);
     return exit_code;
 }
+
+/* ---- pause, resume ---- */
+
+static int change(const struct cli_args *args, const char *verb, const char *done)
+{
+    struct client client;
+    if (!client_open(&client, args->url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    url_add_segment(target, "topics");
+    url_add_segment(target, args->list.at[0]);
+    url_add_segment(target, verb);
+    int exit_code = client_call(&client, "POST", NULL, 0);
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        printf("%s %s\n", done, args->list.at[0]);
+    client_close(&client);
+    return exit_code;
+}
+
+static int pause_command(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "pause TOPIC",
+        .about = "Stops delivery from a topic. Its jobs still fall due, and wait.",
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    return exit_code >= 0 ? exit_code : change(&args, "pause", "paused");
+}
+
+static int resume_command(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "resume TOPIC",
+        .about = "Starts delivery from a topic again.",
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    return exit_code >= 0 ? exit_code : change(&args, "resume", "resumed");
+}
+
+const struct cli_command cli_deliver_commands[] = {
+    {.name = "deliver", .run = deliver_command, .help = "test the target of a topic"},
+    {.name = "pause", .run = pause_command, .help = "stop delivery from a topic"},
+    {.name = "resume", .run = resume_command, .help = "start delivery from a topic again"},
+    {0},
+};

@@ -101,8 +101,8 @@ bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BY
 
 /* ---- writing ---- */
 
-void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count,
-                     uint64_t jobs)
+void dump_write_head(struct buffer *out, int64_t now_ms, const struct dump_name *topics,
+                     size_t count, uint64_t jobs)
 {
     buffer_append_text(out, "{\"tarry_export\":1,\"at\":");
     json_write_time(out, now_ms);
@@ -110,7 +110,7 @@ void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics
     for (size_t i = 0; i < count; i++) {
         if (i)
             buffer_append_byte(out, ',');
-        json_write_string(out, slice_of(topics[i]));
+        json_write_string(out, slice_of(topics[i].text));
     }
     buffer_append_format(out, "],\"jobs\":%llu}\n", (unsigned long long)jobs);
 }

@@ -46,10 +46,13 @@ void dump_read(struct slice text, struct dump_line *out);
 /* The names in a head, one after the other. Start with *at = NULL; false at the end. */
 bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BYTES_MAX + 1]);
 
+struct dump_name {
+    char text[JOB_TOPIC_BYTES_MAX + 1];
+};
+
 /* Each writes whole lines. */
-typedef char dump_name[JOB_TOPIC_BYTES_MAX + 1];
-void dump_write_head(struct buffer *out, int64_t now_ms, const dump_name *topics, size_t count,
-                     uint64_t jobs);
+void dump_write_head(struct buffer *out, int64_t now_ms, const struct dump_name *topics,
+                     size_t count, uint64_t jobs);
 void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs);
 
 /* From the server's answers: of a topic; of a list with bodies in base64: its jobs, and a cursor

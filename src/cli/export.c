@@ -1,13 +1,251 @@
 /* export: topics with their jobs as lines (dump.h), to a file or to standard output. */
 #include "base/clock.h"
+#include "base/vector.h"
+#include "cli/cli.h"
 #include "cli/commands.h"
-#include "cli/export_file.h"
+#include "cli/dump.h"
 #include "cli/interrupt.h"
 #include "cli/patience.h"
+#include "cli/private_file.h"
 #include "cli/progress.h"
-#include "cli/topic_pages.h"
+#include "cli/topic.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the file ---- */
+
+/*
+ * Where an export goes, and where one that was cut short can be gone on with.
+ *
+ * A file is never written over: it is new, or it is an export's beginning. One thread.
+ */
+
+struct export_file {
+    const char *path; /* NULL: standard output */
+    FILE *out;        /* NULL: not open */
+};
+
+VECTOR_DECLARE(export_names, struct dump_name)
+
+/* How far a file has come. */
+struct export_state {
+    struct export_names names; /* topics to be exported, in their order */
+    size_t topics;             /* written */
+    uint64_t jobs;             /* written */
+    size_t at;                 /* the topic to go on with */
+    bool has_topic_line;       /* of that one */
+    char cursor[DUMP_CURSOR_BYTES_MAX];
+    bool is_complete;
+};
+
+static int cannot_write(const struct export_file *file, int error)
+{
+    return cli_error("cannot write '%s', %s", file->path ? file->path : "standard output",
+                     strerror(error));
+}
+
+/* Each returns an exit code, explained. */
+static int export_file_create(struct export_file *file)
+{
+    file->out = file->path ? private_file_open(file->path, "w", O_EXCL) : stdout;
+    if (file->out)
+        return CLI_OK;
+    if (errno == EEXIST)
+        return cli_error("'%s' exists, go on with it by --resume, or give another name",
+                         file->path);
+    return cannot_write(file, errno);
+}
+
+/* False: out of memory. */
+static bool export_state_add(struct export_state *state, const char *name)
+{
+    if (!export_names_reserve(&state->names, state->names.count + 1))
+        return false;
+    struct dump_name *last = &state->names.at[state->names.count++];
+    snprintf(last->text, sizeof last->text, "%s", name);
+    return true;
+}
+
+static bool read_head(const struct dump_line *line, struct export_state *state)
+{
+    const char *at = NULL;
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    while (line->version == 1 && dump_next_name(line->topics, &at, name))
+        if (!export_state_add(state, name))
+            return false;
+    return line->version == 1;
+}
+
+static size_t find_name(const struct export_state *state, const char *name)
+{
+    size_t at = 0;
+    while (at < state->names.count && strcmp(state->names.at[at].text, name) != 0)
+        at++;
+    return at;
+}
+
+/*
+ * Where the export could be gone on with. A server that was started again may show due times a
+ * little apart from those it showed before: a cursor is good where the jobs after it in the file
+ * reach on by OVERLAP_MS; else jobs just behind it might be missed.
+ */
+enum { OVERLAP_MS = 10 * 1000 };
+
+struct export_mark {
+    off_t at;
+    struct export_state state; /* its names are not its own */
+    int64_t due_ms;            /* of the job before it */
+};
+
+VECTOR_DECLARE(export_marks, struct export_mark)
+
+struct export_reading {
+    struct export_state *state; /* as of the last line */
+    struct export_marks marks;  /* within a topic, in their order; the first one is always good */
+    int64_t due_ms;
+};
+
+static bool add_mark(struct export_reading *reading, off_t at)
+{
+    struct export_mark mark = {.at = at, .state = *reading->state, .due_ms = reading->due_ms};
+    return export_marks_add(&reading->marks, mark);
+}
+
+/* A line that ends at `at`. False: it is not an export's. */
+static bool read_line(struct export_reading *reading, struct slice text, off_t at)
+{
+    struct export_state *state = reading->state;
+    struct dump_line line;
+    dump_read(text, &line);
+    if (!reading->marks.count && line.kind != DUMP_HEAD)
+        return false;
+    switch (line.kind) {
+    case DUMP_HEAD:
+        return read_head(&line, state) && add_mark(reading, at);
+    case DUMP_TOPIC:
+        state->at = find_name(state, line.topic);
+        state->topics++;
+        state->has_topic_line = true;
+        state->cursor[0] = '\0';
+        reading->marks.count = 0;
+        return add_mark(reading, at);
+    case DUMP_CURSOR:
+        memcpy(state->cursor, line.cursor, sizeof line.cursor);
+        return add_mark(reading, at);
+    case DUMP_END:
+        return state->is_complete = true;
+    case DUMP_JOB:
+        state->jobs++;
+        reading->due_ms = line.at_ms;
+        return true;
+    case DUMP_MALFORMED:
+        return false;
+    }
+    return false;
+}
+
+/* Returns the length of what can stay; 0: nothing. */
+static off_t cut_back(struct export_reading *reading)
+{
+    while (reading->marks.count > 1 &&
+           reading->marks.at[reading->marks.count - 1].due_ms > reading->due_ms - OVERLAP_MS)
+        reading->marks.count--;
+    if (!reading->marks.count)
+        return 0;
+    const struct export_mark *mark = &reading->marks.at[reading->marks.count - 1];
+    struct export_names names = reading->state->names;
+    *reading->state = mark->state;
+    reading->state->names = names;
+    return mark->at;
+}
+
+static off_t read_state(FILE *in, struct export_state *state)
+{
+    struct export_reading reading = {.state = state};
+    char *text = NULL;
+    size_t cap = 0;
+    off_t at = 0;
+    for (ssize_t got; !state->is_complete && (got = getline(&text, &cap, in)) > 0;) {
+        if (text[got - 1] != '\n') /* cut short */
+            break;
+        at += got;
+        if (!read_line(&reading, slice_make(text, (size_t)got - 1), at))
+            break;
+    }
+    free(text);
+    off_t keep = state->is_complete ? at : cut_back(&reading);
+    export_marks_fini(&reading.marks);
+    return keep;
+}
+
+/* What is there to be gone on with: a file of this user's, by its own name, and from now on this
+ * user's alone to read. */
+static int open_own(struct export_file *file)
+{
+    struct stat stat;
+    file->out = private_file_open(file->path, "r+", O_NOFOLLOW | O_NONBLOCK);
+    if (!file->out && errno == ELOOP)
+        return cli_error("'%s' is a symbolic link, name the file itself", file->path);
+    if (!file->out || fstat(fileno(file->out), &stat) != 0)
+        return cli_error("cannot open '%s', %s", file->path, strerror(errno));
+    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid())
+        return cli_error("'%s' is not a file of this user's, start anew in another one",
+                         file->path);
+    if ((stat.st_mode & 077) && fchmod(fileno(file->out), S_IRUSR | S_IWUSR) != 0)
+        return cannot_write(file, errno);
+    return CLI_OK;
+}
+
+/* What stands there is read, and cut off behind a page that is whole. Jobs that stand there may be
+ * written once more. */
+static int export_file_resume(struct export_file *file, struct export_state *state)
+{
+    int exit_code = open_own(file);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    off_t keep = read_state(file->out, state);
+    if (ferror(file->out))
+        return cli_error("cannot read '%s', %s", file->path, strerror(errno));
+    if (!keep)
+        return cli_error("'%s' is not the beginning of an export, start anew without --resume",
+                         file->path);
+    if (state->is_complete)
+        return CLI_OK;
+    if (fseeko(file->out, keep, SEEK_SET) != 0 || ftruncate(fileno(file->out), keep) != 0)
+        return cannot_write(file, errno);
+    return CLI_OK;
+}
+
+/* empties it */
+static int export_file_write(struct export_file *file, struct buffer *lines)
+{
+    if (lines->failed)
+        return cli_error("out of memory");
+    if (lines->len == 0)
+        return CLI_OK;
+    if (fwrite(lines->at, 1, lines->len, file->out) != lines->len || fflush(file->out) != 0)
+        return cannot_write(file, errno);
+    buffer_clear(lines);
+    return CLI_OK;
+}
+
+/* on disk */
+static int export_file_close(struct export_file *file)
+{
+    if (!file->path || !file->out)
+        return CLI_OK;
+    int error = fsync(fileno(file->out)) != 0 ? errno : 0;
+    if (fclose(file->out) != 0 && !error)
+        error = errno;
+    file->out = NULL;
+    return error ? cannot_write(file, error) : CLI_OK;
+}
 
 enum {
     PAGE_JOBS = 1000,
@@ -98,7 +336,7 @@ static struct buffer *begin_topic(struct export *export, const char *name)
  * The answer as it came: its lines are cut out of it. AWAY only where there is a file: what went to
  * standard output cannot be taken back, and behind a cursor jobs may have moved meanwhile.
  */
-static int fetch(struct export *export)
+static int fetch_answer(struct export *export)
 {
     struct client *client = &export->client;
     client->wants_raw = true;
@@ -115,7 +353,7 @@ static int fetch(struct export *export)
 static int export_topic_line(struct export *export, const char *name)
 {
     begin_topic(export, name);
-    int exit_code = fetch(export);
+    int exit_code = fetch_answer(export);
     if (exit_code != CLI_OK)
         return exit_code;
     if (!dump_write_topic(&export->lines, buffer_slice(&export->client.answer)))
@@ -133,7 +371,7 @@ static int export_page(struct export *export, const char *name)
     url_add_query(target, "body", "base64");
     url_add_query_number(target, "limit", PAGE_JOBS);
     url_add_query(target, "cursor", state->cursor[0] ? state->cursor : NULL);
-    int exit_code = fetch(export);
+    int exit_code = fetch_answer(export);
     if (exit_code != CLI_OK)
         return exit_code;
     if (!dump_write_page(&export->lines, buffer_slice(&export->client.answer), &export->scratch,
@@ -164,8 +402,8 @@ static int export_topic(struct export *export, const char *name)
 static int export_topics(struct export *export)
 {
     struct export_state *state = &export->state;
-    for (; state->at < state->name_count; state->at++) {
-        int exit_code = export_topic(export, state->names[state->at]);
+    for (; state->at < state->names.count; state->at++) {
+        int exit_code = export_topic(export, state->names.at[state->at].text);
         if (exit_code != CLI_OK)
             return exit_code;
     }
@@ -181,7 +419,7 @@ static int go_back(struct export *export)
     if (exit_code != CLI_OK)
         return exit_code;
     exit_code = export_file_close(&export->file);
-    free(export->state.names);
+    export_names_fini(&export->state.names);
     export->state = (struct export_state){0};
     buffer_clear(&export->lines);
     return exit_code == CLI_OK ? export_file_resume(&export->file, &export->state) : exit_code;
@@ -205,19 +443,19 @@ static int export_all(struct export *export)
 
 /* ---- the whole ---- */
 
-static int begin(struct export *export, const struct cli_list *wanted)
+static int export_begin(struct export *export, const struct cli_list *wanted)
 {
     int exit_code = learn_topics(export, wanted, true);
     if (exit_code == CLI_OK)
         exit_code = export_file_create(&export->file);
     if (exit_code != CLI_OK)
         return exit_code;
-    dump_write_head(&export->lines, clock_wall_ms(), (const dump_name *)export->state.names,
-                    export->state.name_count, export->jobs_total);
+    dump_write_head(&export->lines, clock_wall_ms(), export->state.names.at,
+                    export->state.names.count, export->jobs_total);
     return export_file_write(&export->file, &export->lines);
 }
 
-static int go_on(struct export *export, const struct cli_list *wanted)
+static int export_go_on(struct export *export, const struct cli_list *wanted)
 {
     int exit_code = export_file_resume(&export->file, &export->state);
     if (exit_code != CLI_OK || export->state.is_complete)
@@ -234,10 +472,11 @@ static void say_done(const struct export_state *state, bool has_json)
         printf("{\"jobs\":%llu,\"topics\":%zu}\n", jobs, state->topics);
 }
 
-static int run(struct export *export, const struct cli_list *wanted, bool resumes, bool has_json)
+static int export_run(struct export *export, const struct cli_list *wanted, bool resumes,
+                      bool has_json)
 {
     const struct export_state *state = &export->state;
-    int exit_code = resumes ? go_on(export, wanted) : begin(export, wanted);
+    int exit_code = resumes ? export_go_on(export, wanted) : export_begin(export, wanted);
     bool has_begun = exit_code == CLI_OK;
     interrupt_catch();
     if (exit_code == CLI_OK && !state->is_complete)
@@ -253,7 +492,7 @@ static int run(struct export *export, const struct cli_list *wanted, bool resume
     return exit_code;
 }
 
-int cli_export(int argc, char **argv)
+static int export_command(int argc, char **argv)
 {
     static struct cli_list topics; /* large */
     static struct export export;
@@ -297,10 +536,15 @@ int cli_export(int argc, char **argv)
         return CLI_REFUSED;
     buffer_init(&export.lines, LINES_BYTES_MAX);
     buffer_init(&export.scratch, LINES_BYTES_MAX);
-    exit_code = run(&export, &topics, resumes, args.json);
-    free(export.state.names);
+    exit_code = export_run(&export, &topics, resumes, args.json);
+    export_names_fini(&export.state.names);
     buffer_fini(&export.lines);
     buffer_fini(&export.scratch);
     client_close(&export.client);
     return exit_code;
 }
+
+const struct cli_command cli_export_commands[] = {
+    {.name = "export", .run = export_command, .help = "write topics and jobs to a file"},
+    {0},
+};

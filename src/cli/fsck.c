@@ -150,7 +150,7 @@ static int choose(const char *directory, const char *store, const struct mending
     return CLI_OK;
 }
 
-int cli_fsck(int argc, char **argv)
+static int fsck_command(int argc, char **argv)
 {
     const char *store = NULL, *password_file = NULL;
     struct mending mending = {0};
@@ -198,3 +198,10 @@ int cli_fsck(int argc, char **argv)
     return directory ? check_directory(directory, &mending, json)
                      : check_redis(store, password_file, mending.repair, json);
 }
+
+const struct cli_command cli_fsck_commands[] = {
+    {.name = "fsck",
+     .run = fsck_command,
+     .help = "check a data directory, or a queue in Redis and mend it"},
+    {0},
+};

@@ -90,7 +90,7 @@ static int print_body(const struct client *client)
     return exit_code;
 }
 
-int cli_get(int argc, char **argv)
+static int get_command(int argc, char **argv)
 {
     bool raw = false;
     const struct cli_flag flags[] = {
@@ -169,7 +169,7 @@ static int list(struct client *client, const struct cli_args *args, const char *
     return CLI_OK;
 }
 
-int cli_list(int argc, char **argv)
+static int list_command(int argc, char **argv)
 {
     const char *state = NULL, *cursor = NULL;
     uint64_t limit = 100;
@@ -235,7 +235,7 @@ static int change(int argc, char **argv, const struct cli_syntax *syntax, bool i
     return worst;
 }
 
-int cli_cancel(int argc, char **argv)
+static int cancel_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "cancel TOPIC ID...",
@@ -247,7 +247,7 @@ int cli_cancel(int argc, char **argv)
     return change(argc, argv, &syntax, false);
 }
 
-int cli_run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "run TOPIC ID...",
@@ -260,7 +260,7 @@ int cli_run(int argc, char **argv)
 
 /* ---- reschedule ---- */
 
-int cli_reschedule(int argc, char **argv)
+static int reschedule_command(int argc, char **argv)
 {
     const char *delay = NULL, *at = NULL, *priority = NULL;
     const struct cli_flag flags[] = {
@@ -300,3 +300,14 @@ int cli_reschedule(int argc, char **argv)
     client_close(&client);
     return exit_code;
 }
+
+const struct cli_command cli_job_commands[] = {
+    {.name = "get", .run = get_command, .help = "show one job"},
+    {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
+    {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},
+    {.name = "reschedule",
+     .run = reschedule_command,
+     .help = "move a job to another due time or priority"},
+    {.name = "run", .run = run_command, .help = "make jobs due now"},
+    {0},
+};

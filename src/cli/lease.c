@@ -63,7 +63,7 @@ static int take(struct client *client, const struct cli_args *args, uint64_t max
     return json_array_size(jobs) > 0 ? CLI_OK : CLI_NOTHING;
 }
 
-int cli_take(int argc, char **argv)
+static int take_command(int argc, char **argv)
 {
     uint64_t max = 1;
     const char *wait = NULL, *lease_for = NULL;
@@ -157,7 +157,7 @@ static const char *const none;
 static const bool no;
 enum { LEASES_MAX = 100 }; /* as many as fit a request line */
 
-int cli_ack(int argc, char **argv)
+static int ack_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "ack LEASE...",
@@ -168,7 +168,7 @@ int cli_ack(int argc, char **argv)
     return answer(argc, argv, &syntax, "acked", &none, &none, &none, &no);
 }
 
-int cli_nack(int argc, char **argv)
+static int nack_command(int argc, char **argv)
 {
     const char *delay = NULL, *error = NULL;
     bool final = false;
@@ -191,7 +191,7 @@ int cli_nack(int argc, char **argv)
     return answer(argc, argv, &syntax, "nacked", &delay, &error, &none, &final);
 }
 
-int cli_extend(int argc, char **argv)
+static int extend_command(int argc, char **argv)
 {
     const char *lease_for = NULL;
     const struct cli_flag flags[] = {
@@ -208,3 +208,11 @@ int cli_extend(int argc, char **argv)
     };
     return answer(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no);
 }
+
+const struct cli_command cli_lease_commands[] = {
+    {.name = "take", .run = take_command, .help = "get ready jobs under a lease"},
+    {.name = "ack", .run = ack_command, .help = "a taken job is done"},
+    {.name = "nack", .run = nack_command, .help = "a taken job failed, to be tried again"},
+    {.name = "extend", .run = extend_command, .help = "a taken job needs longer"},
+    {0},
+};

@@ -1,3 +1,4 @@
+/* The program `tarry`; tests link all but this file. */
 #include "cli/cli.h"
 
 int main(int argc, char **argv)

@@ -1,3 +1,4 @@
+/* push: hands a job over. */
 #include "cli/body.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -76,7 +77,7 @@ static int push_body(struct client *client, const struct push *push, const struc
     return CLI_OK;
 }
 
-int cli_push(int argc, char **argv)
+static int push_command(int argc, char **argv)
 {
     static struct push push; /* its list is large */
     const struct cli_flag flags[] = {
@@ -132,3 +133,10 @@ int cli_push(int argc, char **argv)
     client_close(&client);
     return exit_code;
 }
+
+const struct cli_command cli_push_commands[] = {
+    {.name = "push",
+     .run = push_command,
+     .help = "hand over a job, to be delivered when it is due"},
+    {0},
+};

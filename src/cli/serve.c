@@ -1,3 +1,4 @@
+/* serve: runs the server, whose options are the configuration's. */
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "server/server.h"
@@ -33,7 +34,8 @@ static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEX
                              is_switch ? NULL : option->values, help};
 }
 
-void cli_serve_describe(cli_help_printer *printer)
+/* Its options are the configuration's. */
+static void serve_describe(cli_help_printer *printer)
 {
     enum { ROWS_MAX = 64 }; /* as many as `given` of struct config has bits */
     static char helps[ROWS_MAX][OPTION_TEXT_BYTES];
@@ -46,7 +48,7 @@ void cli_serve_describe(cli_help_printer *printer)
     printer(&syntax, flags);
 }
 
-int cli_serve(int argc, char **argv)
+static int serve_command(int argc, char **argv)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
@@ -59,3 +61,8 @@ int cli_serve(int argc, char **argv)
         return cli_usage("%s", error);
     return server_run(&config) ? CLI_OK : CLI_REFUSED;
 }
+
+const struct cli_command cli_serve_commands[] = {
+    {.name = "serve", .run = serve_command, .help = "run the server", .describe = serve_describe},
+    {0},
+};

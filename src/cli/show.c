@@ -68,20 +68,14 @@ void show_table_init(struct show_table *table, const char *const *heads)
 
 void show_table_fini(struct show_table *table)
 {
-    free(table->cells);
+    show_cells_fini(&table->cells);
 }
 
 void show_table_add(struct show_table *table, const char *text)
 {
-    if (table->cell_count == table->cell_cap) {
-        size_t cap = table->cell_cap ? table->cell_cap * 2 : 64;
-        void *cells = realloc(table->cells, cap * sizeof(*table->cells));
-        if (!cells)
-            abort();
-        table->cells = cells;
-        table->cell_cap = cap;
-    }
-    char *cell = table->cells[table->cell_count++];
+    if (!show_cells_reserve(&table->cells, table->cells.count + 1))
+        abort();
+    char *cell = table->cells.at[table->cells.count++].text;
     copy_cut(cell, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
     disarm(cell);
 }
@@ -89,19 +83,19 @@ void show_table_add(struct show_table *table, const char *text)
 void show_table_print(const struct show_table *table)
 {
     size_t widths[SHOW_COLUMNS_MAX] = {0};
-    for (size_t i = 0; i < table->cell_count; i++) {
-        size_t w = width(table->cells[i]);
+    for (size_t i = 0; i < table->cells.count; i++) {
+        size_t w = width(table->cells.at[i].text);
         if (w > widths[i % table->columns])
             widths[i % table->columns] = w;
     }
-    for (size_t i = 0; i < table->cell_count; i++) {
+    for (size_t i = 0; i < table->cells.count; i++) {
         size_t column = i % table->columns;
         bool is_last = column + 1 == table->columns;
-        int pad = (int)(widths[column] - width(table->cells[i]));
+        int pad = (int)(widths[column] - width(table->cells.at[i].text));
         if (table->right[column])
-            printf("%*s%s", pad, "", table->cells[i]);
+            printf("%*s%s", pad, "", table->cells.at[i].text);
         else
-            printf("%s%*s", table->cells[i], is_last ? 0 : pad, "");
+            printf("%s%*s", table->cells.at[i].text, is_last ? 0 : pad, "");
         fputs(is_last ? "\n" : "  ", stdout);
     }
 }

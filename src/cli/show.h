@@ -6,6 +6,7 @@
 #define TARRY_CLI_SHOW_H
 
 #include "base/timestamp.h"
+#include "base/vector.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -14,9 +15,14 @@
 /* A table: the first row is the head. Columns are as wide as their widest cell. */
 enum { SHOW_COLUMNS_MAX = 10, SHOW_CELL_BYTES = 256 };
 
+struct show_cell {
+    char text[SHOW_CELL_BYTES];
+};
+VECTOR_DECLARE(show_cells, struct show_cell)
+
 struct show_table {
-    char (*cells)[SHOW_CELL_BYTES];
-    size_t columns, cell_count, cell_cap;
+    struct show_cells cells;
+    size_t columns;
     bool right[SHOW_COLUMNS_MAX]; /* columns of numbers */
 };
 

@@ -4,23 +4,391 @@
  * One thread. All calls go through a curl multi handle, whose poll also watches the commands, what
  * they write to their standard error, and the signals.
  */
-#include "cli/child.h"
-#include "cli/client.h"
-#include "cli/commands.h"
-#include "cli/outage.h"
-#include "cli/work_answer.h"
-#include "cli/work_slot.h"
-
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/random.h"
+#include "cli/child.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/commands.h"
 #include "job/policy.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+/* ---- outages ---- */
+
+/*
+ * While the server is away that a command works for: it is said once, and once when the
+ * server is back; the pauses between tries grow, and are longer or shorter by chance, so that many
+ * who wait do not all come back at the same moment. One thread.
+ */
+
+/* Zeroed: the server is there. */
+struct outage {
+    int64_t since_ms; /* the first failure in a row, on the clock since boot; 0: none */
+    bool is_of_takes; /* takes alone fail, as far as is known: only a take can end it */
+};
+
+enum { PAUSE_MS = 50, DOUBLINGS_MAX = 16 };
+
+static int64_t now_ms(void)
+{
+    return clock_boot_us() / 1000;
+}
+
+/* A call has failed with `problem`, the one after *tries others of its kind. Returns how long to
+ * wait before the next, at most `pause_ms_max`. */
+static int64_t outage_fail(struct outage *outage, bool is_take, unsigned *tries,
+                           const char *problem, int64_t pause_ms_max)
+{
+    if (!outage->since_ms) {
+        cli_error("%s; trying again until it works", problem);
+        *outage = (struct outage){.since_ms = now_ms(), .is_of_takes = is_take};
+    }
+    outage->is_of_takes = outage->is_of_takes && is_take;
+    int64_t pause_ms = (int64_t)PAUSE_MS << *tries;
+    if (*tries < DOUBLINGS_MAX)
+        ++*tries;
+    if (pause_ms > pause_ms_max)
+        pause_ms = pause_ms_max;
+    struct random random = {.state = random_u64()};
+    return pause_ms / 2 + (int64_t)random_below(&random, (uint64_t)(pause_ms - pause_ms / 2 + 1));
+}
+
+/* A call was answered. True where that ended an outage. */
+static bool outage_end(struct outage *outage, bool is_take, unsigned *tries, const char *url)
+{
+    *tries = 0;
+    if (!outage->since_ms || (outage->is_of_takes && !is_take))
+        return false;
+    cli_error("'%s' answers again, after %lld s", url,
+              (long long)((now_ms() - outage->since_ms + 500) / 1000));
+    outage->since_ms = 0;
+    return true;
+}
+
+/* ---- slots ---- */
+
+/* One place of `tarry work` for a job: its command while it runs, then its outcome until
+ * the server has answered. */
+
+enum {
+    WORK_SLOTS_MAX = 256,
+    WORK_NAME_BYTES = 336, /* topic/id */
+    WORK_LEASE_BYTES = 80
+};
+
+enum work_slot_state { WORK_SLOT_FREE = 0, WORK_SLOT_RUNNING, WORK_SLOT_ENDED };
+
+struct work_slot {
+    enum work_slot_state state;
+    uint64_t serial; /* tells the jobs apart that one slot has one after the other */
+    struct child child;
+    char name[WORK_NAME_BYTES], lease[WORK_LEASE_BYTES];
+    char error[CHILD_ERROR_BYTES]; /* once ended: why it failed; "": it did not */
+    bool is_final;                 /* once ended: no further attempt can help */
+    int64_t lease_end_ms;          /* as far as we know, on the clock since boot */
+    int64_t extend_ms;             /* when to extend the lease next */
+    bool is_lost;                  /* the lease has ended, the server says */
+    bool is_doubtful;              /* an answer for it broke off: it may have counted */
+};
+
+/* ---- answers ---- */
+
+/*
+ * Acks, nacks and extends of what `tarry work` holds, many in a call.
+ *
+ * Each verb has a connection of its own and one call at a time, run by a curl multi handle, so that
+ * a slow ack holds up no extend. Leases are extended after each tenth of their time until the ack
+ * or nack is answered, and a call that failed is made again: a server may be away for three
+ * quarters of a lease, and no job comes twice.
+ */
+
+enum work_verb { WORK_ACK = 0, WORK_NACK, WORK_EXTEND, WORK_VERBS };
+
+struct work_call {
+    struct client client;
+    struct buffer body;
+    struct work_item {
+        size_t slot;
+        uint64_t serial;
+    } items[WORK_SLOTS_MAX];
+    size_t count;    /* of items that it is about; 0: it is not under way */
+    int64_t next_ms; /* after a failure: not before */
+    unsigned tries;
+};
+
+struct work_answers {
+    struct work_call calls[WORK_VERBS];
+    struct work_slot *slots;
+    size_t slot_count;
+    CURLM *multi;
+    struct outage *outage;
+    const char *lease_for;
+    int64_t lease_ms;
+    bool quiet;
+};
+
+enum {
+    CALL_MS_MIN = 2000, /* a call that is silent for longer than a lease is made anew */
+    CALL_MS_MAX = 30000,
+    RETRY_MS_MIN = 50,
+    RETRY_MS_MAX = 3000
+};
+
+static const char *const verbs[WORK_VERBS] = {"ack", "nack", "extend"};
+
+static int64_t clamp(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* `answers` holds slots and the fields from `slots` on. False where out of memory, explained. */
+static bool work_answers_open(struct work_answers *answers, const char *url)
+{
+    for (int verb = 0; verb < WORK_VERBS; verb++) {
+        struct work_call *call = &answers->calls[verb];
+        if (!client_open(&call->client, url))
+            return false;
+        call->client.is_silent = true;
+        buffer_init(&call->body, WORK_SLOTS_MAX * 2048);
+    }
+    return true;
+}
+
+static void work_answers_close(struct work_answers *answers)
+{
+    for (int verb = 0; verb < WORK_VERBS; verb++) {
+        client_close(&answers->calls[verb].client);
+        buffer_fini(&answers->calls[verb].body);
+    }
+}
+
+/* ---- what is due ---- */
+
+/* When the verb is to be said of the slot next; INT64_MAX: never. */
+static int64_t due_ms(const struct work_slot *slot, enum work_verb verb)
+{
+    bool is_failure = slot->error[0] != '\0';
+    if (slot->state == WORK_SLOT_FREE)
+        return INT64_MAX;
+    if (verb == WORK_EXTEND)
+        return slot->is_lost ? INT64_MAX : slot->extend_ms;
+    return slot->state == WORK_SLOT_ENDED && is_failure == (verb == WORK_NACK) ? 0 : INT64_MAX;
+}
+
+static bool add_lease(json_t *leases, const struct work_slot *slot, enum work_verb verb,
+                      const char *lease_for)
+{
+    json_t *item = json_pack("{s:s}", "lease", slot->lease);
+    if (item && verb == WORK_NACK)
+        json_object_set_new(item, "error", json_string(slot->error));
+    if (item && verb == WORK_NACK && slot->is_final)
+        json_object_set_new(item, "final", json_true());
+    if (item && verb == WORK_EXTEND)
+        json_object_set_new(item, "lease_for", json_string(lease_for));
+    return json_array_append_new(leases, item) == 0;
+}
+
+static bool make_body(struct work_answers *answers, enum work_verb verb)
+{
+    struct work_call *call = &answers->calls[verb];
+    json_t *leases = json_array(), *body = json_pack("{s:o}", "leases", leases);
+    for (size_t i = 0; i < answers->slot_count; i++)
+        if (due_ms(&answers->slots[i], verb) <= now_ms() &&
+            add_lease(leases, &answers->slots[i], verb, answers->lease_for))
+            call->items[call->count++] = (struct work_item){i, answers->slots[i].serial};
+    char *text = call->count > 0 ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    buffer_clear(&call->body);
+    buffer_append_text(&call->body, text ? text : "");
+    free(text);
+    if (call->body.len > 0 && !call->body.failed)
+        return true;
+    call->count = 0;
+    return false;
+}
+
+static void work_call_start(struct work_answers *answers, enum work_verb verb)
+{
+    struct work_call *call = &answers->calls[verb];
+    struct client *client = &call->client;
+    if (call->count > 0 || call->next_ms > now_ms() || !make_body(answers, verb))
+        return;
+    struct slice body = buffer_slice(&call->body);
+    url_add_segment(client_begin(client), verbs[verb]);
+    client_add_header(client, "Content-Type: application/json");
+    if (!client_prepare(client, "POST", &body, 0)) {
+        call->count = 0;
+        call->next_ms = now_ms() + RETRY_MS_MAX;
+        return;
+    }
+    curl_easy_setopt(client->curl, CURLOPT_TIMEOUT_MS,
+                     (long)clamp(answers->lease_ms, CALL_MS_MIN, CALL_MS_MAX));
+    curl_multi_add_handle(answers->multi, client->curl);
+}
+
+/* Begins the calls that are due. */
+static void work_answers_start(struct work_answers *answers)
+{
+    for (int verb = 0; verb < WORK_VERBS; verb++)
+        work_call_start(answers, (enum work_verb)verb);
+}
+
+/* When there is something to do next, on the clock since boot, if no transfer ends. */
+static int64_t work_answers_next_ms(const struct work_answers *answers)
+{
+    int64_t next_ms = INT64_MAX;
+    for (int verb = 0; verb < WORK_VERBS; verb++) {
+        const struct work_call *call = &answers->calls[verb];
+        for (size_t i = 0; call->count == 0 && i < answers->slot_count; i++) {
+            int64_t ms = due_ms(&answers->slots[i], (enum work_verb)verb);
+            if (ms < call->next_ms)
+                ms = call->next_ms;
+            if (ms < next_ms)
+                next_ms = ms;
+        }
+    }
+    return next_ms;
+}
+
+/* ---- what the server said ---- */
+
+/* A refusal that says nothing of the lease: the same may succeed later. */
+static bool is_passing(const char *code)
+{
+    static const char *const passing[] = {"unavailable", "stopping", "not_ready", "no_memory"};
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (strcmp(code, passing[i]) == 0)
+            return true;
+    return false;
+}
+
+static void end_extend(struct work_answers *answers, struct work_slot *slot, bool is_ok)
+{
+    if (is_ok) {
+        slot->lease_end_ms = now_ms() + answers->lease_ms;
+        slot->extend_ms = now_ms() + answers->lease_ms / 10;
+        return;
+    }
+    slot->is_lost = true;
+    if (slot->state == WORK_SLOT_RUNNING)
+        cli_error("the lease of '%s' has ended while its command runs, the job is delivered again",
+                  slot->name);
+}
+
+static void end_answer(struct work_answers *answers, struct work_slot *slot, enum work_verb verb,
+                       bool is_ok)
+{
+    slot->state = WORK_SLOT_FREE;
+    if (is_ok && !answers->quiet)
+        fprintf(stderr, "%sed %s%s%s%s\n", verbs[verb], slot->name, slot->error[0] ? ", " : "",
+                slot->error, slot->is_final ? ", for good" : "");
+    else if (!is_ok && slot->is_doubtful)
+        cli_error("'%s' may have been %sed by a call that broke off; if not, its lease has ended "
+                  "and it will be delivered again",
+                  slot->name, verbs[verb]);
+    else if (!is_ok)
+        cli_error("'%s' was not %sed, its lease has ended, it will be delivered again", slot->name,
+                  verbs[verb]);
+}
+
+/* The slot that an item of a call is about; NULL: its job is gone meanwhile. */
+static struct work_slot *find_slot(struct work_answers *answers, const struct work_item *item)
+{
+    struct work_slot *slot = &answers->slots[item->slot];
+    return slot->state != WORK_SLOT_FREE && slot->serial == item->serial ? slot : NULL;
+}
+
+/* One item's result. False: it has to be said again. */
+static bool end_item(struct work_answers *answers, const struct work_item *item,
+                     enum work_verb verb, const json_t *result)
+{
+    struct work_slot *slot = find_slot(answers, item);
+    const char *code = json_string_value(json_object_get(result, "result"));
+    if (!slot)
+        return true;
+    if (!code || is_passing(code))
+        return false;
+    if (verb == WORK_EXTEND)
+        end_extend(answers, slot, strcmp(code, "ok") == 0);
+    else
+        end_answer(answers, slot, verb, strcmp(code, "ok") == 0);
+    return true;
+}
+
+static int64_t retry_ms_max(const struct work_answers *answers)
+{
+    return clamp(answers->lease_ms / 20, RETRY_MS_MIN, RETRY_MS_MAX);
+}
+
+static void work_call_fail(struct work_answers *answers, struct work_call *call,
+                           const char *problem)
+{
+    call->next_ms = now_ms() + outage_fail(answers->outage, false, &call->tries, problem,
+                                           retry_ms_max(answers));
+}
+
+static void work_call_end(struct work_answers *answers, enum work_verb verb, CURLcode code)
+{
+    struct work_call *call = &answers->calls[verb];
+    struct client *client = &call->client;
+    const json_t *results;
+    int exit_code = client_finish(client, code);
+    size_t count = call->count;
+    bool is_whole = true;
+    call->count = 0;
+    results = json_object_get(client->json, "results");
+    if (exit_code != CLI_OK || json_array_size(results) != count) {
+        for (size_t i = 0; i < count && verb != WORK_EXTEND; i++) {
+            struct work_slot *slot = find_slot(answers, &call->items[i]);
+            if (slot)
+                slot->is_doubtful = true;
+        }
+        work_call_fail(answers, call,
+                       client->problem[0] ? client->problem : "unexpected answer to an ack");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        is_whole = end_item(answers, &call->items[i], verb, json_array_get(results, i)) && is_whole;
+    if (is_whole)
+        outage_end(answers->outage, false, &call->tries, client->shown);
+    else
+        work_call_fail(answers, call, "the server cannot answer for its jobs now");
+}
+
+/* A transfer of the multi handle has ended. False: it is none of these. */
+static bool work_answers_end(struct work_answers *answers, const CURL *curl, CURLcode code)
+{
+    for (int verb = 0; verb < WORK_VERBS; verb++)
+        if (answers->calls[verb].client.curl == curl) {
+            curl_multi_remove_handle(answers->multi, answers->calls[verb].client.curl);
+            work_call_end(answers, (enum work_verb)verb, code);
+            return true;
+        }
+    return false;
+}
+
+/* Gives up the slots whose command has ended and whose lease has, too; all of them where the server
+ * is away and `is_impatient`. */
+static void work_answers_give_up(struct work_answers *answers, bool is_impatient)
+{
+    for (size_t i = 0; i < answers->slot_count; i++) {
+        struct work_slot *slot = &answers->slots[i];
+        bool is_over = slot->lease_end_ms <= now_ms() || is_impatient;
+        if (slot->state != WORK_SLOT_ENDED || !answers->outage->since_ms || !is_over)
+            continue;
+        cli_error("'%s' could not be answered, it will be delivered again", slot->name);
+        slot->state = WORK_SLOT_FREE;
+    }
+}
 
 enum { WAIT_MS = 30000, TAKE_PAUSE_MS_MAX = 10000 };
 
@@ -41,11 +409,6 @@ struct work {
     int exit_code;
 };
 
-static int64_t now_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
-
 static size_t count_slots(const struct work *work, enum work_slot_state state)
 {
     size_t count = 0;
@@ -54,7 +417,7 @@ static size_t count_slots(const struct work *work, enum work_slot_state state)
     return count;
 }
 
-static void stop(struct work *work, int exit_code)
+static void work_stop(struct work *work, int exit_code)
 {
     work->stopping = true;
     if (work->exit_code == CLI_OK)
@@ -110,7 +473,7 @@ static void start_job(struct work *work)
     cli_error("cannot run '%s', %s", work->command[0], strerror(-error));
     slot->state = WORK_SLOT_ENDED;
     snprintf(slot->error, sizeof(slot->error), "the command could not be run");
-    stop(work, CLI_REFUSED);
+    work_stop(work, CLI_REFUSED);
 }
 
 /* ---- takes ---- */
@@ -127,7 +490,7 @@ static void begin_take(struct work *work)
     url_add_query(target, "lease_for", work->answers.lease_for);
     client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */
     if (!client_prepare(&work->taker, "POST", NULL, wait_ms)) {
-        stop(work, CLI_USAGE);
+        work_stop(work, CLI_USAGE);
         return;
     }
     curl_multi_add_handle(work->multi, work->taker.curl);
@@ -150,10 +513,10 @@ static void end_take(struct work *work, CURLcode code)
     if (exit_code == CLI_OK && client_header(client, "Tarry-Lease").len > 0) {
         start_job(work);
     } else if (exit_code == CLI_OK) {
-        stop(work, cli_error("unexpected answer to a take, is it a tarry server"));
+        work_stop(work, cli_error("unexpected answer to a take, is it a tarry server"));
     } else if (client->status != 204) {
         cli_error("%s", client->problem);
-        stop(work, exit_code);
+        work_stop(work, exit_code);
     }
 }
 
@@ -220,7 +583,7 @@ static void wait_for_events(struct work *work)
     curl_multi_poll(work->multi, fds, count, poll_timeout(work), NULL);
 }
 
-static void loop(struct work *work)
+static void work_loop(struct work *work)
 {
     for (;;) {
         bool may_take = !work->stopping && !work->taking && work->take_again_ms <= now_ms();
@@ -253,12 +616,12 @@ static int work_run(struct work *work)
     work->signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (work->signals < 0)
         return cli_error("cannot start, %s", strerror(errno));
-    loop(work);
+    work_loop(work);
     close(work->signals);
     return work->exit_code;
 }
 
-int cli_work(int argc, char **argv)
+static int work_command(int argc, char **argv)
 {
     static struct work work; /* large */
     uint64_t jobs = 1;
@@ -315,3 +678,8 @@ int cli_work(int argc, char **argv)
     curl_multi_cleanup(work.multi);
     return exit_code;
 }
+
+const struct cli_command cli_work_commands[] = {
+    {.name = "work", .run = work_command, .help = "run a command for each job that falls due"},
+    {0},
+};

@@ -82,6 +82,8 @@ def test_version():
         (["bench", "--delay", "0..10"], "no unit in '0..10' for '--delay'"),
         (["topic", "set", "t", "ttl=3600"], "no unit in 'ttl=3600', write it as in 30s"),
         (["topic", "set", "t", "dead_letter.keep.age=30"], "no unit in 'dead_letter.keep.age=30'"),
+        (["push", "t", "--at", "2026-11-20"], "no time of day in '2026-11-20' for '--at', write it as in '2026-11-20 09:00'"),
+        (["redrive", "t", "--died-after=2026-11-20"], "no time of day in '2026-11-20' for '--died-after'"),
         (["purge", "t"], "give --yes"),
         (["work", "t"], "no command after '--'"),
         (["work", "t", "--jobs", "0", "--", "true"], "bad value '0' for '--jobs', give a number from 1 to "),
@@ -262,7 +264,7 @@ def test_a_time_is_taken_as_it_is_printed(server, monkeypatch, zone):
         assert client.get("t", "a")["due_at"] == due
     assert server.cli("reschedule", "t", "a", "--at", plain[:16]).returncode == OK
     assert client.get("t", "a")["due_at"][17:] == "00.000Z"
-    for wrong in (plain + " tomorrow", plain[:5] + "02-30 10:00", "2026-11-20", "soon"):
+    for wrong in (plain + " tomorrow", plain[:5] + "02-30 10:00", "soon"):
         assert server.cli("reschedule", "t", "a", "--at", wrong).returncode == REFUSED, wrong
     assert server.cli("redrive", "t", "--died-before", shown).returncode == OK
 

@@ -19,7 +19,7 @@ static void read_line(struct slice text)
 {
     struct dump_line line;
     const char *at = NULL;
-    dump_name name;
+    char name[JOB_TOPIC_BYTES_MAX + 1];
     size_t names = 0;
     dump_read(text, &line);
     CLAIM("it is of some kind", line.kind >= DUMP_MALFORMED && line.kind <= DUMP_END);

@@ -1,5 +1,5 @@
 /* The flags of `tarry bench`: what plan they make. */
-#include "cli/load_flags.h"
+#include "cli/bench.h"
 #include "unit/cases.h"
 
 static int plan_with(const char *delay, const char *due_in, struct load_plan *plan)

@@ -1,8 +1,8 @@
 /* The pure parts of the command line: targets, flags, bodies, what is shown. */
 #include "cli/body.h"
 #include "cli/cli.h"
-#include "cli/settings.h"
 #include "cli/show.h"
+#include "cli/topic.h"
 #include "cli/url.h"
 
 #include "unit/cases.h"

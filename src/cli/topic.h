@@ -1,10 +1,12 @@
-/* settings: a topic's settings between the command line and JSON. */
-#ifndef TARRY_CLI_SETTINGS_H
-#define TARRY_CLI_SETTINGS_H
+/* topic: topics of a server, and their settings between the command line and JSON. */
+#ifndef TARRY_CLI_TOPIC_H
+#define TARRY_CLI_TOPIC_H
 
-#include "cli/cli.h"
+#include "cli/client.h"
 
-#include <jansson.h>
+/* All topics there are, page after page: {"topics":[…],"cursor":null}, the caller's own. An exit
+ * code, explained. */
+int topic_pages(struct client *client, json_t **out);
 
 struct settings {                                   /* as flags; NULL: not given */
     const char *deliver_to, *deliver, *dead_letter; /* JSON, @FILE or none */
