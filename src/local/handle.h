@@ -8,6 +8,7 @@
 #define TARRY_LOCAL_HANDLE_H
 
 #include "local/private.h"
+#include "queue/door.h"
 #include "queue/sharded.h"
 #include "store/datadir.h"
 

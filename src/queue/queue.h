@@ -337,11 +337,6 @@ struct queue_ops {
 void queue_submit(struct queue *queue, const struct command *command,
                   struct queue_reply_to reply_to);
 
-/* What stands at the door of a handle: a limit that is the queue's own, and how ids are made: from a
- * seed out of a good source and the wall clock. NULL: out of memory. */
-struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
-void queue_door_free(struct queue_door *door);
-
 /* The same for those who call with what they have in hand. */
 
 static inline void queue_push(struct queue *queue, const struct queue_push *pushes, size_t count,

@@ -1,4 +1,4 @@
-#include "queue/check.h"
+#include "queue/door.h"
 #include "queue/waiter_private.h"
 
 #include <assert.h>

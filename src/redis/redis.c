@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "queue/door.h"
 #include "queue/sharded.h"
 #include "redis/lease.h"
 #include "redis/script.h"

@@ -1,5 +1,5 @@
 /* Comparing what the queue shows with what the model holds. */
-#include "queue/check.h"
+#include "queue/door.h"
 
 #include "queue/status.h"
 #include "world.h"

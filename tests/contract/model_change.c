@@ -1,7 +1,7 @@
 /* Cancel, reschedule, run now, in the model. */
 #include "model_private.h"
 
-#include "queue/check.h"
+#include "queue/door.h"
 
 static void reschedule(struct model *model, struct model_job *job,
                        const struct queue_change *change)

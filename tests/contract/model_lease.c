@@ -1,7 +1,7 @@
 /* Takes of the model, and what becomes of leases. */
 #include "model_private.h"
 
-#include "queue/check.h"
+#include "queue/door.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /* What becomes of a push, in the model. */
 #include "model_private.h"
 
-#include "queue/check.h"
+#include "queue/door.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The model's topics: settings, counts, and what is done to all jobs of one. */
 #include "model.h"
-#include "queue/check.h"
+#include "queue/door.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "naive.h"
 
 #include "base/clock.h"
-#include "queue/check.h"
+#include "queue/door.h"
 
 #include <assert.h>
 #include <inttypes.h>

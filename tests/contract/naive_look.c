@@ -1,7 +1,7 @@
 /* The naive queue: looking, and topics. */
 #include "naive.h"
 
-#include "queue/check.h"
+#include "queue/door.h"
 #include "queue/status.h"
 
 #include <assert.h>

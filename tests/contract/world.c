@@ -1,7 +1,7 @@
 #include "world.h"
 
 #include "base/clock.h"
-#include "queue/check.h"
+#include "queue/door.h"
 #include "queue/status.h"
 
 #include <assert.h>

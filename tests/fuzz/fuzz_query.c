@@ -3,7 +3,7 @@
 #include "claim.h"
 
 #include "http/query.h"
-#include "queue/check.h"
+#include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -1,5 +1,5 @@
 /* The door of a queue: what is wrong with a call is written into the command there, and nowhere behind it. */
-#include "queue/queue.h"
+#include "queue/door.h"
 
 #include "unit/cases.h"
 

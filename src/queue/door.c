@@ -1,6 +1,13 @@
-#include "queue/check.h"
+/* The door: each call is checked once, and pushes without an id get one. Most calls go through as they
+ * came; only those with something wrong in them, or without an id, are copied. */
+#include "queue/door.h"
+
+#include "job/ulid.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+/* ---- what an item must be ---- */
 
 static bool is_within(int64_t value, int64_t least, int64_t most)
 {
@@ -45,7 +52,7 @@ static const char *bad_priority(int32_t priority)
     return is_within(priority, QUEUE_PRIORITY_UNSET, JOB_PRIORITY_MAX) ? NULL : "priority";
 }
 
-static enum queue_status refuse(const char *option, const char **detail)
+static enum queue_status bad_option(const char *option, const char **detail)
 {
     if (!option)
         return QUEUE_OK;
@@ -63,11 +70,11 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
     if (push->body.len > body_bytes_max)
         return QUEUE_BODY_TOO_BIG;
     if (push->content_type.len > JOB_CONTENT_TYPE_BYTES_MAX)
-        return refuse("content_type", detail);
+        return bad_option("content_type", detail);
     if (push->meta.len > JOB_META_BYTES_MAX)
-        return refuse("meta", detail);
+        return bad_option("meta", detail);
     if (push->when.due == QUEUE_DUE_UNCHANGED)
-        return refuse("delay", detail);
+        return bad_option("delay", detail);
     const char *bad = bad_when(&push->when);
     if (!bad)
         bad = bad_priority(push->priority);
@@ -79,7 +86,7 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = "attempt";
     if (!bad && push->past.error.len > JOB_ERROR_BYTES_MAX)
         bad = "error";
-    return refuse(bad, detail);
+    return bad_option(bad, detail);
 }
 
 enum queue_status queue_check_change(const struct queue_change *change, const char **detail)
@@ -91,31 +98,31 @@ enum queue_status queue_check_change(const struct queue_change *change, const ch
     if (change->verb != QUEUE_RESCHEDULE)
         return QUEUE_OK;
     const char *bad = bad_when(&change->when);
-    return refuse(bad ? bad : bad_priority(change->priority), detail);
+    return bad_option(bad ? bad : bad_priority(change->priority), detail);
 }
 
 enum queue_status queue_check_answer(const struct queue_answer *answer, const char **detail)
 {
     if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) &&
         !is_within(answer->delay_ms, -1, POLICY_DELAY_MS_MAX))
-        return refuse("delay", detail);
+        return bad_option("delay", detail);
     if (answer->verb == QUEUE_EXTEND && answer->lease_ms &&
         !is_within(answer->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
-        return refuse("lease_for", detail);
+        return bad_option("lease_for", detail);
     return QUEUE_OK;
 }
 
 enum queue_status queue_check_take(const struct queue_take *take, const char **detail)
 {
     if (!is_within((int64_t)take->topic_count, 1, QUEUE_TAKE_TOPICS_MAX))
-        return refuse("topic", detail);
+        return bad_option("topic", detail);
     for (size_t i = 0; i < take->topic_count; i++)
         if (!job_topic_is_valid(take->topics[i]))
             return QUEUE_BAD_TOPIC;
     if (!is_within(take->max, 1, QUEUE_TAKE_MAX))
-        return refuse("max", detail);
+        return bad_option("max", detail);
     if (take->lease_ms && !is_within(take->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
-        return refuse("lease_for", detail);
+        return bad_option("lease_for", detail);
     return QUEUE_OK;
 }
 
@@ -124,9 +131,9 @@ enum queue_status queue_check_list(const struct queue_list *list, const char **d
     if (!job_topic_is_valid(list->topic))
         return QUEUE_BAD_TOPIC;
     if (list->state > JOB_DEAD)
-        return refuse("state", detail);
+        return bad_option("state", detail);
     if (!is_within(list->limit, 1, QUEUE_LIST_MAX))
-        return refuse("limit", detail);
+        return bad_option("limit", detail);
     return QUEUE_OK;
 }
 
@@ -146,11 +153,11 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = "on_conflict";
         if (!bad && settings->extension.len > TOPIC_EXTENSION_BYTES_MAX)
             bad = "extension";
-        return refuse(bad, detail);
+        return bad_option(bad, detail);
     }
     case QUEUE_TOPIC_PURGE:
         if (call->state > JOB_DEAD || call->state == JOB_LEASED)
-            return refuse("state", detail);
+            return bad_option("state", detail);
         return QUEUE_OK;
     case QUEUE_TOPIC_REDRIVE:
         if (call->id.len && !job_id_is_valid(call->id))
@@ -166,9 +173,22 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
     return QUEUE_OK;
 }
 
+static enum queue_status check_get(const struct command *command)
+{
+    if (!job_topic_is_valid(command->get.topic))
+        return QUEUE_BAD_TOPIC;
+    return job_id_is_valid(command->get.id) ? QUEUE_OK : QUEUE_BAD_ID;
+}
+
 /* ---- any call ---- */
 
-/* What is wrong with one item; of a call without items, with the call. */
+static bool has_items(const struct command *command)
+{
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE;
+}
+
+/* What is wrong with one item; where a call has no items, with the call. */
 static enum queue_status check_item(const struct command *command, size_t i,
                                     uint64_t body_bytes_max, const char **detail)
 {
@@ -182,9 +202,7 @@ static enum queue_status check_item(const struct command *command, size_t i,
     case COMMAND_TAKE:
         return queue_check_take(&command->take, detail);
     case COMMAND_GET:
-        if (!job_topic_is_valid(command->get.topic))
-            return QUEUE_BAD_TOPIC;
-        return job_id_is_valid(command->get.id) ? QUEUE_OK : QUEUE_BAD_ID;
+        return check_get(command);
     case COMMAND_LIST:
         return queue_check_list(&command->list, detail);
     case COMMAND_TOPIC:
@@ -196,33 +214,111 @@ static enum queue_status check_item(const struct command *command, size_t i,
     return QUEUE_OK;
 }
 
-static bool has_items(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
-}
+enum found { FOUND_GOOD = 1, FOUND_UNNAMED, FOUND_FAULT };
 
-bool queue_check_command(const struct command *command, uint64_t body_bytes_max)
+/* What a look at the call finds; unnamed: all is well, but a push has no id. */
+static enum found look_at(const struct command *command, uint64_t body_bytes_max)
 {
+    enum found found = FOUND_GOOD;
     size_t count = has_items(command) ? command->count : 1;
     const char *detail;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (check_item(command, i, body_bytes_max, &detail) != QUEUE_OK)
-            return false;
-    return true;
+            return FOUND_FAULT;
+        if (command->kind == COMMAND_PUSH && !command->pushes[i].id.len)
+            found = FOUND_UNNAMED;
+    }
+    return found;
 }
 
-void queue_check_note(struct command *command, uint64_t body_bytes_max,
-                      struct queue_check checks[QUEUE_BATCH_MAX])
+/* ---- the door ---- */
+
+struct queue_door {
+    uint64_t body_bytes_max;
+    int64_t (*wall_ms)(void);
+    struct ulid ulid;
+    /* Room for a batch whose ids are made here. */
+    struct queue_push pushes[QUEUE_BATCH_MAX];
+    char ids[QUEUE_BATCH_MAX][ULID_BYTES];
+};
+
+struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void))
 {
-    const char *detail;
-    if (!has_items(command)) {
-        command->status = check_item(command, 0, body_bytes_max, &detail);
-        return;
-    }
+    struct queue_door *door = malloc(sizeof *door); /* its room is touched only where it is used */
+    if (!door)
+        return NULL;
+    door->body_bytes_max = body_bytes_max;
+    door->wall_ms = wall_ms;
+    ulid_init(&door->ulid, seed);
+    return door;
+}
+
+void queue_door_free(struct queue_door *door)
+{
+    free(door);
+}
+
+/* A copy of the pushes in which all have an id: which shard a job belongs to depends on it. */
+static const struct queue_push *with_ids(struct queue_door *door, const struct command *command)
+{
+    int64_t wall_ms = door->wall_ms();
+    memcpy(door->pushes, command->pushes, command->count * sizeof *command->pushes);
     for (size_t i = 0; i < command->count; i++) {
+        if (command->pushes[i].id.len)
+            continue;
+        ulid_write(&door->ulid, wall_ms, door->ids[i]);
+        door->pushes[i].id = slice_make(door->ids[i], ULID_BYTES);
+        door->pushes[i].id_is_made = true;
+    }
+    return door->pushes;
+}
+
+static void submit_with_ids(struct queue *queue, const struct command *command,
+                            struct queue_reply_to reply_to)
+{
+    struct command named = {
+        .kind = COMMAND_PUSH, .count = command->count, .checks = command->checks};
+    named.pushes = queue->door ? with_ids(queue->door, command) : command->pushes;
+    queue->ops->submit(queue, &named, reply_to);
+}
+
+/* A call with something wrong in it: what that is goes along. Its room is wanted for nothing else. */
+static __attribute__((noinline)) void submit_faulty(struct queue *queue,
+                                                    const struct command *command,
+                                                    uint64_t body_bytes_max,
+                                                    struct queue_reply_to reply_to)
+{
+    struct queue_check checks[QUEUE_BATCH_MAX];
+    struct command faulty = *command;
+    const char *detail;
+    if (has_items(command))
+        faulty.checks = checks;
+    else
+        faulty.status = check_item(command, 0, body_bytes_max, &detail);
+    for (size_t i = 0; faulty.checks && i < command->count; i++) {
         checks[i] = (struct queue_check){0};
         checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
     }
-    command->checks = checks;
+    if (command->kind == COMMAND_PUSH)
+        submit_with_ids(queue, &faulty, reply_to);
+    else
+        queue->ops->submit(queue, &faulty, reply_to);
+}
+
+void queue_submit(struct queue *queue, const struct command *command,
+                  struct queue_reply_to reply_to)
+{
+    uint64_t body_bytes_max = queue->door ? queue->door->body_bytes_max : UINT64_MAX;
+    assert(command->count <= QUEUE_BATCH_MAX);
+    switch (look_at(command, body_bytes_max)) {
+    case FOUND_GOOD:
+        queue->ops->submit(queue, command, reply_to);
+        return;
+    case FOUND_UNNAMED:
+        submit_with_ids(queue, command, reply_to);
+        return;
+    case FOUND_FAULT:
+        submit_faulty(queue, command, body_bytes_max, reply_to);
+        return;
+    }
 }
