@@ -15,7 +15,7 @@
 enum { SENTENCE_BYTES = 8192 };
 
 /* A password that came in by a URL goes out with none of it. */
-static void say(bool is_careful, const char *format, va_list args)
+static void print_error(bool is_careful, const char *format, va_list args)
 {
     char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
     vsnprintf(sentence, sizeof(sentence), format, args);
@@ -27,7 +27,7 @@ int cli_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(false, format, args);
+    print_error(false, format, args);
     va_end(args);
     return CLI_REFUSED;
 }
@@ -36,7 +36,7 @@ int cli_usage(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(true, format, args);
+    print_error(true, format, args);
     va_end(args);
     return CLI_USAGE;
 }
@@ -50,7 +50,8 @@ struct flags {
     bool help;
 };
 
-static void collect(struct flags *flags, const struct cli_syntax *syntax, struct cli_args *out)
+static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
+                          struct cli_args *out)
 {
     size_t count = 0;
     for (const struct cli_flag *flag = syntax->flags; flag && flag->name; flag++)
@@ -65,7 +66,7 @@ static void collect(struct flags *flags, const struct cli_syntax *syntax, struct
     flags->rows[count] = (struct cli_flag){0};
 }
 
-static const struct cli_flag *find(const struct flags *flags, const char *name, size_t len)
+static const struct cli_flag *find_flag(const struct flags *flags, const char *name, size_t len)
 {
     for (const struct cli_flag *flag = flags->rows; flag->name; flag++)
         if (strlen(flag->name) == len && memcmp(flag->name, name, len) == 0)
@@ -73,7 +74,7 @@ static const struct cli_flag *find(const struct flags *flags, const char *name, 
     return NULL;
 }
 
-static int unknown(const struct flags *flags, const char *command, const char *name)
+static int unknown_flag(const struct flags *flags, const char *command, const char *name)
 {
     const char *names[FLAGS_MAX + 1] = {0};
     for (size_t i = 0; flags->rows[i].name; i++)
@@ -140,7 +141,7 @@ static bool is_date_alone(const char *value)
     return value[i] == '\0';
 }
 
-static bool store(const struct cli_flag *flag, const char *value)
+static bool store_value(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
     switch (flag->kind) {
@@ -170,9 +171,9 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2;
     size_t len = strcspn(name, "=");
-    const struct cli_flag *flag = find(flags, name, len);
+    const struct cli_flag *flag = find_flag(flags, name, len);
     if (!flag)
-        return unknown(flags, argv[0], name);
+        return unknown_flag(flags, argv[0], name);
     const char *value = name[len] == '=' ? name + len + 1 : NULL;
     if (flag->kind == CLI_SWITCH && value)
         return cli_usage("option '--%s' takes no value, write it alone", flag->name);
@@ -189,12 +190,12 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
     if (flag->kind == CLI_TIME && is_date_alone(value))
         return cli_usage("no time of day in '%s' for '--%s', write it as in '%s 09:00'", value,
                          flag->name, value);
-    if (!store(flag, value))
+    if (!store_value(flag, value))
         return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);
     return -1;
 }
 
-static int check(const struct cli_syntax *syntax, const struct cli_args *args)
+static int check_arguments(const struct cli_syntax *syntax, const struct cli_args *args)
 {
     if (args->list.count < syntax->least)
         return cli_usage("too few arguments, usage: tarry %s", syntax->usage);
@@ -210,7 +211,7 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
 {
     struct flags flags = {0};
     *out = (struct cli_args){0};
-    collect(&flags, syntax, out);
+    collect_flags(&flags, syntax, out);
     bool flags_over = false;
     for (int i = 1; i < argc; i++) {
         if (!flags_over && strcmp(argv[i], "--") == 0) {
@@ -238,5 +239,5 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
         out->url = getenv("TARRY_URL");
     if (!out->url || !*out->url)
         out->url = CLI_URL_DEFAULT;
-    return check(syntax, out);
+    return check_arguments(syntax, out);
 }

@@ -242,7 +242,7 @@ struct backup {
     int exit_code; /* of what went wrong while copying */
 };
 
-static int say(struct backup *backup)
+static int say_copy_error(struct backup *backup)
 {
     if (backup->copying.error[0])
         cli_error("%s", backup->copying.error);
@@ -263,7 +263,7 @@ static int call(struct backup *backup, const char *method)
     return exit_code == CLI_NOTHING ? CLI_REFUSED : exit_code;
 }
 
-static int begin(struct backup *backup)
+static int begin_backup(struct backup *backup)
 {
     int exit_code = call(backup, "POST");
     if (exit_code != CLI_OK)
@@ -384,7 +384,7 @@ static int mark_incomplete(struct backup *backup)
     int result = backup_write(&backup->copying, path, slice_of(text));
     if (result == 0)
         result = backup_sync_dir(&backup->copying, backup->into);
-    return result < 0 ? say(backup) : CLI_OK;
+    return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
 /* ---- the moment ---- */
@@ -447,7 +447,7 @@ static int take_moment(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("the catalog of shard %" PRIu32 " is not in '%s'", index, backup->from);
-    return result < 0 ? say(backup) : exit_code;
+    return result < 0 ? say_copy_error(backup) : exit_code;
 }
 
 /* ---- copying ---- */
@@ -468,7 +468,7 @@ static int copy_log(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("'%s' is gone although the server was asked to keep it", from);
-    return result < 0 ? say(backup) : CLI_OK;
+    return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
 static int copy_runs(struct backup *backup, uint32_t index)
@@ -486,7 +486,7 @@ static int copy_runs(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("'%s' is gone although the server was asked to keep it", from);
-    return result < 0 ? say(backup) : CLI_OK;
+    return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
 static int sync_shard(struct backup *backup, uint32_t index)
@@ -498,7 +498,7 @@ static int sync_shard(struct backup *backup, uint32_t index)
         shard_path(path, backup->into, index, folders[i]);
         result = backup_sync_dir(&backup->copying, path);
     }
-    return result < 0 ? say(backup) : CLI_OK;
+    return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
 static uint64_t size_of(const struct backup *backup, uint32_t index, const char *name)
@@ -543,10 +543,10 @@ static int complete(struct backup *backup)
     if (result == 0)
         result = backup_sync_dir(&backup->copying, backup->into);
     if (result < 0)
-        return say(backup);
+        return say_copy_error(backup);
     if (unlink(mark) < 0)
         return cli_error("cannot remove '%s': %s", mark, strerror(errno));
-    return backup_sync_dir(&backup->copying, backup->into) < 0 ? say(backup) : CLI_OK;
+    return backup_sync_dir(&backup->copying, backup->into) < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
 static int copy_all(struct backup *backup)
@@ -566,7 +566,7 @@ static int copy_all(struct backup *backup)
 }
 
 /* What was copied is a backup only if the server has held still up to here. */
-static int run(struct backup *backup, const char *path)
+static int run_backup(struct backup *backup, const char *path)
 {
     int exit_code = check_is_here(backup);
     if (exit_code == CLI_OK)
@@ -644,9 +644,9 @@ static int backup_command(int argc, char **argv)
     if (!client_open(&backup.client, args.url))
         return CLI_REFUSED;
     interrupt_catch();
-    exit_code = begin(&backup);
+    exit_code = begin_backup(&backup);
     if (exit_code == CLI_OK)
-        exit_code = run(&backup, args.list.at[0]);
+        exit_code = run_backup(&backup, args.list.at[0]);
     if (exit_code == CLI_OK)
         say_done(&backup, args.list.at[0], args.json);
     fini(&backup);

@@ -118,9 +118,9 @@ bool client_prepare(struct client *client, const char *method, const struct slic
 }
 
 /* Keeps what went wrong, and says it unless the caller does. Returns `exit_code`. */
-static int fail(struct client *client, int exit_code, const char *format, ...)
+static int client_fail(struct client *client, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static int fail(struct client *client, int exit_code, const char *format, ...)
+static int client_fail(struct client *client, int exit_code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -131,23 +131,23 @@ static int fail(struct client *client, int exit_code, const char *format, ...)
     return exit_code;
 }
 
-static int fail_unexpected(struct client *client)
+static int client_fail_unexpected(struct client *client)
 {
-    return fail(client, CLI_REFUSED, "unexpected answer %ld from '%s', is it a tarry server",
-                client->status, client->shown);
+    return client_fail(client, CLI_REFUSED, "unexpected answer %ld from '%s', is it a tarry server",
+                       client->status, client->shown);
 }
 
 /* A problem document says what to do in `detail`; anything else is not our server. */
-static int explain(struct client *client)
+static int client_explain(struct client *client)
 {
     const char *detail = json_string_value(json_object_get(client->json, "detail"));
     const char *title = json_string_value(json_object_get(client->json, "title"));
     const char *code = json_string_value(json_object_get(client->json, "code"));
     const char *what = detail ? detail : title;
     if (!what)
-        return fail_unexpected(client);
-    return fail(client, client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED, "%s%s%s%s", what,
-                code ? " (" : "", code ? code : "", code ? ")" : "");
+        return client_fail_unexpected(client);
+    return client_fail(client, client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED,
+                       "%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
 }
 
 int client_finish(struct client *client, CURLcode code)
@@ -156,17 +156,18 @@ int client_finish(struct client *client, CURLcode code)
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, client->shown);
     if (code != CURLE_OK)
-        return fail(client, CLI_UNREACHABLE,
-                    "cannot reach '%s', %s, start it with 'tarry serve' or give --url",
-                    client->shown, client->error[0] ? client->error : curl_easy_strerror(code));
+        return client_fail(client, CLI_UNREACHABLE,
+                           "cannot reach '%s', %s, start it with 'tarry serve' or give --url",
+                           client->shown,
+                           client->error[0] ? client->error : curl_easy_strerror(code));
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &client->status);
     if (client->wants_raw && client->status < 300)
         return client->status == 204 ? CLI_NOTHING : CLI_OK;
     client->json = json_loadb(client->answer.at ? client->answer.at : "", client->answer.len,
                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (client->status >= 400)
-        return explain(client);
-    return client->json ? CLI_OK : fail_unexpected(client);
+        return client_explain(client);
+    return client->json ? CLI_OK : client_fail_unexpected(client);
 }
 
 int client_call(struct client *client, const char *method, const struct slice *body,

@@ -46,7 +46,7 @@ static const char about_exit_codes[] = "  0  done\n"
                                        "  3  the server cannot be reached\n"
                                        "  4  nothing taken, or not found\n";
 
-static const struct cli_command *find(const char *name)
+static const struct cli_command *find_command(const char *name)
 {
     EACH_COMMAND(command)
     if (strcmp(command->name, name) == 0)
@@ -54,7 +54,7 @@ static const struct cli_command *find(const char *name)
     return NULL;
 }
 
-static int unknown(const char *name)
+static int unknown_command(const char *name)
 {
     const char *names[COMMANDS_MAX + 1] = {0};
     size_t count = 0;
@@ -456,8 +456,8 @@ static int help_command(int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
-    const struct cli_command *command = find(args.list.at[0]);
-    return command ? print_help(command) : unknown(args.list.at[0]);
+    const struct cli_command *command = find_command(args.list.at[0]);
+    return command ? print_help(command) : unknown_command(args.list.at[0]);
 }
 
 static int version_command(int argc, char **argv)
@@ -488,9 +488,9 @@ int cli_main(int argc, char **argv)
         name = "help";
     else if (strcmp(name, "--version") == 0)
         name = "version";
-    const struct cli_command *command = find(name);
+    const struct cli_command *command = find_command(name);
     if (!command)
-        return unknown(name);
+        return unknown_command(name);
     int exit_code = -1;
     if (command->run != help_command && command->run != version_command)
         exit_code = environment_check(environ);

@@ -26,7 +26,7 @@ static bool is_done(const json_t *answer)
 }
 
 /* What the target says of its steps comes first, a line each. */
-static void print(const json_t *answer)
+static void print_test(const json_t *answer)
 {
     static const struct {
         const char *name, *key, *unit;
@@ -53,7 +53,7 @@ static void print(const json_t *answer)
     puts(is_done(answer) ? "ok, the target has the sample" : "failed");
 }
 
-static int test(struct client *client, const struct cli_args *args, struct slice body)
+static int test_target(struct client *client, const struct cli_args *args, struct slice body)
 {
     struct buffer *target = client_begin(client);
     url_add_segment(target, "topics");
@@ -65,7 +65,7 @@ static int test(struct client *client, const struct cli_args *args, struct slice
     if (args->json)
         client_print_json(client);
     else
-        print(client->json);
+        print_test(client->json);
     return is_done(client->json) ? CLI_OK : CLI_REFUSED;
 }
 
@@ -105,7 +105,7 @@ static int deliver_command(int argc, char **argv)
         buffer_append_text(&body, text);
     exit_code = file ? body_read(file, &body) : CLI_OK;
     if (exit_code == CLI_OK)
-        exit_code = test(&client, &args, buffer_slice(&body));
+        exit_code = test_target(&client, &args, buffer_slice(&body));
     buffer_fini(&body);
     client_close(&client);
     return exit_code;
@@ -113,7 +113,7 @@ static int deliver_command(int argc, char **argv)
 
 /* ---- pause, resume ---- */
 
-static int change(const struct cli_args *args, const char *verb, const char *done)
+static int pause_or_resume(const struct cli_args *args, const char *verb, const char *done)
 {
     struct client client;
     if (!client_open(&client, args->url))
@@ -141,7 +141,7 @@ static int pause_command(int argc, char **argv)
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : change(&args, "pause", "paused");
+    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "pause", "paused");
 }
 
 static int resume_command(int argc, char **argv)
@@ -154,7 +154,7 @@ static int resume_command(int argc, char **argv)
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : change(&args, "resume", "resumed");
+    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "resume", "resumed");
 }
 
 const struct cli_command cli_deliver_commands[] = {

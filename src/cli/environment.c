@@ -32,7 +32,7 @@ struct names {
     const char *at[NAMES_MAX + 1];
 };
 
-static void collect(struct names *names)
+static void collect_variables(struct names *names)
 {
     size_t count, n = 0;
     const struct option *options = config_options(&count);
@@ -57,7 +57,7 @@ int environment_check(char *const *environment)
 {
     struct names names;
     char name[CONFIG_VARIABLE_BYTES];
-    collect(&names);
+    collect_variables(&names);
     for (; *environment; environment++) {
         size_t len = strcspn(*environment, "=");
         if (strncmp(*environment, prefix, sizeof(prefix) - 1) != 0 || !(*environment)[len] ||

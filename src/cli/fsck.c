@@ -1,3 +1,4 @@
+/* fsck: checks a data directory, or a queue in Redis, and mends it. */
 #include "store/fsck.h"
 #include "cli/cli.h"
 #include "cli/commands.h"

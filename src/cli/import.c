@@ -415,8 +415,9 @@ static void import_topic(struct import *import, struct slice text, const struct 
 
 /* ---- is all of the export there ---- */
 
-__attribute__((format(printf, 2, 3))) static void whole_lacks(struct import_whole *whole,
-                                                              const char *format, ...)
+static void whole_lacks(struct import_whole *whole, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void whole_lacks(struct import_whole *whole, const char *format, ...)
 {
     va_list args;
     if (whole->fault[0])

@@ -128,7 +128,7 @@ static int get_command(int argc, char **argv)
 
 /* ---- list ---- */
 
-static void add_row(struct show_table *table, const json_t *job)
+static void add_job_row(struct show_table *table, const json_t *job)
 {
     char cell[SHOW_CELL_BYTES];
     show_table_add(table, show_text(json_object_get(job, "id"), cell));
@@ -140,8 +140,8 @@ static void add_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
 }
 
-static int list(struct client *client, const struct cli_args *args, const char *state,
-                uint64_t limit, const char *cursor)
+static int list_jobs(struct client *client, const struct cli_args *args, const char *state,
+                     uint64_t limit, const char *cursor)
 {
     static const char *const heads[] = {"ID",       "STATE",     "DUE",        "LEASE UNTIL",
                                         ">ATTEMPT", ">PRIORITY", "LAST ERROR", NULL};
@@ -160,7 +160,7 @@ static int list(struct client *client, const struct cli_args *args, const char *
     size_t i;
     const json_t *job;
     show_table_init(&table, heads);
-    json_array_foreach(json_object_get(client->json, "jobs"), i, job) add_row(&table, job);
+    json_array_foreach(json_object_get(client->json, "jobs"), i, job) add_job_row(&table, job);
     show_table_print(&table);
     show_table_fini(&table);
     const char *next = json_string_value(json_object_get(client->json, "cursor"));
@@ -193,14 +193,14 @@ static int list_command(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = list(&client, &args, state, limit, cursor);
+    exit_code = list_jobs(&client, &args, state, limit, cursor);
     client_close(&client);
     return exit_code;
 }
 
 /* ---- cancel, run: several ids, one call each over one connection ---- */
 
-static int change_one(struct client *client, const struct cli_args *args, const char *id,
+static int change_job(struct client *client, const struct cli_args *args, const char *id,
                       bool is_run)
 {
     struct buffer *target = begin_job(client, args->list.at[0], id);
@@ -216,7 +216,7 @@ static int change_one(struct client *client, const struct cli_args *args, const 
     return CLI_OK;
 }
 
-static int change(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
+static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
 {
     struct cli_args args;
     struct client client;
@@ -227,7 +227,7 @@ static int change(int argc, char **argv, const struct cli_syntax *syntax, bool i
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
     for (size_t i = 1; i < args.list.count && worst != CLI_UNREACHABLE; i++) {
-        exit_code = change_one(&client, &args, args.list.at[i], is_run);
+        exit_code = change_job(&client, &args, args.list.at[i], is_run);
         if (exit_code != CLI_OK && (worst == CLI_OK || exit_code != CLI_NOTHING))
             worst = exit_code;
     }
@@ -244,7 +244,7 @@ static int cancel_command(int argc, char **argv)
         .least = 2,
         .most = CLI_LIST_MAX,
     };
-    return change(argc, argv, &syntax, false);
+    return change_jobs(argc, argv, &syntax, false);
 }
 
 static int run_command(int argc, char **argv)
@@ -255,7 +255,7 @@ static int run_command(int argc, char **argv)
         .least = 2,
         .most = CLI_LIST_MAX,
     };
-    return change(argc, argv, &syntax, true);
+    return change_jobs(argc, argv, &syntax, true);
 }
 
 /* ---- reschedule ---- */

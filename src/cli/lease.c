@@ -33,8 +33,8 @@ static void print_jobs(const json_t *jobs)
     show_table_fini(&table);
 }
 
-static int take(struct client *client, const struct cli_args *args, uint64_t max, const char *wait,
-                const char *lease_for)
+static int take_jobs(struct client *client, const struct cli_args *args, uint64_t max,
+                     const char *wait, const char *lease_for)
 {
     int64_t wait_ms = 0;
     if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &wait_ms))
@@ -89,7 +89,7 @@ static int take_command(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = take(&client, &args, max, wait, lease_for);
+    exit_code = take_jobs(&client, &args, max, wait, lease_for);
     client_close(&client);
     return exit_code;
 }

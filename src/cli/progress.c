@@ -42,7 +42,7 @@ static bool is_time(int64_t now_us)
     return true;
 }
 
-static void print(struct buffer *line)
+static void print_progress(struct buffer *line)
 {
     if (progress.is_terminal)
         fputs("\r\033[K", stderr);
@@ -78,7 +78,7 @@ static void print_state(uint64_t jobs, uint64_t total, double share, int64_t ela
         buffer_append_format(&line, ", %.0f/s",
                              (double)(jobs - progress.first_jobs) * SECOND_US / (double)elapsed_us);
     write_left(&line, share, (double)elapsed_us);
-    print(&line);
+    print_progress(&line);
     buffer_fini(&line);
 }
 
@@ -117,7 +117,7 @@ void progress_show_bytes(uint64_t bytes, uint64_t total)
         buffer_append_format(&line, " of %.1f", (double)total / MIB);
     buffer_append_text(&line, " MiB");
     write_left(&line, share, (double)(now_us - progress.began_us));
-    print(&line);
+    print_progress(&line);
     buffer_fini(&line);
 }
 
@@ -130,7 +130,7 @@ void progress_wait(const char *whom)
     buffer_init(&line, 256);
     buffer_append_format(&line, "%s %llu jobs, waiting for %s", progress.verb,
                          (unsigned long long)progress.jobs, whom);
-    print(&line);
+    print_progress(&line);
     buffer_fini(&line);
 }
 

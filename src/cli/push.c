@@ -48,7 +48,7 @@ static void make_target(struct buffer *target, const struct push *push, const st
     url_add_query(target, "callback", push->callback);
 }
 
-static void print(const struct client *client)
+static void print_pushed(const struct client *client)
 {
     char status[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES], due[SHOW_CELL_BYTES];
     printf("%s %s, due %s\n", show_text(json_object_get(client->json, "result"), status),
@@ -73,7 +73,7 @@ static int push_body(struct client *client, const struct push *push, const struc
     if (args->json)
         client_print_json(client);
     else
-        print(client);
+        print_pushed(client);
     return CLI_OK;
 }
 

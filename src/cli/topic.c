@@ -365,7 +365,7 @@ static int topic_command(int argc, char **argv)
 
 /* ---- topics ---- */
 
-static void add_row(struct show_table *table, const json_t *topic)
+static void add_topic_row(struct show_table *table, const json_t *topic)
 {
     static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
     char cell[SHOW_CELL_BYTES];
@@ -386,9 +386,9 @@ static void print_topics(const json_t *answer)
     const json_t *topic, *topics = json_object_get(answer, "topics");
     show_table_init(&table, heads);
     if (topics)
-        json_array_foreach(topics, i, topic) add_row(&table, topic);
+        json_array_foreach(topics, i, topic) add_topic_row(&table, topic);
     else
-        add_row(&table, answer);
+        add_topic_row(&table, answer);
     show_table_print(&table);
     show_table_fini(&table);
 }

@@ -96,7 +96,7 @@ static bool is_clean(const struct guard_network *network)
     return true;
 }
 
-static bool refuse(char *error, struct slice text, const char *why)
+static bool network_refuse(char *error, struct slice text, const char *why)
 {
     (void)snprintf(error, GUARD_NETWORK_ERROR_BYTES, "bad network '%.*s', %s",
                    (int)(text.len < 60 ? text.len : 60), text.at, why);
@@ -125,19 +125,20 @@ static bool read_network(struct slice text, struct guard_network *out, char *err
     struct slice head = slice_make(text.at, slash ? (size_t)(slash - text.at) : text.len);
     uint64_t bits = GUARD_ADDRESS_BITS, before = 0;
     if (!read_address(head, &out->address))
-        return refuse(error, text, right);
+        return network_refuse(error, text, right);
     if (!memchr(head.at, ':', head.len))
         before = GUARD_V4_BITS_BEFORE;
     if (slash) {
         struct slice tail = slice_make(slash + 1, text.len - head.len - 1);
         if (!text_parse_u64(tail, GUARD_ADDRESS_BITS - before, &bits))
-            return refuse(error, text,
-                          before ? "the part behind '/' is a number from 0 to 32"
-                                 : "the part behind '/' is a number from 0 to 128");
+            return network_refuse(error, text,
+                                  before ? "the part behind '/' is a number from 0 to 32"
+                                         : "the part behind '/' is a number from 0 to 128");
         bits += before;
     }
     out->bits = (uint8_t)bits;
-    return is_clean(out) || refuse(error, text, "its address has bits set behind the prefix");
+    return is_clean(out) ||
+           network_refuse(error, text, "its address has bits set behind the prefix");
 }
 
 static void read_table(void)
@@ -262,9 +263,9 @@ bool guard_network_parse(struct slice text, struct guard_network *out,
         return false;
     size_t row = find_row(&network.address);
     if (guard_network_rows[row].kind == HOLDS && network.bits >= networks[row].bits)
-        return refuse(error, text,
-                      "addresses there are judged by the IPv4 address they hold, "
-                      "name that one's network");
+        return network_refuse(error, text,
+                              "addresses there are judged by the IPv4 address they hold, "
+                              "name that one's network");
     *out = network;
     return true;
 }

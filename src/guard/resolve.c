@@ -30,7 +30,7 @@ struct resolve_found {
  * behind it: he is not told whether there is such a name there. The log tells. */
 static const char unreachable[] = "has no address that may be reached";
 
-static void explain(struct resolved *out, const char *host, const char *why)
+static void explain_host(struct resolved *out, const char *host, const char *why)
 {
     (void)snprintf(out->error, sizeof out->error, "'%.100s' %s", host, why);
 }
@@ -42,19 +42,20 @@ static void explain_verdict(struct resolved *out, const char *host, bool is_told
     case GUARD_ALLOWED:
         break;
     case GUARD_OFF:
-        explain(out, host, "may not be reached, start the server with --deliver FILE");
+        explain_host(out, host, "may not be reached, start the server with --deliver FILE");
         break;
     case GUARD_HOST_NOT_NAMED:
-        explain(out, host, "is not allowed, name it by allow-host in the policy file");
+        explain_host(out, host, "is not allowed, name it by allow-host in the policy file");
         break;
     case GUARD_NETWORK_FORBIDDEN:
-        explain(out, host,
-                !is_told ? unreachable
+        explain_host(out, host,
+                     !is_told
+                         ? unreachable
                          : "is in a network that is not public, name that by allow-network in the "
                            "policy file if it is meant");
         break;
     case GUARD_NOT_AN_ADDRESS:
-        explain(out, host, "is neither a name nor an address, write one of them");
+        explain_host(out, host, "is neither a name nor an address, write one of them");
         break;
     }
 }
@@ -62,10 +63,10 @@ static void explain_verdict(struct resolved *out, const char *host, bool is_told
 static void explain_failure(struct resolved *out, const char *host, int code, bool is_told)
 {
     out->is_temporary = code != EAI_NONAME && code != EAI_NODATA && code != EAI_ADDRFAMILY;
-    explain(out, host,
-            out->is_temporary ? "could not be looked up, the name server did not answer"
-            : !is_told        ? unreachable
-                              : "has no address, look for a slip in the name");
+    explain_host(out, host,
+                 out->is_temporary ? "could not be looked up, the name server did not answer"
+                 : !is_told        ? unreachable
+                                   : "has no address, look for a slip in the name");
 }
 
 /* ---- what is found ---- */
@@ -80,8 +81,8 @@ static bool is_there(const struct resolved *out, const struct guard_address *add
     return false;
 }
 
-static void add(struct guard *guard, const struct guard_address *address, uint16_t port,
-                struct resolved *out)
+static void add_allowed(struct guard *guard, const struct guard_address *address, uint16_t port,
+                        struct resolved *out)
 {
     struct sockaddr_storage socket;
     guard_address_emit(address, port, &socket);
@@ -104,7 +105,7 @@ static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
     out->verdict = guard_check_host(guard, slice_of(host));
     if (out->verdict == GUARD_ALLOWED) {
         for (size_t i = 0; i < found->count; i++)
-            add(guard, &found->addresses[i], port, out);
+            add_allowed(guard, &found->addresses[i], port, out);
         if (out->count > 0)
             out->verdict = GUARD_ALLOWED;
         else if (out->verdict == GUARD_ALLOWED)
@@ -236,7 +237,7 @@ struct resolver {
 /* ---- answers ---- */
 
 /* Those there are now: what `done` asks for is for later. */
-static void tell(struct turn_end_call *call)
+static void tell_answers(struct turn_end_call *call)
 {
     struct resolver *resolver = list_entry(call, struct resolver, telling);
     size_t count = 0;
@@ -257,7 +258,7 @@ static void tell(struct turn_end_call *call)
         reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
 }
 
-static void answer(struct resolver *resolver, struct question *question)
+static void answer_question(struct resolver *resolver, struct question *question)
 {
     list_add_last(&resolver->answered, &question->list);
     reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
@@ -267,7 +268,7 @@ static void answer_from(struct entry *entry, struct question *question)
 {
     resolve_judge(entry->resolver->guard, question->host, question->port, &entry->found,
                   &question->resolved);
-    answer(entry->resolver, question);
+    answer_question(entry->resolver, question);
 }
 
 static void answer_all(struct entry *entry)
@@ -348,7 +349,7 @@ static bool is_usable(const struct entry *entry, int64_t now_ms)
 }
 
 /* Nobody's answer is no reason to forget what was known. */
-static void learn(struct entry *entry, const struct addrinfo *answers, int code)
+static void learn_answers(struct entry *entry, const struct addrinfo *answers, int code)
 {
     int64_t now_ms = clock_inner_ms();
     if (code != EAI_AGAIN || !is_usable(entry, now_ms)) {
@@ -378,7 +379,7 @@ static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *ans
     if (entry) {
         list_remove(&lookup->list);
         entry->lookup = NULL;
-        learn(entry, answers, own_code(status));
+        learn_answers(entry, answers, own_code(status));
         begin_lookups(entry->resolver);
     }
     free(lookup);
@@ -403,7 +404,7 @@ static void look_up(struct entry *entry)
         }
         free(lookup);
     }
-    learn(entry, NULL, EAI_AGAIN);
+    learn_answers(entry, NULL, EAI_AGAIN);
 }
 
 static size_t count_lookups(const struct resolver *resolver, const uint64_t *group)
@@ -461,7 +462,7 @@ static bool queue_up(struct entry *entry, uint64_t group)
 /* ---- asking ---- */
 
 /* It waits among those of the group whose turn is nearer. */
-static void join(struct entry *entry, uint64_t group)
+static void join_group(struct entry *entry, uint64_t group)
 {
     struct resolver *resolver = entry->resolver;
     if (!entry->is_queued ||
@@ -489,10 +490,10 @@ static void answer_unasked(struct resolver *resolver, struct question *question)
         (void)snprintf(question->resolved.error, sizeof question->resolved.error,
                        "'%.100s' waits to be looked up, too many other names do", question->host);
     }
-    answer(resolver, question);
+    answer_question(resolver, question);
 }
 
-static void find(struct resolver *resolver, struct question *question, uint64_t group)
+static void find_or_look_up(struct resolver *resolver, struct question *question, uint64_t group)
 {
     char name[NAME_BYTES];
     make_lower(question->host, name);
@@ -513,7 +514,7 @@ static void find(struct resolver *resolver, struct question *question, uint64_t 
     else
         list_add_last(&entry->waiting, &question->list);
     if (is_under_way(entry))
-        join(entry, group);
+        join_group(entry, group);
     if (is_fresh || is_under_way(entry) || queue_up(entry, group) || is_known)
         return;
     list_remove(&question->list);
@@ -533,7 +534,7 @@ void resolver_join(struct resolver *resolver, const char *host, uint64_t group)
 {
     struct entry *entry = find_entry(resolver, host);
     if (entry)
-        join(entry, group);
+        join_group(entry, group);
 }
 
 int64_t resolver_asked_ms(struct resolver *resolver, const char *host)
@@ -553,13 +554,13 @@ void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, ui
     question->owner = owner;
     question->tag = tag;
     if (resolve_at_once(resolver->guard, host, port, &question->resolved)) {
-        answer(resolver, question);
+        answer_question(resolver, question);
         return;
     }
     /* A name: it is short, or it would have been refused. */
     assert(strlen(host) < sizeof question->host);
     memcpy(question->host, host, strlen(host));
-    find(resolver, question, group);
+    find_or_look_up(resolver, question, group);
 }
 
 /* ---- life ---- */
@@ -571,7 +572,7 @@ struct resolver *resolver_new(struct reactor *reactor, struct guard *guard)
         return NULL;
     resolver->reactor = reactor;
     resolver->guard = guard;
-    resolver->telling.run = tell;
+    resolver->telling.run = tell_answers;
     list_init(&resolver->telling.list);
     list_init(&resolver->answered);
     list_init(&resolver->recent);

@@ -1,3 +1,4 @@
+/* The engine of load.h: one thread that turns over the connections until the plan is done. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "load/conn.h"

@@ -3,11 +3,11 @@
  *
  * Connections are of two kinds: pushers keep `pipeline` requests on their way (or follow a given
  * rate), consumers take ready jobs, and ack what they got. What is due when travels in each job's
- * body (load_stamp.h), so that lateness needs no table and no second clock: it is the time of
+ * body (stamp.h), so that lateness needs no table and no second clock: it is the time of
  * receipt minus (time of sending + delay). As the server cannot have counted from before the
  * sending, this never makes a server look more punctual than it is.
  *
- * One thread, blocking, Linux (epoll). The engine knows no protocol: see load_protocol.h.
+ * One thread, blocking, Linux (epoll). The engine knows no protocol: see protocol.h.
  */
 #ifndef TARRY_LOAD_H
 #define TARRY_LOAD_H

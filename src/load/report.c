@@ -1,3 +1,4 @@
+/* What a run saw, as text and as JSON (load.h). */
 #include "load/load.h"
 #include "load/protocol.h"
 
