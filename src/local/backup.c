@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "local/handle.h"
+#include "local/shard_core.h"
 
 #include <inttypes.h>
 #include <limits.h>

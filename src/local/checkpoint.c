@@ -544,7 +544,7 @@ static bool step_syncing(struct checkpoint *checkpoint)
 {
     struct shard *shard = checkpoint->shard;
     if (wal_synced(shard->wal) < checkpoint->needs) {
-        shard_sync(shard);
+        shard_commit(shard, true);
         return false;
     }
     give_archivist(checkpoint, CHECKPOINT_COMMITTING);

@@ -15,7 +15,7 @@
 #ifndef TARRY_LOCAL_CHECKPOINT_H
 #define TARRY_LOCAL_CHECKPOINT_H
 
-#include "local/private.h"
+#include "local/shard_core.h"
 
 enum checkpoint_phase {
     CHECKPOINT_IDLE = 0,

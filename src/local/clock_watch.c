@@ -3,7 +3,7 @@
  * (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET): the read then fails with ECANCELED and the loop has
  * had its turn, which is all that is wanted.
  */
-#include "local/private.h"
+#include "local/shard_core.h"
 
 #include <stdlib.h>
 #include <sys/timerfd.h>

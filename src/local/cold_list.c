@@ -1,5 +1,6 @@
 #include "local/cold_list.h"
 
+#include "base/heap.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -16,6 +17,13 @@ struct cold_job {
     size_t at; /* of its record in `records` */
 };
 
+/* The last of them comes out first. */
+static inline bool comes_after(const struct cold_job *a, const struct cold_job *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms > b->due_ms : a->sequence > b->sequence;
+}
+HEAP_DECLARE(cold_jobs, struct cold_job, comes_after, heap_place_unused)
+
 struct cold_list {
     struct work work;
     struct shard *shard;
@@ -25,56 +33,23 @@ struct cold_list {
     bool is_reading, more;
     int result;
     uint32_t run_index, section, slot; /* where it has come to; slot 0: at the part's beginning */
-    struct cold_job *jobs;             /* a heap, the last of them at its root; own memory */
-    size_t count;
+    struct cold_jobs jobs;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
 };
 
-/* ---- the heap ---- */
-
-static bool comes_before(const struct cold_job *a, const struct cold_job *b)
-{
-    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
-}
-
-static void swap(struct cold_job *a, struct cold_job *b)
-{
-    struct cold_job copy = *a;
-    *a = *b;
-    *b = copy;
-}
-
-static void sift_up(struct cold_job *heap, size_t at)
-{
-    for (; at && comes_before(&heap[(at - 1) / 2], &heap[at]); at = (at - 1) / 2)
-        swap(&heap[(at - 1) / 2], &heap[at]);
-}
-
-static void sift_down(struct cold_job *heap, size_t count)
-{
-    for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && comes_before(&heap[child], &heap[child + 1]))
-            child++;
-        if (!comes_before(&heap[at], &heap[child]))
-            return;
-        swap(&heap[at], &heap[child]);
-    }
-}
+/* ---- the first so many ---- */
 
 /* False: it comes after all there is room for. */
-static bool add(struct cold_list *list, struct cold_job job)
+static bool cold_list_add(struct cold_list *list, struct cold_job job)
 {
-    if (list->count < list->walk->limit) {
-        list->jobs[list->count] = job;
-        sift_up(list->jobs, list->count++);
-        return true;
-    }
+    if (list->jobs.count < list->walk->limit)
+        return cold_jobs_add(&list->jobs, job); /* there is room: cold_list_new */
     list->more = true;
-    if (!comes_before(&job, &list->jobs[0]))
+    if (!comes_after(&list->jobs.at[0], &job))
         return false;
-    list->jobs[0] = job;
-    sift_down(list->jobs, list->count);
+    list->jobs.at[0] = job;
+    cold_jobs_changed(&list->jobs, 0);
     return true;
 }
 
@@ -116,8 +91,9 @@ static int64_t due_from(const struct cold_list *list, enum job_section section)
 }
 
 /* Whether later slots of this part may be wanted too. */
-static bool look_at(struct cold_list *list, const struct depot_run *run, enum job_section section,
-                    uint32_t slot, const struct run_slot *entry, uint32_t topic)
+static bool cold_list_look_at(struct cold_list *list, const struct depot_run *run,
+                              enum job_section section, uint32_t slot, const struct run_slot *entry,
+                              uint32_t topic)
 {
     struct cold_job job = {.due_ms = entry->when_ms + offset_of(list, section),
                            .sequence = entry->sequence,
@@ -127,13 +103,13 @@ static bool look_at(struct cold_list *list, const struct depot_run *run, enum jo
     if (entry->topic != topic || !alive_test(&run->alive, slot) ||
         !is_past_cursor(list->walk, job.due_ms, job.sequence))
         return true;
-    return add(list, job);
+    return cold_list_add(list, job);
 }
 
 /* ---- on the scout ---- */
 
-static int look_at_section(struct cold_list *list, const struct depot_run *run, uint32_t topic,
-                           uint32_t *budget)
+static int cold_list_look_at_section(struct cold_list *list, const struct depot_run *run,
+                                     uint32_t topic, uint32_t *budget)
 {
     const struct run_info_section *section = &run_info(run->run)->sections[list->section];
     uint32_t end = section->first + section->count;
@@ -153,7 +129,7 @@ static int look_at_section(struct cold_list *list, const struct depot_run *run, 
         if (failed)
             return failed;
         for (uint32_t i = 0; i < count; i++)
-            if (!look_at(list, run, which, list->slot + i, &list->slots[i], topic)) {
+            if (!cold_list_look_at(list, run, which, list->slot + i, &list->slots[i], topic)) {
                 list->slot = end;
                 return 0;
             }
@@ -164,7 +140,7 @@ static int look_at_section(struct cold_list *list, const struct depot_run *run, 
 }
 
 /* True: that was all. */
-static bool look_on(struct cold_list *list)
+static bool cold_list_look_on(struct cold_list *list)
 {
     uint32_t budget = SLOTS_A_TURN;
     struct slice topic = slice_make(list->walk->topic, list->walk->topic_bytes);
@@ -175,7 +151,7 @@ static bool look_on(struct cold_list *list)
             const struct run_info_section *section = &run_info(run->run)->sections[list->section];
             if (!section->count || !is_asked_for(list, (enum job_section)list->section))
                 continue;
-            list->result = look_at_section(list, run, number, &budget);
+            list->result = cold_list_look_at_section(list, run, number, &budget);
             if (list->result < 0)
                 return true;
             if (list->slot < section->first + section->count)
@@ -186,7 +162,7 @@ static bool look_on(struct cold_list *list)
     return true;
 }
 
-static int wants_it(void *ctx, uint32_t slot, const struct run_slot *entry)
+static int wants_record(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
     (void)ctx;
     (void)slot;
@@ -194,7 +170,7 @@ static int wants_it(void *ctx, uint32_t slot, const struct run_slot *entry)
     return 1;
 }
 
-static bool keep_it(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
+static bool keep_record(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
     (void)slot;
     (void)entry;
@@ -203,15 +179,15 @@ static bool keep_it(void *ctx, uint32_t slot, const struct run_slot *entry, stru
 }
 
 /* Their records. A damaged one takes no room. */
-static void read_found(struct cold_list *list)
+static void cold_list_read_found(struct cold_list *list)
 {
-    for (size_t i = 0; i < list->count && list->result == 0; i++) {
-        struct cold_job *job = &list->jobs[i];
+    for (size_t i = 0; i < list->jobs.count && list->result == 0; i++) {
+        struct cold_job *job = &list->jobs.at[i];
         const struct depot_run *run = depot_view_run(list->view, record_place_run(job->place));
         struct run_scan scan = {.first = job->place.at,
                                 .end = job->place.at + 1,
-                                .wants = wants_it,
-                                .each = keep_it,
+                                .wants = wants_record,
+                                .each = keep_record,
                                 .ctx = &list->records};
         uint32_t next;
         job->at = list->records.len;
@@ -222,19 +198,19 @@ static void read_found(struct cold_list *list)
         list->result = -ENOMEM;
 }
 
-static void on_scout(struct work *work)
+static void cold_list_on_scout(struct work *work)
 {
     struct cold_list *list = (struct cold_list *)(void *)work;
-    if (!look_on(list))
+    if (!cold_list_look_on(list))
         return; /* once more, after others */
     if (list->result == 0)
-        read_found(list);
+        cold_list_read_found(list);
     list->section = SECTIONS;
 }
 
 /* ---- the shard's thread ---- */
 
-static void on_back(struct work *work)
+static void cold_list_on_back(struct work *work)
 {
     struct cold_list *list = (struct cold_list *)(void *)work;
     if (list->section != SECTIONS) {
@@ -258,16 +234,15 @@ struct cold_list *cold_list_new(struct shard *shard, const struct walk *walk)
     list->skew_ms = now.skew_ms;
     list->now_ms = now.inner_ms + now.skew_ms;
     buffer_init(&list->records, SIZE_MAX / 2);
-    list->jobs = malloc(walk->limit * sizeof *list->jobs);
-    list->view = list->jobs ? depot_hold(shard->depot) : NULL;
+    list->view = cold_jobs_reserve(&list->jobs, walk->limit) ? depot_hold(shard->depot) : NULL;
     if (!list->view) {
         cold_list_free(list);
         return NULL;
     }
     list->is_reading = true;
     shard->readings++;
-    list->work.perform = on_scout;
-    list->work.done = on_back;
+    list->work.perform = cold_list_on_scout;
+    list->work.done = cold_list_on_back;
     worker_give(shard->scout, &list->work);
     return list;
 }
@@ -278,7 +253,7 @@ void cold_list_free(struct cold_list *list)
         return;
     assert(!list->is_reading);
     buffer_fini(&list->records);
-    free(list->jobs);
+    cold_jobs_fini(&list->jobs);
     free(list);
 }
 
@@ -325,8 +300,8 @@ static void view_of(const struct job *job, const struct cold_job *cold, struct h
 }
 
 /* As it stands now. False: it is gone, or not what is asked for any more. */
-static bool show(struct cold_list *list, const struct walk *walk, struct cold_job *cold,
-                 struct engine_now now, struct engine_view *out)
+static bool cold_job_show(struct cold_list *list, const struct walk *walk, struct cold_job *cold,
+                          struct engine_now now, struct engine_view *out)
 {
     struct engine *engine = list->shard->engine;
     struct record record;
@@ -364,12 +339,12 @@ static int by_due(const void *left, const void *right)
  * found: then the next page is this one. */
 static int end_where_found(const struct cold_list *list, struct walk *walk)
 {
-    const struct cold_job *last = &list->jobs[0];
+    const struct cold_job *last = &list->jobs.at[0];
     walk->more = true;
     while (walk->found_count) {
         struct engine_view *view = &walk->found[walk->found_count - 1];
         const struct cold_job job = {.due_ms = view->due_ms, .sequence = view->sequence};
-        if (!comes_before(last, &job))
+        if (!comes_after(&job, last))
             return 0;
         engine_view_fini(view);
         walk->found_count--;
@@ -385,13 +360,13 @@ int cold_list_merge(struct cold_list *list, struct walk *walk, struct engine_now
     size_t count = walk->found_count;
     if (list->result < 0)
         return list->result;
-    struct engine_view *all = realloc(walk->found, (count + list->count + 1) * sizeof *all);
+    struct engine_view *all = realloc(walk->found, (count + list->jobs.count + 1) * sizeof *all);
     if (!all)
         return -ENOMEM;
     walk->found = all;
-    for (size_t i = 0; i < list->count; i++)
-        if (!is_found(walk, count, list->jobs[i].sequence) &&
-            show(list, walk, &list->jobs[i], now, &all[walk->found_count]))
+    for (size_t i = 0; i < list->jobs.count; i++)
+        if (!is_found(walk, count, list->jobs.at[i].sequence) &&
+            cold_job_show(list, walk, &list->jobs.at[i], now, &all[walk->found_count]))
             walk->found_count++;
     qsort(all, walk->found_count, sizeof *all, by_due);
     walk->more |= list->more || walk->found_count > walk->limit;

@@ -5,7 +5,7 @@
 #ifndef TARRY_LOCAL_COLD_LIST_H
 #define TARRY_LOCAL_COLD_LIST_H
 
-#include "local/private.h"
+#include "local/shard_core.h"
 
 struct cold_list;
 

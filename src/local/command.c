@@ -1,5 +1,7 @@
-/* The commands of queue.h on one shard. */
+#include "local/command.h"
+
 #include "local/checkpoint.h"
+#include "local/job_reply.h"
 #include "local/lease.h"
 #include "local/scan.h"
 
@@ -13,31 +15,21 @@ enum {
 
 /* ---- push, answer, change: one result per item, when durable ---- */
 
+/* Copies text into the completion's own. `*used` starts at 0. */
+static struct slice completion_text(struct completion *completion, size_t *used, struct slice text)
+{
+    char *at = (char *)(completion_results(completion) + completion->reply.result_count) + *used;
+    if (text.len)
+        memcpy(at, text.at, text.len);
+    *used += text.len;
+    assert(at + text.len <= (char *)completion + completion->bytes);
+    return slice_make(at, text.len);
+}
+
 static int out_of_memory(struct shard *shard, struct queue_reply_to reply_to)
 {
     completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
     return 0;
-}
-
-int command_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
-                     enum queue_status *status)
-{
-    switch (wal_has_room(shard->wal, bytes, need)) {
-    case 0:
-        *status = QUEUE_OK;
-        return 0;
-    case -EAGAIN: /* the commit or the next file under way will make room */
-        return -EAGAIN;
-    case -EMSGSIZE:
-        *status = QUEUE_BODY_TOO_BIG; /* even an empty batch cannot take it */
-        return 0;
-    case -ENOSPC:
-        *status = QUEUE_NO_SPACE;
-        return 0;
-    default:
-        *status = QUEUE_UNAVAILABLE;
-        return 0;
-    }
 }
 
 static int run_push(struct shard *shard, const struct command *command,
@@ -51,7 +43,7 @@ static int run_push(struct shard *shard, const struct command *command,
     }
     if (checkpoint_is_without_space(shard->checkpoint))
         status = QUEUE_NO_SPACE;
-    else if (command_ask_room(shard, bytes, WAL_FOR_PUSH, &status) == -EAGAIN)
+    else if (shard_ask_room(shard, bytes, WAL_FOR_PUSH, &status) == -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, text, reply_to);
     if (!completion)
@@ -77,7 +69,7 @@ static int run_answer(struct shard *shard, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     enum queue_status status;
-    if (command_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
+    if (shard_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
         -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, 0, reply_to);
@@ -111,7 +103,7 @@ static int run_change(struct shard *shard, const struct command *command,
     enum queue_status status;
     for (size_t i = 0; i < command->count; i++)
         text += command->changes[i].topic.len + command->changes[i].id.len;
-    if (command_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
+    if (shard_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
         -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, text, reply_to);
@@ -141,8 +133,8 @@ static int run_take(struct shard *shard, const struct command *command,
 {
     const struct queue_take *take = &command->take;
     enum queue_status status;
-    if (command_ask_room(shard, take->max * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
-                         &status) == -EAGAIN)
+    if (shard_ask_room(shard, take->max * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
+                       &status) == -EAGAIN)
         return -EAGAIN;
     struct engine_view *views = status == QUEUE_OK ? malloc(take->max * sizeof *views) : NULL;
     if (!views) {
@@ -158,9 +150,9 @@ static int run_take(struct shard *shard, const struct command *command,
         for (size_t at = before; at < count; at++)
             bytes += views[at].place.bytes;
     }
-    reading_start(shard, views, count,
-                  (struct reading_options){.with_lease = true, .with_body = true},
-                  (struct slice){0}, reply_to);
+    job_reply_start(shard, views, count,
+                    (struct job_reply_options){.with_lease = true, .with_body = true},
+                    (struct slice){0}, reply_to);
     return 0;
 }
 
@@ -175,12 +167,35 @@ static void run_get(struct shard *shard, const struct command *command,
         free(view);
         completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
     } else {
-        reading_start(shard, view, 1, (struct reading_options){.with_body = true},
-                      (struct slice){0}, reply_to);
+        job_reply_start(shard, view, 1, (struct job_reply_options){.with_body = true},
+                        (struct slice){0}, reply_to);
     }
 }
 
 /* ---- topics ---- */
+
+/* One whose reply shows these topics; they live in it. NULL: out of memory. */
+static struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
+                                            size_t count, struct queue_reply_to reply_to)
+{
+    size_t text = count * sizeof *topics, used = 0;
+    for (size_t i = 0; i < count; i++)
+        text += topics[i].name.len + topics[i].settings.extension.len;
+    struct completion *completion = completion_new(shard, 0, text, reply_to);
+    if (!completion)
+        return NULL;
+    struct slice copy =
+        completion_text(completion, &used, slice_make(topics, count * sizeof *topics));
+    struct queue_topic *copies = (struct queue_topic *)(uintptr_t)copy.at;
+    for (size_t i = 0; i < count; i++) {
+        copies[i].name = completion_text(completion, &used, topics[i].name);
+        copies[i].settings.extension =
+            completion_text(completion, &used, topics[i].settings.extension);
+    }
+    completion->reply.topics = copies;
+    completion->reply.topic_count = count;
+    return completion;
+}
 
 static void reply_topic(struct shard *shard, struct slice name, enum queue_status status,
                         struct queue_reply_to reply_to)
@@ -209,8 +224,8 @@ static int run_topic(struct shard *shard, const struct command *command,
     const struct queue_topic_call *call = &command->topic;
     enum queue_status status = QUEUE_OK;
     if (call->verb != QUEUE_TOPIC_GET &&
-        command_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
-                         &status) == -EAGAIN)
+        shard_ask_room(shard, ENGINE_TOPIC_BYTES_MAX + ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
+                       &status) == -EAGAIN)
         return -EAGAIN;
     if (status != QUEUE_OK) {
         completion_status_soon(shard, status, reply_to);
@@ -222,7 +237,7 @@ static int run_topic(struct shard *shard, const struct command *command,
     case QUEUE_TOPIC_PUT:
         status = engine_topic_put(shard->engine, call->topic, &call->settings);
         if (status == QUEUE_OK || status == QUEUE_CREATED)
-            shard_tell(shard, QUEUE_EVENT_TOPIC, call->topic);
+            shard_event(shard, QUEUE_EVENT_TOPIC, call->topic);
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
@@ -239,7 +254,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         break;
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_DELETE:
-        scan_topic(shard, call, reply_to);
+        scan_start(shard, command, reply_to);
         return 0;
     case QUEUE_TOPIC_REDRIVE:
         if (call->id.len) {
@@ -252,7 +267,7 @@ static int run_topic(struct shard *shard, const struct command *command,
             completion_when_durable(shard, completion);
             return 0;
         }
-        scan_topic(shard, call, reply_to);
+        scan_start(shard, command, reply_to);
         return 0;
     }
     reply_topic(shard, call->topic, status, reply_to);
@@ -295,7 +310,7 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         run_get(shard, command, reply_to);
         return 0;
     case COMMAND_LIST:
-        scan_list(shard, &command->list, reply_to);
+        scan_start(shard, command, reply_to);
         return 0;
     case COMMAND_TOPIC:
         return run_topic(shard, command, reply_to);

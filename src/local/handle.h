@@ -1,16 +1,19 @@
 /*
- * handle: one reactor's way to all shards: what fronts get as struct queue. This room only.
+ * handle: the structures of local.c, for backup.c too: all shards, and one reactor's way to them, which
+ * is what fronts get as struct queue.
  *
- * Each shard is dressed as a queue of its own (shard_queue.c), reached by a call or by letters (route.c). With
- * one shard that is the queue; with several a sharded queue (queue/sharded.h) makes one of them.
+ * Each shard is dressed as a queue of its own (struct part), reached by a call or by letters. With one
+ * shard that is the queue; with several a sharded queue (queue/sharded.h) makes one of them.
  */
 #ifndef TARRY_LOCAL_HANDLE_H
 #define TARRY_LOCAL_HANDLE_H
 
-#include "local/private.h"
+#include "local/local.h"
 #include "queue/door.h"
 #include "queue/sharded.h"
 #include "store/datadir.h"
+
+#include <stdatomic.h>
 
 /* The way from a reactor to one shard. */
 struct part {
@@ -44,26 +47,5 @@ struct local {
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };
-
-/* ---- handle.c ---- */
-struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor);
-void handle_free(struct handle *handle);
-
-/* ---- shard_queue.c ---- */
-extern const struct queue_ops part_ops;
-
-/* ---- route.c ---- */
-/* Of a part: its shard is called, or sent a letter; the reply comes on the handle's thread, never inside
- * the call. */
-void route_submit(struct queue *queue, const struct command *command,
-                  struct queue_reply_to reply_to);
-/* Turns a shard's news of a topic to this handle on or off. */
-void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on);
-/* On a shard's thread: tell the handles whose bits are set. */
-void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors);
-/* On a shard's thread: tell whoever listens to what happens to topics. */
-void route_event(struct local *local, uint32_t shard, enum queue_event event, struct slice topic);
-/* A reply without a shard: at the end of this turn. */
-void route_refuse(struct handle *handle, enum queue_status status, struct queue_reply_to reply_to);
 
 #endif

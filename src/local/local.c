@@ -4,14 +4,408 @@
 #include "base/duration.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "local/backup.h"
 #include "local/handle.h"
-#include "local/settle.h"
-#include "store/datadir.h"
+#include "local/lease.h"
+#include "local/shard_core.h"
+#include "queue/copy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* ---- from any reactor to any shard: by a call where the shard is at home, else by letter ---- */
+
+/* A command on its way to a shard elsewhere, and its reply on the way back. */
+struct forwarded_call {
+    struct letter letter;
+    struct handle *handle; /* who asked */
+    uint32_t shard;
+    struct command *command;
+    struct queue_reply_to reply_to;
+    struct queue_reply *reply;
+};
+
+static void forwarded_call_back(struct letter *letter)
+{
+    struct forwarded_call *call = (struct forwarded_call *)(void *)letter;
+    static const struct queue_reply no_memory = {.status = QUEUE_NO_MEMORY};
+    call->reply_to.done(call->reply_to.owner, call->reply_to.tag,
+                        call->reply ? call->reply : &no_memory);
+    free(call->reply);
+    free(call);
+}
+
+static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct forwarded_call *call = owner;
+    (void)tag;
+    call->reply = copy_reply(reply);
+    call->letter.run = forwarded_call_back;
+    reactor_post(call->handle->reactor, &call->letter);
+}
+
+static void forwarded_call_there(struct letter *letter)
+{
+    struct forwarded_call *call = (struct forwarded_call *)(void *)letter;
+    shard_submit(call->handle->local->shards[call->shard], call->command,
+                 (struct queue_reply_to){.done = forwarded_call_done, .owner = call});
+    free(call->command);
+    call->command = NULL;
+}
+
+/* A reply without a shard: at the end of this turn. */
+static void route_refuse(struct handle *handle, enum queue_status status,
+                         struct queue_reply_to reply_to)
+{
+    completion_status_soon(handle->local->shards[handle->index], status, reply_to);
+}
+
+/* Of a part: its shard is called, or sent a letter; the reply comes on the handle's thread, never inside the
+ * call. */
+static void route_submit(struct queue *queue, const struct command *command,
+                         struct queue_reply_to reply_to)
+{
+    const struct part *part = (struct part *)(void *)queue;
+    struct handle *handle = part->handle;
+    struct local *local = handle->local;
+    uint32_t shard = part->shard;
+    if (shard == handle->index) {
+        shard_submit(local->shards[shard], command, reply_to);
+        return;
+    }
+    struct forwarded_call *call = calloc(1, sizeof *call);
+    struct command *copy = copy_command(command);
+    if (!call || !copy) {
+        free(call);
+        free(copy);
+        route_refuse(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *call = (struct forwarded_call){.letter.run = forwarded_call_there,
+                                    .handle = handle,
+                                    .shard = shard,
+                                    .command = copy,
+                                    .reply_to = reply_to};
+    reactor_post(local->handles[shard]->reactor, &call->letter);
+}
+
+/* ---- watches, and who hears of ready jobs ---- */
+
+struct topic_letter {
+    struct letter letter;
+    struct local *local;
+    uint32_t reactor, shard;
+    bool on;
+    enum queue_event event;
+    size_t topic_bytes;
+    char topic[];
+};
+
+static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
+                                             struct slice topic)
+{
+    struct topic_letter *letter = malloc(sizeof *letter + topic.len);
+    assert(letter); /* a wake-up must not be lost */
+    *letter = (struct topic_letter){
+        .local = local, .shard = shard, .reactor = reactor, .topic_bytes = topic.len};
+    memcpy(letter->topic, topic.at, topic.len);
+    return letter;
+}
+
+static void watch_there(struct letter *letter)
+{
+    struct topic_letter *watch = (struct topic_letter *)(void *)letter;
+    shard_watch(watch->local->shards[watch->shard], slice_make(watch->topic, watch->topic_bytes),
+                watch->reactor, watch->on);
+    free(watch);
+}
+
+/* Turns a shard's word of a topic to this handle on or off. */
+static void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on)
+{
+    if (shard == handle->index) {
+        shard_watch(handle->local->shards[shard], topic, handle->index, on);
+        return;
+    }
+    struct topic_letter *watch = topic_letter_new(handle->local, shard, handle->index, topic);
+    watch->on = on;
+    watch->letter.run = watch_there;
+    reactor_post(handle->local->handles[shard]->reactor, &watch->letter);
+}
+
+static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, struct slice topic)
+{
+    struct queue *part = &local->handles[reactor]->parts[shard].queue;
+    if (part->on_ready)
+        part->on_ready(part->on_ready_owner, topic);
+}
+
+static void ready_there(struct letter *letter)
+{
+    struct topic_letter *tell = (struct topic_letter *)(void *)letter;
+    ready_here(tell->local, tell->reactor, tell->shard, slice_make(tell->topic, tell->topic_bytes));
+    free(tell);
+}
+
+/* On a shard's thread: tells the handles whose bits are set. */
+static void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors)
+{
+    for (uint32_t reactor = 0; reactors; reactor++, reactors >>= 1) {
+        if (!(reactors & 1))
+            continue;
+        if (reactor == shard) {
+            ready_here(local, reactor, shard, topic);
+            continue;
+        }
+        struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
+        tell->letter.run = ready_there;
+        reactor_post(local->handles[reactor]->reactor, &tell->letter);
+    }
+}
+
+/* ---- events ---- */
+
+/* Who listens is known on the listener's own thread alone, where it was set before the loop began;
+ * a handle that has no listener says so once, the first time it is told. */
+static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
+                       enum queue_event event, struct slice topic)
+{
+    struct handle *handle = local->handles[reactor];
+    struct queue *part = &handle->parts[shard].queue;
+    if (handle->queue->on_event)
+        part->on_event(part->on_event_owner, event, topic);
+    else
+        atomic_fetch_or(&local->deaf, 1ull << reactor);
+}
+
+static void event_there(struct letter *letter)
+{
+    struct topic_letter *tell = (struct topic_letter *)(void *)letter;
+    event_here(tell->local, tell->reactor, tell->shard, tell->event,
+               slice_make(tell->topic, tell->topic_bytes));
+    free(tell);
+}
+
+/* On a shard's thread: tells whoever listens to what happens to topics. */
+static void route_event(struct local *local, uint32_t shard, enum queue_event event,
+                        struct slice topic)
+{
+    /* Before all are there nobody can have looked at the topics, which is how a listener begins. */
+    bool all_there = atomic_load(&local->attached) == local->shard_count;
+    uint64_t deaf = atomic_load(&local->deaf);
+    for (uint32_t reactor = 0; reactor < local->shard_count; reactor++) {
+        if (deaf & 1ull << reactor)
+            continue;
+        if (reactor == shard) {
+            event_here(local, reactor, shard, event, topic);
+        } else if (all_there) {
+            struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
+            tell->event = event;
+            tell->letter.run = event_there;
+            reactor_post(local->handles[reactor]->reactor, &tell->letter);
+        }
+    }
+}
+
+/* ---- a shard, here or elsewhere, as a queue of its own ---- */
+
+static void part_watch(struct queue *queue, struct slice topic, bool on)
+{
+    struct part *part = (struct part *)(void *)queue;
+    route_watch(part->handle, part->shard, topic, on);
+}
+
+static void part_info(struct queue *queue, struct queue_info *out)
+{
+    const struct part *part = (struct part *)(void *)queue;
+    const struct local *local = part->handle->local;
+    struct shard_figures figures;
+    shard_figures(local->shards[part->shard], &figures);
+    *out = (struct queue_info){.store = "embedded",
+                               .shards = 1,
+                               .body_bytes_max = local->options.body_bytes_max,
+                               .bytes_on_disk = figures.bytes_on_disk,
+                               .cold_jobs = figures.cold_jobs,
+                               .runs = figures.runs,
+                               .checkpoints = figures.checkpoints,
+                               .checkpoints_failed = figures.checkpoints_failed,
+                               .healthy = figures.healthy,
+                               .accepting = figures.accepting && !figures.astray,
+                               .moved = figures.astray};
+    switch (local->options.sync) {
+    case WAL_SYNC_ALWAYS:
+        out->sync = out->durability_class = "always";
+        out->durability = "an answered change survives a crash of the server and a power cut";
+        break;
+    case WAL_SYNC_INTERVAL:
+        out->sync = local->sync_interval;
+        out->durability_class = "interval";
+        out->durability = "an answered change survives a crash of the server; a power cut may take "
+                          "what the last sync interval brought";
+        break;
+    case WAL_SYNC_NEVER:
+        out->sync = out->durability_class = "never";
+        out->durability = "an answered change survives a crash of the server; what a power cut "
+                          "takes is up to the operating system";
+        break;
+    }
+}
+
+static const struct queue_ops part_ops = {
+    .submit = route_submit, .watch = part_watch, .info = part_info};
+
+/* ---- handles: with one shard that is the queue; with several a sharded queue makes one of them ---- */
+
+static uint32_t shard_of_job(void *ctx, struct slice topic, struct slice id)
+{
+    const struct local *local = ((struct handle *)ctx)->local;
+    /* The high half: the low one finds the bucket within the shard. */
+    struct hash128 key = hash_pair(topic, id, local->manifest.hash_seed);
+    return (uint32_t)(((key.high >> 32) * local->shard_count) >> 32);
+}
+
+static bool shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
+{
+    return lease_find_shard(text, shard) && *shard < ((struct handle *)ctx)->local->shard_count;
+}
+
+static void on_refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
+{
+    route_refuse(ctx, status, reply_to);
+}
+
+static struct sharded *make_sharded(struct handle *handle)
+{
+    struct queue *parts[DATADIR_SHARDS_MAX];
+    uint32_t count = handle->local->shard_count;
+    for (uint32_t i = 0; i < count; i++)
+        parts[i] = &handle->parts[i].queue;
+    return sharded_new(&(struct sharded_options){.parts = parts,
+                                                 .part_count = count,
+                                                 .home = handle->index,
+                                                 .leads = true,
+                                                 .part_of_job = shard_of_job,
+                                                 .part_of_lease = shard_of_lease,
+                                                 .refuse = on_refuse,
+                                                 .ctx = handle});
+}
+
+static void handle_free(struct handle *handle)
+{
+    if (!handle)
+        return;
+    if (handle->queue)
+        queue_door_free(handle->queue->door);
+    sharded_free(handle->sharded);
+    free(handle);
+}
+
+static struct handle *handle_new(struct local *local, uint32_t index, struct reactor *reactor)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return NULL;
+    handle->local = local;
+    handle->reactor = reactor;
+    handle->index = index;
+    for (uint32_t i = 0; i < local->shard_count; i++)
+        handle->parts[i] = (struct part){.queue.ops = &part_ops, .handle = handle, .shard = i};
+    handle->queue = &handle->parts[0].queue;
+    if (local->shard_count > 1) {
+        handle->sharded = make_sharded(handle);
+        handle->queue = handle->sharded ? sharded_queue(handle->sharded) : NULL;
+    }
+    if (handle->queue)
+        handle->queue->door =
+            queue_door_new(local->options.body_bytes_max, random_u64(), clock_wall_ms);
+    if (!handle->queue || !handle->queue->door) {
+        handle_free(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+/*
+ * ---- settle: what a crash left half done over several shards is settled before any call comes ----
+ *
+ * The first shard leads (queue/sharded.h): settings and pause are there first, and a delete is marked
+ * there until its end. So what it says of a topic holds in all of them. Where it says nothing of a
+ * topic that has settings or is paused elsewhere, as directories of older versions may, the first
+ * shard that does is followed.
+ */
+
+static bool settle_find_topic(struct local *local, uint32_t shard, struct slice name,
+                              struct queue_topic *out)
+{
+    struct engine_now now = {0};
+    return engine_topic_show(local->shards[shard]->engine, name, now, out);
+}
+
+static bool topic_says_something(const struct queue_topic *topic)
+{
+    return topic->paused || !topic_settings_equal(&topic->settings, &(struct topic_settings){0});
+}
+
+/* Makes one shard agree. A shard whose log has no room, or that has no memory, is left as it is: the
+ * next start tries again. */
+static void settle_shard(struct local *local, uint32_t index, const struct queue_topic *lead)
+{
+    struct shard *shard = local->shards[index];
+    struct queue_topic here;
+    bool is_there = settle_find_topic(local, index, lead->name, &here);
+    bool has_settings = is_there && topic_settings_equal(&here.settings, &lead->settings);
+    if (is_there ? has_settings && here.paused == lead->paused : !topic_says_something(lead))
+        return;
+    int failed = wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
+    if (!failed && !has_settings)
+        (void)engine_topic_put(shard->engine, lead->name, &lead->settings);
+    if (!failed)
+        (void)engine_topic_pause(shard->engine, lead->name, lead->paused);
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)lead->name.len, lead->name.at);
+    log_event(failed ? LOG_WARN : LOG_INFO,
+              failed ? "a topic stays half changed" : "half changed topic settled",
+              LOG_TEXT("topic", name), LOG_NUMBER("shard", index));
+}
+
+static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)owner;
+    (void)tag;
+    log_event(LOG_INFO, "half deleted topic settled", LOG_NUMBER("jobs", reply->affected));
+}
+
+static void settle_topic(struct local *local, const struct queue_topic *lead)
+{
+    struct queue *queue = local->handles[0]->queue;
+    if (lead->deleting) {
+        queue_topic(queue,
+                    &(struct queue_topic_call){.verb = QUEUE_TOPIC_DELETE, .topic = lead->name},
+                    (struct queue_reply_to){.done = delete_settled});
+        return;
+    }
+    for (uint32_t i = 0; i < local->shard_count; i++)
+        settle_shard(local, i, lead);
+}
+
+/* Once all shards have recovered, before any of their loops runs. What was changed is written with the
+ * first turn; deletes go on from then. */
+static void local_settle(struct local *local)
+{
+    struct queue_topic topic, leading;
+    struct engine_now now = {0};
+    for (uint32_t shard = 0; local->shard_count > 1 && shard < local->shard_count; shard++)
+        for (uint32_t at = 0; engine_topic_next(local->shards[shard]->engine, &at, now, &topic);) {
+            bool is_led = shard > 0 && settle_find_topic(local, 0, topic.name, &leading);
+            if (!is_led && (shard == 0 || topic_says_something(&topic)))
+                settle_topic(local, &topic);
+        }
+}
+
+/* ---- the clock ---- */
 
 /* The inner clock goes on where it was: by boot time within the same boot, else by the wall clock,
  * which may have been set while the inner one went on: the two are as far apart as they were. */
@@ -73,6 +467,8 @@ const char *local_store_name(const struct local *local)
 {
     return local->manifest.name;
 }
+
+/* ---- attach ---- */
 
 static void on_shard_ready(void *ctx, struct slice topic, uint64_t reactors)
 {

@@ -7,7 +7,6 @@
 #include "local/preload.h"
 
 #include "base/log.h"
-#include "local/lookup.h"
 #include "local/preload_slice.h"
 
 #include <assert.h>

@@ -12,7 +12,7 @@
 #ifndef TARRY_LOCAL_PRELOAD_H
 #define TARRY_LOCAL_PRELOAD_H
 
-#include "local/private.h"
+#include "local/shard_core.h"
 
 struct preload *preload_new(struct shard *shard); /* NULL: out of memory */
 void preload_free(struct preload *preload);

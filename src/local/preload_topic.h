@@ -8,7 +8,7 @@
 #include "base/table.h"
 #include "base/vector.h"
 #include "engine/stored.h"
-#include "local/private.h"
+#include "local/shard_core.h"
 
 enum {
     PRELOAD_WAITING_FIRST =

@@ -2,8 +2,7 @@
 
 #include "base/log.h"
 #include "local/cold_list.h"
-#include "local/cold_scan.h"
-#include "local/lookup.h"
+#include "local/job_reply.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,8 +11,199 @@
 enum {
     LIST_BYTES_MAX = 8 << 20,
     WALK_STEPS = 16384, /* jobs looked at in a turn, about a millisecond */
-    WALK_CHANGES = 512
+    WALK_CHANGES = 512,
+    SLICE_JOBS = 1024,
+    SLICE_BYTES = 4 << 20,
+    SLICE_SLOTS = 1 << 19 /* looked at before others have their turn with the scout */
 };
+
+/* ---- the cold jobs of a topic, slice by slice, run by run, also those of runs made meanwhile ---- */
+
+struct cold_found {
+    uint32_t slot, bytes;
+    size_t at;
+};
+
+struct cold_scan {
+    struct work work;
+    struct shard *shard;
+    char topic[JOB_TOPIC_BYTES_MAX];
+    size_t topic_bytes;
+    unsigned sections;
+    /* Where it has come to: a run, a part of it, a slot. */
+    uint32_t run, section, slot;
+    bool is_reading, is_through; /* with this run */
+    bool met_damage;
+    int result;
+    struct depot_view *view;
+    struct cold_found found[SLICE_JOBS];
+    size_t count, given;
+    uint32_t looked_at, topic_number;
+    struct buffer records;
+};
+
+/* Jobs of these sections (a bit each). NULL: out of memory. */
+static struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned sections)
+{
+    struct cold_scan *cold = calloc(1, sizeof *cold);
+    if (!cold)
+        return NULL;
+    cold->shard = shard;
+    cold->topic_bytes = topic.len;
+    memcpy(cold->topic, topic.at, topic.len);
+    cold->sections = sections;
+    cold->is_through = true;
+    buffer_init(&cold->records, SIZE_MAX / 2);
+    return cold;
+}
+
+static void cold_scan_free(struct cold_scan *cold)
+{
+    if (!cold)
+        return;
+    assert(!cold->is_reading);
+    buffer_fini(&cold->records);
+    free(cold);
+}
+
+static bool cold_scan_is_reading(const struct cold_scan *cold)
+{
+    return cold && cold->is_reading;
+}
+
+static int cold_scan_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
+{
+    struct cold_scan *cold = ctx;
+    const struct depot_run *run = depot_view_run(cold->view, cold->run);
+    if (cold->looked_at++ >= SLICE_SLOTS)
+        return -EAGAIN;
+    return entry->topic == cold->topic_number && alive_test(&run->alive, slot);
+}
+
+static bool cold_scan_keep(void *ctx, uint32_t slot, const struct run_slot *entry,
+                           struct slice record)
+{
+    struct cold_scan *cold = ctx;
+    (void)entry;
+    struct cold_found *found = &cold->found[cold->count++];
+    *found =
+        (struct cold_found){.slot = slot, .bytes = (uint32_t)record.len, .at = cold->records.len};
+    buffer_append_slice(&cold->records, record);
+    return cold->count < SLICE_JOBS && cold->records.len < SLICE_BYTES;
+}
+
+static bool cold_scan_is_full(const struct cold_scan *cold)
+{
+    return cold->count == SLICE_JOBS || cold->records.len >= SLICE_BYTES ||
+           cold->looked_at >= SLICE_SLOTS;
+}
+
+static void cold_scan_on_scout(struct work *work)
+{
+    struct cold_scan *cold = (struct cold_scan *)(void *)work;
+    const struct depot_run *depot_run = depot_view_run(cold->view, cold->run);
+    const struct run *run = depot_run->run;
+    const struct run_info *info = run_info(run);
+    cold->topic_number = run_find_topic(run, slice_make(cold->topic, cold->topic_bytes));
+    cold->result = 0;
+    while (cold->topic_number != UINT32_MAX && cold->section < SECTIONS &&
+           !cold_scan_is_full(cold)) {
+        uint32_t first = info->sections[cold->section].first,
+                 end = first + info->sections[cold->section].count;
+        if (cold->slot < first)
+            cold->slot = first;
+        if (cold->sections & 1u << cold->section && cold->slot < end) {
+            struct run_scan scan = {.first = cold->slot,
+                                    .end = end,
+                                    .wants = cold_scan_wants,
+                                    .each = cold_scan_keep,
+                                    .ctx = cold};
+            cold->result = depot_scan(depot_run, &scan, &cold->slot);
+            if (cold->result < 0)
+                return;
+            if (cold->slot < end)
+                continue;
+        }
+        cold->section++;
+    }
+    cold->is_through = cold->topic_number == UINT32_MAX || cold->section == SECTIONS;
+    if (cold->records.failed)
+        cold->result = -ENOMEM;
+}
+
+static void cold_scan_on_back(struct work *work)
+{
+    struct cold_scan *cold = (struct cold_scan *)(void *)work;
+    cold->is_reading = false;
+    cold->shard->readings--;
+    depot_let_go(cold->view);
+    cold->view = NULL;
+}
+
+/* The next run after the one that is done with; false: there is none. */
+static bool cold_scan_next_run(struct cold_scan *cold)
+{
+    const struct depot_view *view = depot_view(cold->shard->depot);
+    for (uint32_t i = 0; i < view->run_count; i++)
+        if (view->runs[i]->number > cold->run) {
+            cold->run = view->runs[i]->number;
+            cold->section = cold->slot = 0;
+            return true;
+        }
+    return false;
+}
+
+/* A run that went meanwhile has handed its jobs to a newer one. */
+static bool cold_scan_is_in_view(const struct cold_scan *cold)
+{
+    return depot_view_run(depot_view(cold->shard->depot), cold->run) != NULL;
+}
+
+static int cold_scan_read_slice(struct cold_scan *cold)
+{
+    if ((cold->is_through || !cold_scan_is_in_view(cold)) && !cold_scan_next_run(cold))
+        return -ENOENT;
+    buffer_clear(&cold->records);
+    cold->count = cold->given = 0;
+    cold->looked_at = 0;
+    cold->view = depot_hold(cold->shard->depot);
+    if (!cold->view)
+        return -ENOMEM;
+    cold->is_reading = true;
+    cold->is_through = false;
+    cold->shard->readings++;
+    cold->work.perform = cold_scan_on_scout;
+    cold->work.done = cold_scan_on_back;
+    worker_give(cold->shard->scout, &cold->work);
+    return 0;
+}
+
+/* 1: a record and where it lies, good until the next call; 0: none just now (a slice is being read);
+ * -ENOENT: the end; other negative errno: that failed. */
+static int cold_scan_next(struct cold_scan *cold, struct slice *record, struct record_place *place)
+{
+    if (cold->is_reading)
+        return 0;
+    if (cold->result < 0)
+        return cold->result;
+    while (cold->given < cold->count) {
+        const struct cold_found *found = &cold->found[cold->given++];
+        if (!found->bytes) { /* damaged: it stays where it is */
+            cold->met_damage = true;
+            log_event(LOG_ERROR, "job cannot be read",
+                      LOG_NUMBER("shard", cold->shard->options.index), LOG_NUMBER("run", cold->run),
+                      LOG_NUMBER("slot", found->slot));
+            continue;
+        }
+        *record = slice_make(cold->records.at + found->at, found->bytes);
+        *place = (struct record_place){
+            .file = cold->run | RECORD_IN_RUN, .at = found->slot, .bytes = found->bytes};
+        return 1;
+    }
+    return cold_scan_read_slice(cold);
+}
+
+/* ---- scans ---- */
 
 /* One under way. */
 struct scan {
@@ -37,7 +227,8 @@ static void scan_free(struct shard *shard, struct scan *scan)
     free(scan);
 }
 
-static void refuse(struct shard *shard, struct scan *scan, enum queue_status status)
+/* It ends with this status. */
+static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_status status)
 {
     completion_status_soon(shard, status, scan->reply_to);
     scan_free(shard, scan);
@@ -45,8 +236,8 @@ static void refuse(struct shard *shard, struct scan *scan, enum queue_status sta
 
 /* ---- beginning ---- */
 
-static void start(struct shard *shard, const struct walk *walk, bool with_body,
-                  struct queue_reply_to reply_to)
+static void scan_begin(struct shard *shard, const struct walk *walk, bool with_body,
+                       struct queue_reply_to reply_to)
 {
     struct scan *scan = calloc(1, sizeof *scan);
     if (!scan) {
@@ -66,7 +257,7 @@ static void start(struct shard *shard, const struct walk *walk, bool with_body,
         shard->listings++; /* until it ends no job becomes cold: none is missed */
         if (depot_view(shard->depot)->run_count &&
             !(scan->cold_list = cold_list_new(shard, &scan->walk)))
-            refuse(shard, scan, QUEUE_NO_MEMORY);
+            scan_refuse(shard, scan, QUEUE_NO_MEMORY);
     }
     reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
 }
@@ -78,7 +269,8 @@ static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_sta
     return walk;
 }
 
-void scan_list(struct shard *shard, const struct queue_list *list, struct queue_reply_to reply_to)
+static void list_begin(struct shard *shard, const struct queue_list *list,
+                       struct queue_reply_to reply_to)
 {
     struct walk walk = walk_of(WALK_LIST, list->topic, list->state);
     walk.limit = list->limit;
@@ -87,24 +279,33 @@ void scan_list(struct shard *shard, const struct queue_list *list, struct queue_
     if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
         completion_status_soon(shard, QUEUE_BAD_CURSOR, reply_to);
     else
-        start(shard, &walk, list->with_body, reply_to);
+        scan_begin(shard, &walk, list->with_body, reply_to);
 }
 
-void scan_topic(struct shard *shard, const struct queue_topic_call *call,
-                struct queue_reply_to reply_to)
+/* Purge, delete, and redrive of all. */
+static void change_begin(struct shard *shard, const struct queue_topic_call *call,
+                         struct queue_reply_to reply_to)
 {
     enum walk_kind kind = call->verb == QUEUE_TOPIC_PURGE    ? WALK_PURGE
                           : call->verb == QUEUE_TOPIC_DELETE ? WALK_DELETE
                                                              : WALK_REDRIVE;
     struct walk walk = walk_of(kind, call->topic, kind == WALK_PURGE ? call->state : 0);
     walk.max = call->max;
-    start(shard, &walk, false, reply_to);
+    scan_begin(shard, &walk, false, reply_to);
+}
+
+void scan_start(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
+{
+    if (command->kind == COMMAND_LIST)
+        list_begin(shard, &command->list, reply_to);
+    else
+        change_begin(shard, &command->topic, reply_to);
 }
 
 /* ---- cold jobs ---- */
 
 /* A bit for each section that may hold what is to be changed. */
-static unsigned parts_of(const struct walk *walk)
+static unsigned walk_sections(const struct walk *walk)
 {
     const unsigned waiting = 1u << SECTION_DELAYED | 1u << SECTION_DELAYED_WALL |
                              1u << SECTION_RETRYING | 1u << SECTION_RETRYING_WALL;
@@ -119,7 +320,7 @@ static unsigned parts_of(const struct walk *walk)
     return walk->state ? waiting : waiting | 1u << SECTION_DEAD;
 }
 
-static struct hash128 key_of(const struct shard *shard, const struct record *record)
+static struct hash128 record_key(const struct shard *shard, const struct record *record)
 {
     if (record->kind == RECORD_DONE)
         return record->done.key;
@@ -132,8 +333,8 @@ static int change_cold(struct shard *shard, struct scan *scan)
     struct walk *walk = &scan->walk;
     struct engine_now now = shard_now(shard);
     if (!scan->cold_scan &&
-        !(scan->cold_scan =
-              cold_scan_new(shard, slice_make(walk->topic, walk->topic_bytes), parts_of(walk))))
+        !(scan->cold_scan = cold_scan_new(shard, slice_make(walk->topic, walk->topic_bytes),
+                                          walk_sections(walk))))
         return -ENOMEM;
     for (int left = WALK_CHANGES; left; left--) {
         struct slice bytes;
@@ -146,7 +347,7 @@ static int change_cold(struct shard *shard, struct scan *scan)
             return result == -ENOENT ? 1 : result;
         int failed = shard_load(shard, bytes, place, now);
         if (!failed && record_decode(bytes, &record))
-            walk_one(walk, shard->engine, key_of(shard, &record), now);
+            walk_one(walk, shard->engine, record_key(shard, &record), now);
         else if (failed && failed != -ENOENT)
             return failed;
     }
@@ -156,7 +357,7 @@ static int change_cold(struct shard *shard, struct scan *scan)
 /* ---- the end ---- */
 
 /* As many as fit into one reply; the cursor then says where to go on. */
-static void finish_list(struct shard *shard, struct scan *scan)
+static void list_finish(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
     char text[QUEUE_CURSOR_BYTES_MAX];
@@ -175,19 +376,19 @@ static void finish_list(struct shard *shard, struct scan *scan)
     for (size_t i = count; i < walk->found_count; i++)
         engine_view_fini(&views[i]);
     walk->found = NULL;
-    reading_start(shard, views, count, (struct reading_options){.with_body = scan->with_body},
-                  cursor, scan->reply_to);
+    job_reply_start(shard, views, count, (struct job_reply_options){.with_body = scan->with_body},
+                    cursor, scan->reply_to);
 }
 
 /* False: it begins again. */
-static bool finish_change(struct shard *shard, struct scan *scan)
+static bool change_finish(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
     struct slice topic = slice_make(walk->topic, walk->topic_bytes);
     enum queue_status status = QUEUE_OK;
     if (walk->kind == WALK_DELETE) {
         status = engine_topic_remove(shard->engine, topic);
-        if (status == QUEUE_CONFLICT && cold_scan_met_damage(scan->cold_scan)) {
+        if (status == QUEUE_CONFLICT && scan->cold_scan && scan->cold_scan->met_damage) {
             status = QUEUE_UNAVAILABLE;        /* nor would it be empty the next time */
         } else if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
             walk->at = 0;
@@ -198,7 +399,7 @@ static bool finish_change(struct shard *shard, struct scan *scan)
             return false;
         }
         if (status != QUEUE_UNAVAILABLE)
-            shard_tell(shard, QUEUE_EVENT_TOPIC, topic);
+            shard_event(shard, QUEUE_EVENT_TOPIC, topic);
     }
     struct completion *completion = completion_new(shard, 0, 0, scan->reply_to);
     assert(completion);
@@ -210,7 +411,7 @@ static bool finish_change(struct shard *shard, struct scan *scan)
 
 /* ---- steps ---- */
 
-static enum queue_status status_of(int failed)
+static enum queue_status status_of_error(int failed)
 {
     return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
@@ -235,7 +436,7 @@ static int list_again(struct shard *shard, struct scan *scan)
 }
 
 /* Whether there is more to do now. It may end. */
-static bool step_list(struct shard *shard, struct scan *scan)
+static bool list_step(struct shard *shard, struct scan *scan)
 {
     struct engine_now now = shard_now(shard);
     if (cold_list_is_reading(scan->cold_list))
@@ -248,15 +449,15 @@ static bool step_list(struct shard *shard, struct scan *scan)
     if (failed && failed != -ENOENT) {
         log_event(LOG_ERROR, "jobs cannot be listed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-failed)));
-        refuse(shard, scan, status_of(failed));
+        scan_refuse(shard, scan, status_of_error(failed));
         return false;
     }
-    finish_list(shard, scan);
+    list_finish(shard, scan);
     scan_free(shard, scan);
     return false;
 }
 
-static bool step_change(struct shard *shard, struct scan *scan)
+static bool change_step(struct shard *shard, struct scan *scan)
 {
     if (!scan->is_memory_done) {
         scan->is_memory_done =
@@ -265,15 +466,15 @@ static bool step_change(struct shard *shard, struct scan *scan)
     }
     bool has_cold = depot_view(shard->depot)->run_count > 0;
     if (has_cold && shard->stopping) { /* there may be any number: no stop waits for all of them */
-        refuse(shard, scan, QUEUE_STOPPING);
+        scan_refuse(shard, scan, QUEUE_STOPPING);
         return false;
     }
     int result = has_cold ? change_cold(shard, scan) : 1;
     if (result == 0 || result == -EAGAIN)
         return result == -EAGAIN;
     if (result < 0)
-        refuse(shard, scan, status_of(result));
-    else if (!finish_change(shard, scan))
+        scan_refuse(shard, scan, status_of_error(result));
+    else if (!change_finish(shard, scan))
         return true;
     else
         scan_free(shard, scan);
@@ -281,17 +482,17 @@ static bool step_change(struct shard *shard, struct scan *scan)
 }
 
 /* What a walk leaves behind must be writable even on a full disk: purging is how space comes back.
- * -EAGAIN: not yet. Else 0, and *status as of command_ask_room. */
-static int ask_room(struct shard *shard, const struct scan *scan, enum queue_status *status)
+ * -EAGAIN: not yet. Else 0, and *status as of shard_ask_room. */
+static int scan_ask_room(struct shard *shard, const struct scan *scan, enum queue_status *status)
 {
     *status = QUEUE_OK;
     if (scan->walk.kind == WALK_LIST)
         return 0;
-    return command_ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
-                            WAL_FOR_ANSWER, status);
+    return shard_ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
+                          WAL_FOR_ANSWER, status);
 }
 
-static bool is_reading(const struct scan *scan)
+static bool scan_is_reading(const struct scan *scan)
 {
     return cold_list_is_reading(scan->cold_list) || cold_scan_is_reading(scan->cold_scan);
 }
@@ -305,20 +506,20 @@ bool scans_step(struct shard *shard)
         struct scan *scan = list_entry(at, struct scan, list);
         enum queue_status status = QUEUE_UNAVAILABLE;
         next = at->next;
-        if (is_reading(scan))
+        if (scan_is_reading(scan))
             continue;
         if (!shard->broken) {
             if (share++ == SHARES)
                 return true;
-            if (ask_room(shard, scan, &status) == -EAGAIN)
+            if (scan_ask_room(shard, scan, &status) == -EAGAIN)
                 continue;
         }
         if (status != QUEUE_OK)
-            refuse(shard, scan, status);
+            scan_refuse(shard, scan, status);
         else if (scan->walk.kind == WALK_LIST)
-            more |= step_list(shard, scan);
+            more |= list_step(shard, scan);
         else
-            more |= step_change(shard, scan);
+            more |= change_step(shard, scan);
     }
     return more;
 }

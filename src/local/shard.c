@@ -1,83 +1,28 @@
+/*
+ * The turn of a shard, which drives all its parts; how it is opened and stopped. The commands come in
+ * through shard_submit.
+ */
 #include "base/clock.h"
 #include "base/log.h"
+#include "local/admission.h"
 #include "local/checkpoint.h"
-#include "local/large_push.h"
-#include "local/lookup.h"
 #include "local/preload.h"
+#include "local/recovery.h"
 #include "local/scan.h"
-#include "queue/copy.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     ADVANCE_AT_ONCE = 512, /* timers a turn */
     UPKEEP_RETRY_MS = 1000,
-    ASTRAY_LOOK_MS = 500,
-    HOLDS_MAX = 4,     /* turns a commit waits for more to come */
-    ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
-    SKEW_NOISE_MS = 2, /* both clocks are cut to milliseconds */
-    SKEW_WORTH_TELLING_MS = 100
+    HOLDS_MAX = 4 /* turns a commit waits for more to come */
 };
 
-/* ---- time ---- */
-
-/* Both at one moment: a thread that is held up between the two would take that for a step. */
-static struct engine_now read_clocks(void)
-{
-    enum { TRIES = 5 };
-    struct engine_now now;
-    for (int i = 0; i < TRIES; i++) {
-        now.inner_ms = clock_inner_ms();
-        now.wall_ms = clock_wall_ms();
-        if (clock_inner_ms() - now.inner_ms <= 1)
-            break;
-    }
-    now.skew_ms = 0;
-    return now;
-}
-
-struct engine_now shard_now(struct shard *shard)
-{
-    struct engine_now now = read_clocks();
-    int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
-    if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
-        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)
-            log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
-                      LOG_NUMBER("step_ms", step_ms));
-        shard->skew_ms += step_ms;
-        shard->stepped = shard->options.stepped != NULL;
-    }
-    now.skew_ms = shard->skew_ms;
-    return now;
-}
-
 /* ---- the log ---- */
-
-void shard_fail(struct shard *shard, const char *what, int error)
-{
-    if (shard->broken)
-        return;
-    shard->broken = true;
-    atomic_store(&shard->healthy, false);
-    log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
-              LOG_TEXT("during", what),
-              LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : strerror(-error)));
-    completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
-    shard->options.failed(shard->options.ctx);
-}
-
-void shard_go_astray(struct shard *shard)
-{
-    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
-    if (shard->astray)
-        return;
-    shard->astray = true;
-    log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are refused",
-              LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
-}
 
 static void look_for_path(struct shard *shard, int64_t now_ms)
 {
@@ -95,41 +40,6 @@ static void look_for_path(struct shard *shard, int64_t now_ms)
     shard->astray = false;
     log_event(LOG_INFO, "data directory is back: changes are accepted again",
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
-}
-
-static void perform_commit(struct work *work)
-{
-    struct shard *shard = list_entry(work, struct shard, commit_work);
-    shard->commit_error = wal_commit(shard->wal);
-}
-
-static void commit_done(struct work *work)
-{
-    struct shard *shard = list_entry(work, struct shard, commit_work);
-    shard->committing = false;
-    shard->durable = wal_committed(shard->wal);
-    if (shard->commit_error)
-        shard_fail(shard, "commit", shard->commit_error);
-    if (!shard->broken && wal_is_astray(shard->wal)) {
-        shard_go_astray(shard);
-        completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
-    }
-}
-
-static void commit_start(struct shard *shard)
-{
-    if (shard->committing || shard->broken || !wal_seal(shard->wal))
-        return;
-    shard->committing = true;
-    worker_give(shard->committer, &shard->commit_work);
-}
-
-void shard_sync(struct shard *shard)
-{
-    if (shard->committing || shard->broken || !wal_seal_sync(shard->wal))
-        return;
-    shard->committing = true;
-    worker_give(shard->committer, &shard->commit_work);
 }
 
 /* A commit begins once a look at the sockets brought nothing new: what waits there already may as
@@ -203,126 +113,6 @@ static void tell_step(struct shard *shard)
     worker_give(shard->librarian, &shard->step_work);
 }
 
-void shard_init_works(struct shard *shard)
-{
-    shard->commit_work.perform = perform_commit;
-    shard->commit_work.done = commit_done;
-    shard->upkeep_work.perform = perform_upkeep;
-    shard->upkeep_work.done = upkeep_done;
-    shard->step_work.perform = perform_step;
-    shard->step_work.done = step_done;
-}
-
-/* ---- commands ---- */
-
-static void park(struct shard *shard, struct list *where, struct command *copy,
-                 struct queue_reply_to reply_to, struct absent *absent)
-{
-    struct parked *parked = malloc(sizeof *parked);
-    if (!parked || !copy) {
-        free(parked);
-        free(copy);
-        free(absent);
-        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
-        return;
-    }
-    *parked = (struct parked){.command = copy, .reply_to = reply_to, .absent = absent};
-    list_add_last(where, &parked->list);
-}
-
-/* What it adds to the log, about. */
-static size_t bytes_of(const struct command *command)
-{
-    enum { BESIDE = 64 };
-    size_t bytes = 0;
-    for (size_t i = 0; i < command->count; i++)
-        bytes += command->pushes[i].body.len + command->pushes[i].meta.len + BESIDE;
-    return bytes;
-}
-
-/* OK, or why it is not carried out: as it is, or as things are. */
-static enum queue_status refusal(const struct shard *shard, const struct command *command)
-{
-    const bool looks_only =
-        command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
-        command->kind == COMMAND_TOPICS ||
-        (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
-    if (command->status != QUEUE_OK)
-        return command->status;
-    if (shard->broken)
-        return QUEUE_UNAVAILABLE;
-    return shard->astray && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
-}
-
-static bool is_held(struct shard *shard, const struct command *command)
-{
-    return command->kind == COMMAND_PUSH &&
-           (!list_is_empty(&shard->held) ||
-            !checkpoint_takes(shard->checkpoint, bytes_of(command)));
-}
-
-void shard_submit(struct shard *shard, const struct command *command,
-                  struct queue_reply_to reply_to)
-{
-    enum queue_status refused = refusal(shard, command);
-    shard->submitted++;
-    if (refused != QUEUE_OK)
-        completion_status_soon(shard, refused, reply_to);
-    else if (shard->stopping)
-        completion_status_soon(shard, QUEUE_STOPPING, reply_to);
-    else if (large_push_is(shard, command))
-        large_push_start(shard, command, reply_to);
-    else if (is_held(shard, command))
-        park(shard, &shard->held, copy_command(command), reply_to, NULL);
-    else if (!list_is_empty(&shard->parked))
-        park(shard, &shard->parked, copy_command(command), reply_to, NULL);
-    else if (!lookup_wants(shard, command, reply_to, NULL) &&
-             command_run(shard, command, reply_to) == -EAGAIN)
-        park(shard, &shard->parked, copy_command(command), reply_to, NULL);
-}
-
-void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
-                  struct absent *absent)
-{
-    if (!lookup_wants(shard, command, reply_to, absent) &&
-        command_run(shard, command, reply_to) == -EAGAIN) {
-        park(shard, &shard->parked, command, reply_to, absent);
-        return;
-    }
-    free(command);
-    free(absent);
-}
-
-/* False: it has to wait for room. */
-static bool unpark_one(struct shard *shard, struct parked *first)
-{
-    enum queue_status refused = refusal(shard, first->command);
-    if (refused != QUEUE_OK)
-        completion_status_soon(shard, refused, first->reply_to);
-    else if (!lookup_wants(shard, first->command, first->reply_to, first->absent) &&
-             command_run(shard, first->command, first->reply_to) == -EAGAIN)
-        return false;
-    list_remove(&first->list);
-    free(first->command);
-    free(first->absent);
-    free(first);
-    return true;
-}
-
-static void unpark(struct shard *shard)
-{
-    while (!list_is_empty(&shard->parked))
-        if (!unpark_one(shard, list_entry(shard->parked.next, struct parked, list)))
-            return;
-    while (!list_is_empty(&shard->held)) {
-        struct parked *first = list_entry(shard->held.next, struct parked, list);
-        bool takes = shard->broken || shard->astray ||
-                     checkpoint_takes(shard->checkpoint, bytes_of(first->command));
-        if (!takes || !unpark_one(shard, first))
-            return;
-    }
-}
-
 /* ---- the turn ---- */
 
 /* Returns whether more is due now than one turn may do. */
@@ -343,7 +133,7 @@ static bool is_quiet(const struct shard *shard)
     return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
            !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
            list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
-           list_is_empty(&shard->held) && list_is_empty(&shard->scans) && news_is_empty(shard) &&
+           list_is_empty(&shard->held) && list_is_empty(&shard->scans) && events_is_empty(shard) &&
            !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
            !shard->telling_step && !topics_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
@@ -405,7 +195,8 @@ static void stop_if_quiet(struct shard *shard)
     }
 }
 
-bool shard_turn(void *ctx)
+/* For the reactor, at the end of each of its turns; `ctx` is the shard. */
+static bool shard_turn(void *ctx)
 {
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
@@ -416,15 +207,11 @@ bool shard_turn(void *ctx)
         more |= topics_step(shard);
     more |= preload_step(shard->preload, now);
     more |= checkpoint_step(shard->checkpoint, now);
-    unpark(shard);
-    for (int round = 0; round < ROUNDS_MAX; round++) {
-        bool told = news_run(shard);
-        if (!completions_run(shard) && !told)
-            break;
-    }
+    admission_step(shard);
+    shard_tell_all(shard);
     bool holds = hold_commit(shard);
     if (!holds)
-        commit_start(shard);
+        shard_commit(shard, false);
     upkeep_start(shard, now.inner_ms);
     tell_step(shard);
     publish_figures(shard);
@@ -446,7 +233,7 @@ bool shard_turn(void *ctx)
         shard->upkeep_retry_ms < next_ms)
         next_ms = shard->upkeep_retry_ms;
     deadline_set(shard->deadline, next_ms);
-    return busy || holds || !list_is_empty(&shard->soon) || !news_is_empty(shard) ||
+    return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
            (more && !shard->committing);
 }
 
@@ -474,4 +261,98 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         .astray = !leads || atomic_load_explicit(&shard->astray, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
+}
+
+/* ---- open and close ---- */
+
+/* The turn that follows is all that is wanted. */
+static void on_deadline(void *ctx)
+{
+    (void)ctx;
+}
+
+static void shard_init(struct shard *shard, const struct shard_options *options,
+                       struct reactor *reactor)
+{
+    shard->options = *options;
+    shard->reactor = reactor;
+    shard->body_bytes_max = options->local->body_bytes_max;
+    shard->skew_ms = shard->engine_skew_ms = clock_skew_ms();
+    shard_core_init(shard);
+    list_init(&shard->parked);
+    list_init(&shard->held);
+    list_init(&shard->scans);
+    shard->upkeep_work.perform = perform_upkeep;
+    shard->upkeep_work.done = upkeep_done;
+    shard->step_work.perform = perform_step;
+    shard->step_work.done = step_done;
+    atomic_store(&shard->healthy, true);
+    atomic_store(&shard->accepting, true);
+}
+
+static int start_helpers(struct shard *shard, char *error, size_t error_bytes)
+{
+    shard->committer = worker_new(shard->reactor, "committer");
+    shard->librarian = worker_new(shard->reactor, "librarian");
+    shard->scout = worker_new(shard->reactor, "scout");
+    shard->archivist = worker_new(shard->reactor, "archivist");
+    shard->deadline = deadline_new(shard->reactor, on_deadline, shard);
+    shard->checkpoint = checkpoint_new(shard);
+    shard->preload = preload_new(shard);
+    if (!shard->committer || !shard->librarian || !shard->scout || !shard->archivist ||
+        !shard->deadline || !shard->checkpoint || !shard->preload) {
+        snprintf(error, error_bytes,
+                 "cannot start the shard's helper threads: out of memory or of threads");
+        return -ENOMEM;
+    }
+    return preload_begin(shard->preload, error, error_bytes);
+}
+
+int shard_open(const struct shard_options *options, struct reactor *reactor, struct shard **out,
+               struct shard_recovered *recovered, char *error, size_t error_bytes)
+{
+    struct shard *shard = calloc(1, sizeof *shard);
+    if (!shard) {
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    shard_init(shard, options, reactor);
+    shard->watches = watch_table_new();
+    int failed = -ENOMEM;
+    if (shard->watches)
+        failed = shard_recover(shard, recovered, error, error_bytes);
+    else
+        snprintf(error, error_bytes, "out of memory");
+    if (!failed)
+        failed = start_helpers(shard, error, error_bytes);
+    if (failed) {
+        shard_free(shard);
+        return failed;
+    }
+    shard->clock_watch = clock_watch_new(reactor);
+    reactor_at_turn_end(reactor, shard_turn, shard);
+    *out = shard;
+    return 0;
+}
+
+void shard_free(struct shard *shard)
+{
+    if (!shard)
+        return;
+    worker_free(shard->committer);
+    worker_free(shard->librarian);
+    worker_free(shard->scout);
+    worker_free(shard->archivist);
+    deadline_free(shard->deadline);
+    clock_watch_free(shard->clock_watch);
+    shard_core_fini(shard);
+    checkpoint_free(shard->checkpoint);
+    preload_free(shard->preload);
+    if (shard->wal)
+        wal_close(shard->wal);
+    if (shard->depot)
+        depot_close(shard->depot);
+    engine_free(shard->engine);
+    watch_table_free(shard->watches);
+    free(shard);
 }

@@ -1,7 +1,7 @@
 /* The loop and the helper threads of a machine. Doubles of net/reactor.h and net/worker.h, and of
  * local/clock_watch.c, which needs a real loop. */
 #include "base/clock.h"
-#include "local/private.h"
+#include "local/shard_core.h"
 #include "machine.h"
 
 #include <assert.h>

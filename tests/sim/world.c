@@ -1,6 +1,6 @@
 #include "world.h"
 
-#include "local/private.h"
+#include "local/shard_core.h"
 
 #include <assert.h>
 #include <errno.h>

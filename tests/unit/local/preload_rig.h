@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "engine/stored.h"
-#include "local/lookup.h"
 #include "local/preload.h"
 #include "unit/cases.h"
 
@@ -291,7 +290,7 @@ static inline void rig_cancel(struct rig *rig, const char *topic, unsigned numbe
     assert_int_equal(result.status, QUEUE_CANCELLED);
 }
 
-/* A job comes to memory by its key, as local/lookup.c brings it. */
+/* A job comes to memory by its key, as local/admission.c brings it. */
 static inline void rig_find(struct rig *rig, const char *topic, unsigned number)
 {
     char id[32];

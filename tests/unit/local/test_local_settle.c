@@ -1,5 +1,5 @@
 /* Several shards, and a crash between two of them: what the start makes of a topic that is half changed. */
-#include "local/settle.h"
+#include "local/handle.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,6 +1,10 @@
-/* The shard's own structure, shared by the files of this room only. */
-#ifndef TARRY_LOCAL_PRIVATE_H
-#define TARRY_LOCAL_PRIVATE_H
+/*
+ * shard_core: the structure of a shard, and what all its parts stand on: its clock, its log, replies and
+ * events that go out when they may, the topics' records, a cold job's way to memory. This room only, on
+ * the shard's thread.
+ */
+#ifndef TARRY_LOCAL_SHARD_CORE_H
+#define TARRY_LOCAL_SHARD_CORE_H
 
 #include "base/list.h"
 #include "engine/stored.h"
@@ -21,14 +25,6 @@ struct completion {
     struct queue_reply_to reply_to;
     struct queue_reply reply;
     size_t bytes;
-};
-
-/* A command that waits for room in the log. */
-struct parked {
-    struct list list;
-    struct command *command;
-    struct queue_reply_to reply_to;
-    struct absent *absent; /* lookup.c; may be NULL */
 };
 
 struct shard {
@@ -86,80 +82,81 @@ struct shard {
     atomic_bool healthy, accepting;
 };
 
-/* ---- shard.c ---- */
+/* The lists and the commit of a zeroed shard. */
+void shard_core_init(struct shard *shard);
+/* Whoever waits for a reply gets none. */
+void shard_core_fini(struct shard *shard);
+
+/* ---- time ---- */
+
+/* The clocks, read once; a step of the wall clock is noticed. */
 struct engine_now shard_now(struct shard *shard);
-/* Carries out a command whose cold jobs have been looked for, or parks it. Takes both over. */
-void shard_resume(struct shard *shard, struct command *command, struct queue_reply_to reply_to,
-                  struct absent *absent);
-/* What the helper threads do for it. */
-void shard_init_works(struct shard *shard);
-/* What was appended up to now is synced soon, whatever the class says. */
-void shard_sync(struct shard *shard);
+
+/* ---- the log ---- */
+
+/* -EAGAIN, or 0 with *status OK or the refusal for the whole call. */
+int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
+                   enum queue_status *status);
+/* Gives the committer what was appended up to now, where it has nothing in hand. `at_once`: it is synced,
+ * whatever the class says. */
+void shard_commit(struct shard *shard, bool at_once);
 /* The log or the catalog failed, with a negative errno: nothing more is taken. */
 void shard_fail(struct shard *shard, const char *what, int error);
 /* The path of the log or the runs leads elsewhere: nothing that changes something is taken until it
  * leads back, which is looked at now and then. */
 void shard_go_astray(struct shard *shard);
-/* For the reactor; `ctx` is the shard. */
-bool shard_turn(void *ctx);
 
-/* ---- news.c: what is told at the end of a turn, once for each topic ---- */
-void news_init(struct shard *shard);
-void news_fini(struct shard *shard);
-bool news_is_empty(const struct shard *shard);
-/* For the engine; `ctx` is the shard. */
-void shard_on_engine_ready(void *ctx, struct slice topic);
-void shard_on_engine_died(void *ctx, struct slice topic);
-void shard_tell(struct shard *shard, enum queue_event event, struct slice topic);
-/* Returns whether there was anything to tell. */
-bool news_run(struct shard *shard);
+/* ---- the topics' records, written to the log again before each checkpoint, which gives up the files that
+ * hold the old ones, and before a stop ---- */
 
-/* ---- completion.c ---- */
+void topics_begin(struct shard *shard);
+/* A bounded piece of it. Whether there is more to do that nothing stands in the way of. */
+bool topics_step(struct shard *shard);
+static inline bool topics_is_busy(const struct shard *shard)
+{
+    return shard->writing_topics && !shard->broken;
+}
+
+/* ---- cold jobs ---- */
+
+/*
+ * A cold job that a helper found comes to memory; `place` as the helper knows it. 0: it is there (or
+ * was already); -ENOENT: it does not count any more; -EBADMSG: the record makes no sense; -ENOMEM.
+ */
+int shard_load(struct shard *shard, struct slice record, struct record_place place,
+               struct engine_now now);
+
+/* ---- replies ---- */
+
 /* A completion with room for `count` results whose topics and ids take `text_bytes`. NULL: out of
  * memory. */
 struct completion *completion_new(struct shard *shard, size_t count, size_t text_bytes,
                                   struct queue_reply_to reply_to);
-struct queue_result *completion_results(struct completion *completion);
-/* Copies text into the completion's own. `*used` starts at 0. */
-struct slice completion_text(struct completion *completion, size_t *used, struct slice text);
-/* One whose reply shows these topics; they live in it. NULL: out of memory. */
-struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
-                                     size_t count, struct queue_reply_to reply_to);
+static inline struct queue_result *completion_results(struct completion *completion)
+{
+    return (struct queue_result *)(void *)(completion + 1);
+}
 /* Waits for what is appended up to now; or, where nothing is on its way to the disk, for the end of
  * the turn. */
 void completion_when_durable(struct shard *shard, struct completion *completion);
 void completion_soon(struct shard *shard, struct completion *completion);
 void completion_status_soon(struct shard *shard, enum queue_status status,
                             struct queue_reply_to reply_to);
-/* Calls back what is ready to go. Returns whether anybody was called. */
-bool completions_run(struct shard *shard);
-/* Those who wait for no more than sequence `until`, with this status instead of what they would
- * have had. UINT64_MAX: everybody. */
-void completions_fail(struct shard *shard, uint64_t until, enum queue_status status);
-void completions_fini(struct shard *shard);
 
-/* ---- command.c ---- */
-/* -EAGAIN: no room just now. 0: carried out (or refused), and will be answered. */
-int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
-/* -EAGAIN, or 0 with *status OK or the refusal for the whole call. */
-int command_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
-                     enum queue_status *status);
+/* ---- events of topics ---- */
 
-/* ---- reading.c: replies with jobs, whose records must be read first ---- */
-struct reading_options {
-    bool with_lease; /* give each a lease token */
-    bool with_body;
-};
-/* Takes over `views` (malloc'd), all `count` of them filled in. */
-void reading_start(struct shard *shard, struct engine_view *views, size_t count,
-                   struct reading_options options, struct slice cursor,
-                   struct queue_reply_to reply_to);
+/* Tells whoever listens, at the end of the turn, and each topic once. */
+void shard_event(struct shard *shard, enum queue_event event, struct slice topic);
+static inline bool events_is_empty(const struct shard *shard)
+{
+    return list_is_empty(&shard->ready_topics) && list_is_empty(&shard->events);
+}
 
-/* ---- topics.c: the topics' records, written to the log again ---- */
-void topics_begin(struct shard *shard);
-/* A bounded piece of it. Whether there is more to do that nothing stands in the way of. */
-bool topics_step(struct shard *shard);
-bool topics_is_busy(const struct shard *shard);
+/* Calls back whoever can have a reply or an event now. */
+void shard_tell_all(struct shard *shard);
+
+/* What the engine of this shard tells: records go to the log, slots back to the depot. */
+struct engine_sink shard_engine_sink(struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look
  * ---- */

@@ -1,0 +1,494 @@
+#include "local/admission.h"
+
+#include "base/log.h"
+#include "local/checkpoint.h"
+#include "local/command.h"
+#include "queue/copy.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES_MAX = 8 }; /* of a command: keys that are looked for on the loop, in memory */
+
+/* Keys that no cold job has, as long as the view is of this generation: a job becomes cold only by a
+ * checkpoint, which changes the view. */
+struct absent {
+    uint64_t generation;
+    bool is_all; /* no job of the command was in memory, nor found: none of its keys is anybody's */
+    size_t count;
+    struct hash128 keys[];
+};
+
+/* A command that waits for room in the log. */
+struct parked {
+    struct list list;
+    struct command *command;
+    struct queue_reply_to reply_to;
+    struct absent *absent; /* may be NULL */
+};
+
+/* ---- parked: commands that wait for room in the log, or for a checkpoint ---- */
+
+/* Takes over the copy (NULL: there was no memory for it) and `absent`. */
+static void command_park(struct shard *shard, struct list *where, struct command *copy,
+                         struct queue_reply_to reply_to, struct absent *absent)
+{
+    struct parked *parked = malloc(sizeof *parked);
+    if (!parked || !copy) {
+        free(parked);
+        free(copy);
+        free(absent);
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *parked = (struct parked){.command = copy, .reply_to = reply_to, .absent = absent};
+    list_add_last(where, &parked->list);
+}
+
+/* What it adds to the log, about. */
+static size_t push_bytes(const struct command *command)
+{
+    enum { BESIDE = 64 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < command->count; i++)
+        bytes += command->pushes[i].body.len + command->pushes[i].meta.len + BESIDE;
+    return bytes;
+}
+
+/* OK, or why it is not carried out: as it is, or as things are. */
+static enum queue_status command_refusal(const struct shard *shard, const struct command *command)
+{
+    const bool looks_only =
+        command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
+        command->kind == COMMAND_TOPICS ||
+        (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
+    if (command->status != QUEUE_OK)
+        return command->status;
+    if (shard->broken)
+        return QUEUE_UNAVAILABLE;
+    return shard->astray && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
+}
+
+/*
+ * ---- lookup: commands that name a job which may be cold wait until the scout has looked ----
+ *
+ * Before a command is carried out each key it names is looked for: in memory, then in the filters.
+ * Where a filter says maybe the command waits; the scout looks on the disk; what it finds is
+ * loaded, and then the command is carried out as if it had been there all along.
+ */
+
+static void command_resume(struct shard *shard, struct command *command,
+                           struct queue_reply_to reply_to, struct absent *absent);
+
+struct lookup_key {
+    struct hash128 key;
+    int found; /* as depot_find */
+    struct depot_hit hit;
+};
+
+struct lookup {
+    struct work work;
+    struct shard *shard;
+    struct command *command;
+    struct queue_reply_to reply_to;
+    struct depot_view *view;
+    struct buffer records;
+    bool knew; /* a job of the command was in memory */
+    size_t count;
+    struct lookup_key keys[];
+};
+
+/* ---- which jobs a command names ---- */
+
+static size_t command_names(const struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_PUSH:
+    case COMMAND_CHANGE:
+        return command->count;
+    case COMMAND_GET:
+        return 1;
+    case COMMAND_TOPIC:
+        return command->topic.verb == QUEUE_TOPIC_REDRIVE && command->topic.id.len ? 1 : 0;
+    case COMMAND_ANSWER: /* leased ones are always in memory */
+    case COMMAND_TAKE:
+    case COMMAND_LIST:
+    case COMMAND_TOPICS:
+        return 0;
+    }
+    return 0;
+}
+
+/* False: nobody can have this one. */
+static bool command_name_at(const struct command *command, size_t i, struct slice *topic,
+                            struct slice *id)
+{
+    if (command->kind == COMMAND_PUSH) {
+        *topic = command->pushes[i].topic;
+        *id = command->pushes[i].id;
+        return !command->pushes[i].id_is_made;
+    }
+    if (command->kind == COMMAND_CHANGE) {
+        *topic = command->changes[i].topic;
+        *id = command->changes[i].id;
+    } else if (command->kind == COMMAND_GET) {
+        *topic = command->get.topic;
+        *id = command->get.id;
+    } else {
+        *topic = command->topic.topic;
+        *id = command->topic.id;
+    }
+    return true;
+}
+
+static bool key_is_absent(const struct absent *absent, const struct shard *shard,
+                          struct hash128 key)
+{
+    if (!absent || absent->generation != depot_view(shard->depot)->generation)
+        return false;
+    for (size_t i = 0; i < absent->count; i++)
+        if (absent->keys[i].low == key.low && absent->keys[i].high == key.high)
+            return true;
+    return false;
+}
+
+/* The keys of the jobs that are not in memory; at most QUEUE_BATCH_MAX. */
+static size_t absent_keys(const struct shard *shard, const struct command *command,
+                          struct hash128 *out, bool *knew)
+{
+    bool knows[QUEUE_BATCH_MAX];
+    size_t named = 0, count = 0;
+    for (size_t i = 0; i < command_names(command); i++) {
+        struct slice topic, id;
+        if (command_name_at(command, i, &topic, &id))
+            out[named++] = engine_key(shard->engine, topic, id);
+    }
+    engine_know(shard->engine, out, named, knows);
+    for (size_t i = 0; i < named; i++)
+        if (knows[i])
+            *knew = true;
+        else
+            out[count++] = out[i];
+    return count;
+}
+
+/* Those of them that must be looked for. Each key's filters are asked while the memory of the
+ * next one's comes: for more at a time the processor has no room. Where filters err, as they do
+ * for one key in some hundred, the tables say so at once if they are in memory. */
+static size_t unknown_keys(const struct shard *shard, const struct absent *absent,
+                           struct hash128 *keys, size_t count)
+{
+    size_t unknown = 0, tries = TRIES_MAX;
+    if (count)
+        depot_prefetch(shard->depot, keys[0]);
+    for (size_t i = 0; i < count; i++) {
+        struct hash128 key = keys[i];
+        if (i + 1 < count)
+            depot_prefetch(shard->depot, keys[i + 1]);
+        if (!depot_maybe(shard->depot, key) || key_is_absent(absent, shard, key))
+            continue;
+        if (!tries || !depot_is_absent(shard->depot, key))
+            keys[unknown++] = key;
+        tries -= tries > 0;
+    }
+    return unknown;
+}
+
+/* ---- the scout looks ---- */
+
+static void lookup_on_scout(struct work *work)
+{
+    struct lookup *lookup = (struct lookup *)(void *)work;
+    for (size_t i = 0; i < lookup->count; i++) {
+        struct lookup_key *key = &lookup->keys[i];
+        key->found = depot_find(lookup->view, lookup->shard->options.hash_seed, key->key,
+                                &lookup->records, &key->hit);
+    }
+}
+
+static void lookup_free(struct lookup *lookup)
+{
+    if (lookup->view)
+        depot_let_go(lookup->view);
+    buffer_fini(&lookup->records);
+    free(lookup->command);
+    free(lookup);
+}
+
+/* Loads what was found. QUEUE_OK, or why the command cannot be carried out. */
+static enum queue_status lookup_load_found(struct lookup *lookup)
+{
+    struct shard *shard = lookup->shard;
+    struct engine_now now = shard_now(shard);
+    for (size_t i = 0; i < lookup->count; i++) {
+        const struct lookup_key *key = &lookup->keys[i];
+        int failed = key->found < 0 ? key->found : 0;
+        if (key->found == 1)
+            failed = shard_load(shard,
+                                slice_make(lookup->records.at + key->hit.at, key->hit.place.bytes),
+                                key->hit.place, now);
+        if (failed && failed != -ENOENT) {
+            log_event(LOG_ERROR, "job cannot be looked up",
+                      LOG_NUMBER("shard", shard->options.index),
+                      LOG_TEXT("error", strerror(-failed)));
+            return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
+        }
+    }
+    return QUEUE_OK;
+}
+
+static struct absent *lookup_absent(const struct lookup *lookup)
+{
+    struct absent *absent = malloc(sizeof *absent + lookup->count * sizeof absent->keys[0]);
+    if (!absent)
+        return NULL;
+    absent->generation = lookup->view->generation;
+    absent->is_all = !lookup->knew;
+    absent->count = 0;
+    for (size_t i = 0; i < lookup->count; i++)
+        if (lookup->keys[i].found != 0)
+            absent->is_all = false; /* in memory now, and may leave it again */
+        else
+            absent->keys[absent->count++] = lookup->keys[i].key;
+    return absent;
+}
+
+static void lookup_on_back(struct work *work)
+{
+    struct lookup *lookup = (struct lookup *)(void *)work;
+    struct shard *shard = lookup->shard;
+    enum queue_status status = shard->broken ? QUEUE_UNAVAILABLE : lookup_load_found(lookup);
+    struct absent *absent = status == QUEUE_OK ? lookup_absent(lookup) : NULL;
+    shard->lookups--;
+    if (status == QUEUE_OK && !absent)
+        status = QUEUE_NO_MEMORY;
+    if (status != QUEUE_OK) {
+        completion_status_soon(shard, status, lookup->reply_to);
+    } else {
+        command_resume(shard, lookup->command, lookup->reply_to, absent);
+        lookup->command = NULL;
+    }
+    lookup_free(lookup);
+}
+
+static struct lookup *lookup_new(struct shard *shard, const struct command *command,
+                                 const struct hash128 *keys, size_t count)
+{
+    struct lookup *lookup = calloc(1, sizeof *lookup + count * sizeof lookup->keys[0]);
+    if (!lookup)
+        return NULL;
+    lookup->shard = shard;
+    lookup->count = count;
+    for (size_t i = 0; i < count; i++)
+        lookup->keys[i].key = keys[i];
+    buffer_init(&lookup->records, SIZE_MAX / 2);
+    lookup->view = depot_hold(shard->depot);
+    lookup->command = lookup->view ? copy_command(command) : NULL;
+    if (lookup->command)
+        return lookup;
+    lookup_free(lookup);
+    return NULL;
+}
+
+/* True: the command (copied) waits and will be carried out later. False: carry it out now. `absent`
+ * (may be NULL) is what an earlier look has shown; it stays the caller's. */
+static bool lookup_wants(struct shard *shard, const struct command *command,
+                         struct queue_reply_to reply_to, const struct absent *absent)
+{
+    struct hash128 keys[QUEUE_BATCH_MAX];
+    if (depot_view(shard->depot)->run_count == 0)
+        return false;
+    assert(command_names(command) <= QUEUE_BATCH_MAX);
+    bool knew = false;
+    if (absent && absent->is_all && absent->generation == depot_view(shard->depot)->generation)
+        return false;
+    size_t count = absent_keys(shard, command, keys, &knew);
+    count = unknown_keys(shard, absent, keys, count);
+    if (!count)
+        return false;
+    struct lookup *lookup = lookup_new(shard, command, keys, count);
+    if (!lookup) {
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return true;
+    }
+    lookup->reply_to = reply_to;
+    lookup->knew = knew;
+    lookup->work.perform = lookup_on_scout;
+    lookup->work.done = lookup_on_back;
+    shard->lookups++;
+    worker_give(shard->scout, &lookup->work);
+    return true;
+}
+
+static void command_resume(struct shard *shard, struct command *command,
+                           struct queue_reply_to reply_to, struct absent *absent)
+{
+    if (!lookup_wants(shard, command, reply_to, absent) &&
+        command_run(shard, command, reply_to) == -EAGAIN) {
+        command_park(shard, &shard->parked, command, reply_to, absent);
+        return;
+    }
+    free(command);
+    free(absent);
+}
+
+/*
+ * ---- large_push: a batch of pushes that takes more room than one batch of the log has ----
+ *
+ * Small log files (--wal-file) have small batches, and a legal call may be larger than those. It is
+ * carried out in pieces that fit, one after the other, and answered once, when the last piece is durable.
+ */
+
+struct large_push {
+    struct shard *shard;
+    struct queue_reply_to reply_to;
+    struct command *command; /* a copy, which the results' topics and ids point into */
+    size_t done;             /* items that have their result */
+    struct queue_result results[];
+};
+
+/* Whether the command is such a batch. */
+static bool large_push_is(const struct shard *shard, const struct command *command)
+{
+    size_t bytes = 0;
+    if (command->kind != COMMAND_PUSH || command->count < 2)
+        return false;
+    for (size_t i = 0; i < command->count; i++)
+        bytes += engine_room_push(&command->pushes[i]);
+    return bytes > wal_room_max(shard->wal);
+}
+
+/* How many of the items that follow fit into one batch of the log; at least one. */
+static size_t large_push_items(const struct large_push *push)
+{
+    size_t room = wal_room_max(push->shard->wal), bytes = 0, items = 0;
+    const struct queue_push *next = push->command->pushes + push->done;
+    for (size_t left = push->command->count - push->done; items < left; items++) {
+        bytes += engine_room_push(&next[items]);
+        if (bytes > room && items)
+            break;
+    }
+    return items;
+}
+
+static void large_push_finish(struct large_push *push)
+{
+    struct queue_reply reply = {.results = push->results, .result_count = push->command->count};
+    push->reply_to.done(push->reply_to.owner, push->reply_to.tag, &reply);
+    free(push->command);
+    free(push);
+}
+
+static void large_push_send(struct large_push *push);
+
+/* A piece refused as a whole ends it: the items before it stand, the rest is refused alike. */
+static void large_push_piece_done(void *owner, uint64_t items, const struct queue_reply *reply)
+{
+    struct large_push *push = owner;
+    bool is_refused = reply->result_count != items;
+    size_t until = is_refused ? push->command->count : push->done + items;
+    for (size_t i = 0; push->done < until; i++, push->done++) {
+        struct queue_result *result = &push->results[push->done];
+        if (is_refused)
+            result->status = reply->status;
+        else
+            *result = reply->results[i];
+        result->topic = push->command->pushes[push->done].topic;
+        result->id = push->command->pushes[push->done].id;
+    }
+    if (push->done < push->command->count)
+        large_push_send(push);
+    else
+        large_push_finish(push);
+}
+
+static void large_push_send(struct large_push *push)
+{
+    struct command piece = {.kind = COMMAND_PUSH,
+                            .count = large_push_items(push),
+                            .checks =
+                                push->command->checks ? push->command->checks + push->done : NULL,
+                            .pushes = push->command->pushes + push->done};
+    shard_submit(
+        push->shard, &piece,
+        (struct queue_reply_to){.done = large_push_piece_done, .owner = push, .tag = piece.count});
+}
+
+/* Copies the command. Ends in one reply, with a result for each item. */
+static void large_push_start(struct shard *shard, const struct command *command,
+                             struct queue_reply_to reply_to)
+{
+    struct large_push *push =
+        calloc(1, sizeof *push + command->count * sizeof(struct queue_result));
+    struct command *copy = copy_command(command);
+    if (!push || !copy) {
+        free(push);
+        free(copy);
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *push = (struct large_push){.shard = shard, .reply_to = reply_to, .command = copy};
+    large_push_send(push);
+}
+
+/* ---- submitting ---- */
+
+/* Pushes wait for a checkpoint that is behind, and hold up nobody else. */
+static bool push_is_held(struct shard *shard, const struct command *command)
+{
+    return command->kind == COMMAND_PUSH &&
+           (!list_is_empty(&shard->held) ||
+            !checkpoint_takes(shard->checkpoint, push_bytes(command)));
+}
+
+void shard_submit(struct shard *shard, const struct command *command,
+                  struct queue_reply_to reply_to)
+{
+    enum queue_status refused = command_refusal(shard, command);
+    shard->submitted++;
+    if (refused != QUEUE_OK)
+        completion_status_soon(shard, refused, reply_to);
+    else if (shard->stopping)
+        completion_status_soon(shard, QUEUE_STOPPING, reply_to);
+    else if (large_push_is(shard, command))
+        large_push_start(shard, command, reply_to);
+    else if (push_is_held(shard, command))
+        command_park(shard, &shard->held, copy_command(command), reply_to, NULL);
+    else if (!list_is_empty(&shard->parked))
+        command_park(shard, &shard->parked, copy_command(command), reply_to, NULL);
+    else if (!lookup_wants(shard, command, reply_to, NULL) &&
+             command_run(shard, command, reply_to) == -EAGAIN)
+        command_park(shard, &shard->parked, copy_command(command), reply_to, NULL);
+}
+
+/* False: it has to wait for room. */
+static bool parked_admit(struct shard *shard, struct parked *first)
+{
+    enum queue_status refused = command_refusal(shard, first->command);
+    if (refused != QUEUE_OK)
+        completion_status_soon(shard, refused, first->reply_to);
+    else if (!lookup_wants(shard, first->command, first->reply_to, first->absent) &&
+             command_run(shard, first->command, first->reply_to) == -EAGAIN)
+        return false;
+    list_remove(&first->list);
+    free(first->command);
+    free(first->absent);
+    free(first);
+    return true;
+}
+
+void admission_step(struct shard *shard)
+{
+    while (!list_is_empty(&shard->parked))
+        if (!parked_admit(shard, list_entry(shard->parked.next, struct parked, list)))
+            return;
+    while (!list_is_empty(&shard->held)) {
+        struct parked *first = list_entry(shard->held.next, struct parked, list);
+        bool takes = shard->broken || shard->astray ||
+                     checkpoint_takes(shard->checkpoint, push_bytes(first->command));
+        if (!takes || !parked_admit(shard, first))
+            return;
+    }
+}

@@ -1,0 +1,219 @@
+/*
+ * Replies with jobs: a view knows where each job's record lies; what is in RAM or in the page cache
+ * is read at once, the rest by the librarian, so that the loop never waits for the disk.
+ */
+#include "local/job_reply.h"
+
+#include "base/log.h"
+#include "local/lease.h"
+#include "local/preload.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+struct job_reply {
+    struct work work;
+    struct shard *shard;
+    struct engine_view *views;
+    size_t count;
+    struct depot_view *view; /* for those that lie in runs; NULL: none do */
+    size_t *offsets;         /* of each record in `bytes`; or a mark */
+    struct buffer bytes;
+    struct buffer scratch;
+    struct job_reply_options options;
+    char cursor[QUEUE_CURSOR_BYTES_MAX];
+    size_t cursor_bytes;
+    struct queue_reply_to reply_to;
+};
+
+static void views_free(struct engine_view *views, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        engine_view_fini(&views[i]);
+    free(views);
+}
+
+static void job_reply_free(struct job_reply *job_reply)
+{
+    buffer_fini(&job_reply->bytes);
+    buffer_fini(&job_reply->scratch);
+    free(job_reply->offsets);
+    views_free(job_reply->views, job_reply->count);
+    if (job_reply->view)
+        depot_let_go(job_reply->view);
+    free(job_reply);
+}
+
+/* Marks in `offsets`. */
+static const size_t failed_mark = SIZE_MAX, pending_mark = SIZE_MAX - 1;
+
+static int read_one(struct job_reply *job_reply, size_t i, bool may_block)
+{
+    struct slice record;
+    struct record_place place = job_reply->views[i].place;
+    buffer_clear(&job_reply->scratch);
+    int failed = 0;
+    if (!record_place_is_run(place))
+        failed = wal_read(job_reply->shard->wal, place, may_block, &job_reply->scratch, &record);
+    else if (may_block || !preload_recent(job_reply->shard->preload, place, &record))
+        failed = depot_read(job_reply->view, place, may_block, &job_reply->scratch, &record);
+    if (failed == -EAGAIN && !may_block) {
+        job_reply->offsets[i] = pending_mark;
+        return -EAGAIN;
+    }
+    job_reply->offsets[i] = job_reply->bytes.len;
+    if (!failed)
+        buffer_append_slice(&job_reply->bytes, record);
+    if (failed || job_reply->bytes.failed)
+        job_reply->offsets[i] = failed_mark;
+    return 0;
+}
+
+/* What is in RAM or the page cache. Returns whether anything is left for the librarian: it looks on
+ * the disk only, so everything has to be asked for here first. */
+static bool read_cached(struct job_reply *job_reply)
+{
+    bool pending = false;
+    for (size_t i = 0; i < job_reply->count; i++)
+        pending |= read_one(job_reply, i, false) != 0;
+    return pending;
+}
+
+static void read_pending(struct job_reply *job_reply)
+{
+    for (size_t i = 0; i < job_reply->count; i++)
+        if (job_reply->offsets[i] == pending_mark)
+            read_one(job_reply, i, true);
+}
+
+/* False: the record cannot be read or is not what the engine believes. */
+static bool fill_job(struct job_reply *job_reply, size_t i, struct queue_job *out, char *lease_text)
+{
+    const struct engine_view *view = &job_reply->views[i];
+    struct record record;
+    if (job_reply->offsets[i] == failed_mark ||
+        !record_decode(slice_make(job_reply->bytes.at + job_reply->offsets[i], view->place.bytes),
+                       &record) ||
+        record.kind != RECORD_JOB) {
+        log_event(LOG_ERROR, "job cannot be read",
+                  LOG_NUMBER("shard", job_reply->shard->options.index),
+                  LOG_NUMBER("file", view->place.file), LOG_NUMBER("at", view->place.at));
+        return false;
+    }
+    *out = (struct queue_job){.job = record.job};
+    engine_show(view, &out->job);
+    if (!job_reply->options.with_body)
+        out->job.body = (struct slice){0};
+    if (job_reply->options.with_lease) {
+        struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
+        lease_write(lease_text, &job_reply->shard->options.lease_key, &lease,
+                    job_reply->shard->options.index);
+        out->lease = slice_make(lease_text, LEASE_TEXT_BYTES);
+    }
+    return true;
+}
+
+static void send_reply(struct job_reply *job_reply)
+{
+    enum { FEW = 16 };
+    struct queue_job few[FEW], *jobs = few;
+    char few_leases[FEW][LEASE_TEXT_BYTES], (*leases)[LEASE_TEXT_BYTES] = few_leases;
+    struct queue_reply reply = {.status = QUEUE_OK,
+                                .cursor = slice_make(job_reply->cursor, job_reply->cursor_bytes)};
+    if (job_reply->count > FEW) {
+        jobs = malloc(job_reply->count * sizeof *jobs);
+        leases = malloc(job_reply->count * sizeof *leases);
+    }
+    if (jobs && leases) {
+        for (size_t i = 0; i < job_reply->count; i++)
+            if (fill_job(job_reply, i, &jobs[reply.job_count], leases[i]))
+                reply.job_count++;
+        reply.jobs = jobs;
+    }
+    if (job_reply->count && !reply.job_count)
+        reply =
+            (struct queue_reply){.status = jobs && leases ? QUEUE_UNAVAILABLE : QUEUE_NO_MEMORY};
+    job_reply->reply_to.done(job_reply->reply_to.owner, job_reply->reply_to.tag, &reply);
+    if (jobs != few)
+        free(jobs);
+    if (leases != few_leases)
+        free(leases);
+}
+
+static void on_librarian(struct work *work)
+{
+    read_pending((struct job_reply *)(void *)work);
+}
+
+static void on_back(struct work *work)
+{
+    struct job_reply *job_reply = (struct job_reply *)(void *)work;
+    job_reply->shard->readings--;
+    send_reply(job_reply);
+    job_reply_free(job_reply);
+}
+
+/* At the end of the turn, through a completion of its own. */
+static void on_turn_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
+{
+    struct job_reply *job_reply = owner;
+    (void)tag;
+    (void)nothing;
+    if (read_cached(job_reply)) {
+        job_reply->shard->readings++;
+        job_reply->work.perform = on_librarian;
+        job_reply->work.done = on_back;
+        worker_give(job_reply->shard->librarian, &job_reply->work);
+        return;
+    }
+    send_reply(job_reply);
+    job_reply_free(job_reply);
+}
+
+static bool any_in_run(const struct engine_view *views, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (record_place_is_run(views[i].place))
+            return true;
+    return false;
+}
+
+void job_reply_start(struct shard *shard, struct engine_view *views, size_t count,
+                     struct job_reply_options options, struct slice cursor,
+                     struct queue_reply_to reply_to)
+{
+    if (!count) {
+        free(views);
+        completion_status_soon(shard, QUEUE_OK, reply_to);
+        return;
+    }
+    struct job_reply *job_reply = calloc(1, sizeof *job_reply);
+    size_t *offsets = malloc(count * sizeof *offsets);
+    if (job_reply && any_in_run(views, count))
+        job_reply->view = depot_hold(shard->depot);
+    if (!job_reply || !offsets || (!job_reply->view && any_in_run(views, count))) {
+        if (job_reply && job_reply->view)
+            depot_let_go(job_reply->view);
+        free(job_reply);
+        free(offsets);
+        views_free(views, count);
+        completion_status_soon(shard, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    job_reply->shard = shard;
+    job_reply->views = views;
+    job_reply->count = count;
+    job_reply->offsets = offsets;
+    job_reply->options = options;
+    job_reply->reply_to = reply_to;
+    job_reply->cursor_bytes = cursor.len;
+    if (cursor.len)
+        memcpy(job_reply->cursor, cursor.at, cursor.len);
+    buffer_init(&job_reply->bytes, SIZE_MAX / 2);
+    buffer_init(&job_reply->scratch, SIZE_MAX / 2);
+    struct completion *completion = completion_new(
+        shard, 0, 0, (struct queue_reply_to){.done = on_turn_end, .owner = job_reply});
+    assert(completion);
+    completion_soon(shard, completion);
+}

@@ -1,0 +1,17 @@
+/* job_reply: replies with jobs, whose records must be read first. This room only. */
+#ifndef TARRY_LOCAL_JOB_REPLY_H
+#define TARRY_LOCAL_JOB_REPLY_H
+
+#include "local/shard_core.h"
+
+struct job_reply_options {
+    bool with_lease; /* give each a lease token */
+    bool with_body;
+};
+
+/* Takes over `views` (malloc'd), all `count` of them filled in. */
+void job_reply_start(struct shard *shard, struct engine_view *views, size_t count,
+                     struct job_reply_options options, struct slice cursor,
+                     struct queue_reply_to reply_to);
+
+#endif

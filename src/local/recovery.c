@@ -1,0 +1,315 @@
+#include "local/recovery.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/vector.h"
+#include "local/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LOT_FIRST = 1 << 10,
+    LOT_MAX = 1 << 18,
+    FILTERS_FROM = 256 /* where many are looked for by key: with filters one table is asked each */
+};
+
+/*
+ * ---- jobs that the log tells of but does not hold: they lie in runs ----
+ *
+ * After the replay they are looked up, many at once, and the engine is told. The log names the slot of
+ * most. The others became cold while what it tells of them was written already, or their run was never
+ * committed: these are looked for by key.
+ */
+
+/* Some of them, to be found at once. */
+struct lot {
+    struct depot_want *wants; /* own memory */
+    size_t count, cap;
+};
+
+/* One that cannot be read says maybe. */
+static void load_filters(struct shard *shard)
+{
+    struct depot_view *view = depot_hold(shard->depot);
+    if (!view)
+        return;
+    (void)depot_load_filters(view);
+    depot_let_go(view);
+}
+
+static bool is_known(const struct shard *shard, struct record_place place)
+{
+    return place.bytes && depot_is_alive(shard->depot, place);
+}
+
+/* ---- many at once ---- */
+
+static void find_lot(struct shard *shard, struct lot *lot, depot_met *met)
+{
+    (void)depot_find_many(depot_view(shard->depot), shard->options.hash_seed, lot->wants,
+                          lot->count, met, shard);
+    lot->count = 0;
+}
+
+static bool has_room(struct lot *lot)
+{
+    if (lot->count < lot->cap)
+        return true;
+    size_t cap = lot->cap ? lot->cap * 2 : LOT_FIRST;
+    struct depot_want *grown = realloc(lot->wants, cap * sizeof *grown);
+    if (!grown)
+        return false;
+    lot->wants = grown;
+    lot->cap = cap;
+    return true;
+}
+
+/* Without memory it is left out. */
+static void want(struct shard *shard, struct lot *lot, struct depot_want one, depot_met *met)
+{
+    if (!is_known(shard, one.place) && ++shard->looked_up == FILTERS_FROM)
+        load_filters(shard);
+    if (has_room(lot))
+        lot->wants[lot->count++] = one;
+    if (lot->count == LOT_MAX)
+        find_lot(shard, lot, met);
+}
+
+static void fill_stub(void *ctx, const struct depot_want *want, const struct record *record)
+{
+    struct shard *shard = ctx;
+    (void)engine_stub_fill(shard->engine, want->id, record, want->place);
+}
+
+static void fill_many(struct shard *shard, struct lot *lot)
+{
+    struct depot_want one = {0};
+    for (uint32_t at = 0; engine_stub_next(shard->engine, &at, &one.key, &one.place);) {
+        one.id = at;
+        want(shard, lot, one, fill_stub);
+    }
+    find_lot(shard, lot, fill_stub);
+}
+
+/* It may have been met already: a key comes as often as its job ended. */
+static void release(struct shard *shard, const struct record *record, struct record_place place)
+{
+    if (depot_is_alive(shard->depot, place))
+        engine_release_stored(shard->engine,
+                              record->kind == RECORD_JOB ? record->job.topic : record->done.topic,
+                              place);
+}
+
+static void release_met(void *ctx, const struct depot_want *want, const struct record *record)
+{
+    release(ctx, record, want->place);
+}
+
+static void release_many(struct shard *shard, struct lot *lot)
+{
+    struct depot_want one = {0};
+    for (uint32_t at = 0; engine_unresolved_next(shard->engine, &at, &one.key);)
+        want(shard, lot, one, release_met);
+    find_lot(shard, lot, release_met);
+}
+
+/* ---- one by one: what is left ---- */
+
+/* 1 found, 0 not. */
+static int find_stored(struct shard *shard, struct hash128 key, struct record_place *place,
+                       struct buffer *bytes, struct record *record)
+{
+    struct slice at;
+    buffer_clear(bytes);
+    if (is_known(shard, *place)) {
+        int failed = depot_read(depot_view(shard->depot), *place, true, bytes, &at);
+        if (failed)
+            return failed;
+    } else {
+        struct depot_hit hit;
+        int found =
+            depot_find(depot_view(shard->depot), shard->options.hash_seed, key, bytes, &hit);
+        if (found != 1)
+            return found;
+        *place = hit.place;
+        at = slice_make(bytes->at + hit.at, hit.place.bytes);
+    }
+    return record_decode(at, record) ? 1 : -EBADMSG;
+}
+
+/* There must be one, and what is left says why it could not be read. */
+static int fill_rest(struct shard *shard, struct buffer *bytes)
+{
+    struct hash128 key;
+    struct record_place place;
+    struct record record;
+    for (uint32_t at = 0; engine_stub_next(shard->engine, &at, &key, &place);) {
+        int found = find_stored(shard, key, &place, bytes, &record);
+        if (found != 1)
+            return found < 0 ? found : -ENOENT;
+        if (!engine_stub_fill(shard->engine, at, &record, place))
+            return -EBADMSG;
+    }
+    return 0;
+}
+
+/* Of most there is none, which filters know. */
+static int release_rest(struct shard *shard, struct buffer *bytes)
+{
+    struct hash128 key;
+    struct record record;
+    for (uint32_t at = 0; engine_unresolved_next(shard->engine, &at, &key);) {
+        struct record_place place = {0};
+        int found = find_stored(shard, key, &place, bytes, &record);
+        if (found < 0)
+            return found;
+        if (found)
+            release(shard, &record, place);
+    }
+    return 0;
+}
+
+static int find_all(struct shard *shard)
+{
+    struct buffer bytes;
+    struct lot lot = {0};
+    buffer_init(&bytes, SIZE_MAX / 2);
+    release_many(shard, &lot);
+    int failed = release_rest(shard, &bytes);
+    if (!failed) {
+        fill_many(shard, &lot);
+        failed = fill_rest(shard, &bytes);
+    }
+    buffer_fini(&bytes);
+    free(lot.wants);
+    return failed;
+}
+
+static bool on_replay(void *ctx, const struct record *record, struct record_place place)
+{
+    struct shard *shard = ctx;
+    return engine_replay(shard->engine, record, place);
+}
+
+static void on_replay_soon(void *ctx, const struct record *records, size_t count)
+{
+    const struct shard *shard = ctx;
+    engine_replay_soon(shard->engine, records, count);
+}
+
+static const struct fs *fs_of(const struct shard *shard)
+{
+    return shard->options.fs ? shard->options.fs : &fs_posix;
+}
+
+static int open_depot(struct shard *shard, char *error, size_t error_bytes)
+{
+    const struct shard_limits *limits = &shard->options.limits;
+    struct depot_options options = {.fs = fs_of(shard),
+                                    .dir = shard->options.dir,
+                                    .hash_seed = shard->options.hash_seed,
+                                    .pace = checkpoint_pace,
+                                    .ctx = shard,
+                                    .slack_bytes = limits->slack_bytes,
+                                    .victim_bytes_max = limits->victim_bytes_max,
+                                    .keys_fan = limits->keys_fan,
+                                    .keys_entries_max = limits->keys_entries_max};
+    return depot_open(&options, &shard->depot, error, error_bytes);
+}
+
+static int open_log(struct shard *shard, struct wal_found *found, char *error, size_t error_bytes)
+{
+    const struct local_options *local = shard->options.local;
+    size_t batch_bytes = 24u << 20;
+    if (local->body_bytes_max * 2 > batch_bytes)
+        batch_bytes = (size_t)local->body_bytes_max * 2;
+    uint32_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
+    if (batch_bytes > file_bytes / 2)
+        batch_bytes = file_bytes / 2;
+    struct wal_options options = {.fs = fs_of(shard),
+                                  .first = depot_catalog(shard->depot)->log_first,
+                                  .first_sequence = depot_catalog(shard->depot)->log_first_sequence,
+                                  .is_alone = depot_catalog(shard->depot)->generation == 0,
+                                  .dir = shard->options.dir,
+                                  .file_bytes = file_bytes,
+                                  .batch_bytes_max = batch_bytes,
+                                  .recent_bytes_max = 16u << 20,
+                                  .replay_soon = on_replay_soon,
+                                  .sync = local->sync,
+                                  .sync_interval_ms = local->sync_interval_ms,
+                                  .inner_ms = clock_inner_ms,
+                                  .wall_ms = clock_wall_ms};
+    return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
+}
+
+/* ---- recovery: the catalog's figures, the log over them, then what the log could not tell ---- */
+
+static int out_of_memory(char *error, size_t error_bytes)
+{
+    snprintf(error, error_bytes, "out of memory");
+    return -ENOMEM;
+}
+
+static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
+{
+    const struct catalog *catalog = depot_catalog(shard->depot);
+    struct engine_options options = {.sink = shard_engine_sink(shard),
+                                     .hash_seed = shard->options.hash_seed,
+                                     .body_bytes_max = shard->body_bytes_max,
+                                     .topics_max = shard->options.local->topics_max,
+                                     .random_seed = random_u64(),
+                                     .now = shard_now(shard)};
+    shard->engine = engine_new(&options);
+    if (!shard->engine)
+        return out_of_memory(error, error_bytes);
+    for (uint32_t i = 0; i < catalog->topic_count; i++) {
+        const struct catalog_topic *topic = &catalog->topics[i];
+        if (!engine_stored_begin(shard->engine, topic->name, topic->stored, topic->dead_bytes))
+            return out_of_memory(error, error_bytes);
+    }
+    return 0;
+}
+
+static int complete(struct shard *shard, char *error, size_t error_bytes)
+{
+    int failed = find_all(shard);
+    if (failed)
+        snprintf(error, error_bytes,
+                 "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "
+                 "from a backup, or see what 'tarry fsck' says (nothing was changed)",
+                 shard->options.dir, strerror(-failed));
+    return failed;
+}
+
+int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *error,
+                  size_t error_bytes)
+{
+    int64_t began_us = clock_boot_us();
+    struct wal_found found;
+    int failed = open_depot(shard, error, error_bytes);
+    if (!failed)
+        failed = begin_engine(shard, error, error_bytes);
+    if (!failed)
+        failed = open_log(shard, &found, error, error_bytes);
+    if (!failed)
+        failed = complete(shard, error, error_bytes);
+    if (failed)
+        return failed;
+    /* After a reboot the wall clock may stand before the last moment we know of: time does not go
+     * back. */
+    clock_raise(found.last_inner_ms);
+    clock_raise(depot_catalog(shard->depot)->inner_ms);
+    depot_forget_catalog(shard->depot);
+    engine_start(shard->engine, found.epoch);
+    struct engine_stats stats;
+    engine_stats(shard->engine, &stats);
+    *recovered = (struct shard_recovered){.counts = stats.counts,
+                                          .records = found.records,
+                                          .torn_bytes = found.torn_bytes,
+                                          .took_ms = (clock_boot_us() - began_us) / 1000};
+    shard->durable = wal_open_sequence(shard->wal) - 1;
+    return 0;
+}

@@ -1,0 +1,447 @@
+#include "local/shard_core.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SMALL_BYTES = 768, /* of a completion: one result with a topic and an id of ordinary length */
+    ASTRAY_LOOK_MS = 500,
+    ROUNDS_MAX = 8,       /* of replies in one turn: what they ask for may be answered at once */
+    TOPICS_AT_ONCE = 256, /* records of topics in one turn */
+    SKEW_NOISE_MS = 2,    /* both clocks are cut to milliseconds */
+    SKEW_WORTH_TELLING_MS = 100
+};
+
+/* ---- time ---- */
+
+/* Both at one moment: a thread that is held up between the two would take that for a step. */
+static struct engine_now read_clocks(void)
+{
+    enum { TRIES = 5 };
+    struct engine_now now;
+    for (int i = 0; i < TRIES; i++) {
+        now.inner_ms = clock_inner_ms();
+        now.wall_ms = clock_wall_ms();
+        if (clock_inner_ms() - now.inner_ms <= 1)
+            break;
+    }
+    now.skew_ms = 0;
+    return now;
+}
+
+struct engine_now shard_now(struct shard *shard)
+{
+    struct engine_now now = read_clocks();
+    int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
+    if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
+        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)
+            log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
+                      LOG_NUMBER("step_ms", step_ms));
+        shard->skew_ms += step_ms;
+        shard->stepped = shard->options.stepped != NULL;
+    }
+    now.skew_ms = shard->skew_ms;
+    return now;
+}
+
+/* ---- replies: each waits for its batch to be durable, or for the end of the turn ---- */
+
+struct completion *completion_new(struct shard *shard, size_t count, size_t text_bytes,
+                                  struct queue_reply_to reply_to)
+{
+    size_t bytes = sizeof(struct completion) + count * sizeof(struct queue_result) + text_bytes;
+    struct completion *completion;
+    if (bytes <= SMALL_BYTES && shard->spare) {
+        completion = shard->spare;
+        shard->spare = (struct completion *)(void *)completion->list.next;
+        bytes = SMALL_BYTES;
+    } else {
+        if (bytes < SMALL_BYTES)
+            bytes = SMALL_BYTES;
+        completion = malloc(bytes);
+        if (!completion)
+            return NULL;
+    }
+    memset(completion, 0, sizeof *completion + count * sizeof(struct queue_result));
+    completion->bytes = bytes;
+    completion->reply_to = reply_to;
+    completion->reply.result_count = count;
+    completion->reply.results = completion_results(completion);
+    return completion;
+}
+
+static void completion_free(struct shard *shard, struct completion *completion)
+{
+    if (completion->bytes == SMALL_BYTES) {
+        completion->list.next = (struct list *)(void *)shard->spare;
+        shard->spare = completion;
+    } else {
+        free(completion);
+    }
+}
+
+void completion_soon(struct shard *shard, struct completion *completion)
+{
+    list_add_last(&shard->soon, &completion->list);
+}
+
+void completion_when_durable(struct shard *shard, struct completion *completion)
+{
+    uint64_t open = wal_open_sequence(shard->wal);
+    completion->needs = wal_open_is_empty(shard->wal) ? open - 1 : open;
+    if (completion->needs <= shard->durable)
+        completion_soon(shard, completion);
+    else
+        list_add_last(&shard->waiting, &completion->list);
+}
+
+void completion_status_soon(struct shard *shard, enum queue_status status,
+                            struct queue_reply_to reply_to)
+{
+    struct completion *completion = completion_new(shard, 0, 0, reply_to);
+    assert(completion); /* without memory even for a refusal there is no honest way on */
+    completion->reply.status = status;
+    completion_soon(shard, completion);
+}
+
+static void completion_run(struct shard *shard, struct completion *completion)
+{
+    list_remove(&completion->list);
+    completion->reply_to.done(completion->reply_to.owner, completion->reply_to.tag,
+                              &completion->reply);
+    completion_free(shard, completion);
+}
+
+/* Those who wait for no more than sequence `until` get this status instead of what they would have had.
+ * UINT64_MAX: everybody. */
+static void completions_fail(struct shard *shard, uint64_t until, enum queue_status status)
+{
+    while (!list_is_empty(&shard->waiting)) {
+        struct completion *first = list_entry(shard->waiting.next, struct completion, list);
+        if (first->needs > until)
+            return;
+        first->reply = (struct queue_reply){.status = status};
+        completion_run(shard, first);
+    }
+}
+
+/* Calls back what is ready to go. Returns whether anybody was called. */
+static bool completions_run(struct shard *shard)
+{
+    bool any = false;
+    while (!list_is_empty(&shard->waiting)) {
+        struct completion *first = list_entry(shard->waiting.next, struct completion, list);
+        if (first->needs > shard->durable)
+            break;
+        completion_run(shard, first);
+        any = true;
+    }
+    /* Those added by the callbacks wait for the next round. */
+    struct list round;
+    list_init(&round);
+    while (!list_is_empty(&shard->soon)) {
+        struct list *first = shard->soon.next;
+        list_remove(first);
+        list_add_last(&round, first);
+    }
+    while (!list_is_empty(&round)) {
+        completion_run(shard, list_entry(round.next, struct completion, list));
+        any = true;
+    }
+    return any;
+}
+
+/* ---- events of topics: kept during a turn, told at its end, each topic once ---- */
+
+struct topic_event {
+    struct list list;
+    enum queue_event event; /* 0: it has ready jobs */
+    uint64_t reactors;      /* of ready jobs: who wants to know */
+    size_t topic_bytes;
+    char topic[];
+};
+
+/* Once for each topic and event. */
+static void event_add(struct list *all, enum queue_event event, struct slice topic,
+                      uint64_t reactors)
+{
+    for (struct list *at = all->next; at != all; at = at->next) {
+        struct topic_event *known = list_entry(at, struct topic_event, list);
+        if (known->event == event &&
+            slice_equals(slice_make(known->topic, known->topic_bytes), topic)) {
+            known->reactors |= reactors;
+            return;
+        }
+    }
+    struct topic_event *added = malloc(sizeof *added + topic.len);
+    assert(added); /* a wake-up must not be lost */
+    *added = (struct topic_event){.event = event, .reactors = reactors, .topic_bytes = topic.len};
+    memcpy(added->topic, topic.at, topic.len);
+    list_add_last(all, &added->list);
+}
+
+void shard_event(struct shard *shard, enum queue_event event, struct slice topic)
+{
+    event_add(&shard->events, event, topic, 0);
+}
+
+void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on)
+{
+    bool set = watch_set(shard->watches, topic, reactor, on);
+    assert(set);
+    (void)set;
+    if (on && engine_topic_has_ready(shard->engine, topic))
+        event_add(&shard->ready_topics, 0, topic, 1ull << reactor);
+}
+
+static struct topic_event *event_take_first(struct list *all)
+{
+    if (list_is_empty(all))
+        return NULL;
+    struct topic_event *first = list_entry(all->next, struct topic_event, list);
+    list_remove(&first->list);
+    return first;
+}
+
+/* Returns whether there was anything to tell. */
+static bool events_run(struct shard *shard)
+{
+    struct shard_options *options = &shard->options;
+    struct topic_event *told;
+    bool any = false;
+    while ((told = event_take_first(&shard->ready_topics))) {
+        options->ready(options->ctx, slice_make(told->topic, told->topic_bytes), told->reactors);
+        free(told);
+        any = true;
+    }
+    while ((told = event_take_first(&shard->events))) {
+        options->event(options->ctx, told->event, slice_make(told->topic, told->topic_bytes));
+        free(told);
+        any = true;
+    }
+    return any;
+}
+
+void shard_tell_all(struct shard *shard)
+{
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        bool told = events_run(shard);
+        if (!completions_run(shard) && !told)
+            break;
+    }
+}
+
+/* ---- the log ---- */
+
+void shard_fail(struct shard *shard, const char *what, int error)
+{
+    if (shard->broken)
+        return;
+    shard->broken = true;
+    atomic_store(&shard->healthy, false);
+    log_event(LOG_ERROR, "log failed", LOG_NUMBER("shard", shard->options.index),
+              LOG_TEXT("during", what),
+              LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : strerror(-error)));
+    completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
+    shard->options.failed(shard->options.ctx);
+}
+
+void shard_go_astray(struct shard *shard)
+{
+    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
+    if (shard->astray)
+        return;
+    shard->astray = true;
+    log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are refused",
+              LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
+}
+
+int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum queue_status *status)
+{
+    switch (wal_has_room(shard->wal, bytes, need)) {
+    case 0:
+        *status = QUEUE_OK;
+        return 0;
+    case -EAGAIN: /* the commit or the next file under way will make room */
+        return -EAGAIN;
+    case -EMSGSIZE:
+        *status = QUEUE_BODY_TOO_BIG; /* even an empty batch cannot take it */
+        return 0;
+    case -ENOSPC:
+        *status = QUEUE_NO_SPACE;
+        return 0;
+    default:
+        *status = QUEUE_UNAVAILABLE;
+        return 0;
+    }
+}
+
+static void perform_commit(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, commit_work);
+    shard->commit_error = wal_commit(shard->wal);
+}
+
+static void commit_done(struct work *work)
+{
+    struct shard *shard = list_entry(work, struct shard, commit_work);
+    shard->committing = false;
+    shard->durable = wal_committed(shard->wal);
+    if (shard->commit_error)
+        shard_fail(shard, "commit", shard->commit_error);
+    if (!shard->broken && wal_is_astray(shard->wal)) {
+        shard_go_astray(shard);
+        completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
+    }
+}
+
+void shard_commit(struct shard *shard, bool at_once)
+{
+    bool sealed = !shard->committing && !shard->broken &&
+                  (at_once ? wal_seal_sync(shard->wal) : wal_seal(shard->wal));
+    if (!sealed)
+        return;
+    shard->committing = true;
+    worker_give(shard->committer, &shard->commit_work);
+}
+
+/* ---- the topics' records, written to the log again ---- */
+
+void topics_begin(struct shard *shard)
+{
+    shard->writing_topics = true;
+    shard->topics_at = 0;
+    shard->topics_want_room = false;
+}
+
+bool topics_step(struct shard *shard)
+{
+    if (!shard->writing_topics)
+        return false;
+    for (int left = TOPICS_AT_ONCE; left; left--) {
+        int failed = wal_has_room(shard->wal, ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
+        shard->topics_want_room = failed != 0;
+        if (failed) {
+            if (failed != -EAGAIN && shard->stopping) /* they are where they were */
+                shard->writing_topics = false;
+            return false;
+        }
+        if (engine_carry_topics(shard->engine, &shard->topics_at, 1)) {
+            shard->writing_topics = false;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- a cold job comes to memory ---- */
+
+int shard_load(struct shard *shard, struct slice bytes, struct record_place place,
+               struct engine_now now)
+{
+    struct record record;
+    enum job_section section;
+    struct record_place moved = depot_moved(shard->depot, place);
+    if (!depot_is_alive(shard->depot, moved)) {
+        /* It ended where it lies now. Nobody shall find it in the victim again and again. */
+        if (depot_is_alive(shard->depot, place))
+            depot_release(shard->depot, place, &section);
+        return -ENOENT;
+    }
+    place = moved;
+    if (!record_decode(bytes, &record))
+        return -EBADMSG;
+    /* An id that is remembered no more; nothing was written down when its time ran out. */
+    if (record.kind == RECORD_DONE && record.done.remember_until_ms <= now.inner_ms) {
+        engine_release_stored(shard->engine, record.done.topic, place);
+        return -ENOENT;
+    }
+    return engine_load(shard->engine, &record, place, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
+}
+
+/* ---- what the engine tells ---- */
+
+static struct record_place on_append(void *ctx, const struct record *record)
+{
+    return wal_append(((struct shard *)ctx)->wal, record);
+}
+
+static enum engine_slot on_release_slot(void *ctx, struct record_place place,
+                                        enum job_section *section)
+{
+    switch (depot_release(((struct shard *)ctx)->depot, place, section)) {
+    case DEPOT_RELEASED:
+        return SLOT_RELEASED;
+    case DEPOT_WAS_DEAD:
+        return SLOT_WAS_DEAD;
+    case DEPOT_NEVER_COMMITTED:
+        break;
+    }
+    return SLOT_UNKNOWN;
+}
+
+static void on_ready(void *ctx, struct slice topic)
+{
+    struct shard *shard = ctx;
+    uint64_t reactors = watch_find(shard->watches, topic);
+    if (reactors)
+        event_add(&shard->ready_topics, 0, topic, reactors);
+}
+
+static void on_died(void *ctx, struct slice topic)
+{
+    shard_event(ctx, QUEUE_EVENT_DEAD, topic);
+}
+
+struct engine_sink shard_engine_sink(struct shard *shard)
+{
+    return (struct engine_sink){.append = on_append,
+                                .release_slot = on_release_slot,
+                                .ready = on_ready,
+                                .died = on_died,
+                                .ctx = shard};
+}
+
+/* ---- life ---- */
+
+void shard_core_init(struct shard *shard)
+{
+    list_init(&shard->waiting);
+    list_init(&shard->soon);
+    list_init(&shard->ready_topics);
+    list_init(&shard->events);
+    shard->commit_work.perform = perform_commit;
+    shard->commit_work.done = commit_done;
+}
+
+static void events_clear(struct list *all)
+{
+    while (!list_is_empty(all)) {
+        struct topic_event *first = list_entry(all->next, struct topic_event, list);
+        list_remove(&first->list);
+        free(first);
+    }
+}
+
+void shard_core_fini(struct shard *shard)
+{
+    struct list *const lists[] = {&shard->waiting, &shard->soon};
+    for (int i = 0; i < 2; i++)
+        while (!list_is_empty(lists[i])) {
+            struct completion *first = list_entry(lists[i]->next, struct completion, list);
+            list_remove(&first->list);
+            free(first);
+        }
+    while (shard->spare) {
+        struct completion *next = (struct completion *)(void *)shard->spare->list.next;
+        free(shard->spare);
+        shard->spare = next;
+    }
+    events_clear(&shard->ready_topics);
+    events_clear(&shard->events);
+}
