@@ -1,6 +1,6 @@
 /* What operators change is told in the log: what, which topic, how many jobs, and from where. */
 #include "base/log.h"
-#include "http/private.h"
+#include "http/connection.h"
 #include "queue/status.h"
 
 #include <arpa/inet.h>

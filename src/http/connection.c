@@ -1,13 +1,37 @@
-#include "http/private.h"
+#include "http/connection.h"
 
+#include "http/dispatch.h"
+
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 
-/* Connections beyond the limit that are told so; more are closed without a word. */
-enum { CROWD_MAX = 64, LINGER_MS = 2000, HELD_MS = 500, STALL_MS = 100 };
+enum {
+    CROWD_MAX = 64, /* beyond the limit, and told so; more are closed without a word */
+    LINGER_MS = 2000,
+    HELD_MS = 500,
+    STALL_MS = 100,
+    OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
+    CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
+    /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
+     * buffer. */
+    LEFTOVER_BYTES = 4096,
+    KEEP_BYTES_MIN = 256,
+    GROW_BYTES_MIN = 64 * 1024
+};
 
-/* ---- how long to wait ---- */
+struct http_writing {
+    uv_write_t request;
+    struct http_front *front;
+    struct http_connection *connection; /* NULL: it was cut */
+    struct buffer bytes;
+    size_t counted; /* in the budget */
+    size_t left;    /* not written, at the last look */
+};
 
-static int64_t patience_ms(const struct http_front *front, enum http_phase phase)
+/* ---- how long it is waited for ---- */
+
+static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
 {
     switch (phase) {
     case HTTP_PHASE_HEAD:
@@ -23,8 +47,8 @@ static int64_t patience_ms(const struct http_front *front, enum http_phase phase
     }
 }
 
-/* Each phase has one patience, so each list is in order of time by itself. */
-void http_connection_wait(struct http_connection *connection, enum http_phase phase, bool anew)
+/* Each phase has one timeout, so each list is in order of time by itself. */
+static void wait_for(struct http_connection *connection, enum http_phase phase, bool anew)
 {
     struct http_front *front = connection->front;
     if (connection->phase == phase && !anew)
@@ -33,7 +57,7 @@ void http_connection_wait(struct http_connection *connection, enum http_phase ph
     connection->phase = phase;
     if (phase == HTTP_PHASE_NONE)
         return;
-    connection->until_ms = http_front_now_ms(front) + patience_ms(front, phase);
+    connection->until_ms = http_front_now_ms(front) + timeout_ms(front, phase);
     list_add_last(&front->timed[phase], &connection->timed);
     if (connection->until_ms < front->alarm_ms) {
         front->alarm_ms = connection->until_ms;
@@ -41,82 +65,84 @@ void http_connection_wait(struct http_connection *connection, enum http_phase ph
     }
 }
 
-static void give_up(struct http_connection *connection)
+/* ---- bytes that came and are no whole request yet ---- */
+
+static void drop_kept_bytes(struct http_connection *connection)
 {
-    struct http_fault fault;
-    enum http_phase phase = connection->phase;
-    if (phase == HTTP_PHASE_HELD) {
-        http_input_probe(connection);
-        return;
-    }
-    if (phase == HTTP_PHASE_HEAD || phase == HTTP_PHASE_BODY) {
-        (void)http_fault_set(&fault, PROBLEM_REQUEST_TIMEOUT, 0,
-                             "the %s took longer than %lld ms to arrive",
-                             phase == HTTP_PHASE_HEAD ? "header" : "body",
-                             (long long)patience_ms(connection->front, phase));
-        http_connection_refuse(connection, &fault);
-        return;
-    }
-    size_t left = phase == HTTP_PHASE_WRITE
-                      ? uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp)
-                      : 0;
-    if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
-        connection->write_left = left;
-        http_connection_wait(connection, phase, true);
-        return;
-    }
-    http_connection_cut(connection);
+    free(connection->in);
+    if (connection->in_cap)
+        http_budget_remove(connection->front, connection->in_cap);
+    connection->in = NULL;
+    connection->in_len = connection->in_cap = 0;
 }
 
-void http_connections_expire(struct http_front *front)
+static void drop_input(struct http_connection *connection)
 {
-    int64_t now_ms = http_front_now_ms(front);
-    if (front->is_stalled) {
-        front->is_stalled = false;
-        http_connection_accept(front, (uv_stream_t *)&front->listener);
+    drop_kept_bytes(connection);
+    connection->framing = (struct http_framing){0};
+    http_long_line_leave(connection);
+}
+
+static bool grow_input(struct http_connection *connection, size_t cap)
+{
+    if (cap <= connection->in_cap)
+        return true;
+    char *in = realloc(connection->in, cap);
+    if (!in)
+        return false;
+    http_budget_add(connection->front, cap - connection->in_cap);
+    connection->in = in;
+    connection->in_cap = cap;
+    return true;
+}
+
+/* Keeps what is not parsed yet. `bytes` is the shared buffer or the connection's own. */
+static bool keep_input(struct http_connection *connection, const char *bytes, size_t len)
+{
+    if (len == 0) {
+        drop_kept_bytes(connection);
+        return true;
     }
-    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
-        struct list *list = &front->timed[phase];
-        while (!list_is_empty(list)) {
-            struct http_connection *first = list_entry(list->next, struct http_connection, timed);
-            if (first->until_ms > now_ms)
-                break;
-            give_up(first);
-        }
+    if (len > connection->in_cap) {
+        size_t cap = KEEP_BYTES_MIN;
+        while (cap < len)
+            cap *= 2;
+        if (!grow_input(connection, cap))
+            return false;
     }
-    int64_t next_ms = front->is_stalled ? now_ms + STALL_MS : INT64_MAX;
-    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++)
-        if (!list_is_empty(&front->timed[phase])) {
-            int64_t until_ms =
-                list_entry(front->timed[phase].next, struct http_connection, timed)->until_ms;
-            next_ms = until_ms < next_ms ? until_ms : next_ms;
-        }
-    front->alarm_ms = next_ms;
-    deadline_set(front->alarm, next_ms);
+    if (bytes != connection->in)
+        memmove(connection->in, bytes, len);
+    connection->in_len = len;
+    return true;
 }
 
-/* ---- life ---- */
+/* ---- bytes that go ---- */
 
-void http_connection_touch(struct http_connection *connection)
+/* What waits in `out` while something is being written. */
+static void count_out(struct http_connection *connection, size_t bytes)
 {
-    if (connection->is_cut || !list_is_empty(&connection->dirty))
-        return;
-    if (list_is_empty(&connection->front->dirty))
-        reactor_turn_again(connection->front->reactor);
-    list_add_last(&connection->front->dirty, &connection->dirty);
+    if (bytes > connection->out_counted)
+        http_budget_add(connection->front, bytes - connection->out_counted);
+    else if (bytes < connection->out_counted)
+        http_budget_remove(connection->front, connection->out_counted - bytes);
+    connection->out_counted = bytes;
 }
 
-/* The last answer it gets; what else comes in is thrown away. */
-void http_connection_refuse(struct http_connection *connection, const struct http_fault *fault)
+static void drop_output(struct http_connection *connection)
 {
-    struct http_exchange *exchange = http_exchange_add(connection);
-    connection->is_closing = connection->lingers = true;
-    http_input_drop(connection);
-    http_connection_wait(connection, HTTP_PHASE_NONE, false);
-    if (exchange)
-        http_answer_fault(exchange, fault);
-    http_connection_touch(connection);
+    uint64_t written = connection->out_at;
+    if (connection->writing)
+        written -= uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+    if (connection->unsent.cap)
+        http_lease_settle(connection, written, true);
+    count_out(connection, 0);
+    http_front_give_back(connection->front, &connection->out);
+    if (connection->writing)
+        connection->writing->connection = NULL;
+    connection->writing = NULL;
 }
+
+/* ---- its end ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -126,7 +152,8 @@ static void on_closed(uv_handle_t *handle)
     free(connection);
 }
 
-void http_connection_cut(struct http_connection *connection)
+/* At once; exchanges under way lose it, takes that wait are cancelled. */
+static void cut_connection(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
     if (connection->is_cut)
@@ -141,15 +168,412 @@ void http_connection_cut(struct http_connection *connection)
     list_remove(&connection->node);
     list_remove(&connection->dirty);
     list_remove(&connection->timed);
-    http_input_drop(connection);
-    http_output_drop(connection);
-    http_budget_remove(front, HTTP_CONNECTION_BYTES);
+    drop_input(connection);
+    drop_output(connection);
+    http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
     uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
+
+/* The last answer it gets; what else comes in is thrown away. */
+static void refuse_connection(struct http_connection *connection, const struct http_fault *fault)
+{
+    struct http_exchange *exchange = http_exchange_add(connection);
+    connection->is_closing = connection->lingers = true;
+    drop_input(connection);
+    wait_for(connection, HTTP_PHASE_NONE, false);
+    if (exchange)
+        http_answer_fault(exchange, fault);
+    http_connection_touch(connection);
+}
+
+/* ---- what comes in ---- */
+
+/* Where memory `is_short`, one request after another. */
+static inline bool is_full(const struct http_connection *connection, bool is_short)
+{
+    return connection->exchange_count >= HTTP_PENDING_MAX ||
+           connection->out.len >= OUT_BYTES_PAUSE || connection->writing ||
+           (is_short && (connection->exchange_count || connection->out.len));
+}
+
+/* Blank lines before a request begin none, whole or half: else they would keep a connection that
+ * asks for nothing. */
+static bool is_half_blank_line(const struct http_connection *connection)
+{
+    return connection->in_len == 1 && connection->in[0] == '\r';
+}
+
+static enum http_phase input_phase(const struct http_connection *connection)
+{
+    if (connection->framing.head_bytes)
+        return HTTP_PHASE_BODY;
+    if (connection->in_len && !is_half_blank_line(connection))
+        return HTTP_PHASE_HEAD;
+    return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
+}
+
+static void stop_reading(struct http_connection *connection)
+{
+    if (connection->is_reading)
+        (void)uv_read_stop((uv_stream_t *)&connection->tcp);
+    connection->is_reading = false;
+}
+
+/* Has what is there carried out, as far as it is whole and there is room. `bytes` is the shared buffer
+ * or the connection's own. */
+static void feed(struct http_connection *connection, char *bytes, size_t len)
+{
+    struct http_fault fault;
+    size_t at = 0;
+    bool is_whole = false, is_short = http_budget_is_spent(connection->front);
+    enum http_dispatched done = HTTP_DISPATCH_BLANK;
+    connection->is_blocked = false;
+    while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
+        connection->is_blocked = is_full(connection, is_short);
+        if (connection->is_blocked)
+            break;
+        done = http_dispatch(connection, bytes, &len, &at, &fault);
+        if (done == HTTP_DISPATCH_MORE)
+            break;
+        is_whole |= done == HTTP_DISPATCH_DONE;
+    }
+    if (done == HTTP_DISPATCH_REFUSED)
+        refuse_connection(connection, &fault);
+    if (done == HTTP_DISPATCH_FAILED) {
+        cut_connection(connection);
+        return;
+    }
+    if (connection->is_closing) {
+        drop_input(connection);
+        wait_for(connection, HTTP_PHASE_NONE, false);
+        return;
+    }
+    connection->is_blocked |= done == HTTP_DISPATCH_HELD;
+    if (!keep_input(connection, at < len ? bytes + at : NULL, len - at)) {
+        cut_connection(connection);
+        return;
+    }
+    if (connection->is_blocked || is_full(connection, is_short)) {
+        connection->is_blocked = true;
+        stop_reading(connection);
+        if (!connection->writing)
+            wait_for(connection, HTTP_PHASE_HELD, false);
+        return;
+    }
+    /* After a whole message the time of the next one counts anew. */
+    enum http_phase phase = input_phase(connection);
+    wait_for(connection, phase, is_whole);
+}
+
+/* How large its own buffer should be for the next read: ever larger, but no larger than a body whose
+ * length is known. */
+static size_t input_cap_wanted(const struct http_connection *connection)
+{
+    const struct http_framing *framing = &connection->framing;
+    size_t whole = framing->head_bytes + framing->length;
+    size_t cap = connection->in_len * 2 + GROW_BYTES_MIN;
+    if (connection->in_cap - connection->in_len >= GROW_BYTES_MIN)
+        return connection->in_cap;
+    if (framing->head_bytes && !framing->chunked && whole > connection->in_len && whole < cap)
+        cap = whole;
+    return cap > connection->in_cap ? cap : connection->in_cap;
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct http_connection *connection = handle->data;
+    (void)suggested;
+    if (connection->in_len <= LEFTOVER_BYTES) {
+        char *shared = connection->front->read_at;
+        if (connection->in_len)
+            memcpy(shared, connection->in, connection->in_len);
+        *out = uv_buf_init(shared + connection->in_len,
+                           (unsigned)(HTTP_READ_BYTES - connection->in_len));
+        return;
+    }
+    size_t cap = input_cap_wanted(connection);
+    bool has_room =
+        cap <= connection->in_cap || http_budget_has(connection->front, cap - connection->in_cap);
+    if (!has_room) {
+        cap = connection->in_len + LEFTOVER_BYTES;
+        has_room = cap <= HTTP_BUDGET_SMALL_BYTES;
+    }
+    connection->is_starved = !has_room;
+    if (!has_room || !grow_input(connection, cap))
+        *out = uv_buf_init(NULL, 0);
+    else
+        *out =
+            uv_buf_init(connection->in + connection->in_len, (unsigned)(cap - connection->in_len));
+}
+
+/* The peer sends no more. It may still read: what is under way is answered, takes that wait are not
+ * kept waiting, as there may be nobody. */
+static void end_waits(struct http_connection *connection)
+{
+    connection->peer_ended = true;
+    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
+        next = exchange->next;
+        if (!exchange->waits || !exchange->waiter)
+            continue;
+        waiter_cancel(connection->front->waiters, exchange->waiter);
+        exchange->waiter = 0;
+        http_answer_no_jobs(exchange);
+    }
+}
+
+static void end_input(struct http_connection *connection)
+{
+    connection->saw_end = connection->is_closing = true;
+    stop_reading(connection);
+    drop_input(connection);
+    end_waits(connection);
+    wait_for(connection, HTTP_PHASE_NONE, false);
+    http_connection_touch(connection);
+}
+
+/* While requests are held back nothing is read, so the system has to be asked: has the peer said
+ * that no more comes, or is it gone? Those held back are carried out where it may still read. */
+static void probe_peer(struct http_connection *connection)
+{
+    struct pollfd asked = {.events = POLLRDHUP};
+    if (uv_fileno((uv_handle_t *)&connection->tcp, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
+        if (asked.revents & (POLLERR | POLLHUP)) {
+            cut_connection(connection);
+            return;
+        }
+        end_waits(connection);
+    }
+    wait_for(connection, HTTP_PHASE_HELD, true);
+}
+
+/* The loop stood still: a request may have lain there for long, and its client may have gone. What
+ * it asked for would come as a surprise then. */
+static bool is_stale(struct http_connection *connection)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    int fd;
+    connection->pauses = connection->front->pauses;
+    if (uv_fileno((uv_handle_t *)&connection->tcp, &fd) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return false;
+    return info.tcpi_state == TCP_CLOSE ||
+           (info.tcpi_state == TCP_CLOSE_WAIT && info.tcpi_last_data_recv > HTTP_LATE_MS);
+}
+
+static void refuse_stale(struct http_connection *connection)
+{
+    struct http_fault fault;
+    (void)http_fault_set(&fault, PROBLEM_CONNECTION_ENDED, 0,
+                         "the client had closed its side by the time the server, which had stood "
+                         "still, read the request: nothing was done, send it again");
+    refuse_connection(connection, &fault);
+}
+
+static void refuse_for_memory(struct http_connection *connection)
+{
+    struct http_fault fault;
+    if (connection->is_starved)
+        http_budget_refuse(connection->front, &fault);
+    else
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    refuse_connection(connection, &fault);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    struct http_connection *connection = stream->data;
+    struct http_front *front = connection->front;
+    if (got == UV_EOF) {
+        end_input(connection);
+    } else if (got == UV_ENOBUFS && !connection->is_closing) {
+        refuse_for_memory(connection);
+    } else if (got < 0) {
+        cut_connection(connection);
+    } else if (got > 0 && !connection->is_closing) {
+        http_count(&front->counters.bytes_in, (uint64_t)got);
+        (void)http_front_now_ms(front);
+        if (connection->pauses != front->pauses && is_stale(connection))
+            refuse_stale(connection);
+        else
+            feed(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
+    }
+}
+
+static void start_reading(struct http_connection *connection)
+{
+    if (connection->is_reading || connection->saw_end || connection->is_cut)
+        return;
+    connection->is_reading = uv_read_start((uv_stream_t *)&connection->tcp, on_alloc, on_read) == 0;
+    if (!connection->is_reading)
+        cut_connection(connection);
+}
+
+/* There is room again. */
+static void resume_input(struct http_connection *connection)
+{
+    if (!connection->is_blocked || is_full(connection, http_budget_is_spent(connection->front)))
+        return;
+    feed(connection, connection->in, connection->in_len);
+    if (!connection->is_cut && !connection->is_blocked)
+        start_reading(connection);
+}
+
+/* ---- what goes out ---- */
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct http_writing *writing = request->data;
+    struct http_connection *connection = writing->connection;
+    size_t left = writing->left;
+    http_budget_remove(writing->front, writing->counted);
+    buffer_fini(&writing->bytes);
+    free(writing);
+    if (!connection)
+        return;
+    connection->writing = NULL;
+    if (status < 0) {
+        /* How much had left is known from the last look only. */
+        connection->out_at -= left;
+        cut_connection(connection);
+        return;
+    }
+    if (connection->unsent.cap)
+        http_lease_settle(connection, connection->out_at, false);
+    if (connection->phase == HTTP_PHASE_WRITE)
+        wait_for(connection, HTTP_PHASE_NONE, false);
+    http_connection_touch(connection);
+}
+
+/* The socket took `done` bytes; the rest follows by itself. */
+static bool write_later(struct http_connection *connection, size_t done)
+{
+    struct http_writing *writing = calloc(1, sizeof *writing);
+    if (!writing)
+        return false;
+    uv_buf_t rest = uv_buf_init(connection->out.at + done, (unsigned)(connection->out.len - done));
+    writing->request.data = writing;
+    writing->front = connection->front;
+    writing->connection = connection;
+    writing->bytes = connection->out;
+    writing->counted = connection->out.cap;
+    http_budget_add(connection->front, writing->counted);
+    count_out(connection, 0);
+    connection->out = (struct buffer){0};
+    connection->out_at += writing->bytes.len;
+    connection->writing = writing;
+    if (uv_write(&writing->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
+        connection->writing = NULL;
+        connection->out_at -= rest.len;
+        http_budget_remove(connection->front, writing->counted);
+        buffer_fini(&writing->bytes);
+        free(writing);
+        return false;
+    }
+    connection->write_left = writing->left = rest.len;
+    wait_for(connection, HTTP_PHASE_WRITE, false);
+    return true;
+}
+
+static bool write_out(struct http_connection *connection)
+{
+    struct buffer *out = &connection->out;
+    if (out->failed)
+        return false;
+    if (connection->writing) {
+        connection->writing->left = uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+        count_out(connection, out->cap);
+        return true;
+    }
+    if (out->len == 0)
+        return true;
+    uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
+    int done = uv_try_write((uv_stream_t *)&connection->tcp, &all, 1);
+    if (done < 0 && done != UV_EAGAIN)
+        return false;
+    http_count(&connection->front->counters.bytes_out, out->len);
+    if (done < 0)
+        done = 0;
+    if ((size_t)done < out->len)
+        return write_later(connection, (size_t)done);
+    connection->out_at += out->len;
+    if (connection->unsent.cap)
+        http_front_give_back(connection->front, &connection->unsent);
+    if (connection->out_counted)
+        count_out(connection, 0);
+    http_front_give_back(connection->front, out);
+    return true;
+}
+
+static void on_shut(uv_shutdown_t *request, int status)
+{
+    (void)status;
+    free(request);
+}
+
+/* The answer is out, but a close now would reset the connection under it, as there is input that
+ * nobody reads: say that no more comes, and read to the end. */
+static bool linger(struct http_connection *connection)
+{
+    if (!connection->lingers || connection->saw_end)
+        return false;
+    if (connection->is_lingering)
+        return true;
+    uv_shutdown_t *request = malloc(sizeof *request);
+    if (!request || uv_shutdown(request, (uv_stream_t *)&connection->tcp, on_shut) != 0) {
+        free(request);
+        return false;
+    }
+    connection->is_lingering = true;
+    wait_for(connection, HTTP_PHASE_LINGER, false);
+    start_reading(connection);
+    return true;
+}
+
+/* How does it go on? */
+static void settle_connection(struct http_connection *connection)
+{
+    bool is_done = !connection->first && !connection->out.len && !connection->writing;
+    if (is_done && connection->is_closing) {
+        if (!linger(connection))
+            cut_connection(connection);
+        return;
+    }
+    resume_input(connection);
+    if (!connection->is_cut && is_done && !connection->first &&
+        connection->phase == HTTP_PHASE_NONE)
+        wait_for(connection, HTTP_PHASE_IDLE, false);
+}
+
+bool http_connections_flush(struct http_front *front)
+{
+    struct list now;
+    if (list_is_empty(&front->dirty))
+        return false;
+    uint32_t serial = front->serial;
+    bool has_cut = false;
+    /* What becomes dirty from here on has its turn next time. */
+    now = front->dirty;
+    now.next->prev = now.prev->next = &now;
+    list_init(&front->dirty);
+    while (!list_is_empty(&now)) {
+        struct http_connection *connection = list_entry(now.next, struct http_connection, dirty);
+        list_remove(&connection->dirty);
+        if (!write_out(connection))
+            cut_connection(connection);
+        else
+            settle_connection(connection);
+        has_cut |= connection->is_cut;
+    }
+    /* The queue has had its turn: what it was asked since must not wait until something else comes. */
+    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut;
+}
+
+/* ---- all of a front ---- */
 
 static struct http_connection *connection_new(struct http_front *front)
 {
@@ -168,15 +592,16 @@ static struct http_connection *connection_new(struct http_front *front)
     (void)http_front_now_ms(front);
     /* One of those that came while the loop stood still is asked whether it still stands. */
     connection->pauses = front->pauses - front->is_late;
-    http_budget_add(front, HTTP_CONNECTION_BYTES);
+    http_budget_add(front, CONNECTION_BYTES);
     list_add_last(&front->connections, &connection->node);
     front->open_handles++;
     front->connection_count++;
     return connection;
 }
 
-void http_connection_accept(struct http_front *front, uv_stream_t *listener)
+void http_connections_accept(struct http_front *front)
 {
+    uv_stream_t *listener = (uv_stream_t *)&front->listener;
     struct http_connection *connection = connection_new(front);
     struct http_fault fault;
     if (!connection) {
@@ -190,7 +615,7 @@ void http_connection_accept(struct http_front *front, uv_stream_t *listener)
     bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
     if (uv_accept(listener, (uv_stream_t *)&connection->tcp) != 0 || front->is_draining ||
         (is_crowd && front->crowd_count >= CROWD_MAX)) {
-        http_connection_cut(connection);
+        cut_connection(connection);
         return;
     }
     (void)uv_tcp_nodelay(&connection->tcp, 1);
@@ -201,10 +626,82 @@ void http_connection_accept(struct http_front *front, uv_stream_t *listener)
         (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS, front->options.connections_max,
                              "there are %u connections already, and no more are let in",
                              front->options.connections_max);
-        http_connection_refuse(connection, &fault);
+        refuse_connection(connection, &fault);
         return;
     }
     http_count(&front->counters.accepted, 1);
-    http_input_start(connection);
-    http_connection_wait(connection, HTTP_PHASE_IDLE, false);
+    start_reading(connection);
+    wait_for(connection, HTTP_PHASE_IDLE, false);
+}
+
+static void give_up_connection(struct http_connection *connection)
+{
+    struct http_fault fault;
+    enum http_phase phase = connection->phase;
+    if (phase == HTTP_PHASE_HELD) {
+        probe_peer(connection);
+        return;
+    }
+    if (phase == HTTP_PHASE_HEAD || phase == HTTP_PHASE_BODY) {
+        (void)http_fault_set(&fault, PROBLEM_REQUEST_TIMEOUT, 0,
+                             "the %s took longer than %lld ms to arrive",
+                             phase == HTTP_PHASE_HEAD ? "header" : "body",
+                             (long long)timeout_ms(connection->front, phase));
+        refuse_connection(connection, &fault);
+        return;
+    }
+    size_t left = phase == HTTP_PHASE_WRITE
+                      ? uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp)
+                      : 0;
+    if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
+        connection->write_left = left;
+        wait_for(connection, phase, true);
+        return;
+    }
+    cut_connection(connection);
+}
+
+void http_connections_expire(struct http_front *front)
+{
+    int64_t now_ms = http_front_now_ms(front);
+    if (front->is_stalled) {
+        front->is_stalled = false;
+        http_connections_accept(front);
+    }
+    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
+        struct list *list = &front->timed[phase];
+        while (!list_is_empty(list)) {
+            struct http_connection *first = list_entry(list->next, struct http_connection, timed);
+            if (first->until_ms > now_ms)
+                break;
+            give_up_connection(first);
+        }
+    }
+    int64_t next_ms = front->is_stalled ? now_ms + STALL_MS : INT64_MAX;
+    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++)
+        if (!list_is_empty(&front->timed[phase])) {
+            int64_t until_ms =
+                list_entry(front->timed[phase].next, struct http_connection, timed)->until_ms;
+            next_ms = until_ms < next_ms ? until_ms : next_ms;
+        }
+    front->alarm_ms = next_ms;
+    deadline_set(front->alarm, next_ms);
+}
+
+void http_connections_end(struct http_front *front, bool at_once)
+{
+    for (struct list *node = front->connections.next, *next; node != &front->connections;
+         node = next) {
+        struct http_connection *connection = list_entry(node, struct http_connection, node);
+        next = node->next;
+        if (at_once) {
+            cut_connection(connection);
+            continue;
+        }
+        connection->is_closing = true;
+        drop_input(connection);
+        if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
+            wait_for(connection, HTTP_PHASE_NONE, false);
+        http_connection_touch(connection);
+    }
 }

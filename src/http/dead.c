@@ -1,12 +1,12 @@
 /* Dead jobs: purge and redrive, of all, of one, or of those that a filter picks. */
 #include "base/json_write.h"
-#include "http/private.h"
+#include "http/connection.h"
 #include "queue/status.h"
 #include "queue/sweep.h"
 
 #include <inttypes.h>
 
-static void call_topic(struct http_call *call, struct queue_topic_call topic)
+static void call_all(struct http_call *call, struct queue_topic_call topic)
 {
     topic.topic = call->topic;
     queue_topic(call->front->queue, &topic, http_reply_to(call, http_answer_affected));
@@ -16,7 +16,7 @@ static void call_topic(struct http_call *call, struct queue_topic_call topic)
 
 /* Nobody works on for a client that has gone (or sends no more: it may have), or while the server
  * goes down. */
-static bool is_wanted(void *owner, uint64_t tag)
+static bool sweep_is_wanted(void *owner, uint64_t tag)
 {
     struct http_front *front = owner;
     const struct http_exchange *exchange = http_exchange_find(front, tag);
@@ -24,7 +24,7 @@ static bool is_wanted(void *owner, uint64_t tag)
            !front->is_draining;
 }
 
-static void refuse(struct http_exchange *exchange, const struct sweep_result *result)
+static void refuse_sweep(struct http_exchange *exchange, const struct sweep_result *result)
 {
     char detail[300];
     (void)snprintf(detail, sizeof detail, "cut short after %" PRIu64 " jobs: %s", result->jobs,
@@ -41,7 +41,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
         return;
     http_change_end(exchange, result->status, result->jobs);
     if (result->status != QUEUE_OK) {
-        refuse(exchange, result);
+        refuse_sweep(exchange, result);
         return;
     }
     struct buffer *body = http_answer_start(exchange);
@@ -81,7 +81,7 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
     if (!fields->dry_run)
         http_change_begin(call, verb == SWEEP_CANCEL ? "topic purged" : "topic redriven", true);
     call->exchange->waits = true; /* takes as long as there are jobs: no request's duration */
-    if (!sweep_start(front->queue, &order, is_wanted, on_swept, front,
+    if (!sweep_start(front->queue, &order, sweep_is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     front->sweep_count++;
@@ -97,7 +97,7 @@ static void sweep(struct http_call *call, enum sweep_verb verb)
 
 /* ---- the calls ---- */
 
-void http_topic_purge(struct http_call *call)
+static void purge(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
     struct http_fault fault;
@@ -109,8 +109,8 @@ void http_topic_purge(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
     } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
         http_change_begin(call, "topic purged", true);
-        call_topic(call,
-                   (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
+        call_all(call,
+                 (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {
         (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
                              "only dead jobs are purged by a filter: give state=dead with it, or "
@@ -121,7 +121,7 @@ void http_topic_purge(struct http_call *call)
     }
 }
 
-void http_topic_redrive(struct http_call *call)
+static void redrive(struct http_call *call)
 {
     static const uint32_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
@@ -130,9 +130,9 @@ void http_topic_redrive(struct http_call *call)
                       fields->id);
     if (!(fields->set & filter)) {
         http_change_begin(call, "topic redriven", true);
-        call_topic(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,
-                                                   .id = fields->id,
-                                                   .max = (uint64_t)fields->max});
+        call_all(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,
+                                                 .id = fields->id,
+                                                 .max = (uint64_t)fields->max});
     } else if (fields->id.len) {
         (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
                              "'id' and a filter are both given: only one can say which are meant");
@@ -141,3 +141,19 @@ void http_topic_redrive(struct http_call *call)
         sweep(call, SWEEP_REDRIVE);
     }
 }
+
+#define SWEEP (OPTIONS_FILTER | OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_DRY_RUN))
+
+const struct http_route http_dead_routes[] = {
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_TOPIC_PATH "/purge",
+     .name = "purge",
+     .handle = purge,
+     .options = OPTION_BIT(OPTION_STATE) | SWEEP},
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_TOPIC_PATH "/redrive",
+     .name = "redrive",
+     .handle = redrive,
+     .options = OPTION_BIT(OPTION_ID) | SWEEP},
+    {0},
+};

@@ -1,6 +1,8 @@
-#include "http/private.h"
+#include "http/exchange.h"
 
 #include "base/clock.h"
+#include "base/json_write.h"
+#include "http/connection.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -45,13 +47,174 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
     return exchange->serial == (uint32_t)(tag >> 32) ? exchange : NULL;
 }
 
-static void release(struct http_exchange *exchange)
+struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
+{
+    return (struct queue_reply_to){
+        .done = done, .owner = call->front, .tag = http_exchange_tag(call->exchange)};
+}
+
+/* ---- the line of long requests ---- */
+
+/* The first connection in it may ask again, where there is room. */
+static void wake_long_line(struct http_front *front)
+{
+    if (front->long_count < HTTP_LONG_COUNT_MAX && !list_is_empty(&front->long_line))
+        http_connection_touch(list_entry(front->long_line.next, struct http_connection, long_line));
+}
+
+void http_long_line_leave(struct http_connection *connection)
+{
+    if (list_is_empty(&connection->long_line))
+        return;
+    list_remove(&connection->long_line);
+    wake_long_line(connection->front);
+}
+
+static void long_end(struct http_exchange *exchange)
+{
+    exchange->front->long_count--;
+    wake_long_line(exchange->front);
+}
+
+/* ---- leases in answers that are not written yet ---- */
+
+enum { RETURN_BATCH = 32, LEASE_BYTES_MAX = 1 + QUEUE_LEASE_TEXT_BYTES_MAX };
+
+struct lease_note_head {
+    uint64_t end; /* of the answer, in the connection's stream */
+    uint64_t bytes;
+};
+
+static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)owner;
+    (void)tag;
+    (void)reply;
+}
+
+bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
+{
+    struct http_connection *connection = exchange->connection;
+    bool is_first = connection->first == exchange;
+    struct buffer *note = is_first ? &connection->unsent : &exchange->note;
+    if (!note->cap)
+        http_front_lend(exchange->front, note);
+    char *start = buffer_reserve(note, sizeof(struct lease_note_head) + count * LEASE_BYTES_MAX);
+    if (!start)
+        return false;
+    char *at = start + sizeof(struct lease_note_head);
+    for (size_t i = 0; i < count; i++) {
+        struct slice lease = jobs[i].lease;
+        *at++ = (char)lease.len;
+        memcpy(at, lease.at, lease.len);
+        at += lease.len;
+    }
+    struct lease_note_head head = {.end = UINT64_MAX, .bytes = (size_t)(at - start) - sizeof head};
+    memcpy(start, &head, sizeof head);
+    exchange->lease_at = note->len;
+    exchange->has_leases = true;
+    note->len += (size_t)(at - start);
+    return true;
+}
+
+/* The answer is in the connection's `out` and ends at `end` of its stream. */
+static void hand_over_leases(struct http_exchange *exchange, uint64_t end)
+{
+    struct buffer *unsent = &exchange->connection->unsent;
+    if (exchange->note.len) { /* it was not its turn when it was answered */
+        if (!unsent->cap)
+            http_front_lend(exchange->front, unsent);
+        exchange->lease_at = unsent->len;
+        buffer_append_slice(unsent, buffer_slice(&exchange->note));
+        if (unsent->failed) { /* without memory they stay leased until their time is over */
+            unsent->failed = false;
+            return;
+        }
+    }
+    memcpy(unsent->at + exchange->lease_at, &end, sizeof end);
+}
+
+void http_lease_return(struct http_front *front, const struct slice *leases, size_t count)
+{
+    struct queue_answer answers[RETURN_BATCH];
+    assert(count <= RETURN_BATCH);
+    for (size_t i = 0; i < count; i++)
+        answers[i] =
+            (struct queue_answer){.verb = QUEUE_RETURN, .lease = leases[i], .delay_ms = -1};
+    queue_answer(front->queue, answers, count,
+                 (struct queue_reply_to){.done = ignore_reply, .owner = front});
+}
+
+/* Leases one behind the other, each behind its length. */
+static void return_noted(struct http_front *front, struct slice noted)
+{
+    struct slice leases[RETURN_BATCH];
+    size_t count = 0, at = 0;
+    _Static_assert(QUEUE_LEASE_TEXT_BYTES_MAX <= UINT8_MAX, "a length is one byte");
+    while (at < noted.len && !front->is_ending) {
+        uint8_t len = (uint8_t)noted.at[at];
+        leases[count++] = slice_make(noted.at + at + 1, len);
+        at += 1u + len;
+        if (count == RETURN_BATCH || at == noted.len) {
+            http_lease_return(front, leases, count);
+            count = 0;
+        }
+    }
+}
+
+static void return_note(struct http_exchange *exchange)
+{
+    struct slice note = buffer_slice(&exchange->note);
+    const size_t head = sizeof(struct lease_note_head);
+    return_noted(exchange->front, slice_make(note.at + head, note.len - head));
+}
+
+/* Where the first note of an answer begins that ends behind `written`. */
+static size_t first_note_behind(const struct buffer *unsent, uint64_t written)
+{
+    size_t at = 0;
+    while (at < unsent->len) {
+        struct lease_note_head head;
+        memcpy(&head, unsent->at + at, sizeof head);
+        if (head.end > written)
+            break;
+        at += sizeof head + head.bytes;
+    }
+    return at;
+}
+
+void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over)
+{
+    struct buffer *unsent = &connection->unsent;
+    size_t at = first_note_behind(unsent, written);
+    if (!is_over) {
+        unsent->len -= at;
+        memmove(unsent->at, unsent->at + at, unsent->len);
+    }
+    while (is_over && at < unsent->len) {
+        struct lease_note_head head;
+        memcpy(&head, unsent->at + at, sizeof head);
+        at += sizeof head;
+        return_noted(connection->front, slice_make(unsent->at + at, head.bytes));
+        at += head.bytes;
+    }
+    if (is_over || !unsent->len)
+        http_front_give_back(connection->front, unsent);
+}
+
+/* ---- its end ---- */
+
+static void release_exchange(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
-    if (exchange->connection)
+    if (exchange->connection) {
         exchange->connection->weight -= exchange->weight;
-    if (exchange->is_long || exchange->bytes_counted)
-        http_admission_end(exchange);
+        exchange->connection->wait_count -= exchange->is_waiting;
+    }
+    if (exchange->bytes_counted)
+        http_budget_remove(front, exchange->bytes_counted);
+    if (exchange->is_long)
+        long_end(exchange);
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
     free(exchange->change);
@@ -63,11 +226,74 @@ void http_exchange_orphan(struct http_exchange *exchange)
     exchange->connection = NULL;
     exchange->next = NULL;
     if (exchange->has_leases)
-        http_lease_return_note(exchange);
+        return_note(exchange);
     if (exchange->waiter)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->waiter || exchange->answered)
-        release(exchange);
+        release_exchange(exchange);
+}
+
+/* ---- an answer's head ---- */
+
+static const struct reason {
+    uint16_t status;
+    const char *line;
+} reasons[] = {
+    {200, "HTTP/1.1 200 OK\r\nDate: "},
+    {201, "HTTP/1.1 201 Created\r\nDate: "},
+    {204, "HTTP/1.1 204 No Content\r\nDate: "},
+    {400, "HTTP/1.1 400 Bad Request\r\nDate: "},
+    {403, "HTTP/1.1 403 Forbidden\r\nDate: "},
+    {404, "HTTP/1.1 404 Not Found\r\nDate: "},
+    {405, "HTTP/1.1 405 Method Not Allowed\r\nDate: "},
+    {408, "HTTP/1.1 408 Request Timeout\r\nDate: "},
+    {409, "HTTP/1.1 409 Conflict\r\nDate: "},
+    {413, "HTTP/1.1 413 Content Too Large\r\nDate: "},
+    {414, "HTTP/1.1 414 URI Too Long\r\nDate: "},
+    {415, "HTTP/1.1 415 Unsupported Media Type\r\nDate: "},
+    {417, "HTTP/1.1 417 Expectation Failed\r\nDate: "},
+    {421, "HTTP/1.1 421 Misdirected Request\r\nDate: "},
+    {431, "HTTP/1.1 431 Request Header Fields Too Large\r\nDate: "},
+    {501, "HTTP/1.1 501 Not Implemented\r\nDate: "},
+    {503, "HTTP/1.1 503 Service Unavailable\r\nDate: "},
+    {505, "HTTP/1.1 505 HTTP Version Not Supported\r\nDate: "},
+    {507, "HTTP/1.1 507 Insufficient Storage\r\nDate: "},
+    {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for all that is not above */
+};
+
+static const char *line_of(uint16_t status)
+{
+    size_t i = 0;
+    while (reasons[i].status != status && reasons[i].status != 500)
+        i++;
+    return reasons[i].line;
+}
+
+struct response {
+    uint16_t status;
+    const char *content_type; /* NULL: no body and no length, as 204 */
+    struct slice fields;      /* whole lines */
+    size_t body_bytes;
+    bool closes, keeps; /* Connection: close, keep-alive */
+};
+
+static void write_response(struct buffer *out, const char *date, const struct response *response)
+{
+    buffer_append_text(out, line_of(response->status));
+    buffer_append_text(out, date);
+    if (response->content_type) {
+        buffer_append_text(out, "\r\nContent-Type: ");
+        buffer_append_text(out, response->content_type);
+        buffer_append_text(out, "\r\nContent-Length: ");
+        buffer_append_u64(out, response->body_bytes);
+    }
+    buffer_append_text(out, "\r\n");
+    buffer_append_slice(out, response->fields);
+    if (response->closes)
+        buffer_append_text(out, "Connection: close\r\n");
+    else if (response->keeps)
+        buffer_append_text(out, "Connection: keep-alive\r\n");
+    buffer_append_text(out, "\r\n");
 }
 
 /* ---- answers, in the order of the requests ---- */
@@ -91,7 +317,8 @@ static const char *date_of(struct http_front *front)
 static void count_answer(const struct http_exchange *exchange, uint16_t status)
 {
     struct http_front *front = exchange->front;
-    uint32_t index = exchange->route ? http_route_index(exchange->route) : HTTP_ROUTES_MAX - 1;
+    uint32_t index =
+        exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
     http_count(&front->counters.requests[index][status / 100], 1);
     if (exchange->waits || !exchange->route)
         return;
@@ -102,7 +329,7 @@ static void count_answer(const struct http_exchange *exchange, uint16_t status)
 }
 
 /* Where this exchange's answer goes: to the socket if it is its turn. */
-static struct buffer *outlet(struct http_exchange *exchange)
+static struct buffer *answer_buffer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
     struct buffer *out = connection->first == exchange ? &connection->out : &exchange->reply;
@@ -110,7 +337,7 @@ static struct buffer *outlet(struct http_exchange *exchange)
     return out;
 }
 
-static void finish(struct http_exchange *exchange)
+static void finish_answer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
     exchange->answered = true;
@@ -130,10 +357,10 @@ static void finish(struct http_exchange *exchange)
         if (first->reply.failed)
             connection->out.failed = true;
         if (first->has_leases)
-            http_lease_hand_over(first, connection->out.failed
-                                            ? UINT64_MAX
-                                            : connection->out_at + connection->out.len);
-        release(first);
+            hand_over_leases(first, connection->out.failed
+                                        ? UINT64_MAX
+                                        : connection->out_at + connection->out.len);
+        release_exchange(first);
         first = connection->first;
     }
     if (!connection->first)
@@ -158,12 +385,12 @@ void http_answer_field(struct http_exchange *exchange, const char *name, struct 
     buffer_append(fields, "\r\n", 2);
 }
 
-static void answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
+static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
     struct http_front *front = exchange->front;
     struct http_connection *connection = exchange->connection;
     bool closes = connection->is_closing && !exchange->next;
-    struct http_response response = {
+    struct response response = {
         .status = status,
         .content_type = content_type,
         .fields = buffer_slice(&front->fields),
@@ -171,15 +398,15 @@ static void answer(struct http_exchange *exchange, uint16_t status, const char *
         .closes = closes,
         .keeps = exchange->is_http_1_0 && !closes,
     };
-    struct buffer *out = outlet(exchange);
-    http_response_write(out, date_of(front), &response);
+    struct buffer *out = answer_buffer(exchange);
+    write_response(out, date_of(front), &response);
     if (!exchange->is_head && content_type)
         buffer_append_slice(out, buffer_slice(&front->body));
-    finish(exchange);
+    finish_answer(exchange);
 }
 
 /* Only an answer that changed nothing may be left out. */
-static bool is_too_much(const struct http_exchange *exchange)
+static bool answer_is_too_much(const struct http_exchange *exchange)
 {
     return exchange->front->body.len > HTTP_BUDGET_SMALL_BYTES && exchange->route &&
            exchange->route->method == HTTP_METHOD_GET &&
@@ -189,7 +416,7 @@ static bool is_too_much(const struct http_exchange *exchange)
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
     struct http_front *front = exchange->front;
-    if (is_too_much(exchange)) {
+    if (answer_is_too_much(exchange)) {
         struct http_fault fault;
         http_budget_refuse(front, &fault);
         http_answer_fault(exchange, &fault);
@@ -198,15 +425,14 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
     if (front->body.failed || front->fields.failed) {
         struct http_fault fault;
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
-        status = http_problem_status(fault.problem);
         content_type = "application/problem+json";
-        http_problem_write(http_answer_start(exchange), &fault);
+        status = http_problem_write(http_answer_start(exchange), &fault);
     }
     count_answer(exchange, status);
     if (exchange->connection)
-        answer(exchange, status, content_type);
+        write_answer(exchange, status, content_type);
     else
-        release(exchange);
+        release_exchange(exchange);
     if (front->body.cap > HTTP_SPARE_BYTES_MAX)
         buffer_shrink(&front->body, HTTP_SPARE_BYTES_MAX);
 }
@@ -226,8 +452,7 @@ static void end_problem(struct http_exchange *exchange, uint16_t status)
 
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault)
 {
-    http_problem_write(http_answer_start(exchange), fault);
-    end_problem(exchange, http_problem_status(fault->problem));
+    end_problem(exchange, http_problem_write(http_answer_start(exchange), fault));
 }
 
 /* ---- what a call is about ---- */
@@ -280,8 +505,8 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
     if (status == QUEUE_NOT_FOUND && !detail)
         detail = describe_missing(exchange, missing);
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
-    http_refusal_write(http_answer_start(exchange), status, detail, state, limit);
-    end_problem(exchange, http_refusal_status(status));
+    end_problem(exchange,
+                http_refusal_write(http_answer_start(exchange), status, detail, state, limit));
 }
 
 void http_answer_no_jobs(struct http_exchange *exchange)
@@ -298,6 +523,25 @@ void http_answer_no_jobs(struct http_exchange *exchange)
 void http_answer_continue(struct http_exchange *exchange)
 {
     assert(exchange->connection);
-    buffer_append_text(outlet(exchange), "HTTP/1.1 100 Continue\r\n\r\n");
-    finish(exchange);
+    buffer_append_text(answer_buffer(exchange), "HTTP/1.1 100 Continue\r\n\r\n");
+    finish_answer(exchange);
+}
+
+void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    http_change_end(exchange, reply->status, reply->status == QUEUE_OK ? reply->affected : 0);
+    if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"topic\":");
+    json_write_string(body, http_noted_topic(exchange));
+    buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
+    buffer_append_u64(body, reply->affected);
+    buffer_append_byte(body, '}');
+    http_answer_end_json(exchange, 200);
 }

@@ -1,4 +1,5 @@
-#include "http/private.h"
+/* A front: it listens, has its turns, and ends; and what all fronts of a server have in common. */
+#include "http/connection.h"
 
 #include "base/clock.h"
 
@@ -10,6 +11,7 @@
 
 enum {
     BACKLOG = 1024,
+    BUDGET_BYTES = 256 * 1024 * 1024,
     BODY_BYTES_MAX = 1 << 20,
     BATCH_BYTES_MAX = 16 << 20,
     CONNECTIONS_MAX = 10000,
@@ -19,54 +21,61 @@ enum {
     BODY_MS = 120 * 1000
 };
 
-/* ---- time, looked at once a turn ---- */
+/* ---- what the fronts of a server have in common ---- */
 
-static void look_at_clock(struct http_front *front)
+struct http_shared *http_shared_new(const char *version)
 {
-    front->now_ms = clock_inner_ms();
-    if (front->now_ms - front->turn_ms <= HTTP_LATE_MS || front->is_late)
+    struct http_shared *shared = calloc(1, sizeof *shared);
+    if (!shared)
+        return NULL;
+    shared->version = version;
+    shared->started_ms = clock_wall_ms();
+    shared->route_count = http_routes_list(shared->routes);
+    http_shared_set_memory(shared, 0);
+    http_shared_set_metrics_topics(shared, 0);
+    pthread_mutex_init(&shared->lock, NULL);
+    return shared;
+}
+
+void http_shared_free(struct http_shared *shared)
+{
+    if (!shared)
         return;
-    front->is_late = true;
-    front->pauses++;
+    pthread_mutex_destroy(&shared->lock);
+    free(shared);
 }
 
-int64_t http_front_now_ms(struct http_front *front)
+void http_shared_set_ready(struct http_shared *shared, bool ready)
 {
-    if (!front->now_ms)
-        look_at_clock(front);
-    return front->now_ms;
+    atomic_store_explicit(&shared->is_ready, ready, memory_order_release);
 }
 
-int64_t http_front_now_us(struct http_front *front)
+void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics)
 {
-    if (!front->now_us)
-        front->now_us = clock_boot_us();
-    return front->now_us;
+    enum { TOPICS = 200 };
+    shared->metrics_topics = topics ? topics : TOPICS;
 }
 
-/* ---- memory for answers ---- */
-
-void http_front_lend(struct http_front *front, struct buffer *buffer)
+void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max)
 {
-    if (buffer->cap)
-        return;
-    if (front->spare_count)
-        *buffer = front->spares[--front->spare_count];
-    else if (!buffer->bytes_max)
-        buffer_init(buffer, HTTP_OUT_BYTES_MAX);
+    shared->memory_bytes_max = bytes_max ? bytes_max : BUDGET_BYTES;
 }
 
-void http_front_give_back(struct http_front *front, struct buffer *buffer)
+void http_shared_add_metrics(struct http_shared *shared,
+                             void (*emit)(void *ctx, struct buffer *out), void *ctx)
 {
-    if (buffer->cap && buffer->cap <= HTTP_SPARE_BYTES_MAX &&
-        front->spare_count < HTTP_SPARES_MAX) {
-        buffer_clear(buffer);
-        buffer->bytes_max = HTTP_OUT_BYTES_MAX;
-        front->spares[front->spare_count++] = *buffer;
-    } else {
-        buffer_fini(buffer);
-    }
-    *buffer = (struct buffer){0};
+    shared->emit = emit;
+    shared->emit_ctx = ctx;
+}
+
+void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)
+{
+    shared->hooks = hooks;
+}
+
+void http_shared_set_backup_hooks(struct http_shared *shared, const struct http_backup_hooks *hooks)
+{
+    shared->backup = hooks;
 }
 
 /* ---- turns ---- */
@@ -77,16 +86,6 @@ static void expire_waits(void *ctx)
     front->expiry_ms = INT64_MAX;
     front->now_ms = 0;
     waiters_expire(front->waiters, http_front_now_ms(front));
-}
-
-/* Set by the take itself too: the waiters learn that it has to wait only once the queue answered,
- * which may be after this turn's end. A wake-up too early does no harm. */
-void http_front_wake_by(struct http_front *front, int64_t at_ms)
-{
-    if (at_ms >= front->expiry_ms)
-        return;
-    front->expiry_ms = at_ms;
-    deadline_set(front->expiry, at_ms);
 }
 
 static void expire_connections(void *ctx)
@@ -109,7 +108,7 @@ static void tell_drained(struct http_front *front)
 static bool on_turn_end(void *ctx)
 {
     struct http_front *front = ctx;
-    bool again = http_output_flush(front);
+    bool again = http_connections_flush(front);
     http_front_wake_by(front, waiters_next_ms(front->waiters));
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
@@ -126,11 +125,11 @@ static bool on_turn_end(void *ctx)
 static void on_connection(uv_stream_t *listener, int status)
 {
     if (status == 0)
-        http_connection_accept(listener->data, listener);
+        http_connections_accept(listener->data);
 }
 
-static int fail(char *error, size_t error_bytes, const struct http_options *options,
-                const char *what, int code)
+static int refuse_to_listen(char *error, size_t error_bytes, const struct http_options *options,
+                            const char *what, int code)
 {
     (void)snprintf(error, error_bytes, "cannot listen on '%s' port %u: %s: %s", options->host,
                    options->port, what,
@@ -174,10 +173,11 @@ static int listen_on(struct http_front *front, char *error, size_t error_bytes)
     struct sockaddr_storage address = {0};
     int code = read_address(options, &address);
     if (code != 0)
-        return fail(error, error_bytes, options, "the host must be an address, not a name", code);
+        return refuse_to_listen(error, error_bytes, options,
+                                "the host must be an address, not a name", code);
     int fd = open_socket(options, &address);
     if (fd < 0)
-        return fail(error, error_bytes, options, "bind", fd);
+        return refuse_to_listen(error, error_bytes, options, "bind", fd);
     (void)uv_tcp_init(reactor_loop(front->reactor), &front->listener);
     front->listener.data = front;
     front->is_listening = true;
@@ -185,11 +185,11 @@ static int listen_on(struct http_front *front, char *error, size_t error_bytes)
     code = uv_tcp_open(&front->listener, fd);
     if (code != 0) {
         (void)close(fd);
-        return fail(error, error_bytes, options, "open", code);
+        return refuse_to_listen(error, error_bytes, options, "open", code);
     }
     code = uv_listen((uv_stream_t *)&front->listener, BACKLOG, on_connection);
     if (code != 0)
-        return fail(error, error_bytes, options, "listen", code);
+        return refuse_to_listen(error, error_bytes, options, "listen", code);
     int bytes = sizeof address;
     (void)uv_tcp_getsockname(&front->listener, (struct sockaddr *)&address, &bytes);
     front->port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* the same place in IPv6 */
@@ -275,7 +275,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->waiters = waiters;
     front->shared = shared;
     set_options(front, options);
-    http_admission_init(front);
+    list_init(&front->long_line);
     http_hosts_init(&front->hosts, options->host, options->allowed_hosts);
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
@@ -324,15 +324,7 @@ void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void
     front->drained = drained;
     front->drained_ctx = ctx;
     stop_listening(front);
-    for (struct list *node = front->connections.next; node != &front->connections;
-         node = node->next) {
-        struct http_connection *connection = list_entry(node, struct http_connection, node);
-        connection->is_closing = true;
-        http_input_drop(connection);
-        if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
-            http_connection_wait(connection, HTTP_PHASE_NONE, false);
-        http_connection_touch(connection);
-    }
+    http_connections_end(front, false);
     reactor_turn_again(front->reactor);
 }
 
@@ -343,8 +335,7 @@ void http_front_free(struct http_front *front)
     front->drained = NULL;
     front->is_ending = true;
     stop_listening(front);
-    while (!list_is_empty(&front->connections))
-        http_connection_cut(list_entry(front->connections.next, struct http_connection, node));
+    http_connections_end(front, true);
     while (front->open_handles)
         (void)uv_run(reactor_loop(front->reactor), UV_RUN_NOWAIT);
     reactor_remove_at_turn_end(front->reactor, on_turn_end, front);

@@ -7,13 +7,12 @@
  *
  * Life
  *   1. http_shared_new, before the reactors run.
- *   2. http_front_new for each reactor, on its thread or before it runs. It listens at once;
- * requests are answered from the first turn on, /readyz says 503 until http_shared_set_ready(..,
- * true).
+ *   2. http_front_new for each reactor, on its thread or before it runs. It listens at once; requests
+ *      are answered from the first turn on. /readyz says 503 until http_shared_set_ready(.., true).
  *   3. To stop: http_shared_set_ready(.., false), waiters_drain, then http_front_drain on each
  *      reactor's thread; `drained` is called on that thread once the last connection is closed.
- *   4. http_front_free after the reactor has stopped and while its queue and waiters still stand;
- * it cuts what connections there are, turning the loop until they are closed. Takes that wait are
+ *   4. http_front_free after the reactor has stopped and while its queue and waiters still stand. It
+ *      cuts what connections there are, turning the loop until they are closed; takes that wait are
  *      cancelled.
  *   5. http_shared_free last.
  *
@@ -39,11 +38,10 @@ struct http_options {
     uint64_t body_bytes_max;  /* of one job; 1 MiB */
     uint64_t batch_bytes_max; /* of a batch push; 16 MiB */
     uint32_t connections_max; /* of this front; 10,000 */
-    uint32_t
-        waiting_max; /* of this front: what waiters_new was given, to be named in answers; 10,000 */
-    int64_t idle_ms; /* a connection without a request, or one that takes no bytes; 60 s */
-    int64_t header_ms; /* from the first byte of a request to the end of its header; 10 s */
-    int64_t body_ms;   /* from there to the end of its body; 120 s */
+    uint32_t waiting_max;     /* as waiters_new was given, to be named in answers; 10,000 */
+    int64_t idle_ms;          /* a connection without a request, or that takes no bytes; 60 s */
+    int64_t header_ms;        /* from the first byte of a request to the end of its header; 10 s */
+    int64_t body_ms;          /* from there to the end of its body; 120 s */
 };
 
 /* What the fronts of a server have in common. `version` must outlive it. NULL when out of memory.
@@ -85,19 +83,20 @@ struct http_hooks {
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks);
 
 /*
- * What keeps a store's files where they are while somebody copies them. `done` comes as in
- * http_hooks.test, inside the call only where there is no memory; `json` describes the backup.
- * QUEUE_NOT_FOUND: there is no such backup (any more); QUEUE_CONFLICT: there are too many. Without
- * it there is no backup through this server.
+ * What the server lends the fronts so that clients can back up a store that works on: its files stay
+ * where they are while somebody copies them. `done` comes as in http_hooks.test, inside the call only
+ * where there is no memory; `json` describes the backup. QUEUE_NOT_FOUND: there is no such backup (any
+ * more); QUEUE_CONFLICT: there are too many. Without it there is no backup through this server.
  */
 enum http_backup { HTTP_BACKUP_BEGIN = 1, HTTP_BACKUP_RENEW, HTTP_BACKUP_END };
-struct http_keeper {
+struct http_backup_hooks {
     void *ctx;
     void (*backup)(void *ctx, struct reactor *reactor, enum http_backup what, struct slice id,
                    http_tested *done, void *owner, uint64_t tag);
 };
-/* Before the reactors run; `keeper` must outlive the fronts. */
-void http_shared_set_keeper(struct http_shared *shared, const struct http_keeper *keeper);
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_backup_hooks(struct http_shared *shared,
+                                  const struct http_backup_hooks *hooks);
 
 /* 0 or negative errno, then `error` says what, where and what to do. */
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,

@@ -1,4 +1,4 @@
-/* job_json: a job, a topic and results as JSON. Pure. */
+/* job_json: a job, and results, as JSON. Pure. */
 #ifndef TARRY_HTTP_JOB_JSON_H
 #define TARRY_HTTP_JOB_JSON_H
 
@@ -16,7 +16,5 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
 
 /* `"topic":…,"id":…,"result":…` and what else the result holds, without braces. */
 void http_result_members_write(struct buffer *out, const struct queue_result *result);
-
-void http_topic_write(struct buffer *out, const struct queue_topic *topic);
 
 #endif

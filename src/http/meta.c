@@ -1,5 +1,7 @@
 #include "http/meta.h"
 
+#include "job/job.h"
+
 bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
                    struct http_fault *fault)
 {
@@ -30,25 +32,4 @@ bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
     return http_fault_set(fault, PROBLEM_BAD_META, JOB_META_BYTES_MAX,
                           "meta may hold at most %d pairs and %d bytes", JOB_META_PAIRS_MAX,
                           JOB_META_BYTES_MAX);
-}
-
-bool http_meta_add_object(struct buffer *meta, struct json_value object, struct buffer *scratch,
-                          struct http_fault *fault)
-{
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key, name, text;
-    if (object.kind != JSON_OBJECT)
-        return http_fault_set(fault, PROBLEM_BAD_META, 0, "'meta' must be an object of strings");
-    while (json_next_member(object, &cursor, &key, &value)) {
-        if (value.kind != JSON_STRING)
-            return http_fault_set(fault, PROBLEM_BAD_META, 0,
-                                  "the value of meta %s must be a string", http_quotable(key, 64));
-        if (!json_string_bytes(key, scratch, &name) ||
-            !json_string_bytes(value.raw, scratch, &text))
-            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-        if (!http_meta_add(meta, name, text, fault))
-            return false;
-    }
-    return true;
 }

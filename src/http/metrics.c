@@ -1,6 +1,6 @@
 /* /metrics: sums over the fronts of all reactors, and the topics' figures. */
 #include "base/prometheus.h"
-#include "http/private.h"
+#include "http/exchange.h"
 
 #include <stdlib.h>
 
@@ -49,39 +49,40 @@ static void write_one(struct buffer *out, const char *name, enum prometheus_type
 }
 
 /* Calls of several routes under one name (push, take) are one line. */
-static uint64_t requests_of(const struct sums *sums, const char *name, size_t hundred)
+static uint64_t requests_of(const struct sums *sums, const struct http_shared *shared,
+                            const char *name, size_t hundred)
 {
-    const struct http_route *route;
     uint64_t sum = 0;
-    for (uint32_t i = 0; (route = http_route_at(i)); i++)
-        if (strcmp(route->name, name) == 0)
+    for (uint32_t i = 0; i < shared->route_count; i++)
+        if (strcmp(shared->routes[i].name, name) == 0)
             sum += sums->requests[i][hundred];
     return sum;
 }
 
-static bool is_first_of_its_name(const struct http_route *route)
+static bool is_first_of_its_name(const struct http_shared *shared, uint32_t index)
 {
     uint32_t i = 0;
-    while (strcmp(http_route_at(i)->name, route->name) != 0)
+    while (strcmp(shared->routes[i].name, shared->routes[index].name) != 0)
         i++;
-    return http_route_at(i) == route;
+    return i == index;
 }
 
-static void write_requests(struct buffer *out, const struct sums *sums)
+static void write_requests(struct buffer *out, const struct sums *sums,
+                           const struct http_shared *shared)
 {
     static const char *const classes[] = {NULL, NULL, "2xx", NULL, "4xx", "5xx"};
     static const char name[] = "tarry_http_requests_total";
     prometheus_family(out, name, PROMETHEUS_COUNTER,
                       "Requests answered, by call and class of status.");
-    const struct http_route *route;
-    for (uint32_t i = 0; (route = http_route_at(i)); i++)
-        for (size_t hundred = 2; hundred < 6 && is_first_of_its_name(route); hundred++) {
-            uint64_t count = requests_of(sums, route->name, hundred);
+    for (uint32_t i = 0; i < shared->route_count; i++)
+        for (size_t hundred = 2; hundred < 6 && is_first_of_its_name(shared, i); hundred++) {
+            const char *call = shared->routes[i].name;
+            uint64_t count = requests_of(sums, shared, call, hundred);
             if (!classes[hundred] || (!count && hundred != 2))
                 continue;
             prometheus_sample(out, name,
                               (const struct prometheus_label[]){
-                                  {.key = "call", .value = slice_of(route->name)},
+                                  {.key = "call", .value = slice_of(call)},
                                   {.key = "status", .value = slice_of(classes[hundred])},
                                   {.key = NULL}},
                               (int64_t)count);
@@ -103,7 +104,7 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
     sums = (struct sums){0};
     add_fronts(&sums, shared);
 
-    write_requests(out, &sums);
+    write_requests(out, &sums, shared);
     prometheus_family(out, "tarry_http_request_seconds", PROMETHEUS_HISTOGRAM,
                       "From a request read to its answer, without takes that may wait.");
     prometheus_histogram(out, "tarry_http_request_seconds", NULL, &sums.durations, 1000, took_ms,
@@ -359,7 +360,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
 }
 
 /* A store out of reach is not waited for: the page is wanted just then. */
-void http_metrics(struct http_call *call)
+static void get_metrics(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct queue_info info = {0};
@@ -369,3 +370,12 @@ void http_metrics(struct http_call *call)
     else
         write_page(front, call->exchange, NULL, 0);
 }
+
+const struct http_route http_metrics_routes[] = {
+    {.method = HTTP_METHOD_GET,
+     .pattern = "/metrics",
+     .name = "metrics",
+     .handle = get_metrics,
+     .answer = HTTP_ANSWER_LONG},
+    {0},
+};

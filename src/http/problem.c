@@ -5,7 +5,6 @@
 #include "queue/status.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 static const struct row {
@@ -78,43 +77,10 @@ static const struct refusal {
     [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},
 };
 
-bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_t limit,
-                    const char *format, ...)
-{
-    va_list args;
-    fault->problem = problem;
-    fault->limit = limit;
-    va_start(args, format);
-    (void)vsnprintf(fault->detail, sizeof fault->detail, format, args);
-    va_end(args);
-    return false;
-}
-
-const char *http_quotable(struct slice text, size_t max)
-{
-    static _Thread_local char kept[4][100];
-    static _Thread_local unsigned turn;
-    char *out = kept[turn++ % 4];
-    size_t len = 0;
-    if (max > sizeof kept[0] - 4)
-        max = sizeof kept[0] - 4;
-    for (; len < text.len && len < max; len++)
-        out[len] = text.at[len] >= 0x20 && text.at[len] < 0x7f ? text.at[len] : '?';
-    (void)memcpy(out + len, "...", 4);
-    if (len == text.len)
-        out[len] = 0;
-    return out;
-}
-
 static const struct row *row_of(enum http_problem problem)
 {
     assert(problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
     return &problems[problem];
-}
-
-uint16_t http_problem_status(enum http_problem problem)
-{
-    return row_of(problem)->status;
 }
 
 const char *http_problem_code(enum http_problem problem)
@@ -122,18 +88,13 @@ const char *http_problem_code(enum http_problem problem)
     return row_of(problem)->code;
 }
 
-const char *http_problem_title(enum http_problem problem)
-{
-    return row_of(problem)->title;
-}
-
-uint16_t http_refusal_status(enum queue_status status)
+static uint16_t refusal_status(enum queue_status status)
 {
     assert(status < sizeof refusals / sizeof refusals[0]);
     return refusals[status].status ? refusals[status].status : 500;
 }
 
-const char *http_refusal_title(enum queue_status status)
+static const char *refusal_title(enum queue_status status)
 {
     assert(status < sizeof refusals / sizeof refusals[0]);
     return refusals[status].title ? refusals[status].title : "Something went wrong";
@@ -185,19 +146,54 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
     write_members(out, detail ? detail : queue_status_sentence(status), state, limit);
 }
 
-void http_problem_write(struct buffer *out, const struct http_fault *fault)
+uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault)
 {
     const struct row *row = row_of(fault->problem);
     write_object(out, row->code, row->title, row->status);
     http_fault_members_write(out, fault);
     buffer_append_text(out, "}\n");
+    return row->status;
 }
 
-void http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
-                        enum job_state state, uint64_t limit)
+uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
+                            enum job_state state, uint64_t limit)
 {
-    write_object(out, queue_status_code(status), http_refusal_title(status),
-                 http_refusal_status(status));
+    write_object(out, queue_status_code(status), refusal_title(status), refusal_status(status));
     http_refusal_members_write(out, status, detail, state, limit);
     buffer_append_text(out, "}\n");
+    return refusal_status(status);
+}
+
+static void describe_code(struct buffer *out, const char *code, const char *title, uint16_t status,
+                          const char *detail)
+{
+    buffer_append_text(out, "{\"code\":");
+    json_write_string(out, slice_of(code));
+    buffer_append_text(out, ",\"title\":");
+    json_write_string(out, slice_of(title));
+    buffer_append_text(out, ",\"status\":");
+    buffer_append_u64(out, status);
+    if (detail) {
+        buffer_append_text(out, ",\"detail\":");
+        json_write_string(out, slice_of(detail));
+    }
+    buffer_append_byte(out, '}');
+}
+
+bool http_problem_describe(struct buffer *out, struct slice code)
+{
+    for (int i = QUEUE_NOT_FOUND; i <= QUEUE_UNAVAILABLE; i++) {
+        enum queue_status status = (enum queue_status)i;
+        if (slice_is(code, queue_status_code(status))) {
+            describe_code(out, queue_status_code(status), refusal_title(status),
+                          refusal_status(status), queue_status_sentence(status));
+            return true;
+        }
+    }
+    for (int i = PROBLEM_NONE + 1; i < PROBLEM_COUNT; i++)
+        if (slice_is(code, problems[i].code)) {
+            describe_code(out, problems[i].code, problems[i].title, problems[i].status, NULL);
+            return true;
+        }
+    return false;
 }

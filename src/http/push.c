@@ -1,15 +1,403 @@
-#include "http/delivery.h"
+#include "http/push.h"
+
+#include "base/json_write.h"
+#include "base/text.h"
+#include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/media.h"
-#include "http/private.h"
-
+#include "http/meta.h"
+#include "http/settings.h"
 #include "queue/status.h"
 
-struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+/* ---- options and callback ---- */
+
+/* Not within a character. */
+static struct slice cut_text(struct slice text, size_t bytes_max)
 {
-    return (struct queue_reply_to){
-        .done = done, .owner = call->front, .tag = http_exchange_tag(call->exchange)};
+    if (text.len <= bytes_max)
+        return text;
+    while (bytes_max && ((unsigned char)text.at[bytes_max] & 0xc0) == 0x80)
+        bytes_max--;
+    return slice_make(text.at, bytes_max);
 }
+
+void http_fields_push(const struct http_fields *fields, struct queue_push *push)
+{
+    push->when = http_fields_when(fields, QUEUE_DUE_NOW);
+    push->priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                               : QUEUE_PRIORITY_UNSET;
+    push->on_conflict = fields->on_conflict;
+    push->policy = fields->policy;
+    push->past = (struct queue_past){.attempt = fields->attempt,
+                                     .dead = fields->state == JOB_DEAD,
+                                     .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
+}
+
+bool http_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
+                       struct http_fault *fault)
+{
+    char error[HTTP_HOOK_ERROR_BYTES] = "";
+    if (!http_delivery_is_on(hooks))
+        return http_delivery_refuse(fault, "a callback");
+    if (!hooks->check_callback(hooks->ctx, url, error))
+        return http_fault_set(fault, PROBLEM_BAD_CALLBACK, 0, "%s", error);
+    switch (job_meta_add(meta, slice_of(JOB_META_CALLBACK), url)) {
+    case JOB_META_OK:
+        return true;
+    case JOB_META_TOO_MUCH:
+        return http_fault_set(fault, PROBLEM_BAD_META, JOB_META_BYTES_MAX,
+                              "meta and the callback together may hold at most %d pairs and %d "
+                              "bytes",
+                              JOB_META_PAIRS_MAX, JOB_META_BYTES_MAX);
+    default:
+        return http_fault_set(fault, PROBLEM_BAD_CALLBACK, HTTP_CALLBACK_BYTES_MAX,
+                              "'callback' must be UTF-8 without control characters, at most %d "
+                              "bytes",
+                              HTTP_CALLBACK_BYTES_MAX);
+    }
+}
+
+/* ---- one item of a batch ---- */
+
+static bool check_item_fields(const struct http_fields *fields, struct http_fault *fault)
+{
+    if (http_fields_have(fields, OPTION_STATE) && fields->state != JOB_DEAD)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'state' is '%s' but can only be dead: the due time tells the others",
+                              job_state_name(fields->state));
+    return http_fields_check(fields, fault);
+}
+
+/* All members of {"name":"value",...}. Unescapes into `scratch`. */
+static bool add_meta_object(struct buffer *meta, struct json_value object, struct buffer *scratch,
+                            struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key, name, text;
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_META, 0, "'meta' must be an object of strings");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (value.kind != JSON_STRING)
+            return http_fault_set(fault, PROBLEM_BAD_META, 0,
+                                  "the value of meta %s must be a string", http_quotable(key, 64));
+        if (!json_string_bytes(key, scratch, &name) ||
+            !json_string_bytes(value.raw, scratch, &text))
+            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        if (!http_meta_add(meta, name, text, fault))
+            return false;
+    }
+    return true;
+}
+
+enum member {
+    MEMBER_TOPIC = 1,
+    MEMBER_ID = 2,
+    MEMBER_BODY = 4,
+    MEMBER_BODY_BASE64 = 8,
+    MEMBER_CONTENT_TYPE = 16,
+    MEMBER_META = 32,
+    MEMBER_CALLBACK = 64
+};
+
+struct item {
+    struct queue_push *push;
+    struct buffer *arena, *meta;
+    const struct http_hooks *hooks;
+    struct http_fault *fault;
+    struct json_value body;
+    struct http_fields fields;
+    uint32_t seen; /* enum member each */
+};
+
+static const struct {
+    const char *quoted;
+    size_t len;
+    enum member member;
+} members[] = {
+#define MEMBER(NAME, BIT)                                                                          \
+    {                                                                                              \
+        "\"" NAME "\"", sizeof(NAME) + 1, BIT                                                      \
+    }
+    MEMBER("topic", MEMBER_TOPIC),       MEMBER("id", MEMBER_ID),
+    MEMBER("body", MEMBER_BODY),         MEMBER("content_type", MEMBER_CONTENT_TYPE),
+    MEMBER("meta", MEMBER_META),         MEMBER("body_base64", MEMBER_BODY_BASE64),
+    MEMBER("callback", MEMBER_CALLBACK),
+#undef MEMBER
+};
+
+static uint32_t member_of(struct slice key)
+{
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (members[i].len == key.len && memcmp(members[i].quoted, key.at, key.len) == 0)
+            return members[i].member;
+    return 0;
+}
+
+static bool out_of_memory(struct item *item)
+{
+    return http_fault_set(item->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+static bool read_item_text(struct item *item, struct slice key, struct json_value value,
+                           struct slice *out)
+{
+    if (value.kind != JSON_STRING)
+        return http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0, "%s must be a string",
+                              http_quotable(key, 40));
+    return json_string_bytes(value.raw, item->arena, out) || out_of_memory(item);
+}
+
+/* What was unescaped on the way gives its room back, as the arena has only as much as the item is
+ * long. So escaped base64 is decoded over itself: bytes come out behind where they are read. */
+static bool read_base64(struct item *item, struct slice key, struct json_value value)
+{
+    struct slice text;
+    size_t start = item->arena->len;
+    if (!read_item_text(item, key, value, &text))
+        return false;
+    item->arena->len = start;
+    if (!text_base64_decode(text, item->arena))
+        return item->arena->failed
+                   ? out_of_memory(item)
+                   : http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                                    "'body_base64' is not base64 (RFC 4648, padded)");
+    item->push->body = slice_make(item->arena->at + start, item->arena->len - start);
+    return true;
+}
+
+/* Pairs are gathered apart, where doubles are found. */
+static bool read_item_meta(struct item *item, struct json_value value)
+{
+    size_t start = item->arena->len;
+    bool done = add_meta_object(item->meta, value, item->arena, item->fault);
+    item->arena->len = start;
+    return done;
+}
+
+static bool read_item_callback(struct item *item, struct slice key, struct json_value value)
+{
+    struct slice url;
+    size_t start = item->arena->len;
+    bool done = read_item_text(item, key, value, &url) &&
+                http_callback_add(item->meta, url, item->hooks, item->fault);
+    item->arena->len = start;
+    return done;
+}
+
+/* Then they are kept beside the others' text. A callback's name is longer there than here, but a
+ * topic is always named too and leaves the room. */
+static bool keep_item_meta(struct item *item)
+{
+    size_t start = item->arena->len;
+    if (!item->meta->len)
+        return true;
+    buffer_append_slice(item->arena, buffer_slice(item->meta));
+    if (item->arena->failed)
+        return out_of_memory(item);
+    item->push->meta = slice_make(item->arena->at + start, item->arena->len - start);
+    return true;
+}
+
+static bool read_item_member(struct item *item, struct slice key, struct json_value value)
+{
+    static const char *const beside[] = {"topic",        "id",   "body", "body_base64",
+                                         "content_type", "meta", NULL};
+    struct queue_push *push = item->push;
+    uint32_t member = member_of(key);
+    if (member & item->seen)
+        return http_fault_set(item->fault, PROBLEM_OPTION_TWICE, 0, "%s is given more than once",
+                              http_quotable(key, 40));
+    item->seen |= member;
+    switch (member) {
+    case MEMBER_TOPIC:
+        return read_item_text(item, key, value, &push->topic);
+    case MEMBER_ID:
+        return read_item_text(item, key, value, &push->id);
+    case MEMBER_CONTENT_TYPE:
+        return read_item_text(item, key, value, &push->content_type) &&
+               (http_media_is_valid(push->content_type) ||
+                http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                               "'content_type' must be printable ASCII"));
+    case MEMBER_META:
+        return read_item_meta(item, value);
+    case MEMBER_CALLBACK:
+        return read_item_callback(item, key, value);
+    case MEMBER_BODY_BASE64:
+        return read_base64(item, key, value);
+    case MEMBER_BODY:
+        item->body = value;
+        return true;
+    default:
+        return http_option_set_member(&item->fields, OPTIONS_ITEM, beside, key, value, item->arena,
+                                      item->fault);
+    }
+}
+
+/* A string is its text, unless its type says that it is JSON; any other value is JSON as it stands.
+ */
+static bool read_item_body(struct item *item)
+{
+    struct queue_push *push = item->push;
+    if (!(item->seen & MEMBER_BODY))
+        return true;
+    if (item->seen & MEMBER_BODY_BASE64)
+        return http_fault_set(item->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'body' and 'body_base64' are both given, choose one");
+    if (item->body.kind == JSON_STRING && !http_media_is_json(push->content_type)) {
+        if (!push->content_type.len)
+            push->content_type = slice_of("text/plain; charset=utf-8");
+        return json_string_bytes(item->body.raw, item->arena, &push->body) || out_of_memory(item);
+    }
+    if (!push->content_type.len)
+        push->content_type = slice_of("application/json");
+    push->body = item->body.raw;
+    return true;
+}
+
+bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
+                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+{
+    struct item item = {.push = out, .arena = arena, .meta = meta, .hooks = hooks, .fault = fault};
+    struct json_cursor cursor = {0};
+    struct json_value member;
+    struct slice key;
+    *out = (struct queue_push){0};
+    buffer_clear(meta);
+    if (value.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                              "an item must be an object such as "
+                              "{\"topic\":\"mail\",\"delay\":\"30m\",\"body\":\"...\"}");
+    while (json_next_member(value, &cursor, &key, &member))
+        if (!read_item_member(&item, key, member))
+            return false;
+    if (!(item.seen & MEMBER_TOPIC))
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
+    if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
+        return false;
+    http_fields_push(&item.fields, out);
+    return true;
+}
+
+/* ---- a batch ---- */
+
+static bool begin_item(struct http_batch *batch, struct http_fault *fault)
+{
+    if (batch->item_count == QUEUE_BATCH_MAX)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
+    batch->item_count++;
+    return true;
+}
+
+static void set_aside(struct http_batch *batch, const struct http_fault *fault)
+{
+    struct http_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
+    buffer_append(batch->faults, &item, sizeof item);
+}
+
+static void add_item(struct http_batch *batch, struct json_value value)
+{
+    struct http_fault fault;
+    if (http_item_parse(value, &batch->pushes[batch->push_count], batch->arena, batch->meta,
+                        batch->hooks, &fault))
+        batch->push_count++;
+    else
+        set_aside(batch, &fault);
+}
+
+static bool refuse_json(struct http_fault *fault, size_t at)
+{
+    return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
+}
+
+/* One line. False: the whole is refused. A line that is no JSON is set aside like any bad item; but
+ * in what was announced as one JSON value (`is_json`) it shows that the value is malformed. */
+static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
+                       struct http_fault *fault)
+{
+    struct json_value value;
+    struct http_fault item_fault;
+    size_t error_at;
+    if (!begin_item(batch, fault))
+        return false;
+    if (json_check(line, &value, &error_at) && (value.kind == JSON_OBJECT || !is_json)) {
+        add_item(batch, value);
+        return true;
+    }
+    if (is_json)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be a JSON array of jobs, or one object a line");
+    (void)refuse_json(&item_fault, error_at);
+    set_aside(batch, &item_fault);
+    return true;
+}
+
+static bool parse_lines(struct slice body, bool is_json, struct http_batch *batch,
+                        struct http_fault *fault)
+{
+    const char *at = body.at, *end = body.at + body.len;
+    while (at < end) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        struct slice line = slice_make(at, (size_t)((lf ? lf : end) - at));
+        at = lf ? lf + 1 : end;
+        if (line.len && line.at[line.len - 1] == '\r')
+            line.len--;
+        if (line.len && !parse_line(line, is_json, batch, fault))
+            return false;
+    }
+    return batch->item_count || !is_json || refuse_json(fault, body.len);
+}
+
+static bool parse_array(struct slice body, struct http_batch *batch, struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value array, value;
+    size_t error_at;
+    if (!json_check(body, &array, &error_at))
+        return refuse_json(fault, error_at);
+    while (json_next_item(array, &cursor, &value)) {
+        if (!begin_item(batch, fault))
+            return false;
+        add_item(batch, value);
+    }
+    return true;
+}
+
+static bool begins_array(struct slice body)
+{
+    size_t i = 0;
+    while (i < body.len &&
+           (body.at[i] == ' ' || body.at[i] == '\t' || body.at[i] == '\r' || body.at[i] == '\n'))
+        i++;
+    return i < body.len && body.at[i] == '[';
+}
+
+bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
+                      struct http_fault *fault)
+{
+    batch->push_count = batch->item_count = 0;
+    buffer_clear(batch->arena);
+    buffer_clear(batch->faults);
+    /* All text that is unescaped or copied is shorter than where it stands in the body. */
+    if (!buffer_reserve(batch->arena, body.len + 1))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    const char *arena_at = batch->arena->at;
+    bool parsed = begins_array(body) && !http_media_is_lines(type)
+                      ? parse_array(body, batch, fault)
+                      : parse_lines(body, http_media_is_json(type), batch, fault);
+    assert(batch->arena->at == arena_at);
+    (void)arena_at;
+    if (parsed && batch->faults->failed)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return parsed;
+}
+
+/* ---- the call for one job ---- */
 
 static bool is_unreserved(char c)
 {
@@ -68,7 +456,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
-void http_push(struct http_call *call)
+static void push_one(struct http_call *call)
 {
     struct queue_push push = {.topic = call->topic,
                               .id = call->id,
@@ -77,9 +465,10 @@ void http_push(struct http_call *call)
                               .body = call->request->body};
     struct http_fault fault;
     if (!http_media_is_valid(push.content_type)) {
-        http_fault_set(&fault, PROBLEM_BAD_OPTION, 0,
-                       "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
-                       "name*=UTF-8''%%C3%%A4");
+        (void)http_fault_set(
+            &fault, PROBLEM_BAD_OPTION, 0,
+            "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
+            "name*=UTF-8''%%C3%%A4");
         http_answer_fault(call->exchange, &fault);
         return;
     }
@@ -94,3 +483,118 @@ void http_push(struct http_call *call)
     http_fields_push(&call->query->fields, &push);
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
+
+/* ---- the call for many ---- */
+
+static void write_item_fault(struct buffer *out, const struct http_fault *fault)
+{
+    buffer_append_text(out, "{\"result\":\"");
+    buffer_append_text(out, http_problem_code(fault->problem));
+    buffer_append_byte(out, '"');
+    http_fault_members_write(out, fault);
+    buffer_append_byte(out, '}');
+}
+
+static void write_item_result(struct http_exchange *exchange, struct buffer *out,
+                              const struct queue_result *result)
+{
+    buffer_append_byte(out, '{');
+    http_result_members_write(out, result);
+    if (!queue_status_is_success(result->status)) {
+        uint64_t limit =
+            result->status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
+        http_refusal_members_write(out, result->status, result->detail, 0, limit);
+    }
+    buffer_append_byte(out, '}');
+}
+
+/* Results of the queue and faults found here, woven back into the order of the items. */
+static void answer_batch(struct http_exchange *exchange, const struct queue_result *results,
+                         size_t count)
+{
+    const struct http_item_fault *fault = (const void *)exchange->note.at;
+    const struct http_item_fault *faults_end =
+        (const void *)(exchange->note.at + exchange->note.len);
+    struct buffer *out = http_answer_start(exchange);
+    bool lines = exchange->wants_lines;
+    size_t next = 0;
+    if (!lines)
+        buffer_append_text(out, "{\"results\":[");
+    for (uint32_t i = 0; i < exchange->count; i++) {
+        if (i && !lines)
+            buffer_append_byte(out, ',');
+        if (exchange->note.len && fault < faults_end && fault->index == i) {
+            write_item_fault(out, &fault++->fault);
+        } else {
+            assert(next < count);
+            write_item_result(exchange, out, &results[next++]);
+        }
+        if (lines)
+            buffer_append_byte(out, '\n');
+    }
+    if (!lines)
+        buffer_append_text(out, "]}");
+    if (lines)
+        http_answer_end(exchange, 200, "application/x-ndjson");
+    else
+        http_answer_end_json(exchange, 200);
+}
+
+static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK)
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+    else
+        answer_batch(exchange, reply->results, reply->result_count);
+}
+
+static void push_many(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    struct http_exchange *exchange = call->exchange;
+    struct http_fault fault;
+    if (!front->pushes)
+        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
+    buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
+    struct http_batch batch = {.pushes = front->pushes,
+                               .faults = &exchange->note,
+                               .arena = &front->arena,
+                               .meta = &front->meta,
+                               .hooks = front->shared->hooks};
+    if (!front->pushes)
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!front->pushes ||
+        !http_batch_parse(call->request->body, call->request->content_type, &batch, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return;
+    }
+    exchange->count = batch.item_count;
+    exchange->wants_lines = http_media_is_lines(call->request->accept);
+    if (batch.push_count)
+        queue_push(front->queue, front->pushes, batch.push_count,
+                   http_reply_to(call, on_batch_pushed));
+    else
+        answer_batch(exchange, NULL, 0);
+    if (front->arena.cap > HTTP_READ_BYTES)
+        buffer_shrink(&front->arena, HTTP_READ_BYTES);
+}
+
+#define PUSH(METHOD, PATTERN)                                                                      \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
+        .options = OPTIONS_PUSH, .takes_meta = true, .body = HTTP_BODY_JOB                         \
+    }
+
+const struct http_route http_push_routes[] = {
+    PUSH(PUT, HTTP_JOB_PATH),
+    PUSH(POST, HTTP_JOBS_PATH),
+    {.method = HTTP_METHOD_POST,
+     .pattern = "/v1/jobs",
+     .name = "batch",
+     .handle = push_many,
+     .body = HTTP_BODY_BATCH},
+    {0},
+};

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum kind {
+enum option_kind {
     KIND_DURATION = 1, /* int64_t ms */
     KIND_TIME,         /* int64_t ms */
     KIND_NUMBER,       /* int64_t */
@@ -105,8 +105,8 @@ const char *http_option_says(const char *name)
 }
 
 /* `beside` are members that a JSON object of the call has and that are no options; NULL: none. */
-static bool refuse_unknown(uint32_t allowed, const char *const *beside, struct slice name,
-                           struct http_fault *fault)
+static bool refuse_unknown_option(uint32_t allowed, const char *const *beside, struct slice name,
+                                  struct http_fault *fault)
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
     size_t count = 0, len = 0;
@@ -256,12 +256,13 @@ static bool set_option(const struct option *option, struct http_fields *fields,
     return true;
 }
 
-bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
-                     struct slice name, struct slice value, struct http_fault *fault)
+static bool set_named_option(struct http_fields *fields, struct http_query *values,
+                             uint32_t allowed, struct slice name, struct slice value,
+                             struct http_fault *fault)
 {
     const struct option *option = find_option(name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
-        return refuse_unknown(allowed, NULL, name, fault);
+        return refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
 }
 
@@ -282,7 +283,7 @@ bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const 
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     const struct option *option = find_option(name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
-        return refuse_unknown(allowed, beside, name, fault);
+        return refuse_unknown_option(allowed, beside, name, fault);
     if (value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!option_takes(option, value.kind))
@@ -311,7 +312,7 @@ bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     const struct option *option = find_option(name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
-        return refuse_unknown(allowed, NULL, name, fault);
+        return refuse_unknown_option(allowed, NULL, name, fault);
     return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
                           "this call takes no body: give '%s' in the query, as in ?%s=...",
                           option->name, option->name);
@@ -329,13 +330,13 @@ bool http_fields_check(const struct http_fields *fields, struct http_fault *faul
     return true;
 }
 
-bool http_fields_check_item(const struct http_fields *fields, struct http_fault *fault)
+struct queue_when http_fields_when(const struct http_fields *fields, enum queue_due otherwise)
 {
-    if (http_fields_have(fields, OPTION_STATE) && fields->state != JOB_DEAD)
-        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                              "'state' is '%s' but can only be dead: the due time tells the others",
-                              job_state_name(fields->state));
-    return http_fields_check(fields, fault);
+    if (http_fields_have(fields, OPTION_DELAY))
+        return (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = fields->delay_ms};
+    if (http_fields_have(fields, OPTION_AT))
+        return (struct queue_when){.due = QUEUE_DUE_AT, .ms = fields->at_ms};
+    return (struct queue_when){.due = otherwise};
 }
 
 /* ---- a whole request ---- */
@@ -367,7 +368,7 @@ static bool parse_pair(struct slice pair, uint32_t allowed, struct http_query *o
         return false;
     if (equals && !decode(slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
         return false;
-    return http_option_set(&out->fields, out, allowed, name, value, fault);
+    return set_named_option(&out->fields, out, allowed, name, value, fault);
 }
 
 static bool parse_text(struct slice query, uint32_t allowed, struct http_query *out,
@@ -424,7 +425,7 @@ static bool parse_headers(const struct http_request *request, uint32_t allowed,
                                   http_quotable(header->name, 80));
         name = lower_name(name, is_meta ? '-' : '_', lower);
         if (is_meta ? !add_meta(out, name, header->value, fault)
-                    : !http_option_set(&out->fields, out, allowed, name, header->value, fault))
+                    : !set_named_option(&out->fields, out, allowed, name, header->value, fault))
             return false;
     }
     return true;

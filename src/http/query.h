@@ -15,6 +15,7 @@
 #include "base/json_read.h"
 #include "http/request.h"
 #include "job/record.h"
+#include "queue/queue.h"
 
 enum http_option_id {
     OPTION_DELAY = 0,
@@ -101,12 +102,7 @@ struct http_query {
     struct buffer *meta; /* pairs of Tarry-Meta-* go here; NULL: the call has no meta */
 };
 
-/* One option. `allowed` says which the call has; `values` gets those that may be repeated, NULL
- * where there are none. `name` is spelled with underscores. */
-bool http_option_set(struct http_fields *fields, struct http_query *values, uint32_t allowed,
-                     struct slice name, struct slice value, struct http_fault *fault);
-
-/* One member of a JSON object: the text of a string, number, true or false. `beside` names members
+/* One option from a member of a JSON object, where `allowed` says which the call has: the text of a string, number, true or false. `beside` names members
  * that the object has and that are no options, for who errs (at most HTTP_MEMBERS_BESIDE_MAX, ended
  * by NULL; NULL: none). Unescapes into `scratch`. */
 enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
@@ -126,18 +122,14 @@ bool http_query_parse(const struct http_request *request, uint32_t allowed, stru
 
 /* The rules between options. */
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault);
-/* And those of an item of a batch. */
-bool http_fields_check_item(const struct http_fields *fields, struct http_fault *fault);
 
 static inline bool http_fields_have(const struct http_fields *fields, enum http_option_id id)
 {
     return fields->set & OPTION_BIT(id);
 }
 
-/* Into a command of the queue. */
+/* When a job is due by `delay` or `at`; as `otherwise` says where neither was given. */
 struct queue_when http_fields_when(const struct http_fields *fields, enum queue_due otherwise);
-void http_fields_push(const struct http_fields *fields, struct queue_push *push);
-void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings);
 
 /* What a right value of the option is; NULL where there is no such option. */
 const char *http_option_says(const char *name);

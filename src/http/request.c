@@ -1,9 +1,11 @@
 #include "http/request.h"
 
+#include "base/hex.h"
+
 #include <llhttp.h>
 
 /* What llhttp's callbacks work on. */
-struct reading {
+struct head_reading {
     struct http_request *request;
     struct http_fault *fault;
     struct slice target;
@@ -56,7 +58,7 @@ bool http_list_has(struct slice list, const char *lower)
 
 /* ---- headers that mean something to the reading itself ---- */
 
-static bool read_length(struct reading *reading, struct slice value)
+static bool read_length(struct head_reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
     if (request->has_length)
@@ -77,7 +79,7 @@ static bool read_length(struct reading *reading, struct slice value)
     return true;
 }
 
-static bool read_transfer(struct reading *reading, struct slice value)
+static bool read_transfer(struct head_reading *reading, struct slice value)
 {
     if (reading->request->chunked)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
@@ -89,7 +91,7 @@ static bool read_transfer(struct reading *reading, struct slice value)
     return true;
 }
 
-static bool read_host(struct reading *reading, struct slice value)
+static bool read_host(struct head_reading *reading, struct slice value)
 {
     if (reading->has_host)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
@@ -99,14 +101,14 @@ static bool read_host(struct reading *reading, struct slice value)
     return true;
 }
 
-static bool read_connection(struct reading *reading, struct slice value)
+static bool read_connection(struct head_reading *reading, struct slice value)
 {
     reading->has_connection_close |= http_list_has(value, "close");
     reading->has_connection_keep |= http_list_has(value, "keep-alive");
     return true;
 }
 
-static bool read_expect(struct reading *reading, struct slice value)
+static bool read_expect(struct head_reading *reading, struct slice value)
 {
     if (!http_is(value, "100-continue"))
         return http_fault_set(reading->fault, PROBLEM_EXPECTATION_UNKNOWN, 0,
@@ -115,8 +117,8 @@ static bool read_expect(struct reading *reading, struct slice value)
     return true;
 }
 
-static bool read_once(struct reading *reading, struct slice value, bool *has, struct slice *into,
-                      const char *name)
+static bool read_once(struct head_reading *reading, struct slice value, bool *has,
+                      struct slice *into, const char *name)
 {
     if (*has)
         return http_fault_set(reading->fault, PROBLEM_BAD_REQUEST, 0, "%s is given more than once",
@@ -126,13 +128,13 @@ static bool read_once(struct reading *reading, struct slice value, bool *has, st
     return true;
 }
 
-static bool read_type(struct reading *reading, struct slice value)
+static bool read_type(struct head_reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
     return read_once(reading, value, &request->has_type, &request->content_type, "Content-Type");
 }
 
-static bool read_accept(struct reading *reading, struct slice value)
+static bool read_accept(struct head_reading *reading, struct slice value)
 {
     if (!reading->request->has_accept)
         reading->request->accept = value;
@@ -140,14 +142,14 @@ static bool read_accept(struct reading *reading, struct slice value)
     return true;
 }
 
-static bool read_origin(struct reading *reading, struct slice value)
+static bool read_origin(struct head_reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
     request->has_marks = true;
     return read_once(reading, value, &request->has_origin, &request->origin, "Origin");
 }
 
-static bool read_fetch_site(struct reading *reading, struct slice value)
+static bool read_fetch_site(struct head_reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
     request->has_marks = true;
@@ -155,7 +157,7 @@ static bool read_fetch_site(struct reading *reading, struct slice value)
                      "Sec-Fetch-Site");
 }
 
-static bool read_coding(struct reading *reading, struct slice value)
+static bool read_coding(struct head_reading *reading, struct slice value)
 {
     return http_is(value, "identity") ||
            http_fault_set(reading->fault, PROBLEM_CODING_UNKNOWN, 0,
@@ -166,7 +168,7 @@ static bool read_coding(struct reading *reading, struct slice value)
 static const struct known {
     const char *name;
     size_t name_len;
-    bool (*read)(struct reading *reading, struct slice value);
+    bool (*read)(struct head_reading *reading, struct slice value);
 } known[] = {
     {"host", 4, read_host},
     {"accept", 6, read_accept},
@@ -180,7 +182,7 @@ static const struct known {
     {"transfer-encoding", 17, read_transfer},
 };
 
-static bool read_header(struct reading *reading, struct http_header *header)
+static bool read_header(struct head_reading *reading, struct http_header *header)
 {
     header->value = trimmed(header->value);
     if (http_begins(header->name, "tarry-")) {
@@ -195,7 +197,7 @@ static bool read_header(struct reading *reading, struct http_header *header)
 
 /* ---- llhttp ---- */
 
-static void extend(struct slice *slice, const char *at, size_t len)
+static void extend_slice(struct slice *slice, const char *at, size_t len)
 {
     if (!slice->at)
         slice->at = at;
@@ -204,14 +206,14 @@ static void extend(struct slice *slice, const char *at, size_t len)
 
 static int on_url(llhttp_t *parser, const char *at, size_t len)
 {
-    struct reading *reading = parser->data;
-    extend(&reading->target, at, len);
+    struct head_reading *reading = parser->data;
+    extend_slice(&reading->target, at, len);
     return 0;
 }
 
 static int on_name(llhttp_t *parser, const char *at, size_t len)
 {
-    struct reading *reading = parser->data;
+    struct head_reading *reading = parser->data;
     struct http_request *request = reading->request;
     if (reading->in_value || request->header_count == 0) {
         if (request->header_count == HTTP_HEADERS_MAX) {
@@ -222,23 +224,23 @@ static int on_name(llhttp_t *parser, const char *at, size_t len)
         request->headers[request->header_count++] = (struct http_header){0};
         reading->in_value = false;
     }
-    extend(&request->headers[request->header_count - 1].name, at, len);
+    extend_slice(&request->headers[request->header_count - 1].name, at, len);
     return 0;
 }
 
 static int on_value(llhttp_t *parser, const char *at, size_t len)
 {
-    struct reading *reading = parser->data;
+    struct head_reading *reading = parser->data;
     struct http_request *request = reading->request;
     reading->in_value = true;
     if (request->header_count)
-        extend(&request->headers[request->header_count - 1].value, at, len);
+        extend_slice(&request->headers[request->header_count - 1].value, at, len);
     return 0;
 }
 
 static int on_value_complete(llhttp_t *parser)
 {
-    struct reading *reading = parser->data;
+    struct head_reading *reading = parser->data;
     struct http_request *request = reading->request;
     reading->in_value = true;
     if (request->header_count == 0)
@@ -320,7 +322,7 @@ static bool split_target(struct slice target, struct http_request *out, struct h
     return true;
 }
 
-static bool check_request(const struct reading *reading, const llhttp_t *parser)
+static bool check_request(const struct head_reading *reading, const llhttp_t *parser)
 {
     const struct http_request *request = reading->request;
     if (parser->http_major != 1 || parser->http_minor > 1)
@@ -344,7 +346,8 @@ static bool check_request(const struct reading *reading, const llhttp_t *parser)
     return true;
 }
 
-static bool refuse_llhttp(struct reading *reading, const llhttp_t *parser, enum llhttp_errno error)
+static bool refuse_llhttp(struct head_reading *reading, const llhttp_t *parser,
+                          enum llhttp_errno error)
 {
     bool is_framing = error == HPE_INVALID_CONTENT_LENGTH ||
                       error == HPE_UNEXPECTED_CONTENT_LENGTH ||
@@ -354,7 +357,8 @@ static bool refuse_llhttp(struct reading *reading, const llhttp_t *parser, enum 
                           error == HPE_OK ? "it ends too early" : llhttp_get_error_reason(parser));
 }
 
-static enum llhttp_errno run_llhttp(struct reading *reading, llhttp_t *parser, struct slice head)
+static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *parser,
+                                    struct slice head)
 {
     llhttp_init(parser, HTTP_REQUEST, &settings);
     parser->data = reading;
@@ -375,7 +379,7 @@ static enum llhttp_errno run_llhttp(struct reading *reading, llhttp_t *parser, s
 
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)
 {
-    struct reading reading = {.request = out, .fault = fault};
+    struct head_reading reading = {.request = out, .fault = fault};
     llhttp_t parser;
     memset(out, 0, offsetof(struct http_request, headers));
     fault->problem = PROBLEM_NONE;
@@ -391,4 +395,324 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
         !reading.has_connection_close && (!out->is_http_1_0 || reading.has_connection_keep);
     out->method = method_of(parser.method);
     return check_request(&reading, &parser) && split_target(reading.target, out, fault);
+}
+
+/* ---- framing: lines of the head ---- */
+
+/* RFC 9110, 5.6.2. */
+static const bool token_bytes[256] = {
+    ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['!'] = true,  ['#'] = true,
+    ['$'] = true,         ['%'] = true,         ['&'] = true,         ['\''] = true, ['*'] = true,
+    ['+'] = true,         ['-'] = true,         ['.'] = true,         ['^'] = true,  ['_'] = true,
+    ['`'] = true,         ['|'] = true,         ['~'] = true,
+};
+
+static bool is_token(char c)
+{
+    return token_bytes[(unsigned char)c];
+}
+
+static bool refuse_framing(struct http_fault *fault, const char *what)
+{
+    return http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "%s", what);
+}
+
+/* The version is the line's last word. */
+static bool check_version(struct slice line, struct http_fault *fault)
+{
+    static const char spoken[] = " HTTP/1.";
+    enum { SPOKEN_BYTES = sizeof spoken - 1 };
+    const char *last = line.at + line.len - 1, *word = memrchr(line.at, ' ', line.len);
+    if (last - word == SPOKEN_BYTES && memcmp(word, spoken, SPOKEN_BYTES) == 0 &&
+        (*last == '0' || *last == '1'))
+        return true;
+    struct slice version = slice_make(word + 1, (size_t)(last - word));
+    bool is_http = version.len > 5 && memcmp(version.at, "HTTP/", 5) == 0;
+    return http_fault_set(fault, is_http ? PROBLEM_VERSION_UNKNOWN : PROBLEM_BAD_REQUEST, 0,
+                          "only HTTP/1.0 and HTTP/1.1 are spoken here, not '%s'",
+                          http_quotable(version, 20));
+}
+
+/* METHOD SP target SP version, printable ASCII. */
+static bool check_request_line(struct slice line, struct http_fault *fault)
+{
+    size_t blanks = 0, method_bytes = 0;
+    while (method_bytes < line.len && is_token(line.at[method_bytes]))
+        method_bytes++;
+    for (size_t i = method_bytes; i < line.len; i++) {
+        if (line.at[i] == ' ')
+            blanks++;
+        else if (line.at[i] < 0x21 || line.at[i] > 0x7e)
+            return refuse_framing(fault,
+                                  "the request line holds a byte that is not printable ASCII");
+    }
+    if (blanks != 2)
+        return refuse_framing(fault, "the request line must be METHOD TARGET VERSION");
+    if (method_bytes == 0 || line.at[method_bytes] != ' ')
+        return refuse_framing(fault, "the method is not a word of letters");
+    return check_version(line, fault);
+}
+
+static bool check_header_line(struct slice line, struct http_fault *fault)
+{
+    size_t i = 0;
+    if (line.at[0] == ' ' || line.at[0] == '\t')
+        return refuse_framing(fault, "a header is folded over two lines");
+    while (i < line.len && is_token(line.at[i]))
+        i++;
+    if (i == 0 || i == line.len || line.at[i] != ':')
+        return refuse_framing(fault,
+                              "a header must be NAME: VALUE, without a blank before the colon");
+    for (i++; i < line.len; i++) {
+        unsigned char c = (unsigned char)line.at[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f)
+            return refuse_framing(fault, "a header's value holds a control byte");
+    }
+    return true;
+}
+
+static bool check_limits(const struct http_framing *framing, size_t head_bytes,
+                         struct http_fault *fault)
+{
+    if (framing->lines == 0 && head_bytes > HTTP_LINE_BYTES_MAX)
+        return http_fault_set(fault, PROBLEM_TARGET_TOO_LONG, HTTP_LINE_BYTES_MAX,
+                              "the request line is longer than %d bytes", HTTP_LINE_BYTES_MAX);
+    if (head_bytes > HTTP_HEAD_BYTES_MAX)
+        return http_fault_set(fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEAD_BYTES_MAX,
+                              "request line and headers are longer than %d bytes",
+                              HTTP_HEAD_BYTES_MAX);
+    if (framing->lines > HTTP_HEADERS_MAX + 1)
+        return http_fault_set(fault, PROBLEM_HEADER_TOO_BIG, HTTP_HEADERS_MAX,
+                              "more than %d headers, send fewer", HTTP_HEADERS_MAX);
+    return true;
+}
+
+/* Goes on where it stopped, a whole line at a time. */
+static enum http_step read_head(struct http_framing *framing, const char *bytes, size_t len,
+                                struct http_fault *fault)
+{
+    for (;;) {
+        const char *lf = memchr(bytes + framing->probed, '\n', len - framing->probed);
+        size_t end = lf ? (size_t)(lf - bytes) : len;
+        if (!check_limits(framing, lf ? end + 1 : len, fault))
+            return HTTP_STEP_REFUSED;
+        framing->probed = (uint32_t)end;
+        if (!lf)
+            return HTTP_STEP_MORE;
+
+        struct slice line = slice_make(bytes + framing->line_at, end - framing->line_at);
+        if (line.len == 0 || line.at[line.len - 1] != '\r')
+            return (void)refuse_framing(fault, "a line ends in LF without CR"), HTTP_STEP_REFUSED;
+        line.len--;
+        if (memchr(line.at, '\r', line.len))
+            return (void)refuse_framing(fault, "CR stands alone"), HTTP_STEP_REFUSED;
+        framing->line_at = framing->probed = (uint32_t)end + 1;
+        if (line.len == 0)
+            return framing->lines ? HTTP_STEP_HEAD : HTTP_STEP_SKIP;
+        if (framing->lines++ == 0 ? !check_request_line(line, fault)
+                                  : !check_header_line(line, fault))
+            return HTTP_STEP_REFUSED;
+    }
+}
+
+/* ---- framing: chunks ---- */
+
+enum { CHUNK_DIGITS_MAX = 16 };
+
+enum {
+    CHUNK_SIZE_FIRST = 0, /* the first digit of a size */
+    CHUNK_SIZE,
+    CHUNK_EXTENSION,
+    CHUNK_SIZE_LF,
+    CHUNK_DATA,
+    CHUNK_DATA_CR,
+    CHUNK_DATA_LF,
+    CHUNK_TRAILER_FIRST, /* at the start of a line after the last chunk */
+    CHUNK_TRAILER,
+    CHUNK_TRAILER_LF,
+    CHUNK_END_LF
+};
+
+static enum http_step refuse_chunk(struct http_fault *fault, const char *what)
+{
+    (void)http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "malformed chunked body: %s", what);
+    return HTTP_STEP_REFUSED;
+}
+
+static enum http_step refuse_length(const struct http_framing *framing, struct http_fault *fault)
+{
+    (void)http_fault_set(fault, PROBLEM_BODY_TOO_BIG, framing->body_bytes_max,
+                         "the body is longer than the %llu bytes allowed here",
+                         (unsigned long long)framing->body_bytes_max);
+    return HTTP_STEP_REFUSED;
+}
+
+/* A digit of the size. Checked against the limit at once, so it cannot overflow. */
+static bool add_digit(struct http_framing *framing, int digit)
+{
+    framing->length = framing->length * 16 + (uint64_t)digit;
+    return framing->decoded + framing->length <= framing->body_bytes_max;
+}
+
+static bool is_note(struct http_framing *framing, char c)
+{
+    return (c == '\t' || (c >= 0x20 && c != 0x7f) || (c & 0x80)) &&
+           ++framing->chunk_notes <= HTTP_CHUNK_NOTES_BYTES_MAX;
+}
+
+static size_t move_data(struct http_framing *framing, char *bytes, size_t len, size_t at)
+{
+    uint64_t here = len - at < framing->length ? len - at : framing->length;
+    memmove(bytes + framing->head_bytes + framing->decoded, bytes + at, here);
+    framing->decoded += here;
+    framing->length -= here;
+    if (framing->length == 0)
+        framing->chunk_state = CHUNK_DATA_CR;
+    return (size_t)here;
+}
+
+static enum http_step read_chunks(struct http_framing *framing, char *bytes, size_t len, size_t *at,
+                                  struct http_fault *fault)
+{
+    while (*at < len) {
+        if (framing->chunk_state == CHUNK_DATA) {
+            *at += move_data(framing, bytes, len, *at);
+            continue;
+        }
+        char c = bytes[(*at)++];
+        int digit = hex_value(c);
+        switch (framing->chunk_state) {
+        case CHUNK_SIZE_FIRST:
+            framing->length = 0;
+            framing->chunk_digits = 1;
+            if (digit < 0)
+                return refuse_chunk(fault, "a chunk's size must be hexadecimal digits");
+            framing->chunk_state = CHUNK_SIZE;
+            if (!add_digit(framing, digit))
+                return refuse_length(framing, fault);
+            break;
+        case CHUNK_SIZE:
+            if (digit >= 0) {
+                if (!add_digit(framing, digit))
+                    return refuse_length(framing, fault);
+                if (++framing->chunk_digits > CHUNK_DIGITS_MAX)
+                    return refuse_chunk(fault, "a chunk's size has too many digits");
+            } else if (c == '\r') {
+                framing->chunk_state = CHUNK_SIZE_LF;
+            } else if (c == ';') {
+                framing->chunk_state = CHUNK_EXTENSION;
+            } else {
+                return refuse_chunk(fault, "a chunk's size must be hexadecimal digits");
+            }
+            break;
+        case CHUNK_EXTENSION:
+            if (c == '\r')
+                framing->chunk_state = CHUNK_SIZE_LF;
+            else if (!is_note(framing, c))
+                return refuse_chunk(fault, "a chunk extension is malformed or too long");
+            break;
+        case CHUNK_SIZE_LF:
+            if (c != '\n')
+                return refuse_chunk(fault, "CR without LF after a chunk's size");
+            framing->chunk_state = framing->length ? CHUNK_DATA : CHUNK_TRAILER_FIRST;
+            break;
+        case CHUNK_DATA_CR:
+            if (c != '\r')
+                return refuse_chunk(fault, "a chunk is longer than its size says");
+            framing->chunk_state = CHUNK_DATA_LF;
+            break;
+        case CHUNK_DATA_LF:
+            if (c != '\n')
+                return refuse_chunk(fault, "CR without LF after a chunk");
+            framing->chunk_state = CHUNK_SIZE_FIRST;
+            break;
+        case CHUNK_TRAILER_FIRST:
+        case CHUNK_TRAILER:
+            if (c == '\r')
+                framing->chunk_state =
+                    framing->chunk_state == CHUNK_TRAILER_FIRST ? CHUNK_END_LF : CHUNK_TRAILER_LF;
+            else if (!is_note(framing, c))
+                return refuse_chunk(fault, "a trailer is malformed or too long");
+            else
+                framing->chunk_state = CHUNK_TRAILER;
+            break;
+        case CHUNK_TRAILER_LF:
+            if (c != '\n')
+                return refuse_chunk(fault, "CR without LF in the trailer");
+            framing->chunk_state = CHUNK_TRAILER_FIRST;
+            break;
+        default: /* CHUNK_END_LF */
+            if (c != '\n')
+                return refuse_chunk(fault, "CR without LF at the end");
+            return HTTP_STEP_WHOLE;
+        }
+    }
+    return HTTP_STEP_MORE;
+}
+
+/* ---- framing: bodies ---- */
+
+static enum http_step read_plain_body(struct http_framing *framing, char *bytes, size_t len,
+                                      struct http_request *request, size_t *used,
+                                      struct http_fault *fault)
+{
+    if (framing->length > framing->body_bytes_max)
+        return refuse_length(framing, fault);
+    if (len - framing->head_bytes < framing->length)
+        return HTTP_STEP_MORE;
+    request->body = slice_make(bytes + framing->head_bytes, framing->length);
+    *used = framing->head_bytes + framing->length;
+    return HTTP_STEP_WHOLE;
+}
+
+static enum http_step read_chunked_body(struct http_framing *framing, char *bytes, size_t *len,
+                                        struct http_request *request, size_t *used,
+                                        struct http_fault *fault)
+{
+    size_t at = framing->head_bytes + framing->decoded;
+    enum http_step step = read_chunks(framing, bytes, *len, &at, fault);
+    if (step == HTTP_STEP_MORE)
+        *len = framing->head_bytes + framing->decoded;
+    if (step == HTTP_STEP_WHOLE) {
+        request->body = slice_make(bytes + framing->head_bytes, framing->decoded);
+        *used = at;
+    }
+    return step;
+}
+
+/* What was read of the head in an earlier call is gone by the time the body is whole: read it again. */
+static enum http_step read_body(struct http_framing *framing, char *bytes, size_t *len,
+                                struct http_request *request, size_t *used,
+                                struct http_fault *fault)
+{
+    enum http_step step = framing->chunked
+                              ? read_chunked_body(framing, bytes, len, request, used, fault)
+                              : read_plain_body(framing, bytes, *len, request, used, fault);
+    if (step == HTTP_STEP_WHOLE && framing->is_stale) {
+        struct slice body = request->body;
+        if (!http_request_parse(slice_make(bytes, framing->head_bytes), request, fault))
+            return HTTP_STEP_REFUSED; /* cannot be: the head was good before */
+        request->body = body;
+    }
+    framing->is_stale = true;
+    return step;
+}
+
+enum http_step http_message_read(struct http_framing *framing, char *bytes, size_t *len,
+                                 struct http_request *request, size_t *used,
+                                 struct http_fault *fault)
+{
+    if (framing->head_bytes)
+        return read_body(framing, bytes, len, request, used, fault);
+
+    enum http_step step = read_head(framing, bytes, *len, fault);
+    *used = framing->line_at;
+    if (step != HTTP_STEP_HEAD)
+        return step;
+    if (!http_request_parse(slice_make(bytes, framing->line_at), request, fault))
+        return HTTP_STEP_REFUSED;
+    framing->head_bytes = framing->line_at;
+    framing->chunked = request->chunked;
+    framing->length = request->has_length ? request->content_length : 0;
+    return HTTP_STEP_HEAD;
 }

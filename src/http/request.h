@@ -11,7 +11,7 @@
 #ifndef TARRY_HTTP_REQUEST_H
 #define TARRY_HTTP_REQUEST_H
 
-#include "http/problem.h"
+#include "http/fault.h"
 
 enum {
     HTTP_LINE_BYTES_MAX = 8 * 1024,
@@ -61,6 +61,7 @@ struct http_framing {
     uint32_t line_at, probed, lines; /* head: start of the line, bytes looked at, lines so far */
     uint32_t head_bytes;             /* 0: the head is not whole yet */
     bool chunked;
+    bool is_stale; /* the request was read in an earlier call, its slices are gone */
     uint8_t chunk_state, chunk_digits;
     uint16_t chunk_notes;
     uint64_t body_bytes_max; /* set by the caller at HTTP_STEP_HEAD */
@@ -78,8 +79,8 @@ enum http_step {
 
 /*
  * `bytes` start at the message's first byte. MORE: *len may have shrunk to what must be kept
- * (chunks are taken out of their wrapping in place). After MORE in the body *request's slices are
- * stale by the next call: read them again with http_request_parse, body last.
+ * (chunks are taken out of their wrapping in place). *request is whole at WHOLE, however often the
+ * bytes have moved since its head came.
  */
 enum http_step http_message_read(struct http_framing *framing, char *bytes, size_t *len,
                                  struct http_request *request, size_t *used,

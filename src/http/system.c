@@ -1,9 +1,9 @@
-/* About the server itself: info, health, its own description. */
+/* About the server itself: health, info, its own description, the codes of problems; backups. */
 #include "base/clock.h"
 #include "base/json_write.h"
-#include "http/delivery.h"
+#include "http/exchange.h"
 #include "http/openapi.h"
-#include "http/private.h"
+#include "http/settings.h"
 #include "queue/status.h"
 
 static void answer_text(struct http_exchange *exchange, uint16_t status, const char *type,
@@ -13,7 +13,7 @@ static void answer_text(struct http_exchange *exchange, uint16_t status, const c
     http_answer_end(exchange, status, type);
 }
 
-void http_root(struct http_call *call)
+static void get_root(struct http_call *call)
 {
     struct buffer *body = http_answer_start(call->exchange);
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
@@ -64,7 +64,7 @@ static void write_limits(struct buffer *out, const struct http_front *front)
     buffer_append_byte(out, '}');
 }
 
-void http_info(struct http_call *call)
+static void get_info(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct buffer *body = http_answer_start(call->exchange);
@@ -106,12 +106,12 @@ void http_info(struct http_call *call)
     http_answer_end_json(call->exchange, 200);
 }
 
-void http_healthz(struct http_call *call)
+static void get_healthz(struct http_call *call)
 {
     answer_text(call->exchange, 200, "text/plain", slice_of("ok\n"));
 }
 
-void http_readyz(struct http_call *call)
+static void get_readyz(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct queue_info info = {0};
@@ -131,52 +131,91 @@ void http_readyz(struct http_call *call)
     http_answer_fault(call->exchange, &fault);
 }
 
-void http_openapi(struct http_call *call)
+static void get_openapi(struct http_call *call)
 {
     answer_text(call->exchange, 200, "application/yaml",
                 slice_make(http_openapi_text, http_openapi_bytes));
 }
 
-/* ---- what the codes of problems mean ---- */
-
-static void write_problem(struct http_exchange *exchange, const char *code, const char *title,
-                          uint16_t status, const char *detail)
+static void get_problem(struct http_call *call)
 {
-    struct buffer *body = http_answer_start(exchange);
-    buffer_append_text(body, "{\"code\":");
-    json_write_string(body, slice_of(code));
-    buffer_append_text(body, ",\"title\":");
-    json_write_string(body, slice_of(title));
-    buffer_append_text(body, ",\"status\":");
-    buffer_append_u64(body, status);
-    if (detail) {
-        buffer_append_text(body, ",\"detail\":");
-        json_write_string(body, slice_of(detail));
-    }
-    buffer_append_byte(body, '}');
-    http_answer_end_json(exchange, 200);
-}
-
-void http_problem_get(struct http_call *call)
-{
+    struct http_exchange *exchange = call->exchange;
     struct http_fault fault;
-    for (int i = QUEUE_NOT_FOUND; i <= QUEUE_UNAVAILABLE; i++) {
-        enum queue_status status = (enum queue_status)i;
-        if (slice_is(call->id, queue_status_code(status))) {
-            write_problem(call->exchange, queue_status_code(status), http_refusal_title(status),
-                          http_refusal_status(status), queue_status_sentence(status));
-            return;
-        }
-    }
-    for (int i = PROBLEM_NONE + 1; i < PROBLEM_COUNT; i++) {
-        enum http_problem problem = (enum http_problem)i;
-        if (slice_is(call->id, http_problem_code(problem))) {
-            write_problem(call->exchange, http_problem_code(problem), http_problem_title(problem),
-                          http_problem_status(problem), NULL);
-            return;
-        }
+    if (http_problem_describe(http_answer_start(exchange), call->id)) {
+        http_answer_end_json(exchange, 200);
+        return;
     }
     (void)http_fault_set(&fault, PROBLEM_NO_SUCH_PATH, 0, "there is no problem '%s'",
                          http_quotable(call->id, 60));
-    http_answer_fault(call->exchange, &fault);
+    http_answer_fault(exchange, &fault);
 }
+
+/* ---- backups of a store that works on: begun, kept going, ended; the copying is the caller's ---- */
+
+static void refuse_backup(struct http_exchange *exchange, enum http_problem problem,
+                          const char *detail)
+{
+    struct http_fault fault;
+    (void)http_fault_set(&fault, problem, 0, "%s", detail);
+    http_answer_fault(exchange, &fault);
+}
+
+static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, struct slice json)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (status == QUEUE_CONFLICT) {
+        refuse_backup(exchange, PROBLEM_TOO_MANY_BACKUPS,
+                      "others are making backups; wait until one of them is done");
+    } else if (status == QUEUE_NOT_FOUND) {
+        http_answer_refusal(exchange, status,
+                            "there is no such backup, or it was not renewed in time, so files may "
+                            "be gone: make another one",
+                            (enum job_state)0);
+    } else if (status != QUEUE_OK) {
+        http_answer_refusal(exchange, status, NULL, (enum job_state)0);
+    } else {
+        buffer_append_slice(http_answer_start(exchange), json);
+        http_answer_end_json(exchange, 200);
+    }
+}
+
+/* The route's verb is the enum http_backup. */
+static void call_backup(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    const struct http_backup_hooks *hooks = front->shared->backup;
+    if (!hooks) {
+        refuse_backup(call->exchange, PROBLEM_NO_BACKUP,
+                      "this server's jobs are in Redis: back up that, with what Redis has for it");
+        return;
+    }
+    hooks->backup(hooks->ctx, front->reactor, (enum http_backup)call->exchange->route->verb,
+                  call->id, on_backup_done, front, http_exchange_tag(call->exchange));
+}
+
+/* ---- the calls ---- */
+
+#define GET_CALL(PATTERN, NAME, HANDLE)                                                            \
+    {                                                                                              \
+        .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE)        \
+    }
+#define BACKUP(METHOD, PATTERN, VERB)                                                              \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "backup",                    \
+        .handle = call_backup, .verb = HTTP_BACKUP_##VERB                                          \
+    }
+
+const struct http_route http_system_routes[] = {
+    GET_CALL("/healthz", "healthz", get_healthz),
+    GET_CALL("/readyz", "readyz", get_readyz),
+    GET_CALL("/v1/info", "info", get_info),
+    BACKUP(POST, "/v1/backup", BEGIN),
+    BACKUP(PUT, "/v1/backup/{id}", RENEW),
+    BACKUP(DELETE, "/v1/backup/{id}", END),
+    GET_CALL("/openapi.yaml", "openapi", get_openapi),
+    GET_CALL("/problems/{id}", "problem", get_problem),
+    GET_CALL("/", "root", get_root),
+    {0},
+};

@@ -1,11 +1,14 @@
+/* Takes: jobs handed to consumers, at once or as soon as there are some. */
 #include "base/clock.h"
 #include "base/timestamp.h"
+#include "http/connection.h"
 #include "http/job_json.h"
 #include "http/media.h"
-#include "http/private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+enum { WAIT_BYTES = 1024 };
 
 /* ---- answering ---- */
 
@@ -22,21 +25,11 @@ static void record_lateness(struct http_front *front, const struct queue_job *jo
     pthread_mutex_unlock(&front->lock);
 }
 
-static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    (void)owner;
-    (void)tag;
-    (void)reply;
-}
-
 /* Jobs that reached nobody. */
 static void return_jobs(struct http_front *front, const struct queue_job *jobs, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct queue_answer answer = {.verb = QUEUE_RETURN, .lease = jobs[i].lease, .delay_ms = -1};
-        queue_answer(front->queue, &answer, 1,
-                     (struct queue_reply_to){.done = ignore_reply, .owner = front});
-    }
+    for (size_t i = 0; i < count; i++)
+        http_lease_return(front, &jobs[i].lease, 1);
 }
 
 static void write_time_field(struct http_exchange *exchange, const char *name, int64_t ms)
@@ -111,7 +104,7 @@ static size_t write_json(struct http_exchange *exchange, const struct queue_job 
     return i;
 }
 
-static bool has_memory(const struct http_front *front, const struct queue_reply *reply)
+static bool has_memory_for(const struct http_front *front, const struct queue_reply *reply)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < reply->job_count; i++)
@@ -133,7 +126,7 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
     struct http_fault fault;
     const char *type = "application/json";
     size_t used = 1;
-    if (!has_memory(front, reply)) {
+    if (!has_memory_for(front, reply)) {
         refuse_for_memory(exchange);
         return 0;
     }
@@ -213,7 +206,16 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
     return true;
 }
 
-void http_take(struct http_call *call)
+/* One that may wait counts while it is under way: in the budget, and for the takes behind it. */
+static void begin_wait(struct http_exchange *exchange)
+{
+    exchange->waits = exchange->is_waiting = true;
+    exchange->connection->wait_count++;
+    exchange->bytes_counted = WAIT_BYTES;
+    http_budget_add(exchange->front, WAIT_BYTES);
+}
+
+static void take_jobs(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct http_exchange *exchange = call->exchange;
@@ -235,7 +237,7 @@ void http_take(struct http_call *call)
     if (wait_ms > 0) {
         wait_ms++; /* the millisecond that has begun does not count: never answered empty too soon
                     */
-        http_admission_wait(exchange);
+        begin_wait(exchange);
     }
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
@@ -245,3 +247,16 @@ void http_take(struct http_call *call)
     else if (wait_ms)
         http_front_wake_by(front, now_ms + wait_ms);
 }
+
+#define TAKE (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR))
+#define TAKE_ROUTE(PATTERN, OPTIONS)                                                               \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = take_jobs,     \
+        .options = (OPTIONS), .answer = HTTP_ANSWER_TAKE                                           \
+    }
+
+const struct http_route http_take_routes[] = {
+    TAKE_ROUTE(HTTP_TOPIC_PATH "/take", TAKE),
+    TAKE_ROUTE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC)),
+    {0},
+};

@@ -39,7 +39,7 @@ struct backend_ops {
     const char *(*store_name)(struct backend *backend);
     /* Lines of a Prometheus page; any reactor's thread. */
     void (*emit_metrics)(struct backend *backend, struct buffer *out);
-    /* As http_keeper.backup; NULL: the store is backed up by other means. */
+    /* As http_backup_hooks.backup; NULL: the store is backed up by other means. */
     void (*backup)(struct backend *backend, struct reactor *reactor, enum http_backup what,
                    struct slice id, http_tested *done, void *owner, uint64_t tag);
 };

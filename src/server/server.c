@@ -50,7 +50,7 @@ struct server {
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
-    struct http_keeper keeper;
+    struct http_backup_hooks backup_hooks;
     struct delivery delivery;
     struct amqp_in *amqp_in; /* NULL: none was asked for */
     struct part *parts;
@@ -321,9 +321,9 @@ static bool open_fronts(struct server *server)
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);
-    server->keeper = (struct http_keeper){.ctx = server, .backup = on_backup};
+    server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
-        http_shared_set_keeper(server->http, &server->keeper);
+        http_shared_set_backup_hooks(server->http, &server->backup_hooks);
     for (uint32_t i = 0; i < server->part_count; i++)
         if (!open_front(server, &server->parts[i]))
             return false;

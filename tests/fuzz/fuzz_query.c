@@ -2,7 +2,8 @@
  */
 #include "claim.h"
 
-#include "http/query.h"
+#include "http/push.h"
+#include "http/settings.h"
 #include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

@@ -5,6 +5,7 @@
 #ifndef TARRY_TESTS_HTTP_TRANSCRIPT_H
 #define TARRY_TESTS_HTTP_TRANSCRIPT_H
 
+#include "http/problem.h"
 #include "http/request.h"
 
 #include <stdlib.h>
@@ -53,11 +54,10 @@ static inline void transcript_note(struct transcript *transcript)
 
 /* One step. False: more bytes are needed, or all is over. */
 static inline bool transcript_step(struct transcript *transcript, char *bytes, size_t *len,
-                                   size_t *at, bool *fresh)
+                                   size_t *at)
 {
     struct http_fault fault;
     size_t left = *len - *at, used = 0;
-    struct slice body;
     switch (http_message_read(&transcript->framing, bytes + *at, &left, &transcript->request, &used,
                               &fault)) {
     case HTTP_STEP_MORE:
@@ -65,25 +65,18 @@ static inline bool transcript_step(struct transcript *transcript, char *bytes, s
         return false;
     case HTTP_STEP_HEAD:
         transcript->framing.body_bytes_max = transcript->body_bytes_max;
-        *fresh = true;
         return true;
     case HTTP_STEP_REFUSED:
         buffer_append_format(&transcript->text, "refused %s\n", http_problem_code(fault.problem));
         transcript->refused = true;
         return false;
     case HTTP_STEP_WHOLE:
-        body = transcript->request.body;
-        if (!*fresh && !http_request_parse(slice_make(bytes + *at, transcript->framing.head_bytes),
-                                           &transcript->request, &fault))
-            abort(); /* the head was good before */
-        transcript->request.body = body;
         transcript_note(transcript);
         break;
     case HTTP_STEP_SKIP:
         break;
     }
     *at += used;
-    *fresh = false;
     transcript->framing = (struct http_framing){0};
     return true;
 }
@@ -96,10 +89,9 @@ static inline void transcript_feed(struct transcript *transcript, struct slice p
     /* A copy of exact size, so that a sanitizer sees every byte beyond it. */
     size_t len = transcript->in.len, at = 0;
     char *bytes = malloc(len ? len : 1);
-    bool fresh = false;
     if (len)
         memcpy(bytes, transcript->in.at, len);
-    while (at < len && transcript_step(transcript, bytes, &len, &at, &fresh))
+    while (at < len && transcript_step(transcript, bytes, &len, &at))
         ;
     buffer_clear(&transcript->in);
     buffer_append(&transcript->in, bytes + at, len - at);

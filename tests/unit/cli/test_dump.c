@@ -2,8 +2,8 @@
 #include "cli/dump.h"
 
 #include "base/json_read.h"
-#include "http/batch.h"
 #include "http/job_json.h"
+#include "http/push.h"
 
 #include "unit/cases.h"
 #include "unit/seed.h"

@@ -1,4 +1,5 @@
 #include "http/host.h"
+#include "http/problem.h"
 
 #include "unit/cases.h"
 

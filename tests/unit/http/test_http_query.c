@@ -1,5 +1,7 @@
-#include "http/batch.h"
+#include "http/problem.h"
+#include "http/push.h"
 #include "http/query.h"
+#include "http/settings.h"
 
 #include "unit/cases.h"
 

@@ -1,14 +1,21 @@
 /*
- * batch: many jobs in one body, as JSON lines or as a JSON array. Pure but for the
- * hooks.
+ * push: what a push brings: its options, its callback, and many jobs in one body, as JSON lines or as
+ * a JSON array. Pure but for the hooks.
  *
  * An item that is not right is set aside with its fault and does not spoil the rest.
  */
-#ifndef TARRY_HTTP_BATCH_H
-#define TARRY_HTTP_BATCH_H
+#ifndef TARRY_HTTP_PUSH_H
+#define TARRY_HTTP_PUSH_H
 
 #include "http/front.h"
 #include "http/query.h"
+
+/* The options of a push, into the queue's command. */
+void http_fields_push(const struct http_fields *fields, struct queue_push *push);
+
+/* Checks a callback and adds it to the job's meta. */
+bool http_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
+                       struct http_fault *fault);
 
 /* One item. `arena` and `meta` are scratch: unescaped text goes to the arena, which must have room
  * for the item's length, or earlier slices dangle. Slices of *out point into both texts. `hooks`

@@ -1,7 +1,7 @@
 /* One job: get, reschedule, cancel, run; and the list of a topic's jobs. */
 #include "base/json_write.h"
+#include "http/exchange.h"
 #include "http/job_json.h"
-#include "http/private.h"
 #include "queue/status.h"
 
 /* ---- get and list ---- */
@@ -27,7 +27,7 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
     http_answer_end_json(exchange, 200);
 }
 
-void http_job_get(struct http_call *call)
+static void get_job(struct http_call *call)
 {
     call->exchange->bodies = call->query->fields.bodies;
     http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
@@ -59,7 +59,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, 200);
 }
 
-void http_list(struct http_call *call)
+static void list_jobs(struct http_call *call)
 {
     enum { LIMIT = 100 };
     const struct http_fields *fields = &call->query->fields;
@@ -98,7 +98,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
     http_answer_end_json(exchange, 200);
 }
 
-static void change(struct http_call *call, struct queue_change change)
+static void change_job(struct http_call *call, struct queue_change change)
 {
     http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
     change.topic = call->topic;
@@ -106,7 +106,7 @@ static void change(struct http_call *call, struct queue_change change)
     queue_change(call->front->queue, &change, 1, http_reply_to(call, on_changed));
 }
 
-void http_job_reschedule(struct http_call *call)
+static void reschedule_job(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
     struct http_fault fault;
@@ -116,25 +116,55 @@ void http_job_reschedule(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
         return;
     }
-    change(call,
-           (struct queue_change){
-               .verb = QUEUE_RESCHEDULE,
-               .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
-               .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
-                                                                     : QUEUE_PRIORITY_UNSET,
-           });
+    change_job(call,
+               (struct queue_change){
+                   .verb = QUEUE_RESCHEDULE,
+                   .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
+                   .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                                         : QUEUE_PRIORITY_UNSET,
+               });
 }
 
-void http_job_cancel(struct http_call *call)
+/* Cancel and run; the route's verb is the enum queue_change_verb. */
+static void call_job(struct http_call *call)
 {
-    change(call, (struct queue_change){.verb = QUEUE_CANCEL,
-                                       .when = {.due = QUEUE_DUE_UNCHANGED},
-                                       .priority = QUEUE_PRIORITY_UNSET});
+    change_job(call,
+               (struct queue_change){.verb = (enum queue_change_verb)call->exchange->route->verb,
+                                     .when = {.due = QUEUE_DUE_UNCHANGED},
+                                     .priority = QUEUE_PRIORITY_UNSET});
 }
 
-void http_job_run(struct http_call *call)
-{
-    change(call, (struct queue_change){.verb = QUEUE_RUN,
-                                       .when = {.due = QUEUE_DUE_UNCHANGED},
-                                       .priority = QUEUE_PRIORITY_UNSET});
-}
+#define LIST                                                                                       \
+    (OPTION_BIT(OPTION_STATE) | OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR) |             \
+     OPTION_BIT(OPTION_BODY))
+
+const struct http_route http_jobs_routes[] = {
+    {.method = HTTP_METHOD_DELETE,
+     .pattern = HTTP_JOB_PATH,
+     .name = "cancel",
+     .handle = call_job,
+     .verb = QUEUE_CANCEL},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOB_PATH,
+     .name = "get",
+     .handle = get_job,
+     .options = OPTION_BIT(OPTION_BODY),
+     .answer = HTTP_ANSWER_JOB},
+    {.method = HTTP_METHOD_PATCH,
+     .pattern = HTTP_JOB_PATH,
+     .name = "reschedule",
+     .handle = reschedule_job,
+     .options = OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY)},
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_JOB_PATH "/run",
+     .name = "run",
+     .handle = call_job,
+     .verb = QUEUE_RUN},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOBS_PATH,
+     .name = "list",
+     .handle = list_jobs,
+     .options = LIST,
+     .answer = HTTP_ANSWER_LONG},
+    {0},
+};

@@ -1,14 +1,14 @@
 /* Consumers' answers: ack, nack, extend. */
 #include "base/json_write.h"
+#include "http/exchange.h"
 #include "http/job_json.h"
-#include "http/private.h"
 #include "queue/status.h"
 
 #include <stdlib.h>
 
 /* ---- leases and what to say of them ---- */
 
-struct reading {
+struct answers_reading {
     struct http_call *call;
     struct queue_answer *answers; /* room for QUEUE_BATCH_MAX */
     uint32_t count;
@@ -16,7 +16,7 @@ struct reading {
     struct http_fault *fault;
 };
 
-static bool add(struct reading *reading, struct queue_answer answer)
+static bool add_answer(struct answers_reading *reading, struct queue_answer answer)
 {
     if (reading->count == QUEUE_BATCH_MAX)
         return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
@@ -26,7 +26,7 @@ static bool add(struct reading *reading, struct queue_answer answer)
     return true;
 }
 
-static void apply(const struct http_fields *fields, struct queue_answer *answer)
+static void apply_fields(const struct http_fields *fields, struct queue_answer *answer)
 {
     if (http_fields_have(fields, OPTION_DELAY))
         answer->delay_ms = fields->delay_ms;
@@ -38,7 +38,7 @@ static void apply(const struct http_fields *fields, struct queue_answer *answer)
         answer->final = fields->final;
 }
 
-static bool read_string(struct reading *reading, struct json_value value, struct slice *out)
+static bool read_lease(struct answers_reading *reading, struct json_value value, struct slice *out)
 {
     if (value.kind != JSON_STRING)
         return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "a lease must be a string");
@@ -48,7 +48,7 @@ static bool read_string(struct reading *reading, struct json_value value, struct
 }
 
 /* "lease" or {"lease":"…","delay":"10s","error":"…","final":true}. */
-static bool read_item(struct reading *reading, struct json_value item)
+static bool read_answer(struct answers_reading *reading, struct json_value item)
 {
     static const char *const beside[] = {"lease", NULL};
     struct queue_answer answer = reading->common;
@@ -58,10 +58,10 @@ static bool read_item(struct reading *reading, struct json_value item)
     struct slice key;
     uint32_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     if (item.kind != JSON_OBJECT)
-        return read_string(reading, item, &answer.lease) && add(reading, answer);
+        return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
     while (json_next_member(item, &cursor, &key, &value)) {
         if (json_string_is(key, "lease") && !answer.lease.at) {
-            if (!read_string(reading, value, &answer.lease))
+            if (!read_lease(reading, value, &answer.lease))
                 return false;
         } else if (!http_option_set_member(&fields, allowed, beside, key, value,
                                            &reading->call->front->arena, reading->fault)) {
@@ -73,11 +73,11 @@ static bool read_item(struct reading *reading, struct json_value item)
                               "'lease' is missing, write {\"lease\":\"...\"}");
     if (!http_fields_check(&fields, reading->fault))
         return false;
-    apply(&fields, &answer);
-    return add(reading, answer);
+    apply_fields(&fields, &answer);
+    return add_answer(reading, answer);
 }
 
-static bool read_leases(struct reading *reading, struct json_value leases)
+static bool read_leases(struct answers_reading *reading, struct json_value leases)
 {
     struct json_cursor cursor = {0};
     struct json_value item;
@@ -85,13 +85,13 @@ static bool read_leases(struct reading *reading, struct json_value leases)
         return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
                               "'leases' must be an array such as [\"...\"]");
     while (json_next_item(leases, &cursor, &item))
-        if (!read_item(reading, item))
+        if (!read_answer(reading, item))
             return false;
     return true;
 }
 
 /* {"leases":[…]}, and beside it the options for all of them. */
-static bool read_body(struct reading *reading)
+static bool read_answers_body(struct answers_reading *reading)
 {
     static const char *const beside[] = {"leases", NULL};
     struct http_call *call = reading->call;
@@ -120,24 +120,24 @@ static bool read_body(struct reading *reading)
     }
     if (!http_fields_check(&call->query->fields, reading->fault))
         return false;
-    apply(&call->query->fields, &reading->common);
+    apply_fields(&call->query->fields, &reading->common);
     if (!leases.kind)
         return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
                               "'leases' is missing, write {\"leases\":[\"...\"]}");
     return read_leases(reading, leases);
 }
 
-static bool read_answers(struct reading *reading)
+static bool read_answers(struct answers_reading *reading)
 {
     struct http_call *call = reading->call;
-    apply(&call->query->fields, &reading->common);
+    apply_fields(&call->query->fields, &reading->common);
     for (uint32_t i = 0; i < call->query->lease_count; i++) {
         reading->common.lease = call->query->leases[i];
-        if (!add(reading, reading->common))
+        if (!add_answer(reading, reading->common))
             return false;
     }
     reading->common.lease = (struct slice){0};
-    if (call->request->body.len && !read_body(reading))
+    if (call->request->body.len && !read_answers_body(reading))
         return false;
     return reading->count || http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
                                             "'lease' is missing: name the lease that take gave");
@@ -146,7 +146,7 @@ static bool read_answers(struct reading *reading)
 /* ---- results ---- */
 
 /* The leases are named in the answer, and the request is gone by then. */
-static bool note_leases(struct http_exchange *exchange, const struct reading *reading)
+static bool note_leases(struct http_exchange *exchange, const struct answers_reading *reading)
 {
     struct buffer *note = &exchange->note;
     http_front_lend(exchange->front, note);
@@ -225,16 +225,18 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     http_answer_end_json(exchange, 200);
 }
 
-static void answer(struct http_call *call, enum queue_verb verb)
+/* The route's verb is the enum queue_verb. */
+static void answer_leases(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct http_fault fault;
     if (!front->answers)
         front->answers = calloc(QUEUE_BATCH_MAX, sizeof *front->answers);
-    struct reading reading = {.call = call,
-                              .answers = front->answers,
-                              .common = {.verb = verb, .delay_ms = -1},
-                              .fault = &fault};
+    struct answers_reading reading = {
+        .call = call,
+        .answers = front->answers,
+        .common = {.verb = (enum queue_verb)call->exchange->route->verb, .delay_ms = -1},
+        .fault = &fault};
     bool done = front->answers != NULL;
     if (!done)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
@@ -249,17 +251,16 @@ static void answer(struct http_call *call, enum queue_verb verb)
     queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
 }
 
-void http_ack(struct http_call *call)
-{
-    answer(call, QUEUE_ACK);
-}
+#define ANSWER(PATTERN, NAME, VERB, OPTIONS)                                                       \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = (NAME), .handle = answer_leases, \
+        .verb = (VERB), .options = OPTION_BIT(OPTION_LEASE) | (OPTIONS), .body = HTTP_BODY_SMALL   \
+    }
 
-void http_nack(struct http_call *call)
-{
-    answer(call, QUEUE_NACK);
-}
-
-void http_extend(struct http_call *call)
-{
-    answer(call, QUEUE_EXTEND);
-}
+const struct http_route http_answers_routes[] = {
+    ANSWER("/v1/ack", "ack", QUEUE_ACK, 0),
+    ANSWER("/v1/nack", "nack", QUEUE_NACK,
+           OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL)),
+    ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
+    {0},
+};

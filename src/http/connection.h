@@ -1,0 +1,71 @@
+/*
+ * connection: a socket: its input, its output, the exchanges under way on it in order, and how long
+ * it is waited for.
+ *
+ * A connection does nothing to itself in the middle of things: it is touched, which puts it on the
+ * front's dirty list, and at the end of the turn what is to be written is written, and how to go on
+ * is decided.
+ *
+ * In:  all connections read into one buffer of the front and requests are parsed there; only what is
+ *      left of a request that is not whole yet is kept by its connection. So a connection that waits
+ *      for an answer costs no buffer.
+ * Out: the answers of a turn are gathered per connection and written at its end with one call; what
+ *      the socket does not take follows when it can.
+ */
+#ifndef TARRY_HTTP_CONNECTION_H
+#define TARRY_HTTP_CONNECTION_H
+
+#include "http/exchange.h"
+
+struct http_writing;
+
+struct http_connection {
+    uv_tcp_t tcp;
+    struct http_front *front;
+    struct list node;      /* in front->connections */
+    struct list dirty;     /* in front->dirty, or alone */
+    struct list timed;     /* in front->timed[phase], or alone */
+    struct list long_line; /* in front->long_line, or alone */
+    int64_t until_ms;
+    enum http_phase phase;
+    bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
+    bool is_crowd;   /* beyond the limit: here only to be told so */
+    bool peer_ended; /* it sends no more, and may be gone */
+    bool is_starved; /* the last read found no memory for its bytes in the budget */
+    uint32_t exchange_count;
+    uint32_t weight;     /* of the exchanges under way */
+    uint32_t wait_count; /* takes among them that may wait */
+    uint32_t pauses;     /* of the front, when this one was last asked whether it stands */
+    struct http_exchange *first, *last;
+    char *in; /* what came and is not a whole request yet; NULL: nothing */
+    size_t in_len, in_cap;
+    struct http_framing framing;
+    struct buffer out;
+    size_t out_counted;           /* of `out`, in the budget */
+    uint64_t out_at;              /* of its first byte, in the stream of answers */
+    struct buffer unsent;         /* leases in answers that are not written yet */
+    struct http_writing *writing; /* what the socket did not take at once */
+    size_t write_left;            /* at the last look, in phase WRITE */
+};
+
+/* Has its turn at the end of this one. */
+static inline void http_connection_touch(struct http_connection *connection)
+{
+    if (connection->is_cut || !list_is_empty(&connection->dirty))
+        return;
+    if (list_is_empty(&connection->front->dirty))
+        reactor_turn_again(connection->front->reactor);
+    list_add_last(&connection->front->dirty, &connection->dirty);
+}
+
+/* All connections of a front; the front calls these. */
+void http_connections_accept(struct http_front *front);
+/* Those whose time is over are given up, or asked whether they still stand. */
+void http_connections_expire(struct http_front *front);
+/* End of a turn: writes what there is to write. True when there is more to do at once. */
+bool http_connections_flush(struct http_front *front);
+/* No more is read; they close when what is under way is answered, or at once: takes that wait are
+ * cancelled, other exchanges lose their connection. */
+void http_connections_end(struct http_front *front, bool at_once);
+
+#endif

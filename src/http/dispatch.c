@@ -1,0 +1,364 @@
+/*
+ * When a request may begin. Small ones of a connection run side by side, in any number that
+ * HTTP_PENDING_MAX allows. Those that hold memory or the loop for long wait until there is room:
+ *
+ *   weight   what a body or an answer may take, in units of 64 KiB; the requests of a connection
+ *            under way weigh 16 MiB together at most, or there is only one
+ *   long     lists and pages over all topics: begin once all earlier answers of the connection
+ *            are out; a front has few under way at a time, the other connections stand in line
+ *   take     not behind a take that waits: its jobs could not be handed over
+ *
+ * A request that has to wait is left where it is, unanswered and unread; what comes behind it waits
+ * too.
+ */
+#include "http/dispatch.h"
+
+#include "base/text.h"
+
+/* ---- where it goes ---- */
+
+struct http_match {
+    const struct http_route *route;
+    struct slice topic, id; /* as sent */
+};
+
+/* A {word} of the pattern stands for one segment that is not empty. */
+static bool path_matches(const char *pattern, struct slice path, struct http_match *out)
+{
+    const char *at = path.at, *end = path.at + path.len;
+    out->topic = out->id = (struct slice){0};
+    while (*pattern) {
+        if (*pattern != '{') {
+            if (at == end || *at++ != *pattern++)
+                return false;
+            continue;
+        }
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        struct slice segment = slice_make(at, (size_t)((slash ? slash : end) - at));
+        if (segment.len == 0)
+            return false;
+        if (pattern[1] == 't')
+            out->topic = segment;
+        else
+            out->id = segment;
+        at += segment.len;
+        pattern = strchr(pattern, '}') + 1;
+    }
+    return at == end;
+}
+
+static const char *method_name(enum http_method method)
+{
+    static const char *const names[] = {
+        [HTTP_METHOD_GET] = "GET, HEAD",  [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_PUT] = "PUT",        [HTTP_METHOD_POST] = "POST",
+        [HTTP_METHOD_PATCH] = "PATCH",    [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_OTHER] = "no other",
+    };
+    return names[method];
+}
+
+/* The methods that the path has go to the front's arena. */
+static bool refuse_target(struct http_front *front, struct http_fault *fault)
+{
+    const struct http_shared *shared = front->shared;
+    struct slice path = front->request.path;
+    struct buffer *allow = &front->arena;
+    struct http_match ignored;
+    buffer_clear(allow);
+    for (uint32_t i = 0; i < shared->route_count; i++) {
+        if (!path_matches(shared->routes[i].pattern, path, &ignored))
+            continue;
+        if (allow->len)
+            buffer_append_text(allow, ", ");
+        buffer_append_text(allow, method_name(shared->routes[i].method));
+    }
+    if (!allow->len)
+        return http_fault_set(fault, PROBLEM_NO_SUCH_PATH, 0,
+                              "there is nothing at '%s'; /openapi.yaml says what there is",
+                              http_quotable(path, 80));
+    return http_fault_set(fault, PROBLEM_METHOD_NOT_ALLOWED, 0, "'%s' has only %.*s",
+                          http_quotable(path, 80), (int)allow->len, allow->at);
+}
+
+static bool find_route(struct http_front *front, struct http_match *out, struct http_fault *fault)
+{
+    const struct http_shared *shared = front->shared;
+    enum http_method method = front->request.method;
+    if (method == HTTP_METHOD_HEAD)
+        method = HTTP_METHOD_GET;
+    for (uint32_t i = 0; i < shared->route_count; i++) {
+        const struct http_route *route = &shared->routes[i];
+        if (route->method == method && path_matches(route->pattern, front->request.path, out)) {
+            out->route = route;
+            return true;
+        }
+    }
+    return refuse_target(front, fault);
+}
+
+/* ---- whether it may begin ---- */
+
+enum { UNIT_BYTES = 64 * 1024, WEIGHT_MAX = 256 };
+
+static uint32_t weight_of_bytes(uint64_t bytes)
+{
+    return bytes / UNIT_BYTES < WEIGHT_MAX ? (uint32_t)(bytes / UNIT_BYTES) : WEIGHT_MAX;
+}
+
+static uint32_t weight_of(const struct http_front *front, const struct http_route *route)
+{
+    uint64_t jobs = 1;
+    switch (route->answer) {
+    case HTTP_ANSWER_SHORT:
+        break;
+    case HTTP_ANSWER_LONG:
+        return WEIGHT_MAX;
+    case HTTP_ANSWER_TAKE:
+        if (http_fields_have(&front->query.fields, OPTION_MAX))
+            jobs = (uint64_t)front->query.fields.max;
+        /* fall through */
+    case HTTP_ANSWER_JOB:
+        jobs *= weight_of_bytes(front->options.body_bytes_max + UNIT_BYTES - 1);
+        return jobs < WEIGHT_MAX ? (uint32_t)jobs : WEIGHT_MAX;
+    }
+    return weight_of_bytes(front->request.body.len);
+}
+
+static bool may_begin_long(struct http_connection *connection)
+{
+    struct http_front *front = connection->front;
+    bool is_next =
+        list_is_empty(&front->long_line) || front->long_line.next == &connection->long_line;
+    if (connection->first || connection->out.len)
+        return false;
+    if (front->long_count < HTTP_LONG_COUNT_MAX && is_next) {
+        http_long_line_leave(connection);
+        return true;
+    }
+    if (list_is_empty(&connection->long_line))
+        list_add_last(&front->long_line, &connection->long_line);
+    return false;
+}
+
+/* The request just parsed: may it begin now? Then *weight is for begin_weight. Else it keeps its
+ * place, and the connection is touched when it is to ask again. */
+static bool may_begin(struct http_connection *connection, const struct http_route *route,
+                      uint32_t *weight)
+{
+    struct http_front *front = connection->front;
+    *weight = weight_of(front, route);
+    if (!*weight)
+        return true;
+    if (connection->weight && connection->weight + *weight > WEIGHT_MAX)
+        return false;
+    if (route->answer == HTTP_ANSWER_TAKE)
+        return !connection->wait_count;
+    return route->answer != HTTP_ANSWER_LONG || may_begin_long(connection);
+}
+
+/* Only for a weight other than 0. */
+static void begin_weight(struct http_exchange *exchange, uint32_t weight)
+{
+    const struct http_route *route = exchange->route;
+    exchange->weight = weight;
+    exchange->connection->weight += weight;
+    if (route->answer == HTTP_ANSWER_LONG) {
+        exchange->is_long = true;
+        exchange->front->long_count++;
+    } else if (route->answer == HTTP_ANSWER_SHORT) {
+        exchange->bytes_counted =
+            (size_t)weight * UNIT_BYTES; /* the store has a copy of the body */
+        http_budget_add(exchange->front, exchange->bytes_counted);
+    }
+}
+
+/* ---- what it asks for ---- */
+
+static uint64_t body_bytes_max_of(const struct http_front *front, const struct http_route *route)
+{
+    if (!route || route->body == HTTP_BODY_JOB)
+        return front->options.body_bytes_max;
+    return route->body == HTTP_BODY_BATCH ? front->options.batch_bytes_max : JOB_BODY_BYTES_MAX;
+}
+
+static bool unescape_segment(struct http_front *front, struct slice *text, struct http_fault *fault)
+{
+    size_t start = front->decoded.len;
+    if (!text->len || !memchr(text->at, '%', text->len))
+        return true;
+    if (!text_percent_decode(*text, false, &front->decoded))
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                              "'%s' holds a %% that two hex digits do not follow",
+                              http_quotable(*text, 60));
+    *text = slice_make(front->decoded.at + start, front->decoded.len - start);
+    return true;
+}
+
+static bool check_no_body(struct http_front *front, const struct http_route *route,
+                          struct http_fault *fault)
+{
+    struct slice body = front->request.body;
+    buffer_clear(&front->arena);
+    return !body.len || route->body != HTTP_BODY_NONE ||
+           http_query_refuse_body(body, route->options, &front->arena, fault);
+}
+
+/* What the request asks for. False: *fault says what is wrong with it. */
+static bool read_call(struct http_front *front, const struct http_match *match,
+                      struct http_call *call, struct http_fault *fault)
+{
+    *call = (struct http_call){.front = front,
+                               .request = &front->request,
+                               .topic = match->topic,
+                               .id = match->id,
+                               .query = &front->query};
+    buffer_clear(&front->decoded);
+    buffer_clear(&front->meta);
+    front->query.meta = match->route->takes_meta ? &front->meta : NULL;
+    return unescape_segment(front, &call->topic, fault) &&
+           unescape_segment(front, &call->id, fault) &&
+           http_query_parse(&front->request, match->route->options, &front->query, &front->decoded,
+                            fault) &&
+           check_no_body(front, match->route, fault);
+}
+
+static void refuse_path(struct http_exchange *exchange, const struct http_fault *fault)
+{
+    struct buffer *body = http_answer_start(exchange);
+    uint16_t status = http_problem_write(body, fault);
+    if (fault->problem == PROBLEM_METHOD_NOT_ALLOWED)
+        http_answer_field(exchange, "Allow", buffer_slice(&exchange->front->arena));
+    http_answer_end(exchange, status, "application/problem+json");
+}
+
+/* Carries the request out, or holds it back until there is room for it. `match`: its route, where it
+ * is known already. */
+static enum http_dispatched carry_out(struct http_connection *connection, struct http_match *match)
+{
+    struct http_front *front = connection->front;
+    const struct http_request *request = &front->request;
+    struct http_call call;
+    struct http_fault fault;
+    uint32_t weight = 0;
+    bool has_route = match->route || find_route(front, match, &fault);
+    bool is_good = has_route && read_call(front, match, &call, &fault);
+    if (is_good && !may_begin(connection, match->route, &weight))
+        return HTTP_DISPATCH_HELD;
+
+    struct http_exchange *exchange = http_exchange_add(connection);
+    if (!exchange)
+        return HTTP_DISPATCH_FAILED;
+    exchange->is_head = request->method == HTTP_METHOD_HEAD;
+    exchange->is_http_1_0 = request->is_http_1_0;
+    if (!request->keeps_alive)
+        connection->is_closing = true;
+    if (!has_route) {
+        refuse_path(exchange, &fault);
+        return HTTP_DISPATCH_DONE;
+    }
+    exchange->route = match->route;
+    if (!is_good) {
+        http_answer_fault(exchange, &fault);
+        return HTTP_DISPATCH_DONE;
+    }
+    if (weight)
+        begin_weight(exchange, weight);
+    call.exchange = exchange;
+    match->route->handle(&call);
+    return HTTP_DISPATCH_DONE;
+}
+
+/* ---- one message ---- */
+
+/* A request held back is read again later: its chunks are one body from now on. */
+static void unwrap_chunks(struct http_framing *framing, char *message, size_t *len, size_t used)
+{
+    size_t bytes = framing->head_bytes + framing->decoded;
+    if (!framing->chunked)
+        return;
+    memmove(message + bytes, message + used, *len - used);
+    *len -= used - bytes;
+    framing->chunked = false;
+    framing->length = framing->decoded;
+}
+
+/* Is there memory for what is still to come of the body? */
+static bool has_body_memory(struct http_connection *connection, size_t bytes_here,
+                            struct http_fault *fault)
+{
+    struct http_front *front = connection->front;
+    const struct http_framing *framing = &connection->framing;
+    size_t whole = framing->head_bytes + framing->length;
+    if (framing->chunked || bytes_here >= whole || framing->length > framing->body_bytes_max ||
+        http_budget_has(front, whole))
+        return true;
+    http_budget_refuse(front, fault);
+    return false;
+}
+
+/* The head is whole, *match its route: how long may the body be, and does the client wait to be asked
+ * for it? False: no memory. */
+static bool ask_for_body(struct http_connection *connection, size_t bytes_here,
+                         struct http_match *match)
+{
+    struct http_front *front = connection->front;
+    struct http_framing *framing = &connection->framing;
+    struct http_fault fault;
+    if (!find_route(front, match, &fault))
+        match->route = NULL;
+    framing->body_bytes_max = body_bytes_max_of(front, match->route);
+
+    if (!front->request.expects_continue || front->request.is_http_1_0)
+        return true;
+    bool is_here = !framing->chunked && bytes_here - framing->head_bytes >= framing->length;
+    if (is_here || (!framing->chunked && framing->length > framing->body_bytes_max))
+        return true;
+    struct http_exchange *exchange = http_exchange_add(connection);
+    if (exchange)
+        http_answer_continue(exchange);
+    return exchange != NULL;
+}
+
+enum http_dispatched http_dispatch(struct http_connection *connection, char *bytes, size_t *len,
+                                   size_t *at, struct http_fault *fault)
+{
+    struct http_front *front = connection->front;
+    struct http_framing *framing = &connection->framing;
+    struct http_match match;
+    size_t left = *len - *at, used = 0;
+    match.route = NULL;
+    for (;;) {
+        enum http_dispatched done = HTTP_DISPATCH_BLANK;
+        switch (http_message_read(framing, bytes + *at, &left, &front->request, &used, fault)) {
+        case HTTP_STEP_MORE:
+            *len = *at + left;
+            return HTTP_DISPATCH_MORE;
+        case HTTP_STEP_REFUSED:
+            return HTTP_DISPATCH_REFUSED;
+        case HTTP_STEP_HEAD:
+            if (!http_hosts_admit(&front->hosts, &front->request, fault))
+                return HTTP_DISPATCH_REFUSED;
+            if (!ask_for_body(connection, left, &match))
+                return HTTP_DISPATCH_FAILED;
+            if (!has_body_memory(connection, left, fault))
+                return HTTP_DISPATCH_REFUSED;
+            continue;
+        case HTTP_STEP_WHOLE:
+            done = carry_out(connection, &match);
+            if (done == HTTP_DISPATCH_HELD) {
+                left = *len - *at;
+                unwrap_chunks(framing, bytes + *at, &left, used);
+                *len = *at + left;
+            }
+            if (done != HTTP_DISPATCH_DONE)
+                return done;
+            break;
+        case HTTP_STEP_SKIP:
+            break;
+        }
+        *at += used;
+        *framing = (struct http_framing){0};
+        return done;
+    }
+}

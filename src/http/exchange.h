@@ -1,0 +1,131 @@
+/*
+ * exchange: one request from its head to its answer; found again by a tag across the queue, since
+ * its client may be gone by then. Answers leave in the order of the requests.
+ *
+ * What a handler does: it reads the call, which is good during the handler only, asks the queue with
+ * http_reply_to, and in the queue's reply finds the exchange (NULL: there is nobody to answer) and
+ * answers it once. One thread: the reactor's.
+ */
+#ifndef TARRY_HTTP_EXCHANGE_H
+#define TARRY_HTTP_EXCHANGE_H
+
+#include "http/problem.h"
+#include "http/state.h"
+
+enum {
+    HTTP_TAKE_BYTES_MAX = 16 * 1024 * 1024, /* answer of a take: jobs beyond it go back */
+    HTTP_SWEEPS_MAX = 4                     /* of a front, at a time */
+};
+
+struct http_connection;
+
+/* What a call is about, for the refusal that there is none. Other than NONE: `note` holds the
+ * topic, and behind a slash the id of a job. */
+enum http_subject {
+    HTTP_SUBJECT_NONE = 0,
+    HTTP_SUBJECT_TOPIC,
+    HTTP_SUBJECT_JOB,
+    HTTP_SUBJECT_DEAD_JOB
+};
+
+struct http_exchange {
+    uint32_t slab_link; /* the slab's */
+    uint32_t serial;    /* never 0 while in use */
+    uint32_t id;
+    uint32_t count; /* of a batch: items */
+    struct http_front *front;
+    struct http_connection *connection; /* NULL: it is gone, the answer goes nowhere */
+    struct http_exchange *next;         /* later one of the same connection */
+    const struct http_route *route;     /* NULL: refused before there was one */
+    int64_t started_us;
+    uint64_t waiter; /* handle of a take under way, else 0 */
+    bool answered;   /* `reply` waits for its turn */
+    bool is_head, is_http_1_0;
+    bool waits, wants_raw, wants_lines;
+    enum http_bodies bodies;    /* of a list */
+    bool is_dry_run;            /* of a sweep */
+    bool is_single;             /* answers: one lease, named in the query */
+    struct http_change *change; /* see change.c; NULL: the call is none */
+    enum http_subject subject;
+    bool is_long;         /* counted in front->long_count */
+    bool is_waiting;      /* counted in connection->wait_count */
+    bool has_leases;      /* the note holds those of the answer */
+    bool is_unheld;       /* a take that waits not, for want of memory */
+    uint32_t weight;      /* counted in connection->weight */
+    size_t bytes_counted; /* in the budget */
+    size_t lease_at;      /* of its leases in connection->unsent */
+    struct buffer reply;
+    struct buffer note; /* a handler's own, for when the queue has answered */
+};
+
+struct http_call {
+    struct http_front *front;
+    struct http_exchange *exchange;
+    const struct http_request *request;
+    struct slice topic, id; /* from the path, unescaped */
+    struct http_query *query;
+};
+
+/* ---- found again by a tag ---- */
+
+/* The last of its connection. NULL when out of memory. */
+struct http_exchange *http_exchange_add(struct http_connection *connection);
+uint64_t http_exchange_tag(const struct http_exchange *exchange);
+struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag);
+/* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
+void http_exchange_orphan(struct http_exchange *exchange);
+/* Where the queue's reply to this call goes. */
+struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
+
+/* ---- answers ---- */
+
+/* An answer: start, fields and body in any order, end. The exchange is over with it. */
+struct buffer *http_answer_start(struct http_exchange *exchange);
+void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value);
+void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
+/* The same for JSON, with a line end: on a terminal the prompt then begins a line of its own. */
+void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
+void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
+/* Notes what the call is about; `id` counts for jobs only. */
+void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
+struct slice http_noted_topic(const struct http_exchange *exchange);
+
+void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
+                         const char *detail, enum job_state state);
+/* The take found nothing, or may not hand out any more: `{"jobs":[]}` or 204. */
+void http_answer_no_jobs(struct http_exchange *exchange);
+void http_answer_continue(struct http_exchange *exchange);
+
+/* The reply to delete, purge or redrive: how many jobs it concerned; the note has the topic. */
+void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+/* ---- the line of long requests: lists, and pages over all topics ---- */
+
+enum { HTTP_LONG_COUNT_MAX = 2 }; /* of a front, under way at a time; others stand in line */
+
+/* The connection has no long request any more that is to begin. */
+void http_long_line_leave(struct http_connection *connection);
+
+/* ---- leases in answers that are not written yet ---- */
+
+/*
+ * Whatever ends a connection, jobs whose answer did not leave go back to the queue: nobody has seen
+ * them, so it costs no attempt. Their leases are noted with the connection, or with the exchange
+ * while it is not its turn, behind the offset in the stream at which the answer ends.
+ */
+/* Right before the answer ends. False: no memory. */
+bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count);
+/* So much of the connection's stream has left: the leases in it are the client's. Where no more will
+ * leave (`is_over`) the jobs of all others go back. */
+void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over);
+/* The jobs of these go back. */
+void http_lease_return(struct http_front *front, const struct slice *leases, size_t count);
+
+/* ---- changes by operators ---- */
+
+/* What an operator is about to change; `event` names it in the log. Told there once, by
+ * http_change_end, where it happened or may have. */
+void http_change_begin(struct http_call *call, const char *event, bool counts_jobs);
+void http_change_end(struct http_exchange *exchange, enum queue_status status, uint64_t jobs);
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * fault: what is wrong with a request, found at any depth of this room: which problem, the limit
+ * where one was met, and a sentence for a person. problem.h says how it is written. Pure.
+ */
+#ifndef TARRY_HTTP_FAULT_H
+#define TARRY_HTTP_FAULT_H
+
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum http_problem {
+    PROBLEM_NONE = 0,
+    PROBLEM_BAD_REQUEST,
+    PROBLEM_BAD_FRAMING,
+    PROBLEM_BAD_OPTION,
+    PROBLEM_UNKNOWN_OPTION,
+    PROBLEM_OPTION_TWICE,
+    PROBLEM_OPTION_CLASH,
+    PROBLEM_OPTION_MISSING,
+    PROBLEM_BAD_META,
+    PROBLEM_BAD_JSON,
+    PROBLEM_BAD_ITEM,
+    PROBLEM_DELIVERY_IS_OFF,
+    PROBLEM_BAD_DELIVERY,
+    PROBLEM_BAD_CALLBACK,
+    PROBLEM_CROSS_SITE,
+    PROBLEM_NO_SUCH_PATH,
+    PROBLEM_NO_TARGET,
+    PROBLEM_METHOD_NOT_ALLOWED,
+    PROBLEM_REQUEST_TIMEOUT,
+    PROBLEM_BODY_TOO_BIG,
+    PROBLEM_TOO_MANY_ITEMS,
+    PROBLEM_TARGET_TOO_LONG,
+    PROBLEM_CODING_UNKNOWN,
+    PROBLEM_HOST_UNKNOWN,
+    PROBLEM_EXPECTATION_UNKNOWN,
+    PROBLEM_HEADER_TOO_BIG,
+    PROBLEM_TRANSFER_CODING_UNKNOWN,
+    PROBLEM_NO_DELIVERY,
+    PROBLEM_NO_BACKUP,
+    PROBLEM_VERSION_UNKNOWN,
+    PROBLEM_TOO_MANY_CONNECTIONS,
+    PROBLEM_TOO_MANY_WAITING,
+    PROBLEM_TOO_MANY_SWEEPS,
+    PROBLEM_TOO_MANY_BACKUPS,
+    PROBLEM_TOO_MUCH_MEMORY,
+    PROBLEM_CONNECTION_ENDED,
+    PROBLEM_NOT_READY,
+    PROBLEM_NO_MEMORY,
+    PROBLEM_COUNT
+};
+
+/* A problem met: which, the limit where one was met (0: none), and a sentence that says what to do. */
+struct http_fault {
+    enum http_problem problem;
+    uint64_t limit;
+    char detail[512];
+};
+
+/* Returns false, so that a parser can end with it. */
+bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_t limit,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* For untrusted text in details: at most `max` bytes, printable ASCII, the rest as '?'. Up to 4 in
+ * one expression. */
+const char *http_quotable(struct slice text, size_t max);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * route: a call of the API: its method and path, the options it has, and who carries it out.
+ *
+ * Each noun's file ends with the table of its calls; routes.c puts them together. Tables end with a
+ * row without a pattern.
+ */
+#ifndef TARRY_HTTP_ROUTE_H
+#define TARRY_HTTP_ROUTE_H
+
+#include "http/query.h"
+
+enum { HTTP_ROUTES_MAX = 40 };
+
+struct http_call;
+
+enum http_body_kind {
+    HTTP_BODY_NONE = 0, /* the call takes none */
+    HTTP_BODY_SMALL,
+    HTTP_BODY_JOB,
+    HTTP_BODY_BATCH
+};
+
+/* How long an answer may get; see dispatch.c. */
+enum http_answer_kind {
+    HTTP_ANSWER_SHORT = 0,
+    HTTP_ANSWER_JOB,
+    HTTP_ANSWER_TAKE, /* as many jobs as it asks for */
+    HTTP_ANSWER_LONG
+};
+
+struct http_route {
+    enum http_method method;
+    enum http_body_kind body;
+    enum http_answer_kind answer;
+    uint32_t options; /* OPTION_BIT each */
+    bool takes_meta;
+    uint8_t verb;        /* tells calls of one handler apart; the handler's own words */
+    const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
+    const char *name;    /* in metrics */
+    void (*handle)(struct http_call *call);
+};
+
+#define HTTP_TOPIC_PATH "/v1/topics/{topic}"
+#define HTTP_JOBS_PATH HTTP_TOPIC_PATH "/jobs"
+#define HTTP_JOB_PATH HTTP_JOBS_PATH "/{id}"
+
+extern const struct http_route http_push_routes[];
+extern const struct http_route http_answers_routes[];
+extern const struct http_route http_take_routes[];
+extern const struct http_route http_jobs_routes[];
+extern const struct http_route http_topics_routes[];
+extern const struct http_route http_dead_routes[];
+extern const struct http_route http_system_routes[];
+extern const struct http_route http_metrics_routes[];
+
+/* All calls there are, one noun behind the other. Returns how many. */
+uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX]);
+
+#endif

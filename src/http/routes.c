@@ -1,0 +1,19 @@
+/* The table of all calls: one noun behind the other, those asked for most often first. */
+#include "http/route.h"
+
+#include <assert.h>
+
+uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX])
+{
+    static const struct http_route *const tables[] = {
+        http_push_routes,   http_answers_routes, http_take_routes,   http_jobs_routes,
+        http_topics_routes, http_dead_routes,    http_system_routes, http_metrics_routes,
+    };
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        for (const struct http_route *row = tables[i]; row->pattern; row++) {
+            assert(count < HTTP_ROUTES_MAX - 1);
+            routes[count++] = *row;
+        }
+    return count;
+}

@@ -1,0 +1,91 @@
+#include "http/state.h"
+
+#include <inttypes.h>
+
+enum { LARGE_BYTES = 1024 * 1024 };
+
+/* ---- time ---- */
+
+static void look_at_clock(struct http_front *front)
+{
+    front->now_ms = clock_inner_ms();
+    if (front->now_ms - front->turn_ms <= HTTP_LATE_MS || front->is_late)
+        return;
+    front->is_late = true;
+    front->pauses++;
+}
+
+int64_t http_front_now_ms(struct http_front *front)
+{
+    if (!front->now_ms)
+        look_at_clock(front);
+    return front->now_ms;
+}
+
+/* Set by the take itself too: the waiters learn that it has to wait only once the queue answered,
+ * which may be after this turn's end. A wake-up too early does no harm. */
+void http_front_wake_by(struct http_front *front, int64_t at_ms)
+{
+    if (at_ms >= front->expiry_ms)
+        return;
+    front->expiry_ms = at_ms;
+    deadline_set(front->expiry, at_ms);
+}
+
+/* ---- memory ---- */
+
+void http_front_lend(struct http_front *front, struct buffer *buffer)
+{
+    if (buffer->cap)
+        return;
+    if (front->spare_count)
+        *buffer = front->spares[--front->spare_count];
+    else if (!buffer->bytes_max)
+        buffer_init(buffer, HTTP_OUT_BYTES_MAX);
+}
+
+void http_front_give_back(struct http_front *front, struct buffer *buffer)
+{
+    if (buffer->cap && buffer->cap <= HTTP_SPARE_BYTES_MAX &&
+        front->spare_count < HTTP_SPARES_MAX) {
+        buffer_clear(buffer);
+        buffer->bytes_max = HTTP_OUT_BYTES_MAX;
+        front->spares[front->spare_count++] = *buffer;
+    } else {
+        buffer_fini(buffer);
+    }
+    *buffer = (struct buffer){0};
+}
+
+void http_budget_add(struct http_front *front, size_t bytes)
+{
+    atomic_fetch_add_explicit(&front->shared->memory_bytes, bytes, memory_order_relaxed);
+}
+
+void http_budget_remove(struct http_front *front, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&front->shared->memory_bytes, bytes, memory_order_relaxed);
+}
+
+uint64_t http_budget_used(const struct http_shared *shared)
+{
+    return atomic_load_explicit(&shared->memory_bytes, memory_order_relaxed);
+}
+
+/* The last quarter is not for what is large. */
+bool http_budget_has_room(const struct http_front *front, size_t bytes)
+{
+    uint64_t max = front->shared->memory_bytes_max;
+    return http_budget_used(front->shared) + bytes <= (bytes > LARGE_BYTES ? max / 4 * 3 : max);
+}
+
+void http_budget_refuse(struct http_front *front, struct http_fault *fault)
+{
+    uint64_t max = front->shared->memory_bytes_max;
+    atomic_fetch_add_explicit(&front->shared->memory_refused, 1, memory_order_relaxed);
+    (void)http_fault_set(fault, PROBLEM_TOO_MUCH_MEMORY, max,
+                         "requests and answers under way take all of the %" PRIu64
+                         " bytes that --max-memory allows: try again later, or ask for less at "
+                         "once",
+                         max);
+}

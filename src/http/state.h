@@ -1,0 +1,167 @@
+/*
+ * state: what a front has for everyone in the room: its structure, the time of the turn, memory lent
+ * to answers, and the budget of what clients can make all fronts hold together.
+ *
+ * The structures belong to the reactor's thread; of http_shared and http_counters the atomic members
+ * are read by any.
+ */
+#ifndef TARRY_HTTP_STATE_H
+#define TARRY_HTTP_STATE_H
+
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "base/list.h"
+#include "base/slab.h"
+#include "http/front.h"
+#include "http/host.h"
+#include "http/query.h"
+#include "http/route.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    HTTP_READ_BYTES = 128 * 1024, /* one read at most, shared by all connections */
+    HTTP_OUT_BYTES_MAX = 1 << 30, /* never met: dispatch.c keeps answers far below */
+    HTTP_LATE_MS = 1000,          /* a turn so long after the last: did the loop stand still? */
+    HTTP_BUDGET_SMALL_BYTES = 16 * 1024, /* allowed whatever the budget says */
+    HTTP_SPARES_MAX = 64,
+    HTTP_SPARE_BYTES_MAX = 256 * 1024,
+    HTTP_FRONTS_MAX = 256
+};
+
+/* What a connection may be waited for, and so how long. */
+enum http_phase {
+    HTTP_PHASE_NONE = 0, /* for the queue: as long as it takes */
+    HTTP_PHASE_IDLE,     /* the next request */
+    HTTP_PHASE_HEAD,
+    HTTP_PHASE_BODY,
+    HTTP_PHASE_WRITE,  /* the peer does not take its answers */
+    HTTP_PHASE_HELD,   /* requests wait for their turn and nothing is read: is the peer there? */
+    HTTP_PHASE_LINGER, /* the peer has still to see why it was refused */
+    HTTP_PHASE_COUNT
+};
+
+/* Read by other threads, written by one. */
+struct http_counters {
+    _Atomic uint64_t requests[HTTP_ROUTES_MAX][6]; /* by route, by hundreds of the status */
+    _Atomic uint64_t accepted, refused, bytes_in, bytes_out;
+    _Atomic uint64_t connections, waiting;
+};
+
+struct http_front {
+    struct reactor *reactor;
+    struct queue *queue;
+    struct waiters *waiters;
+    struct http_shared *shared;
+    struct http_options options;
+    struct http_hosts hosts;
+    uv_tcp_t listener;
+    uint16_t port;
+    struct list connections, dirty, timed[HTTP_PHASE_COUNT];
+    uint32_t connection_count, crowd_count; /* the crowd is counted in both */
+    uint32_t open_handles;                  /* connections and the listener */
+    struct deadline *alarm;                 /* connections that take too long */
+    struct deadline *expiry;                /* takes that waited long enough */
+    int64_t alarm_ms, expiry_ms;
+    struct list long_line; /* connections whose next request is a long one, not begun yet */
+    uint32_t long_count;   /* long ones under way */
+    struct slab exchanges;
+    uint32_t serial;
+    int64_t now_ms, now_us; /* of this turn; 0: not looked at yet */
+    int64_t turn_ms;        /* when the last turn was that looked */
+    uint32_t pauses; /* turns that came late: the loop had slept, or the process stood still */
+    bool is_late;    /* this one is such a turn */
+    int64_t date_s;
+    bool has_date; /* in this turn */
+    char date[32];
+    bool is_draining, is_listening, is_ending;
+    bool is_stalled; /* a connection could not be let in for want of memory: try again */
+    void (*drained)(void *ctx);
+    void *drained_ctx;
+
+    char *read_at; /* HTTP_READ_BYTES */
+    struct http_request request;
+    struct http_query query;
+    struct buffer meta, decoded, body, fields, arena;
+    struct queue_push *pushes;    /* room for a batch, from the first one on */
+    struct queue_answer *answers; /* the same for ack, nack, extend */
+    struct buffer spares[HTTP_SPARES_MAX];
+    uint32_t spare_count;
+    uint32_t sweep_count; /* under way */
+
+    struct http_counters counters;
+    pthread_mutex_t lock; /* of the two histograms, in microseconds */
+    struct histogram lateness, durations;
+};
+
+struct http_shared {
+    const char *version;
+    int64_t started_ms;
+    atomic_bool is_ready;
+    uint32_t metrics_topics; /* that have lines of their own at /metrics */
+    void (*emit)(void *ctx, struct buffer *out);
+    void *emit_ctx;
+    const struct http_hooks *hooks;         /* NULL: none */
+    const struct http_backup_hooks *backup; /* NULL: none */
+    uint64_t memory_bytes_max;
+    _Atomic uint64_t memory_bytes, memory_refused;
+    pthread_mutex_t lock; /* of the fronts */
+    struct http_front *fronts[HTTP_FRONTS_MAX];
+    uint32_t front_count;
+    struct http_route routes[HTTP_ROUTES_MAX]; /* the last place is for requests without a route */
+    uint32_t route_count;
+};
+
+static inline void http_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+/* ---- time, looked at once a turn ---- */
+
+int64_t http_front_now_ms(struct http_front *front);
+static inline int64_t http_front_now_us(struct http_front *front)
+{
+    if (!front->now_us)
+        front->now_us = clock_boot_us();
+    return front->now_us;
+}
+/* A take waits until then at most. */
+void http_front_wake_by(struct http_front *front, int64_t at_ms);
+
+/* ---- memory ---- */
+
+/* Memory for a buffer that has none, from the spares where there are some; and back. */
+void http_front_lend(struct http_front *front, struct buffer *buffer);
+void http_front_give_back(struct http_front *front, struct buffer *buffer);
+
+/*
+ * The budget: the memory of all fronts of a server together, as far as clients can make it grow.
+ * Counted are buffers of requests that are not whole yet, bodies the store works on, answers that
+ * are not written yet, connections and waiting takes. Not counted: what the store itself keeps, and
+ * one read and one answer under way of each front.
+ */
+void http_budget_add(struct http_front *front, size_t bytes);
+void http_budget_remove(struct http_front *front, size_t bytes);
+uint64_t http_budget_used(const struct http_shared *shared);
+/* Is there room for so much more, as it is not little? */
+bool http_budget_has_room(const struct http_front *front, size_t bytes);
+/* Says so in *fault, and counts it. */
+void http_budget_refuse(struct http_front *front, struct http_fault *fault);
+
+/* Is there room for so much more? Little is always allowed, so that a good client with small jobs
+ * is served whatever others do. */
+static inline bool http_budget_has(const struct http_front *front, size_t bytes)
+{
+    return bytes <= HTTP_BUDGET_SMALL_BYTES || http_budget_has_room(front, bytes);
+}
+
+static inline bool http_budget_is_spent(const struct http_front *front)
+{
+    return atomic_load_explicit(&front->shared->memory_bytes, memory_order_relaxed) >=
+           front->shared->memory_bytes_max;
+}
+
+#endif

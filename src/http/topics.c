@@ -1,0 +1,419 @@
+/*
+ * Topics: all of them, one, pause, resume, and their end; their settings, replaced as a whole or
+ * changed by a merge patch; a sample sent to their target.
+ */
+#include "base/json_write.h"
+#include "http/exchange.h"
+#include "http/job_json.h"
+#include "http/settings.h"
+
+#include <assert.h>
+
+enum { PAGE_TOPICS = 1000 };
+
+/* ---- a topic as JSON ---- */
+
+static void write_numbers(struct buffer *out, const char *key, const char *const *names,
+                          const uint64_t *values, size_t count)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_byte(out, i ? ',' : '{');
+        json_write_key(out, names[i]);
+        buffer_append_u64(out, values[i]);
+    }
+    buffer_append_byte(out, '}');
+}
+
+static void write_topic(struct buffer *out, const struct queue_topic *topic)
+{
+    static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead"};
+    static const char *const sums[] = {"pushed",    "acked",  "cancelled",   "expired", "replaced",
+                                       "delivered", "nacked", "lease_ended", "died",    "redriven"};
+    const struct queue_counts *counts = &topic->counts;
+    const struct topic_totals *totals = &topic->totals;
+
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, topic->name);
+    buffer_append_text(out, ",\"paused\":");
+    buffer_append_text(out, topic->paused ? "true" : "false");
+    write_numbers(out, "counts", states,
+                  (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
+                                     counts->leased, counts->dead},
+                  sizeof states / sizeof states[0]);
+    buffer_append_text(out, ",\"dead_bytes\":");
+    buffer_append_u64(out, counts->dead_bytes);
+    write_numbers(out, "totals", sums,
+                  (const uint64_t[]){totals->pushed, totals->acked, totals->cancelled,
+                                     totals->expired, totals->replaced, totals->delivered,
+                                     totals->nacked, totals->lease_ended, totals->died,
+                                     totals->redriven},
+                  sizeof sums / sizeof sums[0]);
+    buffer_append_text(out, ",\"oldest_ready_due_at\":");
+    if (topic->oldest_ready_due_ms)
+        json_write_time(out, topic->oldest_ready_due_ms);
+    else
+        buffer_append_text(out, "null");
+    buffer_append_text(out, ",\"settings\":");
+    http_settings_write(out, &topic->settings);
+    buffer_append_byte(out, '}');
+}
+
+/* ---- all of them ---- */
+
+/* The first topic behind the cursor, which is the name of the last one shown. They come by name. */
+static size_t first_after(const struct queue_topic *topics, size_t count, struct slice cursor)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slice_compare(topics[middle].name, cursor) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    size_t at = first_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
+    size_t end =
+        reply->topic_count - at > exchange->count ? at + exchange->count : reply->topic_count;
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"topics\":[");
+    for (size_t i = at; i < end; i++) {
+        if (i > at)
+            buffer_append_byte(body, ',');
+        write_topic(body, &reply->topics[i]);
+    }
+    buffer_append_text(body, "],\"cursor\":");
+    if (end < reply->topic_count)
+        json_write_string(body, reply->topics[end - 1].name);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_byte(body, '}');
+    http_answer_end_json(exchange, 200);
+}
+
+static void list_topics(struct http_call *call)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct http_exchange *exchange = call->exchange;
+    if (fields->cursor.len && !job_topic_is_valid(fields->cursor)) {
+        http_answer_refusal(exchange, QUEUE_BAD_CURSOR, NULL, 0);
+        return;
+    }
+    exchange->count =
+        http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
+    http_front_lend(exchange->front, &exchange->note);
+    buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
+    queue_topics(call->front->queue, http_reply_to(call, on_topics));
+}
+
+/* ---- one ---- */
+
+/* The reply to get, put, pause or resume: the topic as it is now. */
+static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    http_change_end(exchange, reply->status, 0);
+    if ((reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) || reply->topic_count == 0) {
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    write_topic(http_answer_start(exchange), &reply->topics[0]);
+    http_answer_end_json(exchange, reply->status == QUEUE_CREATED ? 201 : 200);
+}
+
+/* Get, delete, pause, resume; the route's verb is the enum queue_topic_verb. */
+static void call_topic(struct http_call *call)
+{
+    static const struct {
+        const char *event; /* in the log; NULL: nothing is changed */
+        bool counts_jobs;
+        queue_done *done;
+    } calls[] = {
+        [QUEUE_TOPIC_GET] = {.done = answer_topic},
+        [QUEUE_TOPIC_DELETE] = {"topic deleted", true, http_answer_affected},
+        [QUEUE_TOPIC_PAUSE] = {"topic paused", false, answer_topic},
+        [QUEUE_TOPIC_RESUME] = {"topic resumed", false, answer_topic},
+    };
+    uint8_t verb = call->exchange->route->verb;
+    struct queue_topic_call topic = {.verb = (enum queue_topic_verb)verb, .topic = call->topic};
+    if (calls[verb].event)
+        http_change_begin(call, calls[verb].event, calls[verb].counts_jobs);
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    queue_topic(call->front->queue, &topic, http_reply_to(call, calls[verb].done));
+}
+
+/* ---- settings ---- */
+
+/* What an exchange keeps in its note while the topic is looked up; behind it topic and text. */
+struct noted_settings {
+    struct topic_settings settings; /* put; its extension is the text */
+    size_t topic_bytes, text_bytes; /* patch: the text is the patch */
+};
+
+static void send_put(struct http_exchange *exchange, struct slice topic,
+                     const struct topic_settings *settings)
+{
+    struct queue *queue = exchange->front->queue;
+    struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = topic, .settings = *settings};
+    queue_topic(queue, &put,
+                (struct queue_reply_to){.done = answer_topic,
+                                        .owner = exchange->front,
+                                        .tag = http_exchange_tag(exchange)});
+}
+
+static void look_up(struct http_call *call, struct noted_settings noted, struct slice text,
+                    queue_done *looked_up)
+{
+    struct queue *queue = call->front->queue;
+    struct buffer *note = &call->exchange->note;
+    struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call->topic};
+    struct http_fault fault;
+    noted.topic_bytes = call->topic.len;
+    noted.text_bytes = text.len;
+    http_front_lend(call->front, note);
+    buffer_append(note, &noted, sizeof noted);
+    buffer_append_slice(note, call->topic);
+    buffer_append_slice(note, text);
+    if (note->failed) {
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    queue_topic(queue, &get, http_reply_to(call, looked_up));
+}
+
+static struct noted_settings read_note(const struct http_exchange *exchange, struct slice *topic,
+                                       struct slice *text)
+{
+    struct noted_settings noted;
+    const char *at = exchange->note.at + sizeof noted;
+    assert(exchange->note.len >= sizeof noted);
+    memcpy(&noted, exchange->note.at, sizeof noted);
+    *topic = slice_make(at, noted.topic_bytes);
+    *text = slice_make(at + noted.topic_bytes, noted.text_bytes);
+    return noted;
+}
+
+/* What the topic has already is right: it was checked when it came, and a policy that changed since
+ * (or is missing) is no reason to refuse another setting, or the same once more. */
+static bool check_topic_extension(struct http_exchange *exchange, struct slice topic,
+                                  const struct topic_settings *settings, struct slice held,
+                                  struct http_fault *fault)
+{
+    return slice_equals(settings->extension, held) ||
+           http_extension_check(exchange->front->shared->hooks, topic, settings->extension, fault);
+}
+
+/* ---- put ---- */
+
+static void on_put_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct slice topic, extension, held = {0};
+    struct http_fault fault;
+    if (!exchange)
+        return;
+    struct noted_settings noted = read_note(exchange, &topic, &extension);
+    noted.settings.extension = extension;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return;
+    }
+    if (reply->status == QUEUE_OK && reply->topic_count)
+        held = reply->topics[0].settings.extension;
+    if (check_topic_extension(exchange, topic, &noted.settings, held, &fault))
+        send_put(exchange, topic, &noted.settings);
+    else
+        http_answer_fault(exchange, &fault);
+}
+
+/* Settings may stand in the query, or in a JSON object as `GET` shows them. */
+static bool read_settings(struct http_call *call, struct buffer *extension,
+                          struct http_fault *fault)
+{
+    struct slice body = call->request->body;
+    struct buffer *arena = &call->front->arena;
+    if (body.len == 0)
+        return true;
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return http_settings_read(body, &call->query->fields, arena, extension, fault);
+}
+
+static void put_topic(struct http_call *call)
+{
+    struct buffer extension;
+    struct noted_settings noted = {0};
+    struct http_fault fault;
+    buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
+    http_change_begin(call, "topic settings changed", false);
+    if (!read_settings(call, &extension, &fault)) {
+        http_answer_fault(call->exchange, &fault);
+    } else {
+        http_fields_settings(&call->query->fields, &noted.settings);
+        if (extension.len)
+            look_up(call, noted, buffer_slice(&extension), on_put_looked_up);
+        else
+            send_put(call->exchange, call->topic, &noted.settings);
+    }
+    buffer_fini(&extension);
+}
+
+/* ---- patch ---- */
+
+/* The settings as they will be. Their extension is in `extension`. */
+static bool merge_settings(const struct topic_settings *held, struct slice patch,
+                           struct buffer *merged, struct buffer *extension,
+                           struct topic_settings *out, struct http_fault *fault)
+{
+    struct http_fields fields = {0};
+    struct buffer scratch;
+    buffer_init(&scratch, 2 * HTTP_PATCH_BYTES_MAX);
+    bool done = buffer_reserve(&scratch, 2 * HTTP_PATCH_BYTES_MAX) != NULL ||
+                http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    done = done && http_settings_patch(held, patch, merged, fault) &&
+           http_settings_read(buffer_slice(merged), &fields, &scratch, extension, fault);
+    if (done)
+        http_fields_settings(&fields, out);
+    buffer_fini(&scratch);
+    return done;
+}
+
+static void send_patch(struct http_exchange *exchange, const struct topic_settings *held)
+{
+    struct slice topic, text;
+    struct topic_settings settings;
+    struct buffer merged, extension;
+    struct http_fault fault;
+    (void)read_note(exchange, &topic, &text);
+    buffer_init(&merged, 2 * HTTP_PATCH_BYTES_MAX);
+    buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
+    bool done = merge_settings(held, text, &merged, &extension, &settings, &fault);
+    settings.extension = buffer_slice(&extension);
+    if (done && check_topic_extension(exchange, topic, &settings, held->extension, &fault))
+        send_put(exchange, topic, &settings);
+    else
+        http_answer_fault(exchange, &fault);
+    buffer_fini(&merged);
+    buffer_fini(&extension);
+}
+
+static void on_patch_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || !reply->topic_count)
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+    else
+        send_patch(exchange, &reply->topics[0].settings);
+}
+
+static void patch_topic(struct http_call *call)
+{
+    struct slice body = call->request->body;
+    struct http_fault fault;
+    if (body.len > HTTP_PATCH_BYTES_MAX) {
+        (void)http_fault_set(&fault, PROBLEM_BODY_TOO_BIG, HTTP_PATCH_BYTES_MAX,
+                             "a patch of settings has at most %d bytes", HTTP_PATCH_BYTES_MAX);
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    http_change_begin(call, "topic settings changed", false);
+    look_up(call, (struct noted_settings){0}, body, on_patch_looked_up);
+}
+
+/* ---- a sample on its way to the target, and what became of it ---- */
+
+static void refuse_test(struct http_exchange *exchange, enum http_problem problem,
+                        const char *detail)
+{
+    struct http_fault fault;
+    (void)http_fault_set(&fault, problem, 0, "%s", detail);
+    http_answer_fault(exchange, &fault);
+}
+
+static void on_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (status == QUEUE_NOT_FOUND) {
+        refuse_test(exchange, PROBLEM_NO_TARGET,
+                    "there is no such topic, or it names no target: set 'deliver' in its settings, "
+                    "such as {\"deliver\":{\"to\":\"https://shop.example/close-order\"}}");
+    } else if (status != QUEUE_OK) {
+        http_answer_refusal(exchange, status, NULL, 0);
+    } else {
+        buffer_append_slice(http_answer_start(exchange), json);
+        http_answer_end_json(exchange, 200);
+    }
+}
+
+static void test_delivery(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    const struct http_hooks *hooks = front->shared->hooks;
+    if (!http_delivery_is_on(hooks) || !hooks->test) {
+        refuse_test(
+            call->exchange, PROBLEM_NO_DELIVERY,
+            "this server delivers nothing by itself: start it with --deliver FILE, which says "
+            "what may be reached");
+        return;
+    }
+    call->exchange->waits = true; /* for the target: no request's duration */
+    hooks->test(hooks->ctx, front->reactor, call->topic, call->request->body, on_tested, front,
+                http_exchange_tag(call->exchange));
+}
+
+#define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB)                                                   \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME),                      \
+        .handle = call_topic, .verb = QUEUE_TOPIC_##VERB                                           \
+    }
+
+const struct http_route http_topics_routes[] = {
+    {.method = HTTP_METHOD_GET,
+     .pattern = "/v1/topics",
+     .name = "topics",
+     .handle = list_topics,
+     .options = OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR),
+     .answer = HTTP_ANSWER_LONG},
+    TOPIC_ROUTE(GET, HTTP_TOPIC_PATH, "topic", GET),
+    {.method = HTTP_METHOD_PUT,
+     .pattern = HTTP_TOPIC_PATH,
+     .name = "topic_put",
+     .handle = put_topic,
+     .options = OPTIONS_TOPIC,
+     .body = HTTP_BODY_SMALL},
+    {.method = HTTP_METHOD_PATCH,
+     .pattern = HTTP_TOPIC_PATH,
+     .name = "topic_patch",
+     .handle = patch_topic,
+     .body = HTTP_BODY_SMALL},
+    TOPIC_ROUTE(DELETE, HTTP_TOPIC_PATH, "topic_delete", DELETE),
+    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/pause", "pause", PAUSE),
+    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/resume", "resume", RESUME),
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_TOPIC_PATH "/deliver-test",
+     .name = "deliver_test",
+     .handle = test_delivery,
+     .body = HTTP_BODY_JOB},
+    {0},
+};
