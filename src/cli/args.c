@@ -19,7 +19,7 @@ static void print_error(bool is_careful, const char *format, va_list args)
 {
     char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
     vsnprintf(sentence, sizeof(sentence), format, args);
-    url_show_sentence(sentence, is_careful, shown, sizeof(shown));
+    cli_url_show_sentence(sentence, is_careful, shown, sizeof(shown));
     fprintf(stderr, "tarry: %s\n", shown);
 }
 

@@ -254,9 +254,9 @@ static int say_copy_error(struct backup *backup)
 static int call(struct backup *backup, const char *method)
 {
     struct buffer *target = client_begin(&backup->client);
-    url_add_segment(target, "backup");
+    cli_url_add_segment(target, "backup");
     if (backup->id[0])
-        url_add_segment(target, backup->id);
+        cli_url_add_segment(target, backup->id);
     int exit_code = client_call(&backup->client, method, NULL, 0);
     backup->renewed_us = clock_boot_us();
     /* "Not found" is no answer to a backup: files may be gone. */

@@ -277,8 +277,8 @@ static int bench_command(int argc, char **argv)
         exit_code = load_flags_plan(&flags, &plan);
     if (exit_code >= 0)
         return exit_code;
-    char problem[LOAD_TEXT_BYTES_MAX], url[URL_SHOWN_BYTES];
-    url_show(args.url, url, sizeof url);
+    char problem[LOAD_TEXT_BYTES_MAX], url[CLI_URL_SHOWN_BYTES];
+    cli_url_show(args.url, url, sizeof url);
     if (!load_http_url(args.url, &plan, problem))
         return cli_usage("bad URL '%s', give http://HOST:PORT, without a user and password", url);
     plan.progress = isatty(STDERR_FILENO);

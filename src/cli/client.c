@@ -15,9 +15,9 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
 bool client_open(struct client *client, const char *base)
 {
     *client = (struct client){.base = base};
-    url_show(base, client->shown, sizeof(client->shown));
-    buffer_init(&client->target, URL_BYTES_MAX);
-    buffer_init(&client->full_url, URL_BYTES_MAX + 4096);
+    cli_url_show(base, client->shown, sizeof(client->shown));
+    buffer_init(&client->target, CLI_URL_BYTES_MAX);
+    buffer_init(&client->full_url, CLI_URL_BYTES_MAX + 4096);
     buffer_init(&client->answer, ANSWER_BYTES_MAX);
     client->curl = curl_easy_init();
     if (client->curl)

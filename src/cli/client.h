@@ -19,8 +19,8 @@ enum { CLIENT_PROBLEM_BYTES = 2048 };
 
 struct client {
     CURL *curl;
-    const char *base;            /* "http://127.0.0.1:8279" */
-    char shown[URL_SHOWN_BYTES]; /* the same without a password, for people */
+    const char *base;                /* "http://127.0.0.1:8279" */
+    char shown[CLI_URL_SHOWN_BYTES]; /* the same without a password, for people */
     struct buffer target, full_url, answer;
     struct curl_slist *headers;
     json_t *json; /* the answer, where it is JSON */
@@ -35,7 +35,7 @@ struct client {
 bool client_open(struct client *client, const char *base);
 void client_close(struct client *client);
 
-/* A new call: returns the target for the url_add_… functions, holding "/v1". */
+/* A new call: returns the target for the cli_url_add_… functions, holding "/v1". */
 struct buffer *client_begin(struct client *client);
 /* "Name: value" */
 void client_add_header(struct client *client, const char *header);

@@ -97,11 +97,11 @@ static int fetch_dead_job(struct client *client, const struct cli_args *args)
 {
     struct buffer *target = client_begin(client);
     char state[SHOW_CELL_BYTES];
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[0]);
-    url_add_segment(target, "jobs");
-    url_add_segment(target, args->list.at[1]);
-    url_add_query(target, "body", "base64");
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[0]);
+    cli_url_add_segment(target, "jobs");
+    cli_url_add_segment(target, args->list.at[1]);
+    cli_url_add_query(target, "body", "base64");
     int exit_code = client_call(client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -162,7 +162,7 @@ static int push_edited(struct client *client, const struct cli_args *args, const
     char *text = json_dumps(item, JSON_COMPACT);
     struct slice body = slice_of(text ? text : "");
     char code[SHOW_CELL_BYTES], detail[SHOW_CELL_BYTES];
-    url_add_segment(client_begin(client), "jobs");
+    cli_url_add_segment(client_begin(client), "jobs");
     client_add_header(client, "Content-Type: application/x-ndjson");
     int exit_code = client_call(client, "POST", &body, 0);
     free(text);
@@ -254,16 +254,16 @@ static int sweep(const struct cli_args *args, const char *verb, const char *done
     if (!client_open(&client, args->url))
         return CLI_REFUSED;
     struct buffer *target = client_begin(&client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[0]);
-    url_add_segment(target, verb);
-    url_add_query(target, key, value);
-    url_add_query(target, "error", filter->error);
-    url_add_query(target, "id_prefix", filter->id_prefix);
-    url_add_query(target, "died_after", filter->died_after);
-    url_add_query(target, "died_before", filter->died_before);
-    url_add_query(target, "max", filter->max);
-    url_add_query(target, "dry_run", filter->dry_run ? "true" : NULL);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[0]);
+    cli_url_add_segment(target, verb);
+    cli_url_add_query(target, key, value);
+    cli_url_add_query(target, "error", filter->error);
+    cli_url_add_query(target, "id_prefix", filter->id_prefix);
+    cli_url_add_query(target, "died_after", filter->died_after);
+    cli_url_add_query(target, "died_before", filter->died_before);
+    cli_url_add_query(target, "max", filter->max);
+    cli_url_add_query(target, "dry_run", filter->dry_run ? "true" : NULL);
     int exit_code = client_call(&client, "POST", NULL, SWEEP_MS);
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);

@@ -56,9 +56,9 @@ static void print_test(const json_t *answer)
 static int test_target(struct client *client, const struct cli_args *args, struct slice body)
 {
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[1]);
-    url_add_segment(target, "deliver-test");
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[1]);
+    cli_url_add_segment(target, "deliver-test");
     int exit_code = client_call(client, "POST", &body, TEST_MS);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -119,9 +119,9 @@ static int pause_or_resume(const struct cli_args *args, const char *verb, const 
     if (!client_open(&client, args->url))
         return CLI_REFUSED;
     struct buffer *target = client_begin(&client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[0]);
-    url_add_segment(target, verb);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[0]);
+    cli_url_add_segment(target, verb);
     int exit_code = client_call(&client, "POST", NULL, 0);
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);

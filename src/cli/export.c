@@ -327,8 +327,8 @@ static int learn_topics(struct export *export, const struct cli_list *wanted, bo
 static struct buffer *begin_topic(struct export *export, const char *name)
 {
     struct buffer *target = client_begin(&export->client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, name);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, name);
     return target;
 }
 
@@ -367,10 +367,10 @@ static int export_page(struct export *export, const char *name)
 {
     struct export_state *state = &export->state;
     struct buffer *target = begin_topic(export, name);
-    url_add_segment(target, "jobs");
-    url_add_query(target, "body", "base64");
-    url_add_query_number(target, "limit", PAGE_JOBS);
-    url_add_query(target, "cursor", state->cursor[0] ? state->cursor : NULL);
+    cli_url_add_segment(target, "jobs");
+    cli_url_add_query(target, "body", "base64");
+    cli_url_add_query_number(target, "limit", PAGE_JOBS);
+    cli_url_add_query(target, "cursor", state->cursor[0] ? state->cursor : NULL);
     int exit_code = fetch_answer(export);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -414,7 +414,7 @@ static int export_topics(struct export *export)
 static int go_back(struct export *export)
 {
     struct patience rest = export->patience; /* it is a page that renews it */
-    url_add_segment(client_begin(&export->client), "topics");
+    cli_url_add_segment(client_begin(&export->client), "topics");
     int exit_code = patience_call(&rest, &export->client, "GET", NULL);
     if (exit_code != CLI_OK)
         return exit_code;

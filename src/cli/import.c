@@ -220,7 +220,7 @@ static void send_batch(struct import_batches *batches, struct import_batch *batc
     struct slice body = buffer_slice(&batch->body);
     batch->under_way = true;
     batch->again_ms = 0;
-    url_add_segment(client_begin(&batch->client), "jobs");
+    cli_url_add_segment(client_begin(&batch->client), "jobs");
     client_add_header(&batch->client, "Content-Type: application/x-ndjson");
     if (!client_prepare(&batch->client, "POST", &body, 60 * 1000)) {
         batches_fail(batches, CLI_REFUSED);
@@ -385,16 +385,16 @@ static int put_topic(struct import *import, const struct dump_line *line)
 {
     struct client *client = &import->client;
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, line->topic);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, line->topic);
     client_add_header(client, "Content-Type: application/json");
     int exit_code = patience_call(&import->patience, client, "PUT", &line->settings);
     if (exit_code != CLI_OK || !line->paused)
         return exit_code;
     target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, line->topic);
-    url_add_segment(target, "pause");
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, line->topic);
+    cli_url_add_segment(target, "pause");
     return patience_call(&import->patience, client, "POST", NULL);
 }
 
@@ -595,7 +595,7 @@ static void read_lines(struct import *import)
 /* What a batch may hold here; reaches the server before anything is read. */
 static int learn_limits(struct import *import)
 {
-    url_add_segment(client_begin(&import->client), "info");
+    cli_url_add_segment(client_begin(&import->client), "info");
     int exit_code = client_call(&import->client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;

@@ -10,11 +10,11 @@
 static struct buffer *begin_job(struct client *client, const char *topic, const char *id)
 {
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, topic);
-    url_add_segment(target, "jobs");
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, topic);
+    cli_url_add_segment(target, "jobs");
     if (id)
-        url_add_segment(target, id);
+        cli_url_add_segment(target, id);
     return target;
 }
 
@@ -114,7 +114,7 @@ static int get_command(int argc, char **argv)
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
     struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
-    url_add_query(target, "body", raw ? "base64" : NULL);
+    cli_url_add_query(target, "body", raw ? "base64" : NULL);
     exit_code = client_call(&client, "GET", NULL, 0);
     if (exit_code == CLI_OK && raw)
         exit_code = print_body(&client);
@@ -146,9 +146,9 @@ static int list_jobs(struct client *client, const struct cli_args *args, const c
     static const char *const heads[] = {"ID",       "STATE",     "DUE",        "LEASE UNTIL",
                                         ">ATTEMPT", ">PRIORITY", "LAST ERROR", NULL};
     struct buffer *target = begin_job(client, args->list.at[0], NULL);
-    url_add_query(target, "state", state);
-    url_add_query_number(target, "limit", limit);
-    url_add_query(target, "cursor", cursor);
+    cli_url_add_query(target, "state", state);
+    cli_url_add_query_number(target, "limit", limit);
+    cli_url_add_query(target, "cursor", cursor);
     int exit_code = client_call(client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -205,7 +205,7 @@ static int change_job(struct client *client, const struct cli_args *args, const 
 {
     struct buffer *target = begin_job(client, args->list.at[0], id);
     if (is_run)
-        url_add_segment(target, "run");
+        cli_url_add_segment(target, "run");
     int exit_code = client_call(client, is_run ? "POST" : "DELETE", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -288,9 +288,9 @@ static int reschedule_command(int argc, char **argv)
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
     struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
-    url_add_query(target, "delay", delay);
-    url_add_query(target, "at", at);
-    url_add_query(target, "priority", priority);
+    cli_url_add_query(target, "delay", delay);
+    cli_url_add_query(target, "at", at);
+    cli_url_add_query(target, "priority", priority);
     exit_code = client_call(&client, "PATCH", NULL, 0);
     if (exit_code == CLI_OK && args.json)
         client_print_json(&client);

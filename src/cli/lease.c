@@ -41,15 +41,15 @@ static int take_jobs(struct client *client, const struct cli_args *args, uint64_
         return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s", wait);
     struct buffer *target = client_begin(client);
     if (args->list.count == 1) {
-        url_add_segment(target, "topics");
-        url_add_segment(target, args->list.at[0]);
+        cli_url_add_segment(target, "topics");
+        cli_url_add_segment(target, args->list.at[0]);
     }
-    url_add_segment(target, "take");
+    cli_url_add_segment(target, "take");
     for (size_t i = 0; args->list.count > 1 && i < args->list.count; i++)
-        url_add_query(target, "topic", args->list.at[i]);
-    url_add_query_number(target, "max", max);
-    url_add_query(target, "wait", wait);
-    url_add_query(target, "lease_for", lease_for);
+        cli_url_add_query(target, "topic", args->list.at[i]);
+    cli_url_add_query_number(target, "max", max);
+    cli_url_add_query(target, "wait", wait);
+    cli_url_add_query(target, "lease_for", lease_for);
     int exit_code = client_call(client, "POST", NULL, wait_ms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -139,13 +139,13 @@ static int answer(int argc, char **argv, const struct cli_syntax *syntax, const 
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
     struct buffer *target = client_begin(&client);
-    url_add_segment(target, argv[0]);
+    cli_url_add_segment(target, argv[0]);
     for (size_t i = 0; i < args.list.count; i++)
-        url_add_query(target, "lease", args.list.at[i]);
-    url_add_query(target, "delay", *delay);
-    url_add_query(target, "error", *error);
-    url_add_query(target, "lease_for", *lease_for);
-    url_add_query(target, "final", *final ? "true" : NULL);
+        cli_url_add_query(target, "lease", args.list.at[i]);
+    cli_url_add_query(target, "delay", *delay);
+    cli_url_add_query(target, "error", *error);
+    cli_url_add_query(target, "lease_for", *lease_for);
+    cli_url_add_query(target, "final", *final ? "true" : NULL);
     exit_code = client_call(&client, "POST", NULL, 0);
     if (exit_code == CLI_OK)
         exit_code = print_results(&client, &args, done);

@@ -32,20 +32,20 @@ static int add_meta(struct client *client, const struct cli_list *meta)
 
 static void make_target(struct buffer *target, const struct push *push, const struct cli_list *args)
 {
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->at[0]);
-    url_add_segment(target, "jobs");
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->at[0]);
+    cli_url_add_segment(target, "jobs");
     if (args->count > 1)
-        url_add_segment(target, args->at[1]);
-    url_add_query(target, "delay", push->delay);
-    url_add_query(target, "at", push->at);
-    url_add_query(target, "priority", push->priority);
-    url_add_query(target, "ttl", push->ttl);
-    url_add_query(target, "lease_for", push->lease_for);
-    url_add_query(target, "max_attempts", push->max_attempts);
-    url_add_query(target, "backoff", push->backoff);
-    url_add_query(target, "on_conflict", push->on_conflict);
-    url_add_query(target, "callback", push->callback);
+        cli_url_add_segment(target, args->at[1]);
+    cli_url_add_query(target, "delay", push->delay);
+    cli_url_add_query(target, "at", push->at);
+    cli_url_add_query(target, "priority", push->priority);
+    cli_url_add_query(target, "ttl", push->ttl);
+    cli_url_add_query(target, "lease_for", push->lease_for);
+    cli_url_add_query(target, "max_attempts", push->max_attempts);
+    cli_url_add_query(target, "backoff", push->backoff);
+    cli_url_add_query(target, "on_conflict", push->on_conflict);
+    cli_url_add_query(target, "callback", push->callback);
 }
 
 static void print_pushed(const struct client *client)

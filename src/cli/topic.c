@@ -165,8 +165,8 @@ void settings_print(const char *name, const json_t *value)
 static int add_page(struct client *client, const char *cursor, json_t *all)
 {
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_query(target, "cursor", cursor);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_query(target, "cursor", cursor);
     int exit_code = client_call(client, "GET", NULL, 0);
     json_t *topics = json_object_get(client->json, "topics");
     if (exit_code != CLI_OK)
@@ -217,8 +217,8 @@ static void print_topic(const json_t *topic)
 static struct buffer *begin_topic(struct client *client, const struct cli_args *args)
 {
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[1]);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[1]);
     return target;
 }
 
@@ -396,8 +396,8 @@ static void print_topics(const json_t *answer)
 static int show_topic(struct client *client, const struct cli_args *args)
 {
     struct buffer *target = client_begin(client);
-    url_add_segment(target, "topics");
-    url_add_segment(target, args->list.at[0]);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args->list.at[0]);
     int exit_code = client_call(client, "GET", NULL, 0);
     if (exit_code == CLI_OK && args->json)
         client_print_json(client);

@@ -15,13 +15,13 @@ static void add_escaped(struct buffer *url, const char *text)
             buffer_append_format(url, "%%%02X", (unsigned)(unsigned char)*text);
 }
 
-void url_add_segment(struct buffer *url, const char *text)
+void cli_url_add_segment(struct buffer *url, const char *text)
 {
     buffer_append_byte(url, '/');
     add_escaped(url, text);
 }
 
-void url_add_query(struct buffer *url, const char *key, const char *value)
+void cli_url_add_query(struct buffer *url, const char *key, const char *value)
 {
     if (!value)
         return;
@@ -32,11 +32,11 @@ void url_add_query(struct buffer *url, const char *key, const char *value)
     add_escaped(url, value);
 }
 
-void url_add_query_number(struct buffer *url, const char *key, uint64_t value)
+void cli_url_add_query_number(struct buffer *url, const char *key, uint64_t value)
 {
     char text[32];
     snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    url_add_query(url, key, text);
+    cli_url_add_query(url, key, text);
 }
 
 /* ---- for people's eyes ---- */
@@ -97,10 +97,10 @@ static void emit(struct buffer *shown, char *out, size_t out_bytes)
     buffer_fini(shown);
 }
 
-void url_show(const char *url, char *out, size_t out_bytes)
+void cli_url_show(const char *url, char *out, size_t out_bytes)
 {
     struct buffer shown;
-    buffer_init(&shown, URL_BYTES_MAX);
+    buffer_init(&shown, CLI_URL_BYTES_MAX);
     if (!show_user(url, find_authority(url), &shown))
         show_ports(url, true, &shown);
     emit(&shown, out, out_bytes);
@@ -117,11 +117,11 @@ static const char *find_user(const char *sentence)
     return colon;
 }
 
-void url_show_sentence(const char *sentence, bool is_careful, char *out, size_t out_bytes)
+void cli_url_show_sentence(const char *sentence, bool is_careful, char *out, size_t out_bytes)
 {
     struct buffer shown;
     const char *scheme = strstr(sentence, "://");
-    buffer_init(&shown, URL_BYTES_MAX);
+    buffer_init(&shown, CLI_URL_BYTES_MAX);
     if (!show_user(sentence, scheme ? scheme + 3 : NULL, &shown) &&
         !show_user(sentence, is_careful ? find_user(sentence) : NULL, &shown))
         show_ports(sentence, false, &shown);

@@ -223,7 +223,7 @@ static void work_call_start(struct work_answers *answers, enum work_verb verb)
     if (call->count > 0 || call->next_ms > now_ms() || !make_body(answers, verb))
         return;
     struct slice body = buffer_slice(&call->body);
-    url_add_segment(client_begin(client), verbs[verb]);
+    cli_url_add_segment(client_begin(client), verbs[verb]);
     client_add_header(client, "Content-Type: application/json");
     if (!client_prepare(client, "POST", &body, 0)) {
         call->count = 0;
@@ -483,11 +483,11 @@ static void begin_take(struct work *work)
     /* After an outage: at once, so that its end is known when it ends. */
     int64_t wait_ms = work->outage.since_ms ? 0 : WAIT_MS;
     struct buffer *target = client_begin(&work->taker);
-    url_add_segment(target, "topics");
-    url_add_segment(target, work->topic);
-    url_add_segment(target, "take");
-    url_add_query_number(target, "wait", (uint64_t)wait_ms);
-    url_add_query(target, "lease_for", work->answers.lease_for);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, work->topic);
+    cli_url_add_segment(target, "take");
+    cli_url_add_query_number(target, "wait", (uint64_t)wait_ms);
+    cli_url_add_query(target, "lease_for", work->answers.lease_for);
     client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */
     if (!client_prepare(&work->taker, "POST", NULL, wait_ms)) {
         work_stop(work, CLI_USAGE);

@@ -16,12 +16,12 @@ static void escapes_what_stands_for_something_in_a_url(void **state)
 {
     struct buffer url;
     (void)state;
-    buffer_init(&url, URL_BYTES_MAX);
+    buffer_init(&url, CLI_URL_BYTES_MAX);
     buffer_append_text(&url, "/v1");
-    url_add_segment(&url, "a/b?c#d e%~");
-    url_add_query(&url, "error", "exit 3&x=1+\xc3\xa9");
-    url_add_query(&url, "delay", NULL);
-    url_add_query_number(&url, "max", 10);
+    cli_url_add_segment(&url, "a/b?c#d e%~");
+    cli_url_add_query(&url, "error", "exit 3&x=1+\xc3\xa9");
+    cli_url_add_query(&url, "delay", NULL);
+    cli_url_add_query_number(&url, "max", 10);
     buffer_append_byte(&url, '\0');
     assert_string_equal(url.at, "/v1/a%2Fb%3Fc%23d%20e%25~?error=exit%203%26x%3D1%2B%C3%A9&max=10");
     buffer_fini(&url);
