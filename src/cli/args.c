@@ -18,8 +18,8 @@ enum { SENTENCE_BYTES = 8192 };
 static void print_error(bool is_careful, const char *format, va_list args)
 {
     char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    cli_url_show_sentence(sentence, is_careful, shown, sizeof(shown));
+    vsnprintf(sentence, sizeof sentence, format, args);
+    cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
     fprintf(stderr, "tarry: %s\n", shown);
 }
 
@@ -90,7 +90,7 @@ static void print_help(const struct cli_syntax *syntax, const struct cli_flag *f
     printf("usage: tarry %s\n\n%s\n\noptions:\n", syntax->usage, syntax->about);
     for (const struct cli_flag *flag = flags; flag->name; flag++) {
         char left[64];
-        snprintf(left, sizeof(left), "--%s%s%s", flag->name, flag->value ? " " : "",
+        snprintf(left, sizeof left, "--%s%s%s", flag->name, flag->value ? " " : "",
                  flag->value ? flag->value : "");
         printf("  %-24s  %s\n", left, flag->help);
     }

@@ -47,7 +47,7 @@ enum { CHUNK_BYTES = 1 << 20, SYNC_BYTES = 64 << 20 };
 static int backup_copy_fail(struct backup_copying *copying, int result, const char *what,
                             const char *path)
 {
-    snprintf(copying->error, sizeof(copying->error), "cannot %s '%.700s': %s", what, path,
+    snprintf(copying->error, sizeof copying->error, "cannot %s '%.700s': %s", what, path,
              strerror(-result));
     return result;
 }
@@ -272,7 +272,7 @@ static int begin_backup(struct backup *backup)
     const char *id = json_string_value(json_object_get(answer, "id"));
     const char *from = json_string_value(json_object_get(answer, "data"));
     size_t shards = json_array_size(json_object_get(answer, "shards"));
-    if (!id || strlen(id) >= sizeof(backup->id) || !from || strlen(from) >= sizeof(backup->from) ||
+    if (!id || strlen(id) >= sizeof backup->id || !from || strlen(from) >= sizeof backup->from ||
         shards == 0 || shards > DATADIR_SHARDS_MAX)
         return cli_error("the server's answer is none this version knows, use its own 'tarry'");
     strcpy(backup->id, id);
@@ -300,9 +300,9 @@ static int check_is_here(struct backup *backup)
 {
     char path[PATH_MAX], text[32] = "";
     long pid = (long)json_integer_value(json_object_get(backup->client.json, "pid"));
-    snprintf(path, sizeof(path), "%s/LOCK", backup->from);
+    snprintf(path, sizeof path, "%s/LOCK", backup->from);
     FILE *lock = fopen(path, "re");
-    bool is_its_own = lock && fgets(text, sizeof(text), lock) && strtol(text, NULL, 10) == pid;
+    bool is_its_own = lock && fgets(text, sizeof text, lock) && strtol(text, NULL, 10) == pid;
     int fault = lock ? 0 : errno;
     if (lock)
         fclose(lock);
@@ -327,7 +327,7 @@ static int both_paths(const struct backup *backup, uint32_t shard, const char *f
                       const char *name, char from[PATH_MAX], char into[PATH_MAX])
 {
     char relative[64];
-    snprintf(relative, sizeof(relative), "%s/%s", folder, name);
+    snprintf(relative, sizeof relative, "%s/%s", folder, name);
     shard_path(from, backup->from, shard, relative);
     shard_path(into, backup->into, shard, relative);
     return 0;
@@ -356,7 +356,7 @@ static int make_root(struct backup *backup, const char *path)
     char whole[PATH_MAX];
     if (chmod(path, 0700) < 0 || !realpath(path, whole))
         return cli_error("cannot use '%s': %s", path, strerror(errno));
-    if (strlen(whole) >= sizeof(backup->into))
+    if (strlen(whole) >= sizeof backup->into)
         return cli_error("the path of '%s' is too long", path);
     strcpy(backup->into, whole);
     return CLI_OK;
@@ -367,7 +367,7 @@ static int make_shards(struct backup *backup)
     static const char *const folders[] = {"", "wal", "run"};
     char path[PATH_MAX];
     for (uint32_t i = 0; i < backup->shards; i++)
-        for (size_t folder = 0; folder < sizeof(folders) / sizeof(folders[0]); folder++) {
+        for (size_t folder = 0; folder < sizeof folders / sizeof folders[0]; folder++) {
             shard_path(path, backup->into, i, folders[folder]);
             if (mkdir(path, 0700) < 0)
                 return cli_error("cannot make '%s': %s", path, strerror(errno));
@@ -380,7 +380,7 @@ static int mark_incomplete(struct backup *backup)
     static const char text[] = "This is a backup that was not completed: it cannot be used. Remove "
                                "it and make another one.\n";
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/" DATADIR_INCOMPLETE, backup->into);
+    snprintf(path, sizeof path, "%s/" DATADIR_INCOMPLETE, backup->into);
     int result = backup_write(&backup->copying, path, slice_of(text));
     if (result == 0)
         result = backup_sync_dir(&backup->copying, backup->into);
@@ -400,7 +400,7 @@ static int note_log(struct moment *moment, const json_t *shard)
     size_t i;
     free(moment->log);
     moment->log_count = json_array_size(log);
-    moment->log = calloc(moment->log_count + 1, sizeof(*moment->log));
+    moment->log = calloc(moment->log_count + 1, sizeof *moment->log);
     if (!moment->log)
         return cli_error("out of memory");
     json_array_foreach(log, i, file) moment->log[i] =
@@ -423,7 +423,7 @@ static int copy_catalog(struct backup *backup, uint32_t index, uint64_t generati
         return result;
     shard_path(dir, backup->into, index, "run");
     return catalog_read(&fs_posix, dir, &moment->catalog, &damaged, backup->copying.error,
-                        sizeof(backup->copying.error));
+                        sizeof backup->copying.error);
 }
 
 /*
@@ -462,7 +462,7 @@ static int copy_log(struct backup *backup, uint32_t index)
         const struct extent *extent = &moment->log[i];
         if (extent->file < moment->catalog.log_first)
             continue;
-        snprintf(name, sizeof(name), "%08" PRIu32 ".log", extent->file);
+        snprintf(name, sizeof name, "%08" PRIu32 ".log", extent->file);
         both_paths(backup, index, "wal", name, from, into);
         result = backup_copy(&backup->copying, from, into, extent->bytes, extent->file_bytes);
     }
@@ -494,7 +494,7 @@ static int sync_shard(struct backup *backup, uint32_t index)
     static const char *const folders[] = {"wal", "run", ""};
     char path[PATH_MAX];
     int result = 0;
-    for (size_t i = 0; result == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+    for (size_t i = 0; result == 0 && i < sizeof folders / sizeof folders[0]; i++) {
         shard_path(path, backup->into, index, folders[i]);
         result = backup_sync_dir(&backup->copying, path);
     }
@@ -534,9 +534,9 @@ static void sum_up(struct backup *backup)
 static int complete(struct backup *backup)
 {
     char from[PATH_MAX], into[PATH_MAX], mark[PATH_MAX];
-    snprintf(from, sizeof(from), "%s/MANIFEST", backup->from);
-    snprintf(into, sizeof(into), "%s/MANIFEST", backup->into);
-    snprintf(mark, sizeof(mark), "%s/" DATADIR_INCOMPLETE, backup->into);
+    snprintf(from, sizeof from, "%s/MANIFEST", backup->from);
+    snprintf(into, sizeof into, "%s/MANIFEST", backup->into);
+    snprintf(mark, sizeof mark, "%s/" DATADIR_INCOMPLETE, backup->into);
     int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
     if (result == -ENOENT)
         return cli_error("'%s' is gone", from);

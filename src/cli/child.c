@@ -66,7 +66,7 @@ static char **make_environment(const struct child_job *job, const char *url, cha
     bool ok = true;
     while (environ[count])
         count++;
-    char **environment = calloc(count + VARIABLES + 1, sizeof(*environment));
+    char **environment = calloc(count + VARIABLES + 1, sizeof *environment);
     for (size_t i = 0; environment && i < count; i++)
         if (!is_ours(environ[i], names))
             environment[kept++] = environ[i];
@@ -106,7 +106,7 @@ static _Noreturn void become_command(const struct start *start)
         dup2(start->errors, STDERR_FILENO) >= 0)
         execvpe(start->argv[0], start->argv, start->environment);
     int error = errno;
-    if (write(start->failure, &error, sizeof(error)) < 0)
+    if (write(start->failure, &error, sizeof error) < 0)
         _exit(126);
     _exit(127);
 }
@@ -127,7 +127,7 @@ static pid_t spawn(struct start *start)
     close(failure[1]);
     ssize_t got;
     do
-        got = pid > 0 ? read(failure[0], &error, sizeof(error)) : 0;
+        got = pid > 0 ? read(failure[0], &error, sizeof error) : 0;
     while (got < 0 && errno == EINTR);
     close(failure[0]);
     if (error && pid > 0)
@@ -195,7 +195,7 @@ void child_pass_errors(struct child *child)
     enum { READS_MAX = 16 }; /* then the others have their turn */
     char text[4096];
     for (int i = 0; i < READS_MAX && child->errors >= 0; i++) {
-        ssize_t got = read(child->errors, text, sizeof(text));
+        ssize_t got = read(child->errors, text, sizeof text);
         if (got > 0) {
             fwrite(text, 1, (size_t)got, stderr);
             keep_tail(child, text, (size_t)got);

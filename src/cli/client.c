@@ -15,7 +15,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
 bool client_open(struct client *client, const char *base)
 {
     *client = (struct client){.base = base};
-    cli_url_show(base, client->shown, sizeof(client->shown));
+    cli_url_show(base, client->shown, sizeof client->shown);
     buffer_init(&client->target, CLI_URL_BYTES_MAX);
     buffer_init(&client->full_url, CLI_URL_BYTES_MAX + 4096);
     buffer_init(&client->answer, ANSWER_BYTES_MAX);
@@ -124,7 +124,7 @@ static int client_fail(struct client *client, int exit_code, const char *format,
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(client->problem, sizeof(client->problem), format, args);
+    vsnprintf(client->problem, sizeof client->problem, format, args);
     va_end(args);
     if (!client->is_silent)
         cli_error("%s", client->problem);

@@ -29,7 +29,7 @@ static const struct cli_command *const tables[] = {
     cli_fsck_commands,   own_commands,
 };
 
-enum { TABLES = sizeof(tables) / sizeof(tables[0]), COMMANDS_MAX = 64 };
+enum { TABLES = sizeof tables / sizeof tables[0], COMMANDS_MAX = 64 };
 
 #define EACH_COMMAND(COMMAND)                                                                      \
     for (size_t table = 0; table < TABLES; table++)                                                \
@@ -82,7 +82,7 @@ static void print_commands(FILE *out)
 static int print_help(const struct cli_command *command)
 {
     char name[32], help[] = "--help";
-    snprintf(name, sizeof(name), "%s", command->name);
+    snprintf(name, sizeof name, "%s", command->name);
     return command->run(2, (char *[]){name, help, NULL});
 }
 
@@ -222,7 +222,7 @@ static void print_fish_command(const struct cli_syntax *syntax, const struct cli
         puts("'");
     }
     char before[128];
-    snprintf(before, sizeof(before), "complete -c tarry -n '__fish_seen_subcommand_from %.*s' -a ",
+    snprintf(before, sizeof before, "complete -c tarry -n '__fish_seen_subcommand_from %.*s' -a ",
              name_length(syntax), syntax->usage);
     print_words(syntax, before, "\n");
 }

@@ -47,7 +47,7 @@ static int run_editor(char *path)
         editor = getenv("EDITOR");
     if (!editor || !*editor)
         editor = "vi";
-    if (snprintf(command, sizeof(command), "%s \"$1\"", editor) >= (int)sizeof(command))
+    if (snprintf(command, sizeof command, "%s \"$1\"", editor) >= (int)sizeof command)
         return cli_error("the name of the editor is too long, set EDITOR to a shorter one");
     int error = posix_spawnp(&pid, shell, NULL, NULL, argv, environ);
     if (error)
@@ -80,7 +80,7 @@ static int edit_in_editor(struct slice old, const char *type, struct buffer *out
     const char *directory = getenv("TMPDIR"), *suffix = strstr(type, "json") ? ".json" : ".txt";
     if (!directory || !*directory)
         directory = "/tmp";
-    if (snprintf(path, sizeof(path), "%s/tarry-XXXXXX%s", directory, suffix) >= (int)sizeof(path))
+    if (snprintf(path, sizeof path, "%s/tarry-XXXXXX%s", directory, suffix) >= (int)sizeof path)
         return cli_error("the name of '%s' is too long, set TMPDIR to another directory",
                          directory);
     int fd = mkostemps(path, (int)strlen(suffix), O_CLOEXEC);
@@ -139,7 +139,7 @@ static json_t *make_edited_item(const json_t *job, struct slice body)
     json_t *item = json_object(), *value;
     const char *name;
     void *next;
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if ((value = json_object_get(job, kept[i])))
             json_object_set(item, kept[i], value);
     json_t *meta = json_object_get(item, "meta");

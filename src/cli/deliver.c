@@ -48,7 +48,7 @@ static void print_test(const json_t *answer)
     size_t i;
     json_array_foreach(json_object_get(answer, "explained"), i, line)
         printf("%-14s%s\n", i ? "" : "steps", show_text(line, cell));
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
         print_row(answer, rows[i].name, rows[i].key, rows[i].unit);
     puts(is_done(answer) ? "ok, the target has the sample" : "failed");
 }

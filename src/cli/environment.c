@@ -23,7 +23,7 @@ static const char *const others[] = {
     "TARRY_NO_SETUP",
 };
 
-enum { OTHERS = sizeof(others) / sizeof(others[0]), NAMES_MAX = CONFIG_OPTIONS_MAX + OTHERS };
+enum { OTHERS = sizeof others / sizeof others[0], NAMES_MAX = CONFIG_OPTIONS_MAX + OTHERS };
 
 static const char prefix[] = "TARRY_", reserved[] = "TARRY_TEST_"; /* the tests' */
 
@@ -50,7 +50,7 @@ static bool is_known(const struct names *names, const char *name)
     for (const char *const *at = names->at; *at; at++)
         if (strcmp(*at, name) == 0)
             return true;
-    return strncmp(name, reserved, sizeof(reserved) - 1) == 0;
+    return strncmp(name, reserved, sizeof reserved - 1) == 0;
 }
 
 int environment_check(char *const *environment)
@@ -60,19 +60,19 @@ int environment_check(char *const *environment)
     collect_variables(&names);
     for (; *environment; environment++) {
         size_t len = strcspn(*environment, "=");
-        if (strncmp(*environment, prefix, sizeof(prefix) - 1) != 0 || !(*environment)[len] ||
+        if (strncmp(*environment, prefix, sizeof prefix - 1) != 0 || !(*environment)[len] ||
             !(*environment)[len + 1]) /* empty is as none, also of those that are known */
             continue;
-        snprintf(name, sizeof(name), "%.*s", (int)len, *environment);
+        snprintf(name, sizeof name, "%.*s", (int)len, *environment);
         if (is_known(&names, name))
             continue;
         /* All have the prefix: likeness is that of the rest. */
         const char *rests[NAMES_MAX + 1];
         size_t n = 0;
         for (; names.at[n]; n++)
-            rests[n] = names.at[n] + sizeof(prefix) - 1;
+            rests[n] = names.at[n] + sizeof prefix - 1;
         rests[n] = NULL;
-        const char *nearest = text_nearest(name + sizeof(prefix) - 1, rests);
+        const char *nearest = text_nearest(name + sizeof prefix - 1, rests);
         if (nearest)
             return cli_usage("unknown variable '%s', did you mean %s%s", name, prefix, nearest);
         return cli_usage("unknown variable '%s', unset it; 'tarry help serve' names the options",

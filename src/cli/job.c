@@ -60,14 +60,14 @@ static void print_job(const json_t *job)
         {"last error", "last_error", show_text}, {"content type", "content_type", show_text},
     };
     char cell[SHOW_CELL_BYTES];
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         print_line(rows[i].name, rows[i].show(json_object_get(job, rows[i].key), cell));
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(job, "meta"), name, value)
     {
         char label[SHOW_CELL_BYTES];
-        snprintf(label, sizeof(label), "meta %.64s", name);
+        snprintf(label, sizeof label, "meta %.64s", name);
         print_line(label, show_text(value, cell));
     }
     print_line("callback", show_text(json_object_get(job, "callback"), cell));

@@ -23,7 +23,7 @@ static int add_meta(struct client *client, const struct cli_list *meta)
             return cli_usage("bad value '%s' for '--meta', one line, at most 1024 bytes",
                              meta->at[i]);
         /* curl leaves a header out that ends with its colon; a semicolon sends it empty. */
-        snprintf(header, sizeof(header), "Tarry-Meta-%.*s%s%s", (int)(equals - meta->at[i]),
+        snprintf(header, sizeof header, "Tarry-Meta-%.*s%s%s", (int)(equals - meta->at[i]),
                  meta->at[i], equals[1] ? ": " : ";", equals + 1);
         client_add_header(client, header);
     }
@@ -61,7 +61,7 @@ static int push_body(struct client *client, const struct push *push, const struc
 {
     char header[256];
     make_target(client_begin(client), push, &args->list);
-    snprintf(header, sizeof(header), "Content-Type: %.200s",
+    snprintf(header, sizeof header, "Content-Type: %.200s",
              push->content_type ? push->content_type : body_guess_type(body));
     client_add_header(client, header);
     int exit_code = add_meta(client, &push->meta);

@@ -201,7 +201,7 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
     int64_t from_now = ms - clock_wall_ms();
     int64_t away_ms = from_now < 0 ? -from_now : from_now;
     /* A job asked for in 30 s is shown some milliseconds later, and is still due "in 30s". */
-    emit_span(away_ms < 1000 ? away_ms : (away_ms + 500) / 1000 * 1000, span, sizeof(span));
+    emit_span(away_ms < 1000 ? away_ms : (away_ms + 500) / 1000 * 1000, span, sizeof span);
     size_t len = strlen(out);
     snprintf(out + len, SHOW_CELL_BYTES - len, from_now < 0 ? " (%s ago)" : " (in %s)", span);
     return out;

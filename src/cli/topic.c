@@ -85,7 +85,7 @@ static bool is_duration(const char *name)
 {
     static const char *const names[] = {"lease_for", "ttl", "dedup_window", "backoff",
                                         "timeout",   "age", "every"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
     return false;
@@ -96,7 +96,7 @@ int settings_add(json_t *settings, const char *text)
     char path[NAME_BYTES_MAX];
     const char *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : 0;
-    if (len == 0 || len >= sizeof(path))
+    if (len == 0 || len >= sizeof path)
         return cli_usage("bad setting '%s', write NAME=VALUE", text);
     memcpy(path, text, len);
     path[len] = '\0';
@@ -156,7 +156,7 @@ void settings_print(const char *name, const json_t *value)
     }
     json_object_foreach((json_t *)value, member, inner)
     {
-        snprintf(path, sizeof(path), "%.100s%s%.100s", name, *name ? "." : "", member);
+        snprintf(path, sizeof path, "%.100s%s%.100s", name, *name ? "." : "", member);
         settings_print(path, inner);
     }
 }
@@ -207,7 +207,7 @@ static void print_topic(const json_t *topic)
     char name[SHOW_CELL_BYTES];
     printf("%s%s:", show_text(json_object_get(topic, "topic"), name),
            json_is_true(json_object_get(topic, "paused")) ? ", paused" : "");
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         printf("%s %s %lld", i ? "," : "", counts[i],
                (long long)json_integer_value(json_object_get(held, counts[i])));
     putchar('\n');
@@ -371,7 +371,7 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
     char cell[SHOW_CELL_BYTES];
     const json_t *held = json_object_get(topic, "counts");
     show_table_add(table, show_text(json_object_get(topic, "topic"), cell));
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         show_table_add(table, show_text(json_object_get(held, counts[i]), cell));
     show_table_add(table, show_time_from_now(json_object_get(topic, "oldest_ready_due_at"), cell));
     show_table_add(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");

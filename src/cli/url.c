@@ -35,7 +35,7 @@ void cli_url_add_query(struct buffer *url, const char *key, const char *value)
 void cli_url_add_query_number(struct buffer *url, const char *key, uint64_t value)
 {
     char text[32];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     cli_url_add_query(url, key, text);
 }
 

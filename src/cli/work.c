@@ -265,7 +265,7 @@ static int64_t work_answers_next_ms(const struct work_answers *answers)
 static bool is_passing(const char *code)
 {
     static const char *const passing[] = {"unavailable", "stopping", "not_ready", "no_memory"};
-    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
         if (strcmp(code, passing[i]) == 0)
             return true;
     return false;
@@ -464,15 +464,15 @@ static void start_job(struct work *work)
                                .serial = ++work->serial,
                                .lease_end_ms = now_ms() + lease_ms,
                                .extend_ms = now_ms() + lease_ms / 10};
-    snprintf(slot->name, sizeof(slot->name), "%.*s/%.*s", (int)job.topic.len, job.topic.at,
+    snprintf(slot->name, sizeof slot->name, "%.*s/%.*s", (int)job.topic.len, job.topic.at,
              (int)job.id.len, job.id.at);
-    snprintf(slot->lease, sizeof(slot->lease), "%.*s", (int)job.lease.len, job.lease.at);
+    snprintf(slot->lease, sizeof slot->lease, "%.*s", (int)job.lease.len, job.lease.at);
     int error = child_start(&slot->child, work->command, &job, work->url);
     if (error == 0)
         return;
     cli_error("cannot run '%s', %s", work->command[0], strerror(-error));
     slot->state = WORK_SLOT_ENDED;
-    snprintf(slot->error, sizeof(slot->error), "the command could not be run");
+    snprintf(slot->error, sizeof slot->error, "the command could not be run");
     work_stop(work, CLI_REFUSED);
 }
 
@@ -541,7 +541,7 @@ static void run_transfers(struct work *work)
 static void read_signals(struct work *work)
 {
     struct signalfd_siginfo info;
-    while (read(work->signals, &info, sizeof(info)) == sizeof(info)) {
+    while (read(work->signals, &info, sizeof info) == sizeof info) {
         if (!work->stopping && !work->answers.quiet)
             fprintf(stderr, "stopping, %zu commands are still running\n",
                     count_slots(work, WORK_SLOT_RUNNING));
