@@ -1,5 +1,5 @@
 /* The validator: every invariant of the engine, for tests. */
-#include "engine/private.h"
+#include "engine/state.h"
 
 #include <assert.h>
 

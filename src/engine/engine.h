@@ -10,11 +10,11 @@
  *
  * Rules
  *   - Each change appends its record first and then happens; what is appended is enough to make the
- * same state again by engine_replay.
+ *     same state again by engine_replay.
  *   - `ready` is not recorded: a delayed job whose due has passed is ready.
  *   - Counts a topic keeps are kept at each change, never scanned.
  *   - Every call is bounded. What must look at many jobs is a walk (engine/walk.h) that goes on in
- * steps.
+ *     steps.
  *
  * One thread, the shard's. Memory: engine_new/engine_free; nothing handed out lives past the next
  * call unless said.

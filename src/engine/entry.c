@@ -1,16 +1,75 @@
-/* A job's changes of state. Each takes it out of where its old state hung it and hangs it where the
- * new one wants it. */
-#include "engine/private.h"
+/*
+ * Entries: where the record of a job lies, where the job hangs, and its changes of state. Each change takes
+ * it out of where its old state hung it and hangs it where the new one wants it.
+ */
+#include "engine/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 enum { RETRY_WITHOUT_MEMORY_MS = 1000 };
 
+/* ---- where its record lies: in the log or in a slot of a run; and what a topic's counts make of it ---- */
+
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry)
 {
     return engine->topics[entry->topic];
 }
+
+struct record_place entry_slot(const struct entry *entry)
+{
+    return record_place_is_run(entry->place) ? entry->place : (struct record_place){0};
+}
+
+bool entry_is_at(const struct entry *entry, struct record_place place)
+{
+    return entry->place.bytes && entry->place.file == place.file && entry->place.at == place.at;
+}
+
+void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
+                  enum job_section section)
+{
+    struct topic *topic = entry_topic(engine, entry);
+    assert(record_place_is_run(place) && !entry->place.bytes);
+    entry->place = place;
+    entry->section = (uint8_t)section;
+    topic->loaded[section]++;
+    if (section == SECTION_DEAD)
+        topic->loaded_dead_bytes += place.bytes;
+}
+
+enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
+                                     struct record_place place)
+{
+    enum job_section section;
+    if (!engine->sink.release_slot)
+        return SLOT_WAS_DEAD;
+    enum engine_slot slot = engine->sink.release_slot(engine->sink.ctx, place, &section);
+    if (slot != SLOT_RELEASED)
+        return slot;
+    assert(topic->stored[section]);
+    topic->stored[section]--;
+    if (section == SECTION_DEAD)
+        topic->stored_dead_bytes -= place.bytes;
+    return slot;
+}
+
+void entry_release(struct engine *engine, struct entry *entry)
+{
+    struct record_place place = entry->place;
+    if (!place.bytes)
+        return;
+    entry->place = (struct record_place){0};
+    if (!record_place_is_run(place))
+        return;
+    struct topic *topic = entry_topic(engine, entry);
+    topic->loaded[entry->section]--;
+    if (entry->section == SECTION_DEAD)
+        topic->loaded_dead_bytes -= place.bytes;
+    engine_slot_release(engine, topic, place);
+}
+
+/* ---- what it says ---- */
 
 struct extra *entry_need_extra(struct engine *engine, struct entry *entry)
 {
@@ -134,7 +193,7 @@ void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t f
         extra->ended_file = file;
 }
 
-void entry_is_said(struct engine *engine, struct entry *entry)
+void entry_is_recorded(struct engine *engine, struct entry *entry)
 {
     entry->state_file = 0;
     if (entry->extra)
@@ -166,6 +225,103 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     extra->ended_file = 0;
     entry_set_texts(engine, entry, job->history, job->error);
     return true;
+}
+
+/*
+ * ---- the ready jobs of a topic: a binary heap by priority, due, push order ----
+ *
+ * An entry knows its position, so any can be removed.
+ */
+
+static bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
+{
+    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
+}
+
+static void ready_put(struct engine *engine, struct topic *topic, uint32_t at,
+                      struct ready_item item)
+{
+    topic->ready[at] = item;
+    entry_at(engine, item.id)->ready_at = at;
+}
+
+static void ready_sift_up(struct engine *engine, struct topic *topic, uint32_t at,
+                          struct ready_item item)
+{
+    while (at > 0) {
+        uint32_t parent = (at - 1) / 2;
+        if (!ready_comes_before(&item, &topic->ready[parent]))
+            break;
+        ready_put(engine, topic, at, topic->ready[parent]);
+        at = parent;
+    }
+    ready_put(engine, topic, at, item);
+}
+
+static void ready_sift_down(struct engine *engine, struct topic *topic, uint32_t at,
+                            struct ready_item item)
+{
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= topic->ready_count)
+            break;
+        if (child + 1 < topic->ready_count &&
+            ready_comes_before(&topic->ready[child + 1], &topic->ready[child]))
+            child++;
+        if (!ready_comes_before(&topic->ready[child], &item))
+            break;
+        ready_put(engine, topic, at, topic->ready[child]);
+        at = child;
+    }
+    ready_put(engine, topic, at, item);
+}
+
+/* Room for one more. */
+static bool ready_reserve(struct topic *topic)
+{
+    if (topic->ready_count < topic->ready_cap)
+        return true;
+    uint32_t cap = topic->ready_cap ? topic->ready_cap * 2 : 64;
+    struct ready_item *ready = realloc(topic->ready, cap * sizeof *ready);
+    if (!ready)
+        return false;
+    topic->ready = ready;
+    topic->ready_cap = cap;
+    return true;
+}
+
+static void ready_add(struct engine *engine, struct topic *topic, uint32_t id, int64_t due_inner_ms)
+{
+    assert(topic->ready_count < topic->ready_cap);
+    const struct entry *entry = entry_at(engine, id);
+    struct ready_item item = {.order = (uint64_t)entry->priority << 48 |
+                                       ((uint64_t)due_inner_ms & 0xffffffffffffu),
+                              .sequence = entry->sequence,
+                              .id = id};
+    ready_sift_up(engine, topic, topic->ready_count++, item);
+    if (topic->ready_count == 1 && !topic->paused && !engine->recovering)
+        engine->sink.ready(engine->sink.ctx, topic->name);
+}
+
+static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id)
+{
+    uint32_t at = entry_at(engine, id)->ready_at;
+    assert(at < topic->ready_count && topic->ready[at].id == id);
+    struct ready_item last = topic->ready[--topic->ready_count];
+    if (last.id != id) {
+        if (at > 0 && ready_comes_before(&last, &topic->ready[(at - 1) / 2]))
+            ready_sift_up(engine, topic, at, last);
+        else
+            ready_sift_down(engine, topic, at, last);
+    }
+    /* A burst's memory goes back once it has drained. */
+    if (topic->ready_cap > 4096 && topic->ready_count < topic->ready_cap / 8) {
+        struct ready_item *ready = realloc(topic->ready, topic->ready_cap / 4 * sizeof *ready);
+        if (ready) {
+            topic->ready = ready;
+            topic->ready_cap /= 4;
+        }
+    }
 }
 
 static uint64_t *count_of(struct topic *topic, const struct entry *entry)
@@ -227,7 +383,7 @@ void entry_unhang(struct engine *engine, uint32_t id)
     topic->waiting -= waits_in_slot(entry);
     topic->changes++;
     if (entry->state == JOB_READY)
-        engine_ready_remove(engine, topic, id);
+        ready_remove(engine, topic, id);
     if (entry->state == JOB_DEAD)
         dead_remove(engine, topic, id);
     else
@@ -259,8 +415,7 @@ static void hang_ready(struct engine *engine, uint32_t id, struct engine_now now
         int64_t until_ms = first_ms + ttl_ms - (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
         wheel_add(&engine->wheel, id, until_ms > 0 ? until_ms : 0);
     }
-    engine_ready_add(engine, entry_topic(engine, entry), id,
-                     entry_due_inner_ms(entry, now.skew_ms));
+    ready_add(engine, entry_topic(engine, entry), id, entry_due_inner_ms(entry, now.skew_ms));
 }
 
 void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now)
@@ -270,7 +425,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     bool starved = false;
     if (state == JOB_DELAYED || state == JOB_READY) {
         state = is_due(entry, now) ? JOB_READY : JOB_DELAYED;
-        if (state == JOB_READY && !engine_ready_reserve(topic)) {
+        if (state == JOB_READY && !ready_reserve(topic)) {
             starved = true;
             state = JOB_DELAYED;
         }

@@ -1,4 +1,4 @@
-#include "engine/private.h"
+#include "engine/state.h"
 
 #include "base/pages.h"
 

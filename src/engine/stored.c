@@ -1,7 +1,10 @@
-/* Cold jobs: how many there are of each topic, into memory and out of it. */
-#include "engine/private.h"
+/* Jobs that lie in runs: how many there are of each topic, into memory and out of it; and what a checkpoint
+ * takes from the engine, and tells it. */
+#include "engine/state.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 
 bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_t stored[SECTIONS],
                          uint64_t dead_bytes)
@@ -194,4 +197,197 @@ bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_m
             evict(engine, id);
     }
     return false;
+}
+
+/* ---- checkpoints ---- */
+
+struct engine_changed {
+    enum job_state state;
+    bool due_is_wall;
+    uint16_t priority;
+    uint32_t attempt;
+    int64_t due_ms, first_due_ms, lease_until_ms, taken_ms;
+    uint64_t delivery;
+    uint16_t history_bytes, error_bytes;
+    char text[]; /* the history, then the error */
+};
+
+void engine_changed_free(struct engine_changed *changed)
+{
+    free(changed);
+}
+
+void engine_changed_apply(const struct engine_changed *changed, struct record *record)
+{
+    struct job *job = &record->job;
+    assert(record->kind == RECORD_JOB);
+    job->state = changed->state;
+    job->due_is_wall = changed->due_is_wall;
+    job->priority = changed->priority;
+    job->attempt = changed->attempt;
+    job->due_ms = changed->due_ms;
+    job->first_due_ms = changed->first_due_ms;
+    job->lease_until_ms = changed->lease_until_ms;
+    job->taken_ms = changed->taken_ms;
+    job->delivery = changed->delivery;
+    job->history = slice_make(changed->text, changed->history_bytes);
+    job->error = slice_make(changed->text + changed->history_bytes, changed->error_bytes);
+}
+
+static enum job_state stored_state(const struct entry *entry)
+{
+    return entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
+}
+
+static struct engine_changed *changed_of(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    struct slice history = entry_history(extra), error = entry_error(extra);
+    struct engine_changed *changed = malloc(sizeof *changed + history.len + error.len);
+    if (!changed)
+        return NULL;
+    bool is_leased = entry->state == JOB_LEASED;
+    *changed = (struct engine_changed){.state = stored_state(entry),
+                                       .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
+                                       .priority = (uint16_t)entry->priority,
+                                       .attempt = entry->attempt,
+                                       .due_ms = (int64_t)entry->due_ms,
+                                       .first_due_ms = entry_first_due_ms(engine, entry),
+                                       .lease_until_ms = is_leased ? extra->lease_until_ms : 0,
+                                       .taken_ms = is_leased ? extra->taken_ms : 0,
+                                       .delivery = extra ? extra->delivery : 0,
+                                       .history_bytes = (uint16_t)history.len,
+                                       .error_bytes = (uint16_t)error.len};
+    if (history.len)
+        memcpy(changed->text, history.at, history.len);
+    if (error.len)
+        memcpy(changed->text + history.len, error.at, error.len);
+    return changed;
+}
+
+static bool is_wanted(const struct engine *engine, const struct engine_collect *collect,
+                      const struct entry *entry)
+{
+    if (!record_place_is_run(entry->place))
+        return entry->place.file < collect->before_file;
+    const struct extra *extra = entry_extra(engine, entry);
+    if (entry->state_file && entry->state_file < collect->before_file)
+        return true;
+    if (extra && extra->ended_file && extra->ended_file < collect->before_file)
+        return true;
+    return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
+}
+
+static int64_t when_of(const struct entry *entry, enum job_section section, struct engine_now now)
+{
+    int64_t when_ms = (int64_t)entry->due_ms;
+    if (section == SECTION_LEASED)
+        return 0;
+    if (section == SECTION_DEAD)
+        when_ms = entry_due_wall_ms(entry, now.skew_ms);
+    return when_ms < 0 ? 0 : when_ms;
+}
+
+static bool give_item(const struct engine *engine, const struct engine_collect *collect,
+                      uint32_t id, struct engine_now now)
+{
+    const struct entry *entry = entry_at(engine, id);
+    enum job_section section = job_section_of((enum job_state)entry->state, entry->attempt,
+                                              entry->flags & ENTRY_DUE_IS_WALL);
+    struct engine_item item = {.section = section,
+                               .when_ms = when_of(entry, section, now),
+                               .sequence = entry->sequence,
+                               .place = entry->place,
+                               .id = id};
+    if (entry->state_file && !(item.changed = changed_of(engine, entry)))
+        return false;
+    if (collect->each(collect->ctx, &item))
+        return true;
+    engine_changed_free(item.changed);
+    return false;
+}
+
+int engine_collect(struct engine *engine, struct engine_collect *collect, struct engine_now now,
+                   size_t steps)
+{
+    while (steps--) {
+        if (collect->at >= engine->entries.top)
+            return 0;
+        uint32_t id = ++collect->at;
+        struct entry *entry = entry_at(engine, id);
+        if (!entry->state)
+            continue;
+        entry->is_collected = is_wanted(engine, collect, entry);
+        if (entry->is_collected && !give_item(engine, collect, id, now))
+            return -ENOMEM;
+    }
+    return collect->at < engine->entries.top;
+}
+
+/* ---- installing ---- */
+
+/* A hung entry's record lies elsewhere now. */
+static void move_to(struct engine *engine, struct entry *entry, struct record_place place,
+                    enum job_section section)
+{
+    struct topic *topic = entry_topic(engine, entry);
+    bool waits = entry_waits(entry);
+    if (entry->state == JOB_DEAD)
+        topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
+    topic->waiting += waits && !record_place_is_run(entry->place);
+    topic->stored[section]++;
+    if (section == SECTION_DEAD)
+        topic->stored_dead_bytes += place.bytes;
+    entry_release(engine, entry);
+    entry_settle(engine, entry, place, section);
+}
+
+void engine_install_soon(const struct engine *engine, uint32_t id)
+{
+    if (!id || id > engine->entries.top)
+        return;
+    const char *entry = (const char *)entry_at(engine, id);
+    __builtin_prefetch(entry, 1);
+    __builtin_prefetch(entry + sizeof(struct entry) - 1, 1);
+}
+
+bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
+                    struct record_place place, enum job_section section, uint32_t before_file)
+{
+    if (!id || id > engine->entries.top)
+        return false;
+    struct entry *entry = entry_at(engine, id);
+    if (!entry->state || !entry_is_at(entry, old))
+        return false;
+    move_to(engine, entry, place, section);
+    entry->is_collected = false;
+    struct extra *extra = entry_extra(engine, entry);
+    if (entry->state_file < before_file)
+        entry_is_recorded(engine, entry);
+    else if (extra && extra->ended_file && extra->ended_file < before_file)
+        extra->ended_file = before_file;
+    return true;
+}
+
+void engine_keep(struct engine *engine, uint32_t id, struct record_place place)
+{
+    if (!id || id > engine->entries.top)
+        return;
+    struct entry *entry = entry_at(engine, id);
+    if (!entry->state || !entry_is_at(entry, place) || !entry->state_file)
+        return;
+    entry_record(engine, id);
+    if (entry->extra) /* what older records told of attempts was to be joined to what is lost */
+        entry_extra(engine, entry)->ended_file = 0;
+}
+
+void engine_relocate(struct engine *engine, uint64_t key_low, struct record_place old,
+                     struct record_place place)
+{
+    uint32_t id = engine_index_find_place(engine, key_low, old);
+    if (!id)
+        return;
+    struct entry *entry = entry_at(engine, id);
+    assert(place.bytes == old.bytes); /* its record was copied */
+    entry->place = place;
 }

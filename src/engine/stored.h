@@ -4,7 +4,7 @@
  * A job is in the engine's memory (an entry) or cold: only in a slot of a run. An entry may have its
  * record in the log or in a slot. Changed means: the log holds a state of it that is newer than its
  * record. Counts a topic shows are of both: the engine keeps for each topic how many slots of each
- * part are alive (`stored`) and how many of these have an entry (`loaded`); cold = stored - loaded.
+ * section are alive (`stored`) and how many of these have an entry (`loaded`); cold = stored - loaded.
  *
  * Rules
  *   - Nothing is done to a cold job: it is loaded first, then treated as any other.
@@ -94,7 +94,7 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
 /* Asks for the memory a later engine_install will touch. */
 void engine_install_soon(const struct engine *engine, uint32_t id);
 /*
- * The item's record now lies in slot `place` of a run, in part `part`. True: it is the same job
+ * The item's record now lies in slot `place` of a run, in section `section`. True: it is the same job
  * still, in the place it had when collected (`old`), and from now on it lies in the new one; an old
  * slot is released. What changed after collecting was written to `before_file` or later and still
  * counts. False: gone or replaced; the owner clears the new slot.

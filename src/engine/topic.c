@@ -1,5 +1,5 @@
 /* The shard's topics: a table by name, settings, counts. */
-#include "engine/private.h"
+#include "engine/state.h"
 
 #include <assert.h>
 #include <stdlib.h>

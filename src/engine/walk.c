@@ -1,6 +1,6 @@
 #include "engine/walk.h"
 
-#include "engine/private.h"
+#include "engine/state.h"
 
 #include <assert.h>
 #include <stdlib.h>

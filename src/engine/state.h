@@ -1,6 +1,6 @@
-/* The engine's own structures, shared by the files of this room only. */
-#ifndef TARRY_ENGINE_PRIVATE_H
-#define TARRY_ENGINE_PRIVATE_H
+/* state: the structures of an engine (entries, their index, topics) and what the files of this room do to them. */
+#ifndef TARRY_ENGINE_STATE_H
+#define TARRY_ENGINE_STATE_H
 
 #include "base/random.h"
 #include "engine/stored.h"
@@ -29,8 +29,9 @@ struct entry {
     uint32_t extra;    /* id of a struct extra, 0: none */
     uint32_t ready_at; /* position in the topic's heap; of a stub: its last event */
     uint32_t attempt;
-    uint32_t state_file; /* log file of its newest STATE record; 0: its record says all */
-    uint8_t section;     /* of its slot, where `place` is one */
+    uint32_t
+        state_file;  /* log file of its newest STATE record; 0: its JOB record holds its state */
+    uint8_t section; /* of its slot, where `place` is one */
     bool is_stub;
     bool is_collected; /* the checkpoint under way knows it by its id: it stays */
 };
@@ -142,12 +143,6 @@ uint32_t engine_index_find_lease(const struct engine *engine, const struct engin
 uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
                                  struct record_place place);
 
-/* ---- ready.c ---- */
-bool engine_ready_reserve(struct topic *topic); /* room for one more */
-void engine_ready_add(struct engine *engine, struct topic *topic, uint32_t id,
-                      int64_t due_inner_ms);
-void engine_ready_remove(struct engine *engine, struct topic *topic, uint32_t id);
-
 /* ---- topic.c ---- */
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
@@ -166,7 +161,7 @@ void engine_topic_unmake(struct engine *engine, struct topic *topic);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
 
-/* ---- slot.c: where the records of entries lie ---- */
+/* ---- entry.c: where the records of entries lie ---- */
 /* Its slot, for record.from; bytes 0: it lies in the log. */
 struct record_place entry_slot(const struct entry *entry);
 bool entry_is_at(const struct entry *entry, struct record_place place);
@@ -179,14 +174,8 @@ void entry_release(struct engine *engine, struct entry *entry);
 enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
                                      struct record_place place);
 
-/* ---- stub.c ---- */
-bool stub_replay(struct engine *engine, uint32_t id, const struct record *record,
-                 struct record_place place);
-/* It is no stub any more, but empty: its topic is known now, its totals are counted. */
-void stub_end(struct engine *engine, uint32_t id, struct topic *topic);
-/* Takes a replayed record's slot back. False: out of memory. */
-bool stub_release_from(struct engine *engine, struct topic *topic, const struct record *record,
-                       struct hash128 key);
+/* ---- replay.c ---- */
+/* What a recovery leaves in memory besides entries. */
 void stub_fini(struct engine *engine);
 
 /* ---- engine.c ---- */
@@ -244,8 +233,8 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job);
 /* This STATE record is its newest. */
 void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends);
-/* Its record says all. */
-void entry_is_said(struct engine *engine, struct entry *entry);
+/* The entry's newest record on disk already holds its state. */
+void entry_is_recorded(struct engine *engine, struct entry *entry);
 void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
                      uint32_t attempt);
 /* Gives its memory back and nothing else. */
