@@ -67,3 +67,12 @@ void redis_command_words(struct buffer *out, const char *word, ...)
         redis_command_text(out, next);
     va_end(words);
 }
+
+bool redis_command_auth(struct buffer *out, const char *user, const char *password)
+{
+    if (*password && *user)
+        redis_command_words(out, "AUTH", user, password, NULL);
+    else if (*password)
+        redis_command_words(out, "AUTH", password, NULL);
+    return *password != 0;
+}

@@ -11,5 +11,7 @@ void redis_command_text(struct buffer *out, const char *arg);
 void redis_command_number(struct buffer *out, int64_t arg); /* decimal */
 /* A whole command of NUL-terminated words, NULL behind the last. */
 void redis_command_words(struct buffer *out, const char *word, ...) __attribute__((sentinel));
+/* AUTH, where there is a password; whether there is. */
+bool redis_command_auth(struct buffer *out, const char *user, const char *password);
 
 #endif

@@ -1,10 +1,315 @@
 #include "redis/connection.h"
 
-#include "redis/connector.h"
+#include "base/clock.h"
 
 #include <assert.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/un.h>
+
+/* ---- connecting ---- */
+
+/* A peer that is gone without a word: found by probes where nothing is under way, by what is not
+ * taken where something is (the system's own patience for that is a quarter of an hour). */
+enum { ADDRESSES_MAX = 16, KEEPALIVE_S = 15, UNTAKEN_MS = 20000, WHY_BYTES = 512 };
+
+enum { SOCKET_IN_BYTES = 16 * 1024 };
+
+/* A stream and what must live as long as its handle does. On the heap; goes by socket_close. */
+struct socket {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    };
+    void *owner; /* NULL once it is closed: callbacks of requests may still come */
+    uv_connect_t connecting;
+    uv_write_t writing;
+    struct buffer sending; /* what `writing` writes */
+    char in[SOCKET_IN_BYTES];
+};
+
+/* A question to the resolver outlives its connector where it cannot be cancelled any more. */
+struct lookup {
+    uv_getaddrinfo_t request;
+    struct connector *connector;
+};
+
+/* `socket` NULL: `why` says, for people, what failed. Else it is the caller's, and so is its
+ * `owner`. Comes once, never inside a call. */
+typedef void connector_done(void *ctx, struct socket *socket, const char *why);
+
+/* From an endpoint to a stream that is connected: the name's addresses are found, and each is tried
+ * in turn with its share of the time left. */
+struct connector {
+    struct reactor *reactor;
+    struct redis_endpoint endpoint;
+    connector_done *done;
+    void *ctx;
+    int64_t connect_ms, until_ms;
+    struct deadline *deadline;
+    struct lookup *lookup; /* under way */
+    struct socket *socket; /* under way */
+    struct sockaddr_storage addresses[ADDRESSES_MAX];
+    uint32_t address_count, next;
+    struct turn_end_call failing; /* what fails in a call is told after it */
+    char why[WHY_BYTES];
+};
+
+/* ---- sockets ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct socket *socket = handle->data;
+    buffer_fini(&socket->sending);
+    free(socket);
+}
+
+static void socket_close(struct socket *socket)
+{
+    if (!socket)
+        return;
+    socket->owner = NULL;
+    uv_close(&socket->handle, on_closed);
+}
+
+static struct socket *socket_new(struct connector *connector)
+{
+    uv_loop_t *loop = reactor_loop(connector->reactor);
+    struct socket *socket = malloc(sizeof *socket);
+    if (!socket)
+        return NULL;
+    memset(socket, 0, offsetof(struct socket, in));
+    int error = connector->endpoint.port == 0 ? uv_pipe_init(loop, &socket->pipe, 0)
+                                              : uv_tcp_init(loop, &socket->tcp);
+    if (error) {
+        free(socket);
+        return NULL;
+    }
+    socket->handle.data = socket;
+    socket->connecting.data = socket;
+    socket->writing.data = socket;
+    socket->owner = connector;
+    return socket;
+}
+
+static void socket_tune(struct socket *socket)
+{
+    uv_os_fd_t fd;
+    unsigned untaken_ms = UNTAKEN_MS;
+    if (socket->handle.type != UV_TCP || uv_fileno(&socket->handle, &fd) != 0)
+        return;
+    (void)uv_tcp_nodelay(&socket->tcp, 1);
+    (void)uv_tcp_keepalive(&socket->tcp, 1, KEEPALIVE_S);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &untaken_ms, sizeof untaken_ms);
+}
+
+/* ---- one address after the other ---- */
+
+static void connector_fail(struct connector *connector, const char *what, const char *reason)
+{
+    char name[REDIS_ENDPOINT_NAME_BYTES];
+    redis_endpoint_name(&connector->endpoint, name);
+    (void)snprintf(connector->why, sizeof connector->why, "%s '%s': %s", what, name, reason);
+    deadline_set(connector->deadline, INT64_MAX);
+    reactor_once_at_turn_end(connector->reactor, &connector->failing);
+}
+
+static void try_address(struct connector *connector, const char *reason);
+
+static void on_connected(uv_connect_t *request, int status)
+{
+    struct socket *socket = request->data;
+    struct connector *connector = socket->owner;
+    if (!connector)
+        return;
+    connector->socket = NULL;
+    if (status < 0) {
+        socket_close(socket);
+        try_address(connector, uv_strerror(status));
+        return;
+    }
+    deadline_set(connector->deadline, INT64_MAX);
+    socket->owner = NULL;
+    socket_tune(socket);
+    connector->done(connector->ctx, socket, NULL);
+}
+
+static int connector_start(struct connector *connector, const struct sockaddr_storage *address)
+{
+    struct socket *socket = connector->socket = socket_new(connector);
+    if (!socket)
+        return UV_ENOMEM;
+    if (address)
+        return uv_tcp_connect(&socket->connecting, &socket->tcp,
+                              (const struct sockaddr *)(const void *)address, on_connected);
+    uv_pipe_connect(&socket->connecting, &socket->pipe, connector->endpoint.host, on_connected);
+    return 0;
+}
+
+/* `reason`: what became of the one before. */
+static void try_address(struct connector *connector, const char *reason)
+{
+    while (connector->next < connector->address_count) {
+        int64_t now_ms = clock_inner_ms(), left_ms = connector->until_ms - now_ms;
+        int64_t share_ms = left_ms / (connector->address_count - connector->next);
+        int error = connector_start(connector, &connector->addresses[connector->next++]);
+        if (error == 0) {
+            deadline_set(connector->deadline, now_ms + (share_ms > 1 ? share_ms : 1));
+            return;
+        }
+        socket_close(connector->socket);
+        connector->socket = NULL;
+        reason = uv_strerror(error);
+    }
+    connector_fail(connector, "no connection to", reason);
+}
+
+static void connect_path(struct connector *connector)
+{
+    const struct sockaddr_un *limit = NULL;
+    if (strlen(connector->endpoint.host) >= sizeof limit->sun_path) {
+        connector_fail(connector, "no connection to", "a socket's path has at most 107 bytes");
+        return;
+    }
+    deadline_set(connector->deadline, connector->until_ms);
+    if (connector_start(connector, NULL) != 0)
+        connector_fail(connector, "no connection to", uv_strerror(UV_ENOMEM));
+}
+
+/* ---- the name's addresses ---- */
+
+static void take_addresses(struct connector *connector, const struct addrinfo *found)
+{
+    for (; found && connector->address_count < ADDRESSES_MAX; found = found->ai_next)
+        if (found->ai_addrlen <= sizeof connector->addresses[0])
+            memcpy(&connector->addresses[connector->address_count++], found->ai_addr,
+                   found->ai_addrlen);
+}
+
+static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
+{
+    struct lookup *lookup = request->data;
+    struct connector *connector = lookup->connector;
+    free(lookup);
+    if (connector) {
+        connector->lookup = NULL;
+        take_addresses(connector, found);
+        if (status < 0)
+            connector_fail(connector, "no address of", uv_strerror(status));
+        else
+            try_address(connector, "it has no address");
+    }
+    uv_freeaddrinfo(found);
+}
+
+static void look_up(struct connector *connector)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char port[8];
+    (void)snprintf(port, sizeof port, "%u", (unsigned)connector->endpoint.port);
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    int error = UV_ENOMEM;
+    if (lookup) {
+        lookup->request.data = lookup;
+        lookup->connector = connector;
+        error = uv_getaddrinfo(reactor_loop(connector->reactor), &lookup->request, on_found,
+                               connector->endpoint.host, port, &hints);
+    }
+    if (error) {
+        free(lookup);
+        connector_fail(connector, "no address of", uv_strerror(error));
+        return;
+    }
+    connector->lookup = lookup;
+    deadline_set(connector->deadline, connector->until_ms);
+}
+
+/* An address needs no resolver, whose threads may all be busy with names that do not resolve. */
+static bool is_address(struct connector *connector)
+{
+    void *into = &connector->addresses[0];
+    if (uv_ip4_addr(connector->endpoint.host, connector->endpoint.port, into) != 0 &&
+        uv_ip6_addr(connector->endpoint.host, connector->endpoint.port, into) != 0)
+        return false;
+    connector->address_count = 1;
+    return true;
+}
+
+/* Lets go of what is under way. */
+static void connector_drop(struct connector *connector)
+{
+    socket_close(connector->socket);
+    connector->socket = NULL;
+    if (connector->lookup) {
+        connector->lookup->connector = NULL;
+        (void)uv_cancel((uv_req_t *)&connector->lookup->request);
+        connector->lookup = NULL;
+    }
+}
+
+static void on_connect_deadline(void *ctx)
+{
+    struct connector *connector = ctx;
+    char reason[64];
+    bool in_lookup = connector->lookup;
+    connector_drop(connector);
+    (void)snprintf(reason, sizeof reason, "it took longer than %lld ms",
+                   (long long)connector->connect_ms);
+    if (in_lookup)
+        connector_fail(connector, "no address of", reason);
+    else
+        try_address(connector, reason);
+}
+
+static void on_connect_failing(struct turn_end_call *call)
+{
+    struct connector *connector = list_entry(call, struct connector, failing);
+    connector->done(connector->ctx, NULL, connector->why);
+}
+
+static struct connector *connector_new(struct reactor *reactor,
+                                       const struct redis_endpoint *endpoint, int64_t connect_ms,
+                                       connector_done *done, void *ctx)
+{
+    struct connector *connector = calloc(1, sizeof *connector);
+    if (!connector)
+        return NULL;
+    connector->deadline = deadline_new(reactor, on_connect_deadline, connector);
+    if (!connector->deadline) {
+        free(connector);
+        return NULL;
+    }
+    connector->reactor = reactor;
+    connector->endpoint = *endpoint;
+    connector->done = done;
+    connector->ctx = ctx;
+    connector->connect_ms = connect_ms;
+    connector->until_ms = clock_inner_ms() + connect_ms;
+    connector->failing.run = on_connect_failing;
+    list_init(&connector->failing.list);
+    if (endpoint->port == 0)
+        connect_path(connector);
+    else if (is_address(connector))
+        try_address(connector, "");
+    else
+        look_up(connector);
+    return connector;
+}
+
+static void connector_free(struct connector *connector)
+{
+    if (!connector)
+        return;
+    connector_drop(connector);
+    reactor_cancel_at_turn_end(&connector->failing);
+    deadline_free(connector->deadline);
+    free(connector);
+}
+
+/* ---- the conversation ---- */
 
 /*
  * Unsent commands have a ceiling so that a stuck server cannot take all memory; whoever watches
@@ -18,9 +323,9 @@ struct redis_connection {
     struct reactor *reactor;
     struct redis_connection_events events;
     void *ctx;
-    char name[REDIS_NAME_BYTES];
-    struct redis_connector *connector; /* NULL once it is done */
-    struct redis_socket *socket;       /* NULL: not connected */
+    char name[REDIS_ENDPOINT_NAME_BYTES];
+    struct connector *connector; /* NULL once it is done */
+    struct socket *socket;       /* NULL: not connected */
     redisReader *reader;
     struct buffer out;
     struct turn_end_call turn_end;
@@ -28,12 +333,12 @@ struct redis_connection {
     bool cannot_write; /* writing failed, reading will come to its end */
     bool has_ended, told_down;
     bool in_callback, is_freed;
-    char why[REDIS_NAME_BYTES + 256];
+    char why[REDIS_ENDPOINT_NAME_BYTES + 256];
 };
 
 /* ---- telling the owner ---- */
 
-static void release(struct redis_connection *connection)
+static void connection_release(struct redis_connection *connection)
 {
     if (connection->reader)
         redisReaderFree(connection->reader);
@@ -53,7 +358,7 @@ static bool leave(struct redis_connection *connection)
     connection->in_callback = false;
     if (!connection->is_freed)
         return true;
-    release(connection);
+    connection_release(connection);
     return false;
 }
 
@@ -63,14 +368,15 @@ static void touch(struct redis_connection *connection)
 }
 
 /* The owner hears of it at the end of the turn. What is still appended goes nowhere. */
-static void end(struct redis_connection *connection, const char *what, const char *reason)
+static void connection_end(struct redis_connection *connection, const char *what,
+                           const char *reason)
 {
     if (connection->has_ended)
         return;
     connection->has_ended = true;
     (void)snprintf(connection->why, sizeof connection->why, "%s '%s'%s%s", what, connection->name,
                    reason ? ": " : "", reason ? reason : "");
-    redis_socket_close(connection->socket);
+    socket_close(connection->socket);
     connection->socket = NULL;
     buffer_fini(&connection->out);
     connection->out.bytes_max = 0;
@@ -109,26 +415,26 @@ static void take_in(struct redis_connection *connection, const char *bytes, size
         if (!reply || !hand_on(connection, reply))
             return;
     }
-    end(connection, "no replies can be read from", connection->reader->errstr);
+    connection_end(connection, "no replies can be read from", connection->reader->errstr);
 }
 
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room)
 {
-    struct redis_socket *socket = handle->data;
+    struct socket *socket = handle->data;
     (void)wanted;
     *room = uv_buf_init(socket->in, sizeof socket->in);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
 {
-    struct redis_socket *socket = stream->data;
+    struct socket *socket = stream->data;
     struct redis_connection *connection = socket->owner;
     if (!connection)
         return;
     if (count == UV_EOF)
-        end(connection, "connection closed by", NULL);
+        connection_end(connection, "connection closed by", NULL);
     else if (count < 0)
-        end(connection, "connection lost to", uv_strerror((int)count));
+        connection_end(connection, "connection lost to", uv_strerror((int)count));
     else if (count > 0)
         take_in(connection, bytes->base, (size_t)count);
 }
@@ -142,12 +448,12 @@ static void fail_write(struct redis_connection *connection, int error)
     if (error == UV_EPIPE || error == UV_ECONNRESET)
         connection->cannot_write = true;
     else
-        end(connection, "connection lost to", uv_strerror(error));
+        connection_end(connection, "connection lost to", uv_strerror(error));
 }
 
 static void on_written(uv_write_t *request, int status)
 {
-    struct redis_socket *socket = request->data;
+    struct socket *socket = request->data;
     struct redis_connection *connection = socket->owner;
     buffer_shrink(&socket->sending, BYTES_KEPT);
     if (!connection)
@@ -162,7 +468,7 @@ static void on_written(uv_write_t *request, int status)
 /* What the socket did not take now it takes when it can; meanwhile the other buffer fills. */
 static int write_later(struct redis_connection *connection, size_t done)
 {
-    struct redis_socket *socket = connection->socket;
+    struct socket *socket = connection->socket;
     struct buffer emptied = socket->sending;
     uv_buf_t rest = {.base = connection->out.at + done, .len = connection->out.len - done};
     socket->sending = connection->out;
@@ -176,7 +482,7 @@ static void write_out(struct redis_connection *connection)
 {
     struct buffer *out = &connection->out;
     if (out->failed) {
-        end(connection, "no memory for what is to be sent to", NULL);
+        connection_end(connection, "no memory for what is to be sent to", NULL);
         return;
     }
     if (!connection->socket || connection->is_sending || connection->cannot_write || !out->len)
@@ -205,14 +511,14 @@ static void on_turn_end(struct turn_end_call *call)
 
 /* ---- life ---- */
 
-static void on_dialled(void *ctx, struct redis_socket *socket, const char *why)
+static void on_dialled(void *ctx, struct socket *socket, const char *why)
 {
     struct redis_connection *connection = ctx;
     if (!socket) {
         connection->has_ended = true;
         (void)snprintf(connection->why, sizeof connection->why, "%s", why);
     }
-    redis_connector_free(connection->connector);
+    connector_free(connection->connector);
     connection->connector = NULL;
     if (!socket) {
         tell_down(connection);
@@ -222,7 +528,7 @@ static void on_dialled(void *ctx, struct redis_socket *socket, const char *why)
     socket->owner = connection;
     int error = uv_read_start(&socket->stream, on_room, on_read);
     if (error) {
-        end(connection, "connection lost to", uv_strerror(error));
+        connection_end(connection, "connection lost to", uv_strerror(error));
         return;
     }
     touch(connection);
@@ -243,9 +549,9 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
     connection->reader = redisReaderCreate();
     if (connection->reader)
         connection->connector =
-            redis_connector_new(reactor, endpoint, connect_ms, on_dialled, connection);
+            connector_new(reactor, endpoint, connect_ms, on_dialled, connection);
     if (!connection->connector) {
-        release(connection);
+        connection_release(connection);
         return NULL;
     }
     connection->reader->maxbuf = BYTES_KEPT;
@@ -264,13 +570,13 @@ void redis_connection_free(struct redis_connection *connection)
     if (!connection)
         return;
     assert(!connection->is_freed);
-    redis_connector_free(connection->connector);
-    redis_socket_close(connection->socket);
+    connector_free(connection->connector);
+    socket_close(connection->socket);
     connection->socket = NULL;
     reactor_cancel_at_turn_end(&connection->turn_end);
     connection->has_ended = connection->is_freed = true;
     if (!connection->in_callback)
-        release(connection);
+        connection_release(connection);
 }
 
 struct buffer *redis_connection_out(struct redis_connection *connection)

@@ -96,7 +96,7 @@ int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_r
     *report = (struct redis_fsck_report){.repairs = options->repair};
     fsck.error = (struct redis_report){report->error, sizeof report->error};
     if (!redis_scripts_init())
-        return redis_report(&fsck.error, -ENOMEM, "out of memory");
+        return REDIS_REPORT(&fsck.error, -ENOMEM, "out of memory");
     if (!redis_url_parse(options->url, &fsck.url, report->error, sizeof report->error))
         return -EDOM;
     int result = walk(&fsck);

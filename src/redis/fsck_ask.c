@@ -47,21 +47,7 @@ int fsck_survey(struct fsck *fsck)
     if (fsck->masters)
         return 0;
     fsck_close(fsck);
-    return redis_report(&fsck->error, -ENOMEM, "out of memory");
-}
-
-static int select_database(struct fsck *fsck, struct redis_sync_connection *connection)
-{
-    char db[16];
-    int result = 0;
-    if (!fsck->url.db)
-        return 0;
-    snprintf(db, sizeof db, "%u", (unsigned)fsck->url.db);
-    redisReply *reply = REDIS_TALK_ASK(connection, "SELECT", db);
-    if (!reply || reply->type == REDIS_REPLY_ERROR)
-        result = redis_sync_connection_refused(connection, reply, "select the database of the URL");
-    freeReplyObject(reply);
-    return result;
+    return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
 }
 
 static int measure_round_trip(struct fsck_master *master)
@@ -70,7 +56,7 @@ static int measure_round_trip(struct fsck_master *master)
     master->round_trip_us = INT64_MAX;
     for (int i = 0; result == 0 && i < PINGS; i++) {
         int64_t began_us = clock_boot_us();
-        redisReply *reply = REDIS_TALK_ASK(&master->connection, "PING");
+        redisReply *reply = REDIS_SYNC_ASK(&master->connection, "PING");
         int64_t took_us = clock_boot_us() - began_us;
         if (!reply || reply->type == REDIS_REPLY_ERROR)
             result = redis_sync_connection_refused(&master->connection, reply, "answer a PING");
@@ -85,7 +71,7 @@ static int measure_round_trip(struct fsck_master *master)
 static void read_run(struct fsck_master *master)
 {
     static const char field[] = "\nrun_id:";
-    redisReply *reply = REDIS_TALK_ASK(&master->connection, "INFO", "server");
+    redisReply *reply = REDIS_SYNC_ASK(&master->connection, "INFO", "server");
     const char *at = reply && reply->type == REDIS_REPLY_STRING ? strstr(reply->str, field) : NULL;
     master->run[0] = 0;
     if (at) {
@@ -103,7 +89,7 @@ static int connect_master(struct fsck *fsck, uint32_t number)
     int result = redis_sync_connection_open(&master->connection, &fsck->survey->masters[number],
                                             fsck->url.user, fsck->url.password, &fsck->error);
     if (result == 0)
-        result = select_database(fsck, &master->connection);
+        result = redis_sync_connection_select(&master->connection, fsck->url.db);
     if (result == 0)
         result = measure_round_trip(master);
     if (result == 0)
@@ -165,7 +151,7 @@ static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words
     *out = redisCommandArgv(connection->context, (int)count, argv, lengths);
     fsck->took_us = clock_boot_us() - began_us - master->round_trip_us;
     if (!*out)
-        return redis_report(&fsck->error, ASK_TOPOLOGY, "the connection to redis at '%s' broke, %s",
+        return REDIS_REPORT(&fsck->error, ASK_TOPOLOGY, "the connection to redis at '%s' broke, %s",
                             connection->place,
                             errno == EAGAIN ? "it does not answer" : connection->context->errstr);
     if ((*out)->type != REDIS_REPLY_ERROR) {

@@ -103,7 +103,7 @@ static int ask_page(struct fsck *fsck, uint32_t master, const char *cursor,
         return 0;
     freeReplyObject(*out);
     return is_another ? -ESTALE
-                      : redis_report(&fsck->error, -EINVAL, "the answer to a SCAN makes no sense");
+                      : REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a SCAN makes no sense");
 }
 
 static int scan_master(struct fsck *fsck, uint32_t master, struct batch *batches)
@@ -143,7 +143,7 @@ int fsck_walk_keys(struct fsck *fsck)
     struct batch *batches = calloc(REDIS_SHARDS_MAX, sizeof *batches);
     int result = -ESTALE;
     if (!batches)
-        return redis_report(&fsck->error, -ENOMEM, "out of memory");
+        return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
     for (int i = 0; result == -ESTALE && i < SCANS_MAX; i++) {
         result = scan_all(fsck, batches);
         if (result == -EHOSTUNREACH && fsck->was_reached)

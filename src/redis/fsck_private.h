@@ -3,8 +3,8 @@
 #define TARRY_REDIS_FSCK_PRIVATE_H
 
 #include "redis/fsck.h"
-#include "redis/inspect_private.h"
 #include "redis/script.h"
+#include "redis/survey.h"
 
 enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100, FSCK_RUN_BYTES = 48 };
 

@@ -189,7 +189,7 @@ static int look_first(struct fsck *fsck, const struct fsck_names *all, struct vi
     for (size_t i = 0; result == 0 && i < all->count; i++) {
         struct view *view = view_new(all->at[i]);
         if (!view)
-            return redis_report(&fsck->error, -ENOMEM, "out of memory");
+            return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
         result = read_all(fsck, view);
         if (result == 0 && exists(fsck, view) && is_any_wrong(fsck, view))
             views[(*count)++] = view;
@@ -218,7 +218,7 @@ static int look_again(struct fsck *fsck, const struct view *before)
 {
     struct view *view = view_new(before->topic);
     if (!view)
-        return redis_report(&fsck->error, -ENOMEM, "out of memory");
+        return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
     int result = read_all(fsck, view);
     if (result == 0 && is_same(fsck, before, view))
         result = set_right(fsck, view);
@@ -233,7 +233,7 @@ int fsck_walk_settings(struct fsck *fsck)
     struct view **views = NULL;
     int result = 0;
     if (!gather_names(fsck, &all) || !(views = calloc(all.count + 1, sizeof(struct view *))))
-        result = redis_report(&fsck->error, -ENOMEM, "out of memory");
+        result = REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
     if (result == 0)
         result = look_first(fsck, &all, views, &count);
     if (count)

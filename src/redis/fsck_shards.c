@@ -145,12 +145,12 @@ static int refuse(struct fsck *fsck, const char *key, bool is_there)
     if (result != 0)
         return result;
     if (has_core)
-        return redis_report(&fsck->error, -ENOENT,
+        return REDIS_REPORT(&fsck->error, -ENOENT,
                             "nothing tells how many shards there are: '%s' and what the cores say "
                             "of it are lost, start a server with --shards as it was, and check "
                             "again",
                             key);
-    return redis_report(&fsck->error, -ENOENT,
+    return REDIS_REPORT(&fsck->error, -ENOENT,
                         is_there ? "'%s' is no number of shards and there is no core that says "
                                    "how many, another program may use these keys"
                                  : "no queue here: neither '%s' nor any shard's core is there, "

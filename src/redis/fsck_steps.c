@@ -135,13 +135,13 @@ static int read_answer(struct stepping *stepping, const redisReply *reply, int64
     struct fsck *fsck = stepping->fsck;
     struct redis_head head;
     if (!session_read_head(reply, &head) || !is_answer(reply, &head))
-        return redis_report(&fsck->error, -EINVAL, "the answer to a check of '%s' makes no sense",
+        return REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a check of '%s' makes no sense",
                             stepping->report->tag);
     uint32_t looked = read_u32(head.rest.at), bytes = read_u32(head.rest.at + 4);
     uint32_t names = read_u32(head.rest.at + 8);
     for (size_t i = 0; i < names; i++)
         if (!fsck_names_add(&fsck->topics[stepping->shard], text_of(reply, 2 + i)))
-            return redis_report(&fsck->error, -ENOMEM, "out of memory");
+            return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
     for (size_t at = 2 + names; at < reply->elements; at += FINDING_WORDS)
         take_finding(stepping, reply, at);
     buffer_clear(&stepping->cursor);

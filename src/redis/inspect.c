@@ -1,7 +1,8 @@
 #include "redis/inspect.h"
 
 #include "base/log.h"
-#include "redis/inspect_private.h"
+#include "redis/name.h"
+#include "redis/survey.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,6 +37,107 @@ void redis_inspection_add(struct redis_inspection *sum, const struct redis_maste
         snprintf(sum->version, sizeof(sum->version), "%s", master->version);
 }
 
+enum { OLDEST_MAJOR = 7 };
+
+/* ---- one master: what it is ---- */
+
+static int check_mode(const struct redis_sync_connection *connection, enum redis_kind kind,
+                      const char *info)
+{
+    if (redis_info_is(info, "redis_mode", "sentinel"))
+        return REDIS_REPORT(connection->report, -EINVAL,
+                            "'%s' is a sentinel, write redis-sentinel://%s/NAME-OF-THE-MASTER",
+                            connection->place, connection->place);
+    if (kind != REDIS_CLUSTER && redis_info_is(info, "redis_mode", "cluster"))
+        return REDIS_REPORT(connection->report, -EINVAL,
+                            "redis at '%s' is part of a cluster, write redis-cluster://%s",
+                            connection->place, connection->place);
+    return 0;
+}
+
+static int check_role(const struct redis_sync_connection *connection, enum redis_kind kind,
+                      const char *info)
+{
+    char host[REDIS_FIELD_BYTES], port[REDIS_FIELD_BYTES];
+    if (redis_info_is(info, "role", "master"))
+        return 0;
+    if (kind != REDIS_SINGLE)
+        return REDIS_REPORT(connection->report, -EHOSTUNREACH,
+                            "redis at '%s' is not master yet, a failover is under way, start again "
+                            "in a moment",
+                            connection->place);
+    redis_info_field(info, "master_host", host);
+    redis_info_field(info, "master_port", port);
+    return REDIS_REPORT(connection->report, -EINVAL,
+                        "redis at '%s' is a replica, give its master '%s:%s', or the sentinels "
+                        "(redis-sentinel://) that know who is",
+                        connection->place, host, port);
+}
+
+static int check_version(const struct redis_sync_connection *connection, const char *info,
+                         char out[32])
+{
+    char version[REDIS_FIELD_BYTES];
+    redis_info_field(info, "redis_version", version);
+    snprintf(out, 32, "%.31s", version);
+    if (atoi(version) >= OLDEST_MAJOR)
+        return 0;
+    return REDIS_REPORT(connection->report, -EINVAL,
+                        "redis at '%s' has version '%s', tarry needs at least %d.0 (or Valkey)",
+                        connection->place, out, OLDEST_MAJOR);
+}
+
+/* ---- what it does with the jobs ---- */
+
+/* Where CONFIG is forbidden, what INFO says must do. */
+static int read_force(struct redis_sync_connection *connection, const char *info,
+                      struct redis_master *out)
+{
+    redisReply *config = REDIS_SYNC_ASK(connection, REDIS_MASTER_CONFIG);
+    if (!config)
+        return -EHOSTUNREACH;
+    redis_master_hear_info(out, info);
+    redis_master_hear_config(out, config);
+    freeReplyObject(config);
+    if (!redis_master_evicts(out))
+        return 0;
+    return REDIS_REPORT(connection->report, -EINVAL,
+                        "redis at '%s' would throw jobs away when memory is short "
+                        "(maxmemory-policy %s), give it: CONFIG SET maxmemory-policy noeviction, "
+                        "and CONFIG REWRITE",
+                        connection->place, out->policy);
+}
+
+/* Refuses what is no master, too old, or would evict jobs. */
+static int read_master(struct redis_sync_connection *connection, enum redis_kind kind,
+                       struct redis_master *out)
+{
+    redisReply *info = REDIS_SYNC_ASK(connection, "INFO");
+    struct redis_master master = {0};
+    int result = 0;
+    if (!info || info->type != REDIS_REPLY_STRING)
+        result = redis_sync_connection_refused(connection, info, "read INFO");
+    else if (redis_info_is(info->str, "loading", "1"))
+        result =
+            REDIS_REPORT(connection->report, -EHOSTUNREACH,
+                         "redis at '%s' is still loading its data, start again once it is done",
+                         connection->place);
+    if (result == 0)
+        result = check_mode(connection, kind, info->str);
+    if (result == 0)
+        result = check_role(connection, kind, info->str);
+    if (result == 0)
+        result = check_version(connection, info->str, master.version);
+    if (result == 0)
+        result = read_force(connection, info->str, &master);
+    if (result == 0)
+        *out = master;
+    freeReplyObject(info);
+    return result;
+}
+
+/* ---- all masters ---- */
+
 /* What to give a master that promises too little. */
 static const char *remedy(enum redis_durability required)
 {
@@ -57,7 +159,7 @@ static int check_durability(const struct redis_sync_connection *connection,
     enum redis_durability required = options->require_durability;
     if (master->durability >= required)
         return 0;
-    return redis_report(connection->report, -EINVAL,
+    return REDIS_REPORT(connection->report, -EINVAL,
                         "redis at '%s' promises less than --require-durability %s: it is '%s' "
                         "(appendonly %s, appendfsync %s), give it: %s",
                         connection->place, redis_durability_name(required),
@@ -79,7 +181,7 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
         result = redis_sync_connection_open(&connection, &map->masters[i], url->user, url->password,
                                             report);
         if (result == 0)
-            result = redis_master_read(&connection, url->kind, &master);
+            result = read_master(&connection, url->kind, &master);
         if (result == 0)
             result = check_durability(&connection, options, &master);
         if (result == 0)
@@ -87,6 +189,221 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
         redis_sync_connection_close(&connection);
     }
     return result;
+}
+
+/* ---- how many shards there are ----
+ *
+ * How many shards there are. One key outside all shards, "{prefix}:shards", is set once and
+ * decides, so that two servers that start at the same time cannot disagree. Where it is missing
+ * (lost with a Redis that kept nothing, while servers went on) the cores of the shards still tell.
+ */
+
+enum { KEY_BYTES = REDIS_TAG_BYTES + 16, REDIRECTS_MAX = 5, NUMBER_BYTES = 16 };
+
+struct shards_question {
+    const struct redis_url *url;
+    const struct redis_survey *map;
+    const struct redis_report *report;
+    char place[REDIS_ENDPOINT_NAME_BYTES]; /* who answered */
+};
+
+/* "MOVED 3999 127.0.0.1:6381" or "ASK …"; without a host: who said so. */
+static bool read_redirect(const redisReply *reply, struct redis_endpoint *endpoint)
+{
+    if (!redis_sync_connection_is_error(reply, "MOVED ") &&
+        !redis_sync_connection_is_error(reply, "ASK "))
+        return false;
+    const char *host = strrchr(reply->str, ' ') + 1, *colon = strrchr(host, ':');
+    if (!colon || (size_t)(colon - host) >= sizeof(endpoint->host))
+        return false;
+    if (colon > host)
+        snprintf(endpoint->host, sizeof(endpoint->host), "%.*s", (int)(colon - host), host);
+    endpoint->port = (uint16_t)strtoul(colon + 1, NULL, 10);
+    return endpoint->port != 0;
+}
+
+/* Asks one server; sends `ASKING` ahead where a slot is on its way there. */
+static int ask_there(struct shards_question *question, const struct redis_endpoint *endpoint,
+                     bool ask_first, const char *const *words, redisReply **out)
+{
+    const struct redis_url *url = question->url;
+    struct redis_sync_connection connection;
+    int result = redis_sync_connection_open(&connection, endpoint, url->user, url->password,
+                                            question->report);
+    redis_endpoint_name(endpoint, question->place);
+    if (result == 0)
+        result = redis_sync_connection_select(&connection, url->db);
+    if (result == 0 && ask_first)
+        freeReplyObject(REDIS_SYNC_ASK(&connection, "ASKING"));
+    if (result == 0) {
+        *out = redis_sync_connection_ask(&connection, words);
+        if (!*out)
+            result = -EHOSTUNREACH;
+        else if ((*out)->type == REDIS_REPLY_ERROR && strncmp((*out)->str, "MOVED ", 6) != 0 &&
+                 strncmp((*out)->str, "ASK ", 4) != 0) {
+            result = redis_sync_connection_refused(&connection, *out, "read the number of shards");
+            freeReplyObject(*out);
+        }
+    }
+    redis_sync_connection_close(&connection);
+    return result;
+}
+
+/* Asks whoever has the key; words[1] is the key. Redirects are followed: a cluster may be moving.
+ */
+static int ask(struct shards_question *question, const char *const *words, redisReply **out)
+{
+    uint16_t slot = redis_slot_of(slice_of(words[1]));
+    struct redis_endpoint endpoint = question->map->masters[question->map->of_slot[slot]];
+    bool ask_first = false;
+    for (int i = 0; i < REDIRECTS_MAX; i++) {
+        int result = ask_there(question, &endpoint, ask_first, words, out);
+        if (result != 0 || (*out)->type != REDIS_REPLY_ERROR)
+            return result;
+        ask_first = redis_sync_connection_is_error(*out, "ASK ");
+        bool goes_on = read_redirect(*out, &endpoint);
+        freeReplyObject(*out);
+        if (!goes_on)
+            break;
+    }
+    return REDIS_REPORT(question->report, -EHOSTUNREACH,
+                        "the cluster at '%s' sends round in circles, start again in a moment",
+                        question->place);
+}
+
+/* 0 in *number: there is none. */
+static int ask_number(struct shards_question *question, const char *const *words, uint32_t *number)
+{
+    redisReply *reply;
+    int result = ask(question, words, &reply);
+    if (result != 0)
+        return result;
+    unsigned long found = reply->type == REDIS_REPLY_STRING ? strtoul(reply->str, NULL, 10) : 0;
+    bool wrong = reply->type == REDIS_REPLY_STRING && (found < 1 || found > REDIS_SHARDS_MAX);
+    freeReplyObject(reply);
+    if (wrong)
+        return REDIS_REPORT(question->report, -EINVAL,
+                            "'%s' at '%s' is no number of shards, another program uses these keys, "
+                            "give tarry a prefix of its own (?prefix=NAME)",
+                            words[1], question->place);
+    *number = (uint32_t)found;
+    return 0;
+}
+
+#define ASK_NUMBER(question, number, ...)                                                          \
+    ask_number((question), (const char *const[]){__VA_ARGS__, NULL}, (number))
+
+/* The name of shard 0 depends on how many there are; there are only a few such names. */
+static int ask_cores(struct shards_question *question, uint32_t *number)
+{
+    char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
+    int result = 0;
+    *number = 0;
+    for (uint32_t shards = 1; result == 0 && !*number && shards <= REDIS_SHARDS_MAX; shards++) {
+        redis_slot_tag(question->url->prefix, 0, shards, tag);
+        if (strcmp(tag, last) == 0)
+            continue;
+        strcpy(last, tag);
+        snprintf(core, sizeof(core), "%s:core", tag);
+        result = ASK_NUMBER(question, number, "HGET", core, "shards");
+    }
+    return result;
+}
+
+/* Servers that went on after Redis had lost its data left cores that say nothing (those of before
+ * this was noticed). To begin with another number beside them would make two queues of one. A core
+ * that another server has made since we asked for the number under `key` has the number there. */
+static int refuse_mute_cores(struct shards_question *question, const char *key, uint32_t *number)
+{
+    char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
+    for (uint32_t shards = 1; shards <= REDIS_SHARDS_MAX; shards++) {
+        redisReply *reply;
+        redis_slot_tag(question->url->prefix, 0, shards, tag);
+        if (strcmp(tag, last) == 0)
+            continue;
+        strcpy(last, tag);
+        snprintf(core, sizeof(core), "%s:core", tag);
+        int result = ask(question, (const char *const[]){"EXISTS", core, NULL}, &reply);
+        if (result != 0)
+            return result;
+        bool is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+        freeReplyObject(reply);
+        if (is_there)
+            result = ASK_NUMBER(question, number, "GET", key);
+        if (is_there && (result != 0 || *number))
+            return result;
+        if (is_there)
+            return REDIS_REPORT(question->report, -EINVAL,
+                                "'%s' at '%s' does not tell how many shards there are, redis lost "
+                                "its data while servers ran, give --shards as they have it",
+                                core, question->place);
+    }
+    return 0;
+}
+
+static int decide(struct shards_question *question, const char *key, uint32_t wanted,
+                  uint32_t *number)
+{
+    char text[NUMBER_BYTES];
+    redisReply *reply;
+    uint32_t found = 0;
+    int result = ask_cores(question, &found);
+    if (result == 0 && !found && !wanted)
+        result = refuse_mute_cores(question, key, number);
+    if (result != 0 || *number)
+        return result;
+    snprintf(text, sizeof(text), "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
+    result = ask(question, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);
+    if (result != 0)
+        return result;
+    freeReplyObject(reply);
+    return ASK_NUMBER(question, number, "GET", key);
+}
+
+/* How many there are; what is wanted (0: REDIS_SHARDS) where there are none yet. */
+static int fix_shards(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
+                      uint32_t *out, const struct redis_report *report)
+{
+    struct shards_question question = {.url = url, .map = map, .report = report};
+    char key[KEY_BYTES];
+    uint32_t number = 0;
+    snprintf(key, sizeof(key), "{%s}:shards", url->prefix);
+    int result = ASK_NUMBER(&question, &number, "GET", key);
+    if (result == 0 && !number)
+        result = decide(&question, key, wanted, &number);
+    if (result != 0)
+        return result;
+    if (wanted && wanted != number)
+        return REDIS_REPORT(report, -EINVAL,
+                            "'--shards' is %u, but what is kept under '%s' at '%s' has %u shard%s, "
+                            "leave --shards out or give another ?prefix=",
+                            (unsigned)wanted, url->prefix, question.place, (unsigned)number,
+                            number == 1 ? "" : "s");
+    *out = number;
+    return 0;
+}
+
+/* The queue's random name; made where it has none yet, or empty where Redis has no room. */
+static int fix_name(const struct redis_url *url, const struct redis_survey *map, uint32_t shards,
+                    char out[REDIS_NAME_BYTES], const struct redis_report *report)
+{
+    struct shards_question question = {.url = url, .map = map, .report = report};
+    char tag[REDIS_TAG_BYTES], core[KEY_BYTES], drawn[REDIS_NAME_BYTES];
+    redisReply *reply = NULL;
+    redis_slot_tag(url->prefix, 0, shards, tag);
+    snprintf(core, sizeof(core), "%s:core", tag);
+    redis_name_draw(drawn);
+    /* Refused where Redis is full: then hello, which always may, makes it. */
+    if (ask(&question, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) == 0)
+        freeReplyObject(reply);
+    int result = ask(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply);
+    if (result != 0)
+        return result;
+    redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)
+                                                      : (struct slice){0},
+                    out);
+    freeReplyObject(reply);
+    return 0;
 }
 
 /* ---- said to people ---- */
@@ -182,9 +499,9 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
-        result = redis_shards_fix(url, map, options->shards, &sum.shards, &report);
+        result = fix_shards(url, map, options->shards, &sum.shards, &report);
     if (result == 0)
-        result = redis_shards_name(url, map, sum.shards, sum.name, &report);
+        result = fix_name(url, map, sum.shards, sum.name, &report);
     if (result == 0) {
         redis_inspection_say(&sum, options->wait_replicas);
         say_what_there_is(&sum);

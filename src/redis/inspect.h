@@ -15,8 +15,6 @@
 #include "redis/redis.h"
 #include "redis/url.h"
 
-enum { REDIS_INSPECT_MS = 5000 /* to connect, and for each answer */ };
-
 /* Of several masters the weakest counts. */
 struct redis_inspection {
     enum redis_durability durability;

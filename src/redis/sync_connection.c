@@ -1,32 +1,10 @@
-/* One blocking conversation with one server. */
-#include "redis/inspect_private.h"
+#include "redis/sync_connection.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { WORDS_MAX = 16 };
-
-int redis_report(const struct redis_report *report, int code, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(report->error, report->error_bytes, format, args);
-    va_end(args);
-    return code;
-}
-
-void redis_sync_connection_place(const struct redis_endpoint *endpoint,
-                                 char out[REDIS_TALK_PLACE_BYTES])
-{
-    if (!endpoint->port)
-        snprintf(out, REDIS_TALK_PLACE_BYTES, "%s", endpoint->host);
-    else if (strchr(endpoint->host, ':'))
-        snprintf(out, REDIS_TALK_PLACE_BYTES, "[%s]:%u", endpoint->host, (unsigned)endpoint->port);
-    else
-        snprintf(out, REDIS_TALK_PLACE_BYTES, "%s:%u", endpoint->host, (unsigned)endpoint->port);
-}
 
 bool redis_sync_connection_is_error(const redisReply *reply, const char *prefix)
 {
@@ -43,7 +21,7 @@ redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
         argv[argc] = words[argc];
     redisReply *reply = redisCommandArgv(connection->context, argc, argv, NULL);
     if (!reply)
-        redis_report(connection->report, 0, "the connection to redis at '%s' broke, %s",
+        REDIS_REPORT(connection->report, 0, "the connection to redis at '%s' broke, %s",
                      connection->place,
                      connection->context->err == REDIS_ERR_IO && errno == EAGAIN
                          ? "it does not answer"
@@ -57,35 +35,35 @@ int redis_sync_connection_refused(const struct redis_sync_connection *connection
     if (!reply)
         return -EHOSTUNREACH;
     if (redis_sync_connection_is_error(reply, "NOAUTH"))
-        return redis_report(connection->report, -EACCES,
+        return REDIS_REPORT(connection->report, -EACCES,
                             "redis at '%s' wants a password, give it by --redis-password-file",
                             connection->place);
     if (redis_sync_connection_is_error(reply, "NOPERM"))
-        return redis_report(connection->report, -EACCES,
+        return REDIS_REPORT(connection->report, -EACCES,
                             "redis at '%s' does not let this user %s, %.160s; see docs/redis.md "
                             "for the ACL rule",
                             connection->place, doing, reply->str);
     if (redis_sync_connection_is_error(reply, "LOADING"))
-        return redis_report(connection->report, -EHOSTUNREACH,
+        return REDIS_REPORT(connection->report, -EHOSTUNREACH,
                             "redis at '%s' is still loading its data, start again once it is done",
                             connection->place);
-    return redis_report(connection->report, -EINVAL, "redis at '%s' refused to %s, %.200s",
+    return REDIS_REPORT(connection->report, -EINVAL, "redis at '%s' refused to %s, %.200s",
                         connection->place, doing,
                         reply->type == REDIS_REPLY_ERROR ? reply->str : "with no reason");
 }
 
 static int log_in(struct redis_sync_connection *connection, const char *user, const char *password)
 {
-    redisReply *reply = user[0] ? REDIS_TALK_ASK(connection, "AUTH", user, password)
-                                : REDIS_TALK_ASK(connection, "AUTH", password);
+    redisReply *reply = user[0] ? REDIS_SYNC_ASK(connection, "AUTH", user, password)
+                                : REDIS_SYNC_ASK(connection, "AUTH", password);
     int result = 0;
     if (redis_sync_connection_is_error(reply, "WRONGPASS"))
-        result = redis_report(connection->report, -EACCES,
+        result = REDIS_REPORT(connection->report, -EACCES,
                               "wrong %s for redis at '%s', check the URL and --redis-password-file",
                               user[0] ? "user or password" : "password", connection->place);
     else if (redis_sync_connection_is_error(reply, "ERR AUTH"))
         result =
-            redis_report(connection->report, -EACCES,
+            REDIS_REPORT(connection->report, -EACCES,
                          "redis at '%s' has no password, leave it out of the URL or name a user",
                          connection->place);
     else if (!reply || reply->type == REDIS_REPLY_ERROR)
@@ -96,7 +74,7 @@ static int log_in(struct redis_sync_connection *connection, const char *user, co
 
 static redisContext *connect_to(const struct redis_endpoint *endpoint)
 {
-    const struct timeval patience = {.tv_sec = REDIS_INSPECT_MS / 1000};
+    const struct timeval patience = {.tv_sec = REDIS_SYNC_MS / 1000};
     redisContext *context = endpoint->port
                                 ? redisConnectWithTimeout(endpoint->host, endpoint->port, patience)
                                 : redisConnectUnixWithTimeout(endpoint->host, patience);
@@ -110,14 +88,28 @@ int redis_sync_connection_open(struct redis_sync_connection *connection,
                                const char *password, const struct redis_report *report)
 {
     *connection = (struct redis_sync_connection){.report = report, .context = connect_to(endpoint)};
-    redis_sync_connection_place(endpoint, connection->place);
+    redis_endpoint_name(endpoint, connection->place);
     if (!connection->context)
-        return redis_report(report, -ENOMEM, "out of memory");
+        return REDIS_REPORT(report, -ENOMEM, "out of memory");
     if (connection->context->err)
-        return redis_report(report, -EHOSTUNREACH,
+        return REDIS_REPORT(report, -EHOSTUNREACH,
                             "cannot reach redis at '%s', %s, check that it runs and the --store",
                             connection->place, connection->context->errstr);
     return user[0] || password[0] ? log_in(connection, user, password) : 0;
+}
+
+int redis_sync_connection_select(struct redis_sync_connection *connection, uint32_t db)
+{
+    char number[16];
+    int result = 0;
+    if (!db)
+        return 0;
+    snprintf(number, sizeof number, "%u", (unsigned)db);
+    redisReply *reply = REDIS_SYNC_ASK(connection, "SELECT", number);
+    if (!reply || reply->type == REDIS_REPLY_ERROR)
+        result = redis_sync_connection_refused(connection, reply, "select the database of the URL");
+    freeReplyObject(reply);
+    return result;
 }
 
 void redis_sync_connection_close(struct redis_sync_connection *connection)

@@ -8,10 +8,9 @@
 
 #include "base/clock.h"
 #include "redis/command.h"
-#include "redis/connection.h"
 #include "redis/redis.h"
+#include "redis/subscription.h"
 #include "redis/topology_map.h"
-#include "redis/watch.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -33,7 +32,8 @@ struct redis_topology {
     uint32_t asker_count;
     bool must_ask;
     struct list listeners;
-    struct redis_watch *watch; /* sentinel */
+    struct redis_subscription switches; /* sentinel: hears of a new master */
+    uint32_t next_sentinel;             /* to be subscribed to */
     /* what is known */
     struct redis_map map;         /* cluster */
     struct redis_endpoint master; /* sentinel; port 0: not known */
@@ -89,14 +89,14 @@ static void tell_all(struct redis_topology *topology)
 static uint32_t candidate_count(const struct redis_topology *topology)
 {
     return topology->url.host_count +
-           (topology->url.kind == REDIS_CLUSTER ? topology->map.node_count : 0);
+           (topology->url.kind == REDIS_CLUSTER ? (uint32_t)topology->map.nodes.count : 0);
 }
 
 static struct redis_endpoint candidate(const struct redis_topology *topology, uint32_t i)
 {
     uint32_t nodes = candidate_count(topology) - topology->url.host_count;
     i = (topology->first + i) % (nodes + topology->url.host_count);
-    return i < nodes ? topology->map.nodes[i] : topology->url.hosts[i - nodes];
+    return i < nodes ? topology->map.nodes.at[i] : topology->url.hosts[i - nodes];
 }
 
 /* ---- a question ---- */
@@ -127,23 +127,6 @@ static void try_next(struct redis_topology *topology, const char *why)
     put_question(topology);
 }
 
-static bool read_master(struct redis_topology *topology, const redisReply *reply)
-{
-    uint64_t port = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
-        return false;
-    const redisReply *host = reply->element[0], *number = reply->element[1];
-    if (host->type != REDIS_REPLY_STRING || host->len == 0 || host->len >= REDIS_HOST_BYTES ||
-        number->type != REDIS_REPLY_STRING)
-        return false;
-    port = strtoull(number->str, NULL, 10);
-    if (port == 0 || port > UINT16_MAX)
-        return false;
-    memcpy(topology->master.host, host->str, (size_t)host->len + 1);
-    topology->master.port = (uint16_t)port;
-    return true;
-}
-
 static void on_reply(void *ctx, const redisReply *reply)
 {
     struct redis_topology *topology = ctx;
@@ -161,7 +144,7 @@ static void on_reply(void *ctx, const redisReply *reply)
             return;
         }
         snprintf(topology->why, sizeof topology->why, "no node serves the slot");
-    } else if (!read_master(topology, reply)) {
+    } else if (!redis_master_endpoint_read(reply, &topology->master)) {
         try_next(topology, "this sentinel does not know the master");
         return;
     }
@@ -176,11 +159,7 @@ static void on_up(void *ctx)
     const char *password = sentinel ? topology->url.sentinel_password : topology->url.password;
     struct buffer *out = redis_connection_out(topology->connection);
 
-    topology->wants_auth_reply = *password != 0;
-    if (*password && *user)
-        redis_command_words(out, "AUTH", user, password, NULL);
-    else if (*password)
-        redis_command_words(out, "AUTH", password, NULL);
+    topology->wants_auth_reply = redis_command_auth(out, user, password);
     if (sentinel)
         redis_command_words(out, "SENTINEL", "get-master-addr-by-name", topology->url.master, NULL);
     else
@@ -256,19 +235,71 @@ void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
         redis_map_set(&topology->map, slot, endpoint);
 }
 
-/* ---- listening ---- */
+/* ---- listening ----
+ *
+ * An old master that lives does not know that it is none any more: it takes changes until the
+ * sentinels make it a replica some 10 s later, which throws away all that it took meanwhile. So those
+ * who talk to it are told as soon as one sentinel says so. What happens while no sentinel is connected
+ * to is not heard of; the sessions then find out when the old master is a replica. */
 
-static void on_switched(void *ctx, const struct redis_endpoint *from,
-                        const struct redis_endpoint *to)
+/* The next word of `rest`, which is cut off. Empty: there is none. */
+static struct slice take_word(struct slice *rest)
+{
+    const char *space = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
+    size_t len = space ? (size_t)(space - rest->at) : rest->len;
+    struct slice word = slice_make(rest->at, len);
+    size_t gone = space ? len + 1 : len;
+    *rest = slice_make(rest->at + gone, rest->len - gone);
+    return word;
+}
+
+static bool take_endpoint(struct slice *rest, struct redis_endpoint *out)
+{
+    struct slice host = take_word(rest), port = take_word(rest);
+    return redis_master_endpoint_make(host, port, out);
+}
+
+/* "name old-host old-port new-host new-port" */
+static void on_switched(void *ctx, struct slice message)
 {
     struct redis_topology *topology = ctx;
-    topology->master = *to;
+    struct redis_endpoint from, to;
+    if (!slice_is(take_word(&message), topology->url.master) || !take_endpoint(&message, &from) ||
+        !take_endpoint(&message, &to))
+        return;
+    topology->master = to;
     for (struct list *at = topology->listeners.next, *next; at != &topology->listeners; at = next) {
         struct redis_topology_listener *listener =
             list_entry(at, struct redis_topology_listener, list);
         next = at->next;
-        listener->deposed(listener->ctx, from);
+        listener->deposed(listener->ctx, &from);
     }
+}
+
+/* One sentinel after the other, until one stays. */
+static const struct redis_endpoint *next_sentinel(void *ctx)
+{
+    struct redis_topology *topology = ctx;
+    return &topology->url.hosts[topology->next_sentinel++ % topology->url.host_count];
+}
+
+static bool switches_start(struct redis_topology *topology)
+{
+    struct redis_subscription_options options = {
+        .reactor = topology->reactor,
+        .user = topology->url.sentinel_user,
+        .password = topology->url.sentinel_password,
+        .subscribe = "SUBSCRIBE",
+        .channel = "+switch-master",
+        .connect_ms = CONNECT_MS,
+        .where = next_sentinel,
+        .message = on_switched,
+        .ctx = topology,
+    };
+    if (!redis_subscription_init(&topology->switches, &options))
+        return false;
+    redis_subscription_start(&topology->switches);
+    return true;
 }
 
 void redis_topology_listen(struct redis_topology *topology,
@@ -292,12 +323,9 @@ struct redis_topology *redis_topology_new(struct reactor *reactor, const struct 
     topology->reactor = reactor;
     topology->url = *url;
     topology->ended_ms = INT64_MIN / 2;
-    redis_map_init(&topology->map);
     list_init(&topology->listeners);
     topology->deadline = deadline_new(reactor, on_deadline, topology);
-    if (url->kind == REDIS_SENTINEL)
-        topology->watch = redis_watch_new(reactor, &topology->url, on_switched, topology);
-    if (!topology->deadline || (url->kind == REDIS_SENTINEL && !topology->watch)) {
+    if (!topology->deadline || (url->kind == REDIS_SENTINEL && !switches_start(topology))) {
         redis_topology_free(topology);
         return NULL;
     }
@@ -308,7 +336,7 @@ void redis_topology_free(struct redis_topology *topology)
 {
     if (!topology)
         return;
-    redis_watch_free(topology->watch);
+    redis_subscription_fini(&topology->switches);
     redis_connection_free(topology->connection);
     deadline_free(topology->deadline);
     redis_map_fini(&topology->map);

@@ -5,7 +5,7 @@
  * Asking is lazy: the map is learned when first asked for, and again when a session says it was wrong
  * (MOVED, READONLY, a refused connection), at most once every REDIS_WHERE_PAUSE_MS; all who ask
  * meanwhile share the one question. Under Sentinel those who listen are told when another server
- * was made master (see watch.h).
+ * was made master.
  */
 #ifndef TARRY_REDIS_TOPOLOGY_H
 #define TARRY_REDIS_TOPOLOGY_H

@@ -1,63 +1,68 @@
 #include "redis/topology_map.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-void redis_map_init(struct redis_map *map)
-{
-    memset(map, 0, sizeof *map);
-}
+/* ---- sentinel ---- */
 
-void redis_map_fini(struct redis_map *map)
+bool redis_master_endpoint_make(struct slice host, struct slice port, struct redis_endpoint *out)
 {
-    free(map->nodes);
-    memset(map, 0, sizeof *map);
-}
-
-const struct redis_endpoint *redis_map_find(const struct redis_map *map, uint16_t slot)
-{
-    uint16_t node = slot < REDIS_SLOTS ? map->node_of[slot] : 0;
-    return node ? &map->nodes[node - 1] : NULL;
-}
-
-static bool grow(struct redis_map *map)
-{
-    uint32_t room = map->node_room ? 2 * map->node_room : 16;
-    struct redis_endpoint *nodes = realloc(map->nodes, room * sizeof *nodes);
-    if (!nodes)
+    uint64_t number;
+    if (host.len == 0 || host.len >= sizeof out->host ||
+        !text_parse_u64(port, UINT16_MAX, &number) || number == 0)
         return false;
-    map->nodes = nodes;
-    map->node_room = room;
+    *out = (struct redis_endpoint){.port = (uint16_t)number};
+    memcpy(out->host, host.at, host.len);
     return true;
 }
-
-/* 1 + its index; 0: no room. */
-static uint16_t add_node(struct redis_map *map, const struct redis_endpoint *endpoint)
-{
-    for (uint32_t i = 0; i < map->node_count; i++)
-        if (map->nodes[i].port == endpoint->port && strcmp(map->nodes[i].host, endpoint->host) == 0)
-            return (uint16_t)(i + 1);
-    if (map->node_count == REDIS_NODES_MAX)
-        return 0;
-    if (map->node_count == map->node_room && !grow(map))
-        return 0;
-    map->nodes[map->node_count++] = *endpoint;
-    return (uint16_t)map->node_count;
-}
-
-void redis_map_set(struct redis_map *map, uint16_t slot, const struct redis_endpoint *endpoint)
-{
-    if (slot < REDIS_SLOTS)
-        map->node_of[slot] = add_node(map, endpoint);
-}
-
-/* ---- reading ---- */
 
 static const redisReply *element(const redisReply *reply, size_t at, int type)
 {
     if (reply->type != REDIS_REPLY_ARRAY || at >= reply->elements)
         return NULL;
     return reply->element[at]->type == type ? reply->element[at] : NULL;
+}
+
+bool redis_master_endpoint_read(const redisReply *reply, struct redis_endpoint *out)
+{
+    const redisReply *host = element(reply, 0, REDIS_REPLY_STRING);
+    const redisReply *port = element(reply, 1, REDIS_REPLY_STRING);
+    return host && port && reply->elements == 2 &&
+           redis_master_endpoint_make(slice_make(host->str, host->len),
+                                      slice_make(port->str, port->len), out);
+}
+
+/* ---- a cluster's map ---- */
+
+void redis_map_fini(struct redis_map *map)
+{
+    redis_nodes_fini(&map->nodes);
+    *map = (struct redis_map){0};
+}
+
+const struct redis_endpoint *redis_map_find(const struct redis_map *map, uint16_t slot)
+{
+    uint16_t node = slot < REDIS_SLOTS ? map->node_of[slot] : 0;
+    return node ? &map->nodes.at[node - 1] : NULL;
+}
+
+/* 1 + its index; 0: no room. */
+static uint16_t add_node(struct redis_map *map, const struct redis_endpoint *endpoint)
+{
+    for (uint32_t i = 0; i < map->nodes.count; i++)
+        if (map->nodes.at[i].port == endpoint->port &&
+            strcmp(map->nodes.at[i].host, endpoint->host) == 0)
+            return (uint16_t)(i + 1);
+    if (map->nodes.count == REDIS_NODES_MAX || !redis_nodes_add(&map->nodes, *endpoint))
+        return 0;
+    return (uint16_t)map->nodes.count;
+}
+
+void redis_map_set(struct redis_map *map, uint16_t slot, const struct redis_endpoint *endpoint)
+{
+    if (slot < REDIS_SLOTS)
+        map->node_of[slot] = add_node(map, endpoint);
 }
 
 static bool read_node(const redisReply *node, const struct redis_endpoint *asked,
@@ -105,10 +110,10 @@ bool redis_map_read(struct redis_map *map, const redisReply *reply,
     for (size_t i = 0; good && i < reply->elements; i++)
         good = read_range(fresh, reply->element[i], asked);
     if (good) {
-        free(map->nodes);
+        redis_nodes_fini(&map->nodes);
         *map = *fresh;
     } else if (fresh) {
-        free(fresh->nodes);
+        redis_nodes_fini(&fresh->nodes);
     }
     free(fresh);
     return good;

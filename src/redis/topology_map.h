@@ -1,11 +1,14 @@
 /*
- * topology_map: which node of a cluster serves which slot, as CLUSTER SLOTS tells it. Pure.
+ * topology_map: who is master, as Sentinel tells it, and which node of a cluster serves which slot,
+ * as CLUSTER SLOTS tells it. Pure.
  *
- * Owner: the caller's storage; the nodes are on the heap. One thread.
+ * Owner: the caller's storage; zeroed it is a valid map of nothing; the nodes are on the heap. One
+ * thread.
  */
 #ifndef TARRY_REDIS_TOPOLOGY_MAP_H
 #define TARRY_REDIS_TOPOLOGY_MAP_H
 
+#include "base/vector.h"
 #include "redis/slot.h"
 #include "redis/url.h"
 
@@ -13,13 +16,18 @@
 
 enum { REDIS_NODES_MAX = 1000 };
 
+/* Of a host's name and a port in digits. False: they are none. */
+bool redis_master_endpoint_make(struct slice host, struct slice port, struct redis_endpoint *out);
+/* Of the reply to SENTINEL GET-MASTER-ADDR-BY-NAME. False: it tells none. */
+bool redis_master_endpoint_read(const redisReply *reply, struct redis_endpoint *out);
+
+VECTOR_DECLARE(redis_nodes, struct redis_endpoint)
+
 struct redis_map {
-    struct redis_endpoint *nodes; /* masters and replicas */
-    uint32_t node_count, node_room;
+    struct redis_nodes nodes;      /* masters and replicas */
     uint16_t node_of[REDIS_SLOTS]; /* 1 + index; 0: nobody that is known */
 };
 
-void redis_map_init(struct redis_map *map);
 void redis_map_fini(struct redis_map *map);
 
 /* NULL: nobody that is known serves it. Valid until the map changes. */

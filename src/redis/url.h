@@ -7,7 +7,7 @@
  *   redis+unix://[[user]:password@]/path/of/socket[?db=0&…]   also  unix:///path
  *   rediss://… is understood and refused: the hiredis of this build has no TLS
  *
- * User and password are percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the
+ * It is split by base/url.h, whose strictness holds here too. User and password are percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the
  * name of every key), sentinel-user, sentinel-password, db. IPv6 addresses stand in brackets.
  */
 #ifndef TARRY_REDIS_URL_H
@@ -24,7 +24,8 @@ enum {
     REDIS_HOST_BYTES = 256,
     REDIS_SECRET_BYTES = 256,
     REDIS_PREFIX_BYTES = 33,
-    REDIS_MASTER_BYTES = 128
+    REDIS_MASTER_BYTES = 128,
+    REDIS_ENDPOINT_NAME_BYTES = REDIS_HOST_BYTES + 10
 };
 
 /* Where to connect. With a path: a unix socket. */
@@ -32,6 +33,10 @@ struct redis_endpoint {
     char host[REDIS_HOST_BYTES]; /* name, address, or path of a socket when port is 0 */
     uint16_t port;
 };
+
+/* As people write it: "host:6379", "[::1]:6379", "/path". */
+void redis_endpoint_name(const struct redis_endpoint *endpoint,
+                         char out[REDIS_ENDPOINT_NAME_BYTES]);
 
 struct redis_url {
     enum redis_kind kind;

@@ -39,7 +39,7 @@ static void masters_serve_their_ranges_and_replicas_are_known(void **state)
 {
     struct redis_map map;
     (void)state;
-    redis_map_init(&map);
+    map = (struct redis_map){0};
     assert_true(read_text(
         &map, "*2\r\n"
               "*4\r\n:0\r\n:99\r\n" NODE(NAME_A, "1")
@@ -50,7 +50,7 @@ static void masters_serve_their_ranges_and_replicas_are_known(void **state)
     assert_null(redis_map_find(&map, 199));
     assert_true(serves(&map, 200, "c", 3));
     assert_true(serves(&map, 16383, "c", 3));
-    assert_int_equal(map.node_count, 3);
+    assert_int_equal(map.nodes.count, 3);
     redis_map_fini(&map);
 }
 
@@ -65,8 +65,7 @@ static void a_host_that_is_not_named_is_the_one_asked(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct redis_map map;
-        redis_map_init(&map);
+        struct redis_map map = {0};
         CASE_HOLDS(rows[i].sentence, read_text(&map, rows[i].reply));
         CASE_HOLDS(rows[i].sentence, serves(&map, 1, "asked", 5));
         redis_map_fini(&map);
@@ -92,7 +91,7 @@ static void what_makes_no_sense_changes_nothing(void **state)
     };
     struct redis_map map;
     (void)state;
-    redis_map_init(&map);
+    map = (struct redis_map){0};
     assert_true(read_text(&map, "*1\r\n*3\r\n:3\r\n:3\r\n" NODE("$1\r\nk\r\n", "1")));
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         CASE_HOLDS(rows[i].sentence, !read_text(&map, rows[i].reply));
@@ -106,14 +105,14 @@ static void a_slot_can_be_set_by_itself(void **state)
     struct redis_endpoint a = {.host = "a", .port = 1}, b = {.host = "b", .port = 1};
     struct redis_map map;
     (void)state;
-    redis_map_init(&map);
+    map = (struct redis_map){0};
     assert_null(redis_map_find(&map, 8));
     redis_map_set(&map, 8, &a);
     redis_map_set(&map, 9, &a);
     redis_map_set(&map, 8, &b);
     assert_true(serves(&map, 8, "b", 1));
     assert_true(serves(&map, 9, "a", 1));
-    assert_int_equal(map.node_count, 2);
+    assert_int_equal(map.nodes.count, 2);
     redis_map_fini(&map);
 }
 
@@ -122,12 +121,12 @@ static void no_more_nodes_are_kept_than_a_cluster_can_have(void **state)
     struct redis_endpoint node = {.host = "n"};
     struct redis_map map;
     (void)state;
-    redis_map_init(&map);
+    map = (struct redis_map){0};
     for (uint16_t i = 1; i <= REDIS_NODES_MAX + 5; i++) {
         node.port = i;
         redis_map_set(&map, i, &node);
     }
-    assert_int_equal(map.node_count, REDIS_NODES_MAX);
+    assert_int_equal(map.nodes.count, REDIS_NODES_MAX);
     assert_true(serves(&map, REDIS_NODES_MAX, "n", REDIS_NODES_MAX));
     assert_null(redis_map_find(&map, REDIS_NODES_MAX + 1));
     redis_map_fini(&map);

@@ -1,0 +1,494 @@
+#include "redis/codec.h"
+
+#include "redis/command.h"
+#include "redis/id.h"
+
+#include <assert.h>
+
+/* ---- the forms (scripts/README.md) ---- */
+
+#define NONE ((1ull << 48) - 1)
+
+enum {
+    HAS_POLICY = 1,
+    HAS_CONTENT_TYPE = 2,
+    HAS_META = 4,
+    DUE_IS_WALL = 8,
+    HAS_PAST = 16,
+    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
+};
+
+enum { HAS_HISTORY = 128 }; /* beside the state of a try that is shown */
+
+enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
+
+enum {
+    POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
+    SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
+    FIXED_BYTES = 64 /* more than any text of fixed length above */
+};
+
+/* The content types nearly every job has, kept as one byte. In a record a content type is a byte and a
+ * text: up to 128 the byte is the text's length, above it is the number of one of these and no text
+ * follows. A number once given stays: records hold it. */
+static const char *const media_types[] = {
+    "application/octet-stream",
+    "application/json",
+    "text/plain",
+    "text/plain; charset=utf-8",
+    "application/x-www-form-urlencoded",
+    "application/xml",
+    "application/x-protobuf",
+    "application/msgpack",
+};
+
+enum { MEDIA_TYPES = sizeof media_types / sizeof media_types[0], MEDIA_FIRST = 129 };
+_Static_assert((int)MEDIA_FIRST > (int)JOB_CONTENT_TYPE_BYTES_MAX, "lengths and numbers are apart");
+
+/* 0: not one of these. */
+static uint8_t media_number(struct slice content_type)
+{
+    for (uint8_t i = 0; i < MEDIA_TYPES; i++)
+        if (slice_equals(content_type, slice_of(media_types[i])))
+            return (uint8_t)(MEDIA_FIRST + i);
+    return 0;
+}
+
+/* Empty: no such number. */
+static struct slice media_type(uint8_t number)
+{
+    bool known = number >= MEDIA_FIRST && number < MEDIA_FIRST + MEDIA_TYPES;
+    return known ? slice_of(media_types[number - MEDIA_FIRST]) : (struct slice){0};
+}
+
+/* ---- packing: what goes to the scripts ---- */
+
+struct packed {
+    char at[FIXED_BYTES];
+    size_t len;
+};
+
+static void packed_put(struct packed *packed, uint64_t value, size_t bytes)
+{
+    assert(packed->len + bytes <= sizeof packed->at && (bytes == 8 || !(value >> (8 * bytes))));
+    for (size_t i = bytes; i--; value >>= 8)
+        packed->at[packed->len + i] = (char)(value & 255);
+    packed->len += bytes;
+}
+
+static struct slice packed_slice(const struct packed *packed)
+{
+    return slice_make(packed->at, packed->len);
+}
+
+static void pack_policy(struct packed *packed, const struct policy *policy)
+{
+    packed_put(packed, (uint64_t)policy->lease_ms, 6);
+    packed_put(packed, (uint64_t)policy->ttl_ms, 6);
+    packed_put(packed, policy->backoff.kind, 1);
+    packed_put(packed, policy->backoff.kind ? (uint64_t)policy->backoff.first_ms : 0, 6);
+    packed_put(packed, policy->backoff.kind ? (uint64_t)policy->backoff.max_ms : 0, 6);
+    packed_put(packed, policy->max_attempts, 4);
+}
+
+static bool policy_is_set(const struct policy *policy)
+{
+    return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+}
+
+/* A reschedule may leave the time as it is; then `ms` says nothing. */
+static uint64_t ms_of(const struct queue_when *when)
+{
+    return when->due == QUEUE_DUE_DELAY || when->due == QUEUE_DUE_AT ? (uint64_t)when->ms : 0;
+}
+
+static void pack_id(struct buffer *args, struct slice id)
+{
+    char room[REDIS_ID_PACKED_BYTES];
+    redis_command_arg(args, redis_id_store(id, room));
+}
+
+static bool has_past(const struct queue_past *past)
+{
+    return past->attempt || past->dead || past->error.len;
+}
+
+static unsigned flags_of(const struct queue_push *push)
+{
+    return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
+           (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
+           (has_past(&push->past) ? HAS_PAST : 0u);
+}
+
+/* What stands in the record behind the content type's first byte. */
+static struct slice type_text(const struct queue_push *push)
+{
+    return media_number(push->content_type) ? (struct slice){0} : push->content_type;
+}
+
+static size_t tail_bytes(const struct queue_push *push, unsigned flags)
+{
+    return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
+           (flags & HAS_POLICY ? POLICY_BYTES : 0) +
+           (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
+           (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
+}
+
+/* In pieces, so that a body is copied once. */
+static void pack_tail(struct buffer *args, const struct queue_push *push, unsigned flags)
+{
+    struct packed head = {.len = 0};
+    uint8_t media = media_number(push->content_type);
+    buffer_append_byte(args, '$');
+    buffer_append_u64(args, tail_bytes(push, flags));
+    buffer_append(args, "\r\n", 2);
+    if (flags & HAS_PAST) {
+        packed_put(&head, push->past.dead, 1);
+        packed_put(&head, push->past.attempt, 4);
+        packed_put(&head, push->past.error.len, 2);
+        buffer_append_slice(args, packed_slice(&head));
+        buffer_append_slice(args, push->past.error);
+        head.len = 0;
+    }
+    if (flags & HAS_POLICY)
+        pack_policy(&head, &push->policy);
+    if (flags & HAS_CONTENT_TYPE)
+        packed_put(&head, media ? media : push->content_type.len, 1);
+    buffer_append_slice(args, packed_slice(&head));
+    buffer_append_slice(args, type_text(push));
+    head.len = 0;
+    if (flags & HAS_META)
+        packed_put(&head, push->meta.len, 2);
+    buffer_append_slice(args, packed_slice(&head));
+    buffer_append_slice(args, push->meta);
+    buffer_append_slice(args, push->body);
+    buffer_append(args, "\r\n", 2);
+}
+
+void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made)
+{
+    unsigned flags = flags_of(push);
+    bool has_priority = push->priority != QUEUE_PRIORITY_UNSET;
+    struct packed packed = {.len = 0};
+    pack_id(args, push->id);
+    packed_put(&packed,
+               (unsigned)push->on_conflict | (has_priority ? PRIORITY_GIVEN : 0u) |
+                   (id_is_made ? ID_IS_MADE : 0u),
+               1);
+    packed_put(&packed, push->when.due, 1);
+    packed_put(&packed, flags, 1);
+    packed_put(&packed, has_priority ? (uint64_t)push->priority : 0, 2);
+    packed_put(&packed, ms_of(&push->when), 6);
+    redis_command_arg(args, packed_slice(&packed));
+    pack_tail(args, push, flags);
+}
+
+/* One verb more than queue.h has: nack for good. */
+enum { REFUSE = 5 };
+
+static uint64_t ms_of_answer(const struct queue_answer *answer)
+{
+    if (answer->verb == QUEUE_NACK)
+        return answer->delay_ms < 0 ? NONE : (uint64_t)answer->delay_ms;
+    if (answer->verb == QUEUE_RETURN)
+        return answer->delay_ms > 0 ? (uint64_t)answer->delay_ms : 0;
+    return answer->verb == QUEUE_EXTEND ? (uint64_t)answer->lease_ms : 0;
+}
+
+void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery)
+{
+    struct packed packed = {.len = 0};
+    struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
+    packed_put(&packed, delivery, 6);
+    bool refuses = answer->verb == QUEUE_NACK && answer->final;
+    packed_put(&packed, refuses ? REFUSE : (uint64_t)answer->verb, 1);
+    packed_put(&packed, ms_of_answer(answer), 6);
+    redis_command_arg(args, packed_slice(&packed));
+    if (error.len > JOB_ERROR_BYTES_MAX)
+        error.len = JOB_ERROR_BYTES_MAX;
+    redis_command_arg(args, error);
+}
+
+/* One verb more than queue.h has: cancel a dead job if it is still the one meant. */
+enum { CANCEL_DEAD = 4 };
+
+static uint64_t ms_or_delivery(const struct queue_change *change)
+{
+    if (change->only_dead)
+        return change->delivery;
+    return change->verb == QUEUE_RESCHEDULE ? (uint64_t)ms_of(&change->when) : 0;
+}
+
+void redis_pack_change(struct buffer *args, const struct queue_change *change)
+{
+    bool is_reschedule = change->verb == QUEUE_RESCHEDULE;
+    bool has_priority = is_reschedule && change->priority != QUEUE_PRIORITY_UNSET;
+    struct packed packed = {.len = 0};
+    pack_id(args, change->id);
+    packed_put(&packed, change->only_dead ? CANCEL_DEAD : (uint64_t)change->verb, 1);
+    packed_put(&packed, is_reschedule ? change->when.due : 0u, 1);
+    packed_put(&packed, has_priority, 1);
+    packed_put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
+    packed_put(&packed, ms_or_delivery(change), 6);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
+void redis_pack_settings(struct buffer *args, const struct topic_settings *settings)
+{
+    struct packed packed = {.len = 0};
+    pack_policy(&packed, &settings->policy);
+    packed_put(&packed, settings->on_conflict, 1);
+    packed_put(&packed, settings->has_priority, 1);
+    packed_put(&packed, settings->has_priority ? (uint64_t)settings->priority : 0, 2);
+    packed_put(&packed, settings->dead_letter_expired, 1);
+    packed_put(&packed, (uint64_t)settings->dedup_window_ms, 6);
+    assert(packed.len == SETTINGS_BYTES);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
+/* ---- unpacking: what comes back ---- */
+
+/* What is left of a text, and whether it was all there. */
+struct unpacking {
+    struct slice rest;
+    bool failed;
+};
+
+static struct slice read_text(struct unpacking *in, size_t bytes)
+{
+    struct slice text = {0};
+    if (in->failed || in->rest.len < bytes) {
+        in->failed = true;
+        return text;
+    }
+    text = slice_make(in->rest.at, bytes);
+    in->rest = slice_make(in->rest.at + bytes, in->rest.len - bytes);
+    return text;
+}
+
+static uint64_t read_number(struct unpacking *in, size_t bytes)
+{
+    struct slice text = read_text(in, bytes);
+    uint64_t value = 0;
+    for (size_t i = 0; i < text.len; i++)
+        value = value << 8 | (unsigned char)text.at[i];
+    return value;
+}
+
+static int64_t read_ms(struct unpacking *in)
+{
+    return (int64_t)read_number(in, 6);
+}
+
+/* A time, on the wall clock; 0 stands for none. */
+static int64_t read_wall_ms(struct unpacking *in, int64_t adjust_ms)
+{
+    int64_t ms = read_ms(in);
+    return ms ? ms - adjust_ms : 0;
+}
+
+static unsigned read_up_to(struct unpacking *in, size_t bytes, unsigned most)
+{
+    uint64_t value = read_number(in, bytes);
+    in->failed |= value > most;
+    return (unsigned)value;
+}
+
+static void read_policy(struct unpacking *in, struct policy *out)
+{
+    out->lease_ms = read_ms(in);
+    out->ttl_ms = read_ms(in);
+    out->backoff.kind = (enum backoff_kind)read_up_to(in, 1, BACKOFF_EXPONENTIAL);
+    out->backoff.first_ms = read_ms(in);
+    out->backoff.max_ms = read_ms(in);
+    out->max_attempts = (uint32_t)read_number(in, 4);
+}
+
+static void read_status(struct unpacking *in, struct queue_result *out)
+{
+    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_UNAVAILABLE);
+    out->state = (enum job_state)read_up_to(in, 1, JOB_FINISHED);
+    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
+}
+
+bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
+{
+    struct unpacking in = {.rest = rest};
+    *now_ms = read_ms(&in);
+    return !in.failed && in.rest.len == 0;
+}
+
+/* As due_of in push.lua. */
+static int64_t due_of(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms)
+{
+    if (when->due == QUEUE_DUE_DELAY && when->ms > 0)
+        return now_ms + 1 + when->ms;
+    if (when->due == QUEUE_DUE_AT && when->ms > now_ms - adjust_ms)
+        return when->ms + adjust_ms;
+    return now_ms;
+}
+
+void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms,
+                          struct queue_result *out)
+{
+    int64_t due_ms = due_of(when, now_ms, adjust_ms);
+    out->status = QUEUE_CREATED;
+    out->state = due_ms > now_ms ? JOB_DELAYED : JOB_READY;
+    out->due_ms = due_ms - adjust_ms;
+}
+
+bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out)
+{
+    struct unpacking in = {.rest = *rest};
+    read_status(&in, out);
+    out->due_ms = read_wall_ms(&in, adjust_ms);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out)
+{
+    if (!redis_unpack_result(rest, adjust_ms, out))
+        return false;
+    struct unpacking in = {.rest = *rest};
+    out->lease_until_ms = read_wall_ms(&in, adjust_ms);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_u8(struct slice *rest, uint8_t *out)
+{
+    struct unpacking in = {.rest = *rest};
+    *out = (uint8_t)read_number(&in, 1);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_u48(struct slice *rest, uint64_t *out)
+{
+    struct unpacking in = {.rest = *rest};
+    *out = read_number(&in, 6);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+static struct slice read_content_type(struct unpacking *in)
+{
+    uint8_t length = (uint8_t)read_number(in, 1);
+    if (length <= JOB_CONTENT_TYPE_BYTES_MAX)
+        return read_text(in, length);
+    struct slice type = media_type(length);
+    in->failed |= !type.len;
+    return type;
+}
+
+static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out)
+{
+    unsigned flags = read_up_to(in, 1, FLAGS);
+    out->priority = (uint16_t)read_number(in, 2);
+    out->sequence = read_number(in, 6);
+    out->due_ms = out->first_due_ms = read_ms(in) - adjust_ms;
+    out->due_is_wall = flags & DUE_IS_WALL;
+    if (flags & HAS_POLICY)
+        read_policy(in, &out->policy);
+    if (flags & HAS_CONTENT_TYPE)
+        out->content_type = read_content_type(in);
+    if (flags & HAS_META)
+        out->meta = read_text(in, read_up_to(in, 2, JOB_META_BYTES_MAX));
+    out->body = in->rest;
+}
+
+/* A history that was spoiled keeps nobody from the job. */
+static struct slice readable(struct slice history)
+{
+    struct job_attempt ignored;
+    size_t at = 0, count = 0;
+    while (count < JOB_HISTORY_MAX && job_history_next(history, &at, &ignored))
+        count++;
+    return slice_make(history.at, at);
+}
+
+static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
+{
+    unsigned state = (unsigned)read_number(in, 1);
+    out->state = (enum job_state)(state & ~(unsigned)HAS_HISTORY);
+    out->priority = (uint16_t)read_number(in, 2);
+    out->attempt = (uint32_t)read_number(in, 4);
+    out->due_ms = read_ms(in) - adjust_ms;
+    out->first_due_ms = read_ms(in) - adjust_ms;
+    out->lease_until_ms = read_wall_ms(in, adjust_ms);
+    out->delivery = read_number(in, 6);
+    (void)read_ms(in); /* what it was taken with, for an extension that names no time */
+    if (state & HAS_HISTORY) {
+        out->error = read_text(in, read_up_to(in, 2, JOB_ERROR_BYTES_MAX));
+        out->history = readable(in->rest);
+    } else {
+        out->error = in->rest;
+    }
+    in->failed |= !out->state || out->state > JOB_DEAD || out->error.len > JOB_ERROR_BYTES_MAX;
+}
+
+bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
+                      int64_t adjust_ms, struct job *out)
+{
+    struct unpacking in = {.rest = record};
+    *out = (struct job){0};
+    read_record(&in, adjust_ms, out);
+    if (attempt.len && !in.failed) {
+        in.rest = attempt;
+        read_try(&in, adjust_ms, out);
+    }
+    if (state)
+        out->state = state;
+    if (out->state != JOB_LEASED)
+        out->lease_until_ms = 0;
+    return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
+}
+
+bool redis_unpack_counters(struct slice rest, uint64_t *changes, uint64_t *deaths)
+{
+    struct unpacking in = {.rest = rest};
+    *changes = read_number(&in, 6);
+    *deaths = read_number(&in, 6);
+    return !in.failed && in.rest.len == 0;
+}
+
+static void read_settings(struct unpacking *in, struct topic_settings *out)
+{
+    read_policy(in, &out->policy);
+    out->on_conflict = (enum record_conflict)read_up_to(in, 1, CONFLICT_REJECT);
+    out->has_priority = read_up_to(in, 1, 1);
+    out->priority = (int32_t)read_number(in, 2);
+    out->dead_letter_expired = read_up_to(in, 1, 1);
+    out->dedup_window_ms = read_ms(in);
+}
+
+static void read_totals(struct unpacking *in, struct topic_totals *out)
+{
+    uint64_t *const fields[] = {&out->pushed,   &out->acked,     &out->cancelled, &out->expired,
+                                &out->replaced, &out->delivered, &out->nacked,    &out->lease_ended,
+                                &out->died,     &out->redriven};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        *fields[i] = read_number(in, 6);
+}
+
+bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out)
+{
+    struct unpacking in = {.rest = text};
+    *out = (struct queue_topic){.paused = read_up_to(&in, 1, 1)};
+    out->counts.delayed = read_number(&in, 6);
+    out->counts.retrying = read_number(&in, 6);
+    out->counts.ready = read_number(&in, 6);
+    out->counts.leased = read_number(&in, 6);
+    out->counts.dead = read_number(&in, 6);
+    out->counts.dead_bytes = read_number(&in, 6);
+    read_totals(&in, &out->totals);
+    out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
+    size_t settings_bytes = read_up_to(&in, 1, SETTINGS_BYTES);
+    if (settings_bytes) {
+        in.failed |= settings_bytes != SETTINGS_BYTES;
+        read_settings(&in, &out->settings);
+    }
+    out->settings.extension = in.rest;
+    return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;
+}
