@@ -1,5 +1,5 @@
-/* The door: each call is checked once, and pushes without an id get one. Most calls go through as they
- * came; only those with something wrong in them, or without an id, are copied. */
+/* The door: each call is checked once, and pushes without an id get one. Most calls go through as
+ * they came; only those with something wrong in them, or without an id, are copied. */
 #include "queue/door.h"
 
 #include "job/ulid.h"
@@ -282,7 +282,8 @@ static void submit_with_ids(struct queue *queue, const struct command *command,
     queue->ops->submit(queue, &named, reply_to);
 }
 
-/* A call with something wrong in it: what that is goes along. Its room is wanted for nothing else. */
+/* A call with something wrong in it: what that is goes along. Its room is wanted for nothing
+ * else. */
 static __attribute__((noinline)) void submit_faulty(struct queue *queue,
                                                     const struct command *command,
                                                     uint64_t body_bytes_max,

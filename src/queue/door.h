@@ -1,17 +1,17 @@
 /*
- * door: where every call of a queue comes in, once. What is wrong with it is found out here, and nowhere
- * behind; pushes without an id get one. queue_submit (queue/queue.h) goes through it.
+ * door: where every call of a queue comes in, once. What is wrong with it is found out here, and
+ * nowhere behind; pushes without an id get one. queue_submit (queue/queue.h) goes through it.
  *
- * A door belongs to the handle that fronts get, and to its thread. Whoever makes the handle makes its door
- * and frees it.
+ * A door belongs to the handle that fronts get, and to its thread. Whoever makes the handle makes
+ * its door and frees it.
  */
 #ifndef TARRY_QUEUE_DOOR_H
 #define TARRY_QUEUE_DOOR_H
 
 #include "queue/queue.h"
 
-/* With the one limit that is the queue's own, and how ids are made: from a seed out of a good source and the
- * wall clock. NULL: out of memory. */
+/* With the one limit that is the queue's own, and how ids are made: from a seed out of a good
+ * source and the wall clock. NULL: out of memory. */
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
 void queue_door_free(struct queue_door *door);
 

@@ -6,19 +6,21 @@
  * implementation (local, redis) is a table of three functions behind the door.
  *
  * Rules
- *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made there,
- *      every callback comes there.
- *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue stops.
- *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply points at
- *      is valid only during the callback.
- *   4. A changing call is answered when the change is as durable as the queue promises. take, get, list
- *      and stats do not wait for the disk; get and list may show a change whose own answer is still on
- *      its way.
- *   5. Replies to different calls come in any order. Items of one call are carried out in their order
- *      where they name the same job.
- *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded up.
- *   7. The caller has checked nothing: topics, ids and limits are checked at the door, item by item, and
- *      refused with a status.
+ *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made
+ *      there, every callback comes there.
+ *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue
+ *      stops.
+ *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply
+ *      points at is valid only during the callback.
+ *   4. A changing call is answered when the change is as durable as the queue promises. take, get,
+ *      list and stats do not wait for the disk; get and list may show a change whose own answer is
+ *      still on its way.
+ *   5. Replies to different calls come in any order. Items of one call are carried out in their
+ *      order where they name the same job.
+ *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded
+ *      up.
+ *   7. The caller has checked nothing: topics, ids and limits are checked at the door, item by
+ *      item, and refused with a status.
  */
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
@@ -28,33 +30,31 @@
 /* ---- statuses: rows of queue/status.c, which gives each its stable code and a sentence ---- */
 
 enum queue_status {
-    QUEUE_OK =
-        0, /* done (ack, nack, extend, settings, …); reschedule and run: the job has its new due */
+    /* Done (ack, nack, extend, settings, …); reschedule and run: the job has its new due. */
+    QUEUE_OK = 0,
     QUEUE_CREATED,
     QUEUE_REPLACED,
-    QUEUE_EXISTED, /* on_conflict keep, or the id finished within its dedup_window: nothing changed
-                    */
+    QUEUE_EXISTED,   /* on_conflict keep, or the id finished within dedup_window: nothing changed */
     QUEUE_CANCELLED, /* cancel: it will not be delivered any more */
 
     QUEUE_NOT_FOUND,   /* no such job (or finished), or no such topic */
     QUEUE_CONFLICT,    /* on_conflict reject: the id exists; result.state says in which state */
     QUEUE_LEASED,      /* a leased job cannot be replaced, cancelled or rescheduled */
     QUEUE_DEAD_STATE,  /* a dead job cannot be rescheduled or run: redrive it */
-    QUEUE_LEASE_ENDED, /* the lease is not (or no longer) the job's: it ended, was answered, or
-                          never was */
+    QUEUE_LEASE_ENDED, /* the lease is not (or no longer) the job's: over, answered, never given */
     QUEUE_BAD_TOPIC,
     QUEUE_BAD_ID,
     QUEUE_BAD_OPTION, /* a number out of its range; result.detail names it */
     QUEUE_BODY_TOO_BIG,
     QUEUE_TOO_MANY_TOPICS,
     QUEUE_BAD_CURSOR,
-    QUEUE_NO_SPACE, /* the disk is full: pushes are refused (where it is that of Redis, all changes) */
+    QUEUE_NO_SPACE, /* the disk is full: pushes are refused (that of Redis: all changes) */
     QUEUE_NO_MEMORY,
-    QUEUE_STOPPING,        /* the server is going down */
-    QUEUE_DIRECTORY_MOVED, /* the path of the data directory leads elsewhere: what changes something
-                              is refused; what was under way is not known to have happened */
-    QUEUE_UNAVAILABLE /* the store cannot be reached or has failed: whether it was done is not known
-                       */
+    QUEUE_STOPPING, /* the server is going down */
+    /* The path of the data directory leads elsewhere: what changes something is refused; what was
+     * under way is not known to have happened. */
+    QUEUE_DIRECTORY_MOVED,
+    QUEUE_UNAVAILABLE /* the store is out of reach or failed: whether it was done is not known */
 };
 
 /* ---- what is asked ---- */
@@ -68,8 +68,7 @@ enum queue_due {
 
 struct queue_when {
     enum queue_due due;
-    int64_t
-        ms; /* DELAY: milliseconds from now, 0..10 years. AT: wall clock; in the past means now */
+    int64_t ms; /* DELAY: from now, 0..10 years. AT: wall clock; in the past means now */
 };
 
 enum { QUEUE_PRIORITY_UNSET = -1 };
@@ -100,12 +99,12 @@ enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
-    int64_t delay_ms;   /* nack: wait this long; -1: by backoff. return: delayed for so long; 0 or
-                           -1: ready at once */
+    int64_t delay_ms;   /* nack, return: wait so long. -1: nack: by backoff; return: not at all */
     bool final;         /* nack: no further attempt, it is dead at once */
     struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
-    int64_t lease_ms; /* extend: from now; 0: what it was taken with (after a restart: what the job
-                         or its topic says) */
+    /* extend: from now; 0: what it was taken with (after a restart: what the job or its topic
+     * says). */
+    int64_t lease_ms;
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
@@ -115,8 +114,9 @@ struct queue_change {
     struct slice topic, id;
     struct queue_when when; /* reschedule */
     int32_t priority;       /* reschedule; or QUEUE_PRIORITY_UNSET */
-    bool only_dead;         /* cancel: only while it is dead and `delivery` was its last one; else
-                               CONFLICT with its state, nothing changed */
+    /* cancel: only while it is dead and `delivery` was its last one; else CONFLICT with its state,
+     * nothing changed. */
+    bool only_dead;
     uint64_t delivery;
 };
 
@@ -141,11 +141,11 @@ enum queue_topic_verb {
     QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
     QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed; jobs still fall due */
     QUEUE_TOPIC_RESUME,
-    QUEUE_TOPIC_PURGE,   /* drop jobs in `state` (0: delayed and ready and dead; leased are never
-                           purged) */
+    QUEUE_TOPIC_PURGE,   /* drop jobs in `state`; 0: all but leased ones, which are never purged */
     QUEUE_TOPIC_REDRIVE, /* dead jobs become ready with attempts starting again */
-    QUEUE_TOPIC_MARK     /* `makes`: a delete in all parts begins; else it does not after all. For
-                            queues that hold a part of the jobs only */
+    /* `makes`: a delete in all parts begins; else it does not after all. For queues that hold a
+     * part of the jobs only. */
+    QUEUE_TOPIC_MARK
 };
 
 struct queue_topic_call {
@@ -155,8 +155,9 @@ struct queue_topic_call {
     enum job_state state;           /* purge */
     struct slice id;                /* redrive: only this one; empty: all */
     uint64_t max;                   /* redrive: at most so many; 0: all */
-    bool makes; /* pause: also where the topic is not known yet. For queues that hold a part of the
-                   jobs only: they must know of the pause before the first one comes */
+    /* pause: also where the topic is not known yet. For queues that hold a part of the jobs only:
+     * they must know of the pause before the first one comes. */
+    bool makes;
 };
 
 enum {
@@ -172,12 +173,14 @@ enum {
 /* The kinds of calls. What each asks for, and with which statuses it ends:
  *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a refusal.
  *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal.
- *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a refusal.
- *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are paused.
- *            Does not wait. Topics that do not exist have no jobs.
+ *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a
+ *            refusal.
+ *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are
+ *            paused. Does not wait. Topics that do not exist have no jobs.
  *   GET      one job with its body. Status OK or NOT_FOUND.
  *   LIST     jobs of a topic by due, then push order.
- *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or NOT_FOUND.
+ *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
+ *            NOT_FOUND.
  *   TOPICS   all topics with counts, by name. */
 enum command_kind {
     COMMAND_PUSH = 1,
@@ -196,7 +199,8 @@ struct queue_check {
     const char *detail;       /* which option, for QUEUE_BAD_OPTION; else NULL */
 };
 
-/* Callers leave `status` and `checks` alone: the door sets them, and no layer behind it checks again. */
+/* Callers leave `status` and `checks` alone: the door sets them, and no layer behind it checks
+ * again. */
 struct command {
     enum command_kind kind;
     enum queue_status
@@ -220,9 +224,10 @@ struct command {
 
 struct queue_result { /* one per item of push, answer, change */
     enum queue_status status;
-    enum job_state state;   /* the job's state now, or the one that was in the way; 0: none */
-    struct slice topic, id; /* push and change: the job's. answer: the job's id where the lease was
-                               good and the queue need not look it up, else empty */
+    enum job_state state; /* the job's state now, or the one that was in the way; 0: none */
+    /* push and change: the job's. answer: the job's id where the lease was good and the queue need
+     * not look it up, else empty. */
+    struct slice topic, id;
     int64_t due_ms;         /* wall clock; 0 where there is none */
     int64_t lease_until_ms; /* extend; wall clock */
     const char *detail;     /* which option, for QUEUE_BAD_OPTION; else NULL */
@@ -251,8 +256,7 @@ struct queue_topic {
 };
 
 struct queue_reply {
-    enum queue_status
-        status; /* of the call as a whole; QUEUE_OK where `results` speak for the items */
+    enum queue_status status; /* of the call; QUEUE_OK where `results` speak for the items */
     const struct queue_result *results; /* push, answer, change: one per item, in order */
     size_t result_count;
     const struct queue_job *jobs; /* take, get, list */
@@ -294,12 +298,11 @@ struct queue_info {
 };
 
 enum queue_event {
-    QUEUE_EVENT_TOPIC = 1, /* the topic's settings may have changed, or it is gone; an empty name:
-                              any topic's */
-    QUEUE_EVENT_DEAD /* jobs of a topic with an extension died; an empty name: maybe of any such */
+    /* The topic's settings may have changed, or it is gone; an empty name: any topic's. */
+    QUEUE_EVENT_TOPIC = 1,
+    /* Jobs of a topic with an extension died; an empty name: maybe of any such. */
+    QUEUE_EVENT_DEAD
 };
-
-struct queue_door;
 
 struct queue {
     const struct queue_ops *ops;
@@ -318,8 +321,8 @@ struct queue {
 
 /* What an implementation fills in. */
 struct queue_ops {
-    /* Carries out a call that came through the door: a command whose `status` is set is answered with
-     * that, an item whose check is set with what that says; pushes have an id. */
+    /* Carries out a call that came through the door: a command whose `status` is set is answered
+     * with that, an item whose check is set with what that says; pushes have an id. */
     void (*submit)(struct queue *, const struct command *, struct queue_reply_to);
 
     /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop

@@ -1,47 +1,350 @@
-#include "queue/sharded_private.h"
+#include "queue/sharded.h"
+
+#include "queue/copy.h"
+#include "queue/cursor.h"
+#include "queue/sharded_gather.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+enum {
+    PAGE_BYTES_MAX = 8 << 20,    /* of bodies in one page of a list, give or take a job */
+    TAKE_BYTES_ENOUGH = 16 << 20 /* of bodies: then a take asks no further part */
+};
+
+/* ---- push, answer, change: split by part, the results joined in the order of the items ---- */
+
+/* Puts the results of all parts back into the order of the items. */
+static void join_items(struct sharded_gather *gather)
+{
+    size_t next[SHARDED_PARTS_MAX] = {0};
+    struct queue_result *results = calloc(gather->count, sizeof *results);
+    if (!results) {
+        sharded_gather_refuse(gather, QUEUE_NO_MEMORY);
+        return;
+    }
+    for (size_t i = 0; i < gather->count; i++) {
+        uint8_t at = gather->part_of[i];
+        const struct queue_reply *part = gather->replies[at];
+        if (part && part->result_count > next[at])
+            results[i] = part->results[next[at]++];
+        else /* the part as a whole was refused */
+            results[i].status = part && part->status != QUEUE_OK ? part->status : QUEUE_NO_MEMORY;
+    }
+    struct queue_reply reply = {.results = results, .result_count = gather->count};
+    sharded_gather_finish(gather, &reply);
+    free(results);
+}
+
+static uint32_t part_of_item(const struct sharded *sharded, const struct command *command, size_t i)
+{
+    const struct sharded_options *options = &sharded->options;
+    uint32_t part;
+    if (command->kind == COMMAND_PUSH)
+        return sharded_part_of_job(sharded, command->pushes[i].topic, command->pushes[i].id);
+    if (command->kind == COMMAND_CHANGE)
+        return sharded_part_of_job(sharded, command->changes[i].topic, command->changes[i].id);
+    assert(command->kind == COMMAND_ANSWER);
+    /* A token that is nobody's is refused as well by one part as by another. */
+    if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
+        part = options->home;
+    assert(part < sharded->part_count);
+    return part;
+}
+
+static size_t item_bytes(enum command_kind kind)
+{
+    return kind == COMMAND_PUSH     ? sizeof(struct queue_push)
+           : kind == COMMAND_CHANGE ? sizeof(struct queue_change)
+                                    : sizeof(struct queue_answer);
+}
+
+/* Each part's items, in their order, one after the other in `items`, and in `checks` what is wrong
+ * with them. */
+static void send_parts(struct sharded_gather *gather, const struct command *command, char *items,
+                       struct queue_check *checks)
+{
+    size_t bytes = item_bytes(command->kind);
+    uint32_t part_count = gather->sharded->part_count;
+    for (uint32_t at = 0; at < part_count; at++) {
+        struct command part = {.kind = command->kind,
+                               .checks = command->checks ? checks : NULL,
+                               .pushes = (const struct queue_push *)(void *)items};
+        for (size_t i = 0; i < command->count; i++) {
+            if (gather->part_of[i] != at)
+                continue;
+            if (command->checks)
+                checks[part.count] = command->checks[i];
+            memcpy(items + part.count++ * bytes, (const char *)command->pushes + i * bytes, bytes);
+        }
+        if (part.count)
+            sharded_gather_ask(gather, at, &part);
+    }
+}
+
+/* Notes for each item which part it goes to, and how many parts are asked. */
+static void split_items(struct sharded_gather *gather, const struct command *command)
+{
+    bool asked[SHARDED_PARTS_MAX] = {false};
+    gather->count = command->count;
+    for (size_t i = 0; i < command->count; i++) {
+        uint32_t part = part_of_item(gather->sharded, command, i);
+        gather->part_of[i] = (uint8_t)part;
+        gather->left += !asked[part];
+        asked[part] = true;
+    }
+}
+
+static void spread_items(struct sharded *sharded, const struct command *command,
+                         struct queue_reply_to reply_to)
+{
+    if (command->count <= 1) {
+        uint32_t part = command->count ? part_of_item(sharded, command, 0) : sharded->options.home;
+        sharded_send(sharded, part, command, reply_to);
+        return;
+    }
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_items, reply_to);
+    if (!gather)
+        return;
+    char *items = malloc(command->count * item_bytes(command->kind));
+    struct queue_check *checks = malloc(command->count * sizeof *checks);
+    gather->part_of = malloc(command->count);
+    if (items && checks && gather->part_of) {
+        split_items(gather, command);
+        send_parts(gather, command, items, checks);
+    } else {
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
+        sharded_gather_free(gather);
+    }
+    free(items);
+    free(checks);
+}
+
+/* ---- get, list: the pages of all parts are joined by due, then push order ---- */
+
+static void spread_get(struct sharded *sharded, const struct command *command,
+                       struct queue_reply_to reply_to)
+{
+    uint32_t part = sharded_part_of_job(sharded, command->get.topic, command->get.id);
+    sharded_send(sharded, part, command, reply_to);
+}
+
+static bool job_before(const struct sharded_gather *gather, const size_t *next, uint32_t a,
+                       uint32_t b)
+{
+    const struct job *x = &gather->replies[a]->jobs[next[a]].job,
+                     *y = &gather->replies[b]->jobs[next[b]].job;
+    if (x->due_ms != y->due_ms)
+        return x->due_ms < y->due_ms;
+    return x->sequence != y->sequence ? x->sequence < y->sequence : a < b;
+}
+
+/* The part whose next job comes first; part_count: there is none. */
+static uint32_t first_of(const struct sharded_gather *gather, const size_t *next)
+{
+    uint32_t count = gather->sharded->part_count, best = count;
+    for (uint32_t i = 0; i < count; i++)
+        if (next[i] < gather->replies[i]->job_count &&
+            (best == count || job_before(gather, next, i, best)))
+            best = i;
+    return best;
+}
+
+/* Returns how many; `last` is the place of the last one. */
+static size_t merge_pages(const struct sharded_gather *gather, struct queue_job *jobs,
+                          struct queue_cursor *last)
+{
+    size_t next[SHARDED_PARTS_MAX] = {0}, found = 0, bytes = 0;
+    while (found < gather->limit && bytes < PAGE_BYTES_MAX) {
+        uint32_t best = first_of(gather, next);
+        if (best == gather->sharded->part_count)
+            break;
+        const struct queue_reply *part = gather->replies[best];
+        jobs[found] = part->jobs[next[best]++];
+        *last = (struct queue_cursor){
+            .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .shard = best};
+        bytes += jobs[found++].job.body.len;
+        /* A part that left some out says nothing of what follows its last. */
+        if (next[best] == part->job_count && part->cursor.len)
+            break;
+    }
+    return found;
+}
+
+/* What was found in all: QUEUE_OK where any part knows the topic. */
+static enum queue_status list_status(const struct sharded_gather *gather, size_t *total, bool *more)
+{
+    enum queue_status status = QUEUE_NOT_FOUND;
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
+        const struct queue_reply *part = gather->replies[i];
+        if (!part)
+            return QUEUE_NO_MEMORY;
+        if (part->status != QUEUE_OK && part->status != QUEUE_NOT_FOUND)
+            return part->status;
+        if (part->status == QUEUE_OK)
+            status = QUEUE_OK;
+        *more |= part->cursor.len > 0;
+        *total += part->job_count;
+    }
+    return status;
+}
+
+static void join_list(struct sharded_gather *gather)
+{
+    size_t total = 0;
+    bool more = false;
+    enum queue_status status = list_status(gather, &total, &more);
+    struct queue_job *jobs = status == QUEUE_OK ? calloc(gather->limit, sizeof *jobs) : NULL;
+    if (!jobs) {
+        sharded_gather_refuse(gather, status == QUEUE_OK ? QUEUE_NO_MEMORY : status);
+        return;
+    }
+    struct queue_cursor last = {0};
+    char text[QUEUE_CURSOR_BYTES_MAX];
+    size_t found = merge_pages(gather, jobs, &last);
+    struct queue_reply reply = {.jobs = jobs, .job_count = found};
+    if (found && (more || found < total))
+        reply.cursor = slice_make(text, queue_cursor_write(text, &last));
+    sharded_gather_finish(gather, &reply);
+    free(jobs);
+}
+
+static void spread_list(struct sharded *sharded, const struct command *command,
+                        struct queue_reply_to reply_to)
+{
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_list, reply_to);
+    if (!gather)
+        return;
+    gather->limit = command->list.limit;
+    sharded_gather_ask_all(gather, command);
+}
+
+/* ---- take ---- */
+
+/*
+ * A take over several parts: one after the other, so that nobody leases more than was asked for;
+ * the first named topic on all of them before the second. Begins where jobs were last heard to be
+ * ready and moves on from take to take, so that no part is favoured.
+ */
+struct taking {
+    struct sharded *sharded;
+    struct queue_reply_to reply_to;
+    struct command *command;   /* a copy of the whole */
+    size_t topic;              /* the one being asked for */
+    uint32_t first, asked;     /* parts: where it began, how many were asked for this topic */
+    uint32_t left;             /* jobs still wanted */
+    size_t bytes;              /* of those that came */
+    enum queue_status refusal; /* of a part; told where no other had jobs */
+    struct queue_reply **replies;
+    size_t reply_count;
+};
+
+static void take_next(struct taking *take);
+
+static void take_finish(struct taking *take)
+{
+    size_t count = 0;
+    struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal};
+    for (size_t i = 0; i < take->reply_count; i++)
+        count += take->replies[i]->job_count;
+    struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
+    if (jobs) {
+        for (size_t i = 0; i < take->reply_count; i++)
+            for (size_t j = 0; j < take->replies[i]->job_count; j++)
+                jobs[reply.job_count++] = take->replies[i]->jobs[j];
+        reply.jobs = jobs;
+    } else {
+        reply.status = QUEUE_NO_MEMORY; /* the leases end by themselves */
+    }
+    take->reply_to.done(take->reply_to.owner, take->reply_to.tag, &reply);
+    free(jobs);
+    for (size_t i = 0; i < take->reply_count; i++)
+        free(take->replies[i]);
+    free(take->replies);
+    free(take->command);
+    free(take);
+}
+
+/* A part has answered: its jobs are kept, and the next part is asked for what is still wanted. */
+static void part_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct taking *take = owner;
+    (void)tag;
+    if (reply->status != QUEUE_OK)
+        take->refusal = reply->status;
+    if (reply->job_count) {
+        struct queue_reply *copy = copy_reply(reply);
+        if (copy) {
+            take->replies[take->reply_count++] = copy;
+            for (size_t i = 0; i < copy->job_count; i++)
+                take->bytes += copy->jobs[i].job.body.len + copy->jobs[i].job.meta.len;
+            take->left -= reply->job_count < take->left ? (uint32_t)reply->job_count : take->left;
+        }
+    }
+    take_next(take);
+}
+
+static void take_next(struct taking *take)
+{
+    uint32_t parts = take->sharded->part_count;
+    if (take->asked == parts) {
+        take->asked = 0;
+        take->topic++;
+    }
+    if (!take->left || take->bytes >= TAKE_BYTES_ENOUGH ||
+        take->topic == take->command->take.topic_count) {
+        take_finish(take);
+        return;
+    }
+    struct command part = {.kind = COMMAND_TAKE,
+                           .take = {.topics = &take->command->take.topics[take->topic],
+                                    .topic_count = 1,
+                                    .max = take->left,
+                                    .lease_ms = take->command->take.lease_ms}};
+    uint32_t at = (take->first + take->asked++) % parts;
+    sharded_send(take->sharded, at, &part,
+                 (struct queue_reply_to){.done = part_taken, .owner = take});
+}
+
+static void spread_take(struct sharded *sharded, const struct command *command,
+                        struct queue_reply_to reply_to)
+{
+    uint32_t parts = sharded->part_count;
+    struct taking *take = calloc(1, sizeof *take);
+    struct command *copy = copy_command(command);
+    struct queue_reply **replies =
+        malloc(parts * command->take.topic_count * sizeof(struct queue_reply *));
+    if (!take || !copy || !replies) {
+        free(take);
+        free(copy);
+        free(replies);
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    *take = (struct taking){.sharded = sharded,
+                            .reply_to = reply_to,
+                            .command = copy,
+                            .first = sharded->take_from,
+                            .left = command->take.max,
+                            .replies = replies};
+    sharded->take_from = (sharded->take_from + 1) % parts;
+    take_next(take);
+}
+
+/* ---- any call ---- */
 
 static struct sharded *sharded_of(struct queue *queue)
 {
     return (struct sharded *)(void *)queue;
 }
 
-void sharded_send(struct sharded *sharded, uint32_t part, const struct command *command,
-                  struct queue_reply_to reply_to)
-{
-    struct queue *queue = sharded->parts[part].queue;
-    queue->ops->submit(queue, command, reply_to);
-}
-
-void sharded_refuse(struct sharded *sharded, enum queue_status status,
-                    struct queue_reply_to reply_to)
-{
-    sharded->options.refuse(sharded->options.ctx, status, reply_to);
-}
-
-uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id)
-{
-    uint32_t part = sharded->options.part_of_job(sharded->options.ctx, topic, id);
-    assert(part < sharded->part_count);
-    return part;
-}
-
-static void sharded_get(struct sharded *sharded, const struct command *command,
-                        struct queue_reply_to reply_to)
-{
-    uint32_t part = sharded_part_of_job(sharded, command->get.topic, command->get.id);
-    sharded_send(sharded, part, command, reply_to);
-}
-
 /* How each kind of call is spread over the parts. */
 static void (*const spreads[])(struct sharded *sharded, const struct command *command,
                                struct queue_reply_to reply_to) = {
-    [COMMAND_PUSH] = sharded_items,   [COMMAND_ANSWER] = sharded_items,
-    [COMMAND_CHANGE] = sharded_items, [COMMAND_TAKE] = sharded_take,
-    [COMMAND_GET] = sharded_get,      [COMMAND_LIST] = sharded_list,
-    [COMMAND_TOPIC] = sharded_topic,  [COMMAND_TOPICS] = sharded_sum,
+    [COMMAND_PUSH] = spread_items,   [COMMAND_ANSWER] = spread_items,
+    [COMMAND_CHANGE] = spread_items, [COMMAND_TAKE] = spread_take,
+    [COMMAND_GET] = spread_get,      [COMMAND_LIST] = spread_list,
+    [COMMAND_TOPIC] = sharded_topic, [COMMAND_TOPICS] = sharded_topics,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,
@@ -61,6 +364,7 @@ static void on_watch(struct queue *queue, struct slice topic, bool on)
         queue_watch(sharded->parts[i].queue, topic, on);
 }
 
+/* A part has ready jobs: the next take begins there. */
 static void on_ready(void *owner, struct slice topic)
 {
     struct sharded_part *part = owner;

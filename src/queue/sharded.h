@@ -1,22 +1,23 @@
 /*
  * sharded: one queue over several parts, each a queue that holds a share of the jobs.
  *
- * A sharded queue is itself a `struct queue`. It splits a batch by part and joins the results in the
- * order of the items, joins the pages of a list, sums topics and figures, takes from one part after the
- * other, and carries a pause to parts that do not know the topic yet. What concerns one part alone is
- * passed straight on. Where there is one part only, its owner hands that out, and nothing of this is
- * there.
+ * A sharded queue is itself a `struct queue`. It splits a batch by part and joins the results in
+ * the order of the items, joins the pages of a list, sums topics and figures, takes from one part
+ * after the other, and carries a pause to parts that do not know the topic yet. What concerns one
+ * part alone is passed straight on. Where there is one part only, its owner hands that out, and
+ * nothing of this is there.
  *
  * What it asks of a part, beyond queue.h
  *   1. Leases are the part's own tokens; the owner can tell from one which part gave it.
  *   2. list: cursors are those of queue/cursor.h, and the part goes on behind one that another part
- *      gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at once.
+ *      gave; jobs come with their `sequence`. get, list and topics may be asked of all parts at
+ *      once.
  *   3. topic: `makes` is honoured.
- *   4. Its `on_ready` and its `on_event` belong to the sharded queue. What comes by on_event is passed on,
- *      as often as the parts tell it.
+ *   4. Its `on_ready` and its `on_event` belong to the sharded queue. What comes by on_event is
+ *      passed on, as often as the parts tell it.
  *
- * One thread, that of the parts. The parts are the owner's and outlive the sharded queue; all replies must
- * have come before it is freed.
+ * One thread, that of the parts. The parts are the owner's and outlive the sharded queue; all
+ * replies must have come before it is freed.
  */
 #ifndef TARRY_QUEUE_SHARDED_H
 #define TARRY_QUEUE_SHARDED_H

@@ -1,7 +1,33 @@
-#include "queue/copy.h"
-#include "queue/sharded_private.h"
+#include "queue/sharded_gather.h"
 
+#include "queue/copy.h"
+
+#include <assert.h>
 #include <stdlib.h>
+
+/* ---- one part ---- */
+
+void sharded_send(struct sharded *sharded, uint32_t part, const struct command *command,
+                  struct queue_reply_to reply_to)
+{
+    struct queue *queue = sharded->parts[part].queue;
+    queue->ops->submit(queue, command, reply_to);
+}
+
+void sharded_refuse(struct sharded *sharded, enum queue_status status,
+                    struct queue_reply_to reply_to)
+{
+    sharded->options.refuse(sharded->options.ctx, status, reply_to);
+}
+
+uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id)
+{
+    uint32_t part = sharded->options.part_of_job(sharded->options.ctx, topic, id);
+    assert(part < sharded->part_count);
+    return part;
+}
+
+/* ---- several ---- */
 
 struct sharded_gather *sharded_gather_new(struct sharded *sharded,
                                           void (*join)(struct sharded_gather *gather),

@@ -1,11 +1,115 @@
-/* Topic calls over several parts that are more than the same call to each of them. */
+/* What a sharded queue does with topics: figures are summed over the parts; what all parts must
+ * agree on goes to the first one first. */
+#include "queue/sharded_gather.h"
+
 #include "base/log.h"
 #include "queue/copy.h"
-#include "queue/sharded_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+/* ---- the same call to all parts, and the sum of what they say ---- */
+
+static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
+{
+    sum->counts.delayed += part->counts.delayed;
+    sum->counts.retrying += part->counts.retrying;
+    sum->counts.ready += part->counts.ready;
+    sum->counts.leased += part->counts.leased;
+    sum->counts.dead += part->counts.dead;
+    sum->counts.dead_bytes += part->counts.dead_bytes;
+    sum->totals.pushed += part->totals.pushed;
+    sum->totals.acked += part->totals.acked;
+    sum->totals.cancelled += part->totals.cancelled;
+    sum->totals.expired += part->totals.expired;
+    sum->totals.replaced += part->totals.replaced;
+    sum->totals.delivered += part->totals.delivered;
+    sum->totals.nacked += part->totals.nacked;
+    sum->totals.lease_ended += part->totals.lease_ended;
+    sum->totals.died += part->totals.died;
+    sum->totals.redriven += part->totals.redriven;
+    if (part->oldest_ready_due_ms &&
+        (!sum->oldest_ready_due_ms || part->oldest_ready_due_ms < sum->oldest_ready_due_ms))
+        sum->oldest_ready_due_ms = part->oldest_ready_due_ms;
+}
+
+/* Sorted by name, then equal names are summed up. Returns how many are left. */
+static size_t add_up(struct queue_topic *topics, size_t total)
+{
+    size_t found = 0;
+    queue_topics_sort(topics, total);
+    for (size_t i = 0; i < total; i++) {
+        if (found && slice_equals(topics[found - 1].name, topics[i].name))
+            add_topic(&topics[found - 1], &topics[i]);
+        else
+            topics[found++] = topics[i];
+    }
+    return found;
+}
+
+/* A refusal by any part is the whole's; else OK, then CREATED, then NOT_FOUND. */
+static void add_status(struct queue_reply *whole, const struct queue_reply *part)
+{
+    enum queue_status status = part ? part->status : QUEUE_NO_MEMORY;
+    bool is_refusal = status != QUEUE_OK && status != QUEUE_CREATED && status != QUEUE_NOT_FOUND;
+    bool was_refused = whole->status != QUEUE_OK && whole->status != QUEUE_CREATED &&
+                       whole->status != QUEUE_NOT_FOUND;
+    if (is_refusal || (!was_refused && status == QUEUE_OK) ||
+        (whole->status == QUEUE_NOT_FOUND && status == QUEUE_CREATED))
+        whole->status = status;
+}
+
+static void join_sums(struct sharded_gather *gather)
+{
+    size_t total = 0;
+    struct queue_reply reply = {.status = QUEUE_NOT_FOUND};
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
+        const struct queue_reply *part = gather->replies[i];
+        add_status(&reply, part);
+        total += part ? part->topic_count : 0;
+        reply.affected += part ? part->affected : 0;
+    }
+    struct queue_topic *topics = malloc((total + 1) * sizeof *topics);
+    if (!topics || (reply.status != QUEUE_OK && reply.status != QUEUE_CREATED)) {
+        sharded_gather_refuse(gather, topics ? reply.status : QUEUE_NO_MEMORY);
+        free(topics);
+        return;
+    }
+    size_t at = 0;
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++)
+        for (size_t j = 0; j < gather->replies[i]->topic_count; j++)
+            topics[at++] = gather->replies[i]->topics[j];
+    reply.topics = topics;
+    reply.topic_count = add_up(topics, total);
+    sharded_gather_finish(gather, &reply);
+    free(topics);
+}
+
+/* Topics of the same name meet: each part has its share of their jobs. */
+void sharded_topics(struct sharded *sharded, const struct command *command,
+                    struct queue_reply_to reply_to)
+{
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_sums, reply_to);
+    if (gather)
+        sharded_gather_ask_all(gather, command);
+}
+
+/* The same, to all parts but the first, whose reply is `first`. */
+static void sum_rest(struct sharded *sharded, const struct command *command,
+                     const struct queue_reply *first, struct queue_reply_to reply_to)
+{
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_sums, reply_to);
+    if (!gather)
+        return;
+    gather->replies[0] = copy_reply(first);
+    gather->left = sharded->part_count - 1;
+    for (uint32_t part = 1; part < sharded->part_count; part++)
+        sharded_gather_ask(gather, part, command);
+}
+
+/* ---- a call in steps ---- */
+
+/* A call that is carried out in the parts one after the other. */
 struct topic_call {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
@@ -37,7 +141,7 @@ static void topic_call_free(struct topic_call *topic)
     free(topic);
 }
 
-static void finish(struct topic_call *topic, const struct queue_reply *reply)
+static void topic_call_finish(struct topic_call *topic, const struct queue_reply *reply)
 {
     topic->reply_to.done(topic->reply_to.owner, topic->reply_to.tag, reply);
     topic_call_free(topic);
@@ -51,18 +155,19 @@ static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED &&
         reply->status != QUEUE_NOT_FOUND) {
-        finish(topic, reply);
+        topic_call_finish(topic, reply);
         return;
     }
-    sharded_sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
+    sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
     topic_call_free(topic);
 }
 
+/* Where the first part leads: there first, then in the others. */
 static void lead_topic(struct sharded *sharded, const struct command *command,
                        struct queue_reply_to reply_to)
 {
     if (!sharded->options.leads) {
-        sharded_sum(sharded, command, reply_to);
+        sharded_topics(sharded, command, reply_to);
         return;
     }
     struct topic_call *topic = topic_call_new(sharded, command, reply_to);
@@ -78,7 +183,7 @@ static void pause_shown(void *owner, uint64_t tag, const struct queue_reply *rep
     struct topic_call *topic = owner;
     (void)tag;
     if (reply->status != QUEUE_OK) {
-        finish(topic, reply);
+        topic_call_finish(topic, reply);
         return;
     }
     lead_topic(topic->sharded, topic->command, topic->reply_to);
@@ -91,7 +196,7 @@ static void show_first(struct topic_call *topic, queue_done *shown)
     struct command show = {
         .kind = COMMAND_TOPIC,
         .topic = {.verb = QUEUE_TOPIC_GET, .topic = topic->command->topic.topic}};
-    sharded_sum(topic->sharded, &show, (struct queue_reply_to){.done = shown, .owner = topic});
+    sharded_topics(topic->sharded, &show, (struct queue_reply_to){.done = shown, .owner = topic});
 }
 
 /* A part that has no job of the topic yet must know of the pause as well, before its first one
@@ -119,7 +224,7 @@ static void send_mark(struct topic_call *topic, bool begins, queue_done *done)
 static void finish_delete(struct topic_call *topic)
 {
     struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
-    finish(topic, &reply);
+    topic_call_finish(topic, &reply);
 }
 
 static bool is_done(enum queue_status status)
@@ -174,10 +279,10 @@ static void delete_marked(void *owner, uint64_t tag, const struct queue_reply *r
     struct queue_reply none = {.status = QUEUE_NOT_FOUND};
     (void)tag;
     if (reply->status == QUEUE_OK)
-        sharded_sum_rest(topic->sharded, topic->command, &none,
-                         (struct queue_reply_to){.done = others_deleted, .owner = topic});
+        sum_rest(topic->sharded, topic->command, &none,
+                 (struct queue_reply_to){.done = others_deleted, .owner = topic});
     else
-        finish(topic, reply);
+        topic_call_finish(topic, reply);
 }
 
 static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -187,14 +292,14 @@ static void delete_shown(void *owner, uint64_t tag, const struct queue_reply *re
     if (reply->status == QUEUE_OK)
         send_mark(topic, true, delete_marked);
     else
-        finish(topic, reply);
+        topic_call_finish(topic, reply);
 }
 
 static void delete_topic(struct sharded *sharded, const struct command *command,
                          struct queue_reply_to reply_to)
 {
     if (!sharded->options.leads) {
-        sharded_sum(sharded, command, reply_to);
+        sharded_topics(sharded, command, reply_to);
         return;
     }
     struct topic_call *topic = topic_call_new(sharded, command, reply_to);
@@ -206,7 +311,7 @@ static void delete_topic(struct sharded *sharded, const struct command *command,
 
 static void redrive_next(struct topic_call *topic);
 
-static void part_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void part_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
     (void)tag;
@@ -222,13 +327,13 @@ static void redrive_next(struct topic_call *topic)
     bool may_go_on = topic->status == QUEUE_OK || topic->status == QUEUE_NOT_FOUND;
     if (!may_go_on || topic->asked == topic->sharded->part_count || topic->affected >= call->max) {
         struct queue_reply reply = {.status = topic->status, .affected = topic->affected};
-        finish(topic, &reply);
+        topic_call_finish(topic, &reply);
         return;
     }
     struct command part = {.kind = COMMAND_TOPIC, .topic = *call};
     part.topic.max = call->max - topic->affected;
     sharded_send(topic->sharded, topic->asked++, &part,
-                 (struct queue_reply_to){.done = part_done, .owner = topic});
+                 (struct queue_reply_to){.done = part_redriven, .owner = topic});
 }
 
 /* One part after the other, so that no more are sent round than was asked for. */
@@ -256,5 +361,5 @@ void sharded_topic(struct sharded *sharded, const struct command *command,
     else if (call->verb == QUEUE_TOPIC_REDRIVE && call->max)
         redrive_topic(sharded, command, reply_to);
     else
-        sharded_sum(sharded, command, reply_to);
+        sharded_topics(sharded, command, reply_to);
 }

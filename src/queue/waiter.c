@@ -1,15 +1,148 @@
+/* The waiters of a reactor: lines of takes that wait for a topic, and a heap of when their waits
+ * end. */
+#include "queue/waiter.h"
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/slab.h"
+#include "base/table.h"
 #include "queue/door.h"
-#include "queue/waiter_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 enum { WINDOW_MAX = 32, RETURN_BATCH = 32 };
 
+/*
+ * The line of those who wait for one topic, in the order they came. It exists while somebody stands
+ * in it.
+ *
+ * `may_have` says that asking the queue is worth while. It is cleared only by an empty answer, and
+ * only in a line that is watched: so either somebody may ask at once, or on_ready will come.
+ *
+ * `window` bounds how many takes of a line are under way. A wake-up begins with one, for the head
+ * alone; every answer with jobs doubles it, an empty one sets it back. So a single job does not set
+ * off a stampede, and a backlog is not handed out one by one.
+ */
+struct line {
+    struct table_entry entry; /* in waiters.lines, by name */
+    struct list todo;         /* in waiters.todo, or alone */
+    struct list slots;        /* of struct slot, first come first */
+    uint64_t news;            /* how often on_ready came */
+    uint32_t asking;          /* takes under way for it */
+    uint32_t window;          /* and how many there may be */
+    bool may_have;
+    bool watched;
+    char name[];
+};
+
+/* One place of one waiter in one line. */
+struct slot {
+    struct list node;
+    struct line *line;
+    struct waiter *waiter;
+    uint64_t asked_news; /* line.news when it asked */
+    bool asked;          /* its waiter's take under way is for this line too */
+};
+
+/* A take that was not answered yet. */
+struct waiter {
+    uint32_t slab_link; /* the slab's */
+    uint32_t heap_at;   /* place in waiters.deadlines, from 1; 0: not there */
+    uint64_t handle;
+    waiter_done *done;
+    void *owner;
+    uint64_t tag;
+    int64_t deadline_ms;
+    int64_t lease_ms;
+    uint32_t max;
+    uint32_t slot_count; /* 0: it does not wait */
+    struct slot *slots;  /* in the order its topics were named */
+    struct slot only;    /* room for the common case of one topic */
+    struct list failed;  /* in waiters.failed, or alone */
+    bool asking;         /* a take of it is under way */
+    bool over;           /* its wait ended meanwhile: the take's answer is its answer */
+    bool cancelled;      /* nobody wants the answer */
+    bool crowded_out;    /* it would wait, but too many do */
+};
+
+static inline bool ends_before(struct waiter *const *a, struct waiter *const *b)
+{
+    return (*a)->deadline_ms < (*b)->deadline_ms;
+}
+
+static inline void place_deadline(struct waiter **waiter, size_t index)
+{
+    (*waiter)->heap_at = (uint32_t)index + 1;
+}
+
+HEAP_DECLARE(deadlines, struct waiter *, ends_before, place_deadline)
+TABLE_DECLARE(lines, struct line, entry)
+
+struct waiters {
+    struct queue *queue;
+    struct slab slab; /* of struct waiter */
+    uint32_t generation;
+    size_t waiting_max;
+    size_t waiting; /* with slots, and not cancelled */
+    size_t asking;
+    int64_t now_ms; /* as last told */
+    bool draining;
+    struct list todo;   /* lines that may go on */
+    struct list failed; /* waiters to be told that memory ran out */
+    struct lines lines; /* by topic */
+    struct deadlines deadlines;
+};
+
 static const struct queue_reply empty_reply = {.status = QUEUE_OK};
 static const struct queue_reply no_memory_reply = {.status = QUEUE_NO_MEMORY};
 
 static void take_replied(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+/* ---- lines ---- */
+
+/* The line of a topic, made where there is none. NULL: out of memory. */
+static struct line *need_line(struct waiters *waiters, struct slice topic)
+{
+    struct line *line = lines_find(&waiters->lines, topic);
+
+    if (line)
+        return line;
+    line = calloc(1, sizeof *line + topic.len);
+    if (!line)
+        return NULL;
+    memcpy(line->name, topic.at, topic.len);
+    line->entry.key = slice_make(line->name, topic.len);
+    line->window = 1;
+    line->may_have = true;
+    list_init(&line->todo);
+    list_init(&line->slots);
+    lines_add(&waiters->lines, line);
+    return line;
+}
+
+static void remove_line(struct waiters *waiters, struct line *line)
+{
+    assert(list_is_empty(&line->slots) && line->asking == 0);
+    lines_remove(&waiters->lines, line);
+    list_remove(&line->todo);
+    free(line);
+}
+
+/* ---- deadlines ---- */
+
+static struct waiter *first_deadline(const struct waiters *waiters)
+{
+    return waiters->deadlines.count ? waiters->deadlines.at[0] : NULL;
+}
+
+/* Does nothing where it has none. */
+static void remove_deadline(struct waiters *waiters, struct waiter *waiter)
+{
+    if (waiter->heap_at)
+        deadlines_remove(&waiters->deadlines, waiter->heap_at - 1);
+    waiter->heap_at = 0;
+}
 
 /* ---- making and forgetting a waiter ---- */
 
@@ -63,7 +196,7 @@ static void remove_waiter(struct waiters *waiters, struct waiter *waiter)
     if (waiter->slot_count > 0 && !waiter->cancelled)
         waiters->waiting--;
     leave_lines(waiters, waiter);
-    waiter_heap_remove(waiters, waiter);
+    remove_deadline(waiters, waiter);
     list_remove(&waiter->failed);
     slab_remove(&waiters->slab, id_of(waiter->handle));
 }
@@ -99,8 +232,8 @@ static bool is_its_turn(const struct slot *slot)
     return line->may_have && line->asking < line->window && first_not_asked(line) == slot;
 }
 
-/* The waiters are a door of their own: a take that goes through was checked when it came, which is what
- * `status` says. */
+/* The waiters are a door of their own: a take that goes through was checked when it came, which is
+ * what `status` says. */
 static void send_take(struct waiters *waiters, struct waiter *waiter, const struct queue_take *take,
                       enum queue_status status)
 {
@@ -126,7 +259,7 @@ static void ask(struct waiters *waiters, struct waiter *waiter)
         slot->asked = true;
         slot->asked_news = slot->line->news;
         slot->line->asking++;
-        topics[take.topic_count++] = slot->line->name;
+        topics[take.topic_count++] = slot->line->entry.key;
     }
     assert(take.topic_count > 0);
     send_take(waiters, waiter, &take, QUEUE_OK);
@@ -159,8 +292,8 @@ static void run_todo(struct waiters *waiters)
             continue;
         }
         if (line->watched)
-            queue_watch(queue, line->name, false);
-        waiter_line_remove(waiters, line);
+            queue_watch(queue, line->entry.key, false);
+        remove_line(waiters, line);
     }
 }
 
@@ -199,7 +332,7 @@ static void line_had_none(struct waiters *waiters, struct slot *slot)
     line->may_have = false;
     if (!line->watched) {
         line->watched = true;
-        queue_watch(waiters->queue, line->name, true);
+        queue_watch(waiters->queue, line->entry.key, true);
     }
 }
 
@@ -249,7 +382,7 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
 static void topic_is_ready(void *owner, struct slice topic)
 {
     struct waiters *waiters = owner;
-    struct line *line = waiter_line_find(waiters, topic);
+    struct line *line = lines_find(&waiters->lines, topic);
 
     if (!line)
         return;
@@ -270,7 +403,7 @@ static void nobody_waits(void *owner, struct slice topic)
 
 static bool join(struct waiters *waiters, struct waiter *waiter, struct slice topic)
 {
-    struct line *line = waiter_line_need(waiters, topic);
+    struct line *line = need_line(waiters, topic);
     struct slot *slot = &waiter->slots[waiter->slot_count];
 
     if (!line)
@@ -292,12 +425,12 @@ static bool join_lines(struct waiters *waiters, struct waiter *waiter,
 {
     waiter->slots =
         take->topic_count == 1 ? &waiter->only : calloc(take->topic_count, sizeof(struct slot));
-    if (!waiter->slots || !waiter_heap_reserve(waiters))
+    if (!waiter->slots || !deadlines_reserve(&waiters->deadlines, waiters->deadlines.count + 1))
         goto fail;
     for (size_t i = 0; i < take->topic_count; i++)
         if (!join(waiters, waiter, take->topics[i]))
             goto fail;
-    waiter_heap_add(waiters, waiter);
+    (void)deadlines_add(&waiters->deadlines, waiter); /* there is room */
     waiters->waiting++;
     return true;
 
@@ -351,7 +484,7 @@ void waiter_cancel(struct waiters *waiters, uint64_t handle)
     if (waiter->slot_count > 0)
         waiters->waiting--;
     waiter->cancelled = true;
-    waiter_heap_remove(waiters, waiter);
+    remove_deadline(waiters, waiter);
     if (!waiter->asking)
         remove_waiter(waiters, waiter);
     run_todo(waiters);
@@ -361,7 +494,7 @@ void waiter_cancel(struct waiters *waiters, uint64_t handle)
 
 int64_t waiters_next_ms(const struct waiters *waiters)
 {
-    const struct waiter *first = waiter_heap_first(waiters);
+    const struct waiter *first = first_deadline(waiters);
 
     if (!list_is_empty(&waiters->failed) || (waiters->draining && first))
         return waiters->now_ms;
@@ -370,7 +503,7 @@ int64_t waiters_next_ms(const struct waiters *waiters)
 
 static void end_wait(struct waiters *waiters, struct waiter *waiter)
 {
-    waiter_heap_remove(waiters, waiter);
+    remove_deadline(waiters, waiter);
     if (waiter->asking)
         waiter->over = true;
     else
@@ -385,8 +518,7 @@ void waiters_expire(struct waiters *waiters, int64_t now_ms)
     while (!list_is_empty(&waiters->failed))
         finish(waiters, list_entry(waiters->failed.next, struct waiter, failed), &no_memory_reply,
                false);
-    while ((first = waiter_heap_first(waiters)) &&
-           (first->deadline_ms <= now_ms || waiters->draining))
+    while ((first = first_deadline(waiters)) && (first->deadline_ms <= now_ms || waiters->draining))
         end_wait(waiters, first);
     run_todo(waiters);
 }
@@ -422,9 +554,8 @@ struct waiters *waiters_new(struct queue *queue, size_t waiting_max)
 
     if (!waiters)
         return NULL;
-    if (!waiter_lines_init(waiters) || !reserve_some(waiters)) {
+    if (!reserve_some(waiters)) {
         slab_fini(&waiters->slab);
-        waiter_lines_fini(waiters);
         free(waiters);
         return NULL;
     }
@@ -447,8 +578,9 @@ void waiters_free(struct waiters *waiters)
     assert(waiters->waiting == 0 && waiters->asking == 0);
     waiters->queue->on_ready = nobody_waits;
     waiters->queue->on_ready_owner = NULL;
-    waiter_lines_fini(waiters);
-    free(waiters->heap);
+    assert(waiters->lines.table.count == 0);
+    lines_fini(&waiters->lines);
+    deadlines_fini(&waiters->deadlines);
     slab_fini(&waiters->slab);
     free(waiters);
 }

@@ -1,4 +1,5 @@
-/* The door of a queue: what is wrong with a call is written into the command there, and nowhere behind it. */
+/* The door of a queue: what is wrong with a call is written into the command there, and nowhere
+ * behind it. */
 #include "queue/door.h"
 
 #include "unit/cases.h"

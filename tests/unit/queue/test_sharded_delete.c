@@ -1,4 +1,5 @@
-/* A delete over several shards whose first one leads: what stays marked there is deleted at the next start. */
+/* A delete over several shards whose first one leads: what stays marked there is deleted at the
+ * next start. */
 #include "queue/sharded.h"
 
 #include "base/log.h"
