@@ -1,152 +1,149 @@
-/* Commands of alerts, which run beside the passes: what they are told, and what came of them. */
+#include "deliver/alert_command.h"
+
 #include "base/clock.h"
 #include "base/log.h"
-#include "deliver/dead_letter_private.h"
+#include "guard/guard.h"
 
-#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-enum { VARIABLES_MAX = 8 };
+enum { HANDLES = 2, CLOSE_ON_EXEC = 1 << 2 /* CLOSE_RANGE_CLOEXEC */ };
 
 struct alert_command {
-    struct list node; /* in worker.alert_commands */
-    struct dead_letter_worker *worker;
-    struct alert_run *run;
-    struct alert_note note; /* as it stood before */
-    uint64_t died;
-    char topic[JOB_TOPIC_BYTES_MAX + 1];
-    char program[GUARD_PATH_BYTES_MAX];
-    struct buffer text, variables; /* for its standard input; NAME=VALUE with a NUL behind each */
+    uv_process_t process;
+    uv_pipe_t input;
+    uv_write_t write;
+    struct deadline *timeout;
+    char *text;
+    char program[GUARD_PATH_BYTES_MAX]; /* for the log */
+    void (*done)(void *ctx, enum alert_command_end end);
+    void *ctx;
+    int closed;
+    bool is_over;
+    enum alert_command_end end;
 };
 
-/* ---- life ---- */
-
-static void add_variable(struct buffer *out, const char *name, const char *value)
+static void on_closed(uv_handle_t *handle)
 {
-    if (!value)
+    struct alert_command *command = handle->data;
+    if (++command->closed < HANDLES)
         return;
-    buffer_append_format(out, "%s=%s", name, value);
-    buffer_append_byte(out, '\0');
+    void (*done)(void *ctx, enum alert_command_end end) = command->done;
+    void *ctx = command->ctx;
+    enum alert_command_end end = command->end;
+    deadline_free(command->timeout);
+    free(command->text);
+    free(command);
+    done(ctx, end);
 }
 
-static void add_number(struct buffer *out, const char *name, uint64_t value)
+static void command_close_input(struct alert_command *command)
 {
-    buffer_append_format(out, "%s=%" PRIu64, name, value);
-    buffer_append_byte(out, '\0');
+    if (!uv_is_closing((uv_handle_t *)&command->input))
+        uv_close((uv_handle_t *)&command->input, on_closed);
 }
 
-static void write_variables(struct alert_command *command)
+static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
-    struct buffer *out = &command->variables;
-    add_variable(out, "PATH", getenv("PATH"));
-    add_variable(out, "HOME", getenv("HOME"));
-    add_variable(out, "LANG", getenv("LANG"));
-    add_variable(out, "TARRY_ALERT_TOPIC", command->topic);
-    add_number(out, "TARRY_ALERT_DIED", command->died - command->note.died_before);
-    add_number(out, "TARRY_ALERT_DEAD", command->worker->pass.counts.dead);
+    struct alert_command *command = process->data;
+    if (status == 0 && signal_number == 0)
+        command->end = ALERT_COMMAND_WELL;
+    else
+        log_event(LOG_WARN, "alert command failed", LOG_TEXT("program", command->program),
+                  LOG_NUMBER("exit_code", status), LOG_NUMBER("signal", signal_number));
+    command->is_over = true;
+    command_close_input(command);
+    uv_close((uv_handle_t *)process, on_closed);
 }
 
-struct alert_command *alert_command_new(struct dead_letter_worker *worker, const char *program,
-                                        struct slice text, const struct alert_note *note)
+static void on_written(uv_write_t *write, int status)
 {
-    struct slice topic = pass_topic(&worker->pass);
+    (void)status; /* a program need not read all of it */
+    command_close_input(write->data);
+}
+
+static void on_too_long(void *ctx)
+{
+    struct alert_command *command = ctx;
+    log_event(LOG_WARN, "alert command killed", LOG_TEXT("program", command->program),
+              LOG_NUMBER("after_ms", ALERT_COMMAND_MS_MAX));
+    command->end = ALERT_COMMAND_TOO_LONG;
+    alert_command_kill(command);
+}
+
+void alert_command_kill(struct alert_command *command)
+{
+    if (!command->is_over)
+        (void)kill(-uv_process_get_pid(&command->process), SIGKILL);
+}
+
+/* Libraries open some that would be handed down. The server itself hands down none. */
+static void hide_descriptors(void)
+{
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1U, ~0U, CLOSE_ON_EXEC);
+}
+
+/* Both handles are closed also where the program could not be started; `done` then says so. */
+static void command_spawn(struct alert_command *command, uv_loop_t *loop, const char *program,
+                          const char *const *environment)
+{
+    char *args[] = {(char *)(uintptr_t)program, NULL};
+    uv_stdio_container_t stdio[] = {
+        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&command->input},
+        {.flags = UV_IGNORE},
+        {.flags = UV_IGNORE}};
+    const uv_process_options_t options = {.exit_cb = on_exit_of,
+                                          .file = program,
+                                          .args = args,
+                                          .env = (char **)(uintptr_t)environment,
+                                          .flags = UV_PROCESS_DETACHED,
+                                          .stdio = stdio,
+                                          .stdio_count = sizeof stdio / sizeof stdio[0]};
+    hide_descriptors();
+    int error = uv_spawn(loop, &command->process, &options);
+    if (error == 0)
+        return;
+    log_event(LOG_WARN, "alert command failed", LOG_TEXT("program", program),
+              LOG_TEXT("error", uv_strerror(error)));
+    command->is_over = true;
+    command_close_input(command);
+    uv_close((uv_handle_t *)&command->process, on_closed);
+}
+
+struct alert_command *alert_command_start(struct reactor *reactor, const char *program,
+                                          const char *const *environment, struct slice input,
+                                          void (*done)(void *ctx, enum alert_command_end end),
+                                          void *ctx)
+{
+    uv_loop_t *loop = reactor_loop(reactor);
     struct alert_command *command = calloc(1, sizeof *command);
     if (!command)
         return NULL;
-    command->worker = worker;
-    command->note = *note;
-    command->died = worker->pass.died;
-    list_init(&command->node);
-    memcpy(command->topic, topic.at, topic.len);
+    command->text = malloc(input.len ? input.len : 1);
+    command->timeout = deadline_new(reactor, on_too_long, command);
+    if (!command->text || !command->timeout) {
+        deadline_free(command->timeout);
+        free(command->text);
+        free(command);
+        return NULL;
+    }
+    if (input.len)
+        memcpy(command->text, input.at, input.len);
     (void)snprintf(command->program, sizeof command->program, "%s", program);
-    buffer_init(&command->text, text.len + 1);
-    buffer_init(&command->variables, 64 * 1024);
-    buffer_append_slice(&command->text, text);
-    write_variables(command);
-    if (!command->text.failed && !command->variables.failed)
+    command->end = ALERT_COMMAND_FAILED;
+    command->done = done;
+    command->ctx = ctx;
+    command->process.data = command->input.data = command->write.data = command;
+    uv_pipe_init(loop, &command->input, 0);
+    command_spawn(command, loop, program, environment);
+    if (command->is_over)
         return command;
-    alert_command_free(command);
-    return NULL;
-}
-
-void alert_command_free(struct alert_command *command)
-{
-    if (!command)
-        return;
-    list_remove(&command->node);
-    buffer_fini(&command->text);
-    buffer_fini(&command->variables);
-    free(command);
-}
-
-/* ---- the end ---- */
-
-/* Where it could not be kept the alert is given again: better twice than never. */
-static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    (void)tag;
-    (void)reply;
-    dead_letter_worker_replied(owner);
-    dead_letter_worker_check_stopped(owner);
-}
-
-static void count(struct alert_command *command, bool is_well)
-{
-    struct kept *kept = dead_letter_worker_find(command->worker, slice_of(command->topic));
-    if (kept)
-        dead_letter_worker_count(command->worker, is_well ? &kept->alerts : &kept->alert_faults, 1);
-}
-
-static void end(struct alert_command *command, enum alert_end end)
-{
-    struct dead_letter_worker *worker = command->worker;
-    struct alert_note note = command->note;
-    if (end == ALERT_END_WELL) {
-        note = (struct alert_note){.died_before = command->died, .last_ms = clock_wall_ms()};
-    } else {
-        log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", command->topic),
-                  LOG_TEXT("error", end == ALERT_END_TOO_LONG ? "the command took too long"
-                                                              : "the command failed"));
-        note.failed_ms = clock_wall_ms();
-        note.rest_ms = end == ALERT_END_TOO_LONG ? ALERT_REST_KILLED_MS : ALERT_REST_MS;
-    }
-    count(command, end == ALERT_END_WELL);
-    dead_letter_alert_note(worker, slice_of(command->topic), &note, on_end_noted);
-    alert_command_free(command);
-}
-
-static void on_ran(void *ctx, enum alert_end how)
-{
-    struct alert_command *command = ctx;
-    command->worker->alert_command_count--;
-    end(command, how);
-}
-
-/* ---- the beginning ---- */
-
-void alert_command_start(struct alert_command *command)
-{
-    struct dead_letter_worker *worker = command->worker;
-    const char *variables[VARIABLES_MAX + 1] = {NULL};
-    size_t count = 0;
-    for (size_t at = 0; at < command->variables.len && count < VARIABLES_MAX; count++) {
-        variables[count] = command->variables.at + at;
-        at += strlen(variables[count]) + 1;
-    }
-    command->run = alert_run_start(worker->options.reactor, command->program, variables,
-                                   buffer_slice(&command->text), on_ran, command);
-    if (!command->run) {
-        end(command, ALERT_END_FAILED);
-        return;
-    }
-    list_add_last(&worker->alert_commands, &command->node);
-    worker->alert_command_count++;
-}
-
-void alert_commands_kill(struct dead_letter_worker *worker)
-{
-    for (struct list *at = worker->alert_commands.next; at != &worker->alert_commands;
-         at = at->next)
-        alert_run_kill(list_entry(at, struct alert_command, node)->run);
+    deadline_set(command->timeout, clock_inner_ms() + ALERT_COMMAND_MS_MAX);
+    uv_buf_t bytes = uv_buf_init(command->text, (unsigned)input.len);
+    if (uv_write(&command->write, (uv_stream_t *)&command->input, &bytes, 1, on_written) != 0)
+        command_close_input(command);
+    return command;
 }

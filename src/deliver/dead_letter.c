@@ -1,6 +1,7 @@
 #include "deliver/dead_letter.h"
 
 #include "base/duration.h"
+#include "base/error.h"
 #include "base/json_read.h"
 #include "base/text.h"
 #include "deliver/deliver.h"
@@ -16,40 +17,40 @@ enum {
     URL_BYTES_MAX = 1024 /* a meta carries it, as any callback */
 };
 
-struct reading {
+struct dead_letter_reader {
     struct dead_letter *out;
     struct buffer scratch; /* unescaped strings */
     char *error;
 };
 
-static bool fail(struct reading *in, const char *what)
+static bool reader_fail(struct dead_letter_reader *reader, const char *what)
 {
-    snprintf(in->error, DELIVER_ERROR_BYTES, "%s", what);
-    return false;
+    return error_text(reader->error, DELIVER_ERROR_BYTES, "%s", what);
 }
 
 /* ---- values ---- */
 
-static bool read_text(struct reading *in, struct json_value value, struct slice *out)
+static bool read_text(struct dead_letter_reader *reader, struct json_value value, struct slice *out)
 {
-    return value.kind == JSON_STRING && json_string_bytes(value.raw, &in->scratch, out) &&
+    return value.kind == JSON_STRING && json_string_bytes(value.raw, &reader->scratch, out) &&
            out->len > 0 && out->len <= TEXT_BYTES_MAX && !memchr(out->at, 0, out->len);
 }
 
 /* A string, or a number written bare. */
-static bool read_figure(struct reading *in, struct json_value value, struct slice *out)
+static bool read_figure(struct dead_letter_reader *reader, struct json_value value,
+                        struct slice *out)
 {
     if (value.kind == JSON_NUMBER) {
         *out = value.raw;
         return true;
     }
-    return read_text(in, value, out);
+    return read_text(reader, value, out);
 }
 
-static bool keep_text(struct reading *in, struct slice text, char **out)
+static bool copy_text(struct dead_letter_reader *reader, struct slice text, char **out)
 {
     *out = strndup(text.at, text.len);
-    return *out || fail(in, "out of memory");
+    return *out || reader_fail(reader, "out of memory");
 }
 
 static bool is_url(struct slice text)
@@ -57,83 +58,92 @@ static bool is_url(struct slice text)
     return memmem(text.at, text.len, "://", 3);
 }
 
-static bool keep_url(struct reading *in, struct slice text, char **out)
+static bool copy_url(struct dead_letter_reader *reader, struct slice text, char **out)
 {
     return text.len <= URL_BYTES_MAX
-               ? keep_text(in, text, out)
-               : fail(in, "the URL of a dead letter or an alert is too long, at most 1024 bytes");
+               ? copy_text(reader, text, out)
+               : reader_fail(
+                     reader,
+                     "the URL of a dead letter or an alert is too long, at most 1024 bytes");
 }
 
 /* ---- members ---- */
 
-typedef bool read_member(struct reading *in, struct json_value value);
+typedef bool read_member(struct dead_letter_reader *reader, struct json_value value);
 
-static bool read_count(struct reading *in, struct json_value value)
+static bool read_count(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    return (read_figure(in, value, &text) &&
-            text_parse_u64(text, UINT64_MAX >> 1, &in->out->keep_count) &&
-            in->out->keep_count > 0) ||
-           fail(in, "bad value for 'dead_letter.keep.count', give a number from 1");
+    return (read_figure(reader, value, &text) &&
+            text_parse_u64(text, UINT64_MAX >> 1, &reader->out->keep_count) &&
+            reader->out->keep_count > 0) ||
+           reader_fail(reader, "bad value for 'dead_letter.keep.count', give a number from 1");
 }
 
-static bool read_bytes(struct reading *in, struct json_value value)
+static bool read_bytes(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    return (read_figure(in, value, &text) &&
-            text_parse_bytes(text, UINT64_MAX >> 1, &in->out->keep_bytes) &&
-            in->out->keep_bytes > 0) ||
-           fail(in, "bad value for 'dead_letter.keep.bytes', give a size such as 100MiB");
+    return (read_figure(reader, value, &text) &&
+            text_parse_bytes(text, UINT64_MAX >> 1, &reader->out->keep_bytes) &&
+            reader->out->keep_bytes > 0) ||
+           reader_fail(reader,
+                       "bad value for 'dead_letter.keep.bytes', give a size such as 100MiB");
 }
 
-static bool read_age(struct reading *in, struct json_value value)
+static bool read_age(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    return (read_figure(in, value, &text) &&
-            duration_parse(text, POLICY_DELAY_MS_MAX, &in->out->keep_ms) &&
-            in->out->keep_ms >= DEAD_LETTER_AGE_MS_MIN) ||
-           fail(in,
-                "bad value for 'dead_letter.keep.age', give a time of at least 1s, such as 30d");
+    return (read_figure(reader, value, &text) &&
+            duration_parse(text, POLICY_DELAY_MS_MAX, &reader->out->keep_ms) &&
+            reader->out->keep_ms >= DEAD_LETTER_AGE_MS_MIN) ||
+           reader_fail(
+               reader,
+               "bad value for 'dead_letter.keep.age', give a time of at least 1s, such as 30d");
 }
 
-static bool read_to(struct reading *in, struct json_value value)
+static bool read_to(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    if (read_text(in, value, &text)) {
+    if (read_text(reader, value, &text)) {
         if (is_url(text))
-            return keep_url(in, text, &in->out->to_url);
+            return copy_url(reader, text, &reader->out->to_url);
         if (job_topic_is_valid(text))
-            return keep_text(in, text, &in->out->to_topic);
+            return copy_text(reader, text, &reader->out->to_topic);
     }
-    return fail(in, "bad value for 'dead_letter.to', give the name of a topic or a URL of http or "
-                    "https");
+    return reader_fail(
+        reader, "bad value for 'dead_letter.to', give the name of a topic or a URL of http or "
+                "https");
 }
 
-static bool read_alert_to(struct reading *in, struct json_value value)
+static bool read_alert_to(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    if (read_text(in, value, &text) && is_url(text))
-        return keep_url(in, text, &in->out->alert_to);
-    return fail(in, "bad value for 'dead_letter.alert.to', give a URL of http or https");
+    if (read_text(reader, value, &text) && is_url(text))
+        return copy_url(reader, text, &reader->out->alert_to);
+    return reader_fail(reader, "bad value for 'dead_letter.alert.to', give a URL of http or https");
 }
 
-static bool read_alert_command(struct reading *in, struct json_value value)
+static bool read_alert_command(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    return (read_text(in, value, &text) && text.len <= GUARD_NAME_BYTES_MAX &&
-            keep_text(in, text, &in->out->alert_command)) ||
-           fail(in, "bad value for 'dead_letter.alert.command', give the name of a command of the "
-                    "policy file");
+    return (read_text(reader, value, &text) && text.len <= GUARD_NAME_BYTES_MAX &&
+            copy_text(reader, text, &reader->out->alert_command)) ||
+           reader_fail(
+               reader,
+               "bad value for 'dead_letter.alert.command', give the name of a command of the "
+               "policy file");
 }
 
-static bool read_alert_every(struct reading *in, struct json_value value)
+static bool read_alert_every(struct dead_letter_reader *reader, struct json_value value)
 {
     struct slice text;
-    return (read_figure(in, value, &text) &&
-            duration_parse(text, POLICY_DELAY_MS_MAX, &in->out->alert_every_ms) &&
-            in->out->alert_every_ms >= ALERT_EVERY_MS_MIN) ||
-           fail(in, "bad value for 'dead_letter.alert.every', give a time of at least 1s, such as "
-                    "10m");
+    return (read_figure(reader, value, &text) &&
+            duration_parse(text, POLICY_DELAY_MS_MAX, &reader->out->alert_every_ms) &&
+            reader->out->alert_every_ms >= ALERT_EVERY_MS_MIN) ||
+           reader_fail(
+               reader,
+               "bad value for 'dead_letter.alert.every', give a time of at least 1s, such as "
+               "10m");
 }
 
 /* ---- objects: tables of members ---- */
@@ -145,7 +155,7 @@ struct member {
 
 enum { MEMBERS_MAX = 8 };
 
-static bool fail_unknown(struct reading *in, const char *of, struct slice key,
+static bool fail_unknown(struct dead_letter_reader *reader, const char *of, struct slice key,
                          const struct member *members)
 {
     const char *names[MEMBERS_MAX + 1] = {NULL};
@@ -154,82 +164,77 @@ static bool fail_unknown(struct reading *in, const char *of, struct slice key,
         names[i] = members[i].name;
     snprintf(name, sizeof name, "%.*s", (int)(key.len > 2 ? key.len - 2 : 0), key.at + 1);
     const char *nearest = text_nearest(name, names);
-    snprintf(in->error, DELIVER_ERROR_BYTES, "unknown member '%s' in '%s', %s'%s'", name, of,
-             nearest ? "did you mean " : "the first that there is: ",
-             nearest ? nearest : members[0].name);
-    return false;
+    return error_text(reader->error, DELIVER_ERROR_BYTES, "unknown member '%s' in '%s', %s'%s'",
+                      name, of, nearest ? "did you mean " : "the first that there is: ",
+                      nearest ? nearest : members[0].name);
 }
 
-static bool read_object(struct reading *in, const char *of, struct json_value object,
+static bool read_object(struct dead_letter_reader *reader, const char *of, struct json_value object,
                         const struct member *members)
 {
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key;
     uint32_t seen = 0;
-    if (object.kind != JSON_OBJECT) {
-        snprintf(in->error, DELIVER_ERROR_BYTES, "'%s' must be an object", of);
-        return false;
-    }
+    if (object.kind != JSON_OBJECT)
+        return error_text(reader->error, DELIVER_ERROR_BYTES, "'%s' must be an object", of);
     while (json_next_member(object, &cursor, &key, &value)) {
         size_t i = 0;
         while (members[i].name && !json_string_is(key, members[i].name))
             i++;
         if (!members[i].name)
-            return fail_unknown(in, of, key, members);
-        if (seen & (1u << i)) {
-            snprintf(in->error, DELIVER_ERROR_BYTES, "'%s.%s' is given twice, remove one", of,
-                     members[i].name);
-            return false;
-        }
+            return fail_unknown(reader, of, key, members);
+        if (seen & (1u << i))
+            return error_text(reader->error, DELIVER_ERROR_BYTES,
+                              "'%s.%s' is given twice, remove one", of, members[i].name);
         seen |= 1u << i;
-        if (!members[i].read(in, value))
+        if (!members[i].read(reader, value))
             return false;
     }
     return true;
 }
 
-static bool read_keep(struct reading *in, struct json_value value)
+static bool read_keep(struct dead_letter_reader *reader, struct json_value value)
 {
     static const struct member members[] = {
         {"count", read_count}, {"age", read_age}, {"bytes", read_bytes}, {NULL, NULL}};
-    return read_object(in, "dead_letter.keep", value, members);
+    return read_object(reader, "dead_letter.keep", value, members);
 }
 
-static bool read_alert(struct reading *in, struct json_value value)
+static bool read_alert(struct dead_letter_reader *reader, struct json_value value)
 {
     static const struct member members[] = {{"to", read_alert_to},
                                             {"command", read_alert_command},
                                             {"every", read_alert_every},
                                             {NULL, NULL}};
-    in->out->alert_every_ms = ALERT_EVERY_MS;
-    if (!read_object(in, "dead_letter.alert", value, members))
+    reader->out->alert_every_ms = ALERT_EVERY_MS;
+    if (!read_object(reader, "dead_letter.alert", value, members))
         return false;
-    if (!in->out->alert_to == !in->out->alert_command)
-        return fail(in, "'dead_letter.alert' needs either 'to', a URL, or 'command'");
+    if (!reader->out->alert_to == !reader->out->alert_command)
+        return reader_fail(reader, "'dead_letter.alert' needs either 'to', a URL, or 'command'");
     return true;
 }
 
-static bool read_all(struct reading *in, struct slice json)
+static bool read_all(struct dead_letter_reader *reader, struct slice json)
 {
     static const struct member members[] = {
         {"to", read_to}, {"keep", read_keep}, {"alert", read_alert}, {NULL, NULL}};
     struct json_value object;
     /* Several strings are held at a time, and none may move. */
-    if (!buffer_reserve(&in->scratch, json.len + 1))
-        return fail(in, "out of memory");
+    if (!buffer_reserve(&reader->scratch, json.len + 1))
+        return reader_fail(reader, "out of memory");
     if (!json_check(json, &object, NULL))
-        return fail(in, "'dead_letter' is malformed JSON");
-    return read_object(in, "dead_letter", object, members);
+        return reader_fail(reader, "'dead_letter' is malformed JSON");
+    return read_object(reader, "dead_letter", object, members);
 }
 
 bool dead_letter_parse(struct slice json, struct dead_letter *out, char *error)
 {
-    struct reading in = {.out = out, .error = error};
+    struct dead_letter_reader reader = {.out = out, .error = error};
     *out = (struct dead_letter){0};
-    buffer_init(&in.scratch, json.len + 1);
-    bool ok = read_all(&in, json);
-    buffer_fini(&in.scratch);
+    buffer_init(&reader.scratch, json.len + 1);
+    bool ok = read_all(&reader, json);
+    buffer_fini(&reader.scratch);
     if (!ok)
         dead_letter_fini(out);
     return ok;

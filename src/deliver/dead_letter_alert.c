@@ -10,7 +10,8 @@
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/log.h"
-#include "deliver/dead_letter_private.h"
+#include "deliver/alert_command.h"
+#include "deliver/dead_letter_pass.h"
 #include "deliver/deliver.h"
 
 #include <inttypes.h>
@@ -18,6 +19,11 @@
 #include <stdlib.h>
 
 enum {
+    RUNS_MAX = 8,                /* commands at a time */
+    REST_MS = 60 * 1000,         /* until one that failed is run again; longer than it may run */
+    REST_KILLED_MS = 300 * 1000, /* ... or that had to be killed: ten times what it ran */
+    VARIABLES_MAX = 8,
+    VARIABLES_BYTES_MAX = 64 * 1024,
     ERRORS_MAX = 10, /* kinds of errors an alert tells of */
     IDS_MAX = 5,
     ALERT_BYTES_MAX = 64 * 1024,
@@ -26,9 +32,27 @@ enum {
 };
 static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
 
+struct alert_note { /* what stands of a topic's alerts in its note */
+    uint64_t died_before;
+    int64_t last_ms, failed_ms; /* wall clock; 0: never */
+    int64_t rest_ms;            /* after a failure */
+};
+
+struct alert_run {    /* a command on its way beside the passes */
+    struct list node; /* in worker.alert_runs */
+    struct dead_letter_worker *worker;
+    struct dead_letter_topic *figures; /* or NULL */
+    struct alert_command *command;
+    struct alert_note note; /* as it stood before */
+    uint64_t died;
+    char topic[JOB_TOPIC_BYTES_MAX + 1];
+    char program[GUARD_PATH_BYTES_MAX];
+    struct buffer text, variables; /* for its standard input; NAME=VALUE with a NUL behind each */
+};
+
 struct alerting { /* the step's own */
     struct alert_note note;
-    struct alert_command *command; /* to be started once the note says so; or NULL */
+    struct alert_run *run; /* to be started once the note says so; or NULL */
 };
 
 /* ---- the note ---- */
@@ -41,10 +65,10 @@ static struct slice note_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1])
 
 /* It says how many had died, and when one was sent before: made again after a crash an alert is the
  * same job; of a topic that was made anew it is another. */
-static struct slice alert_id(const struct pass *pass, char out[JOB_ID_BYTES_MAX + 1])
+static struct slice alert_id(const struct dead_letter_pass *pass, char out[JOB_ID_BYTES_MAX + 1])
 {
     const struct alerting *alerting = pass->step;
-    struct slice topic = pass_topic(pass);
+    struct slice topic = dead_letter_pass_topic(pass);
     int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "alert:%016" PRIx64 ":%" PRIu64 ":%" PRId64,
                        hash_64(topic.at, topic.len), pass->died, alerting->note.last_ms);
     return slice_make(out, (size_t)len);
@@ -73,19 +97,16 @@ static void read_note(struct slice body, struct alert_note *out)
     out->failed_ms = member_number(object, "failed_ms");
     out->rest_ms = member_number(object, "rest_ms");
     if (!out->rest_ms) /* of a version before */
-        out->rest_ms = ALERT_REST_MS;
+        out->rest_ms = REST_MS;
 }
 
 static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct dead_letter_worker *worker = owner;
     (void)tag;
-    dead_letter_worker_replied(worker);
-    bool ok =
-        reply->status == QUEUE_OK && reply->result_count == 1 &&
-        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
-    if (ok)
-        dead_letter_forward(worker);
+    dead_letter_replied(worker);
+    if (dead_letter_is_pushed(reply))
+        dead_letter_pass_next(worker);
     else
         dead_letter_pass_fail(worker, "the note of an alert could not be kept");
 }
@@ -95,12 +116,12 @@ static void on_failure_noted(void *owner, uint64_t tag, const struct queue_reply
 {
     (void)tag;
     (void)reply;
-    dead_letter_worker_replied(owner);
-    dead_letter_forward(owner);
+    dead_letter_replied(owner);
+    dead_letter_pass_next(owner);
 }
 
-void dead_letter_alert_note(struct dead_letter_worker *worker, struct slice topic,
-                            const struct alert_note *note, queue_done *done)
+static void write_note(struct dead_letter_worker *worker, struct slice topic,
+                       const struct alert_note *note, queue_done *done)
 {
     char id[JOB_ID_BYTES_MAX + 1], body[NOTE_BYTES];
     int len = snprintf(body, sizeof body,
@@ -114,13 +135,13 @@ void dead_letter_alert_note(struct dead_letter_worker *worker, struct slice topi
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_REPLACE};
-    queue_push(worker->options.queue, &push, 1, dead_letter_worker_reply_to(worker, done));
+    queue_push(worker->options.queue, &push, 1, dead_letter_reply_to(worker, done));
 }
 
-static void write_note(struct dead_letter_worker *worker, const struct alert_note *note,
-                       queue_done *done)
+static void write_note_of_pass(struct dead_letter_worker *worker, const struct alert_note *note,
+                               queue_done *done)
 {
-    dead_letter_alert_note(worker, pass_topic(&worker->pass), note, done);
+    write_note(worker, dead_letter_pass_topic(&worker->pass), note, done);
 }
 
 /* ---- the outcome ---- */
@@ -128,44 +149,161 @@ static void write_note(struct dead_letter_worker *worker, const struct alert_not
 static void alerted(struct dead_letter_worker *worker)
 {
     const struct alert_note now = {.died_before = worker->pass.died, .last_ms = clock_wall_ms()};
-    if (worker->pass.kept)
-        dead_letter_worker_count(worker, &worker->pass.kept->alerts, 1);
-    write_note(worker, &now, on_noted);
+    if (worker->pass.figures)
+        dead_letter_count(worker, &worker->pass.figures->alerts, 1);
+    write_note_of_pass(worker, &now, on_noted);
 }
 
 /* The rest of the pass does not wait for it. */
 static void not_alerted(struct dead_letter_worker *worker, const char *error)
 {
-    struct pass *pass = &worker->pass;
+    struct dead_letter_pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
-    if (pass->kept)
-        dead_letter_worker_count(worker, &pass->kept->alert_faults, 1);
+    if (pass->figures)
+        dead_letter_count(worker, &pass->figures->alert_faults, 1);
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
     log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", topic), LOG_TEXT("error", error));
-    dead_letter_pass_again(worker, clock_inner_ms() + ALERT_REST_MS);
+    dead_letter_pass_again(worker, clock_inner_ms() + REST_MS);
     alerting->note.failed_ms = clock_wall_ms();
-    alerting->note.rest_ms = ALERT_REST_MS;
-    write_note(worker, &alerting->note, on_failure_noted);
+    alerting->note.rest_ms = REST_MS;
+    write_note_of_pass(worker, &alerting->note, on_failure_noted);
+}
+
+/* ---- a command, which runs beside the passes ---- */
+
+static void add_variable(struct buffer *out, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    buffer_append_format(out, "%s=%s", name, value);
+    buffer_append_byte(out, '\0');
+}
+
+static void add_number(struct buffer *out, const char *name, uint64_t value)
+{
+    buffer_append_format(out, "%s=%" PRIu64, name, value);
+    buffer_append_byte(out, '\0');
+}
+
+static void alert_run_free(struct alert_run *run)
+{
+    list_remove(&run->node);
+    buffer_fini(&run->text);
+    buffer_fini(&run->variables);
+    free(run);
+}
+
+/* NULL: out of memory. */
+static struct alert_run *alert_run_new(struct dead_letter_worker *worker, const char *program,
+                                       struct slice text)
+{
+    const struct dead_letter_pass *pass = &worker->pass;
+    const struct alerting *alerting = pass->step;
+    struct alert_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return NULL;
+    run->worker = worker;
+    run->figures = pass->figures;
+    run->note = alerting->note;
+    run->died = pass->died;
+    list_init(&run->node);
+    memcpy(run->topic, pass->topic, pass->topic_bytes);
+    (void)snprintf(run->program, sizeof run->program, "%s", program);
+    buffer_init(&run->text, text.len + 1);
+    buffer_init(&run->variables, VARIABLES_BYTES_MAX);
+    buffer_append_slice(&run->text, text);
+    add_variable(&run->variables, "PATH", getenv("PATH"));
+    add_variable(&run->variables, "HOME", getenv("HOME"));
+    add_variable(&run->variables, "LANG", getenv("LANG"));
+    add_variable(&run->variables, "TARRY_ALERT_TOPIC", run->topic);
+    add_number(&run->variables, "TARRY_ALERT_DIED", run->died - run->note.died_before);
+    add_number(&run->variables, "TARRY_ALERT_DEAD", pass->counts.dead);
+    if (!run->text.failed && !run->variables.failed)
+        return run;
+    alert_run_free(run);
+    return NULL;
+}
+
+/* Where it could not be kept the alert is given again: better twice than never. */
+static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    (void)reply;
+    dead_letter_replied(owner);
+    dead_letter_check_stopped(owner);
+}
+
+/* Counts what came of it, writes the topic's note, and frees it. */
+static void alert_run_end(struct alert_run *run, enum alert_command_end end)
+{
+    struct dead_letter_worker *worker = run->worker;
+    struct alert_note note = run->note;
+    if (end == ALERT_COMMAND_WELL) {
+        note = (struct alert_note){.died_before = run->died, .last_ms = clock_wall_ms()};
+    } else {
+        log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", run->topic),
+                  LOG_TEXT("error", end == ALERT_COMMAND_TOO_LONG ? "the command took too long"
+                                                                  : "the command failed"));
+        note.failed_ms = clock_wall_ms();
+        note.rest_ms = end == ALERT_COMMAND_TOO_LONG ? REST_KILLED_MS : REST_MS;
+    }
+    if (run->figures)
+        dead_letter_count(
+            worker, end == ALERT_COMMAND_WELL ? &run->figures->alerts : &run->figures->alert_faults,
+            1);
+    write_note(worker, slice_of(run->topic), &note, on_end_noted);
+    alert_run_free(run);
+}
+
+static void on_command_ended(void *ctx, enum alert_command_end end)
+{
+    struct alert_run *run = ctx;
+    run->worker->alert_runs.count--;
+    alert_run_end(run, end);
+}
+
+static void alert_run_start(struct alert_run *run)
+{
+    struct dead_letter_worker *worker = run->worker;
+    const char *variables[VARIABLES_MAX + 1] = {NULL};
+    size_t count = 0;
+    for (size_t at = 0; at < run->variables.len && count < VARIABLES_MAX; count++) {
+        variables[count] = run->variables.at + at;
+        at += strlen(variables[count]) + 1;
+    }
+    run->command = alert_command_start(worker->options.reactor, run->program, variables,
+                                       buffer_slice(&run->text), on_command_ended, run);
+    if (!run->command) {
+        alert_run_end(run, ALERT_COMMAND_FAILED);
+        return;
+    }
+    list_add_last(&worker->alert_runs.list, &run->node);
+    worker->alert_runs.count++;
+}
+
+void dead_letter_alert_stop(struct dead_letter_worker *worker)
+{
+    const struct list *runs = &worker->alert_runs.list;
+    for (const struct list *at = runs->next; at != runs; at = at->next)
+        alert_command_kill(list_entry(at, struct alert_run, node)->command);
 }
 
 static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct dead_letter_worker *worker = owner;
     struct alerting *alerting = worker->pass.step;
-    bool is_noted =
-        reply->status == QUEUE_OK && reply->result_count == 1 &&
-        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_REPLACED);
     (void)tag;
-    dead_letter_worker_replied(worker);
-    if (!is_noted || worker->is_stopping) {
-        alert_command_free(alerting->command);
+    dead_letter_replied(worker);
+    if (!dead_letter_is_pushed(reply) || worker->is_stopping) {
+        alert_run_free(alerting->run);
         dead_letter_pass_fail(worker, "the note of an alert could not be kept");
         return;
     }
-    alert_command_start(alerting->command);
-    dead_letter_pass_again(worker, clock_inner_ms() + ALERT_REST_MS);
-    dead_letter_forward(worker);
+    alert_run_start(alerting->run);
+    alerting->run = NULL;
+    dead_letter_pass_again(worker, clock_inner_ms() + REST_MS);
+    dead_letter_pass_next(worker);
 }
 
 static void run_command(struct dead_letter_worker *worker, struct slice text)
@@ -177,31 +315,30 @@ static void run_command(struct dead_letter_worker *worker, struct slice text)
         not_alerted(worker, "the policy file of this server has no such command");
         return;
     }
-    if (worker->alert_command_count >= ALERT_COMMANDS_MAX) {
+    if (worker->alert_runs.count >= RUNS_MAX) {
         dead_letter_pass_again(worker, clock_inner_ms() + NO_ROOM_MS);
-        dead_letter_forward(worker);
+        dead_letter_pass_next(worker);
         return;
     }
-    alerting->command = alert_command_new(worker, program, text, &alerting->note);
-    if (!alerting->command) {
+    alerting->run = alert_run_new(worker, program, text);
+    if (!alerting->run) {
         not_alerted(worker, "out of memory");
         return;
     }
     struct alert_note ahead = alerting->note;
     ahead.failed_ms = clock_wall_ms();
-    ahead.rest_ms = ALERT_REST_MS;
-    write_note(worker, &ahead, on_noted_ahead);
+    ahead.rest_ms = REST_MS;
+    write_note_of_pass(worker, &ahead, on_noted_ahead);
 }
+
+/* ---- a callback ---- */
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct dead_letter_worker *worker = owner;
     (void)tag;
-    dead_letter_worker_replied(worker);
-    bool ok =
-        reply->status == QUEUE_OK && reply->result_count == 1 &&
-        (reply->results[0].status == QUEUE_CREATED || reply->results[0].status == QUEUE_EXISTED);
-    if (ok)
+    dead_letter_replied(worker);
+    if (dead_letter_is_pushed(reply))
         alerted(worker);
     else
         not_alerted(worker, "the queue did not take the callback");
@@ -209,7 +346,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
 
 static void push_callback(struct dead_letter_worker *worker, struct slice text)
 {
-    struct pass *pass = &worker->pass;
+    struct dead_letter_pass *pass = &worker->pass;
     char id[JOB_ID_BYTES_MAX + 1];
     struct buffer meta;
     buffer_init(&meta, JOB_META_BYTES_MAX);
@@ -227,7 +364,7 @@ static void push_callback(struct dead_letter_worker *worker, struct slice text)
                               .when = {.due = QUEUE_DUE_NOW},
                               .priority = QUEUE_PRIORITY_UNSET,
                               .on_conflict = CONFLICT_KEEP};
-    queue_push(worker->options.queue, &push, 1, dead_letter_worker_reply_to(worker, on_pushed));
+    queue_push(worker->options.queue, &push, 1, dead_letter_reply_to(worker, on_pushed));
     buffer_fini(&meta);
 }
 
@@ -274,12 +411,12 @@ static void write_errors(struct buffer *out, const struct queue_job *jobs, size_
     buffer_append_byte(out, ']');
 }
 
-static void write_text(struct buffer *out, const struct pass *pass,
+static void write_text(struct buffer *out, const struct dead_letter_pass *pass,
                        const struct queue_reply *sample)
 {
     const struct alerting *alerting = pass->step;
     buffer_append_text(out, "{\"type\":\"tarry.dead_letters\",\"topic\":");
-    json_write_string(out, pass_topic(pass));
+    json_write_string(out, dead_letter_pass_topic(pass));
     buffer_append_format(out, ",\"died\":%" PRIu64 ",\"dead\":%" PRIu64,
                          pass->died - alerting->note.died_before, pass->counts.dead);
     if (alerting->note.last_ms) {
@@ -297,7 +434,7 @@ static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply
     struct dead_letter_worker *worker = owner;
     struct buffer text;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status != QUEUE_OK) {
         dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
         return;
@@ -317,9 +454,10 @@ static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply
 
 static void ask_sample(struct dead_letter_worker *worker)
 {
-    struct queue_list list = {
-        .topic = pass_topic(&worker->pass), .state = JOB_DEAD, .limit = DEAD_LETTER_PAGE};
-    queue_list(worker->options.queue, &list, dead_letter_worker_reply_to(worker, on_sample));
+    struct queue_list list = {.topic = dead_letter_pass_topic(&worker->pass),
+                              .state = JOB_DEAD,
+                              .limit = DEAD_LETTER_PAGE};
+    queue_list(worker->options.queue, &list, dead_letter_reply_to(worker, on_sample));
 }
 
 /* How much of `ms` since then is left; a wall clock that was set back makes it no more. */
@@ -330,7 +468,7 @@ static int64_t left_of(int64_t ms, int64_t since_ms)
 }
 
 /* How long the quiet time still lasts. */
-static int64_t quiet_ms(const struct pass *pass, const struct alert_note *note)
+static int64_t quiet_ms(const struct dead_letter_pass *pass, const struct alert_note *note)
 {
     int64_t told_ms = left_of(pass->rules.alert_every_ms, note->last_ms);
     int64_t failed_ms = left_of(note->rest_ms, note->failed_ms);
@@ -340,11 +478,11 @@ static int64_t quiet_ms(const struct pass *pass, const struct alert_note *note)
 static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct dead_letter_worker *worker = owner;
-    struct pass *pass = &worker->pass;
+    struct dead_letter_pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
     struct alert_note *note = &alerting->note;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
         dead_letter_pass_fail(worker, "the queue did not show the note of the last alert");
         return;
@@ -355,12 +493,12 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (is_anew)
         note->died_before = 0;
     if (is_anew && pass->died == 0) {
-        write_note(worker, note, on_noted);
+        write_note_of_pass(worker, note, on_noted);
     } else if (pass->died == note->died_before) {
-        dead_letter_forward(worker);
+        dead_letter_pass_next(worker);
     } else if (quiet_ms(pass, note) > 0) {
         dead_letter_pass_again(worker, clock_inner_ms() + quiet_ms(pass, note));
-        dead_letter_forward(worker);
+        dead_letter_pass_next(worker);
     } else {
         ask_sample(worker);
     }
@@ -368,10 +506,10 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 void dead_letter_alert(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &worker->pass;
+    struct dead_letter_pass *pass = &worker->pass;
     char id[JOB_ID_BYTES_MAX + 1];
     if (!pass->rules.alert_to && !pass->rules.alert_command) {
-        dead_letter_forward(worker);
+        dead_letter_pass_next(worker);
         return;
     }
     pass->step = calloc(1, sizeof(struct alerting));
@@ -379,6 +517,6 @@ void dead_letter_alert(struct dead_letter_worker *worker)
         dead_letter_pass_fail(worker, "out of memory");
         return;
     }
-    queue_get(worker->options.queue, slice_of(DEAD_LETTER_TOPIC), note_id(pass_topic(pass), id),
-              dead_letter_worker_reply_to(worker, on_note));
+    queue_get(worker->options.queue, slice_of(DEAD_LETTER_TOPIC),
+              note_id(dead_letter_pass_topic(pass), id), dead_letter_reply_to(worker, on_note));
 }

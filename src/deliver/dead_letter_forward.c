@@ -1,8 +1,9 @@
 /*
- * The second step of a pass: dead jobs go to another topic, or to a URL by way of
- * DEAD_LETTER_CALLBACKS_TOPIC.
+ * How dead jobs leave their topic. The second step of a pass: they go to another topic, or to a URL
+ * by way of DEAD_LETTER_CALLBACKS_TOPIC. The last step: the oldest are dropped where there are more
+ * than `dead_letter.keep` allows.
  *
- * Page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
+ * They go page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
  * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
  * either this very copy from a pass that was cut off (its meta tells), or another job; then the
  * copy gets an id of its own. The same where a job of that id has finished there and is remembered:
@@ -13,7 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "deliver/dead_letter_private.h"
+#include "deliver/dead_letter_pass.h"
 #include "deliver/deliver.h"
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ enum {
 
 enum item_state {
     ITEM_LISTED = 1, /* stays what it is */
-    ITEM_KEPT,       /* the copy is safe: the job may go */
+    ITEM_COPIED,     /* the copy is safe: the job may go */
     ITEM_TAKEN_ID    /* the other topic has a job of this id, or had one */
 };
 
@@ -53,15 +54,15 @@ struct forwarding { /* the step's own */
     size_t cursor_bytes;
 };
 
-static void ask_page(struct dead_letter_worker *worker);
-static void settle_next(struct dead_letter_worker *worker);
+static void forward_ask_page(struct dead_letter_worker *worker);
+static void copy_next_apart(struct dead_letter_worker *worker);
 
 static struct slice item_id(const struct item *item)
 {
     return slice_make(item->id, item->id_bytes);
 }
 
-static struct slice target_topic(const struct pass *pass)
+static struct slice target_topic(const struct dead_letter_pass *pass)
 {
     return slice_of(pass->rules.to_topic ? pass->rules.to_topic : DEAD_LETTER_CALLBACKS_TOPIC);
 }
@@ -79,7 +80,8 @@ static uint64_t hops_of(struct slice meta)
     return 0;
 }
 
-static struct slice origin_of(const struct pass *pass, uint64_t delivery, char *out, size_t bytes)
+static struct slice origin_of(const struct dead_letter_pass *pass, uint64_t delivery, char *out,
+                              size_t bytes)
 {
     int len = snprintf(out, bytes, "%.*s/%" PRIu64, (int)pass->topic_bytes, pass->topic, delivery);
     return slice_make(out, (size_t)len);
@@ -101,7 +103,8 @@ static bool add_own_meta(struct buffer *meta, struct slice own)
     return true;
 }
 
-static void write_meta(struct buffer *meta, const struct pass *pass, const struct job *job)
+static void write_meta(struct buffer *meta, const struct dead_letter_pass *pass,
+                       const struct job *job)
 {
     char text[JOB_TOPIC_BYTES_MAX + 32];
     if (pass->rules.to_url)
@@ -114,14 +117,14 @@ static void write_meta(struct buffer *meta, const struct pass *pass, const struc
         log_event(LOG_WARN, "dead letter without all of its meta",
                   LOG_TEXT("reason", "there is no room beside tarry's own"));
     /* What is good to know, as far as there is room. */
-    (void)job_meta_add(meta, slice_of(META_TOPIC), pass_topic(pass));
+    (void)job_meta_add(meta, slice_of(META_TOPIC), dead_letter_pass_topic(pass));
     len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
     (void)job_meta_add(meta, slice_of(META_ATTEMPT), slice_make(text, (size_t)len));
     if (job->error.len)
         (void)job_meta_add(meta, slice_of(META_ERROR), job->error);
 }
 
-static struct queue_push copy_of(const struct pass *pass, const struct job *job,
+static struct queue_push copy_of(const struct dead_letter_pass *pass, const struct job *job,
                                  struct buffer *meta)
 {
     buffer_init(meta, JOB_META_BYTES_MAX);
@@ -139,31 +142,31 @@ static struct queue_push copy_of(const struct pass *pass, const struct job *job,
 /* ---- 5: on with the next page, or the next step ---- */
 
 /* Jobs that go round stay where they are, with a line in the log when there are more of them. */
-static void note_round(struct dead_letter_worker *worker)
+static void note_ring(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &worker->pass;
-    if (!pass->kept || pass->kept->ringed == pass->ringed)
+    struct dead_letter_pass *pass = &worker->pass;
+    if (!pass->figures || pass->figures->ringed == pass->ringed)
         return;
-    if (pass->ringed > pass->kept->ringed)
-        log_event(LOG_WARN, "dead letters go round", LOG_TEXT("topic", pass->kept->name),
+    if (pass->ringed > pass->figures->ringed)
+        log_event(LOG_WARN, "dead letters go round", LOG_TEXT("topic", pass->figures->name),
                   LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
                   LOG_TEXT("error", "the topics that 'dead_letter.to' names lead back to this one, "
                                     "they stay here"));
     pthread_mutex_lock(&worker->lock);
-    pass->kept->ringed = pass->ringed;
+    pass->figures->ringed = pass->ringed;
     pthread_mutex_unlock(&worker->lock);
 }
 
-static void go_on(struct dead_letter_worker *worker)
+static void forward_go_on(struct dead_letter_worker *worker)
 {
     struct forwarding *step = worker->pass.step;
     if (step->has_more && !dead_letter_pass_is_over(worker)) {
-        ask_page(worker);
+        forward_ask_page(worker);
         return;
     }
     if (!step->has_more)
-        note_round(worker);
-    dead_letter_drop(worker);
+        note_ring(worker);
+    dead_letter_pass_next(worker);
 }
 
 /* ---- 4: the jobs whose copies are kept go ---- */
@@ -173,47 +176,46 @@ static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
     struct dead_letter_worker *worker = owner;
     uint64_t gone = 0;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status != QUEUE_OK) {
         dead_letter_pass_fail(worker, "the queue did not drop what was forwarded");
         return;
     }
     for (size_t i = 0; i < reply->result_count; i++)
         gone += reply->results[i].status == QUEUE_CANCELLED;
-    if (worker->pass.kept)
-        dead_letter_worker_count(worker, &worker->pass.kept->forwarded, gone);
-    go_on(worker);
+    if (worker->pass.figures)
+        dead_letter_count(worker, &worker->pass.figures->forwarded, gone);
+    forward_go_on(worker);
 }
 
-static void drop_kept(struct dead_letter_worker *worker)
+static void drop_copied(struct dead_letter_worker *worker)
 {
     struct forwarding *step = worker->pass.step;
     struct queue_change changes[DEAD_LETTER_PAGE_WITH_BODIES];
     size_t count = 0;
     for (size_t i = 0; i < step->count; i++)
-        if (step->items[i].state != ITEM_KEPT)
+        if (step->items[i].state != ITEM_COPIED)
             worker->pass.droppable++;
         else
             changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
-                                                     .topic = pass_topic(&worker->pass),
+                                                     .topic = dead_letter_pass_topic(&worker->pass),
                                                      .id = item_id(&step->items[i]),
                                                      .priority = QUEUE_PRIORITY_UNSET,
                                                      .only_dead = true,
                                                      .delivery = step->items[i].delivery};
     if (count)
-        queue_change(worker->options.queue, changes, count,
-                     dead_letter_worker_reply_to(worker, on_gone));
+        queue_change(worker->options.queue, changes, count, dead_letter_reply_to(worker, on_gone));
     else
-        go_on(worker);
+        forward_go_on(worker);
 }
 
 /* ---- 3: those whose id is taken, one by one ---- */
 
 /* The same for the same dead job, another one for any other, of whatever topic. */
-static struct slice id_apart(const struct pass *pass, const struct item *item,
+static struct slice id_apart(const struct dead_letter_pass *pass, const struct item *item,
                              char out[JOB_ID_BYTES_MAX + 1])
 {
-    const struct slice topic = pass_topic(pass);
+    const struct slice topic = dead_letter_pass_topic(pass);
     const uint64_t names[] = {hash_64(topic.at, topic.len), hash_64(item->id, item->id_bytes),
                               item->delivery};
     int shown = item->id_bytes < ID_SHOWN_BYTES ? (int)item->id_bytes : ID_SHOWN_BYTES;
@@ -227,7 +229,7 @@ static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply 
     struct dead_letter_worker *worker = owner;
     struct forwarding *step = worker->pass.step;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     enum queue_status status = reply->status == QUEUE_OK && reply->result_count == 1
                                    ? reply->results[0].status
                                    : QUEUE_UNAVAILABLE;
@@ -235,8 +237,8 @@ static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply 
         dead_letter_pass_fail(worker, "the queue did not take a dead letter");
         return;
     }
-    step->items[step->at].state = status == QUEUE_BODY_TOO_BIG ? ITEM_LISTED : ITEM_KEPT;
-    settle_next(worker);
+    step->items[step->at].state = status == QUEUE_BODY_TOO_BIG ? ITEM_LISTED : ITEM_COPIED;
+    copy_next_apart(worker);
 }
 
 static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -247,22 +249,22 @@ static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply
     char id[JOB_ID_BYTES_MAX + 1];
     struct buffer meta;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status != QUEUE_OK || reply->job_count != 1 ||
         reply->jobs[0].job.state != JOB_DEAD || reply->jobs[0].job.delivery != item->delivery) {
         item->state = ITEM_LISTED; /* it went another way meanwhile, or cannot be read now */
-        settle_next(worker);
+        copy_next_apart(worker);
         return;
     }
     struct queue_push push = copy_of(&worker->pass, &reply->jobs[0].job, &meta);
     push.id = id_apart(&worker->pass, item, id);
     push.on_conflict = CONFLICT_KEEP;
-    queue_push(worker->options.queue, &push, 1,
-               dead_letter_worker_reply_to(worker, on_copied_apart));
+    queue_push(worker->options.queue, &push, 1, dead_letter_reply_to(worker, on_copied_apart));
     buffer_fini(&meta);
 }
 
-static bool is_copy_of(const struct pass *pass, const struct item *item, struct slice meta)
+static bool is_copy_of(const struct dead_letter_pass *pass, const struct item *item,
+                       struct slice meta)
 {
     char text[JOB_TOPIC_BYTES_MAX + 32];
     struct slice origin = origin_of(pass, item->delivery, text, sizeof text), name, value;
@@ -279,37 +281,37 @@ static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply
     struct forwarding *step = worker->pass.step;
     struct item *item = &step->items[step->at];
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status == QUEUE_OK && reply->job_count == 1 &&
         is_copy_of(&worker->pass, item, reply->jobs[0].job.meta)) {
-        item->state = ITEM_KEPT;
-        settle_next(worker);
+        item->state = ITEM_COPIED;
+        copy_next_apart(worker);
         return;
     }
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
         dead_letter_pass_fail(worker, "the queue did not show who has a dead letter's id");
         return;
     }
-    queue_get(worker->options.queue, pass_topic(&worker->pass), item_id(item),
-              dead_letter_worker_reply_to(worker, on_source));
+    queue_get(worker->options.queue, dead_letter_pass_topic(&worker->pass), item_id(item),
+              dead_letter_reply_to(worker, on_source));
 }
 
-static void settle_next(struct dead_letter_worker *worker)
+static void copy_next_apart(struct dead_letter_worker *worker)
 {
     struct forwarding *step = worker->pass.step;
     for (step->at = 0; step->at < step->count; step->at++)
         if (step->items[step->at].state == ITEM_TAKEN_ID)
             break;
     if (step->at == step->count)
-        drop_kept(worker);
+        drop_copied(worker);
     else
         queue_get(worker->options.queue, target_topic(&worker->pass),
-                  item_id(&step->items[step->at]), dead_letter_worker_reply_to(worker, on_holder));
+                  item_id(&step->items[step->at]), dead_letter_reply_to(worker, on_holder));
 }
 
 /* ---- 2: copies of a page ---- */
 
-static void note_too_big(const struct pass *pass, const struct item *item)
+static void note_too_big(const struct dead_letter_pass *pass, const struct item *item)
 {
     char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
     const char *topic_text = topic, *id_text = id;
@@ -325,11 +327,11 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
     struct forwarding *step = worker->pass.step;
     bool refused = reply->status != QUEUE_OK || reply->result_count != step->count;
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     for (size_t i = 0; i < step->count && !refused; i++) {
         enum queue_status status = reply->results[i].status;
         if (status == QUEUE_CREATED)
-            step->items[i].state = ITEM_KEPT;
+            step->items[i].state = ITEM_COPIED;
         else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED ||
                  status == QUEUE_BAD_ID) /* as "..", from before such were refused */
             step->items[i].state = ITEM_TAKEN_ID;
@@ -341,7 +343,7 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
     if (refused)
         dead_letter_pass_fail(worker, "the queue did not take a dead letter");
     else
-        settle_next(worker);
+        copy_next_apart(worker);
 }
 
 /* ---- 1: a page ---- */
@@ -361,7 +363,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     struct queue_push pushes[DEAD_LETTER_PAGE_WITH_BODIES];
     struct buffer metas[DEAD_LETTER_PAGE_WITH_BODIES];
     (void)tag;
-    dead_letter_worker_replied(worker);
+    dead_letter_replied(worker);
     if (reply->status != QUEUE_OK || reply->job_count > DEAD_LETTER_PAGE_WITH_BODIES ||
         reply->cursor.len > sizeof step->cursor) {
         dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
@@ -384,40 +386,199 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
         step->count++;
     }
     if (!step->count) {
-        go_on(worker);
+        forward_go_on(worker);
         return;
     }
-    queue_push(worker->options.queue, pushes, step->count,
-               dead_letter_worker_reply_to(worker, on_copied));
+    queue_push(worker->options.queue, pushes, step->count, dead_letter_reply_to(worker, on_copied));
     for (size_t i = 0; i < step->count; i++)
         buffer_fini(&metas[i]);
 }
 
-static void ask_page(struct dead_letter_worker *worker)
+static void forward_ask_page(struct dead_letter_worker *worker)
 {
     struct forwarding *step = worker->pass.step;
-    struct queue_list list = {.topic = pass_topic(&worker->pass),
+    struct queue_list list = {.topic = dead_letter_pass_topic(&worker->pass),
                               .state = JOB_DEAD,
                               .limit = DEAD_LETTER_PAGE_WITH_BODIES,
                               .cursor = slice_make(step->cursor, step->cursor_bytes),
                               .with_body = true};
-    queue_list(worker->options.queue, &list, dead_letter_worker_reply_to(worker, on_page));
+    queue_list(worker->options.queue, &list, dead_letter_reply_to(worker, on_page));
 }
 
 void dead_letter_forward(struct dead_letter_worker *worker)
 {
-    struct pass *pass = &worker->pass;
+    struct dead_letter_pass *pass = &worker->pass;
     bool has_to = pass->rules.to_topic || pass->rules.to_url;
-    free(pass->step);
-    pass->step = NULL;
     pass->droppable = has_to ? 0 : UINT64_MAX;
     if (!has_to || dead_letter_pass_is_over(worker)) {
-        dead_letter_drop(worker);
+        dead_letter_pass_next(worker);
         return;
     }
     pass->step = calloc(1, sizeof(struct forwarding));
     if (!pass->step)
         dead_letter_pass_fail(worker, "out of memory");
     else
-        ask_page(worker);
+        forward_ask_page(worker);
+}
+
+/*
+ * ---- the last step: the oldest dead jobs are dropped ----
+ *
+ * Each one is counted under its reason. What a job takes in the store is known as a sum only, so for
+ * `bytes` some are dropped, by the average and rather too few, and the sum is looked at again.
+ *
+ * Where dead jobs are forwarded, no more are dropped than this pass could not forward: what died
+ * since is for the next one.
+ */
+
+struct dropping { /* the step's own */
+    enum dead_letter_drop_reason reasons[DEAD_LETTER_PAGE];
+    size_t count;
+};
+
+static void drop_look(struct dead_letter_worker *worker);
+
+/* ---- which ones are dropped ---- */
+
+static int64_t ended_ms(const struct job *job)
+{
+    struct job_attempt attempt;
+    int64_t ms = job->due_ms; /* of one that never was tried */
+    size_t at = 0;
+    while (job_history_next(job->history, &at, &attempt))
+        ms = attempt.started_ms + attempt.duration_ms;
+    return ms;
+}
+
+static bool is_too_old(struct dead_letter_worker *worker, const struct job *job)
+{
+    int64_t keep_ms = worker->pass.rules.keep_ms;
+    if (!keep_ms)
+        return false;
+    int64_t left_ms = ended_ms(job) + keep_ms - clock_wall_ms();
+    if (left_ms > 0)
+        dead_letter_pass_again(worker, clock_inner_ms() + (left_ms < keep_ms ? left_ms : keep_ms));
+    return left_ms <= 0;
+}
+
+static uint64_t excess_by_bytes(const struct dead_letter_pass *pass)
+{
+    uint64_t jobs = pass->counts.dead, bytes = pass->counts.dead_bytes;
+    if (!pass->rules.keep_bytes || bytes <= pass->rules.keep_bytes || !jobs)
+        return 0;
+    uint64_t each = bytes / jobs ? bytes / jobs : 1;
+    uint64_t excess = (bytes - pass->rules.keep_bytes) / each / 2;
+    return excess ? excess : 1;
+}
+
+static uint64_t excess_by_count(const struct dead_letter_pass *pass)
+{
+    uint64_t most = pass->rules.keep_count;
+    return most && pass->counts.dead > most ? pass->counts.dead - most : 0;
+}
+
+/* ---- a page of them ---- */
+
+static void on_dropped(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct dead_letter_worker *worker = owner;
+    struct dropping *step = worker->pass.step;
+    (void)tag;
+    dead_letter_replied(worker);
+    if (reply->status != QUEUE_OK || reply->result_count != step->count) {
+        dead_letter_pass_fail(worker, "the queue did not drop dead jobs");
+        return;
+    }
+    if (worker->pass.droppable != UINT64_MAX)
+        worker->pass.droppable -= step->count;
+    for (size_t i = 0; i < step->count && worker->pass.figures; i++)
+        if (reply->results[i].status == QUEUE_CANCELLED)
+            dead_letter_count(worker, &worker->pass.figures->dropped[step->reasons[i]], 1);
+    if (dead_letter_pass_is_over(worker))
+        dead_letter_pass_next(worker);
+    else
+        drop_look(worker);
+}
+
+static size_t drop_choose(struct dead_letter_worker *worker, const struct queue_reply *reply,
+                          struct queue_change changes[DEAD_LETTER_PAGE])
+{
+    struct dropping *step = worker->pass.step;
+    uint64_t by_count = excess_by_count(&worker->pass), by_bytes = excess_by_bytes(&worker->pass);
+    uint64_t most =
+        worker->pass.droppable < DEAD_LETTER_PAGE ? worker->pass.droppable : DEAD_LETTER_PAGE;
+    size_t count = 0;
+    for (size_t i = 0; i < reply->job_count && count < most; i++) {
+        const struct job *job = &reply->jobs[i].job;
+        if (count < by_count)
+            step->reasons[count] = DEAD_LETTER_COUNT;
+        else if (count < by_bytes)
+            step->reasons[count] = DEAD_LETTER_BYTES;
+        else if (is_too_old(worker, job))
+            step->reasons[count] = DEAD_LETTER_AGE;
+        else
+            continue;
+        changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                                 .topic = dead_letter_pass_topic(&worker->pass),
+                                                 .id = job->id,
+                                                 .priority = QUEUE_PRIORITY_UNSET,
+                                                 .only_dead = true,
+                                                 .delivery = job->delivery};
+    }
+    return step->count = count;
+}
+
+static void on_oldest(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct dead_letter_worker *worker = owner;
+    struct queue_change changes[DEAD_LETTER_PAGE];
+    (void)tag;
+    dead_letter_replied(worker);
+    if (reply->status != QUEUE_OK)
+        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
+    else if (drop_choose(worker, reply, changes))
+        queue_change(worker->options.queue, changes, ((struct dropping *)worker->pass.step)->count,
+                     dead_letter_reply_to(worker, on_dropped));
+    else
+        dead_letter_pass_next(worker);
+}
+
+/* ---- as long as there are too many ---- */
+
+static void on_counts(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct dead_letter_worker *worker = owner;
+    (void)tag;
+    if (!dead_letter_pass_read_counts(worker, reply))
+        return;
+    if (!worker->pass.counts.dead) {
+        dead_letter_pass_next(worker);
+        return;
+    }
+    struct queue_list list = {.topic = dead_letter_pass_topic(&worker->pass),
+                              .state = JOB_DEAD,
+                              .limit = DEAD_LETTER_PAGE};
+    queue_list(worker->options.queue, &list, dead_letter_reply_to(worker, on_oldest));
+}
+
+static void drop_look(struct dead_letter_worker *worker)
+{
+    struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET,
+                                   .topic = dead_letter_pass_topic(&worker->pass)};
+    queue_topic(worker->options.queue, &get, dead_letter_reply_to(worker, on_counts));
+}
+
+void dead_letter_drop(struct dead_letter_worker *worker)
+{
+    struct dead_letter_pass *pass = &worker->pass;
+    bool has_limit = pass->rules.keep_count || pass->rules.keep_bytes || pass->rules.keep_ms;
+    if (!has_limit || !pass->droppable || dead_letter_pass_is_over(worker)) {
+        dead_letter_pass_next(worker);
+        return;
+    }
+    pass->step = calloc(1, sizeof(struct dropping));
+    if (!pass->step)
+        dead_letter_pass_fail(worker, "out of memory");
+    else
+        drop_look(worker);
 }

@@ -1,61 +1,72 @@
-#include "deliver/dead_letter_private.h"
+#include "deliver/dead_letter_worker.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "deliver/check.h"
+#include "deliver/dead_letter_pass.h"
 
-#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 
-/* ---- calls of the queue ---- */
+enum {
+    RETRY_MS = 1000,   /* where the queue could not */
+    CONTROL_MS = 1000, /* a topic's control job is pushed at most so often */
+    CONTROL_ATTEMPTS = POLICY_ATTEMPTS_MAX,
+    CONTROL_BACKOFF_MS = 1000,
+    CONTROL_BACKOFF_MS_MAX = 60 * 1000,
+    CALLBACKS_DEDUP_MS = 24 * 3600 * 1000
+};
 
-struct queue_reply_to dead_letter_worker_reply_to(struct dead_letter_worker *worker,
-                                                  queue_done *done)
+/* The alarm rings by then. */
+static void worker_wake_by(struct dead_letter_worker *worker, int64_t at_ms)
 {
-    worker->calls++;
-    return (struct queue_reply_to){.done = done, .owner = worker};
+    if (at_ms >= worker->alarm_ms || worker->is_stopping)
+        return;
+    worker->alarm_ms = at_ms;
+    deadline_set(worker->alarm, at_ms);
 }
 
-void dead_letter_worker_replied(struct dead_letter_worker *worker)
+/* ---- control jobs are taken, one at a time ---- */
+
+static bool worker_has_rules(const struct dead_letter_worker *worker)
 {
-    assert(worker->calls);
-    worker->calls--;
+    const struct dead_letter_topic *at = dead_letter_topics_first(&worker->topics);
+    while (at && !at->has_rules)
+        at = dead_letter_topics_next(&worker->topics, at);
+    return at;
 }
 
-/* ---- control jobs taken, one at a time ---- */
+static void worker_take(struct dead_letter_worker *worker);
 
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
+    static dead_letter_step *const steps[] = {dead_letter_alert, dead_letter_forward,
+                                              dead_letter_drop, NULL};
     struct dead_letter_worker *worker = owner;
     (void)tag;
     worker->take = 0;
     if (reply->status == QUEUE_OK && reply->job_count == 1) {
-        dead_letter_pass_begin(worker, &reply->jobs[0]);
+        dead_letter_pass_begin(worker, &reply->jobs[0], steps);
         return;
     }
     if (reply->status != QUEUE_OK || refused)
-        worker->take_ms = clock_inner_ms() + DEAD_LETTER_SCHEDULE_MS;
-    dead_letter_worker_next(worker);
+        worker->take_ms = clock_inner_ms() + RETRY_MS;
+    worker_take(worker);
 }
 
-static bool has_rules(const struct dead_letter_worker *worker)
-{
-    for (const struct list *node = worker->topics.next; node != &worker->topics; node = node->next)
-        if (list_entry(node, struct kept, node)->is_followed)
-            return true;
-    return false;
-}
-
-void dead_letter_worker_next(struct dead_letter_worker *worker)
+/* Takes the next control job, unless one is worked on. */
+static void worker_take(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
-    dead_letter_worker_check_stopped(worker);
-    if (worker->is_stopping || worker->has_pass || worker->take || !has_rules(worker))
+    dead_letter_check_stopped(worker);
+    if (worker->is_stopping || worker->has_pass || worker->take || !worker_has_rules(worker))
         return;
     if (now_ms < worker->take_ms) {
-        dead_letter_worker_wake_by(worker, worker->take_ms);
+        worker_wake_by(worker, worker->take_ms);
         return;
     }
     struct slice topic = slice_of(DEAD_LETTER_TOPIC);
@@ -64,108 +75,238 @@ void dead_letter_worker_next(struct dead_letter_worker *worker)
     worker->take =
         waiter_take(worker->options.waiters, &take, TAKE_WAIT_MS, now_ms, on_taken, worker, 0);
     if (!worker->take) {
-        worker->take_ms = now_ms + DEAD_LETTER_SCHEDULE_MS;
-        dead_letter_worker_wake_by(worker, worker->take_ms);
+        worker->take_ms = now_ms + RETRY_MS;
+        worker_wake_by(worker, worker->take_ms);
     }
 }
 
-/* ---- time ---- */
+/* ---- control jobs are pushed ---- */
 
-static void on_alarm(void *ctx)
+/* Ids are shorter than topics may be. ':' is in no topic's name. */
+static struct slice control_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1])
 {
-    struct dead_letter_worker *worker = ctx;
-    if (worker->is_stopping)
-        return;
-    worker->alarm_ms = INT64_MAX;
-    if (worker->wants_callbacks)
-        dead_letter_worker_need_callbacks(worker);
-    dead_letter_schedule_due(worker, clock_inner_ms());
-    dead_letter_worker_next(worker);
+    if (topic.len <= JOB_ID_BYTES_MAX)
+        return topic;
+    int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "hash:%016" PRIx64, hash_64(topic.at, topic.len));
+    return slice_make(out, (size_t)len);
 }
 
-void dead_letter_worker_wake_by(struct dead_letter_worker *worker, int64_t at_ms)
+/* A control job of the topic is to be pushed. */
+static void control_want(struct dead_letter_worker *worker, struct dead_letter_topic *topic)
 {
-    if (at_ms >= worker->alarm_ms || worker->is_stopping)
+    if (list_is_empty(&topic->wanted))
+        list_add_last(&worker->wanted, &topic->wanted);
+}
+
+struct control_push { /* under way */
+    struct dead_letter_worker *worker;
+    struct dead_letter_topic *topic;
+};
+
+static void on_control_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct control_push *push = owner;
+    struct dead_letter_worker *worker = push->worker;
+    struct dead_letter_topic *topic = push->topic;
+    (void)tag;
+    free(push);
+    dead_letter_replied(worker);
+    topic->is_pushing = false;
+    /* A pass that is under way may have seen the dead jobs already, or not: another one. */
+    if (!dead_letter_is_pushed(reply) && topic->has_rules)
+        control_want(worker, topic);
+    if (!list_is_empty(&topic->wanted))
+        worker_wake_by(worker, topic->push_ms);
+    dead_letter_check_stopped(worker);
+}
+
+static void control_push(struct dead_letter_worker *worker, struct dead_letter_topic *topic)
+{
+    char id[JOB_ID_BYTES_MAX + 1];
+    struct control_push *under_way = malloc(sizeof *under_way);
+    if (!under_way) {
+        worker_wake_by(worker, topic->push_ms);
         return;
-    worker->alarm_ms = at_ms;
-    deadline_set(worker->alarm, at_ms);
+    }
+    *under_way = (struct control_push){.worker = worker, .topic = topic};
+    struct queue_push push = {.topic = slice_of(DEAD_LETTER_TOPIC),
+                              .id = control_id(topic->entry.key, id),
+                              .content_type = slice_of("text/plain"),
+                              .body = topic->entry.key,
+                              .when = {.due = QUEUE_DUE_NOW},
+                              .priority = QUEUE_PRIORITY_UNSET,
+                              .on_conflict = CONFLICT_REPLACE,
+                              .policy = {.max_attempts = CONTROL_ATTEMPTS,
+                                         .backoff = {.kind = BACKOFF_EXPONENTIAL,
+                                                     .first_ms = CONTROL_BACKOFF_MS,
+                                                     .max_ms = CONTROL_BACKOFF_MS_MAX}}};
+    list_remove(&topic->wanted);
+    topic->is_pushing = true;
+    worker->calls++;
+    queue_push(worker->options.queue, &push, 1,
+               (struct queue_reply_to){.done = on_control_pushed, .owner = under_way});
+}
+
+/* Pushes the control jobs whose time has come. */
+static void controls_push(struct dead_letter_worker *worker)
+{
+    int64_t now_ms = clock_inner_ms();
+    for (struct list *at = worker->wanted.next, *next; at != &worker->wanted; at = next) {
+        struct dead_letter_topic *topic = list_entry(at, struct dead_letter_topic, wanted);
+        next = at->next;
+        if (topic->is_pushing || worker->is_stopping)
+            continue;
+        if (topic->push_ms > now_ms) {
+            worker_wake_by(worker, topic->push_ms);
+            continue;
+        }
+        topic->push_ms = now_ms + CONTROL_MS;
+        control_push(worker, topic);
+    }
+}
+
+/* ---- the topic for callbacks ---- */
+
+static void on_callbacks_put(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct dead_letter_worker *worker = owner;
+    (void)tag;
+    dead_letter_replied(worker);
+    worker->asks_callbacks = false;
+    worker->has_callbacks = reply->status == QUEUE_OK || reply->status == QUEUE_CREATED;
+    if (!worker->has_callbacks)
+        worker_wake_by(worker, clock_inner_ms() + RETRY_MS);
+    dead_letter_check_stopped(worker);
+}
+
+/* `there`: as it stands now, or NULL. What it says of dead letters and of attempts stays. */
+static void callbacks_put(struct dead_letter_worker *worker, const struct queue_topic *there,
+                          const struct extension *says)
+{
+    struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT,
+                                   .topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC)};
+    struct buffer text;
+    buffer_init(&text, TOPIC_EXTENSION_BYTES_MAX);
+    buffer_append_text(&text, "{\"deliver\":{\"callback\":true}");
+    if (says->dead_letter.len) {
+        buffer_append_text(&text, ",\"dead_letter\":");
+        buffer_append_slice(&text, says->dead_letter);
+    }
+    buffer_append_byte(&text, '}');
+    if (there)
+        put.settings = there->settings;
+    if (!put.settings.dedup_window_ms)
+        put.settings.dedup_window_ms = CALLBACKS_DEDUP_MS;
+    put.settings.extension = buffer_slice(&text);
+    worker->asks_callbacks = !text.failed;
+    if (text.failed)
+        worker_wake_by(worker, clock_inner_ms() + RETRY_MS);
+    else
+        queue_topic(worker->options.queue, &put, dead_letter_reply_to(worker, on_callbacks_put));
+    buffer_fini(&text);
+}
+
+/* Whatever somebody has set of its delivery stays. */
+static void on_callbacks_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct dead_letter_worker *worker = owner;
+    const struct queue_topic *there = reply->topic_count == 1 ? reply->topics : NULL;
+    struct extension says = {0};
+    char error[DELIVER_ERROR_BYTES];
+    (void)tag;
+    dead_letter_replied(worker);
+    worker->asks_callbacks = false;
+    if (there && !extension_parse(there->settings.extension, &says, error))
+        says = (struct extension){0};
+    if (reply->status == QUEUE_OK && says.deliver.len)
+        worker->has_callbacks = true;
+    else if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
+        callbacks_put(worker, there, &says);
+    else
+        worker_wake_by(worker, clock_inner_ms() + RETRY_MS);
+    dead_letter_check_stopped(worker);
+}
+
+/* Makes sure of DEAD_LETTER_CALLBACKS_TOPIC. */
+static void callbacks_need(struct dead_letter_worker *worker)
+{
+    worker->wants_callbacks = true;
+    if (worker->has_callbacks || worker->asks_callbacks || worker->is_stopping)
+        return;
+    worker->asks_callbacks = true;
+    struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET,
+                                   .topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC)};
+    queue_topic(worker->options.queue, &get, dead_letter_reply_to(worker, on_callbacks_seen));
 }
 
 /* ---- topics ---- */
 
-struct kept *dead_letter_worker_find(struct dead_letter_worker *worker, struct slice topic)
+static struct dead_letter_topic *topic_add(struct dead_letter_worker *worker, struct slice name)
 {
-    for (struct list *node = worker->topics.next; node != &worker->topics; node = node->next) {
-        struct kept *kept = list_entry(node, struct kept, node);
-        if (slice_is(topic, kept->name))
-            return kept;
-    }
-    return NULL;
-}
-
-static struct kept *add_kept(struct dead_letter_worker *worker, struct slice topic)
-{
-    struct kept *kept = calloc(1, sizeof *kept);
-    if (!kept)
-        return NULL;
-    kept->name = strndup(topic.at, topic.len);
-    if (!kept->name) {
-        free(kept);
+    struct dead_letter_topic *topic = calloc(1, sizeof *topic);
+    if (topic)
+        topic->name = strndup(name.at, name.len);
+    if (!topic || !topic->name) {
+        free(topic);
+        log_event(LOG_ERROR, "dead letters not followed", LOG_TEXT("error", "out of memory"));
         return NULL;
     }
+    topic->entry.key = slice_of(topic->name);
+    list_init(&topic->wanted);
     pthread_mutex_lock(&worker->lock);
-    list_add_last(&worker->topics, &kept->node);
+    dead_letter_topics_add(&worker->topics, topic);
     pthread_mutex_unlock(&worker->lock);
-    return kept;
+    return topic;
 }
 
-static bool needs_callbacks(const struct dead_letter_worker *worker)
+static bool worker_needs_callbacks(const struct dead_letter_worker *worker)
 {
-    for (const struct list *node = worker->topics.next; node != &worker->topics; node = node->next)
-        if (list_entry(node, struct kept, node)->needs_callbacks)
-            return true;
-    return false;
+    const struct dead_letter_topic *at = dead_letter_topics_first(&worker->topics);
+    while (at && !at->needs_callbacks)
+        at = dead_letter_topics_next(&worker->topics, at);
+    return at;
 }
 
-void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice topic,
+void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice name,
                                const struct dead_letter *rules)
 {
-    struct kept *kept = dead_letter_worker_find(worker, topic);
-    if (slice_is(topic, DEAD_LETTER_CALLBACKS_TOPIC)) { /* somebody may have deleted it */
+    struct dead_letter_topic *topic = dead_letter_topics_find(&worker->topics, name);
+    if (slice_is(name, DEAD_LETTER_CALLBACKS_TOPIC)) { /* somebody may have deleted it */
         worker->has_callbacks = false;
-        worker->wants_callbacks = needs_callbacks(worker);
+        worker->wants_callbacks = worker_needs_callbacks(worker);
         if (worker->wants_callbacks)
-            dead_letter_worker_need_callbacks(worker);
+            callbacks_need(worker);
     }
     if (!rules) {
-        if (kept)
-            kept->is_followed = kept->is_wanted = kept->needs_callbacks = false;
+        if (topic) {
+            topic->has_rules = topic->needs_callbacks = false;
+            list_remove(&topic->wanted);
+        }
         return;
     }
-    if (!kept)
-        kept = add_kept(worker, topic);
-    if (!kept) {
-        log_event(LOG_ERROR, "dead letters not followed", LOG_TEXT("error", "out of memory"));
+    if (!topic && !(topic = topic_add(worker, name)))
         return;
-    }
-    kept->is_followed = true;
-    kept->needs_callbacks = rules->to_url || rules->alert_to;
-    if (kept->needs_callbacks)
-        dead_letter_worker_need_callbacks(worker);
+    topic->has_rules = true;
+    topic->needs_callbacks = rules->to_url || rules->alert_to;
+    if (topic->needs_callbacks)
+        callbacks_need(worker);
     /* New rules are for jobs that are dead already, too; and a crash may have come between a death
      * and its control job. */
-    dead_letter_schedule(worker, kept);
-    dead_letter_worker_next(worker);
+    control_want(worker, topic);
+    controls_push(worker);
+    worker_take(worker);
 }
 
-void dead_letter_worker_on_dead(struct dead_letter_worker *worker, struct slice topic)
+void dead_letter_worker_on_dead(struct dead_letter_worker *worker, struct slice name)
 {
-    for (struct list *node = worker->topics.next; node != &worker->topics; node = node->next) {
-        struct kept *kept = list_entry(node, struct kept, node);
-        if (kept->is_followed && (!topic.len || slice_is(topic, kept->name)))
-            kept->is_wanted = true;
-    }
-    dead_letter_schedule_due(worker, clock_inner_ms());
+    struct dead_letter_topic *topic = dead_letter_topics_find(&worker->topics, name);
+    if (topic && topic->has_rules)
+        control_want(worker, topic);
+    struct dead_letter_topic *at = name.len ? NULL : dead_letter_topics_first(&worker->topics);
+    for (; at; at = dead_letter_topics_next(&worker->topics, at))
+        if (at->has_rules)
+            control_want(worker, at);
+    controls_push(worker);
 }
 
 /* ---- life ---- */
@@ -179,11 +320,16 @@ static void run_stopped(struct turn_end_call *call)
         stopped(worker->stopped_ctx);
 }
 
-void dead_letter_worker_check_stopped(struct dead_letter_worker *worker)
+static void on_alarm(void *ctx)
 {
-    if (worker->is_stopping && worker->stopped && !worker->has_pass && !worker->calls &&
-        !worker->alert_command_count)
-        reactor_once_at_turn_end(worker->options.reactor, &worker->stop_call);
+    struct dead_letter_worker *worker = ctx;
+    if (worker->is_stopping)
+        return;
+    worker->alarm_ms = INT64_MAX;
+    if (worker->wants_callbacks)
+        callbacks_need(worker);
+    controls_push(worker);
+    worker_take(worker);
 }
 
 struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worker_options *options)
@@ -198,8 +344,9 @@ struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worke
         free(worker);
         return NULL;
     }
-    list_init(&worker->topics);
-    list_init(&worker->alert_commands);
+    worker->pass_ended = worker_take;
+    list_init(&worker->wanted);
+    list_init(&worker->alert_runs.list);
     list_init(&worker->stop_call.list);
     worker->stop_call.run = run_stopped;
     pthread_mutex_init(&worker->lock, NULL);
@@ -216,8 +363,8 @@ void dead_letter_worker_stop(struct dead_letter_worker *worker, void (*stopped)(
         waiter_cancel(worker->options.waiters, worker->take);
         worker->take = 0;
     }
-    alert_commands_kill(worker);
-    dead_letter_worker_check_stopped(worker);
+    dead_letter_alert_stop(worker);
+    dead_letter_check_stopped(worker);
 }
 
 void dead_letter_worker_free(struct dead_letter_worker *worker)
@@ -228,60 +375,55 @@ void dead_letter_worker_free(struct dead_letter_worker *worker)
     deadline_free(worker->alarm);
     dead_letter_fini(&worker->pass.rules);
     free(worker->pass.step);
-    while (!list_is_empty(&worker->topics)) {
-        struct kept *kept = list_entry(worker->topics.next, struct kept, node);
-        list_remove(&kept->node);
-        free(kept->name);
-        free(kept);
+    struct dead_letter_topic *topic;
+    while ((topic = dead_letter_topics_first(&worker->topics))) {
+        dead_letter_topics_remove(&worker->topics, topic);
+        free(topic->name);
+        free(topic);
     }
+    dead_letter_topics_fini(&worker->topics);
     pthread_mutex_destroy(&worker->lock);
     free(worker);
 }
 
 /* ---- figures ---- */
 
-void dead_letter_worker_count(struct dead_letter_worker *worker, uint64_t *counter, uint64_t step)
-{
-    pthread_mutex_lock(&worker->lock);
-    *counter += step;
-    pthread_mutex_unlock(&worker->lock);
-}
-
-static void emit_topic(struct buffer *out, const char *name, const struct kept *kept,
+static void emit_topic(struct buffer *out, const char *name, const struct dead_letter_topic *topic,
                        uint64_t value)
 {
-    const struct prometheus_label labels[] = {{"topic", slice_of(kept->name)}, {NULL, {0}}};
+    const struct prometheus_label labels[] = {{"topic", slice_of(topic->name)}, {NULL, {0}}};
     prometheus_sample(out, name, labels, (int64_t)value);
 }
 
-static void emit_dropped(struct buffer *out, const char *name, const struct kept *kept)
+static void emit_dropped(struct buffer *out, const char *name,
+                         const struct dead_letter_topic *topic)
 {
     static const char *const reasons[DEAD_LETTER_REASONS] = {
         [DEAD_LETTER_COUNT] = "count", [DEAD_LETTER_AGE] = "age", [DEAD_LETTER_BYTES] = "bytes"};
     for (int i = 0; i < DEAD_LETTER_REASONS; i++) {
         const struct prometheus_label labels[] = {
-            {"topic", slice_of(kept->name)}, {"reason", slice_of(reasons[i])}, {NULL, {0}}};
-        prometheus_sample(out, name, labels, (int64_t)kept->dropped[i]);
+            {"topic", slice_of(topic->name)}, {"reason", slice_of(reasons[i])}, {NULL, {0}}};
+        prometheus_sample(out, name, labels, (int64_t)topic->dropped[i]);
     }
 }
 
 struct figure {
     const char *name, *help;
-    size_t offset; /* in struct kept; 0: the dropped ones */
+    size_t offset; /* in struct dead_letter_topic; 0: the dropped ones */
     bool is_gauge;
 };
 
 static const struct figure figures[] = {
     {"tarry_dead_forwarded_total", "Dead jobs forwarded to where 'dead_letter.to' says.",
-     offsetof(struct kept, forwarded), false},
+     offsetof(struct dead_letter_topic, forwarded), false},
     {"tarry_dead_ringed",
      "Dead jobs that stay because topics name each other as 'dead_letter.to' in a ring.",
-     offsetof(struct kept, ringed), true},
+     offsetof(struct dead_letter_topic, ringed), true},
     {"tarry_dead_dropped_total", "Dead jobs dropped because 'dead_letter.keep' was met.", 0, false},
     {"tarry_alerts_total", "Alerts of dead jobs given to their callback or command.",
-     offsetof(struct kept, alerts), false},
+     offsetof(struct dead_letter_topic, alerts), false},
     {"tarry_alert_failures_total", "Alerts that could not be given, and will be tried again.",
-     offsetof(struct kept, alert_faults), false},
+     offsetof(struct dead_letter_topic, alert_faults), false},
 };
 
 void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct buffer *out)
@@ -291,13 +433,13 @@ void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct b
         const struct figure *figure = &figures[i];
         prometheus_family(out, figure->name,
                           figure->is_gauge ? PROMETHEUS_GAUGE : PROMETHEUS_COUNTER, figure->help);
-        for (struct list *node = worker->topics.next; node != &worker->topics; node = node->next) {
-            const struct kept *kept = list_entry(node, struct kept, node);
+        for (const struct dead_letter_topic *at = dead_letter_topics_first(&worker->topics); at;
+             at = dead_letter_topics_next(&worker->topics, at)) {
             if (figure->offset)
-                emit_topic(out, figure->name, kept,
-                           *(const uint64_t *)(const void *)((const char *)kept + figure->offset));
+                emit_topic(out, figure->name, at,
+                           *(const uint64_t *)(const void *)((const char *)at + figure->offset));
             else
-                emit_dropped(out, figure->name, kept);
+                emit_dropped(out, figure->name, at);
         }
     }
     pthread_mutex_unlock(&worker->lock);

@@ -1,6 +1,6 @@
 /*
- * dead_letter_worker: does with dead jobs what their topics want (dead_letter.h): alerts, forwards them, drops
- * the oldest.
+ * dead_letter_worker: does with dead jobs what their topics want (dead_letter.h): alerts, forwards
+ * them, drops the oldest.
  *
  * Over all servers of a queue one worker works on a topic at a time, because the work is itself a
  * job: when jobs of a topic die, a control job named after it is pushed to the topic `tarry.dead`;
@@ -9,10 +9,10 @@
  *   - a forwarded job carries what it was (meta dead-delivery), and is dropped from its topic
  *     only once the copy is kept, and only if it is still the same dead job
  *   - when an alert was sent stands in a note, a job of `tarry.dead` that is due in years
- * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by a dispatcher
- * like any.
+ * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by a
+ * dispatcher like any.
  *
- * One thread, the reactor's; dead_letter_emit_metrics any.
+ * One thread, the reactor's; dead_letter_worker_emit_metrics any.
  */
 #ifndef TARRY_DELIVER_DEAD_LETTER_WORKER_H
 #define TARRY_DELIVER_DEAD_LETTER_WORKER_H

@@ -241,12 +241,6 @@ static void run_check_stopped(struct turn_end_call *call)
     deliver->stopped(deliver->stopped_ctx);
 }
 
-void deliver_check_stopped(struct deliver *deliver)
-{
-    if (deliver->is_stopping && !deliver->dispatchers.is_ending)
-        reactor_once_at_turn_end(deliver->options.reactor, &deliver->stop_call);
-}
-
 static void on_answered(void *owner)
 {
     deliver_check_stopped(owner);

@@ -30,6 +30,10 @@ struct deliver {
 };
 
 /* Something ended: is all of it over, when stopping? That is looked at when the turn ends. */
-void deliver_check_stopped(struct deliver *deliver);
+static inline void deliver_check_stopped(struct deliver *deliver)
+{
+    if (deliver->is_stopping && !deliver->dispatchers.is_ending)
+        reactor_once_at_turn_end(deliver->options.reactor, &deliver->stop_call);
+}
 
 #endif
