@@ -102,6 +102,7 @@ struct lookup {
 
 /* ---- which jobs a command names ---- */
 
+/* How many jobs a command names. */
 static size_t command_names(const struct command *command)
 {
     switch (command->kind) {
@@ -143,6 +144,7 @@ static bool command_name_at(const struct command *command, size_t i, struct slic
     return true;
 }
 
+/* An earlier look has shown that no cold job has this key. */
 static bool key_is_absent(const struct absent *absent, const struct shard *shard,
                           struct hash128 key)
 {
@@ -239,6 +241,7 @@ static enum queue_status lookup_load_found(struct lookup *lookup)
     return QUEUE_OK;
 }
 
+/* What this look has shown, for the next one. NULL: out of memory. */
 static struct absent *lookup_absent(const struct lookup *lookup)
 {
     struct absent *absent = malloc(sizeof *absent + lookup->count * sizeof absent->keys[0]);
@@ -255,6 +258,7 @@ static struct absent *lookup_absent(const struct lookup *lookup)
     return absent;
 }
 
+/* The scout has looked: what it found comes to memory, and the command is carried out. */
 static void lookup_on_back(struct work *work)
 {
     struct lookup *lookup = (struct lookup *)(void *)work;
@@ -404,6 +408,7 @@ static void large_push_piece_done(void *owner, uint64_t items, const struct queu
         large_push_finish(push);
 }
 
+/* Submits the next piece, as a call of its own. */
 static void large_push_send(struct large_push *push)
 {
     struct command piece = {.kind = COMMAND_PUSH,

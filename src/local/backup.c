@@ -61,7 +61,7 @@ struct backup_call {
     struct visit visits[];
 };
 
-static void go_home(struct letter *letter);
+static void visit_go_home(struct letter *letter);
 
 /* ---- calls ---- */
 
@@ -87,7 +87,8 @@ static void backup_call_free(struct backup_call *call)
     free(call);
 }
 
-static void tell(struct letter *letter)
+/* On the reactor that asked. */
+static void backup_call_tell(struct letter *letter)
 {
     struct backup_call *call = (struct backup_call *)(void *)letter;
     call->done(call->owner, call->tag, call->status, buffer_slice(&call->json));
@@ -95,20 +96,20 @@ static void tell(struct letter *letter)
 }
 
 /* On the first reactor. */
-static void finish(struct backup_call *call, enum queue_status status)
+static void backup_call_finish(struct backup_call *call, enum queue_status status)
 {
     if (!call->done) {
         backup_call_free(call);
         return;
     }
     call->status = status;
-    call->letter.run = tell;
+    call->letter.run = backup_call_tell;
     reactor_post(call->asked_on, &call->letter);
 }
 
 /* ---- what a shard says ---- */
 
-static void write_shard(struct buffer *out, const struct visit *visit)
+static void write_visit(struct buffer *out, const struct visit *visit)
 {
     buffer_append_format(out, "%s{\"shard\":%" PRIu32 ",\"generation\":%" PRIu64 ",\"log\":[",
                          visit->shard ? "," : "", visit->shard, visit->generation);
@@ -139,13 +140,14 @@ static void write_answer(struct backup_call *call)
     buffer_append_format(out, ",\"pid\":%ld,\"hold_ms\":%" PRId64 ",\"shards\":[", (long)getpid(),
                          hold_ms(call->backups));
     for (uint32_t i = 0; i < call->backups->local->shard_count; i++)
-        write_shard(out, &call->visits[i]);
+        write_visit(out, &call->visits[i]);
     buffer_append_text(out, "]}");
 }
 
 /* ---- at the shards ---- */
 
-static void look(struct shard *shard, struct visit *visit)
+/* A shard says which files count, and how far, as of this moment. */
+static void visit_look(struct shard *shard, struct visit *visit)
 {
     uint32_t room = EXTENTS_FIRST;
     visit->generation = shard->depot ? depot_catalog(shard->depot)->generation : 0;
@@ -163,6 +165,7 @@ static void look(struct shard *shard, struct visit *visit)
     visit->has_failed = true;
 }
 
+/* A shard keeps its files, or does so no longer. */
 static void hold_back(struct shard *shard, bool on)
 {
     wal_hold_back(shard->wal, on);
@@ -170,6 +173,7 @@ static void hold_back(struct shard *shard, bool on)
         depot_hold_back(shard->depot, on);
 }
 
+/* On the shard's thread. */
 static void visit_shard(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
@@ -178,12 +182,13 @@ static void visit_shard(struct letter *letter)
     if (call->what != LOCAL_BACKUP_RENEW)
         hold_back(shard, call->what == LOCAL_BACKUP_BEGIN);
     if (call->what != LOCAL_BACKUP_END)
-        look(shard, visit);
-    visit->letter.run = go_home;
+        visit_look(shard, visit);
+    visit->letter.run = visit_go_home;
     reactor_post(call->backups->home, &visit->letter);
 }
 
-static void send_out(struct backup_call *call)
+/* From the first reactor to each shard. */
+static void backup_call_visit_all(struct backup_call *call)
 {
     struct local *local = call->backups->local;
     call->visits_left = local->shard_count;
@@ -195,7 +200,7 @@ static void send_out(struct backup_call *call)
 
 /* ---- on the first reactor ---- */
 
-static struct hold *find(struct backups *backups, uint64_t id)
+static struct hold *hold_find(struct backups *backups, uint64_t id)
 {
     for (size_t i = 0; i < LOCAL_BACKUPS_MAX; i++)
         if (backups->holds[i].id == id)
@@ -203,7 +208,8 @@ static struct hold *find(struct backups *backups, uint64_t id)
     return NULL;
 }
 
-static void set_deadline(struct backups *backups)
+/* The deadline is that of the backup that ends first. */
+static void holds_set_deadline(struct backups *backups)
 {
     int64_t first_ms = INT64_MAX;
     for (size_t i = 0; i < LOCAL_BACKUPS_MAX; i++)
@@ -212,7 +218,8 @@ static void set_deadline(struct backups *backups)
     deadline_set(backups->deadline, first_ms);
 }
 
-static void go_home(struct letter *letter)
+/* A shard has been visited; the last one ends the call. */
+static void visit_go_home(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
     struct backup_call *call = visit->call;
@@ -222,10 +229,10 @@ static void go_home(struct letter *letter)
     for (uint32_t i = 0; i < call->backups->local->shard_count; i++)
         has_failed |= call->visits[i].has_failed;
     write_answer(call);
-    finish(call, has_failed || call->json.failed ? QUEUE_NO_MEMORY : QUEUE_OK);
+    backup_call_finish(call, has_failed || call->json.failed ? QUEUE_NO_MEMORY : QUEUE_OK);
 }
 
-static void begin(struct backup_call *call, struct hold *hold)
+static void hold_begin(struct backup_call *call, struct hold *hold)
 {
     hold->id = random_u64() | 1;
     hold->until_ms = clock_inner_ms() + hold_ms(call->backups);
@@ -233,28 +240,31 @@ static void begin(struct backup_call *call, struct hold *hold)
     log_event(LOG_INFO, "backup begun", LOG_NUMBER("hold_ms", hold_ms(call->backups)));
 }
 
-static void arrive(struct letter *letter)
+/* A call has come to the first reactor, which has the list. */
+static void backup_call_arrive(struct letter *letter)
 {
     struct backup_call *call = (struct backup_call *)(void *)letter;
     struct backups *backups = call->backups;
-    struct hold *hold = find(backups, call->what == LOCAL_BACKUP_BEGIN ? 0 : call->id);
+    struct hold *hold = hold_find(backups, call->what == LOCAL_BACKUP_BEGIN ? 0 : call->id);
     if (!hold) {
-        finish(call, call->what == LOCAL_BACKUP_BEGIN ? QUEUE_CONFLICT : QUEUE_NOT_FOUND);
+        backup_call_finish(call,
+                           call->what == LOCAL_BACKUP_BEGIN ? QUEUE_CONFLICT : QUEUE_NOT_FOUND);
         return;
     }
     if (call->what == LOCAL_BACKUP_BEGIN) {
-        begin(call, hold);
+        hold_begin(call, hold);
     } else if (call->what == LOCAL_BACKUP_RENEW) {
         hold->until_ms = clock_inner_ms() + hold_ms(backups);
     } else {
         log_event(LOG_INFO, "backup ended");
         *hold = (struct hold){0};
     }
-    set_deadline(backups);
-    send_out(call);
+    holds_set_deadline(backups);
+    backup_call_visit_all(call);
 }
 
-static void expire(void *ctx)
+/* Gives up backups that went without a word for too long. */
+static void holds_expire(void *ctx)
 {
     struct backups *backups = ctx;
     const int64_t now_ms = clock_inner_ms();
@@ -271,9 +281,9 @@ static void expire(void *ctx)
                   LOG_TEXT("reason", "whoever makes it did not say in time that it goes on"),
                   LOG_NUMBER("hold_ms", hold_ms(backups)));
         *hold = (struct hold){0};
-        send_out(call);
+        backup_call_visit_all(call);
     }
-    set_deadline(backups);
+    holds_set_deadline(backups);
 }
 
 /* ---- the rest ---- */
@@ -305,7 +315,7 @@ void local_backup(struct local *local, struct reactor *reactor, enum local_backu
     call->done = done;
     call->owner = owner;
     call->tag = tag;
-    call->letter.run = arrive;
+    call->letter.run = backup_call_arrive;
     call->id = what == LOCAL_BACKUP_BEGIN ? 0 : parse_id(id);
     reactor_post(backups->home, &call->letter);
 }
@@ -317,7 +327,7 @@ struct backups *backups_new(struct local *local, struct reactor *home)
         return NULL;
     backups->local = local;
     backups->home = home;
-    backups->deadline = deadline_new(home, expire, backups);
+    backups->deadline = deadline_new(home, holds_expire, backups);
     if (!backups->deadline || !realpath(local->options.data_dir, backups->data_dir)) {
         backups_free(backups);
         return NULL;

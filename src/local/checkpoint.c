@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/vector.h"
 #include "local/preload.h"
 
 #include <errno.h>
@@ -39,6 +40,8 @@ enum {
     RETRY_MS_MAX = 5000
 };
 
+VECTOR_DECLARE(changed_list, struct engine_changed *)
+
 /*
  * Everything belongs to the shard's thread, but for two things: while `is_with_archivist` the
  * fields marked [archivist] are that thread's, handed over and back with the work; and the last two
@@ -55,15 +58,14 @@ struct checkpoint {
     uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
     int64_t began_ms;
     struct engine_collect collect;
-    struct depot_build build;          /* [archivist] */
-    struct engine_changed **changed;   /* [archivist] what the items point at; own memory */
-    size_t changed_count, changed_cap; /* [archivist] */
-    struct wal_window window;          /* [archivist] of the log's files, for building */
-    struct catalog catalog;            /* [archivist] */
-    int result;                        /* [archivist] of what it did last */
-    bool is_fatal;                     /* [archivist] the store is no good any more */
-    uint32_t at;                       /* item, or entry */
-    uint64_t needs;                    /* sequence that must be synced before the commit */
+    struct depot_build build;    /* [archivist] */
+    struct changed_list changed; /* [archivist] what the items point at */
+    struct wal_window window;    /* [archivist] of the log's files, for building */
+    struct catalog catalog;      /* [archivist] */
+    int result;                  /* [archivist] of what it did last */
+    bool is_fatal;               /* [archivist] the store is no good any more */
+    uint32_t at;                 /* item, or entry */
+    uint64_t needs;              /* sequence that must be synced before the commit */
 
     /* Between checkpoints. */
     struct depot_view *filters; /* [archivist] held while their filters are read */
@@ -95,11 +97,9 @@ struct checkpoint {
 /* Frees what the items point at. On either thread, whichever has the items just now. */
 static void forget_changed(struct checkpoint *checkpoint)
 {
-    for (size_t i = 0; i < checkpoint->changed_count; i++)
-        engine_changed_free(checkpoint->changed[i]);
-    free(checkpoint->changed);
-    checkpoint->changed = NULL;
-    checkpoint->changed_count = checkpoint->changed_cap = 0;
+    for (size_t i = 0; i < checkpoint->changed.count; i++)
+        engine_changed_free(checkpoint->changed.at[i]);
+    changed_list_fini(&checkpoint->changed);
 }
 
 /* Says in the log what failed, and notes when to try again. `error`: words, or NULL or empty for those
@@ -238,6 +238,8 @@ static int commit_catalog(struct checkpoint *checkpoint)
     return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
 }
 
+/* The first work of the archivist, and where filters could not be read: what crashed attempts left is
+ * removed, filters are read. */
 static int begin_depot(struct checkpoint *checkpoint)
 {
     depot_tidy(checkpoint->shard->depot);
@@ -255,6 +257,7 @@ static int tidy_depot(struct checkpoint *checkpoint)
     return depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
 }
 
+/* How many entries of tables are merged before a checkpoint may come in. */
 static uint64_t merge_entries(const struct checkpoint *checkpoint)
 {
     uint64_t entries = checkpoint->shard->options.limits.merge_entries;
@@ -263,6 +266,7 @@ static uint64_t merge_entries(const struct checkpoint *checkpoint)
 
 /* ---- there and back ---- */
 
+/* The piece of the phase, on the archivist's thread. */
 static void archivist_perform(struct work *work)
 {
     struct checkpoint *checkpoint = list_entry(work, struct checkpoint, work);
@@ -298,19 +302,6 @@ static void give_archivist(struct checkpoint *checkpoint, enum checkpoint_phase 
 
 /* ---- collecting: which jobs must be written to the new run, a bounded number of entries a turn ---- */
 
-static bool reserve_changed(struct checkpoint *checkpoint)
-{
-    if (checkpoint->changed_count < checkpoint->changed_cap)
-        return true;
-    size_t cap = checkpoint->changed_cap ? checkpoint->changed_cap * 2 : 256;
-    struct engine_changed **grown = realloc(checkpoint->changed, cap * sizeof(*grown));
-    if (!grown)
-        return false;
-    checkpoint->changed = grown;
-    checkpoint->changed_cap = cap;
-    return true;
-}
-
 static bool reserve_item(struct depot_build *build)
 {
     if (build->count < build->cap)
@@ -329,10 +320,9 @@ static bool on_item(void *ctx, const struct engine_item *item)
 {
     struct checkpoint *checkpoint = ctx;
     struct depot_build *build = &checkpoint->build;
-    if (!reserve_item(build) || (item->changed && !reserve_changed(checkpoint)))
+    if (!reserve_item(build) ||
+        (item->changed && !changed_list_add(&checkpoint->changed, item->changed)))
         return false; /* what changed stays the engine's */
-    if (item->changed)
-        checkpoint->changed[checkpoint->changed_count++] = item->changed;
     build->items[build->count++] =
         (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
                             .section = (uint64_t)item->section & 0xff,
@@ -441,6 +431,7 @@ static void install_item(struct checkpoint *checkpoint, uint32_t slot)
     }
 }
 
+/* Tells the engine, some jobs a turn, where each lies now. */
 static bool step_installing(struct checkpoint *checkpoint)
 {
     const struct depot_build *build = &checkpoint->build;
@@ -459,6 +450,7 @@ static bool step_installing(struct checkpoint *checkpoint)
     return true;
 }
 
+/* Jobs that lie in runs and that nobody will want soon leave memory. */
 static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -491,6 +483,7 @@ static void find_room(struct checkpoint *checkpoint)
     depot_spend_reserve(shard->depot);
 }
 
+/* The log's old files hold the topics' records: they are written again first. */
 static bool step_topics(struct checkpoint *checkpoint)
 {
     if (topics_is_busy(checkpoint->shard)) {
@@ -514,6 +507,7 @@ static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *
     return topics;
 }
 
+/* One moment of the shard, which the catalog will tell. */
 static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -540,6 +534,7 @@ static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
     return true;
 }
 
+/* The log is synced up to the snapshot before that is committed. */
 static bool step_syncing(struct checkpoint *checkpoint)
 {
     struct shard *shard = checkpoint->shard;
@@ -631,6 +626,7 @@ static bool merge_keys(struct checkpoint *checkpoint, struct engine_now now)
     return true;
 }
 
+/* What was merged is thrown away; the tables stay as they were. */
 static void abandon_merge(struct checkpoint *checkpoint)
 {
     if (checkpoint->is_merging)
@@ -700,6 +696,7 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
 
 /* ---- a stop ---- */
 
+/* The shard stops: nothing new is begun. */
 static bool is_over(const struct checkpoint *checkpoint)
 {
     return checkpoint->shard->stopping || checkpoint->shard->broken;

@@ -14,7 +14,7 @@ struct clock_watch {
     int fd;
 };
 
-static int arm(int fd)
+static int clock_watch_arm(int fd)
 {
     /* As far away as a 32-bit time_t in the kernel's older corners can say; should it ring, it is
      * set again. */
@@ -22,14 +22,14 @@ static int arm(int fd)
     return timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
 }
 
-static void on_set(uv_poll_t *poll, int status, int events)
+static void clock_watch_on_set(uv_poll_t *poll, int status, int events)
 {
     struct clock_watch *watch = poll->data;
     uint64_t rings;
     (void)status;
     (void)events;
     if (read(watch->fd, &rings, sizeof rings) < 0)
-        arm(watch->fd);
+        clock_watch_arm(watch->fd);
 }
 
 struct clock_watch *clock_watch_new(struct reactor *reactor)
@@ -38,7 +38,7 @@ struct clock_watch *clock_watch_new(struct reactor *reactor)
     if (!watch)
         return NULL;
     watch->fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (watch->fd < 0 || arm(watch->fd) ||
+    if (watch->fd < 0 || clock_watch_arm(watch->fd) ||
         uv_poll_init(reactor_loop(reactor), &watch->poll, watch->fd)) {
         if (watch->fd >= 0)
             close(watch->fd);
@@ -46,11 +46,11 @@ struct clock_watch *clock_watch_new(struct reactor *reactor)
         return NULL;
     }
     watch->poll.data = watch;
-    uv_poll_start(&watch->poll, UV_READABLE, on_set);
+    uv_poll_start(&watch->poll, UV_READABLE, clock_watch_on_set);
     return watch;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void clock_watch_on_closed(uv_handle_t *handle)
 {
     struct clock_watch *watch = handle->data;
     close(watch->fd);
@@ -60,5 +60,5 @@ static void on_closed(uv_handle_t *handle)
 void clock_watch_free(struct clock_watch *watch)
 {
     if (watch)
-        uv_close((uv_handle_t *)&watch->poll, on_closed);
+        uv_close((uv_handle_t *)&watch->poll, clock_watch_on_closed);
 }

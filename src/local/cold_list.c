@@ -55,6 +55,7 @@ static bool cold_list_add(struct cold_list *list, struct cold_job job)
 
 /* ---- which slots ---- */
 
+/* Behind the last job of the page before. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;
@@ -65,7 +66,8 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
     return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->shard;
 }
 
-static bool is_asked_for(const struct cold_list *list, enum job_section section)
+/* Whether cold jobs of the section may be what the list asks for. */
+static bool section_is_asked_for(const struct cold_list *list, enum job_section section)
 {
     enum job_state state = list->walk->state;
     if (section == SECTION_LEASED || section == SECTION_REMEMBERED) /* in memory; no jobs */
@@ -76,7 +78,7 @@ static bool is_asked_for(const struct cold_list *list, enum job_section section)
 }
 
 /* What is to be added to `when` of a section's slots to have their due by the wall clock. */
-static int64_t offset_of(const struct cold_list *list, enum job_section section)
+static int64_t wall_offset_of(const struct cold_list *list, enum job_section section)
 {
     return job_section_is_wall(section) || section == SECTION_DEAD ? 0 : list->skew_ms;
 }
@@ -95,7 +97,7 @@ static bool cold_list_look_at(struct cold_list *list, const struct depot_run *ru
                               enum job_section section, uint32_t slot, const struct run_slot *entry,
                               uint32_t topic)
 {
-    struct cold_job job = {.due_ms = entry->when_ms + offset_of(list, section),
+    struct cold_job job = {.due_ms = entry->when_ms + wall_offset_of(list, section),
                            .sequence = entry->sequence,
                            .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
     if (section != SECTION_DEAD && list->walk->state == JOB_READY && job.due_ms > list->now_ms)
@@ -108,6 +110,7 @@ static bool cold_list_look_at(struct cold_list *list, const struct depot_run *ru
 
 /* ---- on the scout ---- */
 
+/* Goes over the slots of a section of the topic. 0 or negative errno. */
 static int cold_list_look_at_section(struct cold_list *list, const struct depot_run *run,
                                      uint32_t topic, uint32_t *budget)
 {
@@ -115,7 +118,7 @@ static int cold_list_look_at_section(struct cold_list *list, const struct depot_
     uint32_t end = section->first + section->count;
     enum job_section which = (enum job_section)list->section;
     if (!list->slot) {
-        int64_t when_ms = due_from(list, which) - offset_of(list, which);
+        int64_t when_ms = due_from(list, which) - wall_offset_of(list, which);
         int failed =
             run_seek(run->run, section->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
         if (failed == -EBADMSG) /* perhaps where nothing is alive: all of it is looked at */
@@ -149,7 +152,7 @@ static bool cold_list_look_on(struct cold_list *list)
         uint32_t number = run->is_new ? UINT32_MAX : run_find_topic(run->run, topic);
         for (; number != UINT32_MAX && list->section < SECTIONS; list->section++, list->slot = 0) {
             const struct run_info_section *section = &run_info(run->run)->sections[list->section];
-            if (!section->count || !is_asked_for(list, (enum job_section)list->section))
+            if (!section->count || !section_is_asked_for(list, (enum job_section)list->section))
                 continue;
             list->result = cold_list_look_at_section(list, run, number, &budget);
             if (list->result < 0)
@@ -264,7 +267,7 @@ bool cold_list_is_reading(const struct cold_list *list)
 
 /* ---- putting together ---- */
 
-static bool is_found(const struct walk *walk, size_t count, uint64_t sequence)
+static bool is_among_found(const struct walk *walk, size_t count, uint64_t sequence)
 {
     for (size_t i = 0; i < count; i++)
         if (walk->found[i].sequence == sequence)
@@ -273,8 +276,8 @@ static bool is_found(const struct walk *walk, size_t count, uint64_t sequence)
 }
 
 /* The view the engine would give, had it the job in memory. */
-static void view_of(const struct job *job, const struct cold_job *cold, struct hash128 key,
-                    struct engine_now now, struct engine_view *out)
+static void cold_job_view(const struct job *job, const struct cold_job *cold, struct hash128 key,
+                          struct engine_now now, struct engine_view *out)
 {
     bool waits = job->state == JOB_DELAYED;
     *out = (struct engine_view){
@@ -317,7 +320,7 @@ static bool cold_job_show(struct cold_list *list, const struct walk *walk, struc
         cold->place = depot_moved(list->shard->depot, cold->place);
         if (!depot_is_alive(list->shard->depot, cold->place))
             return false;
-        view_of(&record.job, cold, key, now, out);
+        cold_job_view(&record.job, cold, key, now, out);
     }
     if (is_past_cursor(walk, out->due_ms, out->sequence) &&
         (!walk->state || walk->state == out->state))
@@ -326,7 +329,7 @@ static bool cold_job_show(struct cold_list *list, const struct walk *walk, struc
     return false;
 }
 
-static int by_due(const void *left, const void *right)
+static int compare_due(const void *left, const void *right)
 {
     const struct engine_view *a = left, *b = right;
     if (a->due_ms != b->due_ms)
@@ -365,10 +368,10 @@ int cold_list_merge(struct cold_list *list, struct walk *walk, struct engine_now
         return -ENOMEM;
     walk->found = all;
     for (size_t i = 0; i < list->jobs.count; i++)
-        if (!is_found(walk, count, list->jobs.at[i].sequence) &&
+        if (!is_among_found(walk, count, list->jobs.at[i].sequence) &&
             cold_job_show(list, walk, &list->jobs.at[i], now, &all[walk->found_count]))
             walk->found_count++;
-    qsort(all, walk->found_count, sizeof *all, by_due);
+    qsort(all, walk->found_count, sizeof *all, compare_due);
     walk->more |= list->more || walk->found_count > walk->limit;
     while (walk->found_count > walk->limit)
         engine_view_fini(&all[--walk->found_count]);

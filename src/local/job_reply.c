@@ -48,7 +48,7 @@ static void job_reply_free(struct job_reply *job_reply)
 /* Marks in `offsets`. */
 static const size_t failed_mark = SIZE_MAX, pending_mark = SIZE_MAX - 1;
 
-static int read_one(struct job_reply *job_reply, size_t i, bool may_block)
+static int job_reply_read_one(struct job_reply *job_reply, size_t i, bool may_block)
 {
     struct slice record;
     struct record_place place = job_reply->views[i].place;
@@ -72,23 +72,24 @@ static int read_one(struct job_reply *job_reply, size_t i, bool may_block)
 
 /* What is in RAM or the page cache. Returns whether anything is left for the librarian: it looks on
  * the disk only, so everything has to be asked for here first. */
-static bool read_cached(struct job_reply *job_reply)
+static bool job_reply_read_cached(struct job_reply *job_reply)
 {
     bool pending = false;
     for (size_t i = 0; i < job_reply->count; i++)
-        pending |= read_one(job_reply, i, false) != 0;
+        pending |= job_reply_read_one(job_reply, i, false) != 0;
     return pending;
 }
 
-static void read_pending(struct job_reply *job_reply)
+static void job_reply_read_pending(struct job_reply *job_reply)
 {
     for (size_t i = 0; i < job_reply->count; i++)
         if (job_reply->offsets[i] == pending_mark)
-            read_one(job_reply, i, true);
+            job_reply_read_one(job_reply, i, true);
 }
 
 /* False: the record cannot be read or is not what the engine believes. */
-static bool fill_job(struct job_reply *job_reply, size_t i, struct queue_job *out, char *lease_text)
+static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_job *out,
+                           char *lease_text)
 {
     const struct engine_view *view = &job_reply->views[i];
     struct record record;
@@ -114,7 +115,7 @@ static bool fill_job(struct job_reply *job_reply, size_t i, struct queue_job *ou
     return true;
 }
 
-static void send_reply(struct job_reply *job_reply)
+static void job_reply_send(struct job_reply *job_reply)
 {
     enum { FEW = 16 };
     struct queue_job few[FEW], *jobs = few;
@@ -127,7 +128,7 @@ static void send_reply(struct job_reply *job_reply)
     }
     if (jobs && leases) {
         for (size_t i = 0; i < job_reply->count; i++)
-            if (fill_job(job_reply, i, &jobs[reply.job_count], leases[i]))
+            if (job_reply_fill(job_reply, i, &jobs[reply.job_count], leases[i]))
                 reply.job_count++;
         reply.jobs = jobs;
     }
@@ -141,36 +142,37 @@ static void send_reply(struct job_reply *job_reply)
         free(leases);
 }
 
-static void on_librarian(struct work *work)
+static void job_reply_on_librarian(struct work *work)
 {
-    read_pending((struct job_reply *)(void *)work);
+    job_reply_read_pending((struct job_reply *)(void *)work);
 }
 
-static void on_back(struct work *work)
+static void job_reply_on_back(struct work *work)
 {
     struct job_reply *job_reply = (struct job_reply *)(void *)work;
     job_reply->shard->readings--;
-    send_reply(job_reply);
+    job_reply_send(job_reply);
     job_reply_free(job_reply);
 }
 
 /* At the end of the turn, through a completion of its own. */
-static void on_turn_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
+static void job_reply_on_turn_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
 {
     struct job_reply *job_reply = owner;
     (void)tag;
     (void)nothing;
-    if (read_cached(job_reply)) {
+    if (job_reply_read_cached(job_reply)) {
         job_reply->shard->readings++;
-        job_reply->work.perform = on_librarian;
-        job_reply->work.done = on_back;
+        job_reply->work.perform = job_reply_on_librarian;
+        job_reply->work.done = job_reply_on_back;
         worker_give(job_reply->shard->librarian, &job_reply->work);
         return;
     }
-    send_reply(job_reply);
+    job_reply_send(job_reply);
     job_reply_free(job_reply);
 }
 
+/* Whether any of them lies in a run: then those files are held. */
 static bool any_in_run(const struct engine_view *views, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -213,7 +215,7 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
     buffer_init(&job_reply->bytes, SIZE_MAX / 2);
     buffer_init(&job_reply->scratch, SIZE_MAX / 2);
     struct completion *completion = completion_new(
-        shard, 0, 0, (struct queue_reply_to){.done = on_turn_end, .owner = job_reply});
+        shard, 0, 0, (struct queue_reply_to){.done = job_reply_on_turn_end, .owner = job_reply});
     assert(completion);
     completion_soon(shard, completion);
 }

@@ -104,6 +104,7 @@ struct topic_letter {
     char topic[];
 };
 
+/* A letter about a topic: who listens, and what is told. Without memory there is no honest way on. */
 static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
                                              struct slice topic)
 {
@@ -259,7 +260,7 @@ static const struct queue_ops part_ops = {
 
 /* ---- handles: with one shard that is the queue; with several a sharded queue makes one of them ---- */
 
-static uint32_t shard_of_job(void *ctx, struct slice topic, struct slice id)
+static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice id)
 {
     const struct local *local = ((struct handle *)ctx)->local;
     /* The high half: the low one finds the bucket within the shard. */
@@ -267,17 +268,17 @@ static uint32_t shard_of_job(void *ctx, struct slice topic, struct slice id)
     return (uint32_t)(((key.high >> 32) * local->shard_count) >> 32);
 }
 
-static bool shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
+static bool handle_shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
 {
     return lease_find_shard(text, shard) && *shard < ((struct handle *)ctx)->local->shard_count;
 }
 
-static void on_refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
+static void handle_refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
 {
     route_refuse(ctx, status, reply_to);
 }
 
-static struct sharded *make_sharded(struct handle *handle)
+static struct sharded *handle_make_sharded(struct handle *handle)
 {
     struct queue *parts[DATADIR_SHARDS_MAX];
     uint32_t count = handle->local->shard_count;
@@ -287,9 +288,9 @@ static struct sharded *make_sharded(struct handle *handle)
                                                  .part_count = count,
                                                  .home = handle->index,
                                                  .leads = true,
-                                                 .part_of_job = shard_of_job,
-                                                 .part_of_lease = shard_of_lease,
-                                                 .refuse = on_refuse,
+                                                 .part_of_job = handle_shard_of_job,
+                                                 .part_of_lease = handle_shard_of_lease,
+                                                 .refuse = handle_refuse,
                                                  .ctx = handle});
 }
 
@@ -315,7 +316,7 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
         handle->parts[i] = (struct part){.queue.ops = &part_ops, .handle = handle, .shard = i};
     handle->queue = &handle->parts[0].queue;
     if (local->shard_count > 1) {
-        handle->sharded = make_sharded(handle);
+        handle->sharded = handle_make_sharded(handle);
         handle->queue = handle->sharded ? sharded_queue(handle->sharded) : NULL;
     }
     if (handle->queue)
@@ -378,6 +379,7 @@ static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *
     log_event(LOG_INFO, "half deleted topic settled", LOG_NUMBER("jobs", reply->affected));
 }
 
+/* Makes all shards agree with what the leading one says of a topic. */
 static void settle_topic(struct local *local, const struct queue_topic *lead)
 {
     struct queue *queue = local->handles[0]->queue;
@@ -419,6 +421,7 @@ static void start_clock(const struct datadir_manifest *manifest)
     clock_start(inner_ms > 0 ? inner_ms : 0);
 }
 
+/* Writes down how the inner clock stands, so that the next start goes on from there. */
 static int remember_clock(struct local *local)
 {
     clock_boot_id(local->manifest.boot_id);
@@ -563,7 +566,7 @@ struct stop_letter {
     uint32_t shard;
 };
 
-static void all_stopped(struct letter *letter)
+static void stop_letter_back(struct letter *letter)
 {
     struct stop_letter *stop = (struct stop_letter *)(void *)letter;
     struct local *local = stop->local;
@@ -578,11 +581,11 @@ static void shard_stopped(void *ctx)
         free(stop);
         return;
     }
-    stop->letter.run = all_stopped;
+    stop->letter.run = stop_letter_back;
     reactor_post(stop->local->handles[0]->reactor, &stop->letter);
 }
 
-static void stop_there(struct letter *letter)
+static void stop_letter_there(struct letter *letter)
 {
     struct stop_letter *stop = (struct stop_letter *)(void *)letter;
     shard_stop(stop->local->shards[stop->shard], shard_stopped, stop);
@@ -597,7 +600,7 @@ void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx)
         struct stop_letter *stop = calloc(1, sizeof *stop);
         if (!stop)
             abort(); /* nothing is lost: the log is as after a crash */
-        *stop = (struct stop_letter){.letter.run = stop_there, .local = local, .shard = i};
+        *stop = (struct stop_letter){.letter.run = stop_letter_there, .local = local, .shard = i};
         reactor_post(local->handles[i]->reactor, &stop->letter);
     }
 }

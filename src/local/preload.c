@@ -128,6 +128,7 @@ static void slice_trim(struct preload_slice *slice)
     }
 }
 
+/* Keeps a slice that was read among the recent ones, the oldest of which go. */
 static void recent_add(struct preload *preload, struct preload_slice *slice)
 {
     slice_trim(slice);
@@ -190,6 +191,7 @@ static void recent_fini(struct preload *preload)
  * shard's thread to note.
  */
 
+/* Writes down that the slot is passed by. */
 static int slice_pass_by(struct preload_slice *slice, uint32_t slot, const struct run_slot *entry)
 {
     struct preload_pass pass = {.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
@@ -199,7 +201,8 @@ static int slice_pass_by(struct preload_slice *slice, uint32_t slot, const struc
     return -ENOMEM;
 }
 
-static bool is_held(const struct preload_slice *slice, uint32_t topic)
+/* Jobs of this topic are passed by. */
+static bool topic_is_held(const struct preload_slice *slice, uint32_t topic)
 {
     return preload_section_waits(slice->section) && topic < slice->run->topic_count &&
            atomic_load_explicit(&slice->run->topics[topic]->is_held, memory_order_relaxed);
@@ -220,7 +223,7 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
     if (!alive_test(&slice->depot_run->alive, slot) ||
         (slice->refill && entry->topic != slice->topic))
         return 0;
-    if (!slice->refill && is_held(slice, entry->topic))
+    if (!slice->refill && topic_is_held(slice, entry->topic))
         return slice_pass_by(slice, slot, entry);
     if (slice->wanted == slice->jobs_max)
         return -EAGAIN;
@@ -228,6 +231,7 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
     return 1;
 }
 
+/* For run_scan: a record that was wanted, or 0 bytes where it is damaged. */
 static bool slice_keep(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
     struct preload_slice *slice = ctx;
@@ -257,6 +261,7 @@ static void slice_trim_passes(struct preload_slice *slice)
         slice->passes.count--;
 }
 
+/* Reads the slice; what came of it is in `error` and `next`. [scout] */
 static void slice_read(struct preload_slice *slice)
 {
     struct run_scan scan = {.first = slice->first,
@@ -362,7 +367,8 @@ static int64_t cursor_up_ms(const struct preload *preload, const struct preload_
                                         : cursor->when_ms;
 }
 
-static struct preload_first look_for_first(const struct preload *preload)
+/* Goes over all cursors. */
+static struct preload_first first_look(const struct preload *preload)
 {
     struct preload_first first = {
         .is_known = true, .skew_ms = preload->shard->skew_ms, .up_ms = INT64_MAX};
@@ -382,15 +388,17 @@ static struct preload_first look_for_first(const struct preload *preload)
 static const struct preload_first *first_up(struct preload *preload)
 {
     if (!preload->first.is_known || preload->first.skew_ms != preload->shard->skew_ms)
-        preload->first = look_for_first(preload);
+        preload->first = first_look(preload);
     return &preload->first;
 }
 
+/* So long before it comes up a slice is read. */
 static int64_t lead_ms(const struct preload *preload)
 {
     return preload->horizon_ms - preload->horizon_ms / 4;
 }
 
+/* When (inner clock) a slice is read next by its time. */
 static int64_t next_slice_ms(struct preload *preload)
 {
     int64_t up_ms = first_up(preload)->up_ms;
@@ -444,7 +452,7 @@ static struct preload_slice *next_to_refill(struct preload *preload, struct engi
 /* ---- what cannot be read ---- */
 
 /* Logged once, though it may be met again. */
-static bool is_logged(struct preload *preload, uint32_t run, uint32_t slot)
+static bool slot_is_logged(struct preload *preload, uint32_t run, uint32_t slot)
 {
     for (unsigned i = 0; i < LOGGED; i++)
         if (preload->unreadable_last[i].file == run && preload->unreadable_last[i].at == slot)
@@ -454,9 +462,11 @@ static bool is_logged(struct preload *preload, uint32_t run, uint32_t slot)
     return false;
 }
 
-static void cannot_read(struct preload *preload, uint32_t run, uint32_t slot, const char *why)
+/* Counts and logs a slot that is passed by for good. */
+static void slot_cannot_be_read(struct preload *preload, uint32_t run, uint32_t slot,
+                                const char *why)
 {
-    if (is_logged(preload, run, slot))
+    if (slot_is_logged(preload, run, slot))
         return;
     preload->unreadable++;
     log_event(LOG_ERROR, "stored job cannot be read, passed by",
@@ -476,7 +486,8 @@ static bool is_worth_a_try(struct preload *preload, const struct preload_slice *
 
 /* A directory that cannot be read is passed by slot after slot, where trying again does not help.
  */
-static void took_error(struct preload *preload, struct preload_slice *slice, struct engine_now now)
+static void slice_took_error(struct preload *preload, struct preload_slice *slice,
+                             struct engine_now now)
 {
     /* Of a block only the first one is logged, and tried again. */
     bool goes_on = preload->passed_run == slice->number && preload->passed_slot == slice->next;
@@ -489,7 +500,7 @@ static void took_error(struct preload *preload, struct preload_slice *slice, str
     if (goes_on)
         preload->unreadable += !slice->refill; /* those were met before, when passed by */
     else
-        cannot_read(preload, slice->number, slice->next, strerror(-slice->error));
+        slot_cannot_be_read(preload, slice->number, slice->next, strerror(-slice->error));
     slice->next++;
     preload->passed_run = slice->number;
     preload->passed_slot = slice->next;
@@ -497,6 +508,7 @@ static void took_error(struct preload *preload, struct preload_slice *slice, str
 
 /* ---- what was read ---- */
 
+/* It brought nothing. */
 static void slice_drop(struct preload *preload, struct preload_slice *slice)
 {
     slice_end(slice);
@@ -514,7 +526,7 @@ static void slice_took_in(struct preload *preload, struct preload_slice *slice,
         return;
     }
     if (slice->error)
-        took_error(preload, slice, now);
+        slice_took_error(preload, slice, now);
     preload_topics_take_in(&preload->topics, slice, now);
     preload->first.is_known = false;
     if (!slice->items.count) {
@@ -556,6 +568,7 @@ static void read_next(struct preload *preload, struct engine_now now)
 
 /* ---- what was read comes to memory ---- */
 
+/* The oldest slice is done with. */
 static void queue_shift(struct preload *preload)
 {
     slice_end(preload->queue[0]);
@@ -593,7 +606,7 @@ static int slice_load_one(struct preload_slice *slice, const struct preload_item
     if (failed == -ENOMEM)
         return failed;
     if (failed && failed != -ENOENT)
-        cannot_read(slice->preload, slice->number, item->slot, "the record is damaged");
+        slot_cannot_be_read(slice->preload, slice->number, item->slot, "the record is damaged");
     return 0;
 }
 
@@ -705,6 +718,7 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
 
 /* ---- turns ---- */
 
+/* Cursors for runs that are new, none for those that went. */
 static void follow_view(struct preload *preload, struct engine_now now)
 {
     const struct depot_view *view = depot_view(preload->shard->depot);
@@ -769,8 +783,8 @@ uint64_t preload_unreadable(const struct preload *preload)
 
 /* What was passed must not be evicted, as it would not be met again: also where the wall clock has
  * gone back since. */
-static int64_t passed_ms(const struct preload *preload, const struct preload_run *run,
-                         enum job_section section)
+static int64_t cursor_passed_ms(const struct preload *preload, const struct preload_run *run,
+                                enum job_section section)
 {
     int64_t at_ms = run->cursors[section].passed_ms;
     return at_ms == INT64_MIN || !job_section_is_wall(section) ? at_ms
@@ -783,7 +797,7 @@ int64_t preload_keep_until_ms(const struct preload *preload, struct engine_now n
     const struct preload_slice *reading = preload->reading;
     for (uint32_t i = 0; i < preload->topics.run_count; i++)
         for (enum job_section section = SECTION_DELAYED; section <= SECTION_REMEMBERED; section++) {
-            int64_t at_ms = passed_ms(preload, preload->topics.runs[i], section);
+            int64_t at_ms = cursor_passed_ms(preload, preload->topics.runs[i], section);
             if (at_ms > until_ms)
                 until_ms = at_ms;
         }

@@ -160,12 +160,14 @@ static struct preload_place *place_get(struct preload_run *run, uint32_t topic)
     return run->places[topic] = place;
 }
 
+/* When a slot comes up by the inner clock. */
 static int64_t inner_ms_of(const struct preload_topics *topics, enum job_section section,
                            int64_t when_ms)
 {
     return job_section_is_wall(section) ? when_ms - topics->shard->skew_ms : when_ms;
 }
 
+/* The end of the grain of time it is in. */
 static int64_t grain_of(const struct preload_topics *topics, int64_t when_ms)
 {
     int64_t over = when_ms % topics->grain_ms;
@@ -416,6 +418,7 @@ static int64_t place_come_due(struct preload_topics *topics, struct preload_plac
     return dues->count ? dues->at[0].when_ms : INT64_MAX;
 }
 
+/* What was passed by and has come up is due now. */
 static void topics_come_due(struct preload_topics *topics, int64_t now_ms)
 {
     int64_t next_ms = INT64_MAX;
@@ -561,6 +564,7 @@ static struct preload_run *run_new(struct preload_topics *topics, const struct d
     return NULL;
 }
 
+/* A run that left the view stays while slices of it are under way. */
 static void run_free_where_gone(struct preload_topics *topics, struct preload_run *run)
 {
     if (run->is_gone && !run->holds)
@@ -599,6 +603,7 @@ static bool run_counts(const struct depot_view *view, const struct depot_run *de
     return false;
 }
 
+/* Runs that are not among those kept have left the view. */
 static void let_other_runs_go(struct preload_topics *topics, struct preload_run **kept,
                               uint32_t count)
 {
@@ -653,6 +658,7 @@ void preload_topics_fini(struct preload_topics *topics)
 
 /* ---- looking once more: the cursors of a run begin anew ---- */
 
+/* The cursors of what waits begin anew. */
 static void restart_run(struct preload_topics *topics, struct preload_run *run)
 {
     const struct depot_run *depot_run =
@@ -763,6 +769,7 @@ bool preload_topics_turn(struct preload_topics *topics, struct engine_now now)
 
 /* ---- what a slice that was read means for cursors and notes ---- */
 
+/* All before the end of the slice has been looked at. */
 static void cursor_advance(struct preload_slice *slice)
 {
     struct preload_cursor *cursor = &slice->run->cursors[slice->section];

@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    LOT_FIRST = 1 << 10,
     LOT_MAX = 1 << 18,
     FILTERS_FROM = 256 /* where many are looked for by key: with filters one table is asked each */
 };
@@ -25,13 +24,10 @@ enum {
  */
 
 /* Some of them, to be found at once. */
-struct lot {
-    struct depot_want *wants; /* own memory */
-    size_t count, cap;
-};
+VECTOR_DECLARE(lot, struct depot_want)
 
 /* One that cannot be read says maybe. */
-static void load_filters(struct shard *shard)
+static void recovery_load_filters(struct shard *shard)
 {
     struct depot_view *view = depot_hold(shard->depot);
     if (!view)
@@ -40,42 +36,29 @@ static void load_filters(struct shard *shard)
     depot_let_go(view);
 }
 
-static bool is_known(const struct shard *shard, struct record_place place)
+static bool place_is_known(const struct shard *shard, struct record_place place)
 {
     return place.bytes && depot_is_alive(shard->depot, place);
 }
 
 /* ---- many at once ---- */
 
-static void find_lot(struct shard *shard, struct lot *lot, depot_met *met)
+/* Looks up the whole lot; `met` is told of each that was found. */
+static void lot_find(struct shard *shard, struct lot *lot, depot_met *met)
 {
-    (void)depot_find_many(depot_view(shard->depot), shard->options.hash_seed, lot->wants,
-                          lot->count, met, shard);
+    (void)depot_find_many(depot_view(shard->depot), shard->options.hash_seed, lot->at, lot->count,
+                          met, shard);
     lot->count = 0;
 }
 
-static bool has_room(struct lot *lot)
-{
-    if (lot->count < lot->cap)
-        return true;
-    size_t cap = lot->cap ? lot->cap * 2 : LOT_FIRST;
-    struct depot_want *grown = realloc(lot->wants, cap * sizeof *grown);
-    if (!grown)
-        return false;
-    lot->wants = grown;
-    lot->cap = cap;
-    return true;
-}
-
 /* Without memory it is left out. */
-static void want(struct shard *shard, struct lot *lot, struct depot_want one, depot_met *met)
+static void lot_want(struct shard *shard, struct lot *lot, struct depot_want one, depot_met *met)
 {
-    if (!is_known(shard, one.place) && ++shard->looked_up == FILTERS_FROM)
-        load_filters(shard);
-    if (has_room(lot))
-        lot->wants[lot->count++] = one;
+    if (!place_is_known(shard, one.place) && ++shard->looked_up == FILTERS_FROM)
+        recovery_load_filters(shard);
+    (void)lot_add(lot, one);
     if (lot->count == LOT_MAX)
-        find_lot(shard, lot, met);
+        lot_find(shard, lot, met);
 }
 
 static void fill_stub(void *ctx, const struct depot_want *want, const struct record *record)
@@ -84,18 +67,20 @@ static void fill_stub(void *ctx, const struct depot_want *want, const struct rec
     (void)engine_stub_fill(shard->engine, want->id, record, want->place);
 }
 
+/* Stubs get the jobs that belong to them. */
 static void fill_many(struct shard *shard, struct lot *lot)
 {
     struct depot_want one = {0};
     for (uint32_t at = 0; engine_stub_next(shard->engine, &at, &one.key, &one.place);) {
         one.id = at;
-        want(shard, lot, one, fill_stub);
+        lot_want(shard, lot, one, fill_stub);
     }
-    find_lot(shard, lot, fill_stub);
+    lot_find(shard, lot, fill_stub);
 }
 
 /* It may have been met already: a key comes as often as its job ended. */
-static void release(struct shard *shard, const struct record *record, struct record_place place)
+static void release_slot(struct shard *shard, const struct record *record,
+                         struct record_place place)
 {
     if (depot_is_alive(shard->depot, place))
         engine_release_stored(shard->engine,
@@ -105,15 +90,16 @@ static void release(struct shard *shard, const struct record *record, struct rec
 
 static void release_met(void *ctx, const struct depot_want *want, const struct record *record)
 {
-    release(ctx, record, want->place);
+    release_slot(ctx, record, want->place);
 }
 
+/* Slots of jobs that ended are released. */
 static void release_many(struct shard *shard, struct lot *lot)
 {
     struct depot_want one = {0};
     for (uint32_t at = 0; engine_unresolved_next(shard->engine, &at, &one.key);)
-        want(shard, lot, one, release_met);
-    find_lot(shard, lot, release_met);
+        lot_want(shard, lot, one, release_met);
+    lot_find(shard, lot, release_met);
 }
 
 /* ---- one by one: what is left ---- */
@@ -124,7 +110,7 @@ static int find_stored(struct shard *shard, struct hash128 key, struct record_pl
 {
     struct slice at;
     buffer_clear(bytes);
-    if (is_known(shard, *place)) {
+    if (place_is_known(shard, *place)) {
         int failed = depot_read(depot_view(shard->depot), *place, true, bytes, &at);
         if (failed)
             return failed;
@@ -167,12 +153,13 @@ static int release_rest(struct shard *shard, struct buffer *bytes)
         if (found < 0)
             return found;
         if (found)
-            release(shard, &record, place);
+            release_slot(shard, &record, place);
     }
     return 0;
 }
 
-static int find_all(struct shard *shard)
+/* 0 or negative errno: one cannot be read, or there is none. */
+static int look_up_all(struct shard *shard)
 {
     struct buffer bytes;
     struct lot lot = {0};
@@ -184,7 +171,7 @@ static int find_all(struct shard *shard)
         failed = fill_rest(shard, &bytes);
     }
     buffer_fini(&bytes);
-    free(lot.wants);
+    lot_fini(&lot);
     return failed;
 }
 
@@ -273,9 +260,9 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
     return 0;
 }
 
-static int complete(struct shard *shard, char *error, size_t error_bytes)
+static int look_up(struct shard *shard, char *error, size_t error_bytes)
 {
-    int failed = find_all(shard);
+    int failed = look_up_all(shard);
     if (failed)
         snprintf(error, error_bytes,
                  "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "
@@ -295,7 +282,7 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     if (!failed)
         failed = open_log(shard, &found, error, error_bytes);
     if (!failed)
-        failed = complete(shard, error, error_bytes);
+        failed = look_up(shard, error, error_bytes);
     if (failed)
         return failed;
     /* After a reboot the wall clock may stand before the last moment we know of: time does not go

@@ -71,6 +71,7 @@ static bool cold_scan_is_reading(const struct cold_scan *cold)
     return cold && cold->is_reading;
 }
 
+/* For run_scan: is the job of this slot the topic's, and alive? -EAGAIN: others have their turn. */
 static int cold_scan_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
     struct cold_scan *cold = ctx;
@@ -98,6 +99,7 @@ static bool cold_scan_is_full(const struct cold_scan *cold)
            cold->looked_at >= SLICE_SLOTS;
 }
 
+/* Reads the next slice of the run. [scout] */
 static void cold_scan_on_scout(struct work *work)
 {
     struct cold_scan *cold = (struct cold_scan *)(void *)work;
@@ -159,6 +161,7 @@ static bool cold_scan_is_in_view(const struct cold_scan *cold)
     return depot_view_run(depot_view(cold->shard->depot), cold->run) != NULL;
 }
 
+/* Has the scout read on. 0, or -ENOENT: that was all. */
 static int cold_scan_read_slice(struct cold_scan *cold)
 {
     if ((cold->is_through || !cold_scan_is_in_view(cold)) && !cold_scan_next_run(cold))
@@ -236,6 +239,7 @@ static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_statu
 
 /* ---- beginning ---- */
 
+/* The scan goes on step by step, beginning with this turn. */
 static void scan_begin(struct shard *shard, const struct walk *walk, bool with_body,
                        struct queue_reply_to reply_to)
 {
@@ -262,7 +266,7 @@ static void scan_begin(struct shard *shard, const struct walk *walk, bool with_b
     reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
 }
 
-static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_state state)
+static struct walk scan_walk(enum walk_kind kind, struct slice topic, enum job_state state)
 {
     struct walk walk = {.kind = kind, .state = state, .topic_bytes = topic.len};
     memcpy(walk.topic, topic.at, topic.len);
@@ -272,7 +276,7 @@ static struct walk walk_of(enum walk_kind kind, struct slice topic, enum job_sta
 static void list_begin(struct shard *shard, const struct queue_list *list,
                        struct queue_reply_to reply_to)
 {
-    struct walk walk = walk_of(WALK_LIST, list->topic, list->state);
+    struct walk walk = scan_walk(WALK_LIST, list->topic, list->state);
     walk.limit = list->limit;
     walk.shard = shard->options.index;
     walk.has_cursor = list->cursor.len > 0;
@@ -289,7 +293,7 @@ static void change_begin(struct shard *shard, const struct queue_topic_call *cal
     enum walk_kind kind = call->verb == QUEUE_TOPIC_PURGE    ? WALK_PURGE
                           : call->verb == QUEUE_TOPIC_DELETE ? WALK_DELETE
                                                              : WALK_REDRIVE;
-    struct walk walk = walk_of(kind, call->topic, kind == WALK_PURGE ? call->state : 0);
+    struct walk walk = scan_walk(kind, call->topic, kind == WALK_PURGE ? call->state : 0);
     walk.max = call->max;
     scan_begin(shard, &walk, false, reply_to);
 }
@@ -457,6 +461,7 @@ static bool list_step(struct shard *shard, struct scan *scan)
     return false;
 }
 
+/* Whether there is more to do now. Memory first, then what is cold. It may end. */
 static bool change_step(struct shard *shard, struct scan *scan)
 {
     if (!scan->is_memory_done) {

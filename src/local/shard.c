@@ -24,6 +24,7 @@ enum {
 
 /* ---- the log ---- */
 
+/* Looks whether the path of the directory leads here, where there is reason to doubt. */
 static void look_for_path(struct shard *shard, int64_t now_ms)
 {
     bool seen = atomic_load_explicit(&shard->astray_seen, memory_order_relaxed);
@@ -56,7 +57,7 @@ static bool hold_commit(struct shard *shard)
     return true;
 }
 
-static void perform_upkeep(struct work *work)
+static void upkeep_perform(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, upkeep_work);
     shard->upkeep_error = wal_upkeep(shard->wal);
@@ -78,6 +79,7 @@ static void upkeep_done(struct work *work)
     }
 }
 
+/* Gives the librarian the log's upkeep, where there is any. */
 static void upkeep_start(struct shard *shard, int64_t now_ms)
 {
     /* What little space there is goes to the run that lets old files go, but for the room in the
@@ -93,7 +95,7 @@ static void upkeep_start(struct shard *shard, int64_t now_ms)
     worker_give(shard->librarian, &shard->upkeep_work);
 }
 
-static void perform_step(struct work *work)
+static void step_perform(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, step_work);
     shard->options.stepped(shard->options.ctx);
@@ -104,7 +106,8 @@ static void step_done(struct work *work)
     list_entry(work, struct shard, step_work)->telling_step = false;
 }
 
-static void tell_step(struct shard *shard)
+/* Has a step of the wall clock written down. */
+static void step_tell(struct shard *shard)
 {
     if (!shard->stepped || shard->telling_step)
         return;
@@ -116,7 +119,7 @@ static void tell_step(struct shard *shard)
 /* ---- the turn ---- */
 
 /* Returns whether more is due now than one turn may do. */
-static bool advance(struct shard *shard, struct engine_now now)
+static bool advance_engine(struct shard *shard, struct engine_now now)
 {
     bool stepped = now.skew_ms != shard->engine_skew_ms;
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
@@ -128,7 +131,8 @@ static bool advance(struct shard *shard, struct engine_now now)
     return engine_next_ms(shard->engine) <= now.inner_ms;
 }
 
-static bool is_quiet(const struct shard *shard)
+/* Nothing is under way, and nobody waits: a stop may end. */
+static bool shard_is_quiet(const struct shard *shard)
 {
     return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
            !preload_is_busy(shard->preload) && list_is_empty(&shard->waiting) &&
@@ -139,6 +143,7 @@ static bool is_quiet(const struct shard *shard)
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
+/* Logs when pushes are refused for want of disk, and when they are accepted again. */
 static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
 {
     const char *error = wal_error(shard->wal);
@@ -155,6 +160,7 @@ static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
                   LOG_TEXT("error", error ? error : strerror(is_full ? ENOSPC : EIO)));
 }
 
+/* For shard_figures, which any thread may call. */
 static void publish_figures(struct shard *shard)
 {
     struct wal_stats stats;
@@ -186,9 +192,9 @@ static void keep_totals(struct shard *shard)
 
 static void stop_if_quiet(struct shard *shard)
 {
-    if (shard->stopping && !shard->totals_kept && is_quiet(shard))
+    if (shard->stopping && !shard->totals_kept && shard_is_quiet(shard))
         keep_totals(shard);
-    if (shard->stopping && shard->stopped && is_quiet(shard)) {
+    if (shard->stopping && shard->stopped && shard_is_quiet(shard)) {
         void (*stopped)(void *ctx) = shard->stopped;
         shard->stopped = NULL;
         stopped(shard->stopped_ctx);
@@ -201,7 +207,7 @@ static bool shard_turn(void *ctx)
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
     look_for_path(shard, now.inner_ms);
-    bool busy = advance(shard, now);
+    bool busy = advance_engine(shard, now);
     bool more = scans_step(shard);
     if (!shard->broken)
         more |= topics_step(shard);
@@ -213,7 +219,7 @@ static bool shard_turn(void *ctx)
     if (!holds)
         shard_commit(shard, false);
     upkeep_start(shard, now.inner_ms);
-    tell_step(shard);
+    step_tell(shard);
     publish_figures(shard);
     stop_if_quiet(shard);
 
@@ -282,9 +288,9 @@ static void shard_init(struct shard *shard, const struct shard_options *options,
     list_init(&shard->parked);
     list_init(&shard->held);
     list_init(&shard->scans);
-    shard->upkeep_work.perform = perform_upkeep;
+    shard->upkeep_work.perform = upkeep_perform;
     shard->upkeep_work.done = upkeep_done;
-    shard->step_work.perform = perform_step;
+    shard->step_work.perform = step_perform;
     shard->step_work.done = step_done;
     atomic_store(&shard->healthy, true);
     atomic_store(&shard->accepting, true);

@@ -281,12 +281,13 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum q
     }
 }
 
-static void perform_commit(struct work *work)
+static void commit_perform(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
     shard->commit_error = wal_commit(shard->wal);
 }
 
+/* The committer is back: what it wrote and synced is durable, or the log is broken. */
 static void commit_done(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
@@ -366,13 +367,13 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
 
 /* ---- what the engine tells ---- */
 
-static struct record_place on_append(void *ctx, const struct record *record)
+static struct record_place sink_append(void *ctx, const struct record *record)
 {
     return wal_append(((struct shard *)ctx)->wal, record);
 }
 
-static enum engine_slot on_release_slot(void *ctx, struct record_place place,
-                                        enum job_section *section)
+static enum engine_slot sink_release_slot(void *ctx, struct record_place place,
+                                          enum job_section *section)
 {
     switch (depot_release(((struct shard *)ctx)->depot, place, section)) {
     case DEPOT_RELEASED:
@@ -385,7 +386,7 @@ static enum engine_slot on_release_slot(void *ctx, struct record_place place,
     return SLOT_UNKNOWN;
 }
 
-static void on_ready(void *ctx, struct slice topic)
+static void sink_ready(void *ctx, struct slice topic)
 {
     struct shard *shard = ctx;
     uint64_t reactors = watch_find(shard->watches, topic);
@@ -393,17 +394,17 @@ static void on_ready(void *ctx, struct slice topic)
         event_add(&shard->ready_topics, 0, topic, reactors);
 }
 
-static void on_died(void *ctx, struct slice topic)
+static void sink_died(void *ctx, struct slice topic)
 {
     shard_event(ctx, QUEUE_EVENT_DEAD, topic);
 }
 
 struct engine_sink shard_engine_sink(struct shard *shard)
 {
-    return (struct engine_sink){.append = on_append,
-                                .release_slot = on_release_slot,
-                                .ready = on_ready,
-                                .died = on_died,
+    return (struct engine_sink){.append = sink_append,
+                                .release_slot = sink_release_slot,
+                                .ready = sink_ready,
+                                .died = sink_died,
                                 .ctx = shard};
 }
 
@@ -415,7 +416,7 @@ void shard_core_init(struct shard *shard)
     list_init(&shard->soon);
     list_init(&shard->ready_topics);
     list_init(&shard->events);
-    shard->commit_work.perform = perform_commit;
+    shard->commit_work.perform = commit_perform;
     shard->commit_work.done = commit_done;
 }
 

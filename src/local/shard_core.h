@@ -45,17 +45,16 @@ struct shard {
     struct deadline *deadline;
     struct clock_watch *clock_watch;
 
-    int64_t skew_ms;        /* wall - inner as of the last step of the wall clock */
-    int64_t engine_skew_ms; /* the one the engine has been told */
-    uint64_t durable;       /* sequence */
-    struct list waiting;    /* completions in the order of `needs` */
-    struct list soon;       /* completions that need no disk */
-    struct list parked;
-    struct list
-        held; /* parked ones too: pushes that wait for a checkpoint, and hold up nobody else */
-    struct list scans;        /* walking.h */
-    size_t listings;          /* lists among them */
-    size_t readings;          /* under way on the librarian */
+    int64_t skew_ms;          /* wall - inner as of the last step of the wall clock */
+    int64_t engine_skew_ms;   /* the one the engine has been told */
+    uint64_t durable;         /* sequence */
+    struct list waiting;      /* completions in the order of `needs` */
+    struct list soon;         /* completions that need no disk */
+    struct list parked;       /* commands that wait for room in the log: admission.c */
+    struct list held;         /* pushes that wait for a checkpoint, and hold up nobody else */
+    struct list scans;        /* local/scan.h */
+    size_t listings;          /* lists among them: until they end no job becomes cold */
+    size_t readings;          /* replies and scans whose records a helper reads */
     struct completion *spare; /* small blocks for re-use, linked through list.next */
     struct watch_table *watches;
     struct list ready_topics; /* told at the end of the turn */
@@ -63,8 +62,9 @@ struct shard {
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, telling_step;
-    bool stepped;                                /* the wall clock; not told yet */
-    uint32_t submitted, submitted_before, holds; /* when a commit begins: hold_commit */
+    bool stepped; /* the wall clock; not told yet */
+    /* Commands, and turns that a commit was held back: hold_commit in shard.c. */
+    uint32_t submitted, submitted_before, holds;
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
     bool writing_topics;   /* the topics' records are being written again, */
