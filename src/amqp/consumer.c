@@ -1,67 +1,297 @@
-#include "amqp/consumer_private.h"
+#include "amqp/consumer.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/thread.h"
+#include "queue/status.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum {
+    CHANNEL = 1,
+    WINDOW = 2 * AMQP_IN_PREFETCH_MAX, /* a power of two */
+    MARKS_MASK = WINDOW - 1,
     LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
     PAUSE_MS = 100,
     PAUSE_MS_MAX = 5000,
-    STOP_MS = 2000
+    AGAIN_MS = 1000,
+    STOP_MS = 2000,
+    LINES_A_SECOND = 10
 };
 
-int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
-                         const char *version, const struct amqp_in_consumer_told *told, void *ctx,
-                         struct amqp_in_consumer **out)
+enum mark { MARK_WAITS = 1, MARK_KEPT, MARK_REJECTED }; /* of a message */
+
+struct amqp_in_consumer { /* the thread's own, but what is under the lock */
+    const struct amqp_in_source *source;
+    struct target_amqp_link link;
+    struct amqp_in_consumer_events events;
+    void *ctx;
+    struct amqp_in_counts *counts; /* the owner's */
+    pthread_t thread;
+    bool has_thread;
+
+    uint64_t generation;         /* rises with each connection */
+    uint64_t first, next;        /* delivery tags not acknowledged yet */
+    unsigned char marks[WINDOW]; /* enum mark, by delivery tag */
+    struct amqp_in_batch *open;  /* being filled; NULL: none */
+    struct list again;           /* jobs that were refused, to be offered again */
+    int64_t again_at_ms;
+    size_t batches_out;
+    int64_t pause_ms, next_open_ms;
+    bool said_lost; /* the log has it: the connection is lost */
+    int64_t second; /* of the last lines about rejected messages, and how many */
+    unsigned lines, unsaid;
+
+    pthread_mutex_t mutex; /* over what follows */
+    struct list settled;   /* batches that came back */
+    bool is_stopping;
+};
+
+static int64_t now_ms(void)
 {
-    struct amqp_in_consumer *consumer = calloc(1, sizeof(*consumer));
-    if (!consumer)
-        return -ENOMEM;
-    consumer->source = source;
-    consumer->told = *told;
-    consumer->ctx = ctx;
-    consumer->pause_ms = PAUSE_MS;
-    consumer->first = consumer->next = 1;
-    list_init(&consumer->again);
-    list_init(&consumer->settled);
-    int fault =
-        target_amqp_link_init(&consumer->link, guard, &source->url, version, "tarry --amqp-in");
-    if (fault != 0) {
-        free(consumer);
-        return fault;
-    }
-    pthread_mutex_init(&consumer->mutex, NULL);
-    *out = consumer;
-    return 0;
+    return clock_boot_us() / 1000;
 }
 
-void amqp_in_consumer_free(struct amqp_in_consumer *consumer)
+static void batch_free(struct amqp_in_batch *batch)
 {
-    if (!consumer)
-        return;
-    while (!list_is_empty(&consumer->settled)) {
-        struct list *first = consumer->settled.next;
-        list_remove(first);
-        amqp_in_batch_free(list_entry(first, struct amqp_in_batch, list));
+    for (size_t i = 0; batch && i < batch->count; i++)
+        free(batch->jobs[i]);
+    free(batch);
+}
+
+/* ---- what can never be taken ---- */
+
+/* A flood of bad messages is not to be a flood of lines: what is left out is counted. */
+static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
+                         const char *why)
+{
+    int64_t second = now_ms() / 1000;
+    if (second != consumer->second) {
+        consumer->second = second;
+        consumer->lines = 0;
     }
-    amqp_in_forget(consumer);
-    target_amqp_link_fini(&consumer->link);
-    pthread_mutex_destroy(&consumer->mutex);
-    free(consumer);
+    if (++consumer->lines > LINES_A_SECOND) {
+        consumer->unsaid++;
+        return;
+    }
+    log_event(LOG_WARN, "amqp-in message rejected", LOG_TEXT("queue", consumer->source->queue),
+              LOG_TEXT("reason", amqp_in_refusal_name(refusal)), LOG_TEXT("error", why),
+              LOG_NUMBER("not_logged", consumer->unsaid));
+    consumer->unsaid = 0;
+}
+
+static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
+                           enum amqp_in_refusal refusal, const char *why, char *error)
+{
+    atomic_fetch_add(&consumer->counts->rejected[refusal], 1);
+    log_rejected(consumer, refusal, why);
+    consumer->marks[tag & MARKS_MASK] = MARK_REJECTED;
+    int status = amqp_basic_reject(consumer->link.state, CHANNEL, tag, 0);
+    if (status != AMQP_STATUS_OK)
+        snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
+    return status == AMQP_STATUS_OK;
+}
+
+/* ---- out ---- */
+
+/* Hands the open batch on. */
+static void batch_flush(struct amqp_in_consumer *consumer)
+{
+    struct amqp_in_batch *batch = consumer->open;
+    if (!batch)
+        return;
+    consumer->open = NULL;
+    consumer->batches_out++;
+    consumer->events.batch(consumer->ctx, batch);
+}
+
+/* False: out of memory. */
+static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job)
+{
+    if (!consumer->open && !(consumer->open = calloc(1, sizeof(*consumer->open))))
+        return false;
+    consumer->open->generation = consumer->generation;
+    consumer->open->jobs[consumer->open->count++] = job;
+    if (consumer->open->count == AMQP_IN_BATCH)
+        batch_flush(consumer);
+    return true;
+}
+
+/* A message came. False: the connection is of no more use; `error` (TARGET_ERROR_BYTES) says why. */
+static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_t *envelope,
+                         char *error)
+{
+    struct amqp_in_job *job = NULL;
+    char why[AMQP_IN_ERROR_BYTES];
+    uint64_t tag = envelope->delivery_tag;
+    if (tag != consumer->next || tag - consumer->first >= WINDOW) {
+        snprintf(error, TARGET_ERROR_BYTES, "connection lost, a delivery tag out of order");
+        return false;
+    }
+    atomic_fetch_add(&consumer->counts->received, 1);
+    consumer->next++;
+    consumer->marks[tag & MARKS_MASK] = MARK_WAITS;
+    enum amqp_in_refusal refusal = amqp_in_job_make(consumer->source, envelope, &job, why);
+    if (refusal == AMQP_IN_TAKEN && batch_add(consumer, job))
+        return true;
+    free(job);
+    if (refusal != AMQP_IN_TAKEN && refusal != AMQP_IN_NO_MEMORY)
+        return message_reject(consumer, tag, refusal, why, error);
+    /* The broker delivers it again once the connection is gone. */
+    snprintf(error, TARGET_ERROR_BYTES, "connection given up, out of memory");
+    return false;
+}
+
+/* ---- back ---- */
+
+static bool is_for_later(enum queue_status status)
+{
+    return status == QUEUE_NO_SPACE || status == QUEUE_NO_MEMORY || status == QUEUE_STOPPING ||
+           status == QUEUE_UNAVAILABLE || status == QUEUE_DIRECTORY_MOVED ||
+           status == QUEUE_TOO_MANY_TOPICS;
+}
+
+/* The log hears of a change, not of each message. */
+static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)
+{
+    if (atomic_exchange(&consumer->counts->is_refused, is_refused) == is_refused)
+        return;
+    if (is_refused)
+        log_event(LOG_WARN, "amqp-in pauses", LOG_TEXT("queue", consumer->source->queue),
+                  LOG_TEXT("error", why));
+    else
+        log_event(LOG_INFO, "amqp-in goes on", LOG_TEXT("queue", consumer->source->queue));
+}
+
+static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *job, char *error)
+{
+    uint64_t tag = job->delivery_tag;
+    enum queue_status status = job->status;
+    if (status == QUEUE_EXISTED && !job->may_be_there) {
+        /* It comes the first time: a publisher has sent the same twice, and means it. */
+        job->id.len = 0;
+        list_add_last(&consumer->again, &job->list);
+        return true;
+    }
+    if (is_for_later(status)) {
+        job->may_be_there = true;
+        set_refused(consumer, true, queue_status_sentence(status));
+        atomic_fetch_add(&consumer->counts->again, 1);
+        list_add_last(&consumer->again, &job->list);
+        consumer->again_at_ms = now_ms() + AGAIN_MS;
+        return true;
+    }
+    free(job);
+    if (!queue_status_is_success(status))
+        return message_reject(consumer, tag,
+                              status == QUEUE_BODY_TOO_BIG ? AMQP_IN_BODY_TOO_BIG : AMQP_IN_BAD_JOB,
+                              queue_status_sentence(status), error);
+    consumer->marks[tag & MARKS_MASK] = MARK_KEPT;
+    atomic_fetch_add(&consumer->counts->taken, 1);
+    set_refused(consumer, false, NULL);
+    return true;
+}
+
+/* All up to the first that waits, with one acknowledgement. */
+static bool messages_acknowledge(struct amqp_in_consumer *consumer, char *error)
+{
+    uint64_t last = 0;
+    for (; consumer->first < consumer->next; consumer->first++) {
+        unsigned mark = consumer->marks[consumer->first & MARKS_MASK];
+        if (mark == MARK_WAITS)
+            break;
+        if (mark == MARK_KEPT)
+            last = consumer->first;
+    }
+    if (last == 0)
+        return true;
+    int status = amqp_basic_ack(consumer->link.state, CHANNEL, last, 1);
+    if (status != AMQP_STATUS_OK)
+        snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
+    return status == AMQP_STATUS_OK;
+}
+
+static bool batch_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch *batch,
+                         char *error)
+{
+    bool ok = true;
+    /* Tags of a connection that is gone mean nothing: the broker has delivered them again. */
+    bool is_current = batch->generation == consumer->generation && consumer->link.state;
+    for (size_t i = 0; is_current && i < batch->count; i++) {
+        struct amqp_in_job *job = batch->jobs[i];
+        batch->jobs[i] = NULL;
+        if (ok)
+            ok = job_settle(consumer, job, error);
+        else
+            free(job);
+    }
+    batch_free(batch);
+    return ok;
+}
+
+static bool jobs_offer_again(struct amqp_in_consumer *consumer, char *error)
+{
+    if (list_is_empty(&consumer->again) || now_ms() < consumer->again_at_ms)
+        return true;
+    while (!list_is_empty(&consumer->again)) {
+        struct amqp_in_job *job = list_entry(consumer->again.next, struct amqp_in_job, list);
+        list_remove(&job->list);
+        if (!batch_add(consumer, job)) {
+            free(job);
+            snprintf(error, TARGET_ERROR_BYTES, "connection given up, out of memory");
+            return false;
+        }
+    }
+    batch_flush(consumer);
+    return true;
+}
+
+/* What came back is acknowledged, rejected, or put aside; what waits long enough is offered again.
+ * False as above. */
+static bool batches_settle(struct amqp_in_consumer *consumer, char *error)
+{
+    bool ok = true;
+    for (;;) {
+        pthread_mutex_lock(&consumer->mutex);
+        struct list *first = consumer->settled.next;
+        bool is_there = first != &consumer->settled;
+        if (is_there)
+            list_remove(first);
+        pthread_mutex_unlock(&consumer->mutex);
+        if (!is_there)
+            break;
+        consumer->batches_out--;
+        ok = batch_settle(consumer, list_entry(first, struct amqp_in_batch, list), error) && ok;
+    }
+    if (!consumer->link.state)
+        return true;
+    return ok && messages_acknowledge(consumer, error) && jobs_offer_again(consumer, error);
+}
+
+/* The connection is gone: what it delivered will be delivered again. */
+static void connection_forget(struct amqp_in_consumer *consumer)
+{
+    batch_free(consumer->open);
+    consumer->open = NULL;
+    while (!list_is_empty(&consumer->again)) {
+        struct amqp_in_job *job = list_entry(consumer->again.next, struct amqp_in_job, list);
+        list_remove(&job->list);
+        free(job);
+    }
+    consumer->generation++;
+    consumer->first = consumer->next = 1;
 }
 
 /* ---- the connection ---- */
 
-static void lose(struct amqp_in_consumer *consumer, const char *error)
+static void connection_lose(struct amqp_in_consumer *consumer, const char *error)
 {
     target_amqp_link_close(&consumer->link, false);
-    amqp_in_forget(consumer);
-    atomic_store(&consumer->counts.is_connected, false);
-    consumer->next_open_ms = clock_boot_us() / 1000 + consumer->pause_ms;
+    connection_forget(consumer);
+    atomic_store(&consumer->counts->is_connected, false);
+    consumer->next_open_ms = now_ms() + consumer->pause_ms;
     consumer->pause_ms =
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
     if (!consumer->said_lost && !atomic_load(&consumer->link.is_cut))
@@ -71,14 +301,14 @@ static void lose(struct amqp_in_consumer *consumer, const char *error)
     consumer->said_lost = true;
 }
 
-static bool begin_to_consume(struct amqp_in_consumer *consumer, char *error)
+static bool connection_consume(struct amqp_in_consumer *consumer, char *error)
 {
     amqp_connection_state_t state = consumer->link.state;
     const char *queue = consumer->source->queue;
-    if (amqp_channel_open(state, AMQP_IN_CHANNEL) &&
-        amqp_basic_qos(state, AMQP_IN_CHANNEL, 0, (uint16_t)consumer->source->prefetch, 0))
-        amqp_basic_consume(state, AMQP_IN_CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0,
-                           0, 0, amqp_empty_table);
+    if (amqp_channel_open(state, CHANNEL) &&
+        amqp_basic_qos(state, CHANNEL, 0, (uint16_t)consumer->source->prefetch, 0))
+        amqp_basic_consume(state, CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0, 0, 0,
+                           amqp_empty_table);
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(state);
     if (reply.reply_type == AMQP_RESPONSE_NORMAL)
         return true;
@@ -86,21 +316,21 @@ static bool begin_to_consume(struct amqp_in_consumer *consumer, char *error)
     return false;
 }
 
-static void try_open(struct amqp_in_consumer *consumer)
+static void connection_try(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
-    int64_t left_ms = consumer->next_open_ms - clock_boot_us() / 1000;
+    int64_t left_ms = consumer->next_open_ms - now_ms();
     if (left_ms > 0) {
         target_amqp_link_wait(&consumer->link, left_ms);
-        (void)amqp_in_settle_batches(consumer, error);
+        (void)batches_settle(consumer, error);
         return;
     }
-    if (!target_amqp_link_open(&consumer->link, error) || !begin_to_consume(consumer, error)) {
-        lose(consumer, error);
+    if (!target_amqp_link_open(&consumer->link, error) || !connection_consume(consumer, error)) {
+        connection_lose(consumer, error);
         return;
     }
-    atomic_store(&consumer->counts.is_connected, true);
-    atomic_fetch_add(&consumer->counts.connections, 1);
+    atomic_store(&consumer->counts->is_connected, true);
+    atomic_fetch_add(&consumer->counts->connections, 1);
     consumer->pause_ms = PAUSE_MS;
     consumer->said_lost = false;
     log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->url.origin),
@@ -110,7 +340,7 @@ static void try_open(struct amqp_in_consumer *consumer)
 }
 
 /* A frame that is no delivery. */
-static bool take_other(struct amqp_in_consumer *consumer, char *error)
+static bool frame_take(struct amqp_in_consumer *consumer, char *error)
 {
     amqp_frame_t frame;
     int got = target_amqp_link_next(&consumer->link, &frame, error);
@@ -134,7 +364,7 @@ static bool take_other(struct amqp_in_consumer *consumer, char *error)
 }
 
 /* All that is there. */
-static bool read_messages(struct amqp_in_consumer *consumer, char *error)
+static bool messages_read(struct amqp_in_consumer *consumer, char *error)
 {
     const struct timeval at_once = {0};
     for (;;) {
@@ -142,7 +372,7 @@ static bool read_messages(struct amqp_in_consumer *consumer, char *error)
         target_amqp_link_release(&consumer->link);
         amqp_rpc_reply_t reply = amqp_consume_message(consumer->link.state, &envelope, &at_once, 0);
         if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
-            bool ok = amqp_in_take_message(consumer, &envelope, error);
+            bool ok = message_take(consumer, &envelope, error);
             amqp_destroy_envelope(&envelope);
             if (!ok)
                 return false;
@@ -156,14 +386,14 @@ static bool read_messages(struct amqp_in_consumer *consumer, char *error)
             target_amqp_link_fault(reply, "connection lost", error);
             return false;
         }
-        if (!take_other(consumer, error))
+        if (!frame_take(consumer, error))
             return false;
     }
 }
 
 static int64_t wait_ms(const struct amqp_in_consumer *consumer)
 {
-    int64_t left_ms = consumer->again_at_ms - clock_boot_us() / 1000;
+    int64_t left_ms = consumer->again_at_ms - now_ms();
     if (list_is_empty(&consumer->again) || left_ms > LOOK_MS)
         return LOOK_MS;
     return left_ms > 0 ? left_ms : 0;
@@ -181,17 +411,17 @@ static bool is_stopping(struct amqp_in_consumer *consumer)
 static void finish(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
-    int64_t until_ms = clock_boot_us() / 1000 + STOP_MS, left_ms;
-    amqp_in_flush(consumer);
-    while (consumer->batches_out > 0 && (left_ms = until_ms - clock_boot_us() / 1000) > 0) {
-        if (!amqp_in_settle_batches(consumer, error))
+    int64_t until_ms = now_ms() + STOP_MS, left_ms;
+    batch_flush(consumer);
+    while (consumer->batches_out > 0 && (left_ms = until_ms - now_ms()) > 0) {
+        if (!batches_settle(consumer, error))
             target_amqp_link_close(&consumer->link, false);
         /* Not for what the broker sends: that it delivers again to somebody else. */
         if (consumer->batches_out > 0)
             target_amqp_link_wait_woken(&consumer->link, left_ms);
     }
     target_amqp_link_close(&consumer->link, !atomic_load(&consumer->link.is_cut));
-    atomic_store(&consumer->counts.is_connected, false);
+    atomic_store(&consumer->counts->is_connected, false);
 }
 
 static void run(void *ctx)
@@ -200,28 +430,72 @@ static void run(void *ctx)
     char error[TARGET_ERROR_BYTES];
     while (!is_stopping(consumer)) {
         if (!consumer->link.state) {
-            try_open(consumer);
+            connection_try(consumer);
             continue;
         }
-        bool ok = read_messages(consumer, error);
-        amqp_in_flush(consumer);
-        if (ok && amqp_in_settle_batches(consumer, error))
+        bool ok = messages_read(consumer, error);
+        batch_flush(consumer);
+        if (ok && batches_settle(consumer, error))
             target_amqp_link_wait(&consumer->link, wait_ms(consumer));
         else
-            lose(consumer, error);
+            connection_lose(consumer, error);
     }
     finish(consumer);
-    consumer->told.ended(consumer->ctx);
+    consumer->events.ended(consumer->ctx);
 }
 
-int amqp_in_consumer_start(struct amqp_in_consumer *consumer)
+/* ---- life ---- */
+
+int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
+                         const char *version, struct amqp_in_counts *counts,
+                         const struct amqp_in_consumer_events *events, void *ctx,
+                         struct amqp_in_consumer **out)
 {
-    return -thread_start(&consumer->thread, "amqp-in", run, consumer);
+    struct amqp_in_consumer *consumer = calloc(1, sizeof(*consumer));
+    if (!consumer)
+        return -ENOMEM;
+    consumer->source = source;
+    consumer->counts = counts;
+    consumer->events = *events;
+    consumer->ctx = ctx;
+    consumer->pause_ms = PAUSE_MS;
+    consumer->first = consumer->next = 1;
+    list_init(&consumer->again);
+    list_init(&consumer->settled);
+    int fault =
+        target_amqp_link_init(&consumer->link, guard, &source->url, version, "tarry --amqp-in");
+    if (fault != 0) {
+        free(consumer);
+        return fault;
+    }
+    pthread_mutex_init(&consumer->mutex, NULL);
+    *out = consumer;
+    return 0;
 }
 
-void amqp_in_consumer_join(struct amqp_in_consumer *consumer)
+void amqp_in_consumer_free(struct amqp_in_consumer *consumer)
 {
-    thread_join(consumer->thread);
+    if (!consumer)
+        return;
+    if (consumer->has_thread) {
+        amqp_in_consumer_stop(consumer, true);
+        thread_join(consumer->thread);
+    }
+    while (!list_is_empty(&consumer->settled)) {
+        struct list *first = consumer->settled.next;
+        list_remove(first);
+        batch_free(list_entry(first, struct amqp_in_batch, list));
+    }
+    connection_forget(consumer);
+    target_amqp_link_fini(&consumer->link);
+    pthread_mutex_destroy(&consumer->mutex);
+    free(consumer);
+}
+
+bool amqp_in_consumer_start(struct amqp_in_consumer *consumer)
+{
+    consumer->has_thread = thread_start(&consumer->thread, "amqp-in", run, consumer) == 0;
+    return consumer->has_thread;
 }
 
 /* ---- any thread ---- */
@@ -243,9 +517,4 @@ void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once)
         target_amqp_link_cut(&consumer->link);
     else
         target_amqp_link_wake(&consumer->link);
-}
-
-const struct amqp_in_counts *amqp_in_consumer_counts(const struct amqp_in_consumer *consumer)
-{
-    return &consumer->counts;
 }

@@ -23,29 +23,29 @@ struct amqp_in_batch {
     size_t count;
     struct amqp_in_job *jobs[AMQP_IN_BATCH];
 };
-void amqp_in_batch_free(struct amqp_in_batch *batch);
 
 struct amqp_in_counts { /* any thread reads */
     _Atomic uint64_t received, taken, again, rejected[AMQP_IN_BAD_JOB + 1], connections;
     atomic_bool is_connected, is_refused; /* is_refused: the queue takes nothing now */
 };
 
-struct amqp_in_consumer_told {                             /* on the consumer's thread */
+struct amqp_in_consumer_events {                           /* on the consumer's thread */
     void (*batch)(void *ctx, struct amqp_in_batch *batch); /* takes it over */
     void (*ended)(void *ctx);                              /* nothing follows: join the thread */
 };
 
 struct amqp_in_consumer;
 
-/* 0 or negative errno. `guard`, `source`, `version` outlive it. */
+/* 0 or negative errno. `guard`, `source`, `version`, `counts` outlive it. */
 int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
-                         const char *version, const struct amqp_in_consumer_told *told, void *ctx,
+                         const char *version, struct amqp_in_counts *counts,
+                         const struct amqp_in_consumer_events *events, void *ctx,
                          struct amqp_in_consumer **out);
-int amqp_in_consumer_start(struct amqp_in_consumer *consumer);
-/* After the thread has ended, or where none was started; batches out there are not counted. */
+/* False: no thread could be started. */
+bool amqp_in_consumer_start(struct amqp_in_consumer *consumer);
+/* Waits for the thread's end, which it hastens where it was not asked to stop; batches out there are
+ * not counted. NULL is fine. */
 void amqp_in_consumer_free(struct amqp_in_consumer *consumer);
-/* Joins the thread, which has ended. */
-void amqp_in_consumer_join(struct amqp_in_consumer *consumer);
 
 /* ---- any thread ---- */
 
@@ -54,6 +54,5 @@ void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct amqp_in_b
 /* Takes no more, acknowledges what comes back within two seconds, ends. `at_once`: also where it is
  * in the midst of something. */
 void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once);
-const struct amqp_in_counts *amqp_in_consumer_counts(const struct amqp_in_consumer *consumer);
 
 #endif

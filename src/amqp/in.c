@@ -24,13 +24,14 @@ struct amqp_in {
     struct amqp_in_options options;
     struct amqp_in_source source;
     struct amqp_in_consumer *consumer;
+    struct amqp_in_counts counts;
     enum phase phase;
     struct deadline *deadline; /* MAKING_TOPIC: the next try; CONSUMING: the next look at the
                                   topic; STOPPING: the end of patience */
     struct letter stopped_letter;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    bool has_thread, has_ended, said_topic, will_look;
+    bool has_thread, said_topic, will_look;
 };
 
 /* To the reactor and back. */
@@ -52,10 +53,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
         batch->jobs[i]->status =
             reply->status == QUEUE_OK ? reply->results[i].status : reply->status;
     free(trip);
-    if (in->has_ended)
-        amqp_in_batch_free(batch);
-    else
-        amqp_in_consumer_settle(in->consumer, batch);
+    amqp_in_consumer_settle(in->consumer, batch);
 }
 
 static void run_trip(struct letter *letter)
@@ -100,19 +98,19 @@ static void on_batch(void *ctx, struct amqp_in_batch *batch)
 
 /* ---- the topic ---- */
 
-static void begin(struct amqp_in *in)
+static void begin_to_consume(struct amqp_in *in)
 {
     in->said_topic = false;
     if (in->phase != MAKING_TOPIC)
         return;
     in->phase = CONSUMING;
-    in->has_thread = amqp_in_consumer_start(in->consumer) == 0;
+    in->has_thread = amqp_in_consumer_start(in->consumer);
     if (!in->has_thread)
         log_event(LOG_ERROR, "amqp-in not started",
                   LOG_TEXT("error", "no thread could be started"));
 }
 
-static void try_later(struct amqp_in *in)
+static void topic_try_later(struct amqp_in *in)
 {
     if (in->phase != MAKING_TOPIC && in->phase != CONSUMING)
         return;
@@ -129,9 +127,9 @@ static void on_topic_put(void *owner, uint64_t tag, const struct queue_reply *re
     struct amqp_in *in = owner;
     (void)tag;
     if (reply->status == QUEUE_OK || reply->status == QUEUE_CREATED)
-        begin(in);
+        begin_to_consume(in);
     else
-        try_later(in);
+        topic_try_later(in);
 }
 
 static void emit_extension(const struct amqp_in *in, struct buffer *out)
@@ -171,11 +169,11 @@ static void on_topic_got(void *owner, uint64_t tag, const struct queue_reply *re
     if (reply->status == QUEUE_NOT_FOUND)
         put_topic(in, &none);
     else if (reply->status != QUEUE_OK || reply->topic_count == 0)
-        try_later(in);
+        topic_try_later(in);
     else if (reply->topics[0].settings.extension.len == 0)
         put_topic(in, &reply->topics[0].settings);
     else
-        begin(in);
+        begin_to_consume(in);
 }
 
 static void make_topic(struct amqp_in *in)
@@ -191,9 +189,6 @@ static void make_topic(struct amqp_in *in)
 static void run_stopped(struct letter *letter)
 {
     struct amqp_in *in = list_entry(letter, struct amqp_in, stopped_letter);
-    if (in->has_thread)
-        amqp_in_consumer_join(in->consumer);
-    in->has_ended = true;
     in->phase = STOPPED;
     deadline_set(in->deadline, INT64_MAX);
     in->stopped(in->stopped_ctx);
@@ -222,7 +217,7 @@ static void on_deadline(void *ctx)
 
 struct amqp_in *amqp_in_new(const struct amqp_in_options *options, char *error)
 {
-    static const struct amqp_in_consumer_told told = {.batch = on_batch, .ended = on_ended};
+    static const struct amqp_in_consumer_events events = {.batch = on_batch, .ended = on_ended};
     struct amqp_in_source source;
     if (!amqp_in_source_parse(slice_of(options->url), &source, error))
         return NULL;
@@ -232,8 +227,8 @@ struct amqp_in *amqp_in_new(const struct amqp_in_options *options, char *error)
         return NULL;
     *in = (struct amqp_in){.options = *options, .source = source, .phase = NEW};
     in->deadline = deadline_new(options->reactor, on_deadline, in);
-    if (!in->deadline || amqp_in_consumer_new(options->guard, &in->source, options->version, &told,
-                                              in, &in->consumer) != 0) {
+    if (!in->deadline || amqp_in_consumer_new(options->guard, &in->source, options->version,
+                                              &in->counts, &events, in, &in->consumer) != 0) {
         amqp_in_free(in);
         return NULL;
     }
@@ -264,10 +259,6 @@ void amqp_in_free(struct amqp_in *in)
 {
     if (!in)
         return;
-    if (in->has_thread && !in->has_ended) { /* the reactor has stopped without waiting for it */
-        amqp_in_consumer_stop(in->consumer, true);
-        amqp_in_consumer_join(in->consumer);
-    }
     deadline_free(in->deadline);
     amqp_in_consumer_free(in->consumer);
     free(in);
@@ -275,8 +266,8 @@ void amqp_in_free(struct amqp_in *in)
 
 /* ---- figures ---- */
 
-static void emit_one(struct buffer *out, const char *name, enum prometheus_type type,
-                     const char *help, uint64_t value)
+static void emit_figure(struct buffer *out, const char *name, enum prometheus_type type,
+                        const char *help, uint64_t value)
 {
     prometheus_family(out, name, type, help);
     prometheus_sample(out, name, NULL, (int64_t)value);
@@ -287,11 +278,11 @@ void amqp_in_emit_metrics(struct amqp_in *in, struct buffer *out)
     if (!in)
         return;
     static const char *const rejected = "tarry_amqp_in_rejected_total";
-    const struct amqp_in_counts *counts = amqp_in_consumer_counts(in->consumer);
-    emit_one(out, "tarry_amqp_in_received_total", PROMETHEUS_COUNTER,
-             "Messages that RabbitMQ delivered to --amqp-in.", counts->received);
-    emit_one(out, "tarry_amqp_in_taken_total", PROMETHEUS_COUNTER,
-             "Messages of --amqp-in that are kept as jobs and acknowledged.", counts->taken);
+    const struct amqp_in_counts *counts = &in->counts;
+    emit_figure(out, "tarry_amqp_in_received_total", PROMETHEUS_COUNTER,
+                "Messages that RabbitMQ delivered to --amqp-in.", counts->received);
+    emit_figure(out, "tarry_amqp_in_taken_total", PROMETHEUS_COUNTER,
+                "Messages of --amqp-in that are kept as jobs and acknowledged.", counts->taken);
     prometheus_family(out, rejected, PROMETHEUS_COUNTER,
                       "Messages of --amqp-in that can never be taken, by reason.");
     for (unsigned i = AMQP_IN_BAD_DELAY; i <= AMQP_IN_BAD_JOB; i++) {
@@ -300,12 +291,12 @@ void amqp_in_emit_metrics(struct amqp_in *in, struct buffer *out)
         if (i != AMQP_IN_NO_MEMORY)
             prometheus_sample(out, rejected, labels, (int64_t)counts->rejected[i]);
     }
-    emit_one(out, "tarry_amqp_in_offered_again_total", PROMETHEUS_COUNTER,
-             "Times a message of --amqp-in was refused for now and put aside.", counts->again);
-    emit_one(out, "tarry_amqp_in_connections_total", PROMETHEUS_COUNTER,
-             "Connections that --amqp-in has made.", counts->connections);
-    emit_one(out, "tarry_amqp_in_connected", PROMETHEUS_GAUGE,
-             "1 while --amqp-in is connected and consumes.", counts->is_connected);
-    emit_one(out, "tarry_amqp_in_paused", PROMETHEUS_GAUGE,
-             "1 while the queue takes nothing from --amqp-in.", counts->is_refused);
+    emit_figure(out, "tarry_amqp_in_offered_again_total", PROMETHEUS_COUNTER,
+                "Times a message of --amqp-in was refused for now and put aside.", counts->again);
+    emit_figure(out, "tarry_amqp_in_connections_total", PROMETHEUS_COUNTER,
+                "Connections that --amqp-in has made.", counts->connections);
+    emit_figure(out, "tarry_amqp_in_connected", PROMETHEUS_GAUGE,
+                "1 while --amqp-in is connected and consumes.", counts->is_connected);
+    emit_figure(out, "tarry_amqp_in_paused", PROMETHEUS_GAUGE,
+                "1 while the queue takes nothing from --amqp-in.", counts->is_refused);
 }

@@ -1,8 +1,9 @@
 #include "amqp/job.h"
 
-#include "amqp/delay.h"
 #include "base/hash.h"
 #include "base/json_write.h"
+#include "base/text.h"
+#include "base/timestamp.h"
 #include "targets/amqp_message.h"
 
 #include <assert.h>
@@ -31,6 +32,144 @@ const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
     return names[refusal];
 }
 
+/* ---- when it is due ---- */
+
+/* Beyond what a double keeps exactly there is no delay anyway. */
+#define NUMBER_MAX (1LL << 53)
+
+/* The entry of that name; NULL: there is none. */
+static amqp_table_entry_t *find_header(const amqp_table_t *headers, const char *name)
+{
+    for (int i = 0; i < headers->num_entries; i++)
+        if (slice_is(slice_make(headers->entries[i].key.bytes, headers->entries[i].key.len), name))
+            return &headers->entries[i];
+    return NULL;
+}
+
+/* Rounded up. */
+static bool clip_number(double number, int64_t *out)
+{
+    if (number != number)
+        return false;
+    if (number >= (double)NUMBER_MAX || number <= -(double)NUMBER_MAX) {
+        *out = number > 0 ? NUMBER_MAX : -NUMBER_MAX;
+        return true;
+    }
+    *out = (int64_t)number;
+    *out += (double)*out < number;
+    return true;
+}
+
+static bool read_number_text(struct slice text, int64_t *out)
+{
+    bool is_negative = text.len > 0 && text.at[0] == '-';
+    uint64_t number;
+    if (is_negative)
+        text = slice_make(text.at + 1, text.len - 1);
+    if (!text_parse_u64(text, INT64_MAX, &number))
+        return false;
+    *out = is_negative ? -(int64_t)number : (int64_t)number;
+    return true;
+}
+
+static bool read_number(const amqp_field_value_t *field, int64_t *out)
+{
+    switch (field->kind) {
+    case AMQP_FIELD_KIND_I8:
+        *out = field->value.i8;
+        return true;
+    case AMQP_FIELD_KIND_U8:
+        *out = field->value.u8;
+        return true;
+    case AMQP_FIELD_KIND_I16:
+        *out = field->value.i16;
+        return true;
+    case AMQP_FIELD_KIND_U16:
+        *out = field->value.u16;
+        return true;
+    case AMQP_FIELD_KIND_I32:
+        *out = field->value.i32;
+        return true;
+    case AMQP_FIELD_KIND_U32:
+        *out = field->value.u32;
+        return true;
+    case AMQP_FIELD_KIND_I64:
+        *out = field->value.i64;
+        return true;
+    case AMQP_FIELD_KIND_U64:
+        *out = field->value.u64 > INT64_MAX ? INT64_MAX : (int64_t)field->value.u64;
+        return true;
+    case AMQP_FIELD_KIND_F32:
+        return clip_number((double)field->value.f32, out);
+    case AMQP_FIELD_KIND_F64:
+        return clip_number(field->value.f64, out);
+    case AMQP_FIELD_KIND_UTF8:
+    case AMQP_FIELD_KIND_BYTES:
+        return read_number_text(slice_make(field->value.bytes.bytes, field->value.bytes.len), out);
+    default:
+        return false;
+    }
+}
+
+/* A bare number before 1973 is in seconds, which only AMQP's own kind of field is. */
+static bool read_time(const amqp_field_value_t *field, int64_t *out)
+{
+    if (field->kind == AMQP_FIELD_KIND_TIMESTAMP) { /* seconds */
+        if (field->value.u64 > INT64_MAX / 1000)
+            return false;
+        *out = (int64_t)field->value.u64 * 1000;
+        return true;
+    }
+    if (read_number(field, out))
+        return *out >= TIMESTAMP_BARE_MS_MIN;
+    return (field->kind == AMQP_FIELD_KIND_UTF8 || field->kind == AMQP_FIELD_KIND_BYTES) &&
+           timestamp_parse(slice_make(field->value.bytes.bytes, field->value.bytes.len), out);
+}
+
+bool amqp_in_delay_read(const amqp_table_t *headers, struct queue_when *out, char *why)
+{
+    const amqp_table_entry_t *at = find_header(headers, AMQP_IN_HEADER_AT);
+    const amqp_table_entry_t *delay = find_header(headers, AMQP_IN_HEADER_DELAY);
+    int64_t ms = 0;
+    if (at && !read_time(&at->value, &ms)) {
+        snprintf(why, AMQP_IN_ERROR_BYTES,
+                 "header '%s' is no time from 1973 on, give milliseconds (not seconds) since 1970, "
+                 "RFC 3339 or an AMQP timestamp",
+                 AMQP_IN_HEADER_AT);
+        return false;
+    }
+    if (!at && delay && !read_number(&delay->value, &ms)) {
+        snprintf(why, AMQP_IN_ERROR_BYTES, "header '%s' is no number, give milliseconds",
+                 AMQP_IN_HEADER_DELAY);
+        return false;
+    }
+    if (!at && ms > POLICY_DELAY_MS_MAX) {
+        snprintf(why, AMQP_IN_ERROR_BYTES, "header '%s' is beyond 10 years", AMQP_IN_HEADER_DELAY);
+        return false;
+    }
+    *out = (struct queue_when){.due = at       ? QUEUE_DUE_AT
+                                      : ms > 0 ? QUEUE_DUE_DELAY
+                                               : QUEUE_DUE_NOW,
+                               .ms = at || ms > 0 ? ms : 0};
+    return true;
+}
+
+/* x-delay as it goes out: negative. */
+static void delay_negate(amqp_table_t *headers)
+{
+    amqp_table_entry_t *delay = find_header(headers, AMQP_IN_HEADER_DELAY);
+    int64_t ms;
+    if (!delay || !read_number(&delay->value, &ms) || ms <= 0)
+        return;
+    delay->value.kind = ms <= INT32_MAX ? AMQP_FIELD_KIND_I32 : AMQP_FIELD_KIND_I64;
+    if (ms <= INT32_MAX)
+        delay->value.value.i32 = -(int32_t)ms;
+    else
+        delay->value.value.i64 = -ms;
+}
+
+/* ---- where it goes ---- */
+
 static struct slice slice_from(amqp_bytes_t bytes)
 {
     return slice_make(bytes.bytes, bytes.len);
@@ -38,7 +177,7 @@ static struct slice slice_from(amqp_bytes_t bytes)
 
 static struct slice text_header(const amqp_table_t *headers, const char *name, bool *found)
 {
-    const amqp_table_entry_t *entry = amqp_in_find_header(headers, name);
+    const amqp_table_entry_t *entry = find_header(headers, name);
     *found = entry && (entry->value.kind == AMQP_FIELD_KIND_UTF8 ||
                        entry->value.kind == AMQP_FIELD_KIND_BYTES);
     return *found ? slice_from(entry->value.value.bytes) : (struct slice){0};
@@ -104,7 +243,7 @@ static bool add_properties(struct buffer *meta, struct slice encoded)
 /* What is left out of the properties, and why, stands in the header. */
 static void drop_header(amqp_table_t *headers, const char *name)
 {
-    amqp_table_entry_t *entry = amqp_in_find_header(headers, name);
+    amqp_table_entry_t *entry = find_header(headers, name);
     if (entry)
         *entry = headers->entries[--headers->num_entries];
 }
@@ -115,7 +254,7 @@ static size_t encode_properties(amqp_basic_properties_t *properties, char *out, 
     properties->_flags &= ~(amqp_flags_t)AMQP_BASIC_USER_ID_FLAG;
     if (properties->_flags & AMQP_BASIC_HEADERS_FLAG) {
         drop_header(&properties->headers, "x-delivery-count");
-        amqp_in_delay_negate(&properties->headers);
+        delay_negate(&properties->headers);
     }
     int bytes = amqp_encode_properties(AMQP_BASIC_CLASS, properties,
                                        (amqp_bytes_t){.len = out_bytes, .bytes = out});

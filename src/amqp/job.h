@@ -42,6 +42,12 @@ struct amqp_in_job {
     char bytes[];
 };
 
+#define AMQP_IN_HEADER_DELAY "x-delay"
+#define AMQP_IN_HEADER_AT "x-deliver-at"
+
+/* When the headers want it. False: `why` (AMQP_IN_ERROR_BYTES) says what is wrong. */
+bool amqp_in_delay_read(const amqp_table_t *headers, struct queue_when *out, char *why);
+
 /* *out is to be freed by free. Else why not; `why` (AMQP_IN_ERROR_BYTES) says it in words. */
 enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
                                       const amqp_envelope_t *envelope, struct amqp_in_job **out,
