@@ -18,6 +18,42 @@ static const char *seen(struct transcript *transcript, const char *bytes, size_t
     return transcript->text.at;
 }
 
+/* The same bytes in two pieces are the same requests, or the same refusal, wherever they are cut. */
+static void expect_same_at_every_cut(const char *sentence, struct slice bytes)
+{
+    struct transcript whole, cut;
+    const char *text = seen(&whole, bytes.at, bytes.len);
+    for (size_t first = 0; first <= bytes.len; first++) {
+        transcript_init(&cut, BODY_BYTES_MAX);
+        transcript_feed(&cut, slice_make(bytes.at, first));
+        transcript_feed(&cut, slice_make(bytes.at + first, bytes.len - first));
+        buffer_append_byte(&cut.text, 0);
+        CASE_HOLDS(sentence, strcmp(cut.text.at, text) == 0);
+        transcript_fini(&cut);
+    }
+    transcript_fini(&whole);
+}
+
+/* A request behind these bytes is the next one, or is never read: no byte of it becomes part of
+ * theirs, nor one of theirs part of it. */
+static void expect_next(const char *sentence, struct slice bytes, bool is_read)
+{
+    static const char next[] = "GET /next HTTP/1.1\r\nHost: b\r\n\r\n",
+                      seen_so[] = "\n1 /next?\nHost=b\n\n";
+    struct transcript transcript;
+    struct buffer both;
+    buffer_init(&both, 1 << 20);
+    buffer_append_slice(&both, bytes);
+    buffer_append_text(&both, next);
+    const char *text = seen(&transcript, both.at, both.len);
+    size_t len = transcript.text.len - 1, tail = sizeof seen_so - 1;
+    bool is_last = len >= tail && memcmp(text + len - tail, seen_so, tail) == 0;
+    CASE_HOLDS(sentence, is_last == is_read);
+    CASE_HOLDS(sentence, is_read || !strstr(text, "/next"));
+    transcript_fini(&transcript);
+    buffer_fini(&both);
+}
+
 /* ---- what is refused, and as what ---- */
 
 static void framing_is_strict(void **state)
@@ -118,6 +154,8 @@ static void framing_is_strict(void **state)
         CASE_HOLDS(rows[i].sentence, right);
         CASE_HOLDS(rows[i].sentence, refused || transcript.in.len == 0);
         transcript_fini(&transcript);
+        expect_same_at_every_cut(rows[i].sentence, slice_of(rows[i].bytes));
+        expect_next(rows[i].sentence, slice_of(rows[i].bytes), !rows[i].code);
     }
 }
 
@@ -163,6 +201,28 @@ static void chunks_are_taken_apart(void **state)
         {"17 digits", "00000000000000003\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
         {"a size beyond the limit", "3e9\r\n", NULL, "body_too_big"},
         {"a size beyond 64 bits", "fffffffffffffffff\r\n", NULL, "body_too_big"},
+        {"an extension behind a blank", "3; a\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"an empty extension", "3;\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"a quoted extension", "3;a=\"x;y\"\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"an extension above ASCII", "3;\xc3\xa9\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"a length in the trailer", "0\r\nContent-Length: 5\r\n\r\n", "", NULL},
+        {"a coding in the trailer", "0\r\nTransfer-Encoding: chunked\r\n\r\n", "", NULL},
+        {"16 digits", "0000000000000003\r\nabc\r\n0\r\n\r\n", "abc", NULL},
+        {"a blank before the size", " 3\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"a tab after the size", "3\t\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"CR CR after the size", "3\r\rabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"CR CR LF after the size", "3\r\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare CR after the size", "3\rabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"CR CR after the data", "3\r\nabc\r\r0\r\n\r\n", NULL, "bad_framing"},
+        {"nothing after the data", "3\r\nabc0\r\n\r\n", NULL, "bad_framing"},
+        {"data shorter than its size", "4\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"LF alone ends an extension", "3;a\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"a control byte in an extension", "3;a\001\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"DEL in an extension", "3;a\177\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
+        {"bare CR at the end", "0\r\n\rX", NULL, "bad_framing"},
+        {"LF alone after the last size", "0\n\r\n", NULL, "bad_framing"},
+        {"CR CR LF after a trailer", "0\r\nX: y\r\r\n\r\n", NULL, "bad_framing"},
+        {"a control byte in a trailer", "0\r\nX: a\001b\r\n\r\n", NULL, "bad_framing"},
     };
 
     (void)state;
@@ -170,6 +230,8 @@ static void chunks_are_taken_apart(void **state)
         struct transcript transcript;
         char bytes[300];
         int len = snprintf(bytes, sizeof bytes, CHUNKED "%s", rows[i].bytes);
+        expect_same_at_every_cut(rows[i].sentence, slice_make(bytes, (size_t)len));
+        expect_next(rows[i].sentence, slice_make(bytes, (size_t)len), !rows[i].code);
         const char *text = seen(&transcript, bytes, (size_t)len);
         if (rows[i].code) {
             CASE_HOLDS(rows[i].sentence, strstr(text, rows[i].code) != NULL);
@@ -228,7 +290,30 @@ static void limits_hold(void **state)
         fill(&bytes, bytes.len + BODY_BYTES_MAX + above);
         expect_limit("the body", &bytes, above ? "body_too_big" : NULL);
     }
+    /* Chunks count together, and so do their notes. */
+    for (size_t above = 0; above < 2; above++) {
+        buffer_append_text(&bytes, CHUNKED "3e7\r\n");
+        fill(&bytes, bytes.len + BODY_BYTES_MAX - 1);
+        buffer_append_format(&bytes, "\r\n%zu\r\n%s\r\n0\r\n\r\n", 1 + above, above ? "xx" : "x");
+        expect_limit("the chunks", &bytes, above ? "body_too_big" : NULL);
+
+        buffer_append_text(&bytes, CHUNKED "1;");
+        fill(&bytes, bytes.len + HTTP_CHUNK_NOTES_BYTES_MAX - 10);
+        buffer_append_format(&bytes, "\r\nx\r\n1;xxxxx\r\nx\r\n0\r\nX:%s\r\n\r\n",
+                             above ? "yyyy" : "yyy");
+        expect_limit("the notes", &bytes, above ? "bad_framing" : NULL);
+    }
     /* An endless line is refused before its end has come. */
+    static const char *const endless[] = {CHUNKED "1;", CHUNKED "0\r\nX:"};
+    for (size_t i = 0; i < COUNT_OF(endless); i++) {
+        buffer_append_text(&bytes, endless[i]);
+        fill(&bytes, bytes.len + HTTP_CHUNK_NOTES_BYTES_MAX + 20);
+        expect_limit("a note without end", &bytes, "bad_framing");
+    }
+    buffer_append_text(&bytes, CHUNKED);
+    for (size_t i = 0; i < HTTP_CHUNK_NOTES_BYTES_MAX + 20; i++)
+        buffer_append_byte(&bytes, '0');
+    expect_limit("a size without end", &bytes, "bad_framing");
     buffer_append_text(&bytes, "GET /");
     fill(&bytes, HTTP_LINE_BYTES_MAX + 1);
     expect_limit("a line without end", &bytes, "target_too_long");
