@@ -346,9 +346,24 @@ static bool check_request(const struct head_reading *reading, const llhttp_t *pa
     return true;
 }
 
-static bool refuse_llhttp(struct head_reading *reading, const llhttp_t *parser,
-                          enum llhttp_errno error)
+static bool refuse_target_form(struct head_reading *reading, struct slice head)
 {
+    const char *blank = memchr(head.at, ' ', head.len);
+    struct slice target = slice_make(blank + 1, head.len - (size_t)(blank + 1 - head.at));
+    const char *end = memchr(target.at, ' ', target.len);
+    target.len = end ? (size_t)(end - target.at) : target.len;
+    return http_fault_set(
+        reading->fault, PROBLEM_BAD_REQUEST, 0,
+        "the target is '%s' but must be a path such as /v1/topics, alone or behind "
+        "http://HOST",
+        http_quotable(target, 60));
+}
+
+static bool refuse_llhttp(struct head_reading *reading, const llhttp_t *parser,
+                          enum llhttp_errno error, struct slice head)
+{
+    if (error == HPE_INVALID_URL)
+        return refuse_target_form(reading, head);
     bool is_framing = error == HPE_INVALID_CONTENT_LENGTH ||
                       error == HPE_UNEXPECTED_CONTENT_LENGTH ||
                       error == HPE_INVALID_TRANSFER_ENCODING;
@@ -388,7 +403,7 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
     if (fault->problem)
         return false;
     if (error != HPE_PAUSED)
-        return refuse_llhttp(&reading, &parser, error);
+        return refuse_llhttp(&reading, &parser, error, head);
 
     out->is_http_1_0 = parser.http_major == 1 && parser.http_minor == 0;
     out->keeps_alive =
@@ -453,6 +468,16 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
     return check_version(line, fault);
 }
 
+static bool check_value(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        unsigned char c = (unsigned char)value.at[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
 static bool check_header_line(struct slice line, struct http_fault *fault)
 {
     size_t i = 0;
@@ -463,12 +488,8 @@ static bool check_header_line(struct slice line, struct http_fault *fault)
     if (i == 0 || i == line.len || line.at[i] != ':')
         return refuse_framing(fault,
                               "a header must be NAME: VALUE, without a blank before the colon");
-    for (i++; i < line.len; i++) {
-        unsigned char c = (unsigned char)line.at[i];
-        if ((c < 0x20 && c != '\t') || c == 0x7f)
-            return refuse_framing(fault, "a header's value holds a control byte");
-    }
-    return true;
+    return check_value(slice_make(line.at + i + 1, line.len - i - 1)) ||
+           refuse_framing(fault, "a header's value holds a control byte");
 }
 
 static bool check_limits(const struct http_framing *framing, size_t head_bytes,
@@ -487,197 +508,198 @@ static bool check_limits(const struct http_framing *framing, size_t head_bytes,
     return true;
 }
 
+/* A line of the message, without its end; `next` is behind that. */
+struct line {
+    struct slice text;
+    size_t next;
+    bool has_cr;
+};
+
+/* The line at `at`. False: its LF has not come; then `text` is what there is of it. Bytes that were
+ * looked at in an earlier call are not looked at again. */
+static bool find_line(struct http_framing *framing, const char *bytes, size_t len, size_t at,
+                      struct line *out)
+{
+    size_t from = framing->probed > at ? framing->probed : at;
+    const char *lf = memchr(bytes + from, '\n', len - from);
+    size_t end = lf ? (size_t)(lf - bytes) : len;
+    framing->probed = end;
+    out->next = end + 1;
+    out->has_cr = end > at && bytes[end - 1] == '\r';
+    out->text = slice_make(bytes + at, end - at - out->has_cr);
+    return lf != NULL;
+}
+
+static bool check_line_end(const struct line *line, struct http_fault *fault)
+{
+    return line->has_cr || refuse_framing(fault, "a line ends in LF without CR");
+}
+
 /* Goes on where it stopped, a whole line at a time. */
 static enum http_step read_head(struct http_framing *framing, const char *bytes, size_t len,
                                 struct http_fault *fault)
 {
     for (;;) {
-        const char *lf = memchr(bytes + framing->probed, '\n', len - framing->probed);
-        size_t end = lf ? (size_t)(lf - bytes) : len;
-        if (!check_limits(framing, lf ? end + 1 : len, fault))
+        struct line line;
+        bool is_whole = find_line(framing, bytes, len, framing->line_at, &line);
+        if (!check_limits(framing, is_whole ? line.next : len, fault))
             return HTTP_STEP_REFUSED;
-        framing->probed = (uint32_t)end;
-        if (!lf)
+        if (!is_whole)
             return HTTP_STEP_MORE;
-
-        struct slice line = slice_make(bytes + framing->line_at, end - framing->line_at);
-        if (line.len == 0 || line.at[line.len - 1] != '\r')
-            return (void)refuse_framing(fault, "a line ends in LF without CR"), HTTP_STEP_REFUSED;
-        line.len--;
-        if (memchr(line.at, '\r', line.len))
+        if (!check_line_end(&line, fault))
+            return HTTP_STEP_REFUSED;
+        if (memchr(line.text.at, '\r', line.text.len))
             return (void)refuse_framing(fault, "CR stands alone"), HTTP_STEP_REFUSED;
-        framing->line_at = framing->probed = (uint32_t)end + 1;
-        if (line.len == 0)
+        framing->line_at = (uint32_t)line.next;
+        if (line.text.len == 0)
             return framing->lines ? HTTP_STEP_HEAD : HTTP_STEP_SKIP;
-        if (framing->lines++ == 0 ? !check_request_line(line, fault)
-                                  : !check_header_line(line, fault))
+        if (framing->lines++ == 0 ? !check_request_line(line.text, fault)
+                                  : !check_header_line(line.text, fault))
             return HTTP_STEP_REFUSED;
     }
 }
 
 /* ---- framing: chunks ---- */
 
-enum { CHUNK_DIGITS_MAX = 16 };
-
 enum {
-    CHUNK_SIZE_FIRST = 0, /* the first digit of a size */
-    CHUNK_SIZE,
-    CHUNK_EXTENSION,
-    CHUNK_SIZE_LF,
-    CHUNK_DATA,
-    CHUNK_DATA_CR,
-    CHUNK_DATA_LF,
-    CHUNK_TRAILER_FIRST, /* at the start of a line after the last chunk */
-    CHUNK_TRAILER,
-    CHUNK_TRAILER_LF,
-    CHUNK_END_LF
+    CHUNK_DIGITS_MAX = 16,
+    CHUNK_LINE_BYTES_MAX = CHUNK_DIGITS_MAX + 1 + HTTP_CHUNK_NOTES_BYTES_MAX
 };
 
-static enum http_step refuse_chunk(struct http_fault *fault, const char *what)
+/* What comes next of a chunked body. */
+enum chunk_state {
+    CHUNK_SIZE = 0, /* the line with the size of a chunk */
+    CHUNK_DATA,
+    CHUNK_DATA_END, /* the empty line behind it */
+    CHUNK_TRAILER,  /* lines behind the last chunk, an empty one ends them */
+    CHUNK_END
+};
+
+static bool refuse_chunk(struct http_fault *fault, const char *what)
 {
-    (void)http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "malformed chunked body: %s", what);
-    return HTTP_STEP_REFUSED;
+    return http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "malformed chunked body: %s", what);
 }
 
-static enum http_step refuse_length(const struct http_framing *framing, struct http_fault *fault)
+static bool refuse_length(const struct http_framing *framing, struct http_fault *fault)
 {
-    (void)http_fault_set(fault, PROBLEM_BODY_TOO_BIG, framing->body_bytes_max,
-                         "the body is longer than the %llu bytes allowed here",
-                         (unsigned long long)framing->body_bytes_max);
-    return HTTP_STEP_REFUSED;
+    return http_fault_set(fault, PROBLEM_BODY_TOO_BIG, framing->body_bytes_max,
+                          "the body is longer than the %llu bytes allowed here",
+                          (unsigned long long)framing->body_bytes_max);
 }
 
-/* A digit of the size. Checked against the limit at once, so it cannot overflow. */
-static bool add_digit(struct http_framing *framing, int digit)
+/* Extensions and trailers mean nothing here, but they have a limit. */
+static bool count_notes(struct http_framing *framing, size_t bytes, struct http_fault *fault)
 {
-    framing->length = framing->length * 16 + (uint64_t)digit;
-    return framing->decoded + framing->length <= framing->body_bytes_max;
+    if (bytes > HTTP_CHUNK_NOTES_BYTES_MAX - (size_t)framing->chunk_notes)
+        return refuse_chunk(fault, "its extensions and trailers are too long");
+    framing->chunk_notes += (uint16_t)bytes;
+    return true;
 }
 
-static bool is_note(struct http_framing *framing, char c)
+/* "SIZE" or "SIZE;extension". Each digit is checked against the limit at once, so the size cannot
+ * overflow. */
+static bool read_chunk_size(struct http_framing *framing, struct slice line,
+                            struct http_fault *fault)
 {
-    return (c == '\t' || (c >= 0x20 && c != 0x7f) || (c & 0x80)) &&
-           ++framing->chunk_notes <= HTTP_CHUNK_NOTES_BYTES_MAX;
+    size_t i = 0;
+    framing->length = 0;
+    for (int digit; i < line.len && (digit = hex_value(line.at[i])) >= 0; i++) {
+        framing->length = framing->length * 16 + (uint64_t)digit;
+        if (framing->decoded + framing->length > framing->body_bytes_max)
+            return refuse_length(framing, fault);
+        if (i == CHUNK_DIGITS_MAX)
+            return refuse_chunk(fault, "a chunk's size has too many digits");
+    }
+    if (i == 0 || (i < line.len && line.at[i] != ';'))
+        return refuse_chunk(fault, "a chunk's size must be hexadecimal digits");
+    if (i == line.len)
+        return true;
+    struct slice extension = slice_make(line.at + i + 1, line.len - i - 1);
+    return check_value(extension) ? count_notes(framing, extension.len, fault)
+                                  : refuse_chunk(fault, "a chunk extension holds a control byte");
 }
 
-static size_t move_data(struct http_framing *framing, char *bytes, size_t len, size_t at)
+/* A line around the data, or what there is of it. */
+static bool check_chunk_line(const struct http_framing *framing, struct slice line,
+                             struct http_fault *fault)
 {
-    uint64_t here = len - at < framing->length ? len - at : framing->length;
-    memmove(bytes + framing->head_bytes + framing->decoded, bytes + at, here);
+    if (framing->chunk_state == CHUNK_DATA_END && line.len)
+        return refuse_chunk(fault, "a chunk is longer than its size says");
+    return line.len <= CHUNK_LINE_BYTES_MAX ||
+           refuse_chunk(fault, "its extensions and trailers are too long");
+}
+
+/* A whole one. */
+static bool read_chunk_line(struct http_framing *framing, struct slice line,
+                            struct http_fault *fault)
+{
+    switch (framing->chunk_state) {
+    case CHUNK_SIZE:
+        if (!read_chunk_size(framing, line, fault))
+            return false;
+        framing->chunk_state = framing->length ? CHUNK_DATA : CHUNK_TRAILER;
+        return true;
+    case CHUNK_DATA_END:
+        framing->chunk_state = CHUNK_SIZE;
+        return true;
+    default: /* CHUNK_TRAILER */
+        if (!line.len)
+            framing->chunk_state = CHUNK_END;
+        return !line.len ||
+               (count_notes(framing, line.len, fault) && check_header_line(line, fault));
+    }
+}
+
+static void move_chunk_data(struct http_framing *framing, char *bytes, size_t len, size_t *at)
+{
+    uint64_t here = len - *at < framing->length ? len - *at : framing->length;
+    memmove(bytes + framing->head_bytes + framing->decoded, bytes + *at, here);
     framing->decoded += here;
     framing->length -= here;
+    *at += here;
     if (framing->length == 0)
-        framing->chunk_state = CHUNK_DATA_CR;
-    return (size_t)here;
+        framing->chunk_state = CHUNK_DATA_END;
 }
 
-static enum http_step read_chunks(struct http_framing *framing, char *bytes, size_t len, size_t *at,
-                                  struct http_fault *fault)
+/* A body in chunks (RFC 9112, 7.1) is taken out of its wrapping, in place: data is moved down behind
+ * the head. What is not used yet follows it. */
+static enum http_step read_chunks(struct http_framing *framing, char *bytes, size_t *len,
+                                  size_t *used, struct http_fault *fault)
 {
-    while (*at < len) {
+    size_t at = framing->head_bytes + framing->decoded;
+    while (at < *len) {
+        struct line line;
         if (framing->chunk_state == CHUNK_DATA) {
-            *at += move_data(framing, bytes, len, *at);
+            move_chunk_data(framing, bytes, *len, &at);
             continue;
         }
-        char c = bytes[(*at)++];
-        int digit = hex_value(c);
-        switch (framing->chunk_state) {
-        case CHUNK_SIZE_FIRST:
-            framing->length = 0;
-            framing->chunk_digits = 1;
-            if (digit < 0)
-                return refuse_chunk(fault, "a chunk's size must be hexadecimal digits");
-            framing->chunk_state = CHUNK_SIZE;
-            if (!add_digit(framing, digit))
-                return refuse_length(framing, fault);
+        bool is_whole = find_line(framing, bytes, *len, at, &line);
+        if (!check_chunk_line(framing, line.text, fault))
+            return HTTP_STEP_REFUSED;
+        if (!is_whole)
             break;
-        case CHUNK_SIZE:
-            if (digit >= 0) {
-                if (!add_digit(framing, digit))
-                    return refuse_length(framing, fault);
-                if (++framing->chunk_digits > CHUNK_DIGITS_MAX)
-                    return refuse_chunk(fault, "a chunk's size has too many digits");
-            } else if (c == '\r') {
-                framing->chunk_state = CHUNK_SIZE_LF;
-            } else if (c == ';') {
-                framing->chunk_state = CHUNK_EXTENSION;
-            } else {
-                return refuse_chunk(fault, "a chunk's size must be hexadecimal digits");
-            }
-            break;
-        case CHUNK_EXTENSION:
-            if (c == '\r')
-                framing->chunk_state = CHUNK_SIZE_LF;
-            else if (!is_note(framing, c))
-                return refuse_chunk(fault, "a chunk extension is malformed or too long");
-            break;
-        case CHUNK_SIZE_LF:
-            if (c != '\n')
-                return refuse_chunk(fault, "CR without LF after a chunk's size");
-            framing->chunk_state = framing->length ? CHUNK_DATA : CHUNK_TRAILER_FIRST;
-            break;
-        case CHUNK_DATA_CR:
-            if (c != '\r')
-                return refuse_chunk(fault, "a chunk is longer than its size says");
-            framing->chunk_state = CHUNK_DATA_LF;
-            break;
-        case CHUNK_DATA_LF:
-            if (c != '\n')
-                return refuse_chunk(fault, "CR without LF after a chunk");
-            framing->chunk_state = CHUNK_SIZE_FIRST;
-            break;
-        case CHUNK_TRAILER_FIRST:
-        case CHUNK_TRAILER:
-            if (c == '\r')
-                framing->chunk_state =
-                    framing->chunk_state == CHUNK_TRAILER_FIRST ? CHUNK_END_LF : CHUNK_TRAILER_LF;
-            else if (!is_note(framing, c))
-                return refuse_chunk(fault, "a trailer is malformed or too long");
-            else
-                framing->chunk_state = CHUNK_TRAILER;
-            break;
-        case CHUNK_TRAILER_LF:
-            if (c != '\n')
-                return refuse_chunk(fault, "CR without LF in the trailer");
-            framing->chunk_state = CHUNK_TRAILER_FIRST;
-            break;
-        default: /* CHUNK_END_LF */
-            if (c != '\n')
-                return refuse_chunk(fault, "CR without LF at the end");
+        if (!read_chunk_line(framing, line.text, fault) || !check_line_end(&line, fault))
+            return HTTP_STEP_REFUSED;
+        at = *used = line.next;
+        if (framing->chunk_state == CHUNK_END)
             return HTTP_STEP_WHOLE;
-        }
     }
+    size_t end = framing->head_bytes + framing->decoded;
+    memmove(bytes + end, bytes + at, *len - at);
+    *len -= at - end;
+    framing->probed = *len;
     return HTTP_STEP_MORE;
 }
 
 /* ---- framing: bodies ---- */
 
-static enum http_step read_plain_body(struct http_framing *framing, char *bytes, size_t len,
-                                      struct http_request *request, size_t *used,
+static enum http_step read_plain_body(struct http_framing *framing, size_t len, size_t *used,
                                       struct http_fault *fault)
 {
     if (framing->length > framing->body_bytes_max)
-        return refuse_length(framing, fault);
-    if (len - framing->head_bytes < framing->length)
-        return HTTP_STEP_MORE;
-    request->body = slice_make(bytes + framing->head_bytes, framing->length);
+        return (void)refuse_length(framing, fault), HTTP_STEP_REFUSED;
     *used = framing->head_bytes + framing->length;
-    return HTTP_STEP_WHOLE;
-}
-
-static enum http_step read_chunked_body(struct http_framing *framing, char *bytes, size_t *len,
-                                        struct http_request *request, size_t *used,
-                                        struct http_fault *fault)
-{
-    size_t at = framing->head_bytes + framing->decoded;
-    enum http_step step = read_chunks(framing, bytes, *len, &at, fault);
-    if (step == HTTP_STEP_MORE)
-        *len = framing->head_bytes + framing->decoded;
-    if (step == HTTP_STEP_WHOLE) {
-        request->body = slice_make(bytes + framing->head_bytes, framing->decoded);
-        *used = at;
-    }
-    return step;
+    return len < *used ? HTTP_STEP_MORE : HTTP_STEP_WHOLE;
 }
 
 /* What was read of the head in an earlier call is gone by the time the body is whole: read it again. */
@@ -685,15 +707,13 @@ static enum http_step read_body(struct http_framing *framing, char *bytes, size_
                                 struct http_request *request, size_t *used,
                                 struct http_fault *fault)
 {
-    enum http_step step = framing->chunked
-                              ? read_chunked_body(framing, bytes, len, request, used, fault)
-                              : read_plain_body(framing, bytes, *len, request, used, fault);
-    if (step == HTTP_STEP_WHOLE && framing->is_stale) {
-        struct slice body = request->body;
-        if (!http_request_parse(slice_make(bytes, framing->head_bytes), request, fault))
-            return HTTP_STEP_REFUSED; /* cannot be: the head was good before */
-        request->body = body;
-    }
+    enum http_step step = framing->chunked ? read_chunks(framing, bytes, len, used, fault)
+                                           : read_plain_body(framing, *len, used, fault);
+    if (step == HTTP_STEP_WHOLE && framing->is_stale &&
+        !http_request_parse(slice_make(bytes, framing->head_bytes), request, fault))
+        return HTTP_STEP_REFUSED; /* cannot be: the head was good before */
+    request->body = slice_make(bytes + framing->head_bytes,
+                               framing->chunked ? framing->decoded : framing->length);
     framing->is_stale = true;
     return step;
 }

@@ -3,8 +3,9 @@
  *
  * Reading is in two layers that must agree. In front, `http_message_read` splits the bytes into
  * head and body by itself and is strict (RFC 9112 without its concessions): CR LF ends a line and
- * neither stands alone, no folded lines, one length, one host. Then llhttp reads the head as a
- * whole. Limits are met before memory is spent.
+ * neither stands alone, no folded lines, one length, one host; the lines of a head, of chunks and of
+ * trailers are found and checked by the same functions. Then llhttp reads the head as a whole; it
+ * reads no body, see decision 28. Limits are met before memory is spent.
  *
  * Pure. Slices point into the bytes given and live as long as those.
  */
@@ -58,11 +59,12 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
 
 /* Where the reading of a message stands; zeroed at its first byte. */
 struct http_framing {
-    uint32_t line_at, probed, lines; /* head: start of the line, bytes looked at, lines so far */
-    uint32_t head_bytes;             /* 0: the head is not whole yet */
+    uint32_t line_at, lines; /* head: start of the line, lines so far */
+    uint32_t head_bytes;     /* 0: the head is not whole yet */
+    size_t probed;           /* bytes in which the end of a line was looked for */
     bool chunked;
     bool is_stale; /* the request was read in an earlier call, its slices are gone */
-    uint8_t chunk_state, chunk_digits;
+    uint8_t chunk_state;
     uint16_t chunk_notes;
     uint64_t body_bytes_max; /* set by the caller at HTTP_STEP_HEAD */
     uint64_t length;         /* body: announced, or of the chunk under way: what is missing */

@@ -3,6 +3,14 @@
 
 enum { SLOW_ANSWERS = 8000 };
 
+/* A sample on its way to a topic's target. */
+struct sample {
+    struct letter letter;
+    http_tested *done;
+    void *owner;
+    uint64_t tag;
+};
+
 static void answers_keep_the_order_of_requests(void **state)
 {
     static struct server server;
@@ -171,6 +179,47 @@ static void a_take_whose_client_goes_is_cancelled(void **state)
     server_stop(&server);
 }
 
+static void answer_sample(struct letter *letter)
+{
+    struct sample *sample = (struct sample *)(void *)letter;
+    sample->done(sample->owner, sample->tag, QUEUE_OK, slice_of("{}"));
+    free(sample);
+}
+
+static void test_target(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,
+                        http_tested *done, void *owner, uint64_t tag)
+{
+    struct sample *sample = calloc(1, sizeof *sample);
+    (void)ctx;
+    (void)topic;
+    (void)body;
+    *sample =
+        (struct sample){.letter.run = answer_sample, .done = done, .owner = owner, .tag = tag};
+    reactor_post(reactor, &sample->letter);
+}
+
+static void a_large_sample_counts_as_no_waiting_take(void **state)
+{
+    static const struct http_hooks hooks = {.test = test_target};
+    static struct server server;
+    static char sample[70001];
+    struct client client;
+    (void)state;
+    memset(sample, 'x', sizeof sample - 1);
+    server_start(&server, (struct http_options){0});
+    http_shared_set_hooks(server.rig.shared, &hooks);
+    client_dial(&client, &server);
+    client_say(&client, "POST /v1/topics/t/deliver-test HTTP/1.1\r\nHost: a\r\n"
+                        "Content-Length: 70000\r\n\r\n");
+    client_say(&client, sample);
+    client_hear_answers(&client, 1);
+    client_say(&client, TAKE("max=1"));
+    client_hear_answers(&client, 2);
+    assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
 static void a_wait_ends_in_time(void **state)
 {
     static struct server server;
@@ -197,6 +246,7 @@ int main(void)
         cmocka_unit_test(a_body_may_come_in_pieces),
         cmocka_unit_test(a_take_is_raw_where_that_is_asked_for),
         cmocka_unit_test(a_take_whose_client_goes_is_cancelled),
+        cmocka_unit_test(a_large_sample_counts_as_no_waiting_take),
         cmocka_unit_test(a_wait_ends_in_time),
     };
 

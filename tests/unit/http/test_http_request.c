@@ -219,9 +219,13 @@ static void chunks_are_taken_apart(void **state)
         {"LF alone ends an extension", "3;a\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
         {"a control byte in an extension", "3;a\001\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
         {"DEL in an extension", "3;a\177\r\nabc\r\n0\r\n\r\n", NULL, "bad_framing"},
-        {"bare CR at the end", "0\r\n\rX", NULL, "bad_framing"},
+        {"bare CR at the end", "0\r\n\rX\r\n", NULL, "bad_framing"},
         {"LF alone after the last size", "0\n\r\n", NULL, "bad_framing"},
         {"CR CR LF after a trailer", "0\r\nX: y\r\r\n\r\n", NULL, "bad_framing"},
+        {"a trailer that is no header", "0\r\nX\r\n\r\n", NULL, "bad_framing"},
+        {"a blank before its colon", "0\r\nX : y\r\n\r\n", NULL, "bad_framing"},
+        {"a blank before a trailer", "0\r\n X: y\r\n\r\n", NULL, "bad_framing"},
+        {"a folded trailer", "0\r\nX: y\r\n z\r\n\r\n", NULL, "bad_framing"},
         {"a control byte in a trailer", "0\r\nX: a\001b\r\n\r\n", NULL, "bad_framing"},
     };
 
@@ -357,6 +361,24 @@ static void targets_are_split(void **state)
     }
 }
 
+static void a_target_of_no_known_form_is_named(void **state)
+{
+    static const char *const rows[] = {"foo",         "!",           "http:/x",
+                                       "localhost:1", "http://a<b/", "http://a\"b/"};
+    struct http_request request;
+    struct http_fault fault;
+    char head[300], named[100];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        int len = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i]);
+        (void)snprintf(named, sizeof named, "the target is '%s' but must be a path", rows[i]);
+        CASE_HOLDS(rows[i], !http_request_parse(slice_make(head, (size_t)len), &request, &fault));
+        CASE_HOLDS(rows[i], fault.problem == PROBLEM_BAD_REQUEST);
+        CASE_HOLDS(rows[i], strstr(fault.detail, named) == fault.detail);
+    }
+}
+
 static void connections_are_kept_or_not(void **state)
 {
     static const struct {
@@ -456,6 +478,7 @@ int main(void)
         cmocka_unit_test(chunks_are_taken_apart),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(targets_are_split),
+        cmocka_unit_test(a_target_of_no_known_form_is_named),
         cmocka_unit_test(connections_are_kept_or_not),
         cmocka_unit_test(values_have_no_blanks_around),
         cmocka_unit_test(cuts_do_not_matter),
