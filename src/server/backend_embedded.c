@@ -21,17 +21,17 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .failed_ctx = ctx,
     };
     struct local *local = NULL;
-    int result = local_open(&options, &local, &backend->parts, error, BACKEND_ERROR_BYTES);
+    int result = local_open(&options, &local, &backend->reactors, error, BACKEND_ERROR_BYTES);
     backend->self = local;
     backend->stop_ms = STOP_MS;
     snprintf(backend->place, sizeof(backend->place), "%s", config->data);
     return result;
 }
 
-static int on_attach(struct backend *backend, uint32_t part, struct reactor *reactor,
+static int on_attach(struct backend *backend, uint32_t index, struct reactor *reactor,
                      struct queue **out, char *error)
 {
-    return local_attach(backend->self, part, reactor, out, error, BACKEND_ERROR_BYTES);
+    return local_attach(backend->self, index, reactor, out, error, BACKEND_ERROR_BYTES);
 }
 
 static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx)
@@ -49,12 +49,6 @@ static void on_free(struct backend *backend)
     local_free(backend->self);
 }
 
-static void on_emit_metrics(struct backend *backend, struct buffer *out)
-{
-    (void)backend;
-    (void)out;
-}
-
 static void on_backup(struct backend *backend, struct reactor *reactor, enum http_backup what,
                       struct slice id, http_tested *done, void *owner, uint64_t tag)
 {
@@ -69,5 +63,4 @@ const struct backend_ops backend_embedded = {.open = on_open,
                                              .stop = on_stop,
                                              .store_name = on_store_name,
                                              .free = on_free,
-                                             .emit_metrics = on_emit_metrics,
                                              .backup = on_backup};

@@ -64,15 +64,15 @@ static int on_open(struct backend *backend, const struct config *config, backend
         result = redis_open(&options, &redis, error, BACKEND_ERROR_BYTES);
     explicit_bzero(url, sizeof(url));
     backend->self = redis;
-    backend->parts = 1;
+    backend->reactors = 1;
     backend->stop_ms = STOP_MS;
     return result;
 }
 
-static int on_attach(struct backend *backend, uint32_t part, struct reactor *reactor,
+static int on_attach(struct backend *backend, uint32_t index, struct reactor *reactor,
                      struct queue **out, char *error)
 {
-    (void)part;
+    (void)index;
     return redis_attach(backend->self, reactor, out, error, BACKEND_ERROR_BYTES);
 }
 

@@ -1,7 +1,9 @@
 #include "server/config.h"
 
 #include "base/duration.h"
+#include "base/key_value.h"
 #include "base/text.h"
+#include "http/host.h"
 #include "job/job.h"
 #include "redis/redis.h"
 #include "redis/url.h"
@@ -22,9 +24,8 @@ static const struct option options[] = {
      "where to serve HTTP; port 0 is any free one"},
     {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
      "further names that clients may call this server by: in the Host header only localhost and "
-     "its "
-     "addresses are taken, so that no web page reaches it; *.NAME is all names below; may be given "
-     "again"},
+     "its addresses are taken, so that no web page reaches it; *.NAME is all names below; may be "
+     "given again"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
      "what keeps the jobs: this program, or a Redis that several servers share: "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
@@ -40,8 +41,7 @@ static const struct option options[] = {
      "docs/delivery.md); read again on SIGHUP; without it nothing is delivered"},
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
-     "due: "
-     "amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+     "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},
@@ -87,6 +87,176 @@ _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
 _Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
 _Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
                "the choices of require-durability");
+
+/* ---- one value ---- */
+
+/* True if `text` is one of the words in "a|b|c"; *number from 1. */
+static bool choice_number(const char *values, const char *text, uint32_t *number)
+{
+    size_t len = strlen(text);
+    uint32_t n = 1;
+    if (len == 0 || strchr(text, '|'))
+        return false;
+    for (const char *at = values;; at = strchr(at, '|') + 1, n++) {
+        if (strncmp(at, text, len) == 0 && (at[len] == '|' || at[len] == '\0')) {
+            *number = n;
+            return true;
+        }
+        if (!strchr(at, '|'))
+            return false;
+    }
+}
+
+static bool parse_switch(const char *text, bool *out)
+{
+    uint32_t number;
+    if (choice_number("true|yes|on|1", text, &number))
+        *out = true;
+    else if (choice_number("false|no|off|0", text, &number))
+        *out = false;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_sync(const struct option *option, const char *text, struct option_sync *out)
+{
+    struct option_sync sync = {0};
+    if (strcmp(text, "always") == 0)
+        sync.kind = WAL_SYNC_ALWAYS;
+    else if (strcmp(text, "never") == 0)
+        sync.kind = WAL_SYNC_NEVER;
+    else if (!duration_lacks_unit(slice_of(text)) &&
+             duration_parse(slice_of(text), option->most, &sync.interval_ms) &&
+             sync.interval_ms >= option->least)
+        sync.kind = WAL_SYNC_INTERVAL;
+    else
+        return false;
+    *out = sync;
+    return true;
+}
+
+static bool parse_names(const char *text, char *out)
+{
+    struct slice bad;
+    if (strlen(text) >= OPTION_TEXT_BYTES || !http_host_names_check(slice_of(text), &bad))
+        return false;
+    strcpy(out, text);
+    return true;
+}
+
+static bool parse_number(const struct option *option, const char *text, int64_t *out)
+{
+    uint64_t most = (uint64_t)option->most, natural = 0;
+    int64_t number = 0;
+    bool ok = option->kind == OPTION_DURATION
+                  ? !duration_lacks_unit(slice_of(text)) &&
+                        duration_parse(slice_of(text), option->most, &number)
+              : option->kind == OPTION_BYTES ? text_parse_bytes(slice_of(text), most, &natural)
+                                             : text_parse_u64(slice_of(text), most, &natural);
+    if (option->kind != OPTION_DURATION)
+        number = (int64_t)natural;
+    if (!ok || number < option->least)
+        return false;
+    *out = number;
+    return true;
+}
+
+/* Sets the field of `option` within `base` from text. False, nothing changed, where it will not
+ * do. */
+static bool option_set(const struct option *option, void *base, const char *text)
+{
+    void *field = (char *)base + option->offset;
+    int64_t number = 0;
+    switch (option->kind) {
+    case OPTION_TEXT:
+        if (strlen(text) >= OPTION_TEXT_BYTES)
+            return false;
+        strcpy(field, text);
+        return true;
+    case OPTION_NAMES:
+        return parse_names(text, field);
+    case OPTION_ADDRESS:
+        return address_parse(slice_of(text), field);
+    case OPTION_SYNC:
+        return parse_sync(option, text, field);
+    case OPTION_CHOICE:
+        return choice_number(option->values, text, field);
+    case OPTION_SWITCH:
+        return parse_switch(text, field);
+    case OPTION_COUNT:
+        if (!parse_number(option, text, &number))
+            return false;
+        *(uint32_t *)field = (uint32_t)number;
+        return true;
+    case OPTION_BYTES:
+    case OPTION_DURATION:
+        if (!parse_number(option, text, &number))
+            return false;
+        *(int64_t *)field = number;
+        return true;
+    }
+    return false;
+}
+
+static void bytes_emit(char *out, size_t out_bytes, int64_t bytes)
+{
+    if (bytes >= (1 << 20) && bytes % (1 << 20) == 0)
+        snprintf(out, out_bytes, "%lldMiB", (long long)(bytes / (1 << 20)));
+    else
+        snprintf(out, out_bytes, "%lld", (long long)bytes);
+}
+
+/* Says what would do: "give a number from 1 to 64". */
+static void option_describe(const struct option *option, char *out, size_t out_bytes)
+{
+    char least[32], most[32];
+    struct buffer text;
+    switch (option->kind) {
+    case OPTION_TEXT:
+        snprintf(out, out_bytes, "give at most %d bytes", OPTION_TEXT_BYTES - 1);
+        break;
+    case OPTION_NAMES:
+        snprintf(out, out_bytes,
+                 "give names without a port, such as queue.internal or *.internal, with commas "
+                 "between");
+        break;
+    case OPTION_ADDRESS:
+        snprintf(out, out_bytes,
+                 "give an address and a port, such as 127.0.0.1:8279 or [::1]:8279");
+        break;
+    case OPTION_SYNC:
+        snprintf(out, out_bytes, "give always, never or a time from 1ms to 1m, such as 50ms");
+        break;
+    case OPTION_CHOICE:
+        snprintf(out, out_bytes, "give %s%s", strchr(option->values, '|') ? "one of " : "",
+                 option->values);
+        break;
+    case OPTION_SWITCH:
+        snprintf(out, out_bytes, "give true or false");
+        break;
+    case OPTION_COUNT:
+        snprintf(out, out_bytes, "give a number from %lld to %lld", (long long)option->least,
+                 (long long)option->most);
+        break;
+    case OPTION_BYTES:
+        bytes_emit(least, sizeof(least), option->least);
+        bytes_emit(most, sizeof(most), option->most);
+        snprintf(out, out_bytes, "give a size from %s to %s, such as %s", least, most,
+                 option->most > (64 << 20) ? "64MiB" : "64KiB");
+        break;
+    case OPTION_DURATION:
+        buffer_init(&text, out_bytes);
+        buffer_append_text(&text, "give a time from ");
+        duration_emit(&text, option->least);
+        buffer_append_text(&text, " to ");
+        duration_emit(&text, option->most);
+        buffer_append_text(&text, ", such as 30s");
+        snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
+        buffer_fini(&text);
+        break;
+    }
+}
 
 /* ---- names ---- */
 
@@ -210,41 +380,19 @@ static bool read_environment(struct config *config, config_environment *environm
     return true;
 }
 
-static char *trim(char *text)
-{
-    text += strspn(text, " \t\r\n");
-    size_t len = strlen(text);
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]))
-        text[--len] = '\0';
-    return text;
-}
-
-static void cut_comment(char *line)
-{
-    for (char *at = line; (at = strchr(at, '#')); at++)
-        if (at == line || at[-1] == ' ' || at[-1] == '\t') {
-            *at = '\0';
-            return;
-        }
-}
-
 /* `where` is FILE:LINE. */
 static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
 {
-    cut_comment(line);
-    char *key = trim(line);
-    if (!*key)
+    struct key_value pair;
+    enum key_value_line kind = key_value_parse(line, &pair);
+    const char *key = pair.key;
+    if (kind == KEY_VALUE_NOTHING)
         return true;
-    char *equals = strchr(key, '=');
-    if (!equals) {
+    if (kind == KEY_VALUE_BAD) {
         snprintf(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.64s', write: key = value", where,
                  key);
         return false;
     }
-    *equals = '\0';
-    char *value = trim(equals + 1);
-    key = trim(key);
-
     const struct option *option = find_option(key);
     if (!option) {
         const char *nearest = nearest_option(key);
@@ -263,7 +411,7 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     }
     seen[option - options] = true;
     char why[CONFIG_ERROR_BYTES];
-    if (set_or_explain(config, option, option->name, value, why))
+    if (set_or_explain(config, option, option->name, pair.value, why))
         return true;
     snprintf(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
     return false;
@@ -395,7 +543,7 @@ static bool check_redis(const struct config *config, char *error)
 static bool check(const struct config *config, char *error)
 {
     char text[ADDRESS_TEXT_BYTES];
-    if (!address_is_loopback(&config->listen) && !config->insecure) {
+    if (!config->listen.is_loopback && !config->insecure) {
         address_emit(&config->listen, text);
         snprintf(error, CONFIG_ERROR_BYTES,
                  "refusing to listen on '%s', which other machines reach without TLS and tokens, "

@@ -14,9 +14,43 @@
 #define TARRY_SERVER_CONFIG_H
 
 #include "server/address.h"
-#include "server/option.h"
+#include "store/wal.h"
 
+#include <stddef.h>
 #include <stdio.h>
+
+/* ---- one option: a row of a table ---- */
+
+enum option_kind {
+    OPTION_TEXT = 1, /* char[OPTION_TEXT_BYTES] */
+    OPTION_NAMES,    /* the same: host names; given again on the command line they are added */
+    OPTION_ADDRESS,  /* struct address */
+    OPTION_SYNC,     /* struct option_sync */
+    OPTION_CHOICE,   /* uint32_t: one of `values`, kept as its number from 1 */
+    OPTION_COUNT,    /* uint32_t */
+    OPTION_BYTES,    /* int64_t */
+    OPTION_DURATION, /* int64_t, milliseconds */
+    OPTION_SWITCH    /* bool */
+};
+
+enum { OPTION_TEXT_BYTES = 1024 };
+
+struct option_sync {
+    enum wal_sync kind;
+    int64_t interval_ms; /* WAL_SYNC_INTERVAL */
+};
+
+struct option {
+    const char *name;
+    enum option_kind kind;
+    const char *values;  /* how the value is called in the help; of a choice: all of them, "a|b" */
+    size_t offset;       /* of the field, in the struct that the table is about */
+    const char *initial; /* the default */
+    int64_t least, most; /* numbers only */
+    const char *help;
+};
+
+/* ---- all of them ---- */
 
 enum { CONFIG_ERROR_BYTES = 512, CONFIG_OPTIONS_MAX = 64, CONFIG_VARIABLE_BYTES = 64 };
 

@@ -9,7 +9,7 @@ _Static_assert((int)DELIVER_ERROR_BYTES <= (int)HTTP_HOOK_ERROR_BYTES, "errors a
 
 /* ---- checks; any thread ---- */
 
-static bool is_on(void *ctx)
+static bool is_delivery_on(void *ctx)
 {
     const struct delivery *delivery = ctx;
     return guard_is_on(delivery->guard);
@@ -29,7 +29,7 @@ static bool check_callback(void *ctx, struct slice url, char *error)
 
 /* ---- a test from any reactor: a letter to the first one, a letter back ---- */
 
-struct trip {
+struct test_letter {
     struct letter letter;
     struct delivery *delivery;
     struct reactor *home;
@@ -42,70 +42,76 @@ struct trip {
     char text[]; /* topic, body */
 };
 
-static void run_home(struct letter *letter)
+static void run_back(struct letter *letter)
 {
-    struct trip *trip = (struct trip *)(void *)letter;
-    trip->done(trip->owner, trip->tag, trip->status, slice_make(trip->json, trip->json_bytes));
-    free(trip->json);
-    free(trip);
+    struct test_letter *test = (struct test_letter *)(void *)letter;
+    test->done(test->owner, test->tag, test->status, slice_make(test->json, test->json_bytes));
+    free(test->json);
+    free(test);
 }
 
-static void go_home(struct trip *trip, enum queue_status status)
+static void post_back(struct test_letter *test, enum queue_status status)
 {
-    trip->status = status;
-    trip->letter.run = run_home;
-    reactor_post(trip->home, &trip->letter);
+    test->status = status;
+    test->letter.run = run_back;
+    reactor_post(test->home, &test->letter);
 }
 
 static void on_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json)
 {
-    struct trip *trip = owner;
+    struct test_letter *test = owner;
     (void)tag;
     if (json.len > 0) {
-        trip->json = malloc(json.len);
-        if (!trip->json) {
-            go_home(trip, QUEUE_NO_MEMORY);
+        test->json = malloc(json.len);
+        if (!test->json) {
+            post_back(test, QUEUE_NO_MEMORY);
             return;
         }
-        memcpy(trip->json, json.at, json.len);
-        trip->json_bytes = json.len;
+        memcpy(test->json, json.at, json.len);
+        test->json_bytes = json.len;
     }
-    go_home(trip, status);
+    post_back(test, status);
 }
 
-static void run_there(struct letter *letter)
+static void run_test(struct letter *letter)
 {
-    struct trip *trip = (struct trip *)(void *)letter;
-    if (trip->delivery->is_stopping) {
-        go_home(trip, QUEUE_STOPPING);
+    struct test_letter *test = (struct test_letter *)(void *)letter;
+    if (test->delivery->is_stopping) {
+        post_back(test, QUEUE_STOPPING);
         return;
     }
-    deliver_test(trip->delivery->deliver, slice_make(trip->text, trip->topic_bytes),
-                 slice_make(trip->text + trip->topic_bytes, trip->body_bytes), on_tested, trip, 0);
+    deliver_test(test->delivery->deliver, slice_make(test->text, test->topic_bytes),
+                 slice_make(test->text + test->topic_bytes, test->body_bytes), on_tested, test, 0);
 }
 
-static void test(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,
-                 http_tested *done, void *owner, uint64_t tag)
+static void post_test(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,
+                      http_tested *done, void *owner, uint64_t tag)
 {
     struct delivery *delivery = ctx;
-    struct trip *trip = malloc(sizeof(*trip) + topic.len + body.len);
-    if (!trip)
+    struct test_letter *test = malloc(sizeof(*test) + topic.len + body.len);
+    if (!test)
         abort(); /* no way to say so; with bodies of a few MiB at most nothing else works either */
-    *trip = (struct trip){.letter.run = run_there,
-                          .delivery = delivery,
-                          .home = reactor,
-                          .done = done,
-                          .owner = owner,
-                          .tag = tag,
-                          .topic_bytes = topic.len,
-                          .body_bytes = body.len};
-    memcpy(trip->text, topic.at, topic.len);
+    *test = (struct test_letter){.letter.run = run_test,
+                                 .delivery = delivery,
+                                 .home = reactor,
+                                 .done = done,
+                                 .owner = owner,
+                                 .tag = tag,
+                                 .topic_bytes = topic.len,
+                                 .body_bytes = body.len};
+    memcpy(test->text, topic.at, topic.len);
     if (body.len > 0)
-        memcpy(trip->text + topic.len, body.at, body.len);
-    reactor_post(delivery->reactor, &trip->letter);
+        memcpy(test->text + topic.len, body.at, body.len);
+    reactor_post(delivery->reactor, &test->letter);
 }
 
 /* ---- life ---- */
+
+static const char *store_name(void *ctx)
+{
+    struct backend *backend = ctx;
+    return backend->ops->store_name(backend);
+}
 
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
@@ -120,7 +126,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
                                             .queue = queue,
                                             .waiters = waiters,
                                             .guard = delivery->guard,
-                                            .store_name = backend_store_name,
+                                            .store_name = store_name,
                                             .store = backend,
                                             .version = TARRY_VERSION};
     if (guard_is_on(delivery->guard))
@@ -132,10 +138,10 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
         return false;
     }
     delivery->hooks = (struct http_hooks){.ctx = delivery,
-                                          .is_on = is_on,
+                                          .is_on = is_delivery_on,
                                           .check_extension = check_extension,
                                           .check_callback = check_callback,
-                                          .test = test};
+                                          .test = post_test};
     return true;
 }
 

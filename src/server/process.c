@@ -12,7 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-uint64_t process_raise_files(void)
+/* As far as the system lets it. */
+static uint64_t raise_files(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -23,17 +24,26 @@ uint64_t process_raise_files(void)
 }
 
 /* Large buffers come and go with checkpoints: given back to the system, not kept in some heap. */
-void process_size_heap(void)
+static void size_heap(void)
 {
     enum { MMAP_BYTES = 1 << 20, TRIM_BYTES = 16 << 20 };
     (void)mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
-/* The loop's library looks up names on half of these. */
-void process_size_pool(void)
+/* The loop's library looks up names on half of these: so many at a time that a few whose name
+ * server is silent hold up no other. What the environment says stands. */
+static void size_pool(void)
 {
     (void)setenv("UV_THREADPOOL_SIZE", "64", 0);
+}
+
+uint64_t process_prepare(void)
+{
+    size_pool();
+    size_heap();
+    (void)signal(SIGPIPE, SIG_IGN);
+    return raise_files();
 }
 
 void process_hide_memory(void)
@@ -106,20 +116,21 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static void emit(struct buffer *out, const char *name, const char *kind, const char *help,
-                 double value)
+static void emit_figure(struct buffer *out, const char *name, const char *kind, const char *help,
+                        double value)
 {
     buffer_append_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, kind,
                          name, value);
 }
 
-void process_emit_metrics(void *ctx, struct buffer *out)
+void process_emit_metrics(struct buffer *out)
 {
     struct rlimit files = {0};
-    (void)ctx;
     getrlimit(RLIMIT_NOFILE, &files);
-    emit(out, "process_resident_memory_bytes", "gauge", "memory in RAM", (double)resident_bytes());
-    emit(out, "process_cpu_seconds_total", "counter", "CPU time used", cpu_seconds());
-    emit(out, "process_open_fds", "gauge", "open file descriptors", (double)open_files());
-    emit(out, "process_max_fds", "gauge", "limit of open file descriptors", (double)files.rlim_cur);
+    emit_figure(out, "process_resident_memory_bytes", "gauge", "memory in RAM",
+                (double)resident_bytes());
+    emit_figure(out, "process_cpu_seconds_total", "counter", "CPU time used", cpu_seconds());
+    emit_figure(out, "process_open_fds", "gauge", "open file descriptors", (double)open_files());
+    emit_figure(out, "process_max_fds", "gauge", "limit of open file descriptors",
+                (double)files.rlim_cur);
 }

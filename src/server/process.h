@@ -7,15 +7,9 @@
 
 #include "base/buffer.h"
 
-/* Raises the limit of open files as far as the system lets it. Returns what it is then. */
-uint64_t process_raise_files(void);
-
-/* Before the first look-up of a name: so many are under way at a time, that a few whose name server
- * is silent hold up no other. UV_THREADPOOL_SIZE of the environment has the last word. */
-void process_size_pool(void);
-
-/* Before any thread: large blocks of memory go back to the system once freed. */
-void process_size_heap(void);
+/* Before any thread: files, memory, look-ups and signals are set as a server needs them. Returns
+ * how many files may be open. */
+uint64_t process_prepare(void);
 
 /* Before any secret is read: nobody but root sees the process's memory from now on, neither in a
  * core nor through /proc or a debugger. */
@@ -29,8 +23,7 @@ void process_exit_by(unsigned seconds, int code);
  * none. */
 void process_notify(const char *state);
 
-/* Lines of a Prometheus page: memory, CPU, descriptors, start. Any thread. Fits
- * http_shared_add_metrics. */
-void process_emit_metrics(void *ctx, struct buffer *out);
+/* Lines of a Prometheus page: memory, CPU, descriptors, start. Any thread. */
+void process_emit_metrics(struct buffer *out);
 
 #endif

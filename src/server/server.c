@@ -24,13 +24,13 @@ enum {
     DELIVER_MS = 4000,  /* of that for deliveries under way, then they are given up */
     FREE_S = 3,         /* for what is left once all is kept */
     FILES_BESIDE = 200, /* descriptors that are no connections */
-    PARTS_MAX = 64,
+    REACTORS_MAX = 64,
     ERROR_BYTES = BACKEND_ERROR_BYTES
 };
 
 enum phase { STARTING = 1, SERVING, DRAINING, STOPPING, STOPPED };
 
-struct part { /* what there is once per reactor */
+struct per_reactor {
     struct letter drain, drained;
     struct server *server;
     struct reactor *reactor;
@@ -53,15 +53,16 @@ struct server {
     struct http_backup_hooks backup_hooks;
     struct delivery delivery;
     struct amqp_in *amqp_in; /* NULL: none was asked for */
-    struct part *parts;
-    uint32_t part_count, draining; /* draining: parts, the delivery, and amqp_in */
+    struct per_reactor *per_reactor;
+    uint32_t reactor_count, draining; /* draining: fronts, the delivery, and amqp_in */
     uv_signal_t signals[3];
     size_t signals_open;
-    struct deadline *patience; /* with a stop that takes too long */
+    struct deadline *stop_timer; /* ends a stop that takes too long */
     int64_t started_us, recovered_ms;
 };
 
-static bool fail(const char *error)
+/* Says why the server does not start. */
+static bool start_failed(const char *error)
 {
     log_event(LOG_ERROR, "start failed", LOG_TEXT("error", error));
     return false;
@@ -71,8 +72,8 @@ static bool fail(const char *error)
 
 static void stop_reactors(struct server *server)
 {
-    for (uint32_t i = 0; i < server->part_count; i++)
-        reactor_stop(server->parts[i].reactor);
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        reactor_stop(server->per_reactor[i].reactor);
 }
 
 static void on_stopped(void *ctx)
@@ -87,11 +88,11 @@ static void stop_queue(struct server *server)
     if (server->phase != DRAINING)
         return;
     server->phase = STOPPING;
-    deadline_set(server->patience, clock_inner_ms() + server->backend.stop_ms);
-    backend_stop(&server->backend, on_stopped, server);
+    deadline_set(server->stop_timer, clock_inner_ms() + server->backend.stop_ms);
+    server->backend.ops->stop(&server->backend, on_stopped, server);
 }
 
-static void on_patience_over(void *ctx)
+static void on_stop_timeout(void *ctx)
 {
     struct server *server = ctx;
     if (server->phase == DRAINING) {
@@ -113,23 +114,24 @@ static void one_is_drained(void *ctx)
 
 static void run_drained(struct letter *letter)
 {
-    struct part *part = (struct part *)(void *)((char *)letter - offsetof(struct part, drained));
-    one_is_drained(part->server);
+    struct per_reactor *per =
+        (struct per_reactor *)(void *)((char *)letter - offsetof(struct per_reactor, drained));
+    one_is_drained(per->server);
 }
 
-/* On the part's own thread from here ... */
+/* On the reactor's own thread from here ... */
 static void on_drained(void *ctx)
 {
-    struct part *part = ctx;
-    part->drained.run = run_drained;
-    reactor_post(part->server->parts[0].reactor, &part->drained);
+    struct per_reactor *per = ctx;
+    per->drained.run = run_drained;
+    reactor_post(per->server->per_reactor[0].reactor, &per->drained);
 }
 
 static void run_drain(struct letter *letter)
 {
-    struct part *part = (struct part *)(void *)letter;
-    waiters_drain(part->waiters);
-    http_front_drain(part->front, on_drained, part);
+    struct per_reactor *per = (struct per_reactor *)(void *)letter;
+    waiters_drain(per->waiters);
+    http_front_drain(per->front, on_drained, per);
 }
 /* ... to here. */
 
@@ -139,14 +141,14 @@ static void drain(struct server *server, const char *why)
     process_notify("STOPPING=1");
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
-    deadline_set(server->patience, clock_inner_ms() + DRAIN_MS);
-    server->draining = server->part_count + 1 + (server->amqp_in != NULL);
+    deadline_set(server->stop_timer, clock_inner_ms() + DRAIN_MS);
+    server->draining = server->reactor_count + 1 + (server->amqp_in != NULL);
     if (server->amqp_in)
         amqp_in_stop(server->amqp_in, one_is_drained, server);
     delivery_stop(&server->delivery, DELIVER_MS, one_is_drained, server);
-    for (uint32_t i = 0; i < server->part_count; i++) {
-        server->parts[i].drain.run = run_drain;
-        reactor_post(server->parts[i].reactor, &server->parts[i].drain);
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        server->per_reactor[i].drain.run = run_drain;
+        reactor_post(server->per_reactor[i].reactor, &server->per_reactor[i].drain);
     }
 }
 
@@ -164,7 +166,7 @@ static void on_broken(void *ctx)
     if (atomic_exchange(&server->is_broken, true))
         return;
     server->broken.run = run_broken;
-    reactor_post(server->parts[0].reactor, &server->broken);
+    reactor_post(server->per_reactor[0].reactor, &server->broken);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -210,90 +212,96 @@ static bool check_address(const struct config *config)
              errno == EADDRINUSE ? "the port is taken" : strerror(errno), advice);
     if (fd >= 0)
         close(fd);
-    return fail(error);
+    return start_failed(error);
 }
 
 static bool open_queue(struct server *server)
 {
     char error[ERROR_BYTES] = "";
-    if (backend_open(&server->backend, server->config, on_broken, server, error) != 0)
-        return fail(error);
-    server->part_count = server->backend.parts;
-    assert(server->part_count <= PARTS_MAX);
-    server->parts = calloc(server->part_count, sizeof(*server->parts));
-    if (!server->parts)
-        return fail("out of memory");
-    for (uint32_t i = 0; i < server->part_count; i++) {
-        struct part *part = &server->parts[i];
-        part->server = server;
-        part->index = i;
-        part->reactor = reactor_new(i);
-        if (!part->reactor)
-            return fail("cannot make an event loop, out of memory or file descriptors");
+    struct backend *backend = &server->backend;
+    backend->ops = config_is_redis(server->config) ? &backend_redis : &backend_embedded;
+    if (backend->ops->open(backend, server->config, on_broken, server, error) != 0)
+        return start_failed(error);
+    server->reactor_count = server->backend.reactors;
+    assert(server->reactor_count <= REACTORS_MAX);
+    server->per_reactor = calloc(server->reactor_count, sizeof(*server->per_reactor));
+    if (!server->per_reactor)
+        return start_failed("out of memory");
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        struct per_reactor *per = &server->per_reactor[i];
+        per->server = server;
+        per->index = i;
+        per->reactor = reactor_new(i);
+        if (!per->reactor)
+            return start_failed("cannot make an event loop, out of memory or file descriptors");
     }
     return true;
 }
 
 static void attach(void *ctx)
 {
-    struct part *part = ctx;
-    part->attached = backend_attach(&part->server->backend, part->index, part->reactor,
-                                    &part->queue, part->error);
+    struct per_reactor *per = ctx;
+    struct backend *backend = &per->server->backend;
+    per->attached =
+        backend->ops->attach(backend, per->index, per->reactor, &per->queue, per->error);
 }
 
 /* Recovers all shards, each on a thread. */
 static bool recover(struct server *server)
 {
-    pthread_t threads[PARTS_MAX];
-    bool started[PARTS_MAX] = {false};
-    for (uint32_t i = 1; i < server->part_count; i++)
-        started[i] = thread_start(&threads[i], "recover", attach, &server->parts[i]) == 0;
-    for (uint32_t i = 0; i < server->part_count; i++) {
+    pthread_t threads[REACTORS_MAX];
+    bool started[REACTORS_MAX] = {false};
+    for (uint32_t i = 1; i < server->reactor_count; i++)
+        started[i] = thread_start(&threads[i], "recover", attach, &server->per_reactor[i]) == 0;
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
         if (started[i])
             thread_join(threads[i]);
         else
-            attach(&server->parts[i]);
+            attach(&server->per_reactor[i]);
     }
-    for (uint32_t i = 0; i < server->part_count; i++)
-        if (server->parts[i].attached != 0)
-            return fail(server->parts[i].error);
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        if (server->per_reactor[i].attached != 0)
+            return start_failed(server->per_reactor[i].error);
     server->recovered_ms = (clock_boot_us() - server->started_us) / 1000;
     return true;
 }
 
-static bool open_front(struct server *server, struct part *part)
+static bool open_front(struct server *server, struct per_reactor *per)
 {
     const struct config *config = server->config;
-    char host[ADDRESS_TEXT_BYTES], error[ERROR_BYTES] = "";
-    uint32_t waiting_max = (config->max_waiting + server->part_count - 1) / server->part_count;
-    address_emit_host(&server->address, host);
-    part->waiters = waiters_new(part->queue, waiting_max);
-    if (!part->waiters)
-        return fail("out of memory");
+    char error[ERROR_BYTES] = "";
+    uint32_t waiting_max =
+        (config->max_waiting + server->reactor_count - 1) / server->reactor_count;
+    per->waiters = waiters_new(per->queue, waiting_max);
+    if (!per->waiters)
+        return start_failed("out of memory");
     const struct http_options options = {
-        .host = host,
-        .port = address_port(&server->address),
-        .reuse_port = server->part_count > 1,
+        .host = server->address.host,
+        .port = server->address.port,
+        .reuse_port = server->reactor_count > 1,
         .allowed_hosts = config->allowed_host,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
-        .connections_max = (config->max_connections + server->part_count - 1) / server->part_count,
+        .connections_max =
+            (config->max_connections + server->reactor_count - 1) / server->reactor_count,
         .waiting_max = waiting_max,
         .idle_ms = config->idle_timeout_ms,
     };
-    if (http_front_new(part->reactor, part->queue, part->waiters, &options, server->http,
-                       &part->front, error, sizeof(error)) != 0)
-        return fail(error);
-    address_set_port(&server->address, http_front_port(part->front));
+    if (http_front_new(per->reactor, per->queue, per->waiters, &options, server->http, &per->front,
+                       error, sizeof(error)) != 0)
+        return start_failed(error);
+    server->address.port = http_front_port(per->front);
     return true;
 }
 
 static void emit_metrics(void *ctx, struct buffer *out)
 {
     struct server *server = ctx;
-    backend_emit_metrics(&server->backend, out);
+    struct backend *backend = &server->backend;
+    if (backend->ops->emit_metrics)
+        backend->ops->emit_metrics(backend, out);
     deliver_emit_metrics(server->delivery.deliver, out);
     amqp_in_emit_metrics(server->amqp_in, out);
-    process_emit_metrics(NULL, out);
+    process_emit_metrics(out);
 }
 
 static void on_backup(void *ctx, struct reactor *reactor, enum http_backup what, struct slice id,
@@ -317,35 +325,35 @@ static bool open_fronts(struct server *server)
 {
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
-        return fail("out of memory");
+        return start_failed("out of memory");
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
-    for (uint32_t i = 0; i < server->part_count; i++)
-        if (!open_front(server, &server->parts[i]))
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        if (!open_front(server, &server->per_reactor[i]))
             return false;
     return true;
 }
 
 static bool open_delivery(struct server *server)
 {
-    const struct part *part = &server->parts[0];
+    const struct per_reactor *per = &server->per_reactor[0];
     char error[DELIVERY_ERROR_BYTES] = "";
-    if (!delivery_open(&server->delivery, server->config->deliver, &server->backend, part->reactor,
-                       part->queue, part->waiters, error))
-        return fail(error);
+    if (!delivery_open(&server->delivery, server->config->deliver, &server->backend, per->reactor,
+                       per->queue, per->waiters, error))
+        return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
 }
 
 static bool open_amqp_in(struct server *server)
 {
-    const struct part *part = &server->parts[0];
-    const struct amqp_in_options options = {.reactor = part->reactor,
-                                            .queue = part->queue,
+    const struct per_reactor *per = &server->per_reactor[0];
+    const struct amqp_in_options options = {.reactor = per->reactor,
+                                            .queue = per->queue,
                                             .guard = server->delivery.guard,
                                             .version = TARRY_VERSION,
                                             .url = server->config->amqp_in};
@@ -353,27 +361,28 @@ static bool open_amqp_in(struct server *server)
     if (!options.url[0])
         return true;
     if (!guard_is_on(options.guard))
-        return fail("--amqp-in without --deliver, what it takes could not be published again, "
-                    "give --deliver FILE too");
+        return start_failed(
+            "--amqp-in without --deliver, what it takes could not be published again, "
+            "give --deliver FILE too");
     server->amqp_in = amqp_in_new(&options, error);
-    return server->amqp_in || fail(error);
+    return server->amqp_in || start_failed(error);
 }
 
 static bool watch_signals(struct server *server)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    uv_loop_t *loop = reactor_loop(server->parts[0].reactor);
-    server->patience = deadline_new(server->parts[0].reactor, on_patience_over, server);
-    if (!server->patience)
-        return fail("out of memory");
+    uv_loop_t *loop = reactor_loop(server->per_reactor[0].reactor);
+    server->stop_timer = deadline_new(server->per_reactor[0].reactor, on_stop_timeout, server);
+    if (!server->stop_timer)
+        return start_failed("out of memory");
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         uv_signal_t *handle = &server->signals[i];
         if (uv_signal_init(loop, handle) != 0)
-            return fail("cannot watch for signals");
+            return start_failed("cannot watch for signals");
         handle->data = server;
         server->signals_open++;
         if (uv_signal_start(handle, on_signal, numbers[i]) != 0)
-            return fail("cannot watch for signals");
+            return start_failed("cannot watch for signals");
     }
     return true;
 }
@@ -383,7 +392,7 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
     char address_text[ADDRESS_TEXT_BYTES];
     const char *address = address_text, *place = server->backend.place;
     const char *kind = config_is_redis(server->config) ? "redis" : "data";
-    struct queue *queue = server->parts[0].queue;
+    struct queue *queue = server->per_reactor[0].queue;
     struct queue_info info = {0};
     address_emit(&server->address, address_text);
     queue_info(queue, &info);
@@ -416,14 +425,11 @@ static bool start(struct server *server)
     static const char *const insecure =
         "other machines can reach this server, which has neither TLS nor tokens (--insecure)";
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
-    uint64_t files = process_raise_files();
-    process_size_pool();
-    process_size_heap();
-    signal(SIGPIPE, SIG_IGN);
+    uint64_t files = process_prepare();
     if (files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
-    if (!address_is_loopback(&config->listen))
+    if (!config->listen.is_loopback)
         log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
     server->address = config->listen;
     return check_address(config) && open_queue(server) && recover(server) && open_fronts(server) &&
@@ -433,19 +439,19 @@ static bool start(struct server *server)
 static void run(struct server *server)
 {
     server->phase = SERVING;
-    struct queue *queue = server->parts[0].queue;
-    for (uint32_t i = 1; i < server->part_count; i++)
-        if (reactor_start(server->parts[i].reactor) != 0) {
-            fail("cannot start a thread");
+    struct queue *queue = server->per_reactor[0].queue;
+    for (uint32_t i = 1; i < server->reactor_count; i++)
+        if (reactor_start(server->per_reactor[i].reactor) != 0) {
+            start_failed("cannot start a thread");
             _exit(1);
         }
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     delivery_start(&server->delivery);
     if (server->amqp_in)
         amqp_in_start(server->amqp_in);
-    reactor_run(server->parts[0].reactor);
-    for (uint32_t i = 1; i < server->part_count; i++)
-        reactor_join(server->parts[i].reactor);
+    reactor_run(server->per_reactor[0].reactor);
+    for (uint32_t i = 1; i < server->reactor_count; i++)
+        reactor_join(server->per_reactor[i].reactor);
 }
 
 /* Also after a start that failed half-way. */
@@ -453,22 +459,23 @@ static void fini(struct server *server)
 {
     for (size_t i = 0; i < server->signals_open; i++)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
-    deadline_free(server->patience);
+    deadline_free(server->stop_timer);
     amqp_in_free(server->amqp_in);
     delivery_close(&server->delivery);
-    for (uint32_t i = 0; server->parts && i < server->part_count; i++) {
-        struct part *part = &server->parts[i];
-        if (part->front)
-            http_front_free(part->front);
-        if (part->waiters)
-            waiters_free(part->waiters);
+    for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {
+        struct per_reactor *per = &server->per_reactor[i];
+        if (per->front)
+            http_front_free(per->front);
+        if (per->waiters)
+            waiters_free(per->waiters);
     }
     http_shared_free(server->http);
-    backend_free(&server->backend);
-    for (uint32_t i = 0; server->parts && i < server->part_count; i++)
-        if (server->parts[i].reactor)
-            reactor_free(server->parts[i].reactor);
-    free(server->parts);
+    if (server->backend.self)
+        server->backend.ops->free(&server->backend);
+    for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++)
+        if (server->per_reactor[i].reactor)
+            reactor_free(server->per_reactor[i].reactor);
+    free(server->per_reactor);
 }
 
 bool server_run(const struct config *config)
@@ -481,7 +488,7 @@ bool server_run(const struct config *config)
         char error[ERROR_BYTES];
         snprintf(error, sizeof(error), "cannot write the log '%.300s', %s", config->log,
                  strerror(errno));
-        return fail(error);
+        return start_failed(error);
     }
     bool ok = start(&server);
     if (ok) {

@@ -328,9 +328,7 @@ static void reads_addresses(void **state)
             continue;
         address_emit(&address, text);
         CASE_HOLDS(rows[i].sentence, strcmp(text, rows[i].emitted) == 0);
-        CASE_HOLDS(rows[i].sentence, address_is_loopback(&address) == rows[i].is_loopback);
-        address_set_port(&address, 4711);
-        CASE_HOLDS(rows[i].sentence, address_port(&address) == 4711);
+        CASE_HOLDS(rows[i].sentence, address.is_loopback == rows[i].is_loopback);
     }
 }
 
