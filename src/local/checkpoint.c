@@ -111,6 +111,8 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
               LOG_TEXT("during", during),
               LOG_TEXT("error", error && *error ? error : strerror(-failed)));
     checkpoint->figures.failed++;
+    atomic_store_explicit(&checkpoint->shard->checkpoints_failed, checkpoint->figures.failed,
+                          memory_order_relaxed);
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
     checkpoint->retry_ms =
@@ -578,6 +580,8 @@ static void depot_tidied(struct checkpoint *checkpoint, struct engine_now now)
         checkpoint->retry_ms = now.inner_ms + RETRY_MS;
     if (checkpoint->build.depot) {
         checkpoint->figures.checkpoints++;
+        atomic_store_explicit(&checkpoint->shard->checkpoints, checkpoint->figures.checkpoints,
+                              memory_order_relaxed);
         checkpoint->figures.amid_merges += checkpoint->is_merging;
     }
     checkpoint->is_keys_turn = checkpoint->build.depot;

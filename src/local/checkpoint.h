@@ -59,6 +59,7 @@ struct checkpoint_figures {
     uint64_t amid_merges; /* checkpoints made between two steps of one */
     int64_t last_ms;      /* how long the last one took */
 };
+/* For tests; what others want of it is in struct shard. */
 void checkpoint_figures(const struct checkpoint *checkpoint, struct checkpoint_figures *out);
 
 #endif

@@ -169,12 +169,8 @@ static void publish_figures(struct shard *shard)
     depot_stats(shard->depot, &stored);
     atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk + stored.bytes_on_disk,
                           memory_order_relaxed);
-    struct checkpoint_figures checkpoints;
-    checkpoint_figures(shard->checkpoint, &checkpoints);
     atomic_store_explicit(&shard->cold_jobs, stored.slots_alive, memory_order_relaxed);
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
-    atomic_store_explicit(&shard->checkpoints, checkpoints.checkpoints, memory_order_relaxed);
-    atomic_store_explicit(&shard->checkpoints_failed, checkpoints.failed, memory_order_relaxed);
     bool is_full = stats.full || checkpoint_is_without_space(shard->checkpoint);
     tell_accepting(shard, !stats.stuck && !is_full, is_full);
 }
