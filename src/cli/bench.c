@@ -55,7 +55,7 @@ void load_flags_table(struct load_flags *flags)
         {"patience", CLI_DURATION, &flags->patience, "TIME",
          "give up when nothing has come for so long; 30s"},
         {"trace", CLI_TEXT, &flags->trace, "FILE",
-         "write every answer and delivery there, in binary (src/load/trace.h)"},
+         "write every answer and delivery there, in binary (src/load/tally.h)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         load_flags_add(flags, rows[i]);

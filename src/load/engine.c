@@ -1,5 +1,6 @@
 /* The engine of load.h: one thread that turns over the connections until the plan is done. */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "load/protocol.h"
 #include "load/socket.h"
@@ -71,8 +72,9 @@ static bool load_conn_open(struct load_conn *conn, const struct load_plan *plan,
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "out of memory");
         return false;
     }
-    conn->fd = load_socket_open(plan->host, to_second ? plan->second_port : plan->port, problem);
-    return conn->fd >= 0 && load_socket_unblock(conn->fd);
+    conn->fd =
+        load_socket_open(plan->host, to_second ? plan->second_port : plan->port, false, problem);
+    return conn->fd >= 0;
 }
 
 static void load_conn_close(struct load_conn *conn)
@@ -536,26 +538,17 @@ static bool run(struct load_engine *engine)
     return true;
 }
 
-static bool open_trace(struct load_engine *engine)
+/* `done` is false: the trace's file could not be written, errno says why. */
+static bool trace_result(struct load_engine *engine, bool done)
 {
-    const char *path = engine->plan->trace;
-    if (!path)
-        return true;
-    engine->tally.trace = load_trace_open(path);
-    if (!engine->tally.trace)
-        snprintf(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s", path,
-                 strerror(errno));
-    return engine->tally.trace;
+    return done || error_text(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s",
+                              engine->plan->trace, strerror(errno));
 }
 
-static bool close_trace(struct load_engine *engine)
+static bool open_trace(struct load_engine *engine)
 {
-    bool written = load_trace_close(engine->tally.trace);
-    if (!written)
-        snprintf(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s",
-                 engine->plan->trace, strerror(errno));
-    engine->tally.trace = NULL;
-    return written;
+    return !engine->plan->trace ||
+           trace_result(engine, load_tally_trace(&engine->tally, engine->plan->trace));
 }
 
 static enum load_role role_of(const struct load_plan *plan, unsigned index)
@@ -610,7 +603,7 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     if (plan->progress)
         load_progress_clear();
     load_tally_finish(&engine->tally, plan->consumers > 0 && !interrupted);
-    done = close_trace(engine) && done;
+    done = trace_result(engine, load_tally_end_trace(&engine->tally)) && done;
 
     sigaction(SIGINT, &before, NULL);
     for (unsigned i = 0; i < engine->conn_count; i++)

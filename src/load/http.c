@@ -1,5 +1,7 @@
 #include "load/http.h"
 
+#include "base/error.h"
+#include "base/url.h"
 #include "load/socket.h"
 
 #include <stdio.h>
@@ -345,29 +347,17 @@ static unsigned http_ack(struct load_speech *speech, struct buffer *out,
     return 1;
 }
 
-bool load_http_url(const char *url, struct load_plan *plan, char problem[LOAD_TEXT_BYTES_MAX])
+bool load_http_url(const char *text, struct load_plan *plan, char problem[LOAD_TEXT_BYTES_MAX])
 {
-    static const char scheme[] = "http://";
-    snprintf(problem, LOAD_TEXT_BYTES_MAX, "cannot use url '%.100s': write http://host:port", url);
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
-        return false;
-    const char *host = url + sizeof scheme - 1;
-    bool bracketed = *host == '[';
-    host += bracketed;
-    size_t host_len = strcspn(host, bracketed ? "]" : ":/");
-    const char *at = host + host_len;
-    if (host_len == 0 || host_len >= sizeof plan->host || memchr(host, '@', host_len) ||
-        (bracketed && *at++ != ']'))
-        return false;
-    bool has_port = *at == ':';
-    const char *port = at + has_port;
-    size_t port_len = has_port ? strspn(port, "0123456789") : 0;
-    at = port + port_len;
-    if ((*at == '/' ? at[1] : *at) || port_len >= sizeof plan->port || has_port != (port_len > 0))
-        return false;
-    snprintf(plan->host, sizeof plan->host, "%.*s", (int)host_len, host);
-    if (has_port)
-        snprintf(plan->port, sizeof plan->port, "%.*s", (int)port_len, port);
+    struct url url;
+    if (url_parse(slice_of(text), &url) != URL_OK || !url_scheme_is(&url, "http") || url.has_user ||
+        url.host_count != 1 || url.path.len > 1 || url.has_query)
+        return error_text(problem, LOAD_TEXT_BYTES_MAX,
+                          "cannot use url '%.100s': write http://host:port", text);
+    const struct url_host *host = &url.hosts[0];
+    snprintf(plan->host, sizeof plan->host, "%.*s", (int)host->name.len, host->name.at);
+    if (host->port)
+        snprintf(plan->port, sizeof plan->port, "%u", host->port);
     else
         snprintf(plan->port, sizeof plan->port, "%s", load_http.port);
     return true;

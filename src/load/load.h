@@ -52,7 +52,7 @@ struct load_plan {
     bool take_after;     /* consumers begin when all is pushed */
     bool own_ids;        /* the generator names the jobs, LOAD_ID_BYTES each */
     bool progress;       /* a line on standard error twice a second */
-    const char *trace;   /* file for each answer and delivery (load_trace.h); NULL: none */
+    const char *trace;   /* file for each answer and delivery (load/tally.h); NULL: none */
 };
 
 struct load_result {
@@ -74,8 +74,6 @@ struct load_result {
 /* False when the run could not begin or broke off: result->problem says why, the figures hold up to
  * then. SIGINT ends a run early and counts as success. */
 bool load_run(const struct load_plan *plan, struct load_result *result);
-
-double load_rate(uint64_t count, double seconds);
 
 /* For people (with histograms), on standard output; or one JSON object. */
 void load_report(const struct load_plan *plan, const struct load_result *result);

@@ -7,6 +7,11 @@
 
 enum { BAR_COLUMNS = 50 };
 
+static double rate_of(uint64_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
 static const double steps_ms[] = {0.1, 0.2, 0.5, 1,    2,    5,    10,    20,   50,
                                   100, 200, 500, 1000, 2000, 5000, 10000, 60000};
 enum { STEPS = sizeof steps_ms / sizeof *steps_ms };
@@ -69,7 +74,7 @@ static void print_percentiles(const char *name, const struct histogram *histogra
 static void print_rate(const char *name, uint64_t count, const char *what, double seconds)
 {
     printf("%-14s%" PRIu64 " %s in %.2f s: %.0f/s\n", name, count, what, seconds,
-           load_rate(count, seconds));
+           rate_of(count, seconds));
 }
 
 void load_report(const struct load_plan *plan, const struct load_result *result)
@@ -135,13 +140,13 @@ void load_report_json(const struct load_plan *plan, const struct load_result *re
     printf(",\"pushed\":%" PRIu64 ",\"push_failed\":%" PRIu64
            ",\"push_seconds\":%.3f,\"pushes_per_s\":%.0f",
            result->pushed, result->push_failed, result->push_s,
-           load_rate(result->pushed, result->push_s));
+           rate_of(result->pushed, result->push_s));
     printf(",\"delivered\":%" PRIu64 ",\"acked\":%" PRIu64 ",\"ack_failed\":%" PRIu64,
            result->delivered, result->acked, result->ack_failed);
     printf(",\"take_seconds\":%.3f,\"deliveries_per_s\":%.0f,\"acks_per_s\":%.0f", result->take_s,
-           load_rate(result->delivered, result->take_s), load_rate(result->acked, result->take_s));
+           rate_of(result->delivered, result->take_s), rate_of(result->acked, result->take_s));
     printf(",\"life_seconds\":%.3f,\"lives_per_s\":%.0f", result->life_s,
-           load_rate(result->acked, result->life_s));
+           rate_of(result->acked, result->life_s));
     printf(",\"takes\":%" PRIu64 ",\"takes_empty\":%" PRIu64, result->takes, result->takes_empty);
     printf(",\"early\":%" PRIu64 ",\"early_max_ms\":%.3f,\"duplicates\":%" PRIu64
            ",\"missing\":%" PRIu64 ",\"foreign\":%" PRIu64,

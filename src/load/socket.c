@@ -12,7 +12,8 @@
 
 enum { ANSWER_WAIT_S = 5, READ_BYTES = 16384 };
 
-int load_socket_open(const char *host, const char *port, char problem[LOAD_TEXT_BYTES_MAX])
+int load_socket_open(const char *host, const char *port, bool blocks,
+                     char problem[LOAD_TEXT_BYTES_MAX])
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
     int rc = getaddrinfo(host, port, &hints, &found);
@@ -39,13 +40,9 @@ int load_socket_open(const char *host, const char *port, char problem[LOAD_TEXT_
     }
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (!blocks)
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     return fd;
-}
-
-bool load_socket_unblock(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
 static bool send_all(int fd, struct slice bytes)
@@ -63,7 +60,7 @@ bool load_socket_call(const char *host, const char *port, struct slice request,
                       struct buffer *answer, bool (*is_whole)(struct slice answer),
                       char problem[LOAD_TEXT_BYTES_MAX])
 {
-    int fd = load_socket_open(host, port, problem);
+    int fd = load_socket_open(host, port, true, problem);
     if (fd < 0)
         return false;
     struct timeval wait = {.tv_sec = ANSWER_WAIT_S};

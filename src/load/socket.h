@@ -9,9 +9,9 @@
 #include "base/buffer.h"
 #include "load/load.h"
 
-/* A connected socket that sends at once; -1 on failure. Blocking until load_socket_unblock. */
-int load_socket_open(const char *host, const char *port, char problem[LOAD_TEXT_BYTES_MAX]);
-bool load_socket_unblock(int fd);
+/* A connected socket that sends at once; -1 on failure. Connecting itself blocks. */
+int load_socket_open(const char *host, const char *port, bool blocks,
+                     char problem[LOAD_TEXT_BYTES_MAX]);
 
 /* One request, blocking: sends it on a connection of its own and reads until `is_whole` says so or
  * the other side closes, at most five seconds. False with `problem` when there was no whole answer.

@@ -1,8 +1,51 @@
 #include "load/tally.h"
 
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
 #include <stdlib.h>
 
-enum { SEEN_WORDS_FIRST = 1 << 12 };
+enum { SEEN_WORDS_FIRST = 1 << 12, TRACE_BUFFER_BYTES = 1 << 20 };
+
+_Static_assert(sizeof(struct load_trace_entry) == LOAD_TRACE_BYTES, "entry");
+
+/* ---- the trace ---- */
+
+bool load_tally_trace(struct load_tally *tally, const char *path)
+{
+    tally->trace = fopen(path, "wbe");
+    if (tally->trace)
+        setvbuf(tally->trace, NULL, _IOFBF, TRACE_BUFFER_BYTES);
+    return tally->trace;
+}
+
+static void trace_add(struct load_tally *tally, enum load_trace_kind kind, int64_t at_us,
+                      int64_t took_us, uint64_t jobs)
+{
+    if (!tally->trace)
+        return;
+    assert(jobs <= UINT16_MAX);
+    uint64_t took = took_us < 0 ? 0 : (uint64_t)took_us;
+    const struct load_trace_entry entry = {
+        .at_us = (int64_t)htole64((uint64_t)at_us),
+        .took_us = htole32(took < UINT32_MAX ? (uint32_t)took : UINT32_MAX),
+        .jobs = htole16((uint16_t)jobs),
+        .kind = (uint8_t)kind};
+    if (fwrite(&entry, sizeof entry, 1, tally->trace) != 1 && !tally->trace_error)
+        tally->trace_error = errno ? errno : EIO;
+}
+
+bool load_tally_end_trace(struct load_tally *tally)
+{
+    int error = tally->trace_error;
+    if (tally->trace && fclose(tally->trace) != 0 && !error)
+        error = errno;
+    tally->trace = NULL;
+    errno = error;
+    return !error;
+}
+
+/* ---- what was seen ---- */
 
 void load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run)
 {
@@ -25,8 +68,7 @@ void load_tally_pushed(struct load_tally *tally, uint32_t jobs, uint64_t failed,
     result->pushed += jobs - failed;
     result->push_failed += failed;
     histogram_add(&result->push_us, (uint64_t)(now_us > sent_us ? now_us - sent_us : 0));
-    if (tally->trace)
-        load_trace_add(tally->trace, LOAD_TRACE_PUSHED, now_us, now_us - sent_us, jobs - failed);
+    trace_add(tally, LOAD_TRACE_PUSHED, now_us, now_us - sent_us, jobs - failed);
 }
 
 void load_tally_acked(struct load_tally *tally, uint32_t jobs, uint64_t failed, int64_t now_us)
@@ -34,8 +76,7 @@ void load_tally_acked(struct load_tally *tally, uint32_t jobs, uint64_t failed, 
     tally->take_last_us = now_us;
     tally->result->acked += jobs - failed;
     tally->result->ack_failed += failed;
-    if (tally->trace)
-        load_trace_add(tally->trace, LOAD_TRACE_ACKED, now_us, 0, jobs - failed);
+    trace_add(tally, LOAD_TRACE_ACKED, now_us, 0, jobs - failed);
 }
 
 static bool grow_seen(struct load_tally *tally, uint64_t word)
@@ -85,8 +126,7 @@ bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t n
         late_us = 0;
     }
     histogram_add(&result->late_us, (uint64_t)late_us);
-    if (tally->trace)
-        load_trace_add(tally->trace, LOAD_TRACE_DELIVERED, now_us, late_us, 1);
+    trace_add(tally, LOAD_TRACE_DELIVERED, now_us, late_us, 1);
     return true;
 }
 
@@ -119,9 +159,4 @@ void load_tally_finish(struct load_tally *tally, bool consumed)
         result->life_s = (double)(tally->take_last_us - tally->push_first_us) / 1e6;
     if (consumed && result->pushed > result->delivered)
         result->missing = result->pushed - result->delivered;
-}
-
-double load_rate(uint64_t count, double seconds)
-{
-    return seconds > 0 ? (double)count / seconds : 0;
 }

@@ -1,17 +1,35 @@
 /*
  * load_tally: counts what a run saw, and judges each delivery: on time, early, for the second time,
  * or somebody else's. Pure, but for the trace where there is one.
+ *
+ * The trace is every answer and every delivery of a run, one entry each, for programs that look
+ * closer than percentiles do: a rate by the second, the longest silence, one stretch of a run. The
+ * file is entries of LOAD_TRACE_BYTES, little-endian, in the order in which they happened. What is
+ * written passes through a buffer; put the file on a file system in memory, else a slow disk holds
+ * up the generator. A trace that could not be written says so when it is closed.
  */
 #ifndef TARRY_LOAD_TALLY_H
 #define TARRY_LOAD_TALLY_H
 
 #include "load/load.h"
 #include "load/stamp.h"
-#include "load/trace.h"
+
+#include <stdio.h>
+
+enum { LOAD_TRACE_BYTES = 16 };
+enum load_trace_kind { LOAD_TRACE_PUSHED = 1, LOAD_TRACE_DELIVERED, LOAD_TRACE_ACKED };
+
+struct load_trace_entry { /* as it lies in the file */
+    int64_t at_us;        /* since boot: when the answer or the job came */
+    uint32_t took_us;     /* PUSHED: since the sending; DELIVERED: since due; ACKED: 0 */
+    uint16_t jobs;        /* that it speaks of, refused ones not counted */
+    uint8_t kind, unused; /* enum load_trace_kind; 0 */
+};
 
 struct load_tally {
     struct load_result *result; /* the caller's */
-    struct load_trace *trace;   /* the caller's; NULL: none */
+    FILE *trace;                /* NULL: none */
+    int trace_error;            /* errno of the first failure */
     uint32_t run;
     uint64_t *seen; /* one bit per index */
     uint64_t seen_words;
@@ -21,6 +39,11 @@ struct load_tally {
 
 void load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run);
 void load_tally_fini(struct load_tally *tally);
+
+/* Makes the file of the trace. False with errno. */
+bool load_tally_trace(struct load_tally *tally, const char *path);
+/* Closes it, where there is one. False with errno: not all of it was written. */
+bool load_tally_end_trace(struct load_tally *tally);
 
 void load_tally_pushed(struct load_tally *tally, uint32_t jobs, uint64_t failed, int64_t sent_us,
                        int64_t now_us);

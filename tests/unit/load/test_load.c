@@ -289,6 +289,10 @@ static void reads_urls(void **state)
         {"http://queue/v1", NULL, NULL},
         {"http://queue:123456789", NULL, NULL},
         {"http://[::1", NULL, NULL},
+        {"http://user:secret@queue", NULL, NULL},
+        {"http://queue,other", NULL, NULL},
+        {"http://queue?x=1", NULL, NULL},
+        {"http://127.1", NULL, NULL},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
@@ -357,15 +361,14 @@ static void a_trace_holds_what_was_judged(void **state)
     close(mkstemp(path));
     memset(&result, 0, sizeof result);
     load_tally_init(&tally, &result, 7);
-    tally.trace = load_trace_open(path);
-    assert_non_null(tally.trace);
+    assert_true(load_tally_trace(&tally, path));
     load_tally_pushed(&tally, 4, 1, 1000, 2500);
     deliver(&tally, (struct load_stamp){.run = 7, .index = 0, .sent_us = 1000, .delay_ms = 5},
             6700);
     deliver(&tally, (struct load_stamp){.run = 7, .index = 1, .sent_us = 1000, .delay_ms = 9},
             7000);
     load_tally_acked(&tally, 2, 0, 8000);
-    assert_true(load_trace_close(tally.trace));
+    assert_true(load_tally_end_trace(&tally));
     load_tally_fini(&tally);
 
     FILE *file = fopen(path, "rb");
@@ -382,11 +385,14 @@ static void a_trace_holds_what_was_judged(void **state)
 static void a_trace_that_could_not_be_written_says_so(void **state)
 {
     (void)state;
-    assert_null(load_trace_open("/nowhere/trace"));
-    struct load_trace *trace = load_trace_open("/dev/full");
-    assert_non_null(trace);
-    load_trace_add(trace, LOAD_TRACE_PUSHED, 1, 1, 1);
-    assert_false(load_trace_close(trace));
+    struct load_result result = {0};
+    struct load_tally tally;
+    load_tally_init(&tally, &result, 7);
+    assert_false(load_tally_trace(&tally, "/nowhere/trace"));
+    assert_true(load_tally_trace(&tally, "/dev/full"));
+    load_tally_pushed(&tally, 1, 0, 1, 2);
+    assert_false(load_tally_end_trace(&tally));
+    load_tally_fini(&tally);
 }
 
 static void a_problem_is_made_printable(void **state)
