@@ -214,9 +214,9 @@ def test_takes_from_several_topics_first_named_first(tarry):
 
 def test_a_lease_is_extended(tarry):
     tarry("push", "t", "a", "--body", "x")
-    job = json.loads(tarry("take", "t", "--lease-for", "2s", "--json"))["jobs"][0]
+    job = json.loads(tarry("take", "t", "--lease-for", "1s", "--json"))["jobs"][0]
     assert tarry("extend", job["lease"], "--lease-for", "60s") == "extended 1\n"
-    time.sleep(2.2)
+    time.sleep(1.1)
     assert tarry("ack", job["lease"]) == "acked 1\n"
 
 
