@@ -16,9 +16,17 @@
 #define ERROR_SHOWN(SLICE, BYTES_MAX)                                                              \
     (int)((SLICE).len < (BYTES_MAX) ? (SLICE).len : (BYTES_MAX)), (SLICE).at ? (SLICE).at : ""
 
-/* Returns false: for functions whose answer is whether all went well. */
-bool error_text(char *error, size_t error_bytes, const char *format, ...)
+void error_write(char *error, size_t error_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+static inline bool error_is_false(void)
+{
+    return false;
+}
+
+/* Is false: for functions whose answer is whether all went well. (A macro, so that the compiler sees
+ * it and does not warn of what is set on success only.) */
+#define error_text(...) (error_write(__VA_ARGS__), error_is_false())
 
 /* Returns `result`: for functions whose answer is a negative errno. */
 int error_result(int result, char *error, size_t error_bytes, const char *format, ...)

@@ -1,6 +1,7 @@
 #include "server/config.h"
 
 #include "base/duration.h"
+#include "base/error.h"
 #include "base/key_value.h"
 #include "base/text.h"
 #include "http/host.h"
@@ -299,8 +300,8 @@ static bool set_or_explain(struct config *config, const struct option *option, c
     option_describe(option, right, sizeof(right));
     if (option->offset == FIELD(store))
         text = "…"; /* a password may be in it */
-    snprintf(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place, right);
-    return false;
+    return error_text(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place,
+                      right);
 }
 
 static void set_defaults(struct config *config)
@@ -315,20 +316,18 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
                       const char **value, char *error)
 {
     const char *arg = args[(*i)++];
-    if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0') {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "unexpected argument '%.64s', options look like --data DIR", arg);
-        return false;
-    }
+    if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0')
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "unexpected argument '%.64s', options look like --data DIR", arg);
     char name[64];
     size_t len = strcspn(arg + 2, "=");
     snprintf(name, sizeof(name), "%.*s", (int)(len < 63 ? len : 63), arg + 2);
     *option = find_option(name);
     if (!*option) {
         const char *nearest = nearest_option(name);
-        snprintf(error, CONFIG_ERROR_BYTES, "unknown option '--%s', %s%s", name,
-                 nearest ? "did you mean --" : "see 'tarry help serve'", nearest ? nearest : "");
-        return false;
+        return error_text(error, CONFIG_ERROR_BYTES, "unknown option '--%s', %s%s", name,
+                          nearest ? "did you mean --" : "see 'tarry help serve'",
+                          nearest ? nearest : "");
     }
     if (arg[2 + len] == '=')
         *value = arg + 2 + len + 1;
@@ -336,11 +335,9 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
         *value = "true";
     else if (*i < count)
         *value = args[(*i)++];
-    else {
-        snprintf(error, CONFIG_ERROR_BYTES, "option '--%s' needs a value: --%s %s", name, name,
-                 (*option)->values);
-        return false;
-    }
+    else
+        return error_text(error, CONFIG_ERROR_BYTES, "option '--%s' needs a value: --%s %s", name,
+                          name, (*option)->values);
     return true;
 }
 
@@ -384,37 +381,32 @@ static bool read_environment(struct config *config, config_environment *environm
 static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
 {
     struct key_value pair;
-    enum key_value_line kind = key_value_parse(line, &pair);
+    enum key_value_line what = key_value_parse(line, &pair);
     const char *key = pair.key;
-    if (kind == KEY_VALUE_NOTHING)
+    if (what == KEY_VALUE_NOTHING)
         return true;
-    if (kind == KEY_VALUE_BAD) {
-        snprintf(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.64s', write: key = value", where,
-                 key);
-        return false;
-    }
+    if (what == KEY_VALUE_BAD)
+        return error_text(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.64s', write: key = value",
+                          where, key);
+
     const struct option *option = find_option(key);
     if (!option) {
         const char *nearest = nearest_option(key);
-        snprintf(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.64s', %s%s", where, key,
-                 nearest ? "did you mean " : "see 'tarry help serve'", nearest ? nearest : "");
-        return false;
+        return error_text(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.64s', %s%s", where, key,
+                          nearest ? "did you mean " : "see 'tarry help serve'",
+                          nearest ? nearest : "");
     }
-    if (option->offset == FIELD(config)) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "%s: 'config' cannot be here, name the file by --config", where);
-        return false;
-    }
-    if (seen[option - options]) {
-        snprintf(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where, key);
-        return false;
-    }
+    if (option->offset == FIELD(config))
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "%s: 'config' cannot be here, name the file by --config", where);
+    if (seen[option - options])
+        return error_text(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where,
+                          key);
     seen[option - options] = true;
     char why[CONFIG_ERROR_BYTES];
     if (set_or_explain(config, option, option->name, pair.value, why))
         return true;
-    snprintf(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
-    return false;
+    return error_text(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
 }
 
 static bool holds_password(const char *store)
@@ -430,11 +422,9 @@ static bool holds_password(const char *store)
 static bool read_file(struct config *config, const char *path, char *error)
 {
     FILE *file = fopen(path, "re");
-    if (!file) {
-        snprintf(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s", path,
-                 strerror(errno));
-        return false;
-    }
+    if (!file)
+        return error_text(error, CONFIG_ERROR_BYTES, "cannot read the configuration '%.200s', %s",
+                          path, strerror(errno));
     bool seen[OPTIONS] = {false};
     bool ok = true;
     char line[FILE_LINE_BYTES_MAX];
@@ -494,20 +484,16 @@ static bool check_embedded(const struct config *config, char *error)
     static const char *const foreign[] = {"require-durability", "wait-replicas", "redis-patience",
                                           "redis-password-file", NULL};
     const char *given = find_given(config, foreign);
-    if (given) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "'%s' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
-                 given);
-        return false;
-    }
-    if (!config->data[0]) {
-        snprintf(error, CONFIG_ERROR_BYTES, "no data directory, give --data DIR");
-        return false;
-    }
+    if (given)
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'%s' is for jobs in Redis, leave it out or give --store redis://HOST:PORT", given);
+    if (!config->data[0])
+        return error_text(error, CONFIG_ERROR_BYTES, "no data directory, give --data DIR");
     if (config->wal_file_bytes < 4 * config->max_body_bytes) { /* a job must fit half a file */
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "'--wal-file' is too small for '--max-body', give at least four times as much");
-        return false;
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--wal-file' is too small for '--max-body', give at least four times as much");
     }
     return true;
 }
@@ -518,17 +504,14 @@ static bool check_redis(const struct config *config, char *error)
     const char *given = find_given(config, foreign);
     struct redis_url url;
     char why[CONFIG_ERROR_BYTES - 16];
-    if (!strstr(config->store, "://")) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
-                 "redis-sentinel://, redis-cluster:// or redis+unix://",
-                 strchr(config->store, '@') ? "…" : config->store);
-        return false;
-    }
-    if (!redis_url_parse(config->store, &url, why, sizeof(why))) {
-        snprintf(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
-        return false;
-    }
+    if (!strstr(config->store, "://"))
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
+            "redis-sentinel://, redis-cluster:// or redis+unix://",
+            strchr(config->store, '@') ? "…" : config->store);
+    if (!redis_url_parse(config->store, &url, why, sizeof(why)))
+        return error_text(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
     explicit_bzero(&url, sizeof(url));
     if (given) {
         snprintf(error, CONFIG_ERROR_BYTES,
@@ -545,18 +528,17 @@ static bool check(const struct config *config, char *error)
     char text[ADDRESS_TEXT_BYTES];
     if (!config->listen.is_loopback && !config->insecure) {
         address_emit(&config->listen, text);
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "refusing to listen on '%s', which other machines reach without TLS and tokens, "
-                 "give --insecure if that is meant",
-                 text);
-        return false;
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "refusing to listen on '%s', which other machines reach without TLS and tokens, "
+            "give --insecure if that is meant",
+            text);
     }
-    if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config)) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 "
-                 "for a quarter of the machine's memory");
-        return false;
-    }
+    if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config))
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 "
+            "for a quarter of the machine's memory");
     return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);
 }
 

@@ -168,11 +168,11 @@ static void refuses_flags_and_says_why(void **state)
          "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
          "a body beyond the limit"},
         {{"--max-memory", "31MiB"},
-         "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 for a "
+         "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 for a "
          "quarter of the machine's memory",
          "less than the largest batch needs"},
         {{"--max-body=16MiB", "--max-memory=63MiB"},
-         "--max-memory is too small, give at least 32MiB and four times --max-body, or 0 for a "
+         "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 for a "
          "quarter of the machine's memory",
          "less than large jobs need"},
         {{"--max-body=8MiB", "--wal-file=31MiB"},
