@@ -25,7 +25,7 @@ enum mark { MARK_WAITS = 1, MARK_KEPT, MARK_REJECTED }; /* of a message */
 
 struct amqp_in_consumer { /* the thread's own, but what is under the lock */
     const struct amqp_in_source *source;
-    struct target_amqp_link link;
+    struct target_amqp_connection link;
     struct amqp_in_consumer_events events;
     void *ctx;
     struct amqp_in_counts *counts; /* the owner's */
@@ -288,7 +288,7 @@ static void connection_forget(struct amqp_in_consumer *consumer)
 
 static void connection_lose(struct amqp_in_consumer *consumer, const char *error)
 {
-    target_amqp_link_close(&consumer->link, false);
+    target_amqp_connection_close(&consumer->link, false);
     connection_forget(consumer);
     atomic_store(&consumer->counts->is_connected, false);
     consumer->next_open_ms = now_ms() + consumer->pause_ms;
@@ -296,7 +296,7 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
     if (!consumer->said_lost && !atomic_load(&consumer->link.is_cut))
         log_event(LOG_WARN, "amqp-in not connected",
-                  LOG_TEXT("broker", consumer->source->url.origin),
+                  LOG_TEXT("broker", consumer->source->broker.at.origin),
                   LOG_TEXT("queue", consumer->source->queue), LOG_TEXT("error", error));
     consumer->said_lost = true;
 }
@@ -312,7 +312,7 @@ static bool connection_consume(struct amqp_in_consumer *consumer, char *error)
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(state);
     if (reply.reply_type == AMQP_RESPONSE_NORMAL)
         return true;
-    target_amqp_link_fault(reply, "the queue cannot be consumed", error);
+    target_amqp_connection_fault(reply, "the queue cannot be consumed", error);
     return false;
 }
 
@@ -321,11 +321,12 @@ static void connection_try(struct amqp_in_consumer *consumer)
     char error[TARGET_ERROR_BYTES];
     int64_t left_ms = consumer->next_open_ms - now_ms();
     if (left_ms > 0) {
-        target_amqp_link_wait(&consumer->link, left_ms);
+        target_amqp_connection_wait(&consumer->link, left_ms);
         (void)batches_settle(consumer, error);
         return;
     }
-    if (!target_amqp_link_open(&consumer->link, error) || !connection_consume(consumer, error)) {
+    if (!target_amqp_connection_open(&consumer->link, error) ||
+        !connection_consume(consumer, error)) {
         connection_lose(consumer, error);
         return;
     }
@@ -333,7 +334,7 @@ static void connection_try(struct amqp_in_consumer *consumer)
     atomic_fetch_add(&consumer->counts->connections, 1);
     consumer->pause_ms = PAUSE_MS;
     consumer->said_lost = false;
-    log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->url.origin),
+    log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->broker.at.origin),
               LOG_TEXT("queue", consumer->source->queue),
               LOG_TEXT("topic", consumer->source->topic),
               LOG_NUMBER("prefetch", consumer->source->prefetch));
@@ -343,16 +344,16 @@ static void connection_try(struct amqp_in_consumer *consumer)
 static bool frame_take(struct amqp_in_consumer *consumer, char *error)
 {
     amqp_frame_t frame;
-    int got = target_amqp_link_next(&consumer->link, &frame, error);
+    int got = target_amqp_connection_next(&consumer->link, &frame, error);
     if (got <= 0 || frame.frame_type != AMQP_FRAME_METHOD)
         return got >= 0;
     switch (frame.payload.method.id) {
     case AMQP_CONNECTION_CLOSE_METHOD:
-        target_amqp_link_closed_by_peer(&consumer->link, frame.payload.method.decoded, error);
+        target_amqp_connection_closed_by_peer(&consumer->link, frame.payload.method.decoded, error);
         return false;
     case AMQP_CHANNEL_CLOSE_METHOD: {
         const amqp_channel_close_t *close = frame.payload.method.decoded;
-        target_amqp_link_say(error, close->reply_code, close->reply_text);
+        target_amqp_connection_say(error, close->reply_code, close->reply_text);
         return false;
     }
     case AMQP_BASIC_CANCEL_METHOD:
@@ -369,7 +370,7 @@ static bool messages_read(struct amqp_in_consumer *consumer, char *error)
     const struct timeval at_once = {0};
     for (;;) {
         amqp_envelope_t envelope;
-        target_amqp_link_release(&consumer->link);
+        target_amqp_connection_release(&consumer->link);
         amqp_rpc_reply_t reply = amqp_consume_message(consumer->link.state, &envelope, &at_once, 0);
         if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
             bool ok = message_take(consumer, &envelope, error);
@@ -383,7 +384,7 @@ static bool messages_read(struct amqp_in_consumer *consumer, char *error)
             return true;
         if (reply.reply_type != AMQP_RESPONSE_LIBRARY_EXCEPTION ||
             reply.library_error != AMQP_STATUS_UNEXPECTED_STATE) {
-            target_amqp_link_fault(reply, "connection lost", error);
+            target_amqp_connection_fault(reply, "connection lost", error);
             return false;
         }
         if (!frame_take(consumer, error))
@@ -415,12 +416,12 @@ static void finish(struct amqp_in_consumer *consumer)
     batch_flush(consumer);
     while (consumer->batches_out > 0 && (left_ms = until_ms - now_ms()) > 0) {
         if (!batches_settle(consumer, error))
-            target_amqp_link_close(&consumer->link, false);
+            target_amqp_connection_close(&consumer->link, false);
         /* Not for what the broker sends: that it delivers again to somebody else. */
         if (consumer->batches_out > 0)
-            target_amqp_link_wait_woken(&consumer->link, left_ms);
+            target_amqp_connection_wait_woken(&consumer->link, left_ms);
     }
-    target_amqp_link_close(&consumer->link, !atomic_load(&consumer->link.is_cut));
+    target_amqp_connection_close(&consumer->link, !atomic_load(&consumer->link.is_cut));
     atomic_store(&consumer->counts->is_connected, false);
 }
 
@@ -436,7 +437,7 @@ static void run(void *ctx)
         bool ok = messages_read(consumer, error);
         batch_flush(consumer);
         if (ok && batches_settle(consumer, error))
-            target_amqp_link_wait(&consumer->link, wait_ms(consumer));
+            target_amqp_connection_wait(&consumer->link, wait_ms(consumer));
         else
             connection_lose(consumer, error);
     }
@@ -462,8 +463,8 @@ int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *sourc
     consumer->first = consumer->next = 1;
     list_init(&consumer->again);
     list_init(&consumer->settled);
-    int fault =
-        target_amqp_link_init(&consumer->link, guard, &source->url, version, "tarry --amqp-in");
+    int fault = target_amqp_connection_init(&consumer->link, guard, &source->broker, version,
+                                            "tarry --amqp-in");
     if (fault != 0) {
         free(consumer);
         return fault;
@@ -487,7 +488,7 @@ void amqp_in_consumer_free(struct amqp_in_consumer *consumer)
         batch_free(list_entry(first, struct amqp_in_batch, list));
     }
     connection_forget(consumer);
-    target_amqp_link_fini(&consumer->link);
+    target_amqp_connection_fini(&consumer->link);
     pthread_mutex_destroy(&consumer->mutex);
     free(consumer);
 }
@@ -505,7 +506,7 @@ void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct amqp_in_b
     pthread_mutex_lock(&consumer->mutex);
     list_add_last(&consumer->settled, &batch->list);
     pthread_mutex_unlock(&consumer->mutex);
-    target_amqp_link_wake(&consumer->link);
+    target_amqp_connection_wake(&consumer->link);
 }
 
 void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once)
@@ -514,7 +515,7 @@ void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once)
     consumer->is_stopping = true;
     pthread_mutex_unlock(&consumer->mutex);
     if (at_once)
-        target_amqp_link_cut(&consumer->link);
+        target_amqp_connection_cut(&consumer->link);
     else
-        target_amqp_link_wake(&consumer->link);
+        target_amqp_connection_wake(&consumer->link);
 }

@@ -11,7 +11,7 @@
 #define TARRY_AMQP_CONSUMER_H
 
 #include "amqp/job.h"
-#include "targets/amqp_link.h"
+#include "targets/amqp_connection.h"
 #include "targets/target.h"
 
 enum { AMQP_IN_BATCH = 256 };

@@ -65,7 +65,7 @@ bool amqp_in_source_parse(struct slice text, struct amqp_in_source *out, char *e
     struct amqp_in_source source = {.topic = "amqp-in", .prefetch = AMQP_IN_PREFETCH};
     struct slice query, name, value;
     bool has_value;
-    if (!target_amqp_url_parse(text, &source.url, &query, error))
+    if (!target_amqp_place_parse(text, &source.broker, &query, error))
         return false;
     source.place = slice_make(text.at, text.len - query.len - (query.at ? 1 : 0));
     while (url_next_pair(&query, &name, &value, &has_value)) {

@@ -10,14 +10,14 @@
 #define TARRY_AMQP_SOURCE_H
 
 #include "job/job.h"
-#include "targets/amqp_url.h"
+#include "targets/amqp_connection.h"
 
 enum { AMQP_IN_ERROR_BYTES = 512, AMQP_IN_PREFETCH = 256, AMQP_IN_PREFETCH_MAX = 4096 };
 
 struct amqp_in_source {
-    struct target_amqp_url url;
+    struct target_amqp_place broker;
     struct slice place; /* the URL without its parameters; points into what was parsed */
-    char queue[TARGET_AMQP_NAME_BYTES], exchange[TARGET_AMQP_NAME_BYTES];
+    char queue[TARGET_NAME_BYTES], exchange[TARGET_NAME_BYTES];
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     bool has_exchange;
     uint32_t prefetch;

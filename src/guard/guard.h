@@ -85,6 +85,8 @@ struct guard_credential {
  * one spelling of url_emit_origin, a port that is missing is the scheme's. Who connects by the same
  * `struct url` connects to what the credential is for. False: neither gives a port. */
 bool guard_origin(const struct url *url, size_t host, char out[GUARD_ORIGIN_BYTES]);
+/* The port of that origin; 0: none is known. */
+uint16_t guard_port(const struct url *url, size_t host);
 /* For what guard_origin says, or a URL whose first host it is. False: none. The caller wipes it. */
 bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out);
 /* The program of a command. False: no such name. */

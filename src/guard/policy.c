@@ -213,12 +213,17 @@ static uint16_t default_port(const struct url *url)
     return 0;
 }
 
+uint16_t guard_port(const struct url *url, size_t host)
+{
+    return url->hosts[host].port ? url->hosts[host].port : default_port(url);
+}
+
 bool guard_origin(const struct url *url, size_t host, char out[GUARD_ORIGIN_BYTES])
 {
     char text[GUARD_ORIGIN_BYTES];
     struct buffer origin = {.at = text, .cap = sizeof text, .bytes_max = sizeof text};
-    uint16_t port = default_port(url);
-    if (host >= url->host_count || (!port && !url->hosts[host].port))
+    uint16_t port = host < url->host_count ? guard_port(url, host) : 0;
+    if (!port)
         return false;
     url_emit_origin(url, host, port, &origin);
     buffer_append_byte(&origin, 0);

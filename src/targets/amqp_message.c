@@ -27,9 +27,8 @@ struct target_amqp_message *target_amqp_message_new(const struct job *job, struc
     if (!message)
         return NULL;
     *message = (struct target_amqp_message){
-        .stage = TARGET_AMQP_QUEUED, .attempt = job->attempt, .due_ms = job->due_ms};
+        .is_queued = true, .attempt = job->attempt, .due_ms = job->due_ms};
     list_init(&message->list);
-    list_init(&message->live);
     char *at = message->bytes;
     message->topic = copy_to(&at, job->topic);
     message->id = copy_to(&at, job->id);

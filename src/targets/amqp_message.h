@@ -10,8 +10,7 @@
 #ifndef TARRY_TARGETS_AMQP_MESSAGE_H
 #define TARRY_TARGETS_AMQP_MESSAGE_H
 
-#include "base/list.h"
-#include "targets/target.h"
+#include "targets/outbox.h"
 
 #include <amqp.h>
 #include <amqp_framing.h>
@@ -30,25 +29,13 @@
 
 enum { TARGET_AMQP_TEXT_BYTES_MAX = 255 }; /* of exchanges, routing keys: short strings */
 
-enum target_amqp_stage {
-    TARGET_AMQP_QUEUED = 1, /* certainly not sent */
-    TARGET_AMQP_TAKEN       /* maybe sent */
-};
-
 struct target_amqp_message {
-    struct list list; /* whoever has it: queue, careful, settled; not in a channel's ring */
-    struct list live; /* the target's: not reported yet */
-    uint64_t tag;
-    int64_t until_ms, sent_ms; /* inner clock */
-    struct buffer *explained;  /* the target's: only until the report */
-    enum target_amqp_stage stage;
-    atomic_bool is_abandoned; /* reported already: its time was over */
-    bool is_returned;         /* no queue was there for it */
-    /* what became of it */
-    enum target_outcome outcome;
-    bool is_ailing;
-    unsigned code;
-    char error[TARGET_ERROR_BYTES];
+    struct outbox_message message; /* first: the reactor's */
+    struct list list;              /* the publisher's: queue, careful, settled; not in a ring */
+    bool is_queued;                /* certainly not sent; under the publisher's lock */
+    atomic_bool is_abandoned;      /* its time was over while it may have been sent */
+    bool is_returned;              /* no queue was there for it */
+    struct target_report result;   /* what became of it, by the publisher's thread */
     /* what is published */
     uint32_t attempt;
     int64_t due_ms;

@@ -1,5 +1,5 @@
 /*
- * target_http: an origin ("https://host:port") that takes each message as a POST.
+ * http_target: an origin ("https://host:port") that takes each message as a POST.
  *
  * A message is a transfer. It waits until the host's addresses are known, then libcurl has it until
  * its end or its time, then it is reported at the latest at the end of the turn, and its handle
@@ -7,31 +7,61 @@
  * connections and gives its memory back.
  */
 #include "base/clock.h"
+#include "base/hash.h"
+#include "guard/resolve.h"
 #include "targets/http_multi.h"
-#include "targets/http_name.h"
 #include "targets/http_transfer.h"
+#include "targets/place.h"
 #include "targets/template.h"
 #include "targets/webhook.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
-enum { IDLE_MS = 10 * 1000, ORIGIN_BYTES_MAX = TARGET_HOST_BYTES_MAX + 32 };
+enum {
+    IDLE_MS = 10 * 1000,
+    FRESH_MS = 1000,      /* addresses are asked for again then, while there is traffic */
+    KNOWN_MS = 15 * 1000, /* and not used after so long without an answer */
+    LINE_BYTES_MAX = 1024
+};
+
+/* It outlives the name where that goes first. */
+struct name_question {
+    struct http_name *name;
+};
+
+/*
+ * The addresses that the endpoint's host may be reached at, kept fresh, and in the form libcurl takes
+ * them, so that it resolves nothing by itself. After a change of the policy nothing goes out before a
+ * new answer.
+ */
+struct http_name {
+    const struct target_env *env;
+    struct name_question *question; /* under way, or NULL */
+    void (*answered)(void *ctx);
+    void *ctx;
+    char host[URL_HOST_BYTES_MAX + 1];
+    uint16_t port;
+    int64_t asked_ms, known_ms;    /* of the last question; of the last answer with addresses */
+    uint64_t policy;               /* the generation of the guard when it was last looked at */
+    uint64_t generation;           /* of `line`; 0: there is none */
+    struct buffer line;            /* "host:port:address,address" NUL */
+    char error[GUARD_ERROR_BYTES]; /* why there are none */
+    bool is_temporary, is_unasked; /* ... nobody answered; nobody was even asked */
+};
 
 struct http_endpoint {
     struct target target;
     const struct target_env *env;
     struct target_multi *multi; /* NULL: idle */
-    struct target_name name;
+    struct http_name name;
     struct webhook *webhook;
-    bool is_tls;
-    struct buffer origin; /* "https://host:port" */
-    struct list waiting;  /* for addresses */
-    struct list running;  /* libcurl's, in the order they began */
-    struct list decided;  /* to be reported at the end of the turn */
+    struct target_place place;
+    struct list waiting; /* for addresses */
+    struct list running; /* libcurl's, in the order they began */
+    struct list decided; /* to be reported at the end of the turn */
     struct list spare;
     uv_timer_t timer; /* the next end of a message's time, or of idleness */
     int64_t timer_ms; /* when; INT64_MAX: not set */
@@ -40,6 +70,112 @@ struct http_endpoint {
     void (*closed)(void *ctx); /* not NULL: it is closing */
     void *closed_ctx;
 };
+
+/* ---- the host's addresses ---- */
+
+static void name_init(struct http_name *name, const struct target_env *env, const char *host,
+                      uint16_t port, void (*answered)(void *ctx), void *ctx)
+{
+    *name = (struct http_name){.env = env, .port = port, .answered = answered, .ctx = ctx};
+    (void)snprintf(name->host, sizeof name->host, "%s", host);
+    buffer_init(&name->line, LINE_BYTES_MAX);
+}
+
+static void name_fini(struct http_name *name)
+{
+    if (name->question)
+        name->question->name = NULL;
+    buffer_fini(&name->line);
+}
+
+static void append_address(struct buffer *out, const struct sockaddr_storage *address)
+{
+    char text[INET6_ADDRSTRLEN];
+    const void *generic = address;
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *ipv6 = generic;
+        (void)inet_ntop(AF_INET6, &ipv6->sin6_addr, text, sizeof text);
+        buffer_append_format(out, "[%s]", text);
+    } else {
+        const struct sockaddr_in *ipv4 = generic;
+        (void)inet_ntop(AF_INET, &ipv4->sin_addr, text, sizeof text);
+        buffer_append_text(out, text);
+    }
+}
+
+/* "host:port:address,address": libcurl keeps it until it is told otherwise. */
+static void keep(struct http_name *name, const struct resolved *resolved)
+{
+    struct buffer line;
+    buffer_init(&line, LINE_BYTES_MAX);
+    buffer_append_format(&line, strchr(name->host, ':') ? "[%s]:%u:" : "%s:%u:", name->host,
+                         (unsigned)name->port);
+    for (size_t i = 0; i < resolved->count; i++) {
+        if (i > 0)
+            buffer_append_byte(&line, ',');
+        append_address(&line, &resolved->addresses[i]);
+    }
+    buffer_append_byte(&line, '\0');
+    if (line.failed || slice_equals(buffer_slice(&line), buffer_slice(&name->line))) {
+        buffer_fini(&line);
+        return;
+    }
+    buffer_fini(&name->line);
+    name->line = line;
+    name->generation++;
+}
+
+static void forget(struct http_name *name, const struct resolved *resolved)
+{
+    name->known_ms = 0;
+    name->is_temporary = resolved->is_temporary;
+    name->is_unasked = resolved->is_unasked;
+    (void)snprintf(name->error, sizeof name->error, "%s", resolved->error);
+}
+
+static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
+{
+    struct name_question *question = owner;
+    struct http_name *name = question->name;
+    (void)tag;
+    free(question);
+    if (!name)
+        return;
+    name->question = NULL;
+    if (resolved->count == 0) {
+        forget(name, resolved);
+    } else {
+        keep(name, resolved);
+        name->known_ms = clock_boot_us() / 1000;
+    }
+    name->answered(name->ctx);
+}
+
+/* Asks where that is due, on behalf of `topic`. True: there are addresses; false: wait for
+ * `answered`. */
+static bool name_look_up(struct http_name *name, struct slice topic, int64_t now_ms)
+{
+    uint64_t policy = guard_generation(name->env->guard);
+    if (name->policy != policy)
+        name->known_ms = 0;
+    name->policy = policy;
+    uint64_t group = hash_64(topic.at, topic.len);
+    bool is_known = name->known_ms && now_ms - name->known_ms < KNOWN_MS;
+    if (name->question && !is_known)
+        resolver_join(name->env->resolver, name->host, group);
+    if (name->question || (is_known && now_ms - name->asked_ms < FRESH_MS))
+        return is_known;
+    struct name_question *question = malloc(sizeof *question);
+    if (!question)
+        return is_known;
+    question->name = name;
+    name->question = question;
+    name->asked_ms = now_ms;
+    resolver_ask(name->env->resolver, name->host, name->port, group, on_answer, question, 0);
+    return is_known;
+}
+
+/* ---- transfers ---- */
 
 static int64_t now_ms(void)
 {
@@ -139,44 +275,48 @@ static void on_answered(void *ctx)
     }
 }
 
+static const char *const schemes[] = {"http", "https", NULL};
+
+/* *path: path and query, as they stand there. */
+static bool parse_place(struct slice to, struct target_place *out, struct slice *path, char *error)
+{
+    struct url url;
+    if (!target_place_parse(to, schemes, &url, out, error))
+        return false;
+    *path = slice_make(url.path.at, (size_t)(to.at + to.len - url.path.at));
+    return true;
+}
+
 static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
 {
     struct target_transfer *transfer = first_of(&endpoint->spare);
     if (!transfer)
-        transfer = target_transfer_new(endpoint->env->guard, endpoint->is_tls,
+        transfer = target_transfer_new(endpoint->env->guard, endpoint->place.is_tls,
                                        endpoint->env->version, endpoint);
     assert(transfer); /* without memory for a tag nothing can be reported */
     return transfer;
 }
 
-static bool is_here(const struct http_endpoint *endpoint, const struct target_http_url *url)
-{
-    size_t len = url->host.len;
-    while (len > 0 && url->host.at[len - 1] == '.')
-        len--;
-    return url->is_tls == endpoint->is_tls && url->port == endpoint->name.port &&
-           len == strlen(endpoint->name.host) &&
-           strncasecmp(url->host.at, endpoint->name.host, len) == 0;
-}
-
 static void send_one(struct http_endpoint *endpoint, const struct target_message *message,
                      int64_t now)
 {
-    struct target_http_url url;
+    struct target_place place;
+    struct slice path;
     char error[TARGET_ERROR_BYTES] = "the URL is at another endpoint";
     struct target_transfer *transfer = transfer_of(endpoint);
     transfer->tag = message->tag;
-    if (!target_http_url_parse(message->to, &url, error) || !is_here(endpoint, &url)) {
+    if (!parse_place(message->to, &place, &path, error) ||
+        strcmp(place.origin, endpoint->place.origin) != 0) {
         give_up(endpoint, transfer, TARGET_REFUSED, false, error);
         return;
     }
-    if (!target_transfer_fill(transfer, message, endpoint->webhook, buffer_slice(&endpoint->origin),
-                              url.path, now)) {
+    if (!target_transfer_fill(transfer, message, endpoint->webhook,
+                              slice_of(endpoint->place.origin), path, now)) {
         report_later(endpoint, transfer);
         return;
     }
     wake_at(endpoint, transfer->until_ms, now);
-    if (target_name_look_up(&endpoint->name, message->job->topic, now))
+    if (name_look_up(&endpoint->name, message->job->topic, now))
         begin(endpoint, transfer);
     else
         move(&endpoint->waiting, transfer);
@@ -281,7 +421,6 @@ static void on_timer_closed(uv_handle_t *handle)
     struct http_endpoint *endpoint = handle->data;
     endpoint->closed(endpoint->closed_ctx);
     webhook_free(endpoint->webhook);
-    buffer_fini(&endpoint->origin);
     free(endpoint);
 }
 
@@ -320,7 +459,7 @@ static void on_turn_end(struct turn_end_call *call)
     if (!endpoint->closed || uv_is_closing((uv_handle_t *)&endpoint->timer))
         return;
     go_idle(endpoint);
-    target_name_fini(&endpoint->name);
+    name_fini(&endpoint->name);
     reactor_cancel_at_turn_end(&endpoint->reporting);
     uv_close((uv_handle_t *)&endpoint->timer, on_timer_closed);
 }
@@ -336,29 +475,14 @@ static void http_close(struct target *target, void (*closed)(void *ctx), void *c
 
 /* ---- life ---- */
 
-static void name_origin(struct http_endpoint *endpoint, const struct target_http_url *url)
-{
-    char host[TARGET_HOST_BYTES_MAX + 1];
-    size_t len = 0;
-    for (; len < url->host.len; len++)
-        host[len] = (char)tolower((unsigned char)url->host.at[len]);
-    while (len > 0 && host[len - 1] == '.')
-        len--;
-    host[len] = '\0';
-    buffer_init(&endpoint->origin, ORIGIN_BYTES_MAX);
-    buffer_append_format(&endpoint->origin, url->is_ipv6 ? "http%s://[%s]:%u" : "http%s://%s:%u",
-                         url->is_tls ? "s" : "", host, (unsigned)url->port);
-    target_name_init(&endpoint->name, endpoint->env, slice_make(host, len), url->port, on_answered,
-                     endpoint);
-}
-
 static struct target *http_open(const struct target_env *env, const struct target_setting *setting,
                                 struct slice to)
 {
-    struct target_http_url url;
+    struct target_place place;
+    struct slice path;
     char error[TARGET_ERROR_BYTES];
     (void)setting;
-    if (!target_http_url_parse(to, &url, error))
+    if (!parse_place(to, &place, &path, error))
         return NULL;
     struct http_endpoint *endpoint = calloc(1, sizeof *endpoint);
     struct webhook *webhook = webhook_new(env->guard, env->store_name, env->store);
@@ -370,7 +494,7 @@ static struct target *http_open(const struct target_env *env, const struct targe
     endpoint->webhook = webhook;
     endpoint->target.ops = &target_http;
     endpoint->env = env;
-    endpoint->is_tls = url.is_tls;
+    endpoint->place = place;
     endpoint->timer_ms = INT64_MAX;
     list_init(&endpoint->waiting);
     list_init(&endpoint->running);
@@ -380,19 +504,19 @@ static struct target *http_open(const struct target_env *env, const struct targe
     endpoint->reporting.run = on_turn_end;
     (void)uv_timer_init(reactor_loop(env->reactor), &endpoint->timer);
     endpoint->timer.data = endpoint;
-    name_origin(endpoint, &url);
+    name_init(&endpoint->name, env, endpoint->place.host, endpoint->place.port, on_answered,
+              endpoint);
     return &endpoint->target;
 }
 
 static bool http_check(const struct target_setting *setting, struct slice to,
                        char error[TARGET_ERROR_BYTES])
 {
-    struct target_http_url url;
+    struct target_place place;
+    struct slice path;
     (void)setting;
-    return target_http_url_parse(to, &url, error) && template_check(url.path, error);
+    return parse_place(to, &place, &path, error) && template_check(path, error);
 }
-
-static const char *const schemes[] = {"http", "https", NULL};
 
 const struct target_ops target_http = {
     .schemes = schemes,

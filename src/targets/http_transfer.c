@@ -2,12 +2,20 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "targets/http_trust.h"
+#include "base/text.h"
+#include "base/timestamp.h"
+#include "targets/template.h"
+#include "targets/webhook.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum {
     CONNECT_MS = 5000,
@@ -15,8 +23,165 @@ enum {
     OUT_BYTES = 16384, /* the least it accepts; used by bodies over 64 KiB and by TLS */
     AGE_MAX_S = 30,    /* of an idle connection */
     LIFE_MAX_S = 120,  /* of any: then its address is looked at again */
-    TEXT_BYTES_KEPT = 2048
+    TEXT_BYTES_KEPT = 2048,
+    PATH_BYTES_MAX = 8192,
+    HEADERS_BYTES_MAX = 32 * 1024,
+    EXPECT_BYTES = 64 * 1024, /* well below where libcurl would ask first */
+    DATE_BYTES_MAX = 64
 };
+
+/* ---- what an answer means ---- */
+
+static struct slice trim(struct slice text)
+{
+    while (text.len > 0 && strchr(" \t\r\n", text.at[text.len - 1]))
+        text.len--;
+    while (text.len > 0 && (*text.at == ' ' || *text.at == '\t')) {
+        text.at++;
+        text.len--;
+    }
+    return text;
+}
+
+/* "HTTP/1.1 204 No Content", "HTTP/2 204" */
+static void take_status(struct target_answer *answer, struct slice line)
+{
+    uint64_t status;
+    if (line.len < 5 || memcmp(line.at, "HTTP/", 5) != 0)
+        return;
+    const char *blank = memchr(line.at, ' ', line.len);
+    size_t at = blank ? (size_t)(blank - line.at) + 1 : line.len;
+    if (line.len - at >= 3 && text_parse_u64(slice_make(line.at + at, 3), 999, &status) &&
+        status >= 200)
+        answer->status = (uint32_t)status;
+}
+
+static int64_t within_a_day(int64_t ms)
+{
+    return ms < 0 ? 0 : ms > TARGET_RETRY_AFTER_MS_MAX ? TARGET_RETRY_AFTER_MS_MAX : ms;
+}
+
+/* RFC 9110 section 10.2.3: seconds or a date. What is neither is as if it were not there. */
+static void take_retry_after(struct target_answer *answer, struct slice value, int64_t wall_ms)
+{
+    char date[DATE_BYTES_MAX];
+    if (value.len == 0 || value.len >= sizeof date)
+        return;
+    memcpy(date, value.at, value.len);
+    date[value.len] = '\0';
+    if (strspn(date, "0123456789") == value.len) {
+        uint64_t seconds = TARGET_RETRY_AFTER_MS_MAX / 1000;
+        (void)text_parse_u64(value, TARGET_RETRY_AFTER_MS_MAX / 1000, &seconds);
+        answer->retry_after_ms = (int64_t)seconds * 1000;
+    } else {
+        time_t at_s = curl_getdate(date, NULL);
+        if (at_s < 0)
+            return;
+        answer->retry_after_ms = within_a_day((int64_t)at_s * 1000 - wall_ms);
+    }
+    answer->has_retry_after = true;
+}
+
+static void take_field(struct target_answer *answer, struct slice line, int64_t wall_ms)
+{
+    static const char name[] = "retry-after:";
+    if (line.len >= sizeof name - 1 && strncasecmp(line.at, name, sizeof name - 1) == 0)
+        take_retry_after(answer,
+                         trim(slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1))),
+                         wall_ms);
+}
+
+bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms)
+{
+    answer->header_bytes += line.len;
+    if (answer->header_bytes > TARGET_ANSWER_HEADER_BYTES_MAX)
+        return false;
+    if (answer->is_in_head && trim(line).len == 0) {
+        answer->is_in_head = false;
+    } else if (answer->is_in_head) {
+        if (answer->status)
+            take_field(answer, line, wall_ms);
+    } else if (!answer->status) { /* or it is a trailer's */
+        take_status(answer, line);
+        answer->is_in_head = true;
+    }
+    return true;
+}
+
+bool target_answer_add_body(struct target_answer *answer, size_t bytes)
+{
+    answer->body_bytes += bytes;
+    return answer->body_bytes <= TARGET_ANSWER_BODY_BYTES_MAX;
+}
+
+static bool is_dead_code(uint32_t status, const struct target_codes *dead_on, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (status >= dead_on[i].from && status <= dead_on[i].to)
+            return true;
+    return status == 410;
+}
+
+void target_answer_judge(const struct target_answer *answer, const struct target_codes *dead_on,
+                         size_t dead_on_count, struct target_report *out)
+{
+    uint32_t status = answer->status;
+    bool is_busy = status == 429 || status == 503;
+    *out = (struct target_report){.outcome = TARGET_FAILED, .retry_after_ms = -1, .code = status};
+    if (status >= 200 && status < 300) {
+        out->outcome = TARGET_DONE;
+        return;
+    }
+    bool is_redirect = status >= 300 && status < 400;
+    (void)snprintf(out->error, sizeof out->error, "http %u%s", (unsigned)status,
+                   is_redirect ? ", redirects are not followed" : "");
+    if (is_dead_code(status, dead_on, dead_on_count)) {
+        out->outcome = TARGET_REFUSED;
+        return;
+    }
+    out->is_ailing = status >= 500 || status == 429;
+    if (is_busy && answer->has_retry_after)
+        out->retry_after_ms = answer->retry_after_ms;
+}
+
+/* ---- which authorities are trusted ---- */
+
+/* Has the directory names by hash, "5ad8a5d6.0"? */
+static bool is_hashed(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool found = false;
+    if (!dir)
+        return false;
+    for (struct dirent *entry; !found && (entry = readdir(dir));) {
+        size_t len = strlen(entry->d_name);
+        found = len > 2 && strcmp(entry->d_name + len - 2, ".0") == 0;
+    }
+    closedir(dir);
+    return found;
+}
+
+static bool add_system_trust(SSL_CTX *tls)
+{
+    const char *path = getenv(X509_get_default_cert_dir_env());
+    const char *file = getenv(X509_get_default_cert_file_env());
+    if (!path)
+        path = X509_get_default_cert_dir();
+    if (file || !is_hashed(path))
+        return SSL_CTX_set_default_verify_paths(tls) == 1;
+    return SSL_CTX_load_verify_locations(tls, NULL, path) == 1;
+}
+
+/* The system's authorities are looked up one by one by their hash where it keeps them so; to read all of
+ * them for each connection would cost more than all the rest of it. False: the policy's ca-file
+ * cannot be read, or there is no memory. */
+static bool add_trust(SSL_CTX *tls, struct guard *guard)
+{
+    char ca_file[GUARD_PATH_BYTES_MAX];
+    if (!add_system_trust(tls))
+        return false;
+    return !guard_ca_file(guard, ca_file) || SSL_CTX_load_verify_locations(tls, ca_file, NULL) == 1;
+}
 
 /* ---- what libcurl hands us ---- */
 
@@ -53,7 +218,7 @@ static int on_connected(void *ctx, char *peer, char *local, int peer_port, int l
 static CURLcode on_tls(CURL *easy, void *tls, void *ctx)
 {
     (void)easy;
-    return target_trust_add(tls, ctx) ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
+    return add_trust(tls, ctx) ? CURLE_OK : CURLE_SSL_CACERT_BADFILE;
 }
 
 /* ---- life ---- */
@@ -151,6 +316,198 @@ void target_transfer_clear(struct target_transfer *transfer)
     transfer->explained = NULL;
 }
 
+void target_transfer_give_up(struct target_transfer *transfer, enum target_outcome outcome,
+                             bool is_ailing, const char *why)
+{
+    struct target_report *report = &transfer->report;
+    *report =
+        (struct target_report){.outcome = outcome, .is_ailing = is_ailing, .retry_after_ms = -1};
+    (void)snprintf(report->error, sizeof report->error, "%s", why);
+    transfer->is_decided = true;
+}
+
+/* ---- the request ----
+ *
+ * URL, header lines, body, one after the other in a transfer's text. No line can be split by what a
+ * job carries: bytes below a blank do not get in.
+ */
+
+/* A meta so named is for tarry itself. */
+static const char reserved[] = "tarry-";
+
+static bool refuse_request(struct target_transfer *transfer, enum target_outcome outcome,
+                           const char *why)
+{
+    target_transfer_give_up(transfer, outcome, false, why);
+    return false;
+}
+
+/* ---- header lines ---- */
+
+static struct buffer *begin_line(struct target_transfer *transfer, const char *name)
+{
+    struct buffer *text = &transfer->text;
+    if (transfer->header_count == TARGET_HEADERS_MAX) {
+        text->failed = true;
+        return text;
+    }
+    transfer->header_at[transfer->header_count++] = (uint32_t)text->len;
+    buffer_append_text(text, name);
+    return text;
+}
+
+static void end_line(struct target_transfer *transfer)
+{
+    buffer_append_byte(&transfer->text, '\0');
+}
+
+static bool is_blank(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] != ' ' && value.at[i] != '\t')
+            return false;
+    return true;
+}
+
+/* libcurl takes "Name:" for the wish to leave a header out, and "Name;" for an empty one. */
+static void append_value(struct buffer *text, struct slice value)
+{
+    if (is_blank(value)) {
+        buffer_append_byte(text, ';');
+        return;
+    }
+    buffer_append_text(text, ": ");
+    for (size_t i = 0; i < value.len; i++) {
+        unsigned char byte = (unsigned char)value.at[i];
+        buffer_append_byte(text, byte < ' ' || byte == 0x7f ? '?' : (char)byte);
+    }
+}
+
+static void add_line(struct target_transfer *transfer, const char *name, struct slice value)
+{
+    append_value(begin_line(transfer, name), value);
+    end_line(transfer);
+}
+
+static void add_meta(struct target_transfer *transfer, struct slice meta)
+{
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);) {
+        if (name.len >= sizeof reserved - 1 && memcmp(name.at, reserved, sizeof reserved - 1) == 0)
+            continue;
+        struct buffer *text = begin_line(transfer, "Tarry-Meta-");
+        buffer_append_slice(text, name);
+        append_value(text, value);
+        end_line(transfer);
+    }
+}
+
+static void add_lines(struct target_transfer *transfer, const struct job *job)
+{
+    static const char plain[] = "application/octet-stream";
+    add_line(transfer, "Content-Type", job->content_type.len ? job->content_type : slice_of(plain));
+    add_line(transfer, "Tarry-Topic", job->topic);
+    add_line(transfer, "Tarry-Id", job->id);
+    buffer_append_u64(begin_line(transfer, "Tarry-Attempt: "), job->attempt);
+    end_line(transfer);
+    timestamp_emit(begin_line(transfer, "Tarry-Due-At: "), job->due_ms);
+    end_line(transfer);
+    if (job->body.len >= EXPECT_BYTES) { /* it would wait for the peer's leave */
+        buffer_append_byte(begin_line(transfer, "Expect"), ':');
+        end_line(transfer);
+    }
+    add_meta(transfer, job->meta);
+}
+
+/* ---- a credential ---- */
+
+static void append_base64(struct buffer *out, const char *text, size_t len)
+{
+    char *at = buffer_reserve(out, 4 * ((len + 2) / 3) + 1);
+    if (at)
+        out->len +=
+            (size_t)EVP_EncodeBlock((unsigned char *)at, (const unsigned char *)text, (int)len);
+}
+
+/* The policy file's, for this very origin. */
+static void add_authorization(struct target_transfer *transfer, struct slice origin)
+{
+    struct guard_credential credential;
+    char pair[2 * GUARD_SECRET_BYTES_MAX], name[GUARD_ORIGIN_BYTES];
+    (void)snprintf(name, sizeof name, "%.*s", (int)origin.len, origin.at);
+    if (!guard_find_credential(transfer->guard, name, &credential))
+        return;
+    if (credential.is_token) {
+        buffer_append_text(begin_line(transfer, "Authorization: Bearer "), credential.password);
+    } else {
+        int len = snprintf(pair, sizeof pair, "%s:%s", credential.user, credential.password);
+        append_base64(begin_line(transfer, "Authorization: Basic "), pair, (size_t)len);
+        explicit_bzero(pair, sizeof pair);
+    }
+    end_line(transfer);
+    transfer->secret = transfer->header_count;
+    explicit_bzero(&credential, sizeof credential);
+}
+
+/* ---- the whole request ---- */
+
+static bool write_url(struct target_transfer *transfer, const struct target_message *message,
+                      struct slice origin, struct slice path)
+{
+    struct buffer *text = &transfer->text;
+    buffer_append_slice(text, origin);
+    if (path.len == 0 || path.at[0] != '/')
+        buffer_append_byte(text, '/');
+    if (!template_fill(path, message->job, TEMPLATE_URL, PATH_BYTES_MAX, text))
+        return refuse_request(transfer, TARGET_REFUSED,
+                              "the URL is too long or leads up a path once its template is filled");
+    buffer_append_byte(text, '\0');
+    return true;
+}
+
+static bool add_signature(struct target_transfer *transfer, const struct target_message *message,
+                          struct webhook *webhook)
+{
+    struct webhook_headers headers;
+    enum webhook_result result =
+        webhook_sign(webhook, message->setting, message->job, clock_wall_ms() / 1000, &headers);
+    if (result == WEBHOOK_NO_KEY)
+        return refuse_request(transfer, TARGET_FAILED,
+                              "the topic's 'sign' names no key of the policy file, add it there");
+    if (result == WEBHOOK_FAILED)
+        return refuse_request(transfer, TARGET_UNSENT, "out of memory");
+    add_line(transfer, "webhook-id", slice_of(headers.id));
+    buffer_append_i64(begin_line(transfer, "webhook-timestamp: "), headers.timestamp_s);
+    end_line(transfer);
+    if (result == WEBHOOK_SIGNED)
+        add_line(transfer, "webhook-signature", slice_of(headers.signature));
+    return true;
+}
+
+/* Writes URL, headers and body. False: `report` is filled in. */
+static bool write_request(struct target_transfer *transfer, const struct target_message *message,
+                          struct webhook *webhook, struct slice origin, struct slice path)
+{
+    const struct job *job = message->job;
+    struct buffer *text = &transfer->text;
+    buffer_clear(text);
+    text->bytes_max = origin.len + PATH_BYTES_MAX + HEADERS_BYTES_MAX + job->body.len;
+    transfer->header_count = transfer->secret = 0;
+    if (!write_url(transfer, message, origin, path))
+        return false;
+    add_authorization(transfer, origin);
+    add_lines(transfer, job);
+    if (!add_signature(transfer, message, webhook))
+        return false;
+    transfer->body_at = text->len;
+    transfer->body_bytes = job->body.len;
+    buffer_append_slice(text, job->body);
+    buffer_append_byte(text, '\0');
+    if (text->failed)
+        return refuse_request(transfer, TARGET_UNSENT, "out of memory");
+    return true;
+}
+
 /* ---- before ---- */
 
 /* The whole text stands now, so its pieces have their places. */
@@ -186,7 +543,7 @@ bool target_transfer_fill(struct target_transfer *transfer, const struct target_
     transfer->until_ms = now_ms + setting->timeout_ms;
     transfer->dead_on_count = setting->dead_on_count;
     memcpy(transfer->dead_on, setting->dead_on, sizeof transfer->dead_on);
-    if (!target_transfer_write(transfer, message, webhook, origin, path))
+    if (!write_request(transfer, message, webhook, origin, path))
         return false;
     point(transfer);
     curl_easy_setopt(transfer->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
@@ -217,16 +574,6 @@ bool target_transfer_pin(struct target_transfer *transfer, const char *line, uin
 }
 
 /* ---- after ---- */
-
-void target_transfer_give_up(struct target_transfer *transfer, enum target_outcome outcome,
-                             bool is_ailing, const char *why)
-{
-    struct target_report *report = &transfer->report;
-    *report =
-        (struct target_report){.outcome = outcome, .is_ailing = is_ailing, .retry_after_ms = -1};
-    (void)snprintf(report->error, sizeof report->error, "%s", why);
-    transfer->is_decided = true;
-}
 
 static const char *no_connection(const struct target_transfer *transfer)
 {

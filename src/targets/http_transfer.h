@@ -8,13 +8,28 @@
 #define TARRY_TARGETS_HTTP_TRANSFER_H
 
 #include "base/list.h"
-#include "targets/http_answer.h"
 #include "targets/http_multi.h"
-#include "targets/http_url.h"
+#include "targets/target.h"
 
 #include <curl/curl.h>
 
 enum { TARGET_HEADERS_MAX = JOB_META_PAIRS_MAX + 16 };
+
+enum {
+    TARGET_ANSWER_HEADER_BYTES_MAX = 64 * 1024,
+    TARGET_ANSWER_BODY_BYTES_MAX = 64 * 1024,
+    TARGET_RETRY_AFTER_MS_MAX = 24 * 60 * 60 * 1000
+};
+
+/* What has come of an answer. The status decides, and nothing that comes after it: once it is known,
+ * an answer that never ends or breaks off is the same as a whole one. */
+struct target_answer {      /* zeroed: nothing has come yet */
+    uint32_t status;        /* the final one; 0: none yet */
+    int64_t retry_after_ms; /* where `has_retry_after` */
+    bool has_retry_after;
+    bool is_in_head; /* between its first line and the blank one that ends it */
+    size_t header_bytes, body_bytes;
+};
 
 struct webhook;
 
@@ -68,10 +83,16 @@ void target_transfer_give_up(struct target_transfer *transfer, enum target_outco
 /* Ready for the next; memory beyond a little is given back. */
 void target_transfer_clear(struct target_transfer *transfer);
 
-/* ---- http_headers.c ---- */
+/* ---- what an answer means; pure ---- */
 
-/* Writes URL, headers and body. False: `report` is filled in. */
-bool target_transfer_write(struct target_transfer *transfer, const struct target_message *message,
-                           struct webhook *webhook, struct slice origin, struct slice path);
+/* One line of a head, the blank one behind it and lines of trailers too, with or without its end.
+ * Only the first line of a head is looked at for a status, and only the head of the final answer
+ * for more. False: enough, read no more. */
+bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms);
+bool target_answer_add_body(struct target_answer *answer, size_t bytes);
+
+/* Of an answer with a status: everything but the tag's. */
+void target_answer_judge(const struct target_answer *answer, const struct target_codes *dead_on,
+                         size_t dead_on_count, struct target_report *out);
 
 #endif

@@ -1,18 +1,345 @@
 #include "targets/kafka_producer.h"
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "guard/resolve.h"
 #include "net/thread.h"
-#include "targets/kafka_error.h"
-#include "targets/kafka_way.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { EVENTS_A_TURN = 256 };
+
+/* ---- where it is ---- */
+
+const char *const kafka_schemes[] = {"kafka", "kafkas", NULL};
+
+bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error)
+{
+    struct url url;
+    struct buffer servers;
+    if (!target_place_parse(to, kafka_schemes, &url, &out->at, error))
+        return false;
+    if (url.path.len > 1 || url.has_query)
+        return error_text(error, TARGET_ERROR_BYTES,
+                          "it has a path or a query, the topic goes into 'topic', write "
+                          "kafka://host:9092,host:9092");
+    buffer_init(&servers, sizeof out->servers - 1);
+    for (size_t i = 0; i < url.host_count; i++) {
+        if (i > 0)
+            buffer_append_byte(&servers, ',');
+        url_emit_host(&url.hosts[i], guard_port(&url, i), &servers);
+    }
+    bool good = !servers.failed;
+    if (good)
+        (void)snprintf(out->servers, sizeof out->servers, "%.*s", (int)servers.len, servers.at);
+    buffer_fini(&servers);
+    return good || error_text(error, TARGET_ERROR_BYTES, "out of memory");
+}
+
+/* ---- what errors mean ---- */
+
+/*
+ * What is not here failed, and the cluster is to blame. A topic that is not there and rights that
+ * are missing are FAILED: somebody may yet create or grant them; the attempts are bounded.
+ */
+static const struct error_meaning {
+    rd_kafka_resp_err_t error;
+    enum target_outcome outcome;
+    bool is_ailing;
+    const char *words;
+} rows[] = {
+    /* of the message: it would never do */
+    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, TARGET_REFUSED, false, "too large for the broker"},
+    {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, TARGET_REFUSED, false, "too large for the broker"},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, TARGET_REFUSED, false, "too large for the broker"},
+    {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, TARGET_REFUSED, false, "the topic's name is not allowed"},
+    {RD_KAFKA_RESP_ERR_INVALID_RECORD, TARGET_REFUSED, false, "the broker refused the record"},
+    {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, TARGET_REFUSED, false, "against the broker's policy"},
+    {RD_KAFKA_RESP_ERR__INVALID_ARG, TARGET_REFUSED, false, "the topic's name is not allowed"},
+    /* of the topic: somebody may mend it */
+    {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, TARGET_FAILED, false, "no such topic"},
+    {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, TARGET_FAILED, false, "no such topic"},
+    {RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, TARGET_FAILED, false, "no such topic"},
+    {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, TARGET_FAILED, false,
+     "not allowed to write to the topic"},
+    {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, TARGET_FAILED, true,
+     "not allowed to write to the cluster"},
+    {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, TARGET_FAILED, true, "too few replicas in sync"},
+    {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, TARGET_FAILED, true,
+     "too few replicas in sync"},
+    /* of the way there */
+    {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, TARGET_FAILED, true, "timed out"},
+    {RD_KAFKA_RESP_ERR__TIMED_OUT, TARGET_FAILED, true, "timed out"},
+    {RD_KAFKA_RESP_ERR__PURGE_QUEUE, TARGET_UNSENT, true, "no broker could be reached"},
+    {RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, TARGET_FAILED, true, "no broker could be reached"},
+    {RD_KAFKA_RESP_ERR__TRANSPORT, TARGET_FAILED, true, "no broker could be reached"},
+    {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, TARGET_FAILED, true, "no broker could be reached"},
+    {RD_KAFKA_RESP_ERR__RESOLVE, TARGET_FAILED, true, "a broker's name could not be looked up"},
+    {RD_KAFKA_RESP_ERR__SSL, TARGET_FAILED, true, "tls failed"},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, TARGET_FAILED, true, "user or password refused"},
+    {RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, TARGET_FAILED, true, "user or password refused"},
+    {RD_KAFKA_RESP_ERR__QUEUE_FULL, TARGET_UNSENT, false, "too much waits for the cluster already"},
+    {RD_KAFKA_RESP_ERR__FATAL, TARGET_FAILED, true, "the producer has to begin anew"},
+};
+
+static const struct error_meaning *find_meaning(rd_kafka_resp_err_t error)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].error == error)
+            return &rows[i];
+    return NULL;
+}
+
+const char *kafka_error_words(rd_kafka_resp_err_t error)
+{
+    const struct error_meaning *row = find_meaning(error);
+    return row ? row->words : rd_kafka_err2str(error);
+}
+
+static bool is_of_size(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+           error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
+           error == RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE;
+}
+
+static bool is_of_the_way(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || error == RD_KAFKA_RESP_ERR__TIMED_OUT ||
+           error == RD_KAFKA_RESP_ERR__TRANSPORT || error == RD_KAFKA_RESP_ERR__FATAL;
+}
+
+void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status, size_t bytes,
+                        int64_t timeout_ms, struct target_report *out)
+{
+    const struct error_meaning *row = find_meaning(error);
+    *out = (struct target_report){.outcome = TARGET_DONE, .retry_after_ms = -1};
+    if (!error || status == RD_KAFKA_MSG_STATUS_PERSISTED)
+        return;
+    out->outcome = row ? row->outcome : TARGET_FAILED;
+    out->is_ailing = row ? row->is_ailing : true;
+    if (is_of_size(error) && bytes < KAFKA_BATCH_BYTES_MAX)
+        out->outcome = TARGET_FAILED;
+    if (is_of_the_way(error) && status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+        out->outcome = TARGET_UNSENT;
+    if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
+        (void)snprintf(out->error, sizeof out->error, "kafka: timed out after %" PRId64 " ms",
+                       timeout_ms);
+    else
+        (void)snprintf(out->error, sizeof out->error, "kafka: %s", kafka_error_words(error));
+}
+
+/* ---- the way to the brokers ---- */
+
+/* The guard between librdkafka and the network: each name it looks up, of the URL or of the cluster's
+ * own list, and each address it connects to is asked about first. The opaque of a producer:
+ * librdkafka's threads have it. */
+struct kafka_way {
+    struct guard *guard;
+    pthread_mutex_t mutex;
+    char why[GUARD_ERROR_BYTES]; /* the last refusal in words; empty: none */
+    int64_t refused_ms;          /* when; inner clock */
+    uint64_t policy;             /* the guard's generation when it allowed what is open */
+    struct kafka_connection *connections;
+};
+
+struct found_address {
+    struct addrinfo info; /* the first */
+    struct sockaddr_storage address;
+};
+
+struct kafka_connection { /* an open one, of librdkafka's threads */
+    struct kafka_connection *next;
+    int fd;
+    char host[]; /* empty: not known */
+};
+
+static void way_refuse(struct kafka_way *way, const char *why)
+{
+    pthread_mutex_lock(&way->mutex);
+    (void)snprintf(way->why, sizeof way->why, "%s", why);
+    way->refused_ms = clock_inner_ms();
+    pthread_mutex_unlock(&way->mutex);
+}
+
+static bool way_refusal(struct kafka_way *way, int64_t since_ms, char out[GUARD_ERROR_BYTES])
+{
+    pthread_mutex_lock(&way->mutex);
+    bool is_told = way->why[0] && way->refused_ms >= since_ms;
+    if (is_told)
+        memcpy(out, way->why, sizeof way->why);
+    pthread_mutex_unlock(&way->mutex);
+    return is_told;
+}
+
+static void free_list(struct addrinfo *info)
+{
+    while (info) {
+        struct addrinfo *next = info->ai_next;
+        free(info);
+        info = next;
+    }
+}
+
+static struct addrinfo *make_list(const struct resolved *resolved, const struct addrinfo *hints)
+{
+    struct addrinfo *list = NULL;
+    for (size_t i = resolved->count; i-- > 0;) {
+        struct found_address *found = calloc(1, sizeof *found);
+        if (!found) {
+            free_list(list);
+            return NULL;
+        }
+        found->address = resolved->addresses[i];
+        found->info = (struct addrinfo){.ai_family = found->address.ss_family,
+                                        .ai_socktype = hints ? hints->ai_socktype : SOCK_STREAM,
+                                        .ai_protocol = hints ? hints->ai_protocol : 0,
+                                        .ai_addrlen = found->address.ss_family == AF_INET6
+                                                          ? sizeof(struct sockaddr_in6)
+                                                          : sizeof(struct sockaddr_in),
+                                        .ai_addr = (struct sockaddr *)&found->address,
+                                        .ai_next = list};
+        list = &found->info;
+    }
+    return list;
+}
+
+static int on_resolve(const char *node, const char *service, const struct addrinfo *hints,
+                      struct addrinfo **res, void *opaque)
+{
+    struct kafka_way *way = opaque;
+    struct resolved resolved;
+    uint64_t port;
+    if (!node) {
+        free_list(*res);
+        return 0;
+    }
+    if (!service || !text_parse_u64(slice_of(service), UINT16_MAX, &port))
+        return EAI_SERVICE;
+    resolve_now(way->guard, node, (uint16_t)port, &resolved);
+    if (resolved.count == 0) {
+        way_refuse(way, resolved.error);
+        return resolved.is_temporary ? EAI_AGAIN : EAI_FAIL;
+    }
+    *res = make_list(&resolved, hints);
+    return *res ? 0 : EAI_MEMORY;
+}
+
+/* ---- connections ---- */
+
+/* Of a broker's name as librdkafka has it: "sasl_ssl://host:9092/1", "[::1]:9092/bootstrap". */
+static struct slice host_of(const char *id)
+{
+    const char *scheme = strstr(id, "://");
+    const char *host = scheme ? scheme + 3 : id;
+    const char *colon = strrchr(host, ':');
+    size_t len = colon ? (size_t)(colon - host) : strcspn(host, "/");
+    if (len > 2 && host[0] == '[' && host[len - 1] == ']')
+        return slice_make(host + 1, len - 2);
+    return slice_make(host, len);
+}
+
+static bool add_connection(struct kafka_way *way, int fd, const char *id)
+{
+    struct slice host = host_of(id ? id : "");
+    struct kafka_connection *connection = calloc(1, sizeof *connection + host.len + 1);
+    if (!connection)
+        return false;
+    memcpy(connection->host, host.at, host.len);
+    connection->fd = fd;
+    pthread_mutex_lock(&way->mutex);
+    connection->next = way->connections;
+    way->connections = connection;
+    pthread_mutex_unlock(&way->mutex);
+    return true;
+}
+
+/* The socket does not block. */
+static int on_connect(int fd, const struct sockaddr *address, int len, const char *id, void *opaque)
+{
+    struct kafka_way *way = opaque;
+    enum guard_verdict verdict = guard_check_address(way->guard, address);
+    if (verdict != GUARD_ALLOWED) {
+        way_refuse(way, guard_verdict_name(verdict));
+        return EACCES;
+    }
+    if (!add_connection(way, fd, id))
+        return ENOMEM;
+    return connect(fd, address, (socklen_t)len) == 0 || errno == EINPROGRESS ? 0 : errno;
+}
+
+static int on_close(int fd, void *opaque)
+{
+    struct kafka_way *way = opaque;
+    pthread_mutex_lock(&way->mutex);
+    struct kafka_connection **at = &way->connections;
+    while (*at && (*at)->fd != fd)
+        at = &(*at)->next;
+    struct kafka_connection *gone = *at;
+    if (gone)
+        *at = gone->next;
+    pthread_mutex_unlock(&way->mutex);
+    free(gone);
+    return close(fd);
+}
+
+/* Sockets are closed under the lock's eye, so that no descriptor here is another's already. */
+static void way_judge(struct kafka_way *way)
+{
+    uint64_t policy = guard_generation(way->guard);
+    if (policy == way->policy)
+        return;
+    way->policy = policy;
+    pthread_mutex_lock(&way->mutex);
+    for (struct kafka_connection *at = way->connections; at; at = at->next) {
+        if (guard_check_peer(way->guard, slice_of(at->host), at->fd) == GUARD_ALLOWED)
+            continue;
+        (void)snprintf(way->why, sizeof way->why, "the policy file forbids a connection now");
+        way->refused_ms = clock_inner_ms();
+        (void)shutdown(at->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&way->mutex);
+}
+
+static void way_init(struct kafka_way *way, struct guard *guard)
+{
+    way->guard = guard;
+    way->why[0] = 0;
+    way->refused_ms = 0;
+    way->connections = NULL;
+    way->policy = guard_generation(guard);
+    pthread_mutex_init(&way->mutex, NULL);
+}
+
+static void way_fini(struct kafka_way *way)
+{
+    while (way->connections) {
+        struct kafka_connection *next = way->connections->next;
+        free(way->connections);
+        way->connections = next;
+    }
+    pthread_mutex_destroy(&way->mutex);
+}
+
+static void way_guard(struct kafka_way *way, rd_kafka_conf_t *conf)
+{
+    rd_kafka_conf_set_opaque(conf, way);
+    rd_kafka_conf_set_resolve_cb(conf, on_resolve);
+    rd_kafka_conf_set_connect_cb(conf, on_connect);
+    rd_kafka_conf_set_closesocket_cb(conf, on_close);
+}
+
+/* ---- the producer ---- */
 
 struct kafka_producer {
     struct letter letter; /* the first: comes home from the thread that ends it */
@@ -38,7 +365,7 @@ struct option {
     const char *name, *value;
 };
 
-static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char *error)
+static bool set_option(rd_kafka_conf_t *conf, const char *name, const char *value, char *error)
 {
     char why[160];
     if (rd_kafka_conf_set(conf, name, value, why, sizeof why) == RD_KAFKA_CONF_OK)
@@ -68,9 +395,9 @@ static bool set_options(rd_kafka_conf_t *conf, char *error)
     char batch[24];
     (void)snprintf(batch, sizeof batch, "%d", KAFKA_BATCH_BYTES_MAX);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (!set(conf, options[i].name, options[i].value, error))
+        if (!set_option(conf, options[i].name, options[i].value, error))
             return false;
-    return set(conf, "batch.size", batch, error);
+    return set_option(conf, "batch.size", batch, error);
 }
 
 static bool set_security(rd_kafka_conf_t *conf, const struct target_env *env,
@@ -78,18 +405,18 @@ static bool set_security(rd_kafka_conf_t *conf, const struct target_env *env,
 {
     struct guard_credential credential;
     char ca_file[GUARD_PATH_BYTES_MAX];
-    bool has_login = guard_find_credential(env->guard, place->origin, &credential), good;
-    const char *protocol = place->is_tls ? has_login ? "sasl_ssl" : "ssl"
-                           : has_login   ? "sasl_plaintext"
-                                         : "plaintext";
-    good = set(conf, "security.protocol", protocol, error);
+    bool has_login = guard_find_credential(env->guard, place->at.origin, &credential), good;
+    const char *protocol = place->at.is_tls ? has_login ? "sasl_ssl" : "ssl"
+                           : has_login      ? "sasl_plaintext"
+                                            : "plaintext";
+    good = set_option(conf, "security.protocol", protocol, error);
     if (has_login)
-        good = good && set(conf, "sasl.mechanisms", "PLAIN", error) &&
-               set(conf, "sasl.username", credential.user, error) &&
-               set(conf, "sasl.password", credential.password, error);
+        good = good && set_option(conf, "sasl.mechanisms", "PLAIN", error) &&
+               set_option(conf, "sasl.username", credential.user, error) &&
+               set_option(conf, "sasl.password", credential.password, error);
     explicit_bzero(&credential, sizeof credential);
-    if (place->is_tls && guard_ca_file(env->guard, ca_file))
-        good = good && set(conf, "ssl.ca.location", ca_file, error);
+    if (place->at.is_tls && guard_ca_file(env->guard, ca_file))
+        good = good && set_option(conf, "ssl.ca.location", ca_file, error);
     return good;
 }
 
@@ -104,14 +431,15 @@ static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct 
                                   char *error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    if (!set_options(conf, error) || !set(conf, "bootstrap.servers", place->servers, error) ||
+    if (!set_options(conf, error) ||
+        !set_option(conf, "bootstrap.servers", place->servers, error) ||
         !set_security(conf, producer->env, place, error)) {
         rd_kafka_conf_destroy(conf);
         return NULL;
     }
     rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
-    kafka_way_guard(&producer->way, conf);
+    way_guard(&producer->way, conf);
     return conf;
 }
 
@@ -161,12 +489,12 @@ static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *even
     if (!is_fatal && producer->last_error)
         error = producer->last_error;
     producer->last_error = 0;
-    if (!kafka_way_refusal(&producer->way, 0, why))
+    if (!way_refusal(&producer->way, 0, why))
         (void)snprintf(why, sizeof why, "%s", kafka_error_words(error));
     producer->events.trouble(producer->ctx, is_fatal || is_of_the_login(error), why);
 }
 
-static void take(struct kafka_producer *producer, rd_kafka_event_t *event)
+static void take_event(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR)
         tell_delivered(producer, event);
@@ -188,7 +516,7 @@ static void on_ring(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < EVENTS_A_TURN && !producer->is_retired; i++) {
         if (!(event = rd_kafka_queue_poll(producer->queue, 0)))
             return;
-        take(producer, event);
+        take_event(producer, event);
     }
     rings = 1;
     if (!producer->is_retired && write(producer->fd, &rings, sizeof rings) < 0)
@@ -224,7 +552,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const c
                                         rd_kafka_headers_t *headers, void *opaque)
 {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__INVALID_ARG;
-    kafka_way_judge(&producer->way);
+    way_judge(&producer->way);
     if (find_topic(producer, topic, timeout_ms))
         error = rd_kafka_producev(producer->kafka, RD_KAFKA_V_RKT(producer->topic),
                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
@@ -239,7 +567,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const c
 bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
                             char out[GUARD_ERROR_BYTES])
 {
-    return kafka_way_refusal(&producer->way, since_ms, out);
+    return way_refusal(&producer->way, since_ms, out);
 }
 
 void kafka_producer_purge(struct kafka_producer *producer)
@@ -250,7 +578,7 @@ void kafka_producer_purge(struct kafka_producer *producer)
 
 /* ---- life ---- */
 
-static bool start(struct kafka_producer *producer, rd_kafka_conf_t *conf, char *error)
+static bool producer_start(struct kafka_producer *producer, rd_kafka_conf_t *conf, char *error)
 {
     static const uint64_t ring = 1;
     char why[128];
@@ -290,11 +618,11 @@ struct kafka_producer *kafka_producer_new(const struct target_env *env,
     producer->env = env;
     producer->events = *events;
     producer->ctx = ctx;
-    kafka_way_init(&producer->way, env->guard);
+    way_init(&producer->way, env->guard);
     rd_kafka_conf_t *conf = make_conf(producer, place, error);
-    if (conf && start(producer, conf, error))
+    if (conf && producer_start(producer, conf, error))
         return producer;
-    kafka_way_fini(&producer->way);
+    way_fini(&producer->way);
     free(producer);
     return NULL;
 }
@@ -305,7 +633,7 @@ static void on_closed(uv_handle_t *handle)
     void (*gone)(void *) = producer->events.gone;
     void *ctx = producer->ctx;
     close(producer->fd);
-    kafka_way_fini(&producer->way);
+    way_fini(&producer->way);
     free(producer);
     gone(ctx);
 }

@@ -8,10 +8,25 @@
 #ifndef TARRY_TARGETS_KAFKA_PRODUCER_H
 #define TARRY_TARGETS_KAFKA_PRODUCER_H
 
-#include "targets/kafka_place.h"
+#include "targets/place.h"
 #include "targets/target.h"
 
 #include <librdkafka/rdkafka.h>
+
+enum { KAFKA_SERVERS_BYTES = URL_HOSTS_MAX * (URL_HOST_BYTES_MAX + sizeof "[]:65535,") };
+/* From here on a message travels in a batch of its own, so what is said of the batch's size is said
+ * of the message's. */
+enum { KAFKA_BATCH_BYTES_MAX = 128 * 1024 };
+
+/* Where a cluster is: kafka://host[:9092][,host[:9092]…], kafkas://host[:9093][,…] by TLS. */
+struct kafka_place {
+    struct target_place at;            /* the first broker; its origin names the credential */
+    char servers[KAFKA_SERVERS_BYTES]; /* "host:port,host:port" */
+};
+
+extern const char *const kafka_schemes[];
+/* False: `error` (TARGET_ERROR_BYTES) says what is wrong and what would be right. */
+bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error);
 
 struct kafka_producer;
 
@@ -42,5 +57,16 @@ bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
 void kafka_producer_purge(struct kafka_producer *producer);
 /* Nothing is told any more but `gone`. */
 void kafka_producer_retire(struct kafka_producer *producer);
+
+/* ---- what errors mean ---- */
+
+/*
+ * The report for a message of `bytes` that ended with `error`. `status`: what is known of its way.
+ * `timeout_ms`: its time, for the text.
+ */
+void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status, size_t bytes,
+                        int64_t timeout_ms, struct target_report *out);
+/* Why no broker can be reached, in words. */
+const char *kafka_error_words(rd_kafka_resp_err_t error);
 
 #endif

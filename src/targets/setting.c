@@ -3,7 +3,7 @@
 #include "base/duration.h"
 #include "base/json_read.h"
 #include "base/text.h"
-#include "targets/setting_url.h"
+#include "targets/place.h"
 #include "targets/target.h"
 #include "targets/template.h"
 
@@ -19,86 +19,95 @@ enum {
     SECOND_MS = 1000
 };
 
-struct reading {
+struct setting_reader {
     struct target_setting *out;
     const char *name; /* of the member */
     struct json_value value;
     char *error;
 };
 
-static bool refuse(const struct reading *reading, const char *format, ...)
+static bool refuse_value(const struct setting_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static bool refuse(const struct reading *reading, const char *format, ...)
+static bool refuse_value(const struct setting_reader *reader, const char *format, ...)
 {
     va_list args;
-    int len = snprintf(reading->error, TARGET_ERROR_BYTES, "bad '%s', ", reading->name);
+    int len = snprintf(reader->error, TARGET_ERROR_BYTES, "bad '%s', ", reader->name);
     va_start(args, format);
-    (void)vsnprintf(reading->error + len, TARGET_ERROR_BYTES - (size_t)len, format, args);
+    (void)vsnprintf(reader->error + len, TARGET_ERROR_BYTES - (size_t)len, format, args);
     va_end(args);
     return false;
 }
 
 /* ---- values ---- */
 
-/* A string as own memory; NULL: `reading->error` says why. */
-static char *read_string(const struct reading *reading, size_t bytes_max)
+/* A string as own memory; NULL: `reader->error` says why. */
+static char *read_string(const struct setting_reader *reader, size_t bytes_max)
 {
     struct buffer scratch;
     struct slice bytes;
     char *copy = NULL;
-    if (reading->value.kind != JSON_STRING) {
-        (void)refuse(reading, "it is a string");
+    if (reader->value.kind != JSON_STRING) {
+        (void)refuse_value(reader, "it is a string");
         return NULL;
     }
-    buffer_init(&scratch, reading->value.raw.len);
-    if (!json_string_bytes(reading->value.raw, &scratch, &bytes))
-        (void)refuse(reading, "out of memory");
+    buffer_init(&scratch, reader->value.raw.len);
+    if (!json_string_bytes(reader->value.raw, &scratch, &bytes))
+        (void)refuse_value(reader, "out of memory");
     else if (bytes.len > bytes_max)
-        (void)refuse(reading, "it has at most %zu bytes", bytes_max);
+        (void)refuse_value(reader, "it has at most %zu bytes", bytes_max);
     else if (bytes.len && memchr(bytes.at, 0, bytes.len))
-        (void)refuse(reading, "zero byte in it, remove it");
+        (void)refuse_value(reader, "zero byte in it, remove it");
     else if (!(copy = calloc(1, bytes.len + 1)))
-        (void)refuse(reading, "out of memory");
+        (void)refuse_value(reader, "out of memory");
     else if (bytes.len)
         memcpy(copy, bytes.at, bytes.len);
     buffer_fini(&scratch);
     return copy;
 }
 
-static bool read_template(const struct reading *reading, char **out, size_t bytes_max)
+static bool read_template(const struct setting_reader *reader, char **out, size_t bytes_max)
 {
     char why[TARGET_ERROR_BYTES];
-    char *text = read_string(reading, bytes_max);
+    char *text = read_string(reader, bytes_max);
     if (!text)
         return false;
     *out = text;
-    return template_check(slice_of(text), why) || refuse(reading, "%.200s", why);
+    return template_check(slice_of(text), why) || refuse_value(reader, "%.200s", why);
 }
 
-static bool read_to(const struct reading *reading)
+/* Is this a destination at all? What the kinds want of theirs they check themselves. */
+static bool read_to(const struct setting_reader *reader)
 {
     char why[TARGET_ERROR_BYTES];
-    if (!read_template(reading, &reading->out->to, TARGET_TO_BYTES_MAX))
+    struct url url;
+    if (!read_template(reader, &reader->out->to, TARGET_TO_BYTES_MAX))
         return false;
-    return target_setting_url_check(slice_of(reading->out->to), why) ||
-           refuse(reading, "%.200s", why);
+    struct slice to = slice_of(reader->out->to);
+    if (to.len == 0)
+        return refuse_value(reader, "it is empty, write a URL or leave it out");
+    if (slice_is(to, "null:"))
+        return true; /* the target without a peer has no host */
+    if (!target_place_read(to, &url, why))
+        return refuse_value(reader, "%.200s", why);
+    return !template_leads_up(to) ||
+           refuse_value(reader, "'.' or '..' in the path, write it without");
 }
 
-static bool read_callback(const struct reading *reading)
+static bool read_callback(const struct setting_reader *reader)
 {
-    if (reading->value.kind != JSON_TRUE && reading->value.kind != JSON_FALSE)
-        return refuse(reading, "write true or false");
-    reading->out->allows_callback = reading->value.kind == JSON_TRUE;
+    if (reader->value.kind != JSON_TRUE && reader->value.kind != JSON_FALSE)
+        return refuse_value(reader, "write true or false");
+    reader->out->allows_callback = reader->value.kind == JSON_TRUE;
     return true;
 }
 
-static bool read_max_in_flight(const struct reading *reading)
+static bool read_max_in_flight(const struct setting_reader *reader)
 {
     int64_t number;
-    if (reading->value.kind != JSON_NUMBER || !json_number_i64(reading->value.raw, &number) ||
+    if (reader->value.kind != JSON_NUMBER || !json_number_i64(reader->value.raw, &number) ||
         number < 1 || number > TARGET_IN_FLIGHT_MAX)
-        return refuse(reading, "write a number from 1 to %d", TARGET_IN_FLIGHT_MAX);
-    reading->out->max_in_flight = (uint32_t)number;
+        return refuse_value(reader, "write a number from 1 to %d", TARGET_IN_FLIGHT_MAX);
+    reader->out->max_in_flight = (uint32_t)number;
     return true;
 }
 
@@ -122,58 +131,59 @@ static bool parse_rate(struct slice text, double *out)
     return false;
 }
 
-static bool read_rate(const struct reading *reading)
+static bool read_rate(const struct setting_reader *reader)
 {
     bool is_right = false;
-    if (reading->value.kind == JSON_STRING) {
-        char *text = read_string(reading, TARGET_TEMPLATE_BYTES_MAX);
+    if (reader->value.kind == JSON_STRING) {
+        char *text = read_string(reader, TARGET_TEMPLATE_BYTES_MAX);
         if (!text)
             return false;
-        is_right = parse_rate(slice_of(text), &reading->out->rate_per_s);
+        is_right = parse_rate(slice_of(text), &reader->out->rate_per_s);
         free(text);
     }
-    return is_right || refuse(reading,
-                              "write 1 to %d and /s, /m or /h, such as \"100/s\"; to let nothing "
-                              "through pause the topic",
-                              RATE_MAX);
+    return is_right ||
+           refuse_value(reader,
+                        "write 1 to %d and /s, /m or /h, such as \"100/s\"; to let nothing "
+                        "through pause the topic",
+                        RATE_MAX);
 }
 
 /* "10s", or a number of milliseconds. */
-static bool read_timeout(const struct reading *reading)
+static bool read_timeout(const struct setting_reader *reader)
 {
     int64_t ms = 0;
     bool is_right = false;
-    if (reading->value.kind == JSON_NUMBER) {
-        is_right = json_number_i64(reading->value.raw, &ms);
+    if (reader->value.kind == JSON_NUMBER) {
+        is_right = json_number_i64(reader->value.raw, &ms);
     } else {
-        char *text = read_string(reading, TARGET_TEMPLATE_BYTES_MAX);
+        char *text = read_string(reader, TARGET_TEMPLATE_BYTES_MAX);
         if (!text)
             return false;
         is_right = duration_parse(slice_of(text), TARGET_TIMEOUT_MS_MAX, &ms);
         free(text);
     }
     if (!is_right || ms < TARGET_TIMEOUT_MS_MIN || ms > TARGET_TIMEOUT_MS_MAX)
-        return refuse(reading, "write a time from %dms to %ds, such as \"10s\"",
-                      TARGET_TIMEOUT_MS_MIN, TARGET_TIMEOUT_MS_MAX / SECOND_MS);
-    reading->out->timeout_ms = ms;
+        return refuse_value(reader, "write a time from %dms to %ds, such as \"10s\"",
+                            TARGET_TIMEOUT_MS_MIN, TARGET_TIMEOUT_MS_MAX / SECOND_MS);
+    reader->out->timeout_ms = ms;
     return true;
 }
 
-static bool read_sign(const struct reading *reading)
+static bool read_sign(const struct setting_reader *reader)
 {
-    if (reading->value.kind == JSON_FALSE) {
-        reading->out->never_signs = true;
+    if (reader->value.kind == JSON_FALSE) {
+        reader->out->never_signs = true;
         return true;
     }
-    if (reading->value.kind != JSON_STRING)
-        return refuse(reading, "write the name of a key of the policy file, or false");
-    char *name = read_string(reading, SIGN_BYTES_MAX);
+    if (reader->value.kind != JSON_STRING)
+        return refuse_value(reader, "write the name of a key of the policy file, or false");
+    char *name = read_string(reader, SIGN_BYTES_MAX);
     if (!name)
         return false;
-    reading->out->sign = name;
+    reader->out->sign = name;
     for (const char *at = name; *at; at++)
         if (*at <= ' ' || *at > '~')
-            return refuse(reading, "a name has letters, digits, '.', '_' and '-'");
+            return refuse_value(reader, "a name has letters, digits, '.', '_' and '-'");
     return true;
 }
 
@@ -193,7 +203,7 @@ static bool parse_codes(struct slice text, struct target_codes *out)
     return from >= STATUS_MIN && from <= to;
 }
 
-static bool read_codes(const struct reading *item, struct target_codes *out)
+static bool read_codes(const struct setting_reader *item, struct target_codes *out)
 {
     bool is_right = false;
     if (item->value.kind == JSON_NUMBER) {
@@ -205,20 +215,21 @@ static bool read_codes(const struct reading *item, struct target_codes *out)
         is_right = parse_codes(slice_of(text), out);
         free(text);
     }
-    return is_right || refuse(item, "write statuses from %d to %d, such as [410, \"400-404\"]",
-                              STATUS_MIN, STATUS_MAX);
+    return is_right ||
+           refuse_value(item, "write statuses from %d to %d, such as [410, \"400-404\"]",
+                        STATUS_MIN, STATUS_MAX);
 }
 
-static bool read_dead_on(const struct reading *reading)
+static bool read_dead_on(const struct setting_reader *reader)
 {
-    struct target_setting *out = reading->out;
+    struct target_setting *out = reader->out;
     struct json_cursor cursor = {0};
-    struct reading item = *reading;
-    if (reading->value.kind != JSON_ARRAY)
-        return refuse(reading, "it is a list such as [410, \"400-404\"]");
-    while (json_next_item(reading->value, &cursor, &item.value)) {
+    struct setting_reader item = *reader;
+    if (reader->value.kind != JSON_ARRAY)
+        return refuse_value(reader, "it is a list such as [410, \"400-404\"]");
+    while (json_next_item(reader->value, &cursor, &item.value)) {
         if (out->dead_on_count == TARGET_DEAD_ON_MAX)
-            return refuse(reading, "it has at most %d entries", TARGET_DEAD_ON_MAX);
+            return refuse_value(reader, "it has at most %d entries", TARGET_DEAD_ON_MAX);
         if (!read_codes(&item, &out->dead_on[out->dead_on_count]))
             return false;
         out->dead_on_count++;
@@ -229,9 +240,9 @@ static bool read_dead_on(const struct reading *reading)
 /* ---- members ---- */
 
 #define TEMPLATE_MEMBER(NAME)                                                                      \
-    static bool read_##NAME(const struct reading *reading)                                         \
+    static bool read_##NAME(const struct setting_reader *reader)                                   \
     {                                                                                              \
-        return read_template(reading, &reading->out->NAME, TARGET_TEMPLATE_BYTES_MAX);             \
+        return read_template(reader, &reader->out->NAME, TARGET_TEMPLATE_BYTES_MAX);               \
     }
 TEMPLATE_MEMBER(exchange)
 TEMPLATE_MEMBER(routing_key)
@@ -241,7 +252,7 @@ TEMPLATE_MEMBER(destination)
 
 static const struct member {
     const char *name;
-    bool (*read)(const struct reading *reading);
+    bool (*read)(const struct setting_reader *reader);
     const char *kind; /* of `to`, by the beginning of its scheme; NULL: any */
 } members[] = {
     {"to", read_to, NULL},
@@ -293,16 +304,16 @@ static bool read_members(struct json_value object, struct target_setting *out, u
 {
     struct json_cursor cursor = {0};
     struct slice key;
-    struct reading reading = {.out = out, .error = error};
-    while (json_next_member(object, &cursor, &key, &reading.value)) {
+    struct setting_reader reader = {.out = out, .error = error};
+    while (json_next_member(object, &cursor, &key, &reader.value)) {
         size_t i = find_member(key);
         if (i == MEMBERS)
             return refuse_member(key, error);
-        reading.name = members[i].name;
+        reader.name = members[i].name;
         if (*seen & UINT32_C(1) << i)
-            return refuse(&reading, "it is given twice, remove one");
+            return refuse_value(&reader, "it is given twice, remove one");
         *seen |= UINT32_C(1) << i;
-        if (!members[i].read(&reading))
+        if (!members[i].read(&reader))
             return false;
     }
     return true;

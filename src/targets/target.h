@@ -38,7 +38,12 @@ enum target_outcome {
     TARGET_REFUSED,  /* never again: the job goes dead */
     TARGET_UNSENT    /* it never left: the attempt does not count */
 };
-const char *target_outcome_name(enum target_outcome outcome); /* "done", "failed", … */
+/* "done", "failed", … */
+static inline const char *target_outcome_name(enum target_outcome outcome)
+{
+    static const char *const names[] = {"unknown", "done", "failed", "refused", "unsent"};
+    return names[outcome >= TARGET_DONE && outcome <= TARGET_UNSENT ? outcome : 0];
+}
 
 struct target_report {
     enum target_outcome outcome;
@@ -79,7 +84,8 @@ struct target { /* the first member of each kind's own */
 };
 
 struct target_ops {
-    const char *const *schemes; /* "http", "https", NULL */
+    const char *const *schemes; /* "http", "https", NULL: the plain one, the one by TLS */
+    bool has_virtual_hosts;     /* the path of a URL names one: it is part of the endpoint */
     /* Is this a destination of the kind, and are the kind's own settings right? Pure. False:
      * `error` says what is wrong and what would be right. */
     bool (*check)(const struct target_setting *setting, struct slice to,

@@ -16,10 +16,10 @@ static void a_source_is_a_url_with_a_queue(void **state)
     char error[AMQP_IN_ERROR_BYTES];
     (void)state;
     assert_true(amqp_in_source_parse(slice_of(text), &source, error));
-    assert_string_equal(source.url.host, "mq.example");
-    assert_int_equal(source.url.port, 5673);
-    assert_string_equal(source.url.vhost, "a/b");
-    assert_string_equal(source.url.origin, "amqp://mq.example:5673");
+    assert_string_equal(source.broker.at.host, "mq.example");
+    assert_int_equal(source.broker.at.port, 5673);
+    assert_string_equal(source.broker.vhost, "a/b");
+    assert_string_equal(source.broker.at.origin, "amqp://mq.example:5673");
     assert_string_equal(source.queue, "in box");
     assert_string_equal(source.topic, "t");
     assert_int_equal(source.prefetch, 7);
@@ -33,11 +33,11 @@ static void what_is_left_out_has_a_default(void **state)
     char error[AMQP_IN_ERROR_BYTES];
     (void)state;
     assert_true(amqp_in_source_parse(slice_of("amqps://[::1]?queue=q&exchange="), &source, error));
-    assert_true(source.url.is_tls);
-    assert_int_equal(source.url.port, 5671);
-    assert_string_equal(source.url.host, "::1");
-    assert_string_equal(source.url.origin, "amqps://[::1]:5671");
-    assert_string_equal(source.url.vhost, "/");
+    assert_true(source.broker.at.is_tls);
+    assert_int_equal(source.broker.at.port, 5671);
+    assert_string_equal(source.broker.at.host, "::1");
+    assert_string_equal(source.broker.at.origin, "amqps://[::1]:5671");
+    assert_string_equal(source.broker.vhost, "/");
     assert_string_equal(source.topic, "amqp-in");
     assert_int_equal(source.prefetch, AMQP_IN_PREFETCH);
     assert_true(source.has_exchange);
@@ -58,10 +58,10 @@ static void a_bad_source_is_refused_with_what_would_be_right(void **state)
         {"amqp://h/?queue=%zz", "percent-encoded"},
         {"amqp://u:p@h/?queue=q", "policy file"},
         {"amqp://h:0/?queue=q", "1 to 65535"},
-        {"amqp:///?queue=q", "malformed host"},
-        {"amqp://[::1/?queue=q", "malformed address"},
+        {"amqp:///?queue=q", "no host in it"},
+        {"amqp://[::1/?queue=q", "IPv6 address is malformed"},
         {"amqp://h/a/b?queue=q", "virtual host"},
-        {"http://h/?queue=q", "amqp://host:port"},
+        {"http://h/?queue=q", "not a URL of amqp or amqps"},
     };
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];

@@ -1,7 +1,5 @@
 /* Frames of STOMP 1.2, and URLs of its brokers. */
-#include "targets/stomp_frame.h"
-#include "targets/stomp_place.h"
-#include "targets/target.h"
+#include "targets/stomp_connection.h"
 
 #include "unit/cases.h"
 
@@ -161,9 +159,9 @@ static void places_are_read(void **state)
     char error[TARGET_ERROR_BYTES];
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         CASE_HOLDS(cases[i].url, stomp_place_parse(slice_of(cases[i].url), &place, error));
-        CASE_HOLDS(cases[i].url, !strcmp(place.host, cases[i].host));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.host, cases[i].host));
         CASE_HOLDS(cases[i].url, !strcmp(place.virtual_host, cases[i].virtual_host));
-        CASE_HOLDS(cases[i].url, !strcmp(place.origin, cases[i].origin));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.origin, cases[i].origin));
     }
 }
 

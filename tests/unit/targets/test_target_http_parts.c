@@ -1,70 +1,9 @@
-/* The pure parts of the HTTP target: destinations in every spelling, and what answers mean. */
-#include "targets/http_answer.h"
-#include "targets/http_url.h"
+/* The pure part of the HTTP target: what answers mean. */
+#include "targets/http_transfer.h"
 
 #include "unit/cases.h"
 
 #include <stdlib.h>
-
-static const struct {
-    const char *text, *host, *path; /* host NULL: refused */
-    uint16_t port;
-} urls[] = {
-    {"http://a", "a", "", 80},
-    {"https://shop.example/close?x=1", "shop.example", "/close?x=1", 443},
-    {"HTTPS://Shop.Example.:8443?x", "Shop.Example.", "?x", 8443},
-    {"http://127.0.0.1:1/{id}", "127.0.0.1", "/{id}", 1},
-    {"http://[::1]:8080/a:b@c", "::1", "/a:b@c", 8080},
-    {"http://xn--bcher-kva.example", "xn--bcher-kva.example", "", 80},
-    {"", NULL, NULL, 0},
-    {"ftp://a/", NULL, NULL, 0},
-    {"http:/a", NULL, NULL, 0},
-    {"http://", NULL, NULL, 0},
-    {"http:///path", NULL, NULL, 0},
-    {"http://user@host/", NULL, NULL, 0},
-    {"http://allowed.example\\@evil.example/", NULL, NULL, 0},
-    {"http://allowed.example#@evil.example/", NULL, NULL, 0},
-    {"http://allowed.example%2f@evil/", NULL, NULL, 0},
-    {"http://a%2eb/", NULL, NULL, 0},
-    {"http://{meta.host}/", NULL, NULL, 0},
-    {"http://b\xc3\xbc"
-     "cher.example/",
-     NULL, NULL, 0},
-    {"http://a b/", NULL, NULL, 0},
-    {"http://a/\r\nEvil: yes", NULL, NULL, 0},
-    {"http://a/\t", NULL, NULL, 0},
-    {"http://a/#part", NULL, NULL, 0},
-    {"http://a:0/", NULL, NULL, 0},
-    {"http://a:65536/", NULL, NULL, 0},
-    {"http://a:+80/", NULL, NULL, 0},
-    {"http://a:/", NULL, NULL, 0},
-    {"http://2130706433/", NULL, NULL, 0},
-    {"http://0x7f000001/", NULL, NULL, 0},
-    {"http://127.1/", NULL, NULL, 0},
-    {"http://0177.0.0.1/", NULL, NULL, 0},
-    {"http://127.0.0.1./", "127.0.0.1.", "/", 80},
-    {"http://[::1/", NULL, NULL, 0},
-    {"http://[fe80::1%25eth0]/", NULL, NULL, 0},
-    {"http://[::1]x/", NULL, NULL, 0},
-    {"http://[127.0.0.1]/", NULL, NULL, 0},
-};
-
-static void nobody_reads_another_host_out_of_a_url(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(urls); i++) {
-        struct target_http_url url = {0};
-        char error[TARGET_ERROR_BYTES] = "";
-        bool is_good = target_http_url_parse(slice_of(urls[i].text), &url, error);
-        CASE_HOLDS(urls[i].text, is_good == (urls[i].host != NULL));
-        CASE_HOLDS(urls[i].text, is_good == (error[0] == '\0'));
-        if (!is_good)
-            continue;
-        CASE_HOLDS(urls[i].text, slice_is(url.host, urls[i].host));
-        CASE_HOLDS(urls[i].text, slice_is(url.path, urls[i].path));
-        CASE_HOLDS(urls[i].text, url.port == urls[i].port);
-    }
-}
 
 static const int64_t now_ms = 1795000000000; /* Wed, 18 Nov 2026 11:06:40 GMT */
 
@@ -150,7 +89,6 @@ static void an_answer_is_read_up_to_its_bound(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_reads_another_host_out_of_a_url),
         cmocka_unit_test(the_status_decides),
         cmocka_unit_test(a_trailer_says_nothing),
         cmocka_unit_test(an_answer_is_read_up_to_its_bound),

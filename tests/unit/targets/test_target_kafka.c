@@ -1,7 +1,6 @@
 /* The Kafka target against librdkafka's own mock cluster, in this process: errors that a real one
  * gives only with trouble. A real cluster: tests/e2e/test_kafka.py. */
-#include "targets/kafka_error.h"
-#include "targets/kafka_place.h"
+#include "targets/kafka_producer.h"
 
 #include "broker_rig.h"
 
@@ -368,7 +367,7 @@ static void places_are_read(void **state)
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         CASE_HOLDS(good[i].url, kafka_place_parse(slice_of(good[i].url), &place, error));
         CASE_HOLDS(good[i].url, !strcmp(place.servers, good[i].servers));
-        CASE_HOLDS(good[i].url, !strcmp(place.origin, good[i].origin));
+        CASE_HOLDS(good[i].url, !strcmp(place.at.origin, good[i].origin));
     }
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         CASE_HOLDS(bad[i], !kafka_place_parse(slice_of(bad[i]), &place, error));

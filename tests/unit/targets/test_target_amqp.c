@@ -1,7 +1,5 @@
 /* URLs of RabbitMQ, cut into their parts. */
-#include "targets/amqp_url.h"
-
-#include "targets/target.h"
+#include "targets/amqp_connection.h"
 
 #include "unit/cases.h"
 
@@ -19,12 +17,13 @@ static void urls_are_read(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct target_amqp_url url;
+        struct target_amqp_place place;
         char error[TARGET_ERROR_BYTES] = "";
-        CASE_HOLDS(cases[i].url, target_amqp_url_parse(slice_of(cases[i].url), &url, NULL, error));
-        CASE_HOLDS(cases[i].url, !strcmp(url.host, cases[i].host));
-        CASE_HOLDS(cases[i].url, !strcmp(url.vhost, cases[i].vhost));
-        CASE_HOLDS(cases[i].url, !strcmp(url.origin, cases[i].origin));
+        CASE_HOLDS(cases[i].url,
+                   target_amqp_place_parse(slice_of(cases[i].url), &place, NULL, error));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.host, cases[i].host));
+        CASE_HOLDS(cases[i].url, !strcmp(place.vhost, cases[i].vhost));
+        CASE_HOLDS(cases[i].url, !strcmp(place.at.origin, cases[i].origin));
     }
 }
 
@@ -35,9 +34,9 @@ static void urls_that_are_none_are_refused(void **state)
         "amqp://m:x", "amqp://u:p@m", "amqp://m?x", "amqp://m/a/b", "amqp://[::1", "amqp://m/%zz"};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct target_amqp_url url;
+        struct target_amqp_place place;
         char error[TARGET_ERROR_BYTES] = "";
-        CASE_HOLDS(cases[i], !target_amqp_url_parse(slice_of(cases[i]), &url, NULL, error));
+        CASE_HOLDS(cases[i], !target_amqp_place_parse(slice_of(cases[i]), &place, NULL, error));
         CASE_HOLDS(cases[i], error[0] != '\0');
     }
 }
@@ -48,5 +47,5 @@ int main(void)
         cmocka_unit_test(urls_are_read),
         cmocka_unit_test(urls_that_are_none_are_refused),
     };
-    return cmocka_run_group_tests_name("target_amqp_url", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("target_amqp", tests, NULL, NULL);
 }

@@ -1,0 +1,735 @@
+#include "targets/amqp_publisher.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "net/thread.h"
+#include "targets/amqp_connection.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    CHANNELS = 16,
+    UNCONFIRMED_MAX = 8192, /* of a channel; a power of two */
+    RING_MASK = UNCONFIRMED_MAX - 1,
+    POOL_BYTES = 4096,
+    TURN_MESSAGES = 256, /* published before it looks at what came back */
+    LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
+    IDLE_MS = 60000
+};
+
+/*
+ * A channel with publisher confirms, and the messages that wait for theirs.
+ *
+ * One for each exchange, so that an exchange which is missing troubles only its own messages. Where
+ * a channel is closed by the broker because of one of several messages under way, those are
+ * published again one at a time (they may then arrive twice): the one to blame closes it again, by
+ * itself, and only that one fails.
+ */
+struct amqp_channel {
+    uint16_t number;
+    bool is_used, is_open;
+    struct slice exchange; /* is_used: whose channel it is; points to exchange_text */
+    char exchange_text[TARGET_AMQP_TEXT_BYTES_MAX];
+    struct target_amqp_message **ring; /* by delivery tag; NULL: settled */
+    uint64_t first, next;              /* delivery tags: the oldest that is not settled, the next */
+    struct list careful;               /* to be published one at a time */
+    uint64_t returned;                 /* where to look for the next returned one */
+    bool is_returning;                 /* the header of a returned message comes next */
+    unsigned return_code;
+    struct list *settled;
+};
+
+struct target_amqp_publisher {
+    struct target_amqp_connection connection;
+    struct amqp_channel channels[CHANNELS];
+    struct list own_settled;   /* gathered by the thread during a turn */
+    struct list taken;         /* out of the queue, not published yet */
+    bool is_blocked;           /* connection.blocked: RabbitMQ wants no messages now */
+    struct outbox_pause pause; /* no try to connect before its end */
+    int64_t used_ms;           /* when there was last something to send */
+
+    struct target_amqp_publisher_events events;
+    void *ctx;
+
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t mutex; /* over what follows */
+    struct list queue, settled;
+    bool is_stopping, is_idle;        /* is_idle: it sleeps, and has to be woken */
+    char trouble[TARGET_ERROR_BYTES]; /* why nothing is sent now; empty: nothing is wrong */
+};
+
+/* ---- a channel ---- */
+
+static void channel_init(struct amqp_channel *channel, uint16_t number, struct list *settled)
+{
+    *channel = (struct amqp_channel){.number = number, .first = 1, .next = 1, .settled = settled};
+    list_init(&channel->careful);
+}
+
+static void channel_fini(struct amqp_channel *channel)
+{
+    free(channel->ring);
+}
+
+static bool channel_is_idle(const struct amqp_channel *channel)
+{
+    return channel->first == channel->next && list_is_empty(&channel->careful);
+}
+
+/* The channel for an exchange. */
+static struct amqp_channel *channel_find(struct amqp_channel *channels, struct slice exchange)
+{
+    struct amqp_channel *found = NULL;
+    for (size_t i = 0; i < CHANNELS; i++)
+        if (channels[i].is_used && slice_equals(channels[i].exchange, exchange))
+            return &channels[i];
+    for (size_t i = 0; !found && i < CHANNELS; i++)
+        if (!channels[i].is_used || channel_is_idle(&channels[i]))
+            found = &channels[i];
+    if (!found) /* more exchanges than channels at a time: they share */
+        return &channels[hash_64(exchange.at, exchange.len) % CHANNELS];
+    assert(exchange.len <= TARGET_AMQP_TEXT_BYTES_MAX);
+    if (exchange.len)
+        memcpy(found->exchange_text, exchange.at, exchange.len);
+    found->exchange = slice_make(found->exchange_text, exchange.len);
+    found->is_used = true;
+    return found;
+}
+
+/* Room for one more? */
+static bool channel_has_room(const struct amqp_channel *channel)
+{
+    return channel->next - channel->first < UNCONFIRMED_MAX;
+}
+
+/* What became of a message, for the reactor: it goes to `settled`. */
+static void settle(struct list *settled, struct target_amqp_message *message,
+                   enum target_outcome outcome, bool is_ailing, unsigned code, const char *error)
+{
+    struct target_report *result = &message->result;
+    result->outcome = outcome;
+    result->is_ailing = is_ailing;
+    result->retry_after_ms = -1;
+    result->code = code;
+    if (error != result->error) /* it may have stood there already */
+        snprintf(result->error, sizeof(result->error), "%s", error);
+    list_add_last(settled, &message->list);
+}
+
+static struct target_amqp_message *take_first(struct list *list)
+{
+    struct target_amqp_message *message = list_entry(list->next, struct target_amqp_message, list);
+    list_remove(&message->list);
+    return message;
+}
+
+/* ---- opening and publishing ---- */
+
+static bool open_channel(struct amqp_channel *channel, struct target_amqp_connection *connection,
+                         char *error)
+{
+    static const char *const what = "no channel";
+    if (!channel->ring)
+        channel->ring = calloc(UNCONFIRMED_MAX, sizeof(struct target_amqp_message *));
+    if (!channel->ring) {
+        snprintf(error, TARGET_ERROR_BYTES, "%s, out of memory", what);
+        return false;
+    }
+    target_amqp_connection_gather(connection, false); /* a call waits for its answer */
+    if (amqp_channel_open(connection->state, channel->number))
+        amqp_confirm_select(connection->state, channel->number);
+    amqp_rpc_reply_t reply = amqp_get_rpc_reply(connection->state);
+    if (reply.reply_type != AMQP_RESPONSE_NORMAL) {
+        target_amqp_connection_fault(reply, what, error);
+        return false;
+    }
+    target_amqp_connection_gather(connection, true);
+    channel->is_open = true;
+    channel->is_returning = false;
+    channel->first = channel->next = channel->returned = 1;
+    return true;
+}
+
+/* Gives it to the connection. False: that is lost. */
+static bool write_message(struct amqp_channel *channel, struct target_amqp_connection *connection,
+                          struct target_amqp_message *message, char *error)
+{
+    amqp_pool_t pool;
+    amqp_basic_properties_t properties;
+    const struct slice *exchange = &message->exchange, *key = &message->routing_key,
+                       *body = &message->body;
+    int status = AMQP_STATUS_OK;
+    init_amqp_pool(&pool, POOL_BYTES);
+    if (!target_amqp_message_properties(message, &pool, &properties)) {
+        settle(channel->settled, message, TARGET_REFUSED, false, 0,
+               "the properties it came with cannot be read");
+    } else {
+        channel->ring[channel->next++ & RING_MASK] = message;
+        status =
+            amqp_basic_publish(connection->state, channel->number,
+                               (amqp_bytes_t){exchange->len, (void *)(uintptr_t)exchange->at},
+                               (amqp_bytes_t){key->len, (void *)(uintptr_t)key->at}, 1, 0,
+                               &properties, (amqp_bytes_t){body->len, (void *)(uintptr_t)body->at});
+    }
+    empty_amqp_pool(&pool);
+    if (status != AMQP_STATUS_OK)
+        snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
+    return status == AMQP_STATUS_OK;
+}
+
+/* The message is the channel's from now on. False: the connection is lost, `error` says why; the
+ * message is among those that may have been sent. */
+static bool channel_publish(struct amqp_channel *channel, struct target_amqp_connection *connection,
+                            struct target_amqp_message *message, char *error)
+{
+    if (!list_is_empty(&channel->careful)) {
+        list_add_last(&channel->careful, &message->list);
+        return true;
+    }
+    if (!channel->is_open && !open_channel(channel, connection, error)) {
+        settle(channel->settled, message, TARGET_UNSENT, true, 0, error);
+        return false;
+    }
+    return write_message(channel, connection, message, error);
+}
+
+/* Publishes the next one of those that go one at a time, where it is time for it. */
+static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_connection *connection,
+                          char *error)
+{
+    while (!list_is_empty(&channel->careful) && channel->first == channel->next) {
+        if (!channel->is_open && !open_channel(channel, connection, error))
+            return false;
+        struct target_amqp_message *message = take_first(&channel->careful);
+        if (atomic_load(&message->is_abandoned))
+            settle(channel->settled, message, TARGET_FAILED, false, 0, "given up");
+        else if (!write_message(channel, connection, message, error))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what comes back ---- */
+
+static void settle_one(struct amqp_channel *channel, uint64_t tag, bool is_acked)
+{
+    struct target_amqp_message *message = channel->ring[tag & RING_MASK];
+    channel->ring[tag & RING_MASK] = NULL;
+    if (!message)
+        return;
+    if (message->is_returned)
+        settle(channel->settled, message, TARGET_FAILED, false, message->result.code,
+               message->result.error);
+    else if (is_acked)
+        settle(channel->settled, message, TARGET_DONE, false, 0, "");
+    else
+        settle(channel->settled, message, TARGET_FAILED, false, 0,
+               "rabbitmq does not take it (basic.nack), is a queue full");
+}
+
+static void confirm(struct amqp_channel *channel, uint64_t tag, bool multiple, bool is_acked)
+{
+    if (tag == 0 && multiple)
+        tag = channel->next - 1;
+    if (tag < channel->first || tag >= channel->next)
+        return;
+    for (uint64_t at = multiple ? channel->first : tag; at <= tag; at++)
+        settle_one(channel, at, is_acked);
+    while (channel->first < channel->next && !channel->ring[channel->first & RING_MASK])
+        channel->first++;
+}
+
+/* They come back in the order they were published, each before its confirm. */
+static void mark_returned(struct amqp_channel *channel, const amqp_basic_properties_t *properties)
+{
+    channel->is_returning = false;
+    if (channel->returned < channel->first)
+        channel->returned = channel->first;
+    for (uint64_t n = channel->next - channel->first; n > 0; n--) {
+        if (channel->returned >= channel->next)
+            channel->returned = channel->first;
+        struct target_amqp_message *message = channel->ring[channel->returned++ & RING_MASK];
+        if (!message || message->is_returned || !target_amqp_message_is(message, properties))
+            continue;
+        message->is_returned = true;
+        message->result.code = channel->return_code;
+        snprintf(message->result.error, sizeof(message->result.error),
+                 "unroutable, exchange '%.*s' has no queue for routing key '%.*s'",
+                 (int)(message->exchange.len < 80 ? message->exchange.len : 80),
+                 message->exchange.at,
+                 (int)(message->routing_key.len < 80 ? message->routing_key.len : 80),
+                 message->routing_key.at);
+        return;
+    }
+}
+
+/* What was under way, in its order, to `out`; those returned already are settled. */
+static size_t take_unconfirmed(struct amqp_channel *channel, struct list *out)
+{
+    size_t count = 0;
+    for (; channel->first < channel->next; channel->first++) {
+        struct target_amqp_message *message = channel->ring[channel->first & RING_MASK];
+        if (message && message->is_returned) {
+            settle_one(channel, channel->first, false);
+        } else if (message) {
+            channel->ring[channel->first & RING_MASK] = NULL;
+            list_add_last(out, &message->list);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* No such exchange, or no permission: all of the channel's messages have the same trouble. */
+static bool is_everybodys(unsigned code)
+{
+    return code == AMQP_NOT_FOUND || code == AMQP_ACCESS_REFUSED;
+}
+
+static bool on_close(struct amqp_channel *channel, struct target_amqp_connection *connection,
+                     const amqp_channel_close_t *close, char *error)
+{
+    struct list unconfirmed;
+    amqp_channel_close_ok_t answer = {0};
+    unsigned code = close->reply_code;
+    list_init(&unconfirmed);
+    target_amqp_connection_say(error, code, close->reply_text);
+    size_t count = take_unconfirmed(channel, &unconfirmed);
+    channel->is_open = false;
+    if (!is_everybodys(code) && count > 1) {
+        while (!list_is_empty(&channel->careful))
+            list_add_last(&unconfirmed, &take_first(&channel->careful)->list);
+        while (!list_is_empty(&unconfirmed))
+            list_add_last(&channel->careful, &take_first(&unconfirmed)->list);
+    }
+    while (!list_is_empty(&unconfirmed))
+        settle(channel->settled, take_first(&unconfirmed),
+               code == AMQP_PRECONDITION_FAILED ? TARGET_REFUSED : TARGET_FAILED, false, code,
+               error);
+    int status =
+        amqp_send_method(connection->state, channel->number, AMQP_CHANNEL_CLOSE_OK_METHOD, &answer);
+    if (status != AMQP_STATUS_OK)
+        snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
+    return status == AMQP_STATUS_OK;
+}
+
+/* A frame of this channel. False: the connection is of no more use. */
+static bool channel_take_frame(struct amqp_channel *channel,
+                               struct target_amqp_connection *connection, const amqp_frame_t *frame,
+                               char *error)
+{
+    if (frame->frame_type == AMQP_FRAME_HEADER && channel->is_returning)
+        mark_returned(channel, frame->payload.properties.decoded);
+    if (frame->frame_type != AMQP_FRAME_METHOD)
+        return true;
+    const void *method = frame->payload.method.decoded;
+    switch (frame->payload.method.id) {
+    case AMQP_BASIC_ACK_METHOD: {
+        const amqp_basic_ack_t *ack = method;
+        confirm(channel, ack->delivery_tag, ack->multiple, true);
+        return true;
+    }
+    case AMQP_BASIC_NACK_METHOD: {
+        const amqp_basic_nack_t *nack = method;
+        confirm(channel, nack->delivery_tag, nack->multiple, false);
+        return true;
+    }
+    case AMQP_BASIC_RETURN_METHOD:
+        channel->is_returning = true;
+        channel->return_code = ((const amqp_basic_return_t *)method)->reply_code;
+        return true;
+    case AMQP_CHANNEL_CLOSE_METHOD:
+        return on_close(channel, connection, method, error);
+    default:
+        return true;
+    }
+}
+
+/* The connection is gone: what may have been sent is settled as failed, what waits to be sent
+ * again too. */
+static void channel_lose(struct amqp_channel *channel, const char *error)
+{
+    struct list lost;
+    list_init(&lost);
+    take_unconfirmed(channel, &lost);
+    while (!list_is_empty(&channel->careful))
+        list_add_last(&lost, &take_first(&channel->careful)->list);
+    while (!list_is_empty(&lost))
+        settle(channel->settled, take_first(&lost), TARGET_FAILED, true, 0, error);
+    channel->is_open = channel->is_used = false;
+}
+
+/* ---- between the threads ---- */
+
+static void move_all(struct list *from, struct list *to)
+{
+    if (list_is_empty(from))
+        return;
+    struct list *first = from->next, *last = from->prev;
+    list_init(from);
+    first->prev = to->prev;
+    to->prev->next = first;
+    last->next = to;
+    to->prev = last;
+}
+
+static struct target_amqp_message *first_of(struct list *list)
+{
+    return list_entry(list->next, struct target_amqp_message, list);
+}
+
+static void set_trouble(struct target_amqp_publisher *publisher, const char *trouble)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    snprintf(publisher->trouble, sizeof(publisher->trouble), "%s", trouble);
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+static void hand_back(struct target_amqp_publisher *publisher)
+{
+    if (list_is_empty(&publisher->own_settled))
+        return;
+    pthread_mutex_lock(&publisher->mutex);
+    bool is_first = list_is_empty(&publisher->settled);
+    move_all(&publisher->own_settled, &publisher->settled);
+    pthread_mutex_unlock(&publisher->mutex);
+    if (is_first)
+        publisher->events.settled(publisher->ctx);
+}
+
+static bool is_stopping(struct target_amqp_publisher *publisher)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    bool stopping = publisher->is_stopping;
+    pthread_mutex_unlock(&publisher->mutex);
+    return stopping;
+}
+
+/* At most TURN_MESSAGES of the queue are the thread's from now on. */
+static void take_some(struct target_amqp_publisher *publisher)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    for (size_t n = 0; n < TURN_MESSAGES && !list_is_empty(&publisher->queue); n++) {
+        struct target_amqp_message *message = first_of(&publisher->queue);
+        message->is_queued = false;
+        list_remove(&message->list);
+        list_add_last(&publisher->taken, &message->list);
+    }
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* What was taken and not published goes to the front of the queue again. */
+static void put_back(struct target_amqp_publisher *publisher)
+{
+    struct list rest;
+    list_init(&rest);
+    pthread_mutex_lock(&publisher->mutex);
+    while (!list_is_empty(&publisher->taken)) {
+        struct target_amqp_message *message = first_of(&publisher->taken);
+        list_remove(&message->list);
+        message->is_queued = true;
+        if (atomic_load(&message->is_abandoned))
+            settle(&publisher->own_settled, message, TARGET_FAILED, false, 0, "given up");
+        else
+            list_add_last(&rest, &message->list);
+    }
+    move_all(&publisher->queue, &rest);
+    move_all(&rest, &publisher->queue);
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+static void settle_queue(struct target_amqp_publisher *publisher, const char *error)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    while (!list_is_empty(&publisher->queue)) {
+        struct target_amqp_message *message = first_of(&publisher->queue);
+        list_remove(&message->list);
+        message->is_queued = false;
+        settle(&publisher->own_settled, message, TARGET_UNSENT, true, 0, error);
+    }
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* Sleeps; a message that comes wakes it. */
+static void rest(struct target_amqp_publisher *publisher, int64_t wait_ms, bool also_if_queued)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    bool may = !publisher->is_stopping && (also_if_queued || list_is_empty(&publisher->queue));
+    publisher->is_idle = may;
+    pthread_mutex_unlock(&publisher->mutex);
+    target_amqp_connection_wait(&publisher->connection, may ? wait_ms : 0);
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->is_idle = false;
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* ---- the connection ---- */
+
+static void lose(struct target_amqp_publisher *publisher, const char *error)
+{
+    for (size_t i = 0; i < CHANNELS; i++)
+        channel_lose(&publisher->channels[i], error);
+    put_back(publisher);
+    target_amqp_connection_close(&publisher->connection, false);
+    publisher->is_blocked = false;
+    set_trouble(publisher, error);
+    outbox_pause_longer(&publisher->pause, clock_boot_us() / 1000);
+}
+
+/* Waits for something to send, for the time of the next try, then tries. */
+static void try_open(struct target_amqp_publisher *publisher)
+{
+    char error[TARGET_ERROR_BYTES];
+    int64_t left_ms = publisher->pause.until_ms - clock_boot_us() / 1000;
+    if (left_ms > 0) {
+        rest(publisher, left_ms, true);
+        return;
+    }
+    pthread_mutex_lock(&publisher->mutex);
+    bool is_wanted = !list_is_empty(&publisher->queue);
+    pthread_mutex_unlock(&publisher->mutex);
+    if (!is_wanted) {
+        rest(publisher, -1, false);
+    } else if (target_amqp_connection_open(&publisher->connection, error)) {
+        publisher->is_blocked = false;
+        publisher->used_ms = clock_boot_us() / 1000;
+        set_trouble(publisher, "");
+    } else {
+        lose(publisher, error);
+        settle_queue(publisher, error);
+    }
+}
+
+static bool publish_taken(struct target_amqp_publisher *publisher, char *error)
+{
+    while (!list_is_empty(&publisher->taken)) {
+        struct target_amqp_message *message = first_of(&publisher->taken);
+        struct amqp_channel *channel = channel_find(publisher->channels, message->exchange);
+        if (!channel_has_room(channel))
+            break;
+        list_remove(&message->list);
+        if (!channel_publish(channel, &publisher->connection, message, error))
+            return false;
+    }
+    for (size_t i = 0; i < CHANNELS; i++)
+        if (!channel_go_on(&publisher->channels[i], &publisher->connection, error))
+            return false;
+    return true;
+}
+
+static bool publish(struct target_amqp_publisher *publisher, char *error)
+{
+    if (publisher->is_blocked)
+        return true;
+    if (list_is_empty(&publisher->taken))
+        take_some(publisher);
+    if (!list_is_empty(&publisher->taken))
+        publisher->used_ms = clock_boot_us() / 1000;
+    target_amqp_connection_gather(&publisher->connection, true);
+    bool ok = publish_taken(publisher, error);
+    target_amqp_connection_gather(&publisher->connection, false);
+    return ok;
+}
+
+/* A frame of channel 0: what concerns the connection as a whole. */
+static bool take_connection_frame(struct target_amqp_publisher *publisher,
+                                  const amqp_frame_t *frame, char *error)
+{
+    if (frame->frame_type != AMQP_FRAME_METHOD)
+        return true;
+    if (frame->payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
+        target_amqp_connection_closed_by_peer(&publisher->connection, frame->payload.method.decoded,
+                                              error);
+        return false;
+    }
+    if (frame->payload.method.id == AMQP_CONNECTION_BLOCKED_METHOD) {
+        const amqp_connection_blocked_t *blocked = frame->payload.method.decoded;
+        snprintf(error, TARGET_ERROR_BYTES, "rabbitmq takes no messages (connection.blocked): %.*s",
+                 (int)(blocked->reason.len < 100 ? blocked->reason.len : 100),
+                 (const char *)blocked->reason.bytes);
+        publisher->is_blocked = true;
+        put_back(publisher);
+        set_trouble(publisher, error);
+    } else if (frame->payload.method.id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
+        publisher->is_blocked = false;
+        set_trouble(publisher, "");
+    }
+    return true;
+}
+
+static bool read_frames(struct target_amqp_publisher *publisher, char *error)
+{
+    amqp_frame_t frame;
+    int got;
+    while ((got = target_amqp_connection_next(&publisher->connection, &frame, error)) == 1) {
+        bool ok = true;
+        publisher->pause.failures = 0; /* it works */
+        if (frame.channel == 0)
+            ok = take_connection_frame(publisher, &frame, error);
+        else if (frame.channel <= CHANNELS)
+            ok = channel_take_frame(&publisher->channels[frame.channel - 1], &publisher->connection,
+                                    &frame, error);
+        if (!ok)
+            return false;
+    }
+    target_amqp_connection_release(&publisher->connection);
+    return got == 0;
+}
+
+/* Something is left to do at once: what goes one at a time, or what there is room for again. */
+static bool may_go_on(struct target_amqp_publisher *publisher)
+{
+    if (publisher->is_blocked)
+        return false;
+    for (size_t i = 0; i < CHANNELS; i++)
+        if (publisher->channels[i].first == publisher->channels[i].next &&
+            !list_is_empty(&publisher->channels[i].careful))
+            return true;
+    return !list_is_empty(&publisher->taken) &&
+           channel_has_room(
+               channel_find(publisher->channels, first_of(&publisher->taken)->exchange));
+}
+
+/* For a minute there was nothing to send: a connection wakes up for its heartbeats. */
+static bool is_out_of_use(const struct target_amqp_publisher *publisher)
+{
+    for (size_t i = 0; i < CHANNELS; i++)
+        if (!channel_is_idle(&publisher->channels[i]))
+            return false;
+    return !publisher->is_blocked && list_is_empty(&publisher->taken) &&
+           clock_boot_us() / 1000 - publisher->used_ms >= IDLE_MS;
+}
+
+static void close_idle(struct target_amqp_publisher *publisher)
+{
+    target_amqp_connection_close(&publisher->connection, true);
+    for (size_t i = 0; i < CHANNELS; i++)
+        channel_lose(&publisher->channels[i], "");
+    publisher->is_blocked = false;
+    publisher->pause.failures = 0;
+    set_trouble(publisher, "");
+}
+
+static void work(struct target_amqp_publisher *publisher)
+{
+    char error[TARGET_ERROR_BYTES];
+    if (!target_amqp_connection_is_allowed(&publisher->connection, error) ||
+        !publish(publisher, error) || !read_frames(publisher, error))
+        lose(publisher, error);
+    hand_back(publisher);
+    if (publisher->connection.state && is_out_of_use(publisher))
+        close_idle(publisher);
+    else if (publisher->connection.state && !may_go_on(publisher))
+        rest(publisher, LOOK_MS, publisher->is_blocked || !list_is_empty(&publisher->taken));
+}
+
+static void run(void *ctx)
+{
+    struct target_amqp_publisher *publisher = ctx;
+    while (!is_stopping(publisher)) {
+        if (publisher->connection.state)
+            work(publisher);
+        else
+            try_open(publisher);
+        hand_back(publisher);
+    }
+    target_amqp_connection_close(&publisher->connection,
+                                 !atomic_load(&publisher->connection.is_cut));
+    lose(publisher, "given up, tarry closes the connection");
+    settle_queue(publisher, "given up, tarry closes the connection");
+    hand_back(publisher);
+    publisher->events.ended(publisher->ctx);
+}
+
+/* ---- for the reactor ---- */
+
+struct target_amqp_publisher *target_amqp_publisher_new(
+    struct guard *guard, const struct target_amqp_place *place, const char *version,
+    const struct target_amqp_publisher_events *events, void *ctx)
+{
+    struct target_amqp_publisher *publisher = calloc(1, sizeof *publisher);
+    if (!publisher || target_amqp_connection_init(&publisher->connection, guard, place, version,
+                                                  "tarry delivery") != 0) {
+        free(publisher);
+        return NULL;
+    }
+    publisher->events = *events;
+    publisher->ctx = ctx;
+    list_init(&publisher->own_settled);
+    list_init(&publisher->taken);
+    list_init(&publisher->queue);
+    list_init(&publisher->settled);
+    pthread_mutex_init(&publisher->mutex, NULL);
+    for (uint16_t i = 0; i < CHANNELS; i++)
+        channel_init(&publisher->channels[i], (uint16_t)(i + 1), &publisher->own_settled);
+    return publisher;
+}
+
+void target_amqp_publisher_free(struct target_amqp_publisher *publisher)
+{
+    if (!publisher)
+        return;
+    if (publisher->has_thread)
+        thread_join(publisher->thread);
+    for (size_t i = 0; i < CHANNELS; i++)
+        channel_fini(&publisher->channels[i]);
+    target_amqp_connection_fini(&publisher->connection);
+    pthread_mutex_destroy(&publisher->mutex);
+    free(publisher);
+}
+
+bool target_amqp_publisher_start(struct target_amqp_publisher *publisher)
+{
+    if (!publisher->has_thread)
+        publisher->has_thread = thread_start(&publisher->thread, "amqp", run, publisher) == 0;
+    return publisher->has_thread;
+}
+
+void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at_once)
+{
+    if (!publisher->has_thread) {
+        publisher->events.ended(publisher->ctx);
+        return;
+    }
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->is_stopping = true;
+    pthread_mutex_unlock(&publisher->mutex);
+    if (at_once)
+        target_amqp_connection_cut(&publisher->connection);
+    else
+        target_amqp_connection_wake(&publisher->connection);
+}
+
+void target_amqp_publisher_send(struct target_amqp_publisher *publisher, struct list *messages)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    bool is_idle = publisher->is_idle;
+    move_all(messages, &publisher->queue);
+    pthread_mutex_unlock(&publisher->mutex);
+    if (is_idle)
+        target_amqp_connection_wake(&publisher->connection);
+}
+
+void target_amqp_publisher_take_settled(struct target_amqp_publisher *publisher, struct list *out)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    move_all(&publisher->settled, out);
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+bool target_amqp_publisher_give_up(struct target_amqp_publisher *publisher,
+                                   struct target_amqp_message *message, char *trouble)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    bool is_unsent = message->is_queued;
+    if (is_unsent)
+        list_remove(&message->list);
+    else
+        atomic_store(&message->is_abandoned, true);
+    snprintf(trouble, TARGET_ERROR_BYTES, "%s", publisher->trouble);
+    pthread_mutex_unlock(&publisher->mutex);
+    return is_unsent;
+}

@@ -1,0 +1,247 @@
+/*
+ * amqp_target: RabbitMQ: one connection to one virtual host, on a thread of its own.
+ *
+ * A message is done when the broker has confirmed it. It is published as mandatory: one that no
+ * queue was there for comes back and has failed. The publisher's thread gets copies of the messages
+ * through its queue and hands them back settled; until then they are held, also where their time was
+ * over before.
+ */
+#include "base/clock.h"
+#include "targets/amqp_publisher.h"
+#include "targets/template.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { WAITING_BYTES_MAX = 64 << 20 };
+
+struct target_amqp {
+    struct target target; /* first */
+    struct outbox outbox;
+    struct letter letter; /* from the publisher: look what is settled */
+    atomic_bool is_letter_on_its_way;
+    atomic_bool has_ended; /* the publisher's thread is about to */
+    struct target_amqp_place place;
+    struct target_amqp_publisher *publisher; /* NULL: closed */
+    size_t bytes;                            /* of bodies kept */
+};
+
+static struct slice or_default(const char *given, const char *otherwise)
+{
+    return slice_of(given ? given : otherwise);
+}
+
+/* ---- the end of a message ---- */
+
+static void on_explain(void *ctx, const struct outbox_message *base)
+{
+    const struct target_amqp_message *message = (const struct target_amqp_message *)base;
+    struct buffer *out = base->explained;
+    (void)ctx;
+    buffer_append_format(out, "exchange '%.*s', routing key '%.*s', %zu bytes\n",
+                         (int)message->exchange.len, message->exchange.at,
+                         (int)message->routing_key.len, message->routing_key.at, message->body.len);
+    buffer_append_format(out, "%s after %lld ms\n",
+                         base->report.outcome == TARGET_DONE ? "confirmed by the broker" : "ended",
+                         (long long)(clock_inner_ms() - base->added_ms));
+}
+
+static void on_free_message(void *ctx, struct outbox_message *message)
+{
+    struct target_amqp *amqp = ctx;
+    amqp->bytes -= ((struct target_amqp_message *)message)->body.len;
+    free(message);
+}
+
+/* The publisher may have the message still: what it writes there is not looked at. */
+static void on_overdue(void *ctx, struct outbox_message *message)
+{
+    struct target_amqp *amqp = ctx;
+    char error[TARGET_ERROR_BYTES];
+    bool is_unsent = target_amqp_publisher_give_up(amqp->publisher,
+                                                   (struct target_amqp_message *)message, error);
+    message->has_left = message->is_held = !is_unsent;
+    if (!is_unsent || !error[0])
+        snprintf(error, sizeof(error), "timed out after %lld ms, %s",
+                 (long long)(clock_inner_ms() - message->added_ms),
+                 is_unsent ? "not sent" : "no confirm");
+    outbox_lose(&amqp->outbox, message, error);
+}
+
+static void take_settled(struct target_amqp *amqp)
+{
+    struct list settled;
+    list_init(&settled);
+    target_amqp_publisher_take_settled(amqp->publisher, &settled);
+    while (!list_is_empty(&settled)) {
+        struct target_amqp_message *message =
+            list_entry(settled.next, struct target_amqp_message, list);
+        list_remove(&message->list);
+        if (message->message.stage == OUTBOX_WAITING)
+            outbox_settle(&amqp->outbox, &message->message, &message->result);
+        outbox_return(&amqp->outbox, &message->message);
+    }
+}
+
+static void run_letter(struct letter *letter)
+{
+    struct target_amqp *amqp = list_entry(letter, struct target_amqp, letter);
+    /* From here on a further one may be sent: what comes now is seen by it, or already here. */
+    atomic_store(&amqp->is_letter_on_its_way, false);
+    bool has_ended = atomic_load(&amqp->has_ended);
+    if (amqp->publisher)
+        take_settled(amqp);
+    if (has_ended) {
+        target_amqp_publisher_free(amqp->publisher);
+        amqp->publisher = NULL;
+    }
+    /* Now that the thread is gone no letter can be sent, but one may be on its way. */
+    if (has_ended && !atomic_load(&amqp->is_letter_on_its_way))
+        outbox_gone(&amqp->outbox);
+}
+
+/* Any thread. */
+static void post(struct target_amqp *amqp)
+{
+    if (!atomic_exchange(&amqp->is_letter_on_its_way, true)) {
+        amqp->letter.run = run_letter;
+        reactor_post(amqp->outbox.env->reactor, &amqp->letter);
+    }
+}
+
+/* The publisher's thread. */
+static void on_settled(void *ctx)
+{
+    post(ctx);
+}
+
+/* The publisher's thread; nothing follows this. */
+static void on_ended(void *ctx)
+{
+    struct target_amqp *amqp = ctx;
+    atomic_store(&amqp->has_ended, true);
+    post(amqp);
+}
+
+/* ---- sending ---- */
+
+static struct target_amqp_message *copy_message(const struct target_message *message,
+                                                const char **fault)
+{
+    const struct target_setting *setting = message->setting;
+    const struct job none = {.attempt = message->job->attempt};
+    struct target_amqp_message *copy = NULL;
+    struct buffer exchange, key;
+    buffer_init(&exchange, TARGET_AMQP_TEXT_BYTES_MAX);
+    buffer_init(&key, TARGET_AMQP_TEXT_BYTES_MAX);
+    *fault = NULL;
+    if (!template_fill(or_default(setting->exchange, ""), message->job, TEMPLATE_PLAIN,
+                       TARGET_AMQP_TEXT_BYTES_MAX, &exchange))
+        *fault = "the exchange's name is longer than 255 bytes";
+    else if (!template_fill(or_default(setting->routing_key, "{topic}"), message->job,
+                            TEMPLATE_PLAIN, TARGET_AMQP_TEXT_BYTES_MAX, &key))
+        *fault = "the routing key is longer than 255 bytes";
+    else
+        copy = target_amqp_message_new(message->job, buffer_slice(&exchange), buffer_slice(&key));
+    buffer_fini(&exchange);
+    buffer_fini(&key);
+    /* Only its tag is needed to refuse it; where there is no memory even for that, its lease ends.
+     */
+    return copy ? copy : target_amqp_message_new(&none, (struct slice){0}, (struct slice){0});
+}
+
+static void add_message(struct target_amqp *amqp, const struct target_message *message,
+                        struct list *fresh)
+{
+    const char *fault;
+    struct target_amqp_message *copy = copy_message(message, &fault);
+    if (!copy)
+        return;
+    outbox_add(&amqp->outbox, &copy->message, message, 0);
+    amqp->bytes += copy->body.len;
+    enum target_outcome outcome = fault ? TARGET_REFUSED : TARGET_UNSENT;
+    if (!fault && copy->body.len != message->job->body.len)
+        fault = "not sent, out of memory";
+    else if (!fault && amqp->bytes > WAITING_BYTES_MAX)
+        fault = "not sent, more than 64 MiB wait for this RabbitMQ";
+    else if (!fault && !target_amqp_publisher_start(amqp->publisher))
+        fault = "not sent, no thread could be started";
+    if (fault) {
+        outbox_settle_as(&amqp->outbox, &copy->message, outcome, false, fault);
+        return;
+    }
+    copy->message.is_held = true;
+    list_add_last(fresh, &copy->list);
+}
+
+static void send_amqp(struct target *target, const struct target_message *messages, size_t count)
+{
+    struct target_amqp *amqp = list_entry(target, struct target_amqp, target);
+    struct list fresh;
+    list_init(&fresh);
+    for (size_t i = 0; i < count; i++)
+        add_message(amqp, &messages[i], &fresh);
+    if (!list_is_empty(&fresh))
+        target_amqp_publisher_send(amqp->publisher, &fresh);
+}
+
+/* ---- life ---- */
+
+static bool check(const struct target_setting *setting, struct slice to,
+                  char error[TARGET_ERROR_BYTES])
+{
+    struct target_amqp_place place;
+    return target_amqp_place_parse(to, &place, NULL, error) &&
+           template_check(or_default(setting->exchange, ""), error) &&
+           template_check(or_default(setting->routing_key, "{topic}"), error);
+}
+
+static void on_free_target(void *ctx)
+{
+    free(ctx);
+}
+
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .explain = on_explain,
+                                               .free_message = on_free_message,
+                                               .free_target = on_free_target};
+
+static struct target *open_amqp(const struct target_env *env, const struct target_setting *setting,
+                                struct slice to)
+{
+    static const struct target_amqp_publisher_events events = {.settled = on_settled,
+                                                               .ended = on_ended};
+    char error[TARGET_ERROR_BYTES];
+    struct target_amqp *amqp = calloc(1, sizeof(*amqp));
+    (void)setting;
+    if (!amqp || !target_amqp_place_parse(to, &amqp->place, NULL, error) ||
+        !outbox_init(&amqp->outbox, env, &outbox_kind, amqp)) {
+        free(amqp);
+        return NULL;
+    }
+    amqp->target.ops = &target_amqp;
+    amqp->publisher =
+        target_amqp_publisher_new(env->guard, &amqp->place, env->version, &events, amqp);
+    if (amqp->publisher)
+        return &amqp->target;
+    outbox_fini(&amqp->outbox);
+    free(amqp);
+    return NULL;
+}
+
+static void close_amqp(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct target_amqp *amqp = list_entry(target, struct target_amqp, target);
+    outbox_close(&amqp->outbox, closed, ctx);
+    target_amqp_publisher_stop(amqp->publisher, !list_is_empty(&amqp->outbox.waiting));
+}
+
+const struct target_ops target_amqp = {
+    .schemes = target_amqp_schemes,
+    .has_virtual_hosts = true,
+    .check = check,
+    .open = open_amqp,
+    .send = send_amqp,
+    .close = close_amqp,
+};

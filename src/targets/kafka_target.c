@@ -1,0 +1,403 @@
+/*
+ * kafka_target: a Kafka cluster, by librdkafka.
+ *
+ * The producer is idempotent: what librdkafka itself sends again is stored once. A job that came
+ * back FAILED is a new message; where its first one had arrived unheard, it is there twice. A
+ * producer that cannot begin, broke for good or has nothing to do is given up; the next message
+ * opens another.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/timestamp.h"
+#include "targets/kafka_producer.h"
+#include "targets/outbox.h"
+#include "targets/template.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    GRACE_MS = 2000,     /* librdkafka looks once a second at what has timed out */
+    IDLE_MS = 60 * 1000, /* its threads wake up even if there is nothing to do */
+    GIVE_UP_MS = 1000,   /* for librdkafka to hand back what is under way */
+    REFUSED_MS = 5000,   /* librdkafka tries a broker again within so long */
+    TOPIC_BYTES_MAX = 249,
+    KEY_BYTES_MAX = 1024,
+    HEADERS_EXPECTED = 8
+};
+
+struct kafka_message {             /* held: librdkafka has it */
+    struct outbox_message message; /* first */
+    size_t bytes;
+};
+
+struct kafka {
+    struct target target; /* first */
+    struct outbox outbox;
+    struct kafka_place place;
+    struct kafka_producer *producer; /* NULL: none */
+    size_t retired;                  /* producers on their way out */
+    int64_t idle_ms;                 /* since when nothing is under way */
+    int64_t give_up_ms; /* the producer goes then, whatever is under way; INT64_MAX: it stays */
+    struct outbox_pause pause;
+    bool has_delivered;           /* this producer */
+    char why[TARGET_ERROR_BYTES]; /* the producer is given up */
+};
+
+/* ---- a job as a record ---- */
+
+struct kafka_record {
+    char topic[TOPIC_BYTES_MAX + 1];
+    struct buffer key; /* empty: none */
+};
+
+static bool topic_is_sound(struct slice topic)
+{
+    for (size_t i = 0; i < topic.len; i++) {
+        char c = topic.at[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '.' && c != '_' && c != '-')
+            return false;
+    }
+    return topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
+}
+
+static const char *fill_topic(struct kafka_record *out, const struct target_message *message)
+{
+    const char *text = message->setting->topic;
+    struct buffer topic;
+    const char *fault = NULL;
+    buffer_init(&topic, TOPIC_BYTES_MAX);
+    if (!template_fill(slice_of(text && *text ? text : "{topic}"), message->job, TEMPLATE_PLAIN,
+                       TOPIC_BYTES_MAX, &topic))
+        fault = "kafka: the topic's name is longer than 249 bytes";
+    else if (!topic_is_sound(buffer_slice(&topic)))
+        fault =
+            "kafka: the topic's name is not allowed: only letters, digits, '.', '_' and '-' are";
+    else
+        memcpy(out->topic, topic.at, topic.len);
+    buffer_fini(&topic);
+    return fault;
+}
+
+/* NULL, or why the message can never be sent; kafka_record_fini it in either case. */
+static const char *kafka_record_fill(struct kafka_record *out, const struct target_message *message)
+{
+    const char *key = message->setting->key;
+    memset(out, 0, sizeof *out);
+    buffer_init(&out->key, KEY_BYTES_MAX);
+    const char *fault = fill_topic(out, message);
+    if (!fault && !template_fill(slice_of(key ? key : "{id}"), message->job, TEMPLATE_PLAIN,
+                                 KEY_BYTES_MAX, &out->key))
+        fault = "kafka: the key is longer than 1024 bytes";
+    return fault;
+}
+
+static void kafka_record_fini(struct kafka_record *record)
+{
+    buffer_fini(&record->key);
+}
+
+static void add_header(rd_kafka_headers_t *headers, struct slice name, struct slice value)
+{
+    (void)rd_kafka_header_add(headers, name.at, (ssize_t)name.len, value.len ? value.at : "",
+                              (ssize_t)value.len);
+}
+
+static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
+{
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);) {
+        if (name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0)
+            continue;
+        add_header(headers, slice_is(name, "content-type") ? slice_of("meta-content-type") : name,
+                   value);
+    }
+}
+
+/*
+ * content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, then the job's meta by their
+ * names; a meta called content-type goes as meta-content-type, and tarry's own are not for the
+ * cluster. Never NULL.
+ */
+static rd_kafka_headers_t *kafka_record_headers(const struct job *job)
+{
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS_EXPECTED);
+    char due[TIMESTAMP_BYTES], attempt[16];
+    int len = snprintf(attempt, sizeof attempt, "%u", (unsigned)job->attempt);
+    timestamp_write(due, job->due_ms);
+    add_header(headers, slice_of("content-type"),
+               job->content_type.len ? job->content_type : slice_of("application/octet-stream"));
+    add_header(headers, slice_of("tarry-topic"), job->topic);
+    add_header(headers, slice_of("tarry-id"), job->id);
+    add_header(headers, slice_of("tarry-attempt"), slice_make(attempt, (size_t)len));
+    add_header(headers, slice_of("tarry-due-at"), slice_make(due, sizeof due));
+    add_meta(headers, job);
+    return headers;
+}
+
+/* ---- the producer's end ---- */
+
+/* What librdkafka has not handed back by now may have arrived. */
+static void retire(struct kafka *kafka)
+{
+    outbox_lose_sent(&kafka->outbox, kafka->why);
+    outbox_return_all(&kafka->outbox);
+    kafka->retired++;
+    kafka_producer_retire(kafka->producer);
+    kafka->producer = NULL;
+    kafka->give_up_ms = INT64_MAX;
+}
+
+static bool is_giving_up(const struct kafka *kafka)
+{
+    return kafka->give_up_ms != INT64_MAX;
+}
+
+/* In the next moments the producer hands back everything, and is let go. The reason may come right
+ * behind the news. */
+static void give_up(struct kafka *kafka, const char *why)
+{
+    if (!kafka->producer)
+        return;
+    (void)snprintf(kafka->why, sizeof kafka->why, "kafka: %.200s", why);
+    if (is_giving_up(kafka))
+        return;
+    kafka->give_up_ms = clock_inner_ms() + GIVE_UP_MS;
+    kafka_producer_purge(kafka->producer);
+    outbox_turn(&kafka->outbox);
+    outbox_wake_at(&kafka->outbox, kafka->give_up_ms);
+}
+
+static void on_trouble(void *ctx, bool is_fatal, const char *why)
+{
+    struct kafka *kafka = ctx;
+    log_event(is_fatal ? LOG_WARN : LOG_INFO, "broker is away",
+              LOG_TEXT("broker", kafka->place.at.origin), LOG_TEXT("why", why));
+    /* One that has been of use knows what it had sent, and comes back by itself. */
+    if (!is_fatal && kafka->has_delivered)
+        return;
+    if (!is_giving_up(kafka))
+        outbox_pause_longer(&kafka->pause, clock_inner_ms());
+    give_up(kafka, why);
+}
+
+static bool is_idle(const struct kafka *kafka)
+{
+    return kafka->producer && !is_giving_up(kafka) && list_is_empty(&kafka->outbox.sent) &&
+           list_is_empty(&kafka->outbox.held);
+}
+
+static void on_woken(void *ctx, int64_t now_ms)
+{
+    struct kafka *kafka = ctx;
+    if (is_giving_up(kafka) && now_ms >= kafka->give_up_ms)
+        retire(kafka);
+    else if (is_giving_up(kafka))
+        outbox_wake_at(&kafka->outbox, kafka->give_up_ms);
+    if (is_idle(kafka) && now_ms >= kafka->idle_ms + IDLE_MS)
+        retire(kafka);
+    else if (is_idle(kafka))
+        outbox_wake_at(&kafka->outbox, kafka->idle_ms + IDLE_MS);
+}
+
+static void on_turned(void *ctx)
+{
+    struct kafka *kafka = ctx;
+    if (is_giving_up(kafka) && list_is_empty(&kafka->outbox.sent))
+        retire(kafka);
+    if (is_idle(kafka)) {
+        kafka->idle_ms = clock_inner_ms();
+        outbox_wake_at(&kafka->outbox, kafka->idle_ms + IDLE_MS);
+    }
+    if (kafka->outbox.closed && !kafka->producer && !kafka->retired)
+        outbox_gone(&kafka->outbox);
+}
+
+static void on_gone(void *ctx)
+{
+    struct kafka *kafka = ctx;
+    kafka->retired--;
+    outbox_turn(&kafka->outbox);
+}
+
+/* ---- the end of a message ---- */
+
+/* A message for a broker that the guard refuses only runs out of time, as librdkafka sees it. */
+static void tell_refusal(const struct kafka *kafka, const struct outbox_message *message,
+                         char *error)
+{
+    char why[GUARD_ERROR_BYTES];
+    if (kafka->producer &&
+        kafka_producer_refusal(kafka->producer, message->added_ms - REFUSED_MS, why))
+        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
+}
+
+static void on_overdue(void *ctx, struct outbox_message *message)
+{
+    struct kafka *kafka = ctx;
+    char error[TARGET_ERROR_BYTES];
+    (void)snprintf(error, sizeof error, "kafka: timed out after %lld ms",
+                   (long long)message->timeout_ms);
+    tell_refusal(kafka, message, error);
+    outbox_lose(&kafka->outbox, message, error);
+}
+
+static void on_explain(void *ctx, const struct outbox_message *message)
+{
+    (void)ctx;
+    buffer_append_text(message->explained,
+                       message->report.outcome == TARGET_DONE     ? "all replicas in sync have it\n"
+                       : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
+                                                                  : "it was not confirmed\n");
+}
+
+static void on_free_message(void *ctx, struct outbox_message *message)
+{
+    (void)ctx;
+    free(message);
+}
+
+static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
+                         rd_kafka_msg_status_t status)
+{
+    struct kafka *kafka = ctx;
+    struct kafka_message *sending = opaque;
+    struct outbox_message *message = &sending->message;
+    struct target_report report;
+    if (message->stage == OUTBOX_SENT) {
+        kafka_error_report(error, status, sending->bytes, message->timeout_ms, &report);
+        if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT &&
+            status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+            tell_refusal(kafka, message, report.error);
+        if (report.outcome == TARGET_DONE) {
+            kafka->has_delivered = true;
+            kafka->pause.failures = 0;
+        } else if (is_giving_up(kafka)) {
+            (void)snprintf(report.error, sizeof report.error, "%s", kafka->why);
+        }
+        outbox_settle(&kafka->outbox, message, &report);
+    }
+    outbox_return(&kafka->outbox, message);
+}
+
+/* ---- sending ---- */
+
+/* NULL: there is a producer to send by; else why not. */
+static const char *find_producer(struct kafka *kafka)
+{
+    static const struct kafka_producer_events events = {
+        .delivered = on_delivered, .trouble = on_trouble, .gone = on_gone};
+    char why[TARGET_ERROR_BYTES];
+    if (is_giving_up(kafka) || (!kafka->producer && clock_inner_ms() < kafka->pause.until_ms))
+        return kafka->why;
+    if (kafka->producer)
+        return NULL;
+    kafka->has_delivered = false;
+    kafka->producer = kafka_producer_new(kafka->outbox.env, &kafka->place, &events, kafka, why);
+    if (kafka->producer)
+        return NULL;
+    memcpy(kafka->why, why, sizeof kafka->why);
+    outbox_pause_longer(&kafka->pause, clock_inner_ms());
+    return kafka->why;
+}
+
+static void produce(struct kafka *kafka, struct kafka_message *sending, const struct job *job,
+                    const struct kafka_record *record)
+{
+    struct outbox_message *message = &sending->message;
+    struct target_report report;
+    sending->bytes = job->body.len + record->key.len;
+    if (message->explained)
+        buffer_append_format(message->explained, "topic '%s', key '%.*s', %zu bytes\n",
+                             record->topic, (int)record->key.len, record->key.at, job->body.len);
+    rd_kafka_resp_err_t error = kafka_producer_send(kafka->producer, record->topic,
+                                                    message->timeout_ms, buffer_slice(&record->key),
+                                                    job->body, kafka_record_headers(job), sending);
+    if (!error) {
+        message->is_held = true;
+        outbox_mark_sent(&kafka->outbox, message);
+        return;
+    }
+    kafka_error_report(error, RD_KAFKA_MSG_STATUS_NOT_PERSISTED, sending->bytes,
+                       message->timeout_ms, &report);
+    outbox_settle(&kafka->outbox, message, &report);
+    if (error == RD_KAFKA_RESP_ERR__FATAL)
+        give_up(kafka, kafka_error_words(error));
+}
+
+static void add_message(struct kafka *kafka, const struct target_message *message)
+{
+    struct kafka_record record;
+    struct kafka_message *sending = calloc(1, sizeof *sending);
+    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
+    outbox_add(&kafka->outbox, &sending->message, message, GRACE_MS);
+    const char *fault = kafka_record_fill(&record, message), *away = NULL;
+    if (fault)
+        outbox_settle_as(&kafka->outbox, &sending->message, TARGET_REFUSED, false, fault);
+    else if ((away = find_producer(kafka)))
+        outbox_lose(&kafka->outbox, &sending->message, away);
+    else
+        produce(kafka, sending, message->job, &record);
+    kafka_record_fini(&record);
+}
+
+static void kafka_send(struct target *target, const struct target_message *messages, size_t count)
+{
+    struct kafka *kafka = (struct kafka *)target;
+    for (size_t i = 0; i < count; i++)
+        add_message(kafka, &messages[i]);
+}
+
+/* ---- life ---- */
+
+static bool kafka_check(const struct target_setting *setting, struct slice to,
+                        char error[TARGET_ERROR_BYTES])
+{
+    struct kafka_place place;
+    return kafka_place_parse(to, &place, error) &&
+           (!setting || !setting->topic || template_check(slice_of(setting->topic), error)) &&
+           (!setting || !setting->key || template_check(slice_of(setting->key), error));
+}
+
+static void on_free_target(void *ctx)
+{
+    free(ctx);
+}
+
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .explain = on_explain,
+                                               .free_message = on_free_message,
+                                               .woken = on_woken,
+                                               .turned = on_turned,
+                                               .free_target = on_free_target};
+
+static struct target *kafka_open(const struct target_env *env, const struct target_setting *setting,
+                                 struct slice to)
+{
+    char error[TARGET_ERROR_BYTES];
+    struct kafka *kafka = calloc(1, sizeof *kafka);
+    (void)setting;
+    if (!kafka || !kafka_place_parse(to, &kafka->place, error) ||
+        !outbox_init(&kafka->outbox, env, &outbox_kind, kafka)) {
+        free(kafka);
+        return NULL;
+    }
+    kafka->target.ops = &target_kafka;
+    kafka->give_up_ms = INT64_MAX;
+    return &kafka->target;
+}
+
+static void kafka_close(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct kafka *kafka = (struct kafka *)target;
+    outbox_close(&kafka->outbox, closed, ctx);
+    give_up(kafka, "given up: the server stops sending there");
+}
+
+const struct target_ops target_kafka = {.schemes = kafka_schemes,
+                                        .check = kafka_check,
+                                        .open = kafka_open,
+                                        .send = kafka_send,
+                                        .close = kafka_close};

@@ -1,0 +1,107 @@
+#include "targets/place.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "targets/target.h"
+#include "targets/template.h"
+
+#include <stdio.h>
+
+static bool place_refuse(char *error, const char *why)
+{
+    return error_text(error, TARGET_ERROR_BYTES, "%s", why);
+}
+
+/* Bytes that url_parse lets through, and no URL holds unescaped (RFC 3986, appendix A). */
+static bool has_unsafe_bytes(struct slice to)
+{
+    for (size_t i = 0; i < to.len; i++)
+        if (strchr("\"<>^`|", to.at[i]))
+            return true;
+    return false;
+}
+
+/* Is a host bad because somebody wrote a template there? Words only: it is refused anyway. */
+static bool has_template_in_host(struct slice to)
+{
+    const char *slashes = to.len ? memmem(to.at, to.len, "://", 3) : NULL;
+    size_t begin = slashes ? (size_t)(slashes - to.at) + 3 : to.len, end = begin;
+    while (end < to.len && to.at[end] != '/' && to.at[end] != '?')
+        end++;
+    return template_has_fields(slice_make(to.at + begin, end - begin));
+}
+
+static const char *words_for(enum url_fault fault, struct slice to)
+{
+    if (fault == URL_NO_SCHEME)
+        return "write a URL such as https://shop.example/close-order";
+    if (fault == URL_NO_HOST)
+        return "no host in it, write SCHEME://HOST/PATH";
+    if (fault == URL_BAD_USER)
+        return "a user or password in it, put the credential into the policy file";
+    if ((fault == URL_BAD_HOST || fault == URL_BAD_PORT) && has_template_in_host(to))
+        return "a template in the host, only path and query may hold one";
+    return url_fault_text(fault);
+}
+
+bool target_place_read(struct slice to, struct url *url, char *error)
+{
+    enum url_fault fault = url_parse(to, url);
+    if (!fault && url->has_user)
+        fault = URL_BAD_USER;
+    if (!fault && url->host_count == 0)
+        fault = URL_NO_HOST;
+    if (fault)
+        return place_refuse(error, words_for(fault, to));
+    if (to.len > TARGET_TO_BYTES_MAX)
+        return place_refuse(error, "it is too long, a URL may have 2048 bytes");
+    if (has_unsafe_bytes(to))
+        return place_refuse(error, "a byte in it cannot stand in a URL, write it percent-encoded");
+    return true;
+}
+
+/* "host:port" of the origin is what url_emit_host makes of the host: without port and brackets it
+ * is the host's one spelling. */
+static void take_host(const struct url *url, struct target_place *out)
+{
+    const char *host = out->origin + url->scheme.len + 3;
+    size_t len = (size_t)(strrchr(host, ':') - host);
+    if (url->hosts[0].is_ipv6) {
+        host++;
+        len -= 2;
+    }
+    memcpy(out->host, host, len);
+    out->host[len] = '\0';
+}
+
+bool target_place_parse(struct slice to, const char *const *schemes, struct url *url,
+                        struct target_place *out, char *error)
+{
+    if (!target_place_read(to, url, error))
+        return false;
+    out->is_tls = url_scheme_is(url, schemes[1]);
+    if (!out->is_tls && !url_scheme_is(url, schemes[0]))
+        return error_text(error, TARGET_ERROR_BYTES, "not a URL of %s or %s", schemes[0],
+                          schemes[1]);
+    out->port = guard_port(url, 0);
+    if (!guard_origin(url, 0, out->origin))
+        return place_refuse(error, url_fault_text(URL_BAD_HOST));
+    take_host(url, out);
+    return true;
+}
+
+bool target_place_name(const struct url *url, char out[TARGET_NAME_BYTES])
+{
+    struct slice path = url->path;
+    struct buffer name;
+    if (path.len > 0)
+        path = slice_make(path.at + 1, path.len - 1);
+    buffer_init(&name, TARGET_NAME_BYTES - 1);
+    bool good = text_percent_decode(path, false, &name);
+    for (size_t i = 0; i < name.len; i++)
+        good = good && (unsigned char)name.at[i] >= ' ' && name.at[i] != 0x7f;
+    if (good)
+        (void)snprintf(out, TARGET_NAME_BYTES, "%.*s", (int)name.len, name.len ? name.at : "");
+    buffer_fini(&name);
+    return good;
+}

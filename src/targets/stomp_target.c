@@ -1,0 +1,422 @@
+/*
+ * stomp_target: ActiveMQ, Artemis, RabbitMQ and whoever else speaks STOMP 1.2.
+ *
+ * A message is made into its frame when it comes and waits for its turn on the connection; once its
+ * first byte is handed over it may have arrived. A receipt ends it. Many are under way at a time.
+ */
+#include "base/clock.h"
+#include "base/timestamp.h"
+#include "targets/outbox.h"
+#include "targets/stomp_connection.h"
+#include "targets/template.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FRAME_BYTES_MAX = 272 * 1024 * 1024, /* of one; the server bounds bodies */
+    WAITING_BYTES_MAX = 64 * 1024 * 1024,
+    AFTER_ERROR_MS = 1000, /* for receipts that are still to come behind an ERROR */
+    SAID_BYTES_MAX = 120,  /* of what a broker says */
+    DESTINATION_BYTES_MAX = 1024
+};
+
+static const char after_error[] = "the broker reported an error on the connection";
+
+struct stomp_message {             /* waiting: not, or partly, handed over */
+    struct outbox_message message; /* first */
+    uint64_t receipt;
+    struct buffer frame; /* empty once it is handed over */
+    size_t handed;
+};
+
+struct stomp {
+    struct target target; /* first */
+    struct outbox outbox;
+    struct stomp_connection *connection;
+    size_t waiting_bytes;
+    uint64_t receipts; /* the last one asked for */
+    bool is_cut;       /* a message ran out of time half handed over */
+    bool is_draining;  /* an ERROR came: nothing more is written on this connection */
+    int64_t drained_ms;
+};
+
+static struct stomp_message *first_of(const struct list *list)
+{
+    return list_entry(list->next, struct stomp_message, message.list);
+}
+
+/* ---- a job as a frame ---- */
+
+#define DESTINATION "/queue/{topic}"
+
+/* Names of STOMP's own headers and of those that tarry writes. */
+static bool is_own_header(struct slice name)
+{
+    static const char *const ours[] = {"destination", "receipt",      "persistent",
+                                       "transaction", "content-type", "content-length",
+                                       "receipt-id"};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (slice_is(name, ours[i]))
+            return true;
+    return name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0;
+}
+
+/* A meta that would change what the frame says goes by another name; tarry's own are not for the
+ * broker. */
+static void emit_meta(struct buffer *out, const struct job *job)
+{
+    struct slice name, value;
+    char other[80];
+    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);) {
+        if (name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0)
+            continue;
+        if (is_own_header(name)) {
+            int len = snprintf(other, sizeof other, "meta-%.*s", (int)name.len, name.at);
+            name = slice_make(other, (size_t)len);
+        }
+        stomp_emit_header(out, name, value);
+    }
+}
+
+static void emit_number(struct buffer *out, const char *name, uint64_t number)
+{
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRIu64, number);
+    stomp_emit_header(out, slice_of(name), slice_make(text, (size_t)len));
+}
+
+static void emit_frame(struct buffer *out, const struct job *job, struct slice destination,
+                       uint64_t receipt)
+{
+    char due[TIMESTAMP_BYTES];
+    timestamp_write(due, job->due_ms);
+    stomp_emit_command(out, "SEND");
+    stomp_emit_header(out, slice_of("destination"), destination);
+    emit_number(out, "receipt", receipt);
+    stomp_emit_header(out, slice_of("persistent"), slice_of("true"));
+    stomp_emit_header(out, slice_of("content-type"),
+                      job->content_type.len ? job->content_type
+                                            : slice_of("application/octet-stream"));
+    emit_number(out, "content-length", job->body.len);
+    stomp_emit_header(out, slice_of("tarry-topic"), job->topic);
+    stomp_emit_header(out, slice_of("tarry-id"), job->id);
+    emit_number(out, "tarry-attempt", job->attempt);
+    stomp_emit_header(out, slice_of("tarry-due-at"), slice_make(due, sizeof due));
+    emit_meta(out, job);
+    stomp_emit_body(out, job->body);
+}
+
+/* What brokers read as more than a name: several destinations, patterns, options. */
+static size_t count_signs(struct slice text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += text.at[i] && strchr(",*>?", text.at[i]);
+    return count;
+}
+
+static const char *emit_message(struct buffer *out, const struct target_message *message,
+                                uint64_t receipt)
+{
+    const char *text = message->setting->destination, *fault = NULL;
+    if (!text || !*text)
+        text = DESTINATION;
+    struct buffer destination;
+    buffer_init(&destination, DESTINATION_BYTES_MAX);
+    if (!template_fill(slice_of(text), message->job, TEMPLATE_PLAIN, DESTINATION_BYTES_MAX,
+                       &destination))
+        fault = "the destination is longer than 1024 bytes";
+    else if (destination.len == 0)
+        fault = "the destination is empty";
+    else if (count_signs(buffer_slice(&destination)) > count_signs(slice_of(text)))
+        fault = "what fills in the destination holds ',', '*', '>' or '?'";
+    else
+        emit_frame(out, message->job, buffer_slice(&destination), receipt);
+    if (!fault && message->explained)
+        buffer_append_format(message->explained, "destination '%.*s', %zu bytes with headers\n",
+                             (int)destination.len, destination.at, out->len);
+    buffer_fini(&destination);
+    return fault;
+}
+
+/* ---- the end of a message ---- */
+
+/* Its frame takes no room any more, handed over or not. */
+static void drop_frame(struct stomp *stomp, struct stomp_message *sending)
+{
+    stomp->waiting_bytes -= sending->frame.len;
+    buffer_fini(&sending->frame);
+    sending->frame.len = 0;
+}
+
+static void on_settled(void *ctx, struct outbox_message *message)
+{
+    drop_frame(ctx, (struct stomp_message *)message);
+}
+
+static void on_explain(void *ctx, const struct outbox_message *message)
+{
+    (void)ctx;
+    buffer_append_text(message->explained,
+                       message->report.outcome == TARGET_DONE     ? "the broker sent the receipt\n"
+                       : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
+                                                                  : "no receipt came\n");
+}
+
+static void on_free_message(void *ctx, struct outbox_message *message)
+{
+    (void)ctx;
+    free(message);
+}
+
+static void on_turned(void *ctx)
+{
+    struct stomp *stomp = ctx;
+    if (!stomp->outbox.closed)
+        stomp_connection_needed(stomp->connection, !list_is_empty(&stomp->outbox.waiting) ||
+                                                       !list_is_empty(&stomp->outbox.sent));
+}
+
+/* ---- out ---- */
+
+/* False: the connection has no room left. */
+static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
+{
+    size_t left = sending->frame.len - sending->handed;
+    size_t taken =
+        stomp_connection_write(stomp->connection, sending->frame.at + sending->handed, left);
+    sending->handed += taken;
+    sending->message.has_left = sending->handed > 0;
+    if (taken < left)
+        return false;
+    drop_frame(stomp, sending);
+    outbox_mark_sent(&stomp->outbox, &sending->message);
+    return true;
+}
+
+static void pump(struct stomp *stomp)
+{
+    const struct list *waiting = &stomp->outbox.waiting;
+    if (stomp->is_draining || stomp->outbox.closed || list_is_empty(waiting))
+        return;
+    stomp_connection_needed(stomp->connection, true);
+    if (!stomp_connection_is_up(stomp->connection)) {
+        stomp_connection_start(stomp->connection);
+        return;
+    }
+    while (!list_is_empty(waiting) && hand_over(stomp, first_of(waiting)))
+        continue;
+}
+
+static void add_message(struct stomp *stomp, const struct target_message *message)
+{
+    struct stomp_message *sending = calloc(1, sizeof *sending);
+    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
+    sending->receipt = ++stomp->receipts;
+    buffer_init(&sending->frame, FRAME_BYTES_MAX);
+    outbox_add(&stomp->outbox, &sending->message, message, 0);
+    const char *fault = emit_message(&sending->frame, message, sending->receipt);
+    stomp->waiting_bytes += sending->frame.len;
+    if (fault)
+        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_REFUSED, false, fault);
+    else if (sending->frame.failed)
+        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false, "out of memory");
+    else if (stomp->waiting_bytes > WAITING_BYTES_MAX && stomp->waiting_bytes > sending->frame.len)
+        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false,
+                         "64 MiB wait for the broker already");
+}
+
+static void stomp_send(struct target *target, const struct target_message *messages, size_t count)
+{
+    struct stomp *stomp = (struct stomp *)target;
+    for (size_t i = 0; i < count; i++)
+        add_message(stomp, &messages[i]);
+    pump(stomp);
+}
+
+/* ---- time ---- */
+
+/* The connection goes; what has not begun goes by the next one, at once or after a pause. */
+static void begin_again(struct stomp *stomp, const char *why, bool pauses)
+{
+    struct stomp_message *first = first_of(&stomp->outbox.waiting);
+    if (!list_is_empty(&stomp->outbox.waiting) && first->handed)
+        outbox_lose(&stomp->outbox, &first->message, why);
+    outbox_lose_sent(&stomp->outbox, why);
+    stomp->is_draining = stomp->is_cut = false;
+    stomp_connection_stop(stomp->connection, pauses);
+    pump(stomp);
+}
+
+/* A message that is half handed over stays on its way, and the connection is of no use without it.
+ */
+static void on_overdue(void *ctx, struct outbox_message *message)
+{
+    struct stomp *stomp = ctx;
+    char error[64];
+    (void)snprintf(error, sizeof error, "timed out after %" PRId64 " ms", message->timeout_ms);
+    stomp->is_cut = stomp->is_cut || (message->stage == OUTBOX_WAITING && message->has_left);
+    outbox_lose(&stomp->outbox, message, error);
+}
+
+static void on_woken(void *ctx, int64_t now_ms)
+{
+    struct stomp *stomp = ctx;
+    if (stomp->is_cut)
+        begin_again(stomp, "the broker took too long over a message", true);
+    else if (stomp->is_draining && now_ms >= stomp->drained_ms)
+        begin_again(stomp, after_error, false);
+    else if (stomp->is_draining)
+        outbox_wake_at(&stomp->outbox, stomp->drained_ms);
+}
+
+/* ---- what the broker says ---- */
+
+static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt)
+{
+    const struct list *sent = &stomp->outbox.sent;
+    char text[24];
+    for (struct list *at = sent->next; at != sent; at = at->next) {
+        struct stomp_message *sending = list_entry(at, struct stomp_message, message.list);
+        int len = snprintf(text, sizeof text, "%" PRIu64, sending->receipt);
+        if (slice_equals(receipt, slice_make(text, (size_t)len)))
+            return sending;
+    }
+    return NULL;
+}
+
+/* Printable and short. */
+static void coarse(struct slice said, char out[SAID_BYTES_MAX + 1])
+{
+    size_t len = said.len < SAID_BYTES_MAX ? said.len : SAID_BYTES_MAX;
+    for (size_t i = 0; i < len; i++)
+        out[i] = said.at[i] >= ' ' && said.at[i] <= '~' ? said.at[i] : '?';
+    out[len] = 0;
+}
+
+/* Whom an ERROR is about: the one it names; where it names none, the only one there is. */
+static struct stomp_message *find_culprit(struct stomp *stomp, const struct stomp_frame *frame)
+{
+    const struct list *sent = &stomp->outbox.sent;
+    struct slice receipt = stomp_frame_header(frame, "receipt-id");
+    if (receipt.at)
+        return find_sent(stomp, receipt);
+    return !list_is_empty(sent) && sent->next == sent->prev ? first_of(sent) : NULL;
+}
+
+/* One message's fault ends the connection of all, as the standard has it. Brokers that go on are
+ * given a moment for the receipts of the others, so that few are sent twice. */
+static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
+{
+    char said[SAID_BYTES_MAX + 1], error[SAID_BYTES_MAX + 32];
+    struct stomp_message *culprit = find_culprit(stomp, frame);
+    coarse(stomp_frame_header(frame, "message"), said);
+    (void)snprintf(error, sizeof error, "the broker says: %s", said);
+    if (culprit)
+        outbox_settle_as(&stomp->outbox, &culprit->message, TARGET_FAILED, false, error);
+    else if (!stomp->is_draining)
+        begin_again(stomp, error, true);
+    if (!culprit || stomp->is_draining)
+        return;
+    stomp->is_draining = true;
+    stomp->drained_ms = clock_inner_ms() + AFTER_ERROR_MS;
+    outbox_wake_at(&stomp->outbox, stomp->drained_ms);
+}
+
+static void on_frame(void *ctx, const struct stomp_frame *frame)
+{
+    struct stomp *stomp = ctx;
+    struct stomp_message *sending;
+    if (slice_is(frame->command, "ERROR"))
+        take_error(stomp, frame);
+    else if (slice_is(frame->command, "RECEIPT") &&
+             (sending = find_sent(stomp, stomp_frame_header(frame, "receipt-id"))))
+        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_DONE, false, "");
+    if (stomp->is_draining && list_is_empty(&stomp->outbox.sent))
+        begin_again(stomp, after_error, false);
+}
+
+static void on_up(void *ctx)
+{
+    pump(ctx);
+}
+
+/* An ERROR that named a message has told why; what had not begun goes by the next connection. */
+static void on_down(void *ctx, const char *why)
+{
+    struct stomp *stomp = ctx;
+    if (stomp->is_draining)
+        begin_again(stomp, after_error, false);
+    else
+        outbox_lose_all(&stomp->outbox, why);
+}
+
+static void on_gone(void *ctx)
+{
+    struct stomp *stomp = ctx;
+    outbox_gone(&stomp->outbox);
+}
+
+/* ---- life ---- */
+
+static bool stomp_check(const struct target_setting *setting, struct slice to,
+                        char error[TARGET_ERROR_BYTES])
+{
+    struct stomp_place place;
+    return stomp_place_parse(to, &place, error) &&
+           (!setting || !setting->destination ||
+            template_check(slice_of(setting->destination), error));
+}
+
+static void on_free_target(void *ctx)
+{
+    free(ctx);
+}
+
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .settled = on_settled,
+                                               .explain = on_explain,
+                                               .free_message = on_free_message,
+                                               .woken = on_woken,
+                                               .turned = on_turned,
+                                               .free_target = on_free_target};
+
+static struct target *stomp_open(const struct target_env *env, const struct target_setting *setting,
+                                 struct slice to)
+{
+    static const struct stomp_connection_events events = {
+        .up = on_up, .frame = on_frame, .room = on_up, .down = on_down, .gone = on_gone};
+    struct stomp_place place;
+    char error[TARGET_ERROR_BYTES];
+    (void)setting;
+    struct stomp *stomp = stomp_place_parse(to, &place, error) ? calloc(1, sizeof *stomp) : NULL;
+    if (!stomp || !outbox_init(&stomp->outbox, env, &outbox_kind, stomp)) {
+        free(stomp);
+        return NULL;
+    }
+    stomp->target.ops = &target_stomp;
+    stomp->connection = stomp_connection_new(env, &place, &events, stomp);
+    if (stomp->connection)
+        return &stomp->target;
+    outbox_fini(&stomp->outbox);
+    free(stomp);
+    return NULL;
+}
+
+static void stomp_close(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct stomp *stomp = (struct stomp *)target;
+    outbox_lose_all(&stomp->outbox, "given up: the server stops sending there");
+    outbox_close(&stomp->outbox, closed, ctx);
+    stomp_connection_free(stomp->connection);
+}
+
+const struct target_ops target_stomp = {.schemes = stomp_schemes,
+                                        .has_virtual_hosts = true,
+                                        .check = stomp_check,
+                                        .open = stomp_open,
+                                        .send = stomp_send,
+                                        .close = stomp_close};
