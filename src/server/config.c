@@ -459,17 +459,6 @@ static bool read_file(struct config *config, const char *path, char *error)
 
 /* ---- as a whole ---- */
 
-bool config_is_redis(const struct config *config)
-{
-    return strcmp(config->store, "embedded") != 0;
-}
-
-int64_t config_memory_bytes_least(const struct config *config)
-{
-    int64_t bodies = 4 * config->max_body_bytes;
-    return bodies > 32 * MIB ? bodies : 32 * MIB;
-}
-
 /* The first of the named options that was said somewhere; NULL: none. */
 static const char *find_given(const struct config *config, const char *const *names)
 {

@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- one option: a row of a table ---- */
 
@@ -92,10 +93,17 @@ typedef char *config_environment(const char *name);
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES]);
 
-bool config_is_redis(const struct config *config);
+static inline bool config_is_redis(const struct config *config)
+{
+    return strcmp(config->store, "embedded") != 0;
+}
 
 /* With less than that the largest batch and the largest answer would not fit. */
-int64_t config_memory_bytes_least(const struct config *config);
+static inline int64_t config_memory_bytes_least(const struct config *config)
+{
+    const int64_t least = INT64_C(32) << 20;
+    return config->max_body_bytes * 4 > least ? config->max_body_bytes * 4 : least;
+}
 
 /* The table, for pages that are made from it. */
 const struct option *config_options(size_t *count);

@@ -145,11 +145,6 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
     return true;
 }
 
-void delivery_start(struct delivery *delivery)
-{
-    deliver_start(delivery->deliver);
-}
-
 void delivery_reload(struct delivery *delivery)
 {
     char error[GUARD_ERROR_BYTES] = "";

@@ -2,7 +2,7 @@
  * delivery: push delivery as the server has it: the policy file's guard, deliver on the first
  * reactor, and the way there from fronts on other reactors.
  *
- * Life: delivery_open before the reactors run; delivery_start when they do; delivery_stop before
+ * Life: delivery_open before the reactors run; deliver_start when they do; delivery_stop before
  * the waiters are drained; delivery_close after the reactors have ended, while queues and waiters
  * stand.
  */
@@ -28,7 +28,6 @@ struct delivery { /* zeroed: closed */
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    char error[DELIVERY_ERROR_BYTES]);
-void delivery_start(struct delivery *delivery);
 /* The policy file again; on an error the old rules stay. Logs what became of it. */
 void delivery_reload(struct delivery *delivery);
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),

@@ -38,17 +38,14 @@ static void size_pool(void)
     (void)setenv("UV_THREADPOOL_SIZE", "64", 0);
 }
 
-uint64_t process_prepare(void)
+uint64_t process_prepare(bool core_dumps)
 {
+    if (!core_dumps)
+        (void)prctl(PR_SET_DUMPABLE, 0);
     size_pool();
     size_heap();
     (void)signal(SIGPIPE, SIG_IGN);
     return raise_files();
-}
-
-void process_hide_memory(void)
-{
-    (void)prctl(PR_SET_DUMPABLE, 0);
 }
 
 static volatile sig_atomic_t exit_code;

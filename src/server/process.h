@@ -7,13 +7,10 @@
 
 #include "base/buffer.h"
 
-/* Before any thread: files, memory, look-ups and signals are set as a server needs them. Returns
- * how many files may be open. */
-uint64_t process_prepare(void);
-
-/* Before any secret is read: nobody but root sees the process's memory from now on, neither in a
- * core nor through /proc or a debugger. */
-void process_hide_memory(void);
+/* Before any thread, and before any secret is read: files, memory, look-ups and signals are set as
+ * a server needs them. Without `core_dumps` nobody but root sees the process's memory from now on,
+ * neither in a core nor through /proc or a debugger. Returns how many files may be open. */
+uint64_t process_prepare(bool core_dumps);
 
 /* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
  * look-up) is left to the system, and the process exits with `code`. 0 seconds: no longer. */

@@ -59,6 +59,7 @@ struct server {
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
     int64_t started_us, recovered_ms;
+    uint64_t files; /* that may be open */
 };
 
 /* Says why the server does not start. */
@@ -425,9 +426,8 @@ static bool start(struct server *server)
     static const char *const insecure =
         "other machines can reach this server, which has neither TLS nor tokens (--insecure)";
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
-    uint64_t files = process_prepare();
-    if (files < (uint64_t)config->max_connections + FILES_BESIDE)
-        log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", files),
+    if (server->files < (uint64_t)config->max_connections + FILES_BESIDE)
+        log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     if (!config->listen.is_loopback)
         log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
@@ -446,7 +446,7 @@ static void run(struct server *server)
             _exit(1);
         }
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
-    delivery_start(&server->delivery);
+    deliver_start(server->delivery.deliver);
     if (server->amqp_in)
         amqp_in_start(server->amqp_in);
     reactor_run(server->per_reactor[0].reactor);
@@ -481,8 +481,7 @@ static void fini(struct server *server)
 bool server_run(const struct config *config)
 {
     struct server server = {.config = config, .phase = STARTING, .started_us = clock_boot_us()};
-    if (!config->core_dumps)
-        process_hide_memory();
+    server.files = process_prepare(config->core_dumps);
     if (!log_open(config->log[0] ? config->log : NULL, (enum log_level)config->log_level,
                   config->log_format == CONFIG_LOG_JSON)) {
         char error[ERROR_BYTES];
