@@ -146,6 +146,10 @@ bool engine_topic_has_ready(struct engine *engine, struct slice topic);
 /* Topics in no special order: start with *at = 0; false at the end. */
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
                        struct queue_topic *out);
+/* The first `limit` topics (0: all) behind `after` (empty: from the first on), by name. *out: malloc'd;
+ * what it points at lives as with engine_topic_show. False: out of memory. */
+bool engine_topics_page(const struct engine *engine, struct slice after, size_t limit,
+                        struct engine_now now, struct queue_topic **out, size_t *count);
 /* Appends every topic's record again, at most `max` in one call: older files are to go.
  * Start with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
 enum { ENGINE_TOPIC_BYTES_MAX = 512 + TOPIC_EXTENSION_BYTES_MAX };

@@ -1,6 +1,8 @@
 /* The shard's topics: a table by name, settings, counts. */
 #include "engine/state.h"
 
+#include "base/heap.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -352,6 +354,49 @@ bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now no
         }
     }
     return false;
+}
+
+/* The last by name comes out first. */
+static inline bool topic_is_behind(struct topic *const *a, struct topic *const *b)
+{
+    return slice_compare((*a)->name, (*b)->name) > 0;
+}
+HEAP_DECLARE(first_topics, struct topic *, topic_is_behind, heap_place_unused)
+
+/* The topic is one of the first `max`, as far as is known; there is room for so many. */
+static void page_offer(struct first_topics *first, size_t max, struct topic *topic)
+{
+    if (first->count < max) {
+        (void)first_topics_add(first, topic);
+    } else if (topic_is_behind(&first->at[0], &topic)) {
+        first->at[0] = topic;
+        first_topics_changed(first, 0);
+    }
+}
+
+bool engine_topics_page(const struct engine *engine, struct slice after, size_t limit,
+                        struct engine_now now, struct queue_topic **out, size_t *count)
+{
+    struct first_topics first = {0};
+    size_t max = limit && limit < engine->topic_count ? limit : engine->topic_count;
+    struct queue_topic *page = malloc((max + 1) * sizeof *page);
+    if (!page || !first_topics_reserve(&first, max)) {
+        free(page);
+        return false;
+    }
+    for (uint32_t id = 1; id <= engine->topic_top; id++) {
+        struct topic *topic = engine->topics[id];
+        if (topic && topic->exists && (!after.len || slice_compare(topic->name, after) > 0))
+            page_offer(&first, max, topic);
+    }
+    *out = page;
+    *count = first.count;
+    while (first.count) {
+        size_t at = first.count - 1;
+        show(engine, first_topics_take_first(&first), now, &page[at]);
+    }
+    first_topics_fini(&first);
+    return true;
 }
 
 uint32_t engine_topic_count(const struct engine *engine)

@@ -116,7 +116,11 @@ static void list_topics(struct http_call *call)
         http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
     http_front_lend(exchange->front, &exchange->note);
     buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
-    queue_topics(call->front->queue, http_reply_to(call, on_topics));
+    /* One more than is shown tells that there are more. */
+    queue_topics_page(
+        call->front->queue,
+        (struct queue_topics_page){.after = fields->cursor, .limit = exchange->count + 1},
+        http_reply_to(call, on_topics));
 }
 
 /* ---- one ---- */

@@ -274,19 +274,16 @@ static int run_topic(struct shard *shard, const struct command *command,
     return 0;
 }
 
-static void run_topics(struct shard *shard, struct queue_reply_to reply_to)
+static void run_topics(struct shard *shard, const struct command *command,
+                       struct queue_reply_to reply_to)
 {
-    size_t count = 0;
-    uint32_t at = 0;
-    struct queue_topic *topics = malloc((engine_topic_count(shard->engine) + 1) * sizeof *topics);
-    struct engine_now now = shard_now(shard);
-    if (!topics) {
+    struct queue_topic *topics;
+    size_t count;
+    if (!engine_topics_page(shard->engine, command->topics.after, command->topics.limit,
+                            shard_now(shard), &topics, &count)) {
         out_of_memory(shard, reply_to);
         return;
     }
-    while (engine_topic_next(shard->engine, &at, now, &topics[count]))
-        count++;
-    queue_topics_sort(topics, count);
     struct completion *completion = completion_topics(shard, topics, count, reply_to);
     free(topics);
     if (completion)
@@ -315,7 +312,7 @@ int command_run(struct shard *shard, const struct command *command, struct queue
     case COMMAND_TOPIC:
         return run_topic(shard, command, reply_to);
     case COMMAND_TOPICS:
-        run_topics(shard, reply_to);
+        run_topics(shard, command, reply_to);
         return 0;
     }
     assert(false); /* not a command */

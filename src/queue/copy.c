@@ -122,6 +122,7 @@ static void place_command(struct space *space, const struct command *from)
         PLACE_SLICE(space, into, from, topic.settings.extension);
         break;
     case COMMAND_TOPICS:
+        PLACE_SLICE(space, into, from, topics.after);
         break;
     }
 }

@@ -168,6 +168,11 @@ enum {
     QUEUE_LEASE_TEXT_BYTES_MAX = 64
 };
 
+struct queue_topics_page {
+    struct slice after; /* a name; empty: from the first on */
+    uint32_t limit;     /* 0: all */
+};
+
 /* ---- one call, as a value ---- */
 
 /* The kinds of calls. What each asks for, and with which statuses it ends:
@@ -181,7 +186,8 @@ enum {
  *   LIST     jobs of a topic by due, then push order.
  *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
  *            NOT_FOUND.
- *   TOPICS   all topics with counts, by name. */
+ *   TOPICS   topics with counts, by name: all, or the first so many behind a name. A store may tell of
+ *            others too, whose counts may then lack some. */
 enum command_kind {
     COMMAND_PUSH = 1,
     COMMAND_ANSWER,
@@ -217,6 +223,7 @@ struct command {
         } get;
         struct queue_list list;
         struct queue_topic_call topic;
+        struct queue_topics_page topics;
     };
 };
 
@@ -394,6 +401,13 @@ static inline void queue_topic(struct queue *queue, const struct queue_topic_cal
 static inline void queue_topics(struct queue *queue, struct queue_reply_to reply_to)
 {
     struct command command = {.kind = COMMAND_TOPICS};
+    queue_submit(queue, &command, reply_to);
+}
+
+static inline void queue_topics_page(struct queue *queue, struct queue_topics_page page,
+                                     struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_TOPICS, .topics = page};
     queue_submit(queue, &command, reply_to);
 }
 

@@ -368,6 +368,40 @@ static void a_topic_s_extension_may_be_put_from_what_was_shown(void **state)
     close_world(&world);
 }
 
+/* `expected`: the names, a letter each. */
+static void expect_page(struct world *world, const char *after, size_t limit, const char *expected)
+{
+    struct queue_topic *page;
+    size_t count;
+    assert_true(
+        engine_topics_page(world->engine, slice_of(after), limit, world->now, &page, &count));
+    assert_int_equal(count, strlen(expected));
+    for (size_t i = 0; i < count; i++)
+        assert_true(slice_equals(page[i].name, slice_make(expected + i, 1)));
+    free(page);
+}
+
+static void topics_are_told_by_name_and_page_by_page(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    expect_page(&world, "", 0, "");
+    expect_page(&world, "", 3, "");
+    for (const char *name = "dbeca"; *name; name++)
+        engine_topic_put(world.engine, slice_make(name, 1), &(struct topic_settings){0});
+    expect_page(&world, "", 0, "abcde");
+    expect_page(&world, "", 2, "ab");
+    expect_page(&world, "", 5, "abcde");
+    expect_page(&world, "", 9, "abcde");
+    expect_page(&world, "b", 2, "cd");
+    expect_page(&world, "b0", 2, "cd");
+    expect_page(&world, "b", 0, "cde");
+    expect_page(&world, "e", 2, "");
+    close_world(&world);
+}
+
 /* The loop may come to it late; whoever pushes must not pay for that. */
 static void an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it(void **state)
 {
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken),
         cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
         cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
+        cmocka_unit_test(topics_are_told_by_name_and_page_by_page),
         cmocka_unit_test(an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it),
         cmocka_unit_test(the_room_asked_for_holds_the_largest_records),
     };
