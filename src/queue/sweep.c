@@ -83,7 +83,7 @@ static bool sent_add(struct sent *sent, struct slice id)
 
 /* ---- the filter ---- */
 
-/* 0: nobody knows. */
+/* When a job died: the end of its last attempt. 0: its history does not say. */
 static int64_t died_ms(struct slice history)
 {
     struct job_attempt attempt;
@@ -119,7 +119,7 @@ static bool matches(const struct sweep *sweep, const struct job *job)
 
 /* ---- page by page ---- */
 
-static void finish(struct sweep *sweep)
+static void sweep_finish(struct sweep *sweep)
 {
     sweep->done(sweep->owner, sweep->tag, &sweep->result);
     free(sweep->sent.at);
@@ -139,13 +139,15 @@ static void ask_page(struct sweep *sweep)
     queue_list(sweep->queue, &list, (struct queue_reply_to){.done = on_page, .owner = sweep});
 }
 
-static void go_on(struct sweep *sweep)
+/* A page is done with: asks for the next one where there is one and it is wanted, else ends the
+ * sweep. */
+static void next_page(struct sweep *sweep)
 {
     sweep->result.is_complete =
         sweep->result.status == QUEUE_OK && !sweep->cursor_len && !sweep->is_cut;
     if (sweep->result.status != QUEUE_OK || !sweep->cursor_len || !sweep->left ||
         !sweep->wanted(sweep->owner, sweep->tag))
-        finish(sweep);
+        sweep_finish(sweep);
     else
         ask_page(sweep);
 }
@@ -159,10 +161,12 @@ static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *rep
     else if (reply->status != QUEUE_NOT_FOUND) /* it is not dead any more */
         sweep->result.status = reply->status;
     if (--sweep->under_way == 0)
-        go_on(sweep);
+        next_page(sweep);
 }
 
-static void redrive(struct sweep *sweep, struct slice id)
+/* Sends one job round again. It is remembered, so that it goes round once however soon it dies
+ * again. */
+static void redrive_job(struct sweep *sweep, struct slice id)
 {
     struct queue_topic_call call = {
         .verb = QUEUE_TOPIC_REDRIVE, .topic = sweep->order.topic, .id = id};
@@ -188,10 +192,11 @@ static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *re
             sweep->result.status = status;
     }
     sweep->under_way = 0;
-    go_on(sweep);
+    next_page(sweep);
 }
 
-static void cancel(struct sweep *sweep, const struct picked *picked, size_t count)
+/* Cancels those of a page, each only while it is the dead one that the page showed. */
+static void cancel_jobs(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     struct queue_change changes[PAGE_JOBS];
     for (size_t i = 0; i < count; i++)
@@ -208,7 +213,7 @@ static void cancel(struct sweep *sweep, const struct picked *picked, size_t coun
 }
 
 /* Of this page, as many as may still be met. */
-static size_t pick(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
+static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
 {
     size_t count = 0, i = 0;
     for (; i < page->job_count && sweep->left; i++) {
@@ -223,7 +228,8 @@ static size_t pick(struct sweep *sweep, const struct queue_reply *page, struct p
     return count;
 }
 
-static void act(struct sweep *sweep, const struct picked *picked, size_t count)
+/* Does what the order says to those that were picked. */
+static void act_on(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     switch (sweep->order.verb) {
     case SWEEP_COUNT:
@@ -231,15 +237,15 @@ static void act(struct sweep *sweep, const struct picked *picked, size_t count)
         break;
     case SWEEP_REDRIVE:
         for (size_t i = 0; i < count && sweep->result.status == QUEUE_OK; i++)
-            redrive(sweep, picked[i].id);
+            redrive_job(sweep, picked[i].id);
         break;
     case SWEEP_CANCEL:
         if (count)
-            cancel(sweep, picked, count);
+            cancel_jobs(sweep, picked, count);
         break;
     }
     if (!sweep->under_way)
-        go_on(sweep);
+        next_page(sweep);
 }
 
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -249,20 +255,20 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)tag;
     if (reply->status != QUEUE_OK) {
         sweep->result.status = reply->status;
-        finish(sweep);
+        sweep_finish(sweep);
         return;
     }
     assert(reply->cursor.len <= sizeof sweep->cursor && reply->job_count <= PAGE_JOBS);
     sweep->cursor_len = (uint32_t)reply->cursor.len;
     if (reply->cursor.len)
         memcpy(sweep->cursor, reply->cursor.at, reply->cursor.len);
-    size_t count = pick(sweep, reply, picked);
-    act(sweep, picked, count);
+    size_t count = pick_jobs(sweep, reply, picked);
+    act_on(sweep, picked, count);
 }
 
 /* ---- start ---- */
 
-static struct slice keep(char **at, struct slice text)
+static struct slice copy_text(char **at, struct slice text)
 {
     char *kept = *at;
     if (text.len)
@@ -290,9 +296,9 @@ bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wan
     if (order->max && order->max < sweep->left)
         sweep->left = order->max;
     char *at = sweep->text;
-    sweep->order.topic = keep(&at, order->topic);
-    sweep->order.error = keep(&at, order->error);
-    sweep->order.id_prefix = keep(&at, order->id_prefix);
+    sweep->order.topic = copy_text(&at, order->topic);
+    sweep->order.error = copy_text(&at, order->error);
+    sweep->order.id_prefix = copy_text(&at, order->id_prefix);
     ask_page(sweep);
     return true;
 }

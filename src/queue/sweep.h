@@ -28,11 +28,12 @@ enum sweep_verb {
 struct sweep_order {
     enum sweep_verb verb;
     struct slice topic;
-    struct slice error;                    /* a part of the last error */
-    struct slice id_prefix;                /* what the id begins with */
-    int64_t died_after_ms, died_before_ms; /* wall clock; the end of the last attempt, as its
-                                              history says. A job without history matches neither */
-    uint64_t max;                          /* at most so many; 0: no limit but SWEEP_JOBS_MAX */
+    struct slice error;     /* a part of the last error */
+    struct slice id_prefix; /* what the id begins with */
+    /* Wall clock; the end of the last attempt, as its history says. A job without history matches
+     * neither. */
+    int64_t died_after_ms, died_before_ms;
+    uint64_t max; /* at most so many; 0: no limit but SWEEP_JOBS_MAX */
 };
 
 struct sweep_result {

@@ -151,6 +151,7 @@ static uint32_t id_of(uint64_t handle)
     return (uint32_t)handle;
 }
 
+/* The waiter of a handle; NULL: it was answered. */
 static struct waiter *find_waiter(const struct waiters *waiters, uint64_t handle)
 {
     struct waiter *waiter;
@@ -174,6 +175,7 @@ static struct waiter *add_waiter(struct waiters *waiters)
     return waiter;
 }
 
+/* Takes a waiter out of all its lines; who stands behind it may go on. */
 static void leave_lines(struct waiters *waiters, struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->slot_count; i++) {
@@ -202,8 +204,8 @@ static void remove_waiter(struct waiters *waiters, struct waiter *waiter)
 }
 
 /* Tells the taker last, when nothing of the waiter is left: the taker may take again from there. */
-static void finish(struct waiters *waiters, struct waiter *waiter, const struct queue_reply *reply,
-                   bool refused)
+static void finish_waiter(struct waiters *waiters, struct waiter *waiter,
+                          const struct queue_reply *reply, bool refused)
 {
     struct waiter gone = *waiter;
 
@@ -225,6 +227,7 @@ static struct slot *first_not_asked(const struct line *line)
     return NULL;
 }
 
+/* Whether a waiter is the next that this line may ask for. */
 static bool is_its_turn(const struct slot *slot)
 {
     const struct line *line = slot->line;
@@ -246,7 +249,7 @@ static void send_take(struct waiters *waiters, struct waiter *waiter, const stru
 }
 
 /* Asks for all its topics where it is the next to be served. */
-static void ask(struct waiters *waiters, struct waiter *waiter)
+static void ask_queue(struct waiters *waiters, struct waiter *waiter)
 {
     struct slice topics[QUEUE_TAKE_TOPICS_MAX];
     struct queue_take take = {.topics = topics, .max = waiter->max, .lease_ms = waiter->lease_ms};
@@ -267,7 +270,7 @@ static void ask(struct waiters *waiters, struct waiter *waiter)
 
 /* Lets as many ask as may. One that is asking elsewhere holds its place: its answer comes back to
  * this line. */
-static void go_on(struct waiters *waiters, struct line *line)
+static void serve_line(struct waiters *waiters, struct line *line)
 {
     struct slot *slot;
 
@@ -275,10 +278,11 @@ static void go_on(struct waiters *waiters, struct line *line)
         slot = first_not_asked(line);
         if (!slot || slot->waiter->asking)
             return;
-        ask(waiters, slot->waiter);
+        ask_queue(waiters, slot->waiter);
     }
 }
 
+/* Serves the lines where something has changed, and ends those in which nobody stands any more. */
 static void run_todo(struct waiters *waiters)
 {
     struct queue *queue = waiters->queue;
@@ -288,7 +292,7 @@ static void run_todo(struct waiters *waiters)
 
         list_remove(&line->todo);
         if (!list_is_empty(&line->slots)) {
-            go_on(waiters, line);
+            serve_line(waiters, line);
             continue;
         }
         if (line->watched)
@@ -306,7 +310,8 @@ static void nobody_minds(void *owner, uint64_t tag, const struct queue_reply *re
     (void)reply;
 }
 
-static void give_back(struct queue *queue, const struct queue_reply *reply)
+/* Returns the jobs of a take whose taker is gone. */
+static void return_jobs(struct queue *queue, const struct queue_reply *reply)
 {
     struct queue_answer answers[RETURN_BATCH];
     struct queue_reply_to to = {nobody_minds, NULL, 0};
@@ -322,6 +327,8 @@ static void give_back(struct queue *queue, const struct queue_reply *reply)
     }
 }
 
+/* A take found nothing for this line: it is watched from now on, unless jobs became ready
+ * meanwhile. */
 static void line_had_none(struct waiters *waiters, struct slot *slot)
 {
     struct line *line = slot->line;
@@ -373,12 +380,13 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
     waiters->asking--;
     settle_lines(waiters, waiter, reply);
     if (waiter->cancelled)
-        give_back(waiters->queue, reply);
+        return_jobs(waiters->queue, reply);
     if (!is_empty || waiter->over || waiter->cancelled || waiter->slot_count == 0)
-        finish(waiters, waiter, reply, is_empty && waiter->crowded_out);
+        finish_waiter(waiters, waiter, reply, is_empty && waiter->crowded_out);
     run_todo(waiters);
 }
 
+/* The queue says that a watched topic may have ready jobs (on_ready). */
 static void topic_is_ready(void *owner, struct slice topic)
 {
     struct waiters *waiters = owner;
@@ -401,7 +409,8 @@ static void nobody_waits(void *owner, struct slice topic)
 
 /* ---- taking ---- */
 
-static bool join(struct waiters *waiters, struct waiter *waiter, struct slice topic)
+/* Puts a waiter at the end of a topic's line. False: out of memory. */
+static bool join_line(struct waiters *waiters, struct waiter *waiter, struct slice topic)
 {
     struct line *line = need_line(waiters, topic);
     struct slot *slot = &waiter->slots[waiter->slot_count];
@@ -428,7 +437,7 @@ static bool join_lines(struct waiters *waiters, struct waiter *waiter,
     if (!waiter->slots || !deadlines_reserve(&waiters->deadlines, waiters->deadlines.count + 1))
         goto fail;
     for (size_t i = 0; i < take->topic_count; i++)
-        if (!join(waiters, waiter, take->topics[i]))
+        if (!join_line(waiters, waiter, take->topics[i]))
             goto fail;
     (void)deadlines_add(&waiters->deadlines, waiter); /* there is room */
     waiters->waiting++;
@@ -439,7 +448,7 @@ fail:
     return false;
 }
 
-static int64_t later(int64_t now_ms, int64_t wait_ms)
+static int64_t deadline_of(int64_t now_ms, int64_t wait_ms)
 {
     return wait_ms < INT64_MAX - now_ms ? now_ms + wait_ms : INT64_MAX - 1;
 }
@@ -461,7 +470,7 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     waiter->tag = tag;
     waiter->max = take->max;
     waiter->lease_ms = take->lease_ms;
-    waiter->deadline_ms = later(now_ms, wait_ms);
+    waiter->deadline_ms = deadline_of(now_ms, wait_ms);
     /* What the queue will refuse is better refused at once than after the wait. */
     if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK) {
         send_take(waiters, waiter, take, status);
@@ -501,13 +510,14 @@ int64_t waiters_next_ms(const struct waiters *waiters)
     return first ? first->deadline_ms : INT64_MAX;
 }
 
+/* Its time is over: it is answered empty, or with what the take under way brings. */
 static void end_wait(struct waiters *waiters, struct waiter *waiter)
 {
     remove_deadline(waiters, waiter);
     if (waiter->asking)
         waiter->over = true;
     else
-        finish(waiters, waiter, &empty_reply, false);
+        finish_waiter(waiters, waiter, &empty_reply, false);
 }
 
 void waiters_expire(struct waiters *waiters, int64_t now_ms)
@@ -516,8 +526,8 @@ void waiters_expire(struct waiters *waiters, int64_t now_ms)
 
     waiters->now_ms = now_ms;
     while (!list_is_empty(&waiters->failed))
-        finish(waiters, list_entry(waiters->failed.next, struct waiter, failed), &no_memory_reply,
-               false);
+        finish_waiter(waiters, list_entry(waiters->failed.next, struct waiter, failed),
+                      &no_memory_reply, false);
     while ((first = first_deadline(waiters)) && (first->deadline_ms <= now_ms || waiters->draining))
         end_wait(waiters, first);
     run_todo(waiters);

@@ -1,4 +1,5 @@
 /* Jobs in Redis, shared with other servers: one reactor, whatever the number of shards there. */
+#include "base/error.h"
 #include "base/prometheus.h"
 #include "redis/redis.h"
 #include "redis/url.h"
@@ -20,9 +21,9 @@ static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
     struct redis_url parsed;
     int result = 0;
     if (strlen(config->store) >= REDIS_URL_BYTES_MAX) {
-        snprintf(error, BACKEND_ERROR_BYTES, "'--store' is too long, give at most %d bytes",
-                 REDIS_URL_BYTES_MAX - 1);
-        return -EINVAL;
+        return error_result(-EINVAL, error, BACKEND_ERROR_BYTES,
+                            "'--store' is too long, give at most %d bytes",
+                            REDIS_URL_BYTES_MAX - 1);
     }
     strcpy(url, config->store);
     if (config->redis_password_file[0]) {

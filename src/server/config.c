@@ -503,11 +503,11 @@ static bool check_redis(const struct config *config, char *error)
         return error_text(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
     explicit_bzero(&url, sizeof(url));
     if (given) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "'%s' is for the embedded store, leave it out; what Redis keeps is set there "
-                 "(appendonly, appendfsync), --require-durability makes sure of it",
-                 given);
-        return false;
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'%s' is for the embedded store, leave it out; what Redis keeps is set there "
+            "(appendonly, appendfsync), --require-durability makes sure of it",
+            given);
     }
     return true;
 }

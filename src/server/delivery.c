@@ -1,5 +1,6 @@
 #include "server/delivery.h"
 
+#include "base/error.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -119,8 +120,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
 {
     char why[GUARD_ERROR_BYTES] = "";
     if (guard_open(path, &delivery->guard, why) != 0) {
-        snprintf(error, DELIVERY_ERROR_BYTES, "%s", why);
-        return false;
+        return error_text(error, DELIVERY_ERROR_BYTES, "%s", why);
     }
     const struct deliver_options options = {.reactor = reactor,
                                             .queue = queue,
@@ -134,8 +134,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
     delivery->reactor = reactor;
     delivery->deliver = deliver_new(&options);
     if (!delivery->deliver) {
-        snprintf(error, DELIVERY_ERROR_BYTES, "out of memory");
-        return false;
+        return error_text(error, DELIVERY_ERROR_BYTES, "out of memory");
     }
     delivery->hooks = (struct http_hooks){.ctx = delivery,
                                           .is_on = is_delivery_on,

@@ -2,6 +2,8 @@
 
 #include "base/access.h"
 #include "base/buffer.h"
+#include "base/error.h"
+#include "base/url.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -27,9 +29,8 @@ int secret_read(const char *path, char *out, size_t out_bytes, char *error, size
     }
     if (secret_is_open_to_others(fileno(file))) {
         fclose(file);
-        snprintf(error, error_bytes, "others may read the password in '%.200s', run: chmod 600",
-                 path);
-        return -EPERM;
+        return error_result(-EPERM, error, error_bytes,
+                            "others may read the password in '%.200s', run: chmod 600", path);
     }
     char *line = fgets(out, (int)out_bytes, file);
     bool too_long = line && strlen(line) == out_bytes - 1 && line[out_bytes - 2] != '\n';
@@ -38,9 +39,9 @@ int secret_read(const char *path, char *out, size_t out_bytes, char *error, size
         line[strcspn(line, "\r\n")] = '\0';
     if (line && line[0] && !too_long)
         return 0;
-    snprintf(error, error_bytes, "no password in '%.200s', write one line of at most %zu bytes",
-             path, out_bytes - 2);
-    return -EINVAL;
+    return error_result(-EINVAL, error, error_bytes,
+                        "no password in '%.200s', write one line of at most %zu bytes", path,
+                        out_bytes - 2);
 }
 
 static void append_encoded(struct buffer *out, const char *secret)
@@ -61,29 +62,31 @@ static void append_encoded(struct buffer *out, const char *secret)
 int secret_into_url(const char *url, const char *secret, char *out, size_t out_bytes, char *error,
                     size_t error_bytes)
 {
-    const char *host = strstr(url, "://");
-    host = host ? host + 3 : url;
-    size_t authority = strcspn(host, "/?");
-    const char *at = memrchr(host, '@', authority);
-    const char *user_end = at ? memchr(host, ':', (size_t)(at - host)) : host;
-    if (at && (!user_end || user_end + 1 != at)) {
-        snprintf(error, error_bytes,
-                 user_end ? "a password in --store and another in --redis-password-file, remove one"
-                          : "a ':' is missing before the '@' of --store, write user:@host");
-        return -EINVAL;
-    }
+    struct url parts;
+    enum url_fault fault = url_parse(slice_of(url), &parts);
+    if (fault != URL_OK)
+        return error_result(-EINVAL, error, error_bytes, "bad '--store', %s",
+                            url_fault_text(fault));
+    if (parts.has_user && (!parts.has_password || parts.password.len))
+        return error_result(
+            -EINVAL, error, error_bytes,
+            parts.has_password
+                ? "a password in --store and another in --redis-password-file, remove one"
+                : "a ':' is missing before the '@' of --store, write user:@host");
+    const char *host = strstr(url, "://") + 3; /* or the user */
     struct buffer text;
     buffer_init(&text, out_bytes - 1);
-    buffer_append_slice(&text, slice_make(url, (size_t)(user_end - url)));
+    buffer_append_slice(&text, slice_make(url, (size_t)(host - url)));
+    buffer_append_slice(&text, parts.user);
     buffer_append_byte(&text, ':');
     append_encoded(&text, secret);
     buffer_append_byte(&text, '@');
-    buffer_append_text(&text, at ? at + 1 : host);
+    buffer_append_text(&text, parts.has_user ? strchr(host, '@') + 1 : host);
     bool fits = !text.failed;
     if (fits)
         snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
-    else
-        snprintf(error, error_bytes, "--store and its password are too long together");
     buffer_fini(&text);
-    return fits ? 0 : -EINVAL;
+    return fits ? 0
+                : error_result(-EINVAL, error, error_bytes,
+                               "--store and its password are too long together");
 }
