@@ -289,11 +289,13 @@ void target_multi_mark(struct target_multi *multi, const struct target_opening *
                        const char *peer, int port, struct target_mark *mark)
 {
     *mark = (struct target_mark){0};
+    uint32_t before = multi->serial;
     struct multi_connection *connection =
         port > 0 && port <= UINT16_MAX ? find_connection(multi, opening, peer, (uint16_t)port)
                                        : NULL;
     if (!connection || !target_traffic_read(connection->fd, &mark->traffic))
         return;
+    mark->is_first = multi->serial != before;
     mark->port = connection->port;
     mark->serial = connection->serial;
 }

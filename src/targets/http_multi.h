@@ -26,6 +26,7 @@ struct target_opening { /* of an easy handle's socket */
 struct target_mark {
     uint16_t port;   /* on our side */
     uint32_t serial; /* of the connection; 0: not known */
+    bool is_first;   /* no request went by it before */
     struct target_traffic traffic;
 };
 

@@ -59,6 +59,7 @@ struct http_endpoint {
     struct http_name name;
     struct webhook *webhook;
     struct target_place place;
+    bool wants_http1;    /* it has refused HTTP/2; asked again after it was idle */
     struct list waiting; /* for addresses */
     struct list running; /* libcurl's, in the order they began */
     struct list decided; /* to be reported at the end of the turn */
@@ -206,6 +207,15 @@ static void wake_at(struct http_endpoint *endpoint, int64_t at_ms, int64_t now)
     (void)uv_timer_start(&endpoint->timer, on_time, at_ms > now ? (uint64_t)(at_ms - now) : 0, 0);
 }
 
+static void free_spare(struct http_endpoint *endpoint)
+{
+    struct target_transfer *transfer;
+    while ((transfer = first_of(&endpoint->spare))) {
+        list_remove(&transfer->list);
+        target_transfer_free(transfer);
+    }
+}
+
 /* ---- reports ---- */
 
 /* Its handle waits for the next message before the owner hears of it: that may be at once. */
@@ -215,7 +225,12 @@ static void report(struct http_endpoint *endpoint, struct target_transfer *trans
     struct target_report what = transfer->report;
     target_transfer_explain(transfer, now_ms());
     target_transfer_clear(transfer);
-    move(&endpoint->spare, transfer);
+    if (transfer->offers_http2 && endpoint->wants_http1) {
+        list_remove(&transfer->list);
+        target_transfer_free(transfer);
+    } else {
+        move(&endpoint->spare, transfer);
+    }
     endpoint->env->reported(endpoint->env->owner, tag, &what);
 }
 
@@ -234,10 +249,15 @@ static void give_up(struct http_endpoint *endpoint, struct target_transfer *tran
 
 static void on_ended(void *ctx, CURL *easy, CURLcode code)
 {
+    struct http_endpoint *endpoint = ctx;
     struct target_transfer *transfer = NULL;
     (void)curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&transfer);
+    if (target_transfer_wants_http1(transfer)) {
+        endpoint->wants_http1 = true;
+        free_spare(endpoint);
+    }
     target_transfer_judge(transfer, code);
-    report(ctx, transfer);
+    report(endpoint, transfer);
 }
 
 /* ---- beginning ---- */
@@ -291,7 +311,8 @@ static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
 {
     struct target_transfer *transfer = first_of(&endpoint->spare);
     if (!transfer)
-        transfer = target_transfer_new(endpoint->env->guard, endpoint->place.is_tls,
+        transfer = target_transfer_new(endpoint->env->guard,
+                                       endpoint->place.is_tls && !endpoint->wants_http1,
                                        endpoint->env->version, endpoint);
     assert(transfer); /* without memory for a tag nothing can be reported */
     return transfer;
@@ -382,20 +403,12 @@ static int64_t expire(struct http_endpoint *endpoint, struct list *list, int64_t
     return next_ms;
 }
 
-static void free_spare(struct http_endpoint *endpoint)
-{
-    struct target_transfer *transfer;
-    while ((transfer = first_of(&endpoint->spare))) {
-        list_remove(&transfer->list);
-        target_transfer_free(transfer);
-    }
-}
-
 static void go_idle(struct http_endpoint *endpoint)
 {
     free_spare(endpoint);
     target_multi_free(endpoint->multi);
     endpoint->multi = NULL;
+    endpoint->wants_http1 = false;
 }
 
 static void on_time(uv_timer_t *timer)

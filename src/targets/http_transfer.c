@@ -202,14 +202,18 @@ static size_t on_body(char *at, size_t size, size_t count, void *ctx)
 
 /* The request is about to be sent. Where a kept connection ends before its answer begins, libcurl
  * comes here once more by itself: a request that may have been taken is not sent a second time
- * within one attempt. */
+ * within one attempt. By HTTP/2 a peer may also say that it has not looked at a request: it refuses
+ * the stream, or wants HTTP/1.1 (RFC 9113 section 7). libcurl then comes here again too, and only then
+ * where the connection was a new one. */
 static int on_connected(void *ctx, char *peer, char *local, int peer_port, int local_port)
 {
     struct target_transfer *transfer = ctx;
     struct target_multi *multi = transfer->opening.multi;
     (void)local, (void)peer_port;
-    if (transfer->has_begun && !target_multi_took_nothing(multi, &transfer->mark))
+    bool is_refused = transfer->offers_http2 && transfer->mark.is_first && !transfer->is_refused;
+    if (transfer->has_begun && !is_refused && !target_multi_took_nothing(multi, &transfer->mark))
         return CURL_PREREQFUNC_ABORT;
+    transfer->is_refused = transfer->has_begun && is_refused;
     transfer->has_begun = true;
     target_multi_mark(multi, &transfer->opening, peer, local_port, &transfer->mark);
     return CURL_PREREQFUNC_OK;
@@ -244,7 +248,7 @@ static void set_guards(CURL *easy, struct guard *guard)
     curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, guard);
 }
 
-static void set_options(struct target_transfer *transfer, bool is_tls, const char *version)
+static void set_options(struct target_transfer *transfer, const char *version)
 {
     char agent[64];
     CURL *easy = transfer->easy;
@@ -254,8 +258,9 @@ static void set_options(struct target_transfer *transfer, bool is_tls, const cha
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
     curl_easy_setopt(easy, CURLOPT_POST, 1L);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, agent);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
-                     (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
+    curl_easy_setopt(
+        easy, CURLOPT_HTTP_VERSION,
+        (long)(transfer->offers_http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)IN_BYTES);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)OUT_BYTES);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)AGE_MAX_S);
@@ -268,8 +273,8 @@ static void set_options(struct target_transfer *transfer, bool is_tls, const cha
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, transfer);
 }
 
-struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, const char *version,
-                                            void *owner)
+struct target_transfer *target_transfer_new(struct guard *guard, bool offers_http2,
+                                            const char *version, void *owner)
 {
     struct target_transfer *transfer = calloc(1, sizeof *transfer);
     if (!transfer)
@@ -278,12 +283,13 @@ struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, co
     buffer_init(&transfer->text, TEXT_BYTES_KEPT);
     transfer->owner = owner;
     transfer->guard = guard;
+    transfer->offers_http2 = offers_http2;
     transfer->easy = curl_easy_init();
     if (!transfer->easy) {
         free(transfer);
         return NULL;
     }
-    set_options(transfer, is_tls, version);
+    set_options(transfer, version);
     set_guards(transfer->easy, guard);
     return transfer;
 }
@@ -312,7 +318,8 @@ void target_transfer_clear(struct target_transfer *transfer)
     buffer_shrink(&transfer->text, TEXT_BYTES_KEPT);
     transfer->answer = (struct target_answer){0};
     transfer->opening.error = 0;
-    transfer->has_begun = transfer->is_added = transfer->is_decided = false;
+    transfer->has_begun = transfer->is_refused = transfer->is_decided = false;
+    transfer->mark = (struct target_mark){0};
     transfer->explained = NULL;
 }
 
@@ -687,6 +694,13 @@ static bool is_our_fault(const struct target_transfer *transfer, CURLcode code)
     int error = code == CURLE_COULDNT_CONNECT ? transfer->opening.error : 0;
     return code == CURLE_OUT_OF_MEMORY || error == EMFILE || error == ENFILE || error == ENOMEM ||
            error == ENOBUFS;
+}
+
+bool target_transfer_wants_http1(const struct target_transfer *transfer)
+{
+    long version = 0;
+    (void)curl_easy_getinfo(transfer->easy, CURLINFO_HTTP_VERSION, &version);
+    return transfer->is_refused && version == CURL_HTTP_VERSION_1_1;
 }
 
 void target_transfer_judge(struct target_transfer *transfer, CURLcode code)

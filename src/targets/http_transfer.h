@@ -48,7 +48,8 @@ struct target_transfer {
     struct target_opening opening;
     struct target_answer answer;
     struct target_mark mark; /* has_begun: the connection it went by last */
-    bool is_added;           /* the multi has it */
+    bool offers_http2;       /* where TLS agrees on it */
+    bool is_refused;         /* the peer did not look at it, and was sent it again */
     bool has_begun;          /* there was a connection: the peer may have got something */
     bool is_decided;         /* `report` holds */
     struct target_report report;
@@ -62,8 +63,8 @@ struct target_transfer {
 };
 
 /* NULL: out of memory. */
-struct target_transfer *target_transfer_new(struct guard *guard, bool is_tls, const char *version,
-                                            void *owner);
+struct target_transfer *target_transfer_new(struct guard *guard, bool offers_http2,
+                                            const char *version, void *owner);
 void target_transfer_free(struct target_transfer *transfer);
 
 /* Makes the request of a message: `origin` is "https://host:port". False: `report` says why it
@@ -75,6 +76,8 @@ bool target_transfer_fill(struct target_transfer *transfer, const struct target_
 bool target_transfer_pin(struct target_transfer *transfer, const char *line, uint64_t generation);
 /* After its end: what became of it, in `report`. Keeps an answer that was there already. */
 void target_transfer_judge(struct target_transfer *transfer, CURLcode code);
+/* Did the peer refuse it by HTTP/2 and answer by HTTP/1.1? */
+bool target_transfer_wants_http1(const struct target_transfer *transfer);
 /* Lines for people about the report, where they are wanted. */
 void target_transfer_explain(const struct target_transfer *transfer, int64_t now_ms);
 /* It is taken back, from the peer or before it began; `why` for people. */

@@ -8,6 +8,7 @@ import pytest
 from delivery import counts, settle, totals
 from evil import Evil
 from nginx import Nginx
+from old_http import OldHttp
 from server import IS_SANITIZED, eventually
 
 GOOD, JOBS, SPREAD_MS = 99, 8, 1500
@@ -125,6 +126,19 @@ def test_http2_is_spoken_where_the_peer_does(start_delivering, nginx, certificat
     assert {line[0] for line in came} == {protocol}
     assert len({line[1] for line in came}) <= 20, "connections are used again"
     assert all(line[2].startswith("v1,") for line in came)
+
+
+def test_an_endpoint_that_takes_http2_back_is_asked_by_http1(start_delivering, certificates):
+    """What it has refused by HTTP/2 it takes by HTTP/1.1, in the same attempt; later ones ask so at once."""
+    peer = OldHttp(certificates)
+    client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"]).client()
+    settle(client, "orders", deliver={"to": f"https://localhost:{peer.port}/", "max_in_flight": 1}, max_attempts=1)
+    client.push_batch([{"topic": "orders", "id": str(i), "body": "x" * 3000} for i in range(10)])
+    eventually(lambda: totals(client, "orders")["acked"] + counts(client, "orders")["dead"] == 10)
+    peer.stop()
+    assert totals(client, "orders")["acked"] == 10, client.get("orders", "0")["last_error"]
+    assert [came for came in peer.came if came[0] == "http/1.1"] == [("http/1.1", 3000)] * 10
+    assert len(peer.came) == 11, "one request by HTTP/2 tells it for good"
 
 
 @pytest.mark.parametrize("host, trusts, error", [
