@@ -85,8 +85,8 @@ int secret_into_url(const char *url, const char *secret, char *out, size_t out_b
     bool fits = !text.failed;
     if (fits)
         snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
+    else
+        snprintf(error, error_bytes, "--store and its password are too long together");
     buffer_fini(&text);
-    return fits ? 0
-                : error_result(-EINVAL, error, error_bytes,
-                               "--store and its password are too long together");
+    return fits ? 0 : -EINVAL;
 }
