@@ -1,0 +1,49 @@
+/* Which reactors watch which topics. */
+#include "queue/watch.h"
+
+#include "unit/cases.h"
+
+#include <stdio.h>
+
+enum { TOPICS = 500 };
+
+static void each_reactor_has_its_bit(void **state)
+{
+    struct watch_table *table = watch_table_new();
+    (void)state;
+    assert_non_null(table);
+    assert_int_equal(watch_find(table, slice_of("a")), 0);
+    assert_true(watch_set(table, slice_of("a"), 0, true));
+    assert_true(watch_set(table, slice_of("a"), 63, true));
+    assert_true(watch_set(table, slice_of("b"), 5, true));
+    assert_true(watch_find(table, slice_of("a")) == (1ull << 63 | 1));
+    assert_true(watch_set(table, slice_of("a"), 0, false));
+    assert_true(watch_find(table, slice_of("a")) == 1ull << 63);
+    assert_true(watch_find(table, slice_of("b")) == 1 << 5);
+    watch_table_free(table);
+}
+
+static void a_topic_that_nobody_watches_is_forgotten(void **state)
+{
+    struct watch_table *table = watch_table_new();
+    char topic[16];
+    (void)state;
+    assert_non_null(table);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < TOPICS; i++) {
+            (void)snprintf(topic, sizeof topic, "topic-%d", i);
+            assert_true(watch_set(table, slice_of(topic), 1, round != 1));
+            assert_int_equal(watch_find(table, slice_of(topic)), round != 1 ? 2 : 0);
+        }
+    assert_true(watch_set(table, slice_of("never there"), 1, false));
+    watch_table_free(table); /* with some left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_reactor_has_its_bit),
+        cmocka_unit_test(a_topic_that_nobody_watches_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
