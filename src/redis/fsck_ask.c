@@ -1,8 +1,8 @@
 /* One command, one answer: connections to the masters, made when first wanted, made again when they
  * end; errors that pass are waited out. */
 #include "base/clock.h"
+#include "redis/answer.h"
 #include "redis/fsck_private.h"
-#include "redis/session_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -116,18 +116,18 @@ static int judge(struct fsck *fsck, const struct redis_sync_connection *connecti
         return -EBADMSG;
     if (is_for_good(fsck, reply))
         return result;
-    switch (session_judge(reply->str)) {
-    case SESSION_VERDICT_AGAIN:
+    switch (redis_error_judge(reply->str)) {
+    case REDIS_VERDICT_AGAIN:
         return HERE_AGAIN;
-    case SESSION_VERDICT_MOVED:
-    case SESSION_VERDICT_ELSEWHERE:
+    case REDIS_VERDICT_MOVED:
+    case REDIS_VERDICT_ELSEWHERE:
         return result == -EACCES ? result : ASK_TOPOLOGY;
-    case SESSION_VERDICT_GREET:
-    case SESSION_VERDICT_GONE:
-    case SESSION_VERDICT_CLOCK:
+    case REDIS_VERDICT_GREET:
+    case REDIS_VERDICT_GONE:
+    case REDIS_VERDICT_CLOCK:
         return -ENOEXEC;
-    case SESSION_VERDICT_NO_SPACE:
-    case SESSION_VERDICT_REFUSED:
+    case REDIS_VERDICT_NO_SPACE:
+    case REDIS_VERDICT_REFUSED:
         break;
     }
     return result;

@@ -1,8 +1,8 @@
 /* The steps of a part of a shard's check: as large as a few milliseconds of Redis' time allow, and
  * as long a rest after each. */
+#include "redis/answer.h"
 #include "redis/fsck_private.h"
 #include "redis/id.h"
-#include "redis/session_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -134,7 +134,7 @@ static int read_answer(struct stepping *stepping, const redisReply *reply, int64
 {
     struct fsck *fsck = stepping->fsck;
     struct redis_head head;
-    if (!session_read_head(reply, &head) || !is_answer(reply, &head))
+    if (!redis_head_read(reply, &head) || !is_answer(reply, &head))
         return REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a check of '%s' makes no sense",
                             stepping->report->tag);
     uint32_t looked = read_u32(head.rest.at), bytes = read_u32(head.rest.at + 4);

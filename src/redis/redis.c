@@ -98,15 +98,6 @@ static void refuse(void *ctx, enum queue_status status, struct queue_reply_to re
 
 /* ---- the turn ---- */
 
-static void look(struct redis *redis, int64_t now_ms)
-{
-    if (now_ms < redis->look_ms)
-        return;
-    redis->look_ms = now_ms + LOOK_MS;
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        redis_shard_look(redis->shards[i]);
-}
-
 static void stop_if_done(struct redis *redis)
 {
     if (!redis->stopping || !redis->stopped)
@@ -124,10 +115,12 @@ static bool turn(void *ctx)
 {
     struct redis *redis = ctx;
     int64_t now_ms = clock_inner_ms();
-    look(redis, now_ms);
+    bool looks = now_ms >= redis->look_ms;
+    if (looks)
+        redis->look_ms = now_ms + LOOK_MS;
     int64_t next_ms = redis->look_ms;
     for (uint32_t i = 0; i < redis->shard_count; i++) {
-        int64_t at_ms = redis_shard_turn(redis->shards[i], now_ms);
+        int64_t at_ms = redis_shard_turn(redis->shards[i], now_ms, looks);
         if (at_ms < next_ms)
             next_ms = at_ms;
     }

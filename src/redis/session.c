@@ -1,11 +1,264 @@
-/* The session's states, its connection, and when it must wake. */
-#include "redis/session_private.h"
+/* The session: its states, when it must wake, and the calls it carries. */
+#include "redis/session_state.h"
 
-#include "base/clock.h"
-
-#include <assert.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
+
+enum {
+    WAIT_MS_MAX = 1000,
+    GREETING_REPLIES_MAX = 32,
+    SAME_COMPLAINT_MS = 10000,
+    NEWS_REFUSED_PAUSE_MS = 30000
+};
+
+/* ---- calls: sending ---- */
+
+static bool has_room(const struct redis_session *session)
+{
+    return session->expected_count + 2 + GREETING_REPLIES_MAX <= SESSION_EXPECTED_MAX;
+}
+
+static void put48(char *at, int64_t number)
+{
+    for (int i = 5; i >= 0; i--, number /= 256)
+        at[i] = (char)(number % 256);
+}
+
+/* Ticket, and the time within which the call may be carried out. */
+static void emit_ticket(const struct redis_session *session, const struct redis_call *call,
+                        struct buffer *out)
+{
+    char text[SESSION_TICKET_BYTES + SESSION_WINDOW_BYTES + 1];
+    size_t len = 0;
+    int64_t earliest_ms, latest_ms;
+    assert(call->ticket < UINT64_C(1) << 48 && call->slot < REDIS_SESSION_SLOTS);
+    if (call->changes) {
+        snprintf(text, sizeof text, "%.8s%u%012" PRIx64, session->options.server,
+                 call->slot % REDIS_SESSION_SLOTS, call->ticket);
+        len = SESSION_TICKET_BYTES;
+    }
+    if (session->clock.known) {
+        redis_clock_window(&session->clock, call->sent_us, &earliest_ms, &latest_ms);
+        put48(text + len, earliest_ms < 0 ? 0 : earliest_ms);
+        put48(text + len + SESSION_WINDOW_BYTES / 2, latest_ms < 0 ? 0 : latest_ms);
+        len += SESSION_WINDOW_BYTES;
+    }
+    redis_command_arg(out, slice_make(text, len));
+}
+
+static void emit_wait(struct redis_session *session, struct redis_call *call)
+{
+    int64_t ms = session->options.patience_ms / 4;
+    struct buffer *out = session_command(session, SESSION_EXPECTS_WAIT, call);
+    redis_command_begin(out, 3);
+    redis_command_text(out, "WAIT");
+    redis_command_number(out, session->options.wait_replicas);
+    redis_command_number(out, ms < 1 ? 1 : ms < WAIT_MS_MAX ? ms : WAIT_MS_MAX);
+}
+
+static void send_call(struct redis_session *session, struct redis_call *call)
+{
+    struct buffer *out = session_command(session, SESSION_EXPECTS_CALL, call);
+    bool has_ticket = call->changes || call->is_timed;
+    call->sent_us = clock_inner_us();
+    session_script(session, out, call->script, call->argc + has_ticket);
+    if (has_ticket)
+        emit_ticket(session, call, out);
+    buffer_append_slice(out, buffer_slice(&call->args));
+    if (call->changes && session->options.wait_replicas)
+        emit_wait(session, call);
+    call->is_sent = true;
+    session->under_way++;
+    session->options.figures->calls++;
+    session_wake_by(session, call->sent_us / 1000 + SESSION_SILENCE_MS);
+}
+
+static uint32_t free_slot(const struct redis_session *session)
+{
+    uint32_t slot = 0;
+    while (slot < REDIS_SESSION_SLOTS && session->slot_taken[slot])
+        slot++;
+    return slot;
+}
+
+static void send_first(struct redis_session *session, struct list *waiting, uint32_t slot)
+{
+    struct redis_call *call = list_entry(waiting->next, struct redis_call, list);
+    list_remove(&call->list);
+    list_add_last(&session->flying, &call->list);
+    call->is_flying = true;
+    session->flying_count++;
+    if (call->changes) {
+        session->slot_taken[slot] = true;
+        call->slot = slot;
+        call->ticket = ++session->number;
+    } else {
+        session->reads_flying++;
+    }
+    send_call(session, call);
+}
+
+/* In the order in which they were sent first. */
+static void send_again(struct redis_session *session)
+{
+    for (struct list *at = session->flying.next; at != &session->flying && has_room(session);
+         at = at->next) {
+        struct redis_call *call = list_entry(at, struct redis_call, list);
+        if (call->is_sent)
+            continue;
+        session->options.figures->resent += call->changes;
+        send_call(session, call);
+    }
+}
+
+static void calls_send(struct redis_session *session)
+{
+    uint32_t slot;
+    if (session->state != SESSION_UP)
+        return;
+    if (session->flying_count > session->under_way)
+        send_again(session);
+    while (!list_is_empty(&session->reads_waiting) && session->reads_flying < SESSION_READS_MAX &&
+           has_room(session))
+        send_first(session, &session->reads_waiting, 0);
+    while (!list_is_empty(&session->changes_waiting) && has_room(session) &&
+           (slot = free_slot(session)) < REDIS_SESSION_SLOTS)
+        send_first(session, &session->changes_waiting, slot);
+}
+
+/* One that comes when a stop has ended the others waits for the next time that is looked at, as the
+ * end of a call may bring it. */
+static int64_t patience_over_ms(const struct redis_session *session)
+{
+    int64_t now_ms = clock_inner_ms(), over_ms = now_ms + session->options.patience_ms;
+    if (over_ms <= session->stop_ms)
+        return over_ms;
+    return session->stop_ms > now_ms ? session->stop_ms : now_ms + 1;
+}
+
+void redis_session_submit(struct redis_session *session, struct redis_call *call)
+{
+    assert(!session->stopping && call->script && call->done && !call->args.failed);
+    call->give_up_ms = patience_over_ms(session);
+    call->is_flying = call->is_sent = false;
+    call->kept = NULL;
+    list_add_last(call->changes ? &session->changes_waiting : &session->reads_waiting, &call->list);
+    session->calls++;
+    session_wake_by(session, call->give_up_ms);
+    calls_send(session);
+}
+
+void redis_session_stop(struct redis_session *session, int64_t until_ms)
+{
+    struct list *lists[] = {&session->flying, &session->changes_waiting, &session->reads_waiting};
+    session->stop_ms = until_ms;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (struct list *at = lists[i]->next; at != lists[i]; at = at->next) {
+            struct redis_call *call = list_entry(at, struct redis_call, list);
+            if (call->give_up_ms > until_ms)
+                call->give_up_ms = until_ms;
+        }
+    session_wake_by(session, until_ms);
+}
+
+/* ---- calls: ending ---- */
+
+/* Its replies still come, and mean nobody. */
+static void call_disown(struct redis_session *session, const struct redis_call *call)
+{
+    for (uint32_t i = 0; i < session->expected_count; i++) {
+        uint32_t at = (session->expected_first + i) % SESSION_EXPECTED_MAX;
+        if (session->expected[at].call == call)
+            session->expected[at].call = NULL;
+    }
+}
+
+/* It must be sent again. */
+static void call_unsend(struct redis_session *session, struct redis_call *call)
+{
+    assert(call->is_sent);
+    call->is_sent = false;
+    session->under_way--;
+    redis_reply_free(call->kept);
+    call->kept = NULL;
+}
+
+static void call_finish(struct redis_session *session, struct redis_call *call,
+                        enum redis_call_end end, const struct redis_head *head,
+                        const redisReply *reply)
+{
+    list_remove(&call->list);
+    if (call->is_sent)
+        session->under_way--;
+    if (call->is_flying) {
+        session->flying_count--;
+        if (call->changes)
+            session->slot_taken[call->slot] = false;
+        else
+            session->reads_flying--;
+    }
+    session->calls--;
+    call->done(call, end, head, reply);
+}
+
+static void call_give_up(struct redis_session *session, struct redis_call *call,
+                         enum redis_call_end end)
+{
+    call_disown(session, call);
+    redis_reply_free(call->kept);
+    call->kept = NULL;
+    call_finish(session, call, end, NULL, NULL);
+}
+
+static void calls_unsent(struct redis_session *session)
+{
+    for (struct list *at = session->flying.next; at != &session->flying; at = at->next) {
+        struct redis_call *call = list_entry(at, struct redis_call, list);
+        if (call->is_sent)
+            call_unsend(session, call);
+    }
+}
+
+/* `done` may submit: what comes in then has its whole patience before it. */
+static struct redis_call *first_expired(struct list *calls, int64_t now_ms, int64_t *next_ms)
+{
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct redis_call *call = list_entry(at, struct redis_call, list);
+        if (call->give_up_ms <= now_ms)
+            return call;
+        if (call->give_up_ms < *next_ms)
+            *next_ms = call->give_up_ms;
+    }
+    return NULL;
+}
+
+static int64_t calls_expire(struct redis_session *session, int64_t now_ms)
+{
+    struct list *lists[] = {&session->flying, &session->changes_waiting, &session->reads_waiting};
+    int64_t next_ms = INT64_MAX;
+    struct redis_call *call;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        while ((call = first_expired(lists[i], now_ms, &next_ms)))
+            call_give_up(session, call, REDIS_CALL_UNAVAILABLE);
+    calls_send(session);
+    return next_ms;
+}
+
+/* Only those there are now: `done` may submit. */
+static void calls_end_all(struct redis_session *session, enum redis_call_end end)
+{
+    struct list *lists[] = {&session->flying, &session->changes_waiting, &session->reads_waiting},
+                ending;
+    list_init(&ending);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        while (!list_is_empty(lists[i])) {
+            struct list *first = lists[i]->next;
+            list_remove(first);
+            list_add_last(&ending, first);
+        }
+    while (!list_is_empty(&ending))
+        call_give_up(session, list_entry(ending.next, struct redis_call, list), end);
+}
 
 static const struct redis_connection_events events;
 
@@ -22,16 +275,6 @@ static void say(struct redis_session *session, enum log_level level, const char 
 
 /* ---- time ---- */
 
-/* A deadline that moves later is left alone: it rings, finds nothing to do and is set again. So the
- * many calls that end in time cost no timer. */
-void session_wake_by(struct redis_session *session, int64_t at_ms)
-{
-    if (at_ms >= session->wake_ms)
-        return;
-    session->wake_ms = at_ms;
-    deadline_set(session->deadline, at_ms);
-}
-
 /* Redis owes something: until when it may keep silent. */
 static int64_t silent_until(struct redis_session *session)
 {
@@ -47,26 +290,100 @@ static bool is_silent(struct redis_session *session, int64_t now_ms)
     return now_ms >= silent_until(session);
 }
 
-static void seek(struct redis_session *session);
+/* ---- states ---- */
 
-static void on_deadline(void *ctx)
+static void turn(struct redis_session *session, bool up)
 {
-    struct redis_session *session = ctx;
-    int64_t now_ms = clock_inner_ms();
-    session->wake_ms = INT64_MAX;
-    if (session->connection && is_silent(session, now_ms))
-        session_lost(session, "it does not answer", true);
-    int64_t next_ms = session_calls_expire(session, now_ms);
-    if (session->state == SESSION_PAUSING && session->resume_ms <= now_ms)
-        seek(session);
-    session_wake_by(session, next_ms);
-    if (session->state == SESSION_PAUSING)
-        session_wake_by(session, session->resume_ms);
-    if (session->connection)
-        session_wake_by(session, silent_until(session));
+    if (session->options.turned)
+        session->options.turned(session->options.ctx, up);
 }
 
-/* ---- states ---- */
+static void leave(struct redis_session *session)
+{
+    redis_connection_free(session->connection);
+    session->connection = NULL;
+    session->expected_count = 0;
+    redis_subscription_stop(&session->news);
+    calls_unsent(session);
+    redis_topology_forget(session->options.topology, session);
+}
+
+static void begin_again(struct redis_session *session, int64_t pause_ms)
+{
+    bool was_up = session->state == SESSION_UP;
+    int64_t now_ms = clock_inner_ms();
+    leave(session);
+    session->state = SESSION_PAUSING;
+    session->resume_ms = now_ms + pause_ms;
+    session_wake_by(session, session->resume_ms);
+    if (was_up)
+        turn(session, false);
+}
+
+static void session_lost(struct redis_session *session, const char *why, bool fresh)
+{
+    int64_t pause_ms = session->pause_ms;
+    if (session->state == SESSION_UP && clock_inner_ms() - session->up_ms >= SESSION_STEADY_MS)
+        pause_ms = SESSION_PAUSE_FIRST_MS;
+    session->pause_ms = pause_ms * 2 < SESSION_PAUSE_MAX_MS ? pause_ms * 2 : SESSION_PAUSE_MAX_MS;
+    session->fresh |= fresh;
+    say(session, LOG_WARN, "redis out of reach", why);
+    begin_again(session, pause_ms);
+}
+
+static void session_refused(struct redis_session *session, const char *why)
+{
+    session->fresh = true;
+    say(session, LOG_ERROR, "redis refuses", why);
+    begin_again(session, SESSION_PAUSE_MAX_MS);
+}
+
+static void session_moved(struct redis_session *session, const char *error)
+{
+    struct redis_endpoint there;
+    bool known = redis_error_endpoint(error, &session->endpoint, &there);
+    session->options.figures->redirects++;
+    if (known)
+        redis_topology_moved(session->options.topology, session->slot, &there);
+    if (known && !session->was_moved)
+        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but two that name each other are no haste */
+    session->was_moved = true;
+    session_lost(session, error, !known);
+}
+
+static void session_greet_again(struct redis_session *session, enum session_greeting_kind kind)
+{
+    if (session->state != SESSION_UP)
+        return;
+    session_greet(session, kind);
+    turn(session, false);
+}
+
+static void note_master(struct redis_session *session)
+{
+    if (session->run_id[0] && strcmp(session->run_id, session->found_run_id) != 0) {
+        session->options.figures->failovers++;
+        log_event(LOG_WARN, "redis master is another", LOG_TEXT("shard", session->options.tag),
+                  LOG_TEXT("at", session->endpoint.host),
+                  LOG_NUMBER("port", session->endpoint.port));
+    }
+    memcpy(session->run_id, session->found_run_id, sizeof session->run_id);
+}
+
+static void session_up(struct redis_session *session)
+{
+    note_master(session);
+    session->state = SESSION_UP;
+    session->up_ms = clock_inner_ms();
+    session->was_up = true;
+    session->was_moved = session->said_gone = session->is_behind = false;
+    if (session->said[0])
+        say(session, LOG_INFO, "redis in reach again", "");
+    calls_send(session);
+    turn(session, true);
+}
+
+/* ---- what makes it go on ---- */
 
 static void on_found(void *ctx, const struct redis_endpoint *endpoint, const char *why)
 {
@@ -86,7 +403,7 @@ static void on_found(void *ctx, const struct redis_endpoint *endpoint, const cha
     session->state = SESSION_CONNECTING;
     if (session->was_up)
         session->options.figures->reconnects++;
-    session_news_start(&session->news);
+    redis_subscription_start(&session->news);
 }
 
 static void seek(struct redis_session *session)
@@ -105,158 +422,221 @@ static void on_deposed(void *ctx, const struct redis_endpoint *from)
         session_lost(session, "another was made master", false);
 }
 
-static void turn(struct redis_session *session, bool up)
+static void on_deadline(void *ctx)
 {
-    if (session->options.turned)
-        session->options.turned(session->options.ctx, up);
-}
-
-static void leave(struct redis_session *session)
-{
-    redis_connection_free(session->connection);
-    session->connection = NULL;
-    session->expected_count = 0;
-    session_news_stop(&session->news);
-    session_calls_unsent(session);
-    redis_topology_forget(session->options.topology, session);
-}
-
-static void begin_again(struct redis_session *session, int64_t pause_ms)
-{
-    bool was_up = session->state == SESSION_UP;
+    struct redis_session *session = ctx;
     int64_t now_ms = clock_inner_ms();
-    leave(session);
-    session->state = SESSION_PAUSING;
-    session->resume_ms = now_ms + pause_ms;
-    session_wake_by(session, session->resume_ms);
-    if (was_up)
-        turn(session, false);
+    session->wake_ms = INT64_MAX;
+    if (session->connection && is_silent(session, now_ms))
+        session_lost(session, "it does not answer", true);
+    int64_t next_ms = calls_expire(session, now_ms);
+    if (session->state == SESSION_PAUSING && session->resume_ms <= now_ms)
+        seek(session);
+    session_wake_by(session, next_ms);
+    if (session->state == SESSION_PAUSING)
+        session_wake_by(session, session->resume_ms);
+    if (session->connection)
+        session_wake_by(session, silent_until(session));
 }
 
-void session_lost(struct redis_session *session, const char *why, bool fresh)
-{
-    int64_t pause_ms = session->pause_ms;
-    if (session->state == SESSION_UP && clock_inner_ms() - session->up_ms >= SESSION_STEADY_MS)
-        pause_ms = SESSION_PAUSE_FIRST_MS;
-    session->pause_ms = pause_ms * 2 < SESSION_PAUSE_MAX_MS ? pause_ms * 2 : SESSION_PAUSE_MAX_MS;
-    session->fresh |= fresh;
-    say(session, LOG_WARN, "redis out of reach", why);
-    begin_again(session, pause_ms);
-}
+/* ---- replies to calls ---- */
 
-void session_refused(struct redis_session *session, const char *why)
+static void complain_of_call(struct redis_session *session, const struct redis_call *call,
+                             const char *why)
 {
-    session->fresh = true;
-    say(session, LOG_ERROR, "redis refuses", why);
-    begin_again(session, SESSION_PAUSE_MAX_MS);
-}
-
-void session_moved(struct redis_session *session, const char *error)
-{
-    struct redis_endpoint there;
-    bool known = session_read_moved(error, &session->endpoint, &there);
-    session->options.figures->redirects++;
-    if (known)
-        redis_topology_moved(session->options.topology, session->slot, &there);
-    if (known && !session->was_moved)
-        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but two that name each other are no haste */
-    session->was_moved = true;
-    session_lost(session, error, !known);
-}
-
-void session_greet_again(struct redis_session *session, enum session_greeting_kind kind)
-{
-    if (session->state != SESSION_UP)
+    int64_t now_ms = clock_inner_ms();
+    if (strncmp(session->said_call, why, sizeof session->said_call - 1) == 0 &&
+        now_ms - session->said_call_ms < SAME_COMPLAINT_MS)
         return;
-    session_greet(session, kind);
-    turn(session, false);
+    session->said_call_ms = now_ms;
+    snprintf(session->said_call, sizeof session->said_call, "%s", why);
+    log_event(LOG_ERROR, "redis refuses a call", LOG_TEXT("shard", session->options.tag),
+              LOG_TEXT("script", redis_script_name(call->script)),
+              LOG_TEXT("why", session->said_call));
 }
 
-static void note_master(struct redis_session *session)
+static void call_refuse(struct redis_session *session, struct redis_call *call,
+                        enum redis_call_end end, const char *why)
 {
-    if (session->run_id[0] && strcmp(session->run_id, session->found_run_id) != 0) {
-        session->options.figures->failovers++;
-        log_event(LOG_WARN, "redis master is another", LOG_TEXT("shard", session->options.tag),
-                  LOG_TEXT("at", session->endpoint.host),
-                  LOG_NUMBER("port", session->endpoint.port));
+    complain_of_call(session, call, why);
+    call_give_up(session, call, end);
+}
+
+static void greet_and_send_again(struct redis_session *session, struct redis_call *call,
+                                 enum session_greeting_kind kind)
+{
+    call_disown(session, call);
+    call_unsend(session, call);
+    session_greet_again(session, kind);
+}
+
+/* The shard's core is not there, though it was. */
+static void say_gone(struct redis_session *session)
+{
+    if (session->said_gone)
+        return;
+    session->said_gone = true;
+    session->options.figures->losses++;
+    log_event(LOG_ERROR, "the queue is gone", LOG_TEXT("shard", session->options.tag),
+              LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
+              LOG_TEXT("why", "redis lost its data, what is pushed from now on is kept again"));
+}
+
+static void call_error_reply(struct redis_session *session, struct redis_call *call,
+                             const char *error)
+{
+    switch (redis_error_judge(error)) {
+    case REDIS_VERDICT_GONE:
+        say_gone(session);
+        /* fall through */
+    case REDIS_VERDICT_GREET:
+        greet_and_send_again(session, call, SESSION_GREET_AGAIN);
+        break;
+    case REDIS_VERDICT_CLOCK:
+        session->is_behind = true;
+        greet_and_send_again(session, call, SESSION_GREET_CLOCK);
+        break;
+    case REDIS_VERDICT_AGAIN:
+        session_lost(session, error, false);
+        break;
+    case REDIS_VERDICT_MOVED:
+        session_moved(session, error);
+        break;
+    case REDIS_VERDICT_ELSEWHERE:
+        session_lost(session, error, true);
+        break;
+    case REDIS_VERDICT_NO_SPACE:
+        call_refuse(session, call, REDIS_CALL_NO_SPACE, error);
+        break;
+    case REDIS_VERDICT_REFUSED:
+        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, error);
+        break;
     }
-    memcpy(session->run_id, session->found_run_id, sizeof session->run_id);
 }
 
-void session_up(struct redis_session *session)
+/* Its clock jumped: others wait until that is settled. */
+static void hear_clock(struct redis_session *session, const struct redis_call *call,
+                       const struct redis_head *head)
 {
-    note_master(session);
-    session->state = SESSION_UP;
-    session->up_ms = clock_inner_ms();
-    session->was_up = true;
-    session->was_moved = session->said_gone = session->is_behind = false;
-    if (session->said[0])
-        say(session, LOG_INFO, "redis in reach again", "");
-    session_calls_send(session);
-    turn(session, true);
+    int64_t apart_ms;
+    if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us,
+                          clock_inner_us(), &apart_ms))
+        session_greet_again(session, SESSION_GREET_CLOCK);
 }
 
-void session_news_subscribed(struct redis_session *session)
+static void call_reply(struct redis_session *session, struct redis_call *call,
+                       const redisReply *reply)
 {
+    struct redis_head head;
+    if (!call)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        call_error_reply(session, call, reply->str);
+        return;
+    }
+    if (!redis_head_read(reply, &head)) {
+        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "its answer makes no sense");
+        return;
+    }
+    session->pause_ms = SESSION_PAUSE_FIRST_MS;
+    hear_clock(session, call, &head);
+    if (!call->changes || !session->options.wait_replicas)
+        call_finish(session, call, REDIS_CALL_OK, &head, reply);
+    else if (!(call->kept = redis_reply_copy(reply)))
+        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "out of memory");
+}
+
+/* A take that took nothing tells nothing that a failover could undo. */
+static bool needs_replicas(const struct redis_call *call)
+{
+    const redisReply *kept = call->kept;
+    return call->script != REDIS_TAKE || kept->elements > 1;
+}
+
+static void wait_reply(struct redis_session *session, struct redis_call *call,
+                       const redisReply *reply)
+{
+    struct redis_head head;
+    if (!call)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        session_lost(session, reply->str, true);
+        return;
+    }
+    if ((reply->type != REDIS_REPLY_INTEGER || reply->integer < session->options.wait_replicas) &&
+        needs_replicas(call)) {
+        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "too few replicas have the change");
+        return;
+    }
+    redisReply *kept = call->kept;
+    bool good = redis_head_read(kept, &head);
+    assert(good);
+    (void)good;
+    call->kept = NULL;
+    call_finish(session, call, REDIS_CALL_OK, &head, kept);
+    redis_reply_free(kept);
+}
+
+/* ---- news ---- */
+
+static void on_message(void *ctx, struct slice message)
+{
+    const struct redis_session *session = ctx;
+    if (session->options.message)
+        session->options.message(session->options.ctx, message);
+}
+
+static void on_subscribed(void *ctx)
+{
+    struct redis_session *session = ctx;
+    session->said_news[0] = 0;
     if (session->state == SESSION_UP)
         turn(session, true);
 }
 
+/* While the session is not up it has its own to say. */
+static void complain_of_news(struct redis_session *session, const char *why)
+{
+    if (session->state != SESSION_UP ||
+        strncmp(session->said_news, why, sizeof session->said_news - 1) == 0)
+        return;
+    snprintf(session->said_news, sizeof session->said_news, "%s", why);
+    log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", session->options.tag),
+              LOG_TEXT("why", why));
+}
+
+static int64_t on_news_refused(void *ctx, const char *error)
+{
+    if (redis_error_judge(error) != REDIS_VERDICT_REFUSED)
+        return REDIS_SUBSCRIPTION_PAUSE_MS;
+    complain_of_news(ctx, error);
+    return NEWS_REFUSED_PAUSE_MS;
+}
+
+static const struct redis_endpoint *where_news_are(void *ctx)
+{
+    const struct redis_session *session = ctx;
+    return &session->endpoint;
+}
+
+static bool news_init(struct redis_session *session)
+{
+    const struct redis_session_options *options = &session->options;
+    struct redis_subscription_options news = {.reactor = options->reactor,
+                                              .user = options->url->user,
+                                              .password = options->url->password,
+                                              .subscribe = "SSUBSCRIBE",
+                                              .connect_ms = SESSION_CONNECT_MS,
+                                              .where = where_news_are,
+                                              .message = on_message,
+                                              .subscribed = on_subscribed,
+                                              .refused = on_news_refused,
+                                              .ctx = session};
+    snprintf(news.channel, sizeof news.channel, "%s:news", options->tag);
+    return redis_subscription_init(&session->news, &news);
+}
+
 /* ---- connection ---- */
-
-struct buffer *session_command(struct redis_session *session, enum session_expects what,
-                               struct redis_call *call)
-{
-    assert(session->expected_count < SESSION_EXPECTED_MAX);
-    if (session->expected_count == 0)
-        session->heard_ms = clock_inner_ms();
-    uint32_t last = (session->expected_first + session->expected_count++) % SESSION_EXPECTED_MAX;
-    session->expected[last] = (struct session_expected){what, call};
-    return redis_connection_out(session->connection);
-}
-
-void session_script(struct redis_session *session, struct buffer *out, enum redis_script script,
-                    size_t argc)
-{
-    char key[REDIS_TAG_BYTES + sizeof ":core"], function[64];
-    snprintf(function, sizeof function, "%s_%s", redis_library()->name, redis_script_name(script));
-    snprintf(key, sizeof key, "%s:core", session->options.tag);
-    redis_command_begin(out, 4 + argc);
-    redis_command_text(out, "FCALL");
-    redis_command_text(out, function);
-    redis_command_text(out, "1");
-    redis_command_text(out, key);
-}
-
-static int64_t unpack(const unsigned char *at)
-{
-    int64_t number = 0;
-    for (int i = 0; i < 6; i++)
-        number = number << 8 | at[i];
-    return number;
-}
-
-bool session_read_head(const redisReply *reply, struct redis_head *out)
-{
-    enum { NUMBER_BYTES = 6 };
-    const int64_t none = (INT64_C(1) << 48) - 1, sign = INT64_C(1) << 47;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        (size_t)reply->element[0]->len < REDIS_HEAD_BYTES)
-        return false;
-    const char *head = reply->element[0]->str;
-    const unsigned char *at = (const void *)head;
-    out->now_ms = unpack(at);
-    out->next_ms = unpack(at + NUMBER_BYTES);
-    out->adjust_ms = unpack(at + (size_t)2 * NUMBER_BYTES);
-    if (out->next_ms == none)
-        out->next_ms = INT64_MAX;
-    if (out->adjust_ms & sign)
-        out->adjust_ms -= 2 * sign;
-    out->rest =
-        slice_make(head + REDIS_HEAD_BYTES, (size_t)reply->element[0]->len - REDIS_HEAD_BYTES);
-    return true;
-}
 
 static void on_up(void *ctx)
 {
@@ -266,6 +646,25 @@ static void on_up(void *ctx)
 static void on_down(void *ctx, const char *why)
 {
     session_lost(ctx, why, true);
+}
+
+static void greeting_reply(struct redis_session *session, enum session_expects what,
+                           const redisReply *reply)
+{
+    struct session_greeting greeting = session_greeting_reply(session, what, reply);
+    if (greeting.is_gone)
+        say_gone(session);
+    if (greeting.is_up)
+        session_up(session);
+    else if (greeting.verdict == REDIS_VERDICT_MOVED)
+        session_moved(session, greeting.why);
+    else if (greeting.verdict == REDIS_VERDICT_REFUSED ||
+             greeting.verdict == REDIS_VERDICT_NO_SPACE)
+        session_refused(session, greeting.why);
+    else if (greeting.verdict)
+        session_lost(session, greeting.why, greeting.verdict == REDIS_VERDICT_ELSEWHERE);
+    if (greeting.verdict == REDIS_VERDICT_NO_SPACE)
+        calls_end_all(session, REDIS_CALL_NO_SPACE);
 }
 
 static void on_reply(void *ctx, const redisReply *reply)
@@ -281,17 +680,26 @@ static void on_reply(void *ctx, const redisReply *reply)
     session->expected_count--;
     session->heard_ms = clock_inner_ms();
     if (expected.what == SESSION_EXPECTS_CALL)
-        session_call_reply(session, expected.call, reply);
+        call_reply(session, expected.call, reply);
     else if (expected.what == SESSION_EXPECTS_WAIT)
-        session_wait_reply(session, expected.call, reply);
+        wait_reply(session, expected.call, reply);
     else
-        session_greeting_reply(session, expected.what, reply);
+        greeting_reply(session, expected.what, reply);
     if (session->state == SESSION_UP)
-        session_calls_send(session);
+        calls_send(session);
 }
 
 static const struct redis_connection_events events = {
     .up = on_up, .down = on_down, .reply = on_reply};
+
+void redis_session_look(struct redis_session *session)
+{
+    if (session->state != SESSION_UP || session->expected_count + 1 >= SESSION_EXPECTED_MAX)
+        return;
+    struct buffer *out = session_command(session, SESSION_EXPECTS_ROOM, NULL);
+    redis_command_words(out, "INFO", "memory", "persistence", NULL);
+    session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
+}
 
 /* ---- life ---- */
 
@@ -308,7 +716,7 @@ struct redis_session *redis_session_new(const struct redis_session_options *opti
     list_init(&session->changes_waiting);
     list_init(&session->reads_waiting);
     session->deadline = deadline_new(options->reactor, on_deadline, session);
-    if (!session->deadline || !session_news_init(&session->news, session)) {
+    if (!session->deadline || !news_init(session)) {
         deadline_free(session->deadline);
         free(session);
         return NULL;
@@ -326,8 +734,8 @@ void redis_session_free(struct redis_session *session)
     session->stopping = true;
     redis_topology_unlisten(&session->listener);
     leave(session);
-    session_calls_end_all(session, REDIS_CALL_STOPPING);
-    session_news_fini(&session->news);
+    calls_end_all(session, REDIS_CALL_STOPPING);
+    redis_subscription_fini(&session->news);
     deadline_free(session->deadline);
     free(session);
 }

@@ -26,15 +26,15 @@
 
 #include "base/list.h"
 #include "base/mac.h"
+#include "redis/answer.h"
 #include "redis/clock.h"
-#include "redis/connection.h"
 #include "redis/master.h"
 #include "redis/redis.h"
 #include "redis/script.h"
 #include "redis/slot.h"
 #include "redis/topology.h"
 
-enum { REDIS_SESSION_SLOTS = 4, REDIS_HEAD_BYTES = 18 };
+enum { REDIS_SESSION_SLOTS = 4 };
 
 struct redis_session;
 
@@ -43,12 +43,6 @@ enum redis_call_end {
     REDIS_CALL_NO_SPACE,    /* Redis refuses to grow: maxmemory, or its disk is full */
     REDIS_CALL_UNAVAILABLE, /* out of reach for too long, or refused for good (said in the log) */
     REDIS_CALL_STOPPING
-};
-
-/* Head of an answer, unpacked. `rest` is what follows it. */
-struct redis_head {
-    int64_t now_ms, next_ms, adjust_ms; /* next: INT64_MAX when there is none */
-    struct slice rest;
 };
 
 /* Embed it. From session_submit until `done` it belongs to the session. */
@@ -83,12 +77,9 @@ struct redis_session_options {
     int64_t patience_ms;
     struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
                    * process is master), clock_disagreements, losses are counted up */
-    /* The shard's earliest event moved forward; or this topic has ready jobs. Not inside a call. */
-    void (*due)(void *ctx, int64_t at_ms); /* shard clock */
-    void (*ready)(void *ctx, struct slice topic);
-    /* It happened to this topic; `number`: how often that has happened to any. `own`: by a call
-     * from here. */
-    void (*told)(void *ctx, enum queue_event event, uint64_t number, struct slice topic, bool own);
+    /* What another server, or a call from here, tells of the shard (scripts/README.md, "News"). Not
+     * inside a call. */
+    void (*message)(void *ctx, struct slice message);
     /* True each time it comes up and each time news may have been missed while it was up; false
      * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);

@@ -7,13 +7,11 @@
  *   FUNCTION LOAD where it is missing, hello                  in another
  *   adjust, hello                                             while the clocks are apart
  */
-#include "redis/session_private.h"
+#include "redis/session_state.h"
 
-#include "base/clock.h"
 #include "base/random.h"
 #include "redis/name.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -34,13 +32,9 @@ static void introduce(struct redis_session *session)
     const struct redis_url *url = session->options.url;
     char name[32], db[16];
     struct buffer *out;
-    if (*url->password) {
-        out = session_command(session, SESSION_EXPECTS_AUTH, NULL);
-        if (*url->user)
-            redis_command_words(out, "AUTH", url->user, url->password, NULL);
-        else
-            redis_command_words(out, "AUTH", url->password, NULL);
-    }
+    if (*url->password)
+        (void)redis_command_auth(session_command(session, SESSION_EXPECTS_AUTH, NULL), url->user,
+                                 url->password);
     if (url->db && url->kind != REDIS_CLUSTER) {
         snprintf(db, sizeof db, "%u", (unsigned)url->db);
         out = session_command(session, SESSION_EXPECTS_SELECT, NULL);
@@ -142,9 +136,19 @@ static bool is_there_already(enum session_expects what, const redisReply *reply)
     return what == SESSION_EXPECTS_LOAD && strstr(reply->str, "already exists");
 }
 
+/* ---- how a greeting goes on ---- */
+
+static const struct session_greeting goes_on = {0};
+
+static struct session_greeting greeting_ends(enum redis_verdict verdict, const char *why)
+{
+    return (struct session_greeting){.verdict = verdict, .why = why};
+}
+
 /* The shard's clock shall go on as it ran. Another server may be quicker: then `expected` does not
  * fit, nothing is changed, and the next hello shows that all is well. */
-static void set_clock(struct redis_session *session, int64_t expected_ms, int64_t apart_ms)
+static struct session_greeting set_clock(struct redis_session *session, int64_t expected_ms,
+                                         int64_t apart_ms)
 {
     int64_t now_ms = clock_inner_ms();
     session->options.figures->clock_disagreements += session->adjusted++ == 0;
@@ -154,42 +158,33 @@ static void set_clock(struct redis_session *session, int64_t expected_ms, int64_
                   LOG_TEXT("at", session->endpoint.host),
                   LOG_NUMBER("port", session->endpoint.port), LOG_NUMBER("ahead_ms", apart_ms));
     }
-    if (session->adjusted > ADJUSTS_MAX) {
-        session_lost(session, "its clock does not agree with ours", true);
-        return;
-    }
+    if (session->adjusted > ADJUSTS_MAX)
+        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "its clock does not agree with ours");
     struct buffer *out = session_command(session, SESSION_EXPECTS_ADJUST, NULL);
     session_script(session, out, REDIS_ADJUST, 3);
     redis_command_text(out, "");
     redis_command_number(out, expected_ms);
     redis_command_number(out, expected_ms - apart_ms);
     say_hello(session);
-}
-
-void session_say_gone(struct redis_session *session)
-{
-    if (session->said_gone)
-        return;
-    session->said_gone = true;
-    session->options.figures->losses++;
-    log_event(LOG_ERROR, "the queue is gone", LOG_TEXT("shard", session->options.tag),
-              LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
-              LOG_TEXT("why", "redis lost its data, what is pushed from now on is kept again"));
+    return goes_on;
 }
 
 static const char other_shards[] = "its queue has another number of shards, restart this server";
 
 /* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. */
-static void shards_reply(struct redis_session *session, const redisReply *reply)
+static struct session_greeting shards_reply(const struct redis_session *session,
+                                            const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_STRING &&
         strtoul(reply->str, NULL, 10) != session->options.shards)
-        session_refused(session, other_shards);
+        return greeting_ends(REDIS_VERDICT_REFUSED, other_shards);
+    return goes_on;
 }
 
 /* A script that refused a call has shown that the clock is behind by a millisecond at least, though
  * hello's journey may hide it; unless somebody put it right meanwhile. */
-static void compare_clocks(struct redis_session *session, const struct redis_head *head)
+static struct session_greeting compare_clocks(struct redis_session *session,
+                                              const struct redis_head *head)
 {
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
     bool agrees = redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms,
@@ -198,25 +193,21 @@ static void compare_clocks(struct redis_session *session, const struct redis_hea
         apart_ms = -1;
     if (apart_ms && now_us - session->asked_us > JOURNEY_US_MAX && session->unsure++ < UNSURE_MAX) {
         say_hello(session);
-        return;
+        return goes_on;
     }
     session->is_behind = false;
-    if (apart_ms == 0)
-        session_up(session);
-    else
-        set_clock(session, head->adjust_ms, apart_ms);
+    if (apart_ms)
+        return set_clock(session, head->adjust_ms, apart_ms);
+    return (struct session_greeting){.is_up = true};
 }
 
-static void hello_reply(struct redis_session *session, const redisReply *reply)
+static struct session_greeting hello_reply(struct redis_session *session, const redisReply *reply)
 {
     struct redis_head head;
-    if (!session_read_head(reply, &head) || head.rest.len < HELLO_REST_BYTES) {
-        session_refused(session, "its hello makes no sense");
-        return;
-    }
+    struct session_greeting greeting;
+    if (!redis_head_read(reply, &head) || head.rest.len < HELLO_REST_BYTES)
+        return greeting_ends(REDIS_VERDICT_REFUSED, "its hello makes no sense");
     const unsigned char *at = (const void *)(head.rest.at + 1);
-    if (head.rest.at[0] && session->was_up)
-        session_say_gone(session);
     memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
     session->has_lease_key = true;
     uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -224,72 +215,50 @@ static void hello_reply(struct redis_session *session, const redisReply *reply)
         redis_name_read(
             slice_make(head.rest.at + HELLO_REST_BYTES, head.rest.len - HELLO_REST_BYTES),
             session->options.name);
-    if (shards != session->options.shards)
-        session_refused(session, other_shards);
-    else
-        compare_clocks(session, &head);
+    greeting = shards == session->options.shards
+                   ? compare_clocks(session, &head)
+                   : greeting_ends(REDIS_VERDICT_REFUSED, other_shards);
+    greeting.is_gone = head.rest.at[0] && session->was_up;
+    return greeting;
 }
 
-/* ---- what is in force there ---- */
-
-/* False: less than it has to be, and the session is down. */
-static bool learn(struct redis_session *session)
+/* What is in force there. It may be less than it has to be. */
+static struct session_greeting learn(const struct redis_session *session)
 {
     const struct redis_session_options *options = &session->options;
     if (options->learned)
         options->learned(options->ctx, &session->master);
     if (redis_master_durability(&session->master) >= options->require_durability)
-        return true;
-    session_refused(session, redis_master_evicts(&session->master)
-                                 ? "it would throw jobs away when memory is short, less than "
-                                   "--require-durability"
-                                 : "it promises less than --require-durability");
-    return false;
+        return goes_on;
+    return greeting_ends(REDIS_VERDICT_REFUSED,
+                         redis_master_evicts(&session->master)
+                             ? "it would throw jobs away when memory is short, less than "
+                               "--require-durability"
+                             : "it promises less than --require-durability");
 }
 
-void redis_session_look(struct redis_session *session)
-{
-    if (session->state != SESSION_UP || session->expected_count + 1 >= SESSION_EXPECTED_MAX)
-        return;
-    struct buffer *out = session_command(session, SESSION_EXPECTS_ROOM, NULL);
-    redis_command_words(out, "INFO", "memory", "persistence", NULL);
-    session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
-}
-
-static void room_reply(struct redis_session *session, const redisReply *reply)
+static struct session_greeting room_reply(struct redis_session *session, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_STRING)
-        return;
+        return goes_on;
     redis_master_hear_room(&session->master, reply->str);
-    learn(session);
+    return learn(session);
+}
+
+static struct session_greeting role_reply(struct redis_session *session, const redisReply *reply)
+{
+    if (!is_master(reply))
+        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "it is not a master");
+    struct session_greeting greeting = learn(session);
+    if (greeting.verdict)
+        return greeting;
+    if (!session->has_library)
+        load_library(session);
+    say_hello(session);
+    return goes_on;
 }
 
 /* ---- replies ---- */
-
-static void error_reply(struct redis_session *session, const redisReply *reply)
-{
-    switch (session_judge(reply->str)) {
-    case SESSION_VERDICT_MOVED:
-        session_moved(session, reply->str);
-        break;
-    case SESSION_VERDICT_GREET:
-    case SESSION_VERDICT_GONE:
-    case SESSION_VERDICT_CLOCK:
-    case SESSION_VERDICT_AGAIN:
-        session_lost(session, reply->str, false);
-        break;
-    case SESSION_VERDICT_ELSEWHERE:
-        session_lost(session, reply->str, true);
-        break;
-    case SESSION_VERDICT_NO_SPACE:
-        session_refused(session, reply->str);
-        session_calls_end_all(session, REDIS_CALL_NO_SPACE);
-        break;
-    case SESSION_VERDICT_REFUSED:
-        session_refused(session, reply->str);
-        break;
-    }
-}
 
 static bool may_fail(enum session_expects what)
 {
@@ -297,32 +266,43 @@ static bool may_fail(enum session_expects what)
            what == SESSION_EXPECTS_CONFIG;
 }
 
-void session_greeting_reply(struct redis_session *session, enum session_expects what,
-                            const redisReply *reply)
+/* What was to be had anew is had here, after a pause: there is nothing else to begin with. */
+static struct session_greeting error_reply(const char *error)
 {
-    if (what == SESSION_EXPECTS_ROOM) {
-        room_reply(session, reply);
-        return;
-    }
-    if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply)) {
-        error_reply(session, reply);
-        return;
-    }
-    if (what == SESSION_EXPECTS_SHARDS)
-        shards_reply(session, reply);
-    if (what == SESSION_EXPECTS_LIBRARY && !read_libraries(session, reply))
-        session_refused(session, "it does not tell which functions it has");
-    if (what == SESSION_EXPECTS_INFO && !read_run_id(session, reply))
-        session_refused(session, "it does not tell its run id");
-    if (what == SESSION_EXPECTS_CONFIG)
+    enum redis_verdict verdict = redis_error_judge(error);
+    if (verdict == REDIS_VERDICT_GREET || verdict == REDIS_VERDICT_GONE ||
+        verdict == REDIS_VERDICT_CLOCK)
+        verdict = REDIS_VERDICT_AGAIN;
+    return greeting_ends(verdict, error);
+}
+
+struct session_greeting session_greeting_reply(struct redis_session *session,
+                                               enum session_expects what, const redisReply *reply)
+{
+    if (what == SESSION_EXPECTS_ROOM)
+        return room_reply(session, reply);
+    if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply))
+        return error_reply(reply->str);
+    switch (what) {
+    case SESSION_EXPECTS_SHARDS:
+        return shards_reply(session, reply);
+    case SESSION_EXPECTS_LIBRARY:
+        if (!read_libraries(session, reply))
+            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not tell which functions it has");
+        break;
+    case SESSION_EXPECTS_INFO:
+        if (!read_run_id(session, reply))
+            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not tell its run id");
+        break;
+    case SESSION_EXPECTS_CONFIG:
         redis_master_hear_config(&session->master, reply);
-    if (what == SESSION_EXPECTS_ROLE && !is_master(reply)) {
-        session_lost(session, "it is not a master", true);
-    } else if (what == SESSION_EXPECTS_ROLE && learn(session)) {
-        if (!session->has_library)
-            load_library(session);
-        say_hello(session);
+        break;
+    case SESSION_EXPECTS_ROLE:
+        return role_reply(session, reply);
+    case SESSION_EXPECTS_HELLO:
+        return hello_reply(session, reply);
+    default:
+        break;
     }
-    if (what == SESSION_EXPECTS_HELLO)
-        hello_reply(session, reply);
+    return goes_on;
 }

@@ -2,128 +2,215 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "redis/private.h"
-#include "redis/slot.h"
+#include "redis/command.h"
+#include "redis/shard_batch.h"
+#include "redis/shard_calls.h"
+#include "redis/shard_news.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 enum {
-    ROUNDS_MAX = 8,  /* of replies in one turn: what they ask for may be answered at once */
-    MISSED_MS = 1000 /* out of reach for so long: not healthy any more */
+    ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
+    ADVANCE_JOBS = 500 /* a call */
 };
 
-/* ---- replies ---- */
+/* Between two advances. Where many fall due one after the other, some go together; and one server is
+ * enough for that. In vain: its clock is not quite where we believe. */
+enum { IN_VAIN_PAUSE_MS = 1, ADVANCE_PAUSE_MS = 2, OTHER_PAUSE_MS = 15 };
 
-void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
-                       const struct queue_reply *reply)
+enum {
+    PACK_IDLE_MS = 50,    /* without a batch: then there is time */
+    PACK_JOBS = 100,      /* a call: others wait about a millisecond for it */
+    UNPACKED_MAX = 200000 /* pushed without an idle moment: then packing does not wait for one */
+};
+
+/* A call that the shard makes by itself, for nobody. */
+struct upkeep {
+    struct redis_call call;
+    struct redis_shard *shard;
+    int64_t asked_ms; /* inner */
+};
+
+/* NULL: no memory. */
+static struct upkeep *upkeep_new(struct redis_shard *shard, enum redis_script script,
+                                 void (*done)(struct redis_call *call, enum redis_call_end end,
+                                              const struct redis_head *head,
+                                              const redisReply *reply))
 {
-    assert(shard->calls);
-    shard->calls--;
-    if (!shard->freeing)
-        reply_to.done(reply_to.owner, reply_to.tag, reply);
+    struct upkeep *upkeep = calloc(1, sizeof *upkeep);
+    if (!upkeep)
+        return NULL;
+    upkeep->shard = shard;
+    upkeep->asked_ms = clock_inner_ms();
+    redis_shard_call_init(&upkeep->call, script, false, done);
+    return upkeep;
 }
 
-void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
-                              enum queue_status status)
+static void upkeep_free(struct upkeep *upkeep)
 {
-    struct queue_reply reply = {.status = status};
-    redis_shard_reply(shard, reply_to, &reply);
+    buffer_fini(&upkeep->call.args);
+    free(upkeep);
 }
 
-void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
-                        struct queue_reply_to reply_to)
+/* Sends it, or lets go of it: then false, memory ran out. */
+static bool upkeep_send(struct upkeep *upkeep, size_t argc)
 {
-    struct redis_request *request = redis_request_new(shard, 0, 0, reply_to);
-    assert(request); /* without memory even for a refusal there is no honest way on */
-    request->status = status;
-    redis_request_begun(request);
+    if (redis_shard_send(upkeep->shard, &upkeep->call, argc))
+        return true;
+    upkeep_free(upkeep);
+    return false;
 }
 
-enum queue_status redis_shard_accepts(const struct redis_shard *shard)
+/* ---- advance: what is due happens ---- */
+
+/* A time of the shard's on the inner clock; INT64_MAX stays what it is. */
+static int64_t to_inner(const struct redis_shard *shard, int64_t at_ms)
 {
-    if (shard->stopping)
-        return QUEUE_STOPPING;
-    return shard->waiting_bytes > REDIS_WAITING_BYTES_MAX ? QUEUE_UNAVAILABLE : QUEUE_OK;
+    const struct redis_clock *clock = redis_session_clock(shard->session);
+    return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
 }
 
-enum queue_status redis_shard_status(enum redis_call_end end)
+static void advance_pause(struct redis_shard *shard, int64_t ms)
 {
-    switch (end) {
-    case REDIS_CALL_OK:
-        return QUEUE_OK;
-    case REDIS_CALL_NO_SPACE:
-        return QUEUE_NO_SPACE;
-    case REDIS_CALL_UNAVAILABLE:
-        return QUEUE_UNAVAILABLE;
-    case REDIS_CALL_STOPPING:
-        return QUEUE_STOPPING;
+    shard->pause_until_us = clock_boot_us() + ms * 1000;
+}
+
+/* How long it is left alone after the last time. */
+static int64_t advance_pause_left_ms(const struct redis_shard *shard)
+{
+    int64_t left_us = shard->pause_until_us - clock_boot_us();
+    return left_us > 0 ? (left_us + 999) / 1000 : 0;
+}
+
+static int64_t pause_after_ms(struct redis_shard *shard, int64_t asked_ms, bool more,
+                              bool has_other)
+{
+    if (more)
+        return 0;
+    bool in_vain = to_inner(shard, shard->next_ms) <= asked_ms;
+    if (in_vain) {
+        shard->in_vain_ms = asked_ms;
+        shard->in_vain_event_ms = shard->next_ms;
     }
-    return QUEUE_UNAVAILABLE;
+    return has_other ? OTHER_PAUSE_MS : in_vain ? IN_VAIN_PAUSE_MS : ADVANCE_PAUSE_MS;
 }
 
-/* ---- calls of scripts ---- */
-
-void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
-                           void (*done)(struct redis_call *call, enum redis_call_end end,
-                                        const struct redis_head *head, const redisReply *reply))
+static void on_advanced(struct redis_call *call, enum redis_call_end end,
+                        const struct redis_head *head, const redisReply *reply)
 {
-    *call = (struct redis_call){.script = script, .changes = changes, .done = done};
-    buffer_init(&call->args, SIZE_MAX / 2);
+    struct upkeep *upkeep = list_entry(call, struct upkeep, call);
+    struct redis_shard *shard = upkeep->shard;
+    uint8_t more = 0, has_other = 0;
+    shard->advancing = false;
+    if (end == REDIS_CALL_OK) {
+        struct slice rest = head->rest, topic;
+        redis_shard_hear(shard, head);
+        if (!redis_unpack_u8(&rest, &more) || !redis_unpack_u8(&rest, &has_other))
+            redis_shard_say_malformed(shard, REDIS_ADVANCE);
+        for (size_t i = 1; i < reply->elements; i++)
+            if (redis_element(reply, i, &topic))
+                redis_news_ready(shard, topic);
+    }
+    advance_pause(shard, pause_after_ms(shard, upkeep->asked_ms, more, has_other));
+    upkeep_free(upkeep);
 }
 
-bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t argc)
+static void advance(struct redis_shard *shard)
 {
-    if (call->args.failed)
-        return false;
-    call->argc = argc;
-    redis_session_submit(shard->session, call);
-    return true;
+    struct upkeep *upkeep = upkeep_new(shard, REDIS_ADVANCE, on_advanced);
+    if (upkeep) {
+        struct buffer *args = &upkeep->call.args;
+        upkeep->call.is_timed = true;
+        redis_command_text(args, shard->options.server);
+        redis_command_number(args, (int64_t)random_below(&shard->random, 1ull << 48));
+        redis_command_number(args, ADVANCE_JOBS);
+        shard->news_ms = INT64_MAX;
+        shard->advancing = upkeep_send(upkeep, 3);
+    }
+    if (!shard->advancing)
+        advance_pause(shard, ADVANCE_PAUSE_MS);
 }
 
-bool redis_element(const redisReply *reply, size_t at, struct slice *out)
+/* ---- packing jobs that are due far from now (scripts/README.md, "Fresh and packed") ---- */
+
+static void on_packed(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
 {
-    *out = (struct slice){0};
-    if (at >= reply->elements)
-        return false;
-    const redisReply *element = reply->element[at];
-    if (element->type == REDIS_REPLY_STRING)
-        *out = slice_make(element->str, element->len);
-    return element->type == REDIS_REPLY_STRING || element->type == REDIS_REPLY_NIL;
+    struct upkeep *upkeep = list_entry(call, struct upkeep, call);
+    struct redis_shard *shard = upkeep->shard;
+    uint8_t more = 0;
+    (void)reply;
+    shard->packing = false;
+    if (end == REDIS_CALL_OK) {
+        struct slice rest = head->rest;
+        redis_shard_hear(shard, head);
+        if (!redis_unpack_u8(&rest, &more))
+            redis_shard_say_malformed(shard, REDIS_PACK);
+        shard->may_pack = more != 0;
+        shard->unpacked -= more && shard->unpacked > PACK_JOBS ? PACK_JOBS : shard->unpacked;
+    }
+    upkeep_free(upkeep);
 }
 
-void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script)
+/* In each turn, after the batches were sent, when the shard has nothing else to do. Returns the inner
+ * time of the turn it wants. */
+static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
 {
-    log_event(LOG_ERROR, "answer of a script cannot be read",
-              LOG_TEXT("script", redis_script_name(script)),
-              LOG_NUMBER("shard", shard->options.index));
+    if (shard->batches_under_way || !list_is_empty(&shard->open))
+        shard->busy_ms = now_ms;
+    if (!shard->may_pack || shard->packing || shard->advancing || !shard->up || shard->stopping)
+        return INT64_MAX;
+    if (now_ms - shard->busy_ms < PACK_IDLE_MS && shard->unpacked < UNPACKED_MAX)
+        return shard->busy_ms + PACK_IDLE_MS;
+    struct upkeep *upkeep = upkeep_new(shard, REDIS_PACK, on_packed);
+    if (upkeep) { /* without memory: it saves some, and nothing depends on it */
+        redis_command_number(&upkeep->call.args, PACK_JOBS);
+        shard->packing = upkeep_send(upkeep, 1);
+    }
+    return INT64_MAX; /* its answer brings the next turn */
+}
+
+/* ---- whether there is room ---- */
+
+static void on_probed(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct upkeep *upkeep = list_entry(call, struct upkeep, call);
+    (void)head;
+    (void)reply;
+    upkeep->shard->probing = false;
+    redis_shard_note_space(upkeep->shard, redis_shard_status(end));
+    upkeep_free(upkeep);
+}
+
+/* Where a push found no room, one of no jobs asks whether there is some: nobody may send another,
+ * since a server that has no room is not ready. */
+static void probe(struct redis_shard *shard)
+{
+    struct upkeep *upkeep =
+        shard->has_space || shard->probing ? NULL : upkeep_new(shard, REDIS_PUSH, on_probed);
+    if (!upkeep)
+        return;
+    redis_command_text(&upkeep->call.args, ""); /* no ticket */
+    redis_command_text(&upkeep->call.args, ""); /* of no topic */
+    redis_command_number(&upkeep->call.args, 0);
+    shard->probing = upkeep_send(upkeep, 3);
+}
+
+/* The master says that it refuses what grows. */
+static void note_full(struct redis_shard *shard)
+{
+    if (shard->has_space)
+        log_event(LOG_WARN, "redis is full", LOG_NUMBER("shard", shard->options.index),
+                  LOG_TEXT("why", "maxmemory is met, or it cannot write to its disk"));
+    shard->has_space = false;
 }
 
 /* ---- what the session tells ---- */
 
-void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
+static void on_message(void *ctx, struct slice message)
 {
-    shard->next_ms = head->next_ms;
-    shard->adjust_ms = head->adjust_ms;
-    shard->known = true;
-}
-
-static void on_due(void *ctx, int64_t at_ms)
-{
-    struct redis_shard *shard = ctx;
-    if (at_ms < shard->news_ms)
-        shard->news_ms = at_ms;
-}
-
-static void on_ready(void *ctx, struct slice topic)
-{
-    redis_watch_tell(ctx, topic);
-}
-
-static void on_told(void *ctx, enum queue_event event, uint64_t number, struct slice topic,
-                    bool own)
-{
-    redis_event_heard(ctx, event, number, topic, own);
+    redis_news_hear(ctx, message);
 }
 
 static void on_learned(void *ctx, const struct redis_master *master)
@@ -133,7 +220,7 @@ static void on_learned(void *ctx, const struct redis_master *master)
     if (!options->asks)
         return;
     if (master->is_full)
-        redis_push_note_full(shard);
+        note_full(shard);
     options->learned(options->learned_ctx, options->index, master);
 }
 
@@ -147,16 +234,10 @@ static void on_turned(void *ctx, bool up)
     shard->turned_ms = clock_inner_ms();
     shard->may_pack |= up; /* what another server left */
     if (up)
-        redis_watches_look(shard, true);
+        redis_news_look(shard, true);
 }
 
 /* ---- the turn ---- */
-
-int64_t redis_shard_to_inner(const struct redis_shard *shard, int64_t at_ms)
-{
-    const struct redis_clock *clock = redis_session_clock(shard->session);
-    return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
-}
 
 /* The earlier of what the last answer and the news say; INT64_MAX: none. */
 static int64_t next_event_ms(const struct redis_shard *shard)
@@ -166,7 +247,7 @@ static int64_t next_event_ms(const struct redis_shard *shard)
 
 static int64_t next_event(const struct redis_shard *shard)
 {
-    return redis_shard_to_inner(shard, next_event_ms(shard));
+    return to_inner(shard, next_event_ms(shard));
 }
 
 /* Nothing can be due before time goes on. */
@@ -181,57 +262,54 @@ static bool may_advance(const struct redis_shard *shard)
     return shard->up && shard->known && !shard->advancing && !shard->stopping;
 }
 
-static void advance(struct redis_shard *shard, int64_t now_ms)
+static void advance_if_due(struct redis_shard *shard, int64_t now_ms)
 {
-    if (may_advance(shard) && next_event(shard) <= now_ms && !redis_advance_pause_ms(shard))
-        redis_advance(shard);
+    if (may_advance(shard) && next_event(shard) <= now_ms && !advance_pause_left_ms(shard))
+        advance(shard);
 }
 
 static bool has_to_tell(const struct redis_shard *shard)
 {
-    return !list_is_empty(&shard->ready) || !list_is_empty(&shard->soon) || shard->event_count;
+    return redis_news_has_some(shard) || !list_is_empty(&shard->soon);
 }
 
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms)
+/* Asks whether there is anything that no message told. */
+static void look(struct redis_shard *shard)
 {
+    if (!shard->up || shard->stopping)
+        return;
+    if (!shard->looking)
+        redis_news_look(shard, true);
+    if (shard->options.asks)
+        redis_session_look(shard->session);
+    probe(shard);
+}
+
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
+{
+    if (looks)
+        look(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (!has_to_tell(shard))
             break;
-        redis_watches_tell(shard);
-        redis_events_tell(shard);
-        redis_requests_run(shard);
+        redis_news_tell(shard);
+        redis_soon_run(shard);
     }
-    advance(shard, now_ms);
-    redis_watches_look(shard, false);
+    advance_if_due(shard, now_ms);
+    redis_news_look(shard, false);
     redis_batches_send(shard);
-    int64_t pack_ms = redis_pack_turn(shard, now_ms);
+    int64_t pack_ms = pack_turn(shard, now_ms);
     if (has_to_tell(shard))
         return now_ms;
     if (!may_advance(shard))
         return pack_ms;
-    int64_t at_ms = next_event(shard), free_ms = now_ms + redis_advance_pause_ms(shard);
+    int64_t at_ms = next_event(shard), free_ms = now_ms + advance_pause_left_ms(shard);
     if (at_ms < free_ms)
         at_ms = free_ms;
     return at_ms < pack_ms ? at_ms : pack_ms;
 }
 
-void redis_shard_look(struct redis_shard *shard)
-{
-    if (!shard->up || shard->stopping)
-        return;
-    if (!shard->looking)
-        redis_watches_look(shard, true);
-    if (shard->options.asks)
-        redis_session_look(shard->session);
-    redis_push_probe(shard);
-}
-
 /* ---- what it is ---- */
-
-bool redis_shard_is_missed(const struct redis_shard *shard)
-{
-    return !shard->up && clock_inner_ms() - shard->turned_ms >= MISSED_MS;
-}
 
 static void on_info(struct queue *queue, struct queue_info *out)
 {
@@ -256,11 +334,6 @@ struct queue *redis_shard_queue(struct redis_shard *shard)
     return &shard->queue;
 }
 
-bool redis_shard_is_up(const struct redis_shard *shard)
-{
-    return shard->up;
-}
-
 bool redis_shard_is_done(const struct redis_shard *shard)
 {
     return shard->calls == 0;
@@ -278,18 +351,27 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    static void (*const calls[])(struct redis_shard * shard, const struct command *command,
-                                 struct queue_reply_to reply_to) = {
-        [COMMAND_PUSH] = redis_push,     [COMMAND_ANSWER] = redis_answer,
-        [COMMAND_CHANGE] = redis_change, [COMMAND_TAKE] = redis_take,
-        [COMMAND_GET] = redis_get,       [COMMAND_LIST] = redis_list,
-        [COMMAND_TOPIC] = redis_topic,   [COMMAND_TOPICS] = redis_topics,
-    };
-    calls[command->kind](redis_shard_of(queue), command, reply_to);
+    struct redis_shard *shard = redis_shard_of(queue);
+    switch (command->kind) {
+    case COMMAND_PUSH:
+    case COMMAND_ANSWER:
+    case COMMAND_CHANGE:
+        redis_submit_items(shard, command, reply_to);
+        break;
+    case COMMAND_TAKE:
+        redis_submit_take(shard, command, reply_to);
+        break;
+    case COMMAND_GET:
+    case COMMAND_LIST:
+    case COMMAND_TOPIC:
+    case COMMAND_TOPICS:
+        redis_submit_ask(shard, command, reply_to);
+        break;
+    }
 }
 
 static const struct queue_ops ops = {
-    .submit = on_submit, .watch = redis_watch_set, .info = on_info};
+    .submit = on_submit, .watch = redis_news_watch, .info = on_info};
 
 static struct redis_session *session_new(struct redis_shard *shard)
 {
@@ -302,9 +384,7 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .wait_replicas = options->wait_replicas,
                                             .patience_ms = options->patience_ms,
                                             .figures = options->figures,
-                                            .due = on_due,
-                                            .ready = on_ready,
-                                            .told = on_told,
+                                            .message = on_message,
                                             .turned = on_turned,
                                             .learned = on_learned,
                                             .require_durability = options->require_durability,
@@ -328,10 +408,10 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     list_init(&shard->open);
     list_init(&shard->sent);
     list_init(&shard->soon);
-    list_init(&shard->events);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
-    if (redis_watches_init(shard) && (shard->session = session_new(shard)))
+    redis_news_init(shard);
+    if ((shard->session = session_new(shard)))
         return shard;
     redis_shard_free(shard);
     return NULL;
@@ -352,8 +432,7 @@ void redis_shard_free(struct redis_shard *shard)
         redis_session_free(shard->session);
     shard->session = NULL;
     redis_batches_free(shard);
-    redis_requests_run(shard);
-    redis_watches_fini(shard);
-    redis_events_fini(shard);
+    redis_soon_run(shard);
+    redis_news_fini(shard);
     free(shard);
 }

@@ -45,11 +45,9 @@ void redis_shard_free(struct redis_shard *shard);
 
 struct queue *redis_shard_queue(struct redis_shard *shard);
 
-/* At the end of each turn: tells, answers, sends. Returns the inner time of the turn it wants next;
- * INT64_MAX: none. */
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms);
-/* Asks whether there is anything that no message told. */
-void redis_shard_look(struct redis_shard *shard);
+/* At the end of each turn: tells, answers, sends; and where it `looks`, asks whether there is anything
+ * that no message told. Returns the inner time of the turn it wants next; INT64_MAX: none. */
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks);
 
 /* Answers a call with this status at the end of the turn. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
@@ -61,6 +59,5 @@ void redis_shard_stop(struct redis_shard *shard);
 bool redis_shard_is_done(const struct redis_shard *shard);
 /* Nothing under way, nothing due. */
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms);
-bool redis_shard_is_up(const struct redis_shard *shard);
 
 #endif

@@ -1,15 +1,20 @@
 /* Takes: those of a turn for the same topic travel together and share out what comes, in their
  * order. One that names several topics goes from one to the next. */
 #include "queue/copy.h"
+#include "redis/command.h"
 #include "redis/id.h"
 #include "redis/lease.h"
-#include "redis/private.h"
+#include "redis/shard_batch.h"
+#include "redis/shard_calls.h"
 
 #include <stdlib.h>
 
-enum { ELEMENTS = 3 /* of an answer, for each job */ };
+enum {
+    TAKE_ELEMENTS = 3, /* of an answer, for each job */
+    TAKE_BYTES_MAX = 16 << 20
+};
 
-struct redis_taking {
+struct taking {
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
     int64_t lease_ms;
@@ -32,7 +37,7 @@ struct haul {
 
 /* ---- asking ---- */
 
-static void taking_free(struct redis_taking *taking)
+static void taking_free(struct taking *taking)
 {
     for (size_t i = 0; i < taking->part_count; i++)
         free(taking->parts[i]);
@@ -40,21 +45,21 @@ static void taking_free(struct redis_taking *taking)
     free(taking);
 }
 
-static struct redis_taking *taking_new(struct redis_shard *shard, const struct queue_take *take,
-                                       struct queue_reply_to reply_to)
+static struct taking *taking_new(struct redis_shard *shard, const struct queue_take *take,
+                                 struct queue_reply_to reply_to)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < take->topic_count; i++)
         bytes += take->topics[i].len;
-    struct redis_taking *taking =
+    struct taking *taking =
         calloc(1, sizeof *taking + take->topic_count * sizeof(struct slice) + bytes);
     if (!taking)
         return NULL;
-    *taking = (struct redis_taking){.shard = shard,
-                                    .reply_to = reply_to,
-                                    .lease_ms = take->lease_ms,
-                                    .left = take->max,
-                                    .topic_count = take->topic_count};
+    *taking = (struct taking){.shard = shard,
+                              .reply_to = reply_to,
+                              .lease_ms = take->lease_ms,
+                              .left = take->max,
+                              .topic_count = take->topic_count};
     char *text = (char *)(taking->topics + take->topic_count);
     for (size_t i = 0; i < take->topic_count; i++) {
         memcpy(text, take->topics[i].at, take->topics[i].len);
@@ -64,11 +69,13 @@ static struct redis_taking *taking_new(struct redis_shard *shard, const struct q
     return taking;
 }
 
-/* False: out of memory. */
-static bool ask(struct redis_taking *taking)
+static const struct redis_batch_kind takes;
+
+/* Asks for jobs of its present topic. False: out of memory. */
+static bool taking_ask(struct taking *taking)
 {
-    struct redis_batch *batch = redis_batch_need(taking->shard, REDIS_BATCH_TAKE,
-                                                 taking->topics[taking->topic], taking->lease_ms);
+    struct redis_batch *batch =
+        redis_batch_need(taking->shard, &takes, taking->topics[taking->topic], taking->lease_ms);
     if (!batch)
         return false;
     redis_batch_add(batch, taking, taking->left);
@@ -76,8 +83,8 @@ static bool ask(struct redis_taking *taking)
     return true;
 }
 
-void redis_take(struct redis_shard *shard, const struct command *command,
-                struct queue_reply_to reply_to)
+void redis_submit_take(struct redis_shard *shard, const struct command *command,
+                       struct queue_reply_to reply_to)
 {
     enum queue_status status = redis_shard_accepts(shard);
     if (status == QUEUE_OK)
@@ -89,9 +96,8 @@ void redis_take(struct redis_shard *shard, const struct command *command,
         redis_shard_refuse(shard, alone ? QUEUE_OK : QUEUE_UNAVAILABLE, reply_to);
         return;
     }
-    struct redis_taking *taking =
-        status == QUEUE_OK ? taking_new(shard, &command->take, reply_to) : NULL;
-    if (taking && ask(taking)) {
+    struct taking *taking = status == QUEUE_OK ? taking_new(shard, &command->take, reply_to) : NULL;
+    if (taking && taking_ask(taking)) {
         shard->calls++;
         return;
     }
@@ -101,7 +107,7 @@ void redis_take(struct redis_shard *shard, const struct command *command,
 
 /* ---- ending ---- */
 
-static void reply_jobs(struct redis_taking *taking, const struct queue_job *jobs, size_t count)
+static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size_t count)
 {
     struct queue_reply reply = {.jobs = jobs, .job_count = count};
     struct queue_job *joined = NULL;
@@ -125,7 +131,7 @@ static void reply_jobs(struct redis_taking *taking, const struct queue_job *jobs
 }
 
 /* What earlier topics gave counts for more than a refusal now. */
-static void fail(struct redis_taking *taking, enum queue_status status)
+static void taking_fail(struct taking *taking, enum queue_status status)
 {
     if (taking->part_count) {
         reply_jobs(taking, NULL, 0);
@@ -135,7 +141,7 @@ static void fail(struct redis_taking *taking, enum queue_status status)
     taking_free(taking);
 }
 
-static bool keep(struct redis_taking *taking, const struct queue_job *jobs, size_t count)
+static bool taking_keep(struct taking *taking, const struct queue_job *jobs, size_t count)
 {
     struct queue_reply reply = {.jobs = jobs, .job_count = count};
     if (!count)
@@ -151,17 +157,17 @@ static bool keep(struct redis_taking *taking, const struct queue_job *jobs, size
 }
 
 /* It got these of its topic; `enough`: no further topic is asked. */
-static void serve(struct redis_taking *taking, const struct queue_job *jobs, size_t count,
-                  bool enough)
+static void taking_serve(struct taking *taking, const struct queue_job *jobs, size_t count,
+                         bool enough)
 {
     bool is_last = taking->topic + 1 == taking->topic_count;
-    if (is_last || enough || count == taking->left || !keep(taking, jobs, count)) {
+    if (is_last || enough || count == taking->left || !taking_keep(taking, jobs, count)) {
         reply_jobs(taking, jobs, count);
         return;
     }
     taking->topic++;
-    if (!ask(taking))
-        fail(taking, QUEUE_NO_MEMORY);
+    if (!taking_ask(taking))
+        taking_fail(taking, QUEUE_NO_MEMORY);
 }
 
 /* ---- what came ---- */
@@ -192,47 +198,67 @@ static bool read_job(struct redis_batch *batch, const struct redis_head *head,
 static bool haul_in(struct redis_batch *batch, const struct redis_head *head,
                     const redisReply *reply, struct haul *haul)
 {
-    size_t count = (reply->elements - 1) / ELEMENTS;
+    size_t count = (reply->elements - 1) / TAKE_ELEMENTS;
     haul->jobs = malloc((count + 1) * sizeof *haul->jobs);
     haul->texts = malloc((count + 1) * sizeof *haul->texts);
     if (!haul->jobs || !haul->texts)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (!read_job(batch, head, reply, 1 + i * ELEMENTS, haul))
+        if (!read_job(batch, head, reply, 1 + i * TAKE_ELEMENTS, haul))
             redis_shard_say_malformed(batch->shard, REDIS_TAKE); /* its lease ends by itself */
     return true;
 }
 
-void redis_take_fail(struct redis_batch *batch, enum queue_status status)
-{
-    for (size_t i = 0; i < batch->count; i++)
-        fail(batch->items[i].owner, status);
-}
-
 /* A call brings no more than its bytes allow: who went without may find some in the next. */
-static bool ask_again(struct redis_taking *taking, const struct haul *haul)
+static bool taking_ask_again(struct taking *taking, const struct haul *haul)
 {
-    return haul->bytes >= REDIS_TAKE_BYTES_MAX / 2 && ask(taking);
+    return haul->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);
 }
 
-void redis_take_done(struct redis_batch *batch, enum redis_call_end end,
-                     const struct redis_head *head, const redisReply *reply)
+static void take_begin(struct redis_batch *batch, struct slice topic)
+{
+    redis_command_arg(&batch->call.args, topic);
+}
+
+/* How many are wanted is known when it is sent. */
+static void take_finish(struct redis_batch *batch)
+{
+    redis_command_number(&batch->call.args, (int64_t)batch->wanted);
+    redis_command_number(&batch->call.args, TAKE_BYTES_MAX);
+    redis_command_number(&batch->call.args, batch->lease_ms);
+}
+
+static void share_out(struct redis_batch *batch, const struct haul *haul)
+{
+    size_t at = 0;
+    batch->shard->options.figures->jobs += haul->count;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct taking *taking = batch->items[i].owner;
+        size_t left = haul->count - at;
+        size_t count = left < taking->left ? left : taking->left;
+        if (count || !taking_ask_again(taking, haul))
+            taking_serve(taking, haul->jobs + at, count, haul->bytes >= TAKE_BYTES_MAX / 2);
+        at += count;
+    }
+}
+
+static void take_done(struct redis_batch *batch, enum queue_status status,
+                      const struct redis_head *head, const redisReply *reply)
 {
     struct haul haul = {0};
-    size_t at = 0;
-    if (end != REDIS_CALL_OK || !haul_in(batch, head, reply, &haul)) {
-        redis_take_fail(batch, end == REDIS_CALL_OK ? QUEUE_NO_MEMORY : redis_shard_status(end));
-    } else {
-        batch->shard->options.figures->jobs += haul.count;
-        for (size_t i = 0; i < batch->count; i++) {
-            struct redis_taking *taking = batch->items[i].owner;
-            size_t left = haul.count - at;
-            size_t count = left < taking->left ? left : taking->left;
-            if (count || !ask_again(taking, &haul))
-                serve(taking, haul.jobs + at, count, haul.bytes >= REDIS_TAKE_BYTES_MAX / 2);
-            at += count;
-        }
-    }
+    if (status == QUEUE_OK && !haul_in(batch, head, reply, &haul))
+        status = QUEUE_NO_MEMORY;
+    if (status == QUEUE_OK)
+        share_out(batch, &haul);
+    for (size_t i = 0; status != QUEUE_OK && i < batch->count; i++)
+        taking_fail(batch->items[i].owner, status);
     free(haul.jobs);
     free(haul.texts);
 }
+
+static const struct redis_batch_kind takes = {.script = REDIS_TAKE,
+                                              .args = 4,
+                                              .is_take = true,
+                                              .begin = take_begin,
+                                              .finish = take_finish,
+                                              .done = take_done};

@@ -38,18 +38,17 @@ struct rig_call {
     char id[32];
 };
 
-static inline void rig_on_due(void *ctx, int64_t at_ms)
+/* "d" and a time; "r", the server it is from, and a topic: those of our own are passed over. */
+static inline void rig_on_message(void *ctx, struct slice message)
 {
     struct rig *rig = ctx;
-    rig->dues++;
-    rig->due_ms = at_ms;
-}
-
-static inline void rig_on_ready(void *ctx, struct slice topic)
-{
-    struct rig *rig = ctx;
-    rig->readies++;
-    snprintf(rig->ready, sizeof rig->ready, "%.*s", (int)topic.len, topic.at);
+    if (message.at[0] == 'd') {
+        rig->dues++;
+        rig->due_ms = atoll(message.at + 1);
+    } else if (message.at[0] == 'r' && memcmp(message.at + 1, rig->server, 8) != 0) {
+        rig->readies++;
+        snprintf(rig->ready, sizeof rig->ready, "%.*s", (int)message.len - 9, message.at + 9);
+    }
 }
 
 static inline void rig_on_turned(void *ctx, bool up)
@@ -87,8 +86,7 @@ static inline void rig_start(struct rig *rig, const char *url)
         .wait_replicas = rig->wait_replicas,
         .patience_ms = rig->patience_ms ? rig->patience_ms : 10000,
         .figures = &rig->figures,
-        .due = rig_on_due,
-        .ready = rig_on_ready,
+        .message = rig_on_message,
         .turned = rig_on_turned,
         .ctx = rig,
     };

@@ -2,7 +2,7 @@
 #ifndef TARRY_TESTS_SESSION_SCENE_H
 #define TARRY_TESTS_SESSION_SCENE_H
 
-#include "redis/session_private.h"
+#include "redis/session_state.h"
 #include "support/redis_server.h"
 
 #include "session_rig.h"
@@ -20,7 +20,7 @@ static inline void scene_start(struct rig *rig, struct redis_server *server)
     scene_url(server, url);
     rig_start(rig, url);
     assert_true(
-        RIG_UNTIL(rig, 5, redis_session_is_up(rig->session) && rig->session->news.subscribed));
+        RIG_UNTIL(rig, 5, redis_session_is_up(rig->session) && rig->session->news.is_subscribed));
 }
 
 /* A field of the topic's hash; 0 where there is none. */

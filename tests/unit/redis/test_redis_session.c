@@ -156,7 +156,7 @@ static void a_subscription_that_ends_is_made_again_and_said_to_have_missed_news(
     redis_server_do(server, "CLIENT KILL TYPE pubsub");
     assert_true(RIG_UNTIL(&rig, 5, rig.ups == ups + 1));
     assert_int_equal(rig.downs, 0);
-    assert_true(rig.session->news.subscribed);
+    assert_true(rig.session->news.is_subscribed);
     rig_stop(&rig);
     redis_server_free(server);
 }

@@ -1,5 +1,5 @@
 /* What an error of Redis means. */
-#include "redis/session_private.h"
+#include "redis/answer.h"
 
 #include "unit/cases.h"
 
@@ -7,37 +7,37 @@ static void errors_mean_what_the_table_says(void **state)
 {
     static const struct {
         const char *sentence, *error;
-        enum session_verdict verdict;
+        enum redis_verdict verdict;
     } rows[] = {
-        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", SESSION_VERDICT_GREET},
-        {"functions flushed", "ERR Function not found", SESSION_VERDICT_GREET},
-        {"clock set back", "CLOCK it went back", SESSION_VERDICT_CLOCK},
+        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", REDIS_VERDICT_GREET},
+        {"functions flushed", "ERR Function not found", REDIS_VERDICT_GREET},
+        {"clock set back", "CLOCK it went back", REDIS_VERDICT_CLOCK},
         {"all was flushed", "GONE the core of this shard is not there, Redis lost its data",
-         SESSION_VERDICT_GONE},
-        {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", SESSION_VERDICT_MOVED},
-        {"slot is moving", "ASK 3999 127.0.0.1:6381", SESSION_VERDICT_AGAIN},
+         REDIS_VERDICT_GONE},
+        {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", REDIS_VERDICT_MOVED},
+        {"slot is moving", "ASK 3999 127.0.0.1:6381", REDIS_VERDICT_AGAIN},
         {"half of it has moved", "TRYAGAIN Multiple keys request during rehashing of slot",
-         SESSION_VERDICT_AGAIN},
+         REDIS_VERDICT_AGAIN},
         {"found by the script",
          "ERR Script attempted to access a non local key in a cluster node script: x, on y",
-         SESSION_VERDICT_AGAIN},
-        {"a long script", "BUSY Redis is busy running a script.", SESSION_VERDICT_AGAIN},
+         REDIS_VERDICT_AGAIN},
+        {"a long script", "BUSY Redis is busy running a script.", REDIS_VERDICT_AGAIN},
         {"not the stream error of that name", "BUSYGROUP Consumer Group name already exists",
-         SESSION_VERDICT_REFUSED},
+         REDIS_VERDICT_REFUSED},
         {"demoted", "READONLY You can't write against a read only replica.",
-         SESSION_VERDICT_ELSEWHERE},
+         REDIS_VERDICT_ELSEWHERE},
         {"memory", "OOM command not allowed when used memory > 'maxmemory'.",
-         SESSION_VERDICT_NO_SPACE},
+         REDIS_VERDICT_NO_SPACE},
         {"disk", "MISCONF Errors writing to the AOF file: No space left on device",
-         SESSION_VERDICT_NO_SPACE},
+         REDIS_VERDICT_NO_SPACE},
         {"too few replicas", "NOREPLICAS Not enough good replicas to write.",
-         SESSION_VERDICT_REFUSED},
+         REDIS_VERDICT_REFUSED},
         {"a fault of ours", "ERR user_script:1: Script attempted to access nonexistent variable",
-         SESSION_VERDICT_REFUSED},
+         REDIS_VERDICT_REFUSED},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        CASE_HOLDS(rows[i].sentence, session_judge(rows[i].error) == rows[i].verdict);
+        CASE_HOLDS(rows[i].sentence, redis_error_judge(rows[i].error) == rows[i].verdict);
 }
 
 static void moved_says_where(void **state)
@@ -59,7 +59,7 @@ static void moved_says_where(void **state)
     struct redis_endpoint asked = {.host = "asked", .port = 7}, there;
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        bool known = session_read_moved(rows[i].error, &asked, &there);
+        bool known = redis_error_endpoint(rows[i].error, &asked, &there);
         CASE_HOLDS(rows[i].sentence, known == (rows[i].host != NULL));
         if (known)
             CASE_HOLDS(rows[i].sentence,

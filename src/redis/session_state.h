@@ -1,11 +1,18 @@
-/* session_private: what the files of the session share. See session.h. */
-#ifndef TARRY_REDIS_SESSION_PRIVATE_H
-#define TARRY_REDIS_SESSION_PRIVATE_H
+/*
+ * session_state: what a session (session.h) consists of, for its two files: session.c, and
+ * session_greet.c below it.
+ */
+#ifndef TARRY_REDIS_SESSION_STATE_H
+#define TARRY_REDIS_SESSION_STATE_H
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "redis/command.h"
 #include "redis/session.h"
-#include "redis/session_news.h"
+#include "redis/subscription.h"
+
+#include <assert.h>
+#include <stdio.h>
 
 enum session_state {
     SESSION_PAUSING = 1, /* until resume_ms, then it seeks */
@@ -68,7 +75,7 @@ struct redis_session {
     bool stopping;
     struct redis_endpoint endpoint;
     struct redis_connection *connection;
-    struct session_news news;
+    struct redis_subscription news; /* to the same server */
     struct redis_topology_listener listener;
     struct redis_clock clock;
 
@@ -112,75 +119,59 @@ struct redis_session {
     char said[SESSION_WHY_BYTES];      /* the last complaint in the log */
     char said_call[SESSION_WHY_BYTES]; /* the last complaint about a call, and when */
     int64_t said_call_ms;
+    char said_news[128]; /* the last complaint about news */
 };
 
-/* ---- session.c: states, time ---- */
-
-/* The connection is no good (any more): begin again after a pause. `fresh`: and ask where. */
-void session_lost(struct redis_session *session, const char *why, bool fresh);
-/* The same where trying soon is of no use: refused for good, or until somebody mends it. */
-void session_refused(struct redis_session *session, const char *why);
-/* A MOVED: begin again there. */
-void session_moved(struct redis_session *session, const char *error);
-/* What is known of the connection holds, but calls must wait for another greeting. */
-void session_greet_again(struct redis_session *session, enum session_greeting_kind kind);
-void session_up(struct redis_session *session);
-void session_wake_by(struct redis_session *session, int64_t at_ms);
-void session_news_subscribed(struct redis_session *session);
+/* A deadline that moves later is left alone: it rings, finds nothing to do and is set again. So the
+ * many calls that end in time cost no timer. */
+static inline void session_wake_by(struct redis_session *session, int64_t at_ms)
+{
+    if (at_ms >= session->wake_ms)
+        return;
+    session->wake_ms = at_ms;
+    deadline_set(session->deadline, at_ms);
+}
 
 /* The buffer for the next command, whose reply is noted to be owed. */
-struct buffer *session_command(struct redis_session *session, enum session_expects what,
-                               struct redis_call *call);
+static inline struct buffer *session_command(struct redis_session *session,
+                                             enum session_expects what, struct redis_call *call)
+{
+    assert(session->expected_count < SESSION_EXPECTED_MAX);
+    if (session->expected_count == 0)
+        session->heard_ms = clock_inner_ms();
+    uint32_t last = (session->expected_first + session->expected_count++) % SESSION_EXPECTED_MAX;
+    session->expected[last] = (struct session_expected){what, call};
+    return redis_connection_out(session->connection);
+}
+
 /* FCALL up to its key; `argc` arguments must follow. */
-void session_script(struct redis_session *session, struct buffer *out, enum redis_script script,
-                    size_t argc);
-/* False: not an answer of our scripts. */
-bool session_read_head(const redisReply *reply, struct redis_head *out);
+static inline void session_script(struct redis_session *session, struct buffer *out,
+                                  enum redis_script script, size_t argc)
+{
+    char key[REDIS_TAG_BYTES + sizeof ":core"], function[64];
+    snprintf(function, sizeof function, "%s_%s", redis_library()->name, redis_script_name(script));
+    snprintf(key, sizeof key, "%s:core", session->options.tag);
+    redis_command_begin(out, 4 + argc);
+    redis_command_text(out, "FCALL");
+    redis_command_text(out, function);
+    redis_command_text(out, "1");
+    redis_command_text(out, key);
+}
 
 /* ---- session_greet.c ---- */
 
-void session_greet(struct redis_session *session, enum session_greeting_kind kind);
-void session_greeting_reply(struct redis_session *session, enum session_expects what,
-                            const redisReply *reply);
-/* The shard's core is not there, though it was: says so, once. */
-void session_say_gone(struct redis_session *session);
-
-/* ---- session_calls.c ---- */
-
-/* Sends what may be sent. */
-void session_calls_send(struct redis_session *session);
-/* `call` NULL: nobody waits for it. */
-void session_call_reply(struct redis_session *session, struct redis_call *call,
-                        const redisReply *reply);
-void session_wait_reply(struct redis_session *session, struct redis_call *call,
-                        const redisReply *reply);
-/* The connection ended: what was under way will be sent again. */
-void session_calls_unsent(struct redis_session *session);
-/* Ends those whose patience is over; when the next one's is, or INT64_MAX. */
-int64_t session_calls_expire(struct redis_session *session, int64_t now_ms);
-void session_calls_end_all(struct redis_session *session, enum redis_call_end end);
-
-/* ---- session_error.c: what an error reply means. Pure. ---- */
-
-enum session_verdict {
-    SESSION_VERDICT_GREET = 1, /* the library is gone */
-    SESSION_VERDICT_CLOCK,     /* the clock is behind */
-    SESSION_VERDICT_GONE,      /* Redis lost its data: hello makes the queue anew */
-    SESSION_VERDICT_AGAIN,     /* here, after a pause */
-    SESSION_VERDICT_MOVED,     /* the endpoint says where; then it is AGAIN */
-    SESSION_VERDICT_ELSEWHERE, /* ask where, after a pause */
-    SESSION_VERDICT_NO_SPACE,  /* nothing was changed */
-    SESSION_VERDICT_REFUSED    /* for good: the call cannot be carried out */
+/* What the session has to do after a reply to its greeting. */
+struct session_greeting {
+    enum redis_verdict
+        verdict; /* 0: nothing; else the connection is given up, as after that error */
+    const char *why;
+    bool is_up;   /* all is well, calls may be sent */
+    bool is_gone; /* the shard's core was not there, though it had been */
 };
 
-enum session_verdict session_judge(const char *error);
-/* "MOVED 3999 127.0.0.1:6381"; no host: that of `asked`. False: it makes no sense. */
-bool session_read_moved(const char *error, const struct redis_endpoint *asked,
-                        struct redis_endpoint *out);
-
-/* ---- session_reply.c: a reply that outlives its callback ---- */
-
-redisReply *session_reply_copy(const redisReply *reply); /* NULL: out of memory */
-void session_reply_free(redisReply *reply);
+/* Begins a greeting. */
+void session_greet(struct redis_session *session, enum session_greeting_kind kind);
+struct session_greeting session_greeting_reply(struct redis_session *session,
+                                               enum session_expects what, const redisReply *reply);
 
 #endif

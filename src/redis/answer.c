@@ -1,0 +1,141 @@
+#include "redis/answer.h"
+
+#include <stdlib.h>
+
+/* ---- the head ---- */
+
+static int64_t read_48_bits(const unsigned char *at)
+{
+    int64_t number = 0;
+    for (int i = 0; i < 6; i++)
+        number = number << 8 | at[i];
+    return number;
+}
+
+bool redis_head_read(const redisReply *reply, struct redis_head *out)
+{
+    enum { NUMBER_BYTES = 6 };
+    const int64_t none = (INT64_C(1) << 48) - 1, sign = INT64_C(1) << 47;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        (size_t)reply->element[0]->len < REDIS_HEAD_BYTES)
+        return false;
+    const char *head = reply->element[0]->str;
+    const unsigned char *at = (const void *)head;
+    out->now_ms = read_48_bits(at);
+    out->next_ms = read_48_bits(at + NUMBER_BYTES);
+    out->adjust_ms = read_48_bits(at + (size_t)2 * NUMBER_BYTES);
+    if (out->next_ms == none)
+        out->next_ms = INT64_MAX;
+    if (out->adjust_ms & sign)
+        out->adjust_ms -= 2 * sign;
+    out->rest =
+        slice_make(head + REDIS_HEAD_BYTES, (size_t)reply->element[0]->len - REDIS_HEAD_BYTES);
+    return true;
+}
+
+/* ---- errors: the first row that fits ---- */
+
+static const struct meaning {
+    const char *begins;   /* with this word */
+    const char *contains; /* NULL: whatever else */
+    enum redis_verdict verdict;
+} meanings[] = {
+    {"NOSCRIPT", NULL, REDIS_VERDICT_GREET},
+    {"ERR", "Function not found", REDIS_VERDICT_GREET},
+    {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (found by the script) */
+    {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is not there (found by the script) */
+    {"MOVED", NULL, REDIS_VERDICT_MOVED},
+    {"ASK", NULL, REDIS_VERDICT_AGAIN},            /* the slot is moving */
+    {"TRYAGAIN", NULL, REDIS_VERDICT_AGAIN},       /* the slot is moving */
+    {"BUSY", NULL, REDIS_VERDICT_AGAIN},           /* somebody's script runs long */
+    {"ERR", "non local key", REDIS_VERDICT_AGAIN}, /* the slot is moving (found by the script) */
+    {"ERR", "while the cluster is down", REDIS_VERDICT_ELSEWHERE},
+    {"ERR", "max number of clients", REDIS_VERDICT_ELSEWHERE},
+    {"READONLY", NULL, REDIS_VERDICT_ELSEWHERE},
+    {"LOADING", NULL, REDIS_VERDICT_ELSEWHERE},
+    {"CLUSTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
+    {"MASTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
+    {"UNBLOCKED", NULL, REDIS_VERDICT_ELSEWHERE}, /* became a replica during a WAIT */
+    {"NOAUTH", NULL, REDIS_VERDICT_ELSEWHERE},    /* say who we are again */
+    {"OOM", NULL, REDIS_VERDICT_NO_SPACE},
+    {"MISCONF", NULL, REDIS_VERDICT_NO_SPACE},
+};
+
+enum redis_verdict redis_error_judge(const char *error)
+{
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
+        const struct meaning *meaning = &meanings[i];
+        size_t len = strlen(meaning->begins);
+        if (strncmp(error, meaning->begins, len) == 0 && (error[len] == ' ' || error[len] == 0) &&
+            (!meaning->contains || strstr(error, meaning->contains)))
+            return meaning->verdict;
+    }
+    return REDIS_VERDICT_REFUSED;
+}
+
+bool redis_error_endpoint(const char *error, const struct redis_endpoint *asked,
+                          struct redis_endpoint *out)
+{
+    const char *slot = strchr(error, ' ');
+    const char *host = slot ? strchr(slot + 1, ' ') : NULL;
+    const char *colon = host ? strrchr(++host, ':') : NULL;
+    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
+    if (port == 0 || port > UINT16_MAX || (size_t)(colon - host) >= sizeof out->host)
+        return false;
+    size_t len = (size_t)(colon - host);
+    if (len == 0 || (len == 1 && *host == '?')) {
+        host = asked->host;
+        len = strlen(host);
+    }
+    memcpy(out->host, host, len);
+    out->host[len] = 0;
+    out->port = (uint16_t)port;
+    return true;
+}
+
+/* ---- a reply that outlives its callback ---- */
+
+void redis_reply_free(redisReply *reply)
+{
+    if (!reply)
+        return;
+    for (size_t i = 0; i < reply->elements; i++)
+        redis_reply_free(reply->element[i]);
+    free(reply->element);
+    free(reply->str);
+    free(reply);
+}
+
+static bool copy_elements(const redisReply *from, redisReply *to)
+{
+    to->element = calloc(from->elements ? from->elements : 1, sizeof(redisReply *));
+    if (!to->element)
+        return false;
+    to->elements = from->elements;
+    for (size_t i = 0; i < from->elements; i++)
+        if (!(to->element[i] = redis_reply_copy(from->element[i])))
+            return false;
+    return true;
+}
+
+redisReply *redis_reply_copy(const redisReply *reply)
+{
+    redisReply *copy = calloc(1, sizeof *copy);
+    if (!copy)
+        return NULL;
+    copy->type = reply->type;
+    copy->integer = reply->integer;
+    if (reply->str) {
+        copy->len = reply->len;
+        copy->str = malloc((size_t)reply->len + 1);
+        if (copy->str)
+            memcpy(copy->str, reply->str, (size_t)reply->len + 1);
+    }
+    if ((reply->str && !copy->str) ||
+        (reply->type == REDIS_REPLY_ARRAY && !copy_elements(reply, copy))) {
+        redis_reply_free(copy);
+        return NULL;
+    }
+    return copy;
+}

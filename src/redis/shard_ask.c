@@ -1,0 +1,550 @@
+/* get, list, topic and topics: calls that travel alone. Purge, delete and redrive go in bounded steps
+ * until the script says there is no more; topics are shown page after page, then all at once. */
+#include "queue/cursor.h"
+#include "redis/command.h"
+#include "redis/id.h"
+#include "redis/shard_calls.h"
+#include "redis/shard_news.h"
+
+#include <stdlib.h>
+
+enum { LIST_ELEMENTS = 4, TOPIC_ELEMENTS = 2, TOPICS_PAGE = 500, STEP_JOBS = 500 };
+
+/* One of them, from its call to its reply. */
+struct inquiry {
+    struct redis_call call;
+    struct redis_shard *shard;
+    struct queue_reply_to reply_to;
+    struct slice topic, id; /* the texts below, or empty */
+    char topic_text[JOB_TOPIC_BYTES_MAX], id_text[JOB_ID_BYTES_MAX];
+    /* of a topic's call */
+    struct queue_topic_call topic_call;
+    uint64_t affected;
+    bool stepped;    /* a step was carried out */
+    int64_t reached; /* purge: sequence up to which; redrive: how many are left to do */
+};
+
+/* NULL: no memory. */
+static struct inquiry *inquiry_new(struct redis_shard *shard, struct slice topic, struct slice id,
+                                   struct queue_reply_to reply_to)
+{
+    struct inquiry *inquiry = calloc(1, sizeof *inquiry);
+    if (!inquiry)
+        return NULL;
+    inquiry->shard = shard;
+    inquiry->reply_to = reply_to;
+    memcpy(inquiry->topic_text, topic.at, topic.len);
+    inquiry->topic = slice_make(inquiry->topic_text, topic.len);
+    if (id.len)
+        memcpy(inquiry->id_text, id.at, id.len);
+    inquiry->id = slice_make(inquiry->id_text, id.len);
+    return inquiry;
+}
+
+static void inquiry_free(struct inquiry *inquiry)
+{
+    buffer_fini(&inquiry->call.args);
+    free(inquiry);
+}
+
+/* It is over. */
+static void inquiry_reply(struct inquiry *inquiry, const struct queue_reply *reply)
+{
+    redis_shard_reply(inquiry->shard, inquiry->reply_to, reply);
+    inquiry_free(inquiry);
+}
+
+static void inquiry_reply_status(struct inquiry *inquiry, enum queue_status status)
+{
+    struct queue_reply reply = {.status = status, .affected = inquiry->affected};
+    inquiry_reply(inquiry, &reply);
+}
+
+static void inquiry_reply_malformed(struct inquiry *inquiry)
+{
+    redis_shard_say_malformed(inquiry->shard, inquiry->call.script);
+    inquiry_reply_status(inquiry, QUEUE_UNAVAILABLE);
+}
+
+/* Sends what was prepared, or lets go of it: then false, memory ran out. */
+static bool inquiry_begin(struct inquiry *inquiry, size_t argc)
+{
+    if (redis_shard_send(inquiry->shard, &inquiry->call, argc))
+        return true;
+    inquiry_free(inquiry);
+    return false;
+}
+
+/* Status first, then a byte more. */
+static enum queue_status read_status(const struct redis_head *head, uint8_t *more)
+{
+    struct slice rest = head->rest;
+    uint8_t status;
+    if (!redis_unpack_u8(&rest, &status) || !redis_unpack_u8(&rest, more) ||
+        (status != QUEUE_OK && status != QUEUE_NOT_FOUND))
+        return QUEUE_UNAVAILABLE;
+    return (enum queue_status)status;
+}
+
+/* ---- get ---- */
+
+static enum queue_status read_got(const struct inquiry *inquiry, const struct redis_head *head,
+                                  const redisReply *reply, struct queue_job *out)
+{
+    struct slice record, attempt;
+    uint8_t state;
+    enum queue_status status = read_status(head, &state);
+    if (status != QUEUE_OK)
+        return status;
+    if (!redis_element(reply, 1, &record) || !redis_element(reply, 2, &attempt) ||
+        !redis_unpack_job(record, attempt, (enum job_state)state, head->adjust_ms, &out->job))
+        return QUEUE_UNAVAILABLE;
+    out->job.topic = inquiry->topic;
+    out->job.id = inquiry->id;
+    return QUEUE_OK;
+}
+
+static void on_got(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
+                   const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    struct queue_job job = {0};
+    struct queue_reply answer = {.status = redis_shard_status(end)};
+    if (end == REDIS_CALL_OK) {
+        redis_shard_hear(inquiry->shard, head);
+        answer.status = read_got(inquiry, head, reply, &job);
+        if (answer.status == QUEUE_OK) {
+            answer.jobs = &job;
+            answer.job_count = 1;
+        } else if (answer.status != QUEUE_NOT_FOUND) {
+            redis_shard_say_malformed(inquiry->shard, REDIS_GET);
+        }
+    }
+    inquiry_reply(inquiry, &answer);
+}
+
+static bool get_begin(struct redis_shard *shard, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct inquiry *inquiry = inquiry_new(shard, command->get.topic, command->get.id, reply_to);
+    char room[REDIS_ID_PACKED_BYTES];
+    if (!inquiry)
+        return false;
+    redis_shard_call_init(&inquiry->call, REDIS_GET, false, on_got);
+    redis_command_arg(&inquiry->call.args, inquiry->topic);
+    redis_command_arg(&inquiry->call.args, redis_id_store(inquiry->id, room));
+    return inquiry_begin(inquiry, 2);
+}
+
+/* ---- list ---- */
+
+static bool read_listed(struct inquiry *inquiry, const struct redis_head *head,
+                        const redisReply *reply, size_t at, struct queue_job *out,
+                        char room[REDIS_ID_ROOM_BYTES])
+{
+    struct slice stored, state, record, attempt, id;
+    uint8_t number;
+    *out = (struct queue_job){0};
+    if (!redis_element(reply, at, &stored) || !redis_element(reply, at + 1, &state) ||
+        !redis_element(reply, at + 2, &record) || !redis_element(reply, at + 3, &attempt) ||
+        !redis_unpack_u8(&state, &number) || !redis_id_show(stored, room, &id) ||
+        !redis_unpack_job(record, attempt, (enum job_state)number, head->adjust_ms, &out->job))
+        return false;
+    out->job.topic = inquiry->topic;
+    out->job.id = id;
+    return true;
+}
+
+static void reply_listed(struct inquiry *inquiry, const struct redis_head *head,
+                         const redisReply *reply, bool more)
+{
+    size_t count = (reply->elements - 1) / LIST_ELEMENTS;
+    struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
+    char(*rooms)[REDIS_ID_ROOM_BYTES] = malloc((count + 1) * sizeof *rooms);
+    char cursor[QUEUE_CURSOR_BYTES_MAX];
+    struct queue_reply answer = {.status = jobs && rooms ? QUEUE_OK : QUEUE_NO_MEMORY};
+    for (size_t i = 0; jobs && rooms && i < count; i++) {
+        if (read_listed(inquiry, head, reply, 1 + i * LIST_ELEMENTS, &jobs[answer.job_count],
+                        rooms[i]))
+            answer.job_count++;
+        else
+            redis_shard_say_malformed(inquiry->shard, REDIS_LIST);
+    }
+    if (answer.job_count) {
+        const struct job *last = &jobs[answer.job_count - 1].job;
+        struct queue_cursor at = {last->due_ms, last->sequence, inquiry->shard->options.index};
+        answer.jobs = jobs;
+        if (more)
+            answer.cursor = slice_make(cursor, queue_cursor_write(cursor, &at));
+    }
+    inquiry_reply(inquiry, &answer);
+    free(jobs);
+    free(rooms);
+}
+
+static void on_listed(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    enum queue_status status = redis_shard_status(end);
+    uint8_t more = 0;
+    if (end == REDIS_CALL_OK) {
+        redis_shard_hear(inquiry->shard, head);
+        status = read_status(head, &more);
+    }
+    if (status == QUEUE_OK)
+        reply_listed(inquiry, head, reply, more);
+    else
+        inquiry_reply_status(inquiry, status);
+}
+
+/* Behind a job of a part with a lower number comes ours with the same due and sequence. */
+static void append_cursor(struct redis_shard *shard, struct buffer *args,
+                          const struct queue_cursor *after, bool has_cursor)
+{
+    bool ours_too = has_cursor && shard->options.index > after->shard;
+    int64_t due_ms = after->due_ms;
+    if (due_ms <= INT64_MAX - (1LL << 48)) /* farther than any job's */
+        due_ms += shard->adjust_ms;
+    redis_command_number(args, has_cursor ? due_ms : -1);
+    redis_command_number(args, (int64_t)(after->sequence & INT64_MAX) - ours_too);
+}
+
+static bool list_begin(struct redis_shard *shard, const struct command *command,
+                       const struct queue_cursor *after, struct queue_reply_to reply_to)
+{
+    const struct queue_list *list = &command->list;
+    struct inquiry *inquiry = inquiry_new(shard, list->topic, (struct slice){0}, reply_to);
+    if (!inquiry)
+        return false;
+    redis_shard_call_init(&inquiry->call, REDIS_LIST, false, on_listed);
+    struct buffer *args = &inquiry->call.args;
+    redis_command_arg(args, list->topic);
+    redis_command_number(args, (int64_t)list->state);
+    redis_command_number(args, list->limit);
+    append_cursor(shard, args, after, list->cursor.len > 0);
+    redis_command_number(args, list->with_body);
+    return inquiry_begin(inquiry, 6);
+}
+
+/* ---- a topic: get, put, pause, resume ---- */
+
+static void on_topic(struct redis_call *call, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    struct queue_topic topic;
+    struct slice text;
+    uint8_t status;
+    if (end != REDIS_CALL_OK) {
+        inquiry_reply_status(inquiry, redis_shard_status(end));
+        return;
+    }
+    redis_shard_hear(inquiry->shard, head);
+    struct slice rest = head->rest;
+    if (!redis_unpack_u8(&rest, &status) || status > QUEUE_UNAVAILABLE) {
+        inquiry_reply_malformed(inquiry);
+        return;
+    }
+    if (status != QUEUE_OK && status != QUEUE_CREATED) {
+        inquiry_reply_status(inquiry, (enum queue_status)status);
+        return;
+    }
+    if (!redis_element(reply, 1, &text) || !redis_unpack_topic(text, head->adjust_ms, &topic)) {
+        inquiry_reply_malformed(inquiry);
+        return;
+    }
+    topic.name = inquiry->topic;
+    if (inquiry->topic_call.verb == QUEUE_TOPIC_PUT)
+        redis_news_event(inquiry->shard, QUEUE_EVENT_TOPIC, topic.name);
+    if (topic.counts.ready && !topic.paused)
+        redis_news_ready(inquiry->shard, topic.name);
+    struct queue_reply answer = {
+        .status = (enum queue_status)status, .topics = &topic, .topic_count = 1};
+    inquiry_reply(inquiry, &answer);
+}
+
+static bool topic_ask(struct inquiry *inquiry)
+{
+    const struct queue_topic_call *call = &inquiry->topic_call;
+    bool changes = call->verb != QUEUE_TOPIC_GET;
+    struct buffer *args = &inquiry->call.args;
+    redis_shard_call_init(&inquiry->call, REDIS_TOPIC, changes, on_topic);
+    if (!changes)
+        redis_command_text(args, ""); /* no ticket */
+    redis_command_number(args, (int64_t)call->verb);
+    redis_command_arg(args, inquiry->topic);
+    redis_command_number(args, inquiry->shard->options.topics_max);
+    redis_command_number(args, call->makes);
+    if (call->verb == QUEUE_TOPIC_PUT)
+        redis_pack_settings(args, &call->settings);
+    else
+        redis_command_text(args, "");
+    redis_command_arg(args,
+                      call->verb == QUEUE_TOPIC_PUT ? call->settings.extension : (struct slice){0});
+    return redis_shard_send(inquiry->shard, &inquiry->call, changes ? 6 : 7);
+}
+
+/* ---- a topic: purge, delete, redrive, step by step ---- */
+
+static bool topic_ask_step(struct inquiry *inquiry);
+
+static void step_done(struct inquiry *inquiry, const struct redis_head *head)
+{
+    const struct queue_topic_call *call = &inquiry->topic_call;
+    struct slice rest = head->rest;
+    uint8_t status, more;
+    uint64_t affected, reached;
+    if (!redis_unpack_u8(&rest, &status) || !redis_unpack_u8(&rest, &more) ||
+        !redis_unpack_u48(&rest, &affected) || !redis_unpack_u48(&rest, &reached) ||
+        (status != QUEUE_OK && status != QUEUE_NOT_FOUND)) {
+        inquiry_reply_malformed(inquiry);
+        return;
+    }
+    inquiry->affected += affected;
+    inquiry->reached = (int64_t)reached;
+    if (affected && call->verb == QUEUE_TOPIC_REDRIVE)
+        redis_news_ready(inquiry->shard, inquiry->topic);
+    if (status == QUEUE_NOT_FOUND && inquiry->stepped)
+        status = QUEUE_OK; /* somebody deleted the topic meanwhile */
+    inquiry->stepped = true;
+    bool enough = call->verb == QUEUE_TOPIC_REDRIVE && call->max && inquiry->affected >= call->max;
+    if (status == QUEUE_OK && !more && call->verb == QUEUE_TOPIC_DELETE)
+        redis_news_event(inquiry->shard, QUEUE_EVENT_TOPIC, inquiry->topic);
+    if (status != QUEUE_OK || !more || enough)
+        inquiry_reply_status(inquiry, (enum queue_status)status);
+    else if (!topic_ask_step(inquiry))
+        inquiry_reply_status(inquiry, QUEUE_NO_MEMORY);
+}
+
+static void on_step(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
+                    const redisReply *reply)
+{
+    struct inquiry *inquiry = list_entry(call, struct inquiry, call);
+    (void)reply;
+    if (end != REDIS_CALL_OK) {
+        inquiry_reply_status(inquiry, redis_shard_status(end));
+        return;
+    }
+    redis_shard_hear(inquiry->shard, head);
+    step_done(inquiry, head);
+}
+
+static int64_t redrive_step(const struct inquiry *inquiry)
+{
+    uint64_t left = inquiry->topic_call.max - inquiry->affected;
+    return inquiry->topic_call.max && left < STEP_JOBS ? (int64_t)left : STEP_JOBS;
+}
+
+static bool topic_ask_step(struct inquiry *inquiry)
+{
+    const struct queue_topic_call *call = &inquiry->topic_call;
+    bool is_redrive = call->verb == QUEUE_TOPIC_REDRIVE;
+    struct buffer *args = &inquiry->call.args;
+    char room[REDIS_ID_PACKED_BYTES];
+    buffer_fini(args);
+    redis_shard_call_init(&inquiry->call, is_redrive ? REDIS_REDRIVE : REDIS_PURGE, true, on_step);
+    if (is_redrive) {
+        redis_command_arg(args, inquiry->topic);
+        redis_command_arg(args, redis_id_store(inquiry->id, room));
+        redis_command_number(args, redrive_step(inquiry));
+        redis_command_number(args, inquiry->reached);
+        return redis_shard_send(inquiry->shard, &inquiry->call, 4);
+    }
+    redis_command_text(args, call->verb == QUEUE_TOPIC_DELETE ? "delete" : "purge");
+    redis_command_arg(args, inquiry->topic);
+    redis_command_number(args, call->verb == QUEUE_TOPIC_DELETE ? 0 : (int64_t)call->state);
+    redis_command_number(args, inquiry->reached);
+    redis_command_number(args, STEP_JOBS);
+    return redis_shard_send(inquiry->shard, &inquiry->call, 5);
+}
+
+static bool topic_begin(struct redis_shard *shard, const struct queue_topic_call *call,
+                        struct queue_reply_to reply_to)
+{
+    bool is_redrive = call->verb == QUEUE_TOPIC_REDRIVE, sent = false;
+    struct inquiry *inquiry =
+        inquiry_new(shard, call->topic, is_redrive ? call->id : (struct slice){0}, reply_to);
+    if (!inquiry)
+        return false;
+    inquiry->topic_call = *call; /* whose texts are the caller's: those here are ours */
+    inquiry->reached = is_redrive ? -1 : 0;
+    switch (call->verb) {
+    case QUEUE_TOPIC_GET:
+    case QUEUE_TOPIC_PUT:
+    case QUEUE_TOPIC_PAUSE:
+    case QUEUE_TOPIC_RESUME:
+        sent = topic_ask(inquiry);
+        break;
+    case QUEUE_TOPIC_DELETE:
+    case QUEUE_TOPIC_PURGE:
+    case QUEUE_TOPIC_REDRIVE:
+        sent = topic_ask_step(inquiry);
+        break;
+    case QUEUE_TOPIC_MARK: /* nobody asks: sharded_options.leads is not set */
+        break;
+    }
+    if (!sent)
+        inquiry_free(inquiry);
+    return sent;
+}
+
+/* ---- topics ---- */
+
+struct showing {
+    struct redis_call call;
+    struct redis_shard *shard;
+    struct queue_reply_to reply_to;
+    struct queue_topic *topics; /* their names are put in at the end, `names` may move */
+    size_t *name_at;
+    size_t count, cap;
+    struct buffer names;
+};
+
+static void showing_free(struct showing *showing)
+{
+    buffer_fini(&showing->call.args);
+    buffer_fini(&showing->names);
+    free(showing->topics);
+    free(showing->name_at);
+    free(showing);
+}
+
+static void showing_end(struct showing *showing, enum queue_status status)
+{
+    struct queue_reply answer = {.status = status};
+    if (status == QUEUE_OK) {
+        for (size_t i = 0; i < showing->count; i++)
+            showing->topics[i].name.at = showing->names.at + showing->name_at[i];
+        queue_topics_sort(showing->topics, showing->count);
+        answer.topics = showing->topics;
+        answer.topic_count = showing->count;
+    }
+    redis_shard_reply(showing->shard, showing->reply_to, &answer);
+    showing_free(showing);
+}
+
+static bool showing_has_room(struct showing *showing)
+{
+    if (showing->count < showing->cap)
+        return true;
+    size_t cap = showing->cap ? showing->cap * 2 : 64;
+    struct queue_topic *topics = realloc(showing->topics, cap * sizeof *topics);
+    if (topics)
+        showing->topics = topics;
+    size_t *name_at = realloc(showing->name_at, cap * sizeof *name_at);
+    if (name_at)
+        showing->name_at = name_at;
+    if (!topics || !name_at)
+        return false;
+    showing->cap = cap;
+    return true;
+}
+
+static enum queue_status showing_add(struct showing *showing, const redisReply *reply, size_t at,
+                                     int64_t adjust_ms)
+{
+    struct slice name, text;
+    if (!showing_has_room(showing))
+        return QUEUE_NO_MEMORY;
+    struct queue_topic *topic = &showing->topics[showing->count];
+    if (!redis_element(reply, at, &name) || !redis_element(reply, at + 1, &text) || !name.len ||
+        !redis_unpack_topic(text, adjust_ms, topic))
+        return QUEUE_UNAVAILABLE;
+    showing->name_at[showing->count] = showing->names.len;
+    topic->name.len = name.len;
+    buffer_append_slice(&showing->names, name);
+    showing->count++;
+    return showing->names.failed ? QUEUE_NO_MEMORY : QUEUE_OK;
+}
+
+static void on_shown(struct redis_call *call, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply);
+
+static bool showing_ask_page(struct showing *showing)
+{
+    struct slice after = {.at = ""};
+    if (showing->count) {
+        size_t last = showing->count - 1;
+        after =
+            slice_make(showing->names.at + showing->name_at[last], showing->topics[last].name.len);
+    }
+    buffer_fini(&showing->call.args);
+    redis_shard_call_init(&showing->call, REDIS_TOPICS, false, on_shown);
+    redis_command_arg(&showing->call.args, after);
+    redis_command_number(&showing->call.args, TOPICS_PAGE);
+    return redis_shard_send(showing->shard, &showing->call, 2);
+}
+
+static void on_shown(struct redis_call *call, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply)
+{
+    struct showing *showing = list_entry(call, struct showing, call);
+    enum queue_status status = redis_shard_status(end);
+    size_t before = showing->count;
+    uint8_t more = 0;
+    if (end == REDIS_CALL_OK) {
+        struct slice rest = head->rest;
+        redis_shard_hear(showing->shard, head);
+        if (!redis_unpack_u8(&rest, &more))
+            status = QUEUE_UNAVAILABLE;
+        for (size_t at = 1; status == QUEUE_OK && at < reply->elements; at += TOPIC_ELEMENTS)
+            status = showing_add(showing, reply, at, head->adjust_ms);
+        if (status == QUEUE_UNAVAILABLE)
+            redis_shard_say_malformed(showing->shard, REDIS_TOPICS);
+    }
+    if (status == QUEUE_OK && more && showing->count > before) {
+        if (showing_ask_page(showing))
+            return;
+        status = QUEUE_NO_MEMORY;
+    }
+    showing_end(showing, status);
+}
+
+static bool topics_begin(struct redis_shard *shard, struct queue_reply_to reply_to)
+{
+    struct showing *showing = calloc(1, sizeof *showing);
+    if (!showing)
+        return false;
+    showing->shard = shard;
+    showing->reply_to = reply_to;
+    buffer_init(&showing->names, SIZE_MAX / 2);
+    if (showing_ask_page(showing))
+        return true;
+    showing_free(showing);
+    return false;
+}
+
+/* ---- any ---- */
+
+/* False: out of memory. */
+static bool ask_begin(struct redis_shard *shard, const struct command *command,
+                      const struct queue_cursor *after, struct queue_reply_to reply_to)
+{
+    switch (command->kind) {
+    case COMMAND_GET:
+        return get_begin(shard, command, reply_to);
+    case COMMAND_LIST:
+        return list_begin(shard, command, after, reply_to);
+    case COMMAND_TOPIC:
+        return topic_begin(shard, &command->topic, reply_to);
+    default:
+        return topics_begin(shard, reply_to);
+    }
+}
+
+void redis_submit_ask(struct redis_shard *shard, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct queue_cursor after = {0};
+    enum queue_status status = shard->stopping ? QUEUE_STOPPING : command->status;
+    if (status == QUEUE_OK && command->kind == COMMAND_LIST && command->list.cursor.len &&
+        !queue_cursor_parse(command->list.cursor, &after))
+        status = QUEUE_BAD_CURSOR;
+    if (status == QUEUE_OK && !ask_begin(shard, command, &after, reply_to))
+        status = QUEUE_NO_MEMORY;
+    if (status == QUEUE_OK)
+        shard->calls++;
+    else
+        redis_shard_refuse(shard, status, reply_to);
+}

@@ -1,0 +1,145 @@
+#include "redis/shard_core.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { MISSED_MS = 1000 /* out of reach for so long: not healthy any more */ };
+
+/* ---- replies ---- */
+
+void redis_soon_add(struct redis_shard *shard, struct redis_soon *soon)
+{
+    list_add_last(&shard->soon, &soon->list);
+}
+
+void redis_soon_run(struct redis_shard *shard)
+{
+    struct list round;
+    list_init(&round);
+    while (!list_is_empty(&shard->soon)) {
+        struct list *first = shard->soon.next;
+        list_remove(first);
+        list_add_last(&round, first);
+    }
+    while (!list_is_empty(&round)) {
+        struct redis_soon *soon = list_entry(round.next, struct redis_soon, list);
+        list_remove(&soon->list);
+        soon->run(soon);
+    }
+}
+
+void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
+                       const struct queue_reply *reply)
+{
+    assert(shard->calls);
+    shard->calls--;
+    if (!shard->freeing)
+        reply_to.done(reply_to.owner, reply_to.tag, reply);
+}
+
+void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
+                              enum queue_status status)
+{
+    struct queue_reply reply = {.status = status};
+    redis_shard_reply(shard, reply_to, &reply);
+}
+
+struct refusal {
+    struct redis_soon soon;
+    struct redis_shard *shard;
+    struct queue_reply_to reply_to;
+    enum queue_status status;
+};
+
+static void refusal_run(struct redis_soon *soon)
+{
+    struct refusal *refusal = list_entry(soon, struct refusal, soon);
+    redis_shard_reply_status(refusal->shard, refusal->reply_to, refusal->status);
+    free(refusal);
+}
+
+void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
+                        struct queue_reply_to reply_to)
+{
+    struct refusal *refusal = malloc(sizeof *refusal);
+    assert(refusal); /* without memory even for a refusal there is no honest way on */
+    *refusal = (struct refusal){{.run = refusal_run}, shard, reply_to, status};
+    shard->calls++;
+    redis_soon_add(shard, &refusal->soon);
+}
+
+enum queue_status redis_shard_accepts(const struct redis_shard *shard)
+{
+    if (shard->stopping)
+        return QUEUE_STOPPING;
+    return shard->waiting_bytes > REDIS_WAITING_BYTES_MAX ? QUEUE_UNAVAILABLE : QUEUE_OK;
+}
+
+bool redis_shard_is_missed(const struct redis_shard *shard)
+{
+    return !shard->up && clock_inner_ms() - shard->turned_ms >= MISSED_MS;
+}
+
+/* ---- calls of scripts ---- */
+
+void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
+                           void (*done)(struct redis_call *call, enum redis_call_end end,
+                                        const struct redis_head *head, const redisReply *reply))
+{
+    *call = (struct redis_call){.script = script, .changes = changes, .done = done};
+    buffer_init(&call->args, SIZE_MAX / 2);
+}
+
+bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t argc)
+{
+    if (call->args.failed)
+        return false;
+    call->argc = argc;
+    redis_session_submit(shard->session, call);
+    return true;
+}
+
+enum queue_status redis_shard_status(enum redis_call_end end)
+{
+    switch (end) {
+    case REDIS_CALL_OK:
+        return QUEUE_OK;
+    case REDIS_CALL_NO_SPACE:
+        return QUEUE_NO_SPACE;
+    case REDIS_CALL_UNAVAILABLE:
+        return QUEUE_UNAVAILABLE;
+    case REDIS_CALL_STOPPING:
+        return QUEUE_STOPPING;
+    }
+    return QUEUE_UNAVAILABLE;
+}
+
+bool redis_element(const redisReply *reply, size_t at, struct slice *out)
+{
+    *out = (struct slice){0};
+    if (at >= reply->elements)
+        return false;
+    const redisReply *element = reply->element[at];
+    if (element->type == REDIS_REPLY_STRING)
+        *out = slice_make(element->str, element->len);
+    return element->type == REDIS_REPLY_STRING || element->type == REDIS_REPLY_NIL;
+}
+
+void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script)
+{
+    log_event(LOG_ERROR, "answer of a script cannot be read",
+              LOG_TEXT("script", redis_script_name(script)),
+              LOG_NUMBER("shard", shard->options.index));
+}
+
+void redis_shard_note_space(struct redis_shard *shard, enum queue_status status)
+{
+    if (status != QUEUE_OK && status != QUEUE_NO_SPACE)
+        return;
+    if (!shard->has_space && status == QUEUE_OK)
+        log_event(LOG_INFO, "redis has room again", LOG_NUMBER("shard", shard->options.index));
+    shard->has_space = status == QUEUE_OK;
+}

@@ -1,0 +1,140 @@
+/*
+ * shard_core: what a shard (shard.h) consists of, and what all its files stand on: its clock, sending a
+ * call, replying to the queue's callers. The ground of redis/shard*.c, and for them only:
+ *
+ *   shard_core    this
+ *   shard_news    what is told of topics: something is ready, something happened; the look
+ *   shard_batch   what is asked in a turn travels together
+ *   shard_items   push, answer, change: calls with a result for each item, in batches
+ *   shard_take    takes, in batches
+ *   shard_ask     get, list, topic, topics: calls that travel alone
+ *   shard         the turn, what happens as time passes, life
+ */
+#ifndef TARRY_REDIS_SHARD_CORE_H
+#define TARRY_REDIS_SHARD_CORE_H
+
+#include "base/list.h"
+#include "base/random.h"
+#include "base/table.h"
+#include "redis/codec.h"
+#include "redis/session.h"
+#include "redis/shard.h"
+
+enum {
+    REDIS_BATCH_BUCKETS = 64,
+    REDIS_WAITING_BYTES_MAX = 256 << 20 /* of batches not answered yet: then no more are taken */
+};
+
+/* ---- a topic somebody watches ---- */
+
+struct redis_watch {
+    struct table_entry entry;
+    struct list fresh; /* shard->fresh: nobody has looked yet */
+    struct list ready; /* shard->ready: to be told */
+    uint64_t count;    /* ons without an off */
+    uint64_t look;     /* the last one that asked for it */
+    bool seen;         /* a look at it has come back */
+    bool told;         /* since it was seen without ready jobs */
+    bool found;        /* by the look that is coming back */
+    char topic[];
+};
+
+TABLE_DECLARE(redis_watches, struct redis_watch, entry)
+
+/* ---- how far a kind of event has come, as far as it was heard of ---- */
+
+struct redis_heard {
+    bool known;
+    uint64_t number;
+};
+
+struct redis_events_heard {
+    struct redis_heard changes, deaths;
+};
+
+struct redis_shard {
+    struct queue queue; /* first: handed out as such */
+    struct redis_shard_options options;
+    struct redis_session *session;
+    struct random random;
+
+    struct list open, sent; /* batches */
+    struct list buckets[REDIS_BATCH_BUCKETS];
+    size_t batches_under_way, waiting_bytes;
+    struct list soon; /* replies that are ready */
+    size_t calls;     /* of the queue, without a reply */
+
+    struct redis_watches watches;
+    struct list fresh, ready;
+    uint64_t looks;
+
+    struct list events; /* to be told */
+    size_t event_count;
+    struct redis_events_heard heard;
+
+    int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
+    int64_t adjust_ms;        /* the shard's clock - its wall clock */
+    int64_t pause_until_us;   /* boot: an advance is not repeated at once */
+    int64_t in_vain_ms; /* inner: when an advance found that this event, which seemed to be due, */
+    int64_t in_vain_event_ms; /* is not yet */
+    int64_t turned_ms;        /* inner: since when it is up, or is not */
+    bool up, known;           /* known: an answer came since it is up */
+    int64_t busy_ms;          /* inner: the last turn that saw a batch */
+    uint64_t unpacked;        /* far jobs pushed through here and not packed yet, about */
+    bool advancing, looking, packing, probing;
+    bool may_pack; /* there may be far jobs among the fresh */
+    bool stopping, freeing, has_space;
+};
+
+static inline struct redis_shard *redis_shard_of(struct queue *queue)
+{
+    return (struct redis_shard *)(void *)queue;
+}
+
+/* ---- replies ---- */
+
+/* A reply that goes out at the end of the turn: none goes out inside its call. Embed it. */
+struct redis_soon {
+    struct list list;
+    void (*run)(struct redis_soon *soon); /* replies, and frees what it is embedded in */
+};
+void redis_soon_add(struct redis_shard *shard, struct redis_soon *soon);
+/* Those added by the callbacks wait for the next round. */
+void redis_soon_run(struct redis_shard *shard);
+
+/* Every reply goes out here. `reply_to` may be gone afterwards. */
+void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
+                       const struct queue_reply *reply);
+void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
+                              enum queue_status status);
+/* QUEUE_OK, or why nothing is taken on now. */
+enum queue_status redis_shard_accepts(const struct redis_shard *shard);
+/* Out of reach for longer than a connection takes to be made anew. */
+bool redis_shard_is_missed(const struct redis_shard *shard);
+
+/* ---- calls of scripts ---- */
+
+/* Prepares a call: its buffer, what it does and who hears of it. */
+void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
+                           void (*done)(struct redis_call *call, enum redis_call_end end,
+                                        const struct redis_head *head, const redisReply *reply));
+/* Sends it; `argc` arguments were appended. False: memory ran out over them, nothing is sent. */
+bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t argc);
+enum queue_status redis_shard_status(enum redis_call_end end);
+
+/* Time and adjustment that came with any answer. */
+static inline void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
+{
+    shard->next_ms = head->next_ms;
+    shard->adjust_ms = head->adjust_ms;
+    shard->known = true;
+}
+
+/* One element of an answer; empty where it is nil. False: not a text. */
+bool redis_element(const redisReply *reply, size_t at, struct slice *out);
+void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script);
+
+/* A push was tried: whether there was room for it. */
+void redis_shard_note_space(struct redis_shard *shard, enum queue_status status);
+
+#endif

@@ -1,0 +1,339 @@
+/* Push, answer, change: calls with a result for each item. The items of a turn travel in batches:
+ * pushes and changes with those of their topic, answers whatever their topics. */
+#include "redis/id.h"
+#include "redis/lease.h"
+#include "redis/shard_batch.h"
+#include "redis/shard_calls.h"
+#include "redis/shard_news.h"
+
+#include "redis/command.h"
+
+#include <stdlib.h>
+
+enum { FAR_MS = 60000 /* as scripts/common/base.lua has it: such a job is packed, later */ };
+
+/* ---- a call: answered once each of its items has a result ---- */
+
+struct request {
+    struct redis_soon soon; /* once nothing is left */
+    struct redis_shard *shard;
+    struct queue_reply_to reply_to;
+    size_t left; /* items that have no result yet */
+    size_t count;
+    struct queue_result results[];
+    /* then the text of topics and ids */
+};
+
+static void request_reply(struct redis_soon *soon)
+{
+    struct request *request = list_entry(soon, struct request, soon);
+    struct queue_reply reply = {.status = QUEUE_OK};
+    if (request->count) {
+        reply.results = request->results;
+        reply.result_count = request->count;
+    }
+    redis_shard_reply(request->shard, request->reply_to, &reply);
+    free(request);
+}
+
+/* NULL: no memory. */
+static struct request *request_new(struct redis_shard *shard, size_t count, size_t text_bytes,
+                                   struct queue_reply_to reply_to)
+{
+    struct request *request =
+        malloc(sizeof *request + count * sizeof(struct queue_result) + text_bytes);
+    if (!request)
+        return NULL;
+    memset(request, 0, sizeof *request + count * sizeof(struct queue_result));
+    request->soon.run = request_reply;
+    request->shard = shard;
+    request->reply_to = reply_to;
+    request->count = count;
+    request->left = count + 1; /* one more, until all are handed out */
+    shard->calls++;
+    return request;
+}
+
+static struct slice request_text(struct request *request, size_t *used, struct slice text)
+{
+    char *at = (char *)(request->results + request->count) + *used;
+    if (text.len)
+        memcpy(at, text.at, text.len);
+    *used += text.len;
+    return slice_make(at, text.len);
+}
+
+static void request_item_done(struct request *request)
+{
+    if (--request->left == 0)
+        request_reply(&request->soon);
+}
+
+/* The same status for every item; true where that was done, for want of an answer. */
+static bool batch_fail(struct redis_batch *batch, enum queue_status status)
+{
+    for (size_t i = 0; status != QUEUE_OK && i < batch->count; i++) {
+        struct request *request = batch->items[i].owner;
+        request->results[batch->items[i].index].status = status;
+        request_item_done(request);
+    }
+    return status != QUEUE_OK;
+}
+
+static void begin_with_topic(struct redis_batch *batch, struct slice topic)
+{
+    redis_command_arg(&batch->call.args, topic);
+}
+
+/* ---- push ---- */
+
+static void push_begin(struct redis_batch *batch, struct slice topic)
+{
+    redis_command_arg(&batch->call.args, topic);
+    redis_command_number(&batch->call.args, batch->shard->options.topics_max);
+}
+
+/* True where the answer was well-formed. */
+static bool push_unpack(const struct redis_item *item, const struct redis_head *head,
+                        struct slice *rest, struct queue_result *result)
+{
+    int64_t made_ms;
+    if (redis_unpack_all_made(head->rest, &made_ms)) {
+        redis_result_of_made(&item->when, made_ms, head->adjust_ms, result);
+        return true;
+    }
+    return redis_unpack_result(rest, head->adjust_ms, result);
+}
+
+/* Pushes and changes answer with the same results; of a change none is `made`. */
+static void topic_items_done(struct redis_batch *batch, const struct redis_head *head, bool is_push)
+{
+    struct redis_shard *shard = batch->shard;
+    bool any_ready = false, malformed = false;
+    struct slice rest = head->rest;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct request *request = batch->items[i].owner;
+        struct queue_result *result = &request->results[batch->items[i].index];
+        malformed = malformed || !(is_push ? push_unpack(&batch->items[i], head, &rest, result)
+                                           : redis_unpack_result(&rest, head->adjust_ms, result));
+        if (malformed) {
+            result->status = QUEUE_UNAVAILABLE;
+        } else if (is_push && result->due_ms > head->now_ms - head->adjust_ms + FAR_MS) {
+            shard->may_pack = true;
+            shard->unpacked++;
+        }
+        any_ready |= result->state == JOB_READY;
+        request_item_done(request);
+    }
+    if (malformed)
+        redis_shard_say_malformed(shard, batch->call.script);
+    if (any_ready)
+        redis_news_ready(shard, redis_batch_topic(batch));
+}
+
+static void push_done(struct redis_batch *batch, enum queue_status status,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    (void)reply;
+    redis_shard_note_space(batch->shard, status);
+    if (!batch_fail(batch, status))
+        topic_items_done(batch, head, true);
+}
+
+static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
+                                               .args = 2,
+                                               .item_args = REDIS_PUSH_ARGS,
+                                               .begin = push_begin,
+                                               .done = push_done};
+
+static enum queue_status push_add(struct redis_shard *shard, const struct queue_push *push,
+                                  struct request *request, uint32_t index)
+{
+    struct redis_batch *batch = redis_batch_need(shard, &pushes, push->topic, 0);
+    if (!batch)
+        return QUEUE_NO_MEMORY;
+    redis_pack_push(&batch->call.args, push, push->id_is_made);
+    redis_batch_add(batch, request, index)->when = push->when;
+    return QUEUE_OK;
+}
+
+/* ---- change ---- */
+
+static void change_done(struct redis_batch *batch, enum queue_status status,
+                        const struct redis_head *head, const redisReply *reply)
+{
+    (void)reply;
+    if (!batch_fail(batch, status))
+        topic_items_done(batch, head, false);
+}
+
+static const struct redis_batch_kind changes = {.script = REDIS_CHANGE,
+                                                .args = 1,
+                                                .item_args = REDIS_CHANGE_ARGS,
+                                                .begin = begin_with_topic,
+                                                .done = change_done};
+
+static enum queue_status change_add(struct redis_shard *shard, const struct queue_change *change,
+                                    struct request *request, uint32_t index)
+{
+    struct redis_batch *batch = redis_batch_need(shard, &changes, change->topic, 0);
+    if (!batch)
+        return QUEUE_NO_MEMORY;
+    redis_pack_change(&batch->call.args, change);
+    redis_batch_add(batch, request, index);
+    return QUEUE_OK;
+}
+
+/* ---- answer ---- */
+
+static void answer_begin(struct redis_batch *batch, struct slice topic)
+{
+    (void)topic;
+    redis_command_number(&batch->call.args,
+                         (int64_t)random_below(&batch->shard->random, 1ull << 48));
+}
+
+/* Topic NUL id, as stored; empty where the lease was not good. */
+static bool split_name(struct slice name, struct slice *topic, struct slice *stored)
+{
+    const char *nul = name.len ? memchr(name.at, 0, name.len) : NULL;
+    if (!nul)
+        return false;
+    *topic = slice_make(name.at, (size_t)(nul - name.at));
+    *stored = slice_make(nul + 1, name.len - topic->len - 1);
+    return true;
+}
+
+/* The id outlives the answer: other items of the request may still be under way. */
+static void keep_id(struct request *request, uint32_t index, struct slice stored)
+{
+    char room[REDIS_ID_ROOM_BYTES];
+    size_t at = (size_t)index * JOB_ID_BYTES_MAX;
+    struct slice id;
+    if (redis_id_show(stored, room, &id) && id.len <= JOB_ID_BYTES_MAX)
+        request->results[index].id = request_text(request, &at, id);
+}
+
+static bool answer_item_done(struct redis_batch *batch, size_t i, struct slice *rest,
+                             int64_t adjust_ms, const redisReply *reply)
+{
+    struct request *request = batch->items[i].owner;
+    uint32_t index = batch->items[i].index;
+    struct queue_result *result = &request->results[index];
+    struct slice name, topic, stored;
+    bool good =
+        redis_unpack_answered(rest, adjust_ms, result) && redis_element(reply, 1 + i, &name);
+    if (good && split_name(name, &topic, &stored)) {
+        keep_id(request, index, stored);
+        if (result->state == JOB_READY)
+            redis_news_ready(batch->shard, topic);
+    }
+    if (!good)
+        result->status = QUEUE_UNAVAILABLE;
+    request_item_done(request);
+    return good;
+}
+
+static void answer_done(struct redis_batch *batch, enum queue_status status,
+                        const struct redis_head *head, const redisReply *reply)
+{
+    bool malformed = false;
+    if (batch_fail(batch, status))
+        return;
+    struct slice rest = head->rest;
+    for (size_t i = 0; i < batch->count; i++)
+        malformed |= !answer_item_done(batch, i, &rest, head->adjust_ms, reply);
+    if (malformed)
+        redis_shard_say_malformed(batch->shard, batch->call.script);
+}
+
+static const struct redis_batch_kind answers = {.script = REDIS_ANSWER,
+                                                .args = 1,
+                                                .item_args = REDIS_ANSWER_ARGS,
+                                                .begin = answer_begin,
+                                                .done = answer_done};
+
+static enum queue_status answer_add(struct redis_shard *shard, const struct queue_answer *answer,
+                                    struct request *request, uint32_t index)
+{
+    uint32_t number;
+    uint64_t delivery;
+    if (!redis_lease_find_shard(answer->lease, &number) || number != shard->options.index)
+        return QUEUE_LEASE_ENDED;
+    const struct mac_key *key = redis_session_lease_key(shard->session);
+    if (!key) /* before the first connection nobody can tell a good lease */
+        return QUEUE_UNAVAILABLE;
+    if (!redis_lease_parse(answer->lease, key, &number, &delivery))
+        return QUEUE_LEASE_ENDED;
+    struct redis_batch *batch = redis_batch_need(shard, &answers, (struct slice){.at = ""}, 0);
+    if (!batch)
+        return QUEUE_NO_MEMORY;
+    redis_pack_answer(&batch->call.args, answer, delivery);
+    redis_batch_add(batch, request, index);
+    return QUEUE_OK;
+}
+
+/* ---- any ---- */
+
+/* How many bytes of text the results will hold. */
+static size_t text_bytes_of(const struct command *command)
+{
+    size_t bytes = 0;
+    if (command->kind == COMMAND_ANSWER)
+        return command->count * JOB_ID_BYTES_MAX;
+    for (size_t i = 0; i < command->count; i++)
+        bytes += command->kind == COMMAND_PUSH
+                     ? command->pushes[i].topic.len + command->pushes[i].id.len
+                     : command->changes[i].topic.len + command->changes[i].id.len;
+    return bytes;
+}
+
+static void name_result(const struct command *command, size_t i, struct request *request,
+                        size_t *used)
+{
+    bool is_push = command->kind == COMMAND_PUSH;
+    struct queue_result *result = &request->results[i];
+    result->topic =
+        request_text(request, used, is_push ? command->pushes[i].topic : command->changes[i].topic);
+    result->id =
+        request_text(request, used, is_push ? command->pushes[i].id : command->changes[i].id);
+}
+
+static enum queue_status item_add(struct redis_shard *shard, const struct command *command,
+                                  struct request *request, uint32_t i)
+{
+    switch (command->kind) {
+    case COMMAND_PUSH:
+        return push_add(shard, &command->pushes[i], request, i);
+    case COMMAND_CHANGE:
+        return change_add(shard, &command->changes[i], request, i);
+    default:
+        return answer_add(shard, &command->answers[i], request, i);
+    }
+}
+
+void redis_submit_items(struct redis_shard *shard, const struct command *command,
+                        struct queue_reply_to reply_to)
+{
+    enum queue_status status = redis_shard_accepts(shard);
+    struct request *request = NULL;
+    size_t used = 0;
+    if (status == QUEUE_OK &&
+        !(request = request_new(shard, command->count, text_bytes_of(command), reply_to)))
+        status = QUEUE_NO_MEMORY;
+    if (!request) {
+        redis_shard_refuse(shard, status, reply_to);
+        return;
+    }
+    for (size_t i = 0; i < command->count; i++) {
+        struct queue_result *result = &request->results[i];
+        if (command->kind != COMMAND_ANSWER)
+            name_result(command, i, request, &used);
+        if (command_item_is_good(command, i, result))
+            result->status = item_add(shard, command, request, (uint32_t)i);
+        if (result->status != QUEUE_OK)
+            request_item_done(request);
+    }
+    if (--request->left == 0)
+        redis_soon_add(shard, &request->soon);
+}

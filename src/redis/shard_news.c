@@ -1,0 +1,383 @@
+#include "redis/shard_news.h"
+
+#include "base/text.h"
+#include "redis/command.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    LOOK_TOPICS_MAX = 500,
+    EVENTS_MAX = 64, /* not told yet; beyond that it is any topic's */
+    SERVER_BYTES = 8 /* of a server's name, in a message */
+};
+
+/* ---- watches: who wants to hear of which topics; these need not exist ---- */
+
+static void watch_free(struct redis_shard *shard, struct redis_watch *watch)
+{
+    redis_watches_remove(&shard->watches, watch);
+    list_remove(&watch->fresh);
+    list_remove(&watch->ready);
+    free(watch);
+}
+
+static struct redis_watch *watch_new(struct redis_shard *shard, struct slice topic)
+{
+    struct redis_watch *watch = calloc(1, sizeof *watch + topic.len);
+    assert(watch); /* a wake-up must not be lost */
+    memcpy(watch->topic, topic.at, topic.len);
+    watch->entry.key = slice_make(watch->topic, topic.len);
+    redis_watches_add(&shard->watches, watch);
+    list_init(&watch->fresh);
+    list_init(&watch->ready);
+    return watch;
+}
+
+void redis_news_watch(struct queue *queue, struct slice topic, bool on)
+{
+    struct redis_shard *shard = redis_shard_of(queue);
+    struct redis_watch *watch = redis_watches_find(&shard->watches, topic);
+    if (on) {
+        if (!watch)
+            watch = watch_new(shard, topic);
+        watch->count++;
+        list_remove(&watch->fresh);
+        list_add_last(&shard->fresh, &watch->fresh);
+        reactor_turn_again(shard->options.reactor);
+    } else if (watch && --watch->count == 0) {
+        watch_free(shard, watch);
+    }
+}
+
+void redis_news_ready(struct redis_shard *shard, struct slice topic)
+{
+    struct redis_watch *watch =
+        shard->watches.table.count ? redis_watches_find(&shard->watches, topic) : NULL;
+    if (!watch)
+        return;
+    watch->told = true;
+    list_remove(&watch->ready);
+    list_add_last(&shard->ready, &watch->ready);
+}
+
+static void watches_tell(struct redis_shard *shard)
+{
+    size_t left = shard->watches.table.count;
+    while (left-- && !list_is_empty(&shard->ready)) {
+        struct redis_watch *watch = list_entry(shard->ready.next, struct redis_watch, ready);
+        char topic[JOB_TOPIC_BYTES_MAX];
+        struct slice name = slice_make(topic, watch->entry.key.len);
+        assert(name.len <= sizeof topic);
+        memcpy(topic, watch->topic, name.len); /* it may go over being told */
+        list_remove(&watch->ready);
+        if (shard->queue.on_ready)
+            shard->queue.on_ready(shard->queue.on_ready_owner, name);
+    }
+}
+
+/* ---- events: what happened to topics ---- */
+
+struct topic_event {
+    struct list list;
+    enum queue_event event;
+    size_t topic_bytes;
+    char topic[]; /* none: any */
+};
+
+static struct slice event_topic(const struct topic_event *event)
+{
+    return slice_make(event->topic, event->topic_bytes);
+}
+
+static void event_free(struct redis_shard *shard, struct topic_event *event)
+{
+    list_remove(&event->list);
+    shard->event_count--;
+    free(event);
+}
+
+/* The same one, or one of any topic. */
+static bool event_is_noted(const struct redis_shard *shard, enum queue_event kind,
+                           struct slice topic)
+{
+    for (const struct list *at = shard->events.next; at != &shard->events; at = at->next) {
+        const struct topic_event *event = list_entry(at, struct topic_event, list);
+        if (event->event == kind &&
+            (!event->topic_bytes || slice_equals(event_topic(event), topic)))
+            return true;
+    }
+    return false;
+}
+
+void redis_news_event(struct redis_shard *shard, enum queue_event kind, struct slice topic)
+{
+    if (shard->event_count >= EVENTS_MAX)
+        topic.len = 0;
+    if (event_is_noted(shard, kind, topic))
+        return;
+    struct topic_event *event = calloc(1, sizeof *event + topic.len);
+    assert(event); /* an event must not be lost */
+    event->event = kind;
+    event->topic_bytes = topic.len;
+    if (topic.len)
+        memcpy(event->topic, topic.at, topic.len);
+    list_add_last(&shard->events, &event->list);
+    shard->event_count++;
+}
+
+static void events_tell(struct redis_shard *shard)
+{
+    size_t left = shard->event_count;
+    while (left-- && !list_is_empty(&shard->events)) {
+        struct topic_event *event = list_entry(shard->events.next, struct topic_event, list);
+        list_remove(&event->list);
+        if (shard->queue.on_event)
+            shard->queue.on_event(shard->queue.on_event_owner, event->event, event_topic(event));
+        event_free(shard, event);
+    }
+}
+
+void redis_news_tell(struct redis_shard *shard)
+{
+    watches_tell(shard);
+    events_tell(shard);
+}
+
+/* ---- numbers: each message has the one its kind has come to, so one that was lost is noticed ---- */
+
+static struct redis_heard *heard_of(struct redis_shard *shard, enum queue_event kind)
+{
+    return kind == QUEUE_EVENT_TOPIC ? &shard->heard.changes : &shard->heard.deaths;
+}
+
+/* A message, the number-th of its kind; `own`: of a call from here, whose answer notes it. */
+static void event_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
+                       struct slice topic, bool own)
+{
+    struct redis_heard *heard = heard_of(shard, kind);
+    if (heard->known && number <= heard->number)
+        return; /* a look was faster */
+    bool missed = !heard->known || number > heard->number + 1;
+    *heard = (struct redis_heard){.known = true, .number = number};
+    if (missed)
+        redis_news_event(shard, kind, (struct slice){0});
+    else if (!own)
+        redis_news_event(shard, kind, topic);
+}
+
+static void event_count_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
+                             struct redis_heard before)
+{
+    struct redis_heard *heard = heard_of(shard, kind);
+    /* Lower than what was known when the look was sent: Redis lost the last ones. Only lower than
+     * what is known by now: a message was faster. */
+    bool went_back = before.known && number < before.number;
+    if (heard->known && number <= heard->number && !went_back)
+        return;
+    *heard = (struct redis_heard){.known = true, .number = number};
+    redis_news_event(shard, kind, (struct slice){0});
+}
+
+/* What a look found; `before`: what was known when it was sent. */
+static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t deaths,
+                           const struct redis_events_heard *before)
+{
+    event_count_hear(shard, QUEUE_EVENT_TOPIC, changes, before->changes);
+    event_count_hear(shard, QUEUE_EVENT_DEAD, deaths, before->deaths);
+}
+
+/* ---- messages ---- */
+
+/* NUMBER, a space, the topic. */
+static void hear_event(struct redis_shard *shard, enum queue_event event, struct slice text,
+                       bool own)
+{
+    const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;
+    uint64_t number;
+    if (!space ||
+        !text_parse_u64(slice_make(text.at, (size_t)(space - text.at)), INT64_MAX, &number))
+        return;
+    size_t topic_bytes = text.len - (size_t)(space + 1 - text.at);
+    event_hear(shard, event, number, slice_make(space + 1, topic_bytes), own);
+}
+
+static void hear_of_server(struct redis_shard *shard, char kind, struct slice rest)
+{
+    bool own = memcmp(rest.at, shard->options.server, SERVER_BYTES) == 0;
+    struct slice text = slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES);
+    if (kind == 's')
+        hear_event(shard, QUEUE_EVENT_TOPIC, text, own);
+    else if (kind == 'r' && !own)
+        redis_news_ready(shard, text);
+}
+
+void redis_news_hear(struct redis_shard *shard, struct slice message)
+{
+    uint64_t at_ms;
+    if (message.len == 0)
+        return;
+    struct slice rest = slice_make(message.at + 1, message.len - 1);
+    if (message.at[0] == 'd' && text_parse_u64(rest, INT64_MAX, &at_ms)) {
+        if ((int64_t)at_ms < shard->news_ms)
+            shard->news_ms = (int64_t)at_ms;
+    } else if (message.at[0] == 'x') {
+        hear_event(shard, QUEUE_EVENT_DEAD, rest, false);
+    } else if (rest.len > SERVER_BYTES) {
+        hear_of_server(shard, message.at[0], rest);
+    }
+}
+
+/* ---- the look ---- */
+
+struct look {
+    struct redis_call call;
+    struct redis_shard *shard;
+    uint64_t number;
+    bool all;                        /* the regular one, which finds what no message told */
+    struct redis_events_heard heard; /* before it was sent */
+};
+
+/* Not there: the answer names what nobody watches any more. */
+static void mark_found(struct redis_shard *shard, const redisReply *reply)
+{
+    for (size_t i = 1; i < reply->elements; i++) {
+        struct slice topic;
+        struct redis_watch *watch =
+            redis_element(reply, i, &topic) ? redis_watches_find(&shard->watches, topic) : NULL;
+        if (watch)
+            watch->found = true;
+    }
+}
+
+static void tell_found(struct redis_shard *shard, const struct look *look)
+{
+    for (struct redis_watch *watch = redis_watches_first(&shard->watches); watch;
+         watch = redis_watches_next(&shard->watches, watch)) {
+        if (watch->look != look->number)
+            continue;
+        if (watch->found) {
+            shard->options.figures->news_lost += look->all && watch->seen && !watch->told;
+            redis_news_ready(shard, watch->entry.key);
+        } else {
+            watch->told = false;
+        }
+        watch->seen = true;
+        watch->found = false;
+    }
+}
+
+static void hear_counters(const struct look *look, const struct redis_head *head)
+{
+    uint64_t changes, deaths;
+    if (redis_unpack_counters(head->rest, &changes, &deaths))
+        events_counted(look->shard, changes, deaths, &look->heard);
+    else
+        redis_shard_say_malformed(look->shard, REDIS_LOOK);
+}
+
+static void on_looked(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct look *look = list_entry(call, struct look, call);
+    struct redis_shard *shard = look->shard;
+    if (look->all)
+        shard->looking = false;
+    if (end == REDIS_CALL_OK) {
+        bool heard = head->next_ms >= shard->next_ms || head->next_ms >= shard->news_ms;
+        shard->options.figures->news_lost += look->all && shard->known && !heard;
+        redis_shard_hear(shard, head);
+        hear_counters(look, head);
+        mark_found(shard, reply);
+        tell_found(shard, look);
+    }
+    buffer_fini(&look->call.args);
+    free(look);
+}
+
+static struct look *look_new(struct redis_shard *shard, bool all)
+{
+    struct look *look = calloc(1, sizeof *look);
+    if (!look)
+        return NULL; /* the next second's will do */
+    redis_shard_call_init(&look->call, REDIS_LOOK, false, on_looked);
+    look->shard = shard;
+    look->number = ++shard->looks;
+    look->all = all;
+    look->heard = shard->heard;
+    return look;
+}
+
+static void look_send(struct look *look, size_t topics)
+{
+    if (redis_shard_send(look->shard, &look->call, topics))
+        return;
+    buffer_fini(&look->call.args);
+    free(look);
+}
+
+static void look_add_topic(struct look *look, struct redis_watch *watch)
+{
+    redis_command_arg(&look->call.args, watch->entry.key);
+    watch->look = look->number;
+    list_remove(&watch->fresh);
+}
+
+static void look_at_fresh(struct redis_shard *shard)
+{
+    while (!list_is_empty(&shard->fresh)) {
+        struct look *look = look_new(shard, false);
+        size_t count = 0;
+        if (!look)
+            return;
+        while (!list_is_empty(&shard->fresh) && count++ < LOOK_TOPICS_MAX)
+            look_add_topic(look, list_entry(shard->fresh.next, struct redis_watch, fresh));
+        look_send(look, count);
+    }
+}
+
+static void look_at_all(struct redis_shard *shard)
+{
+    struct redis_watch *watch = redis_watches_first(&shard->watches);
+    do {
+        struct look *look = look_new(shard, true);
+        size_t count = 0;
+        if (!look)
+            return;
+        for (; watch && count < LOOK_TOPICS_MAX; count++) {
+            look_add_topic(look, watch);
+            watch = redis_watches_next(&shard->watches, watch);
+        }
+        shard->looking = true;
+        look_send(look, count);
+    } while (watch);
+}
+
+void redis_news_look(struct redis_shard *shard, bool all)
+{
+    if (!shard->up)
+        return;
+    if (all)
+        look_at_all(shard);
+    else
+        look_at_fresh(shard);
+}
+
+/* ---- life ---- */
+
+void redis_news_init(struct redis_shard *shard)
+{
+    list_init(&shard->fresh);
+    list_init(&shard->ready);
+    list_init(&shard->events);
+}
+
+void redis_news_fini(struct redis_shard *shard)
+{
+    struct redis_watch *watch;
+    while ((watch = redis_watches_first(&shard->watches)))
+        watch_free(shard, watch);
+    redis_watches_fini(&shard->watches);
+    while (!list_is_empty(&shard->events))
+        event_free(shard, list_entry(shard->events.next, struct topic_event, list));
+}
