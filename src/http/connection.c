@@ -48,7 +48,7 @@ static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
 }
 
 /* Each phase has one timeout, so each list is in order of time by itself. */
-static void wait_for(struct http_connection *connection, enum http_phase phase, bool anew)
+static void wait_in_phase(struct http_connection *connection, enum http_phase phase, bool anew)
 {
     struct http_front *front = connection->front;
     if (connection->phase == phase && !anew)
@@ -144,7 +144,7 @@ static void drop_output(struct http_connection *connection)
 
 /* ---- its end ---- */
 
-static void on_closed(uv_handle_t *handle)
+static void on_connection_closed(uv_handle_t *handle)
 {
     struct http_connection *connection = handle->data;
     connection->front->open_handles--;
@@ -175,7 +175,7 @@ static void cut_connection(struct http_connection *connection)
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
-    uv_close((uv_handle_t *)&connection->tcp, on_closed);
+    uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
 }
 
 /* The last answer it gets; what else comes in is thrown away. */
@@ -184,7 +184,7 @@ static void refuse_connection(struct http_connection *connection, const struct h
     struct http_exchange *exchange = http_exchange_add(connection);
     connection->is_closing = connection->lingers = true;
     drop_input(connection);
-    wait_for(connection, HTTP_PHASE_NONE, false);
+    wait_in_phase(connection, HTTP_PHASE_NONE, false);
     if (exchange)
         http_answer_fault(exchange, fault);
     http_connection_touch(connection);
@@ -193,7 +193,7 @@ static void refuse_connection(struct http_connection *connection, const struct h
 /* ---- what comes in ---- */
 
 /* Where memory `is_short`, one request after another. */
-static inline bool is_full(const struct http_connection *connection, bool is_short)
+static inline bool input_is_full(const struct http_connection *connection, bool is_short)
 {
     return connection->exchange_count >= HTTP_PENDING_MAX ||
            connection->out.len >= OUT_BYTES_PAUSE || connection->writing ||
@@ -225,7 +225,7 @@ static void stop_reading(struct http_connection *connection)
 
 /* Has what is there carried out, as far as it is whole and there is room. `bytes` is the shared buffer
  * or the connection's own. */
-static void feed(struct http_connection *connection, char *bytes, size_t len)
+static void feed_input(struct http_connection *connection, char *bytes, size_t len)
 {
     struct http_fault fault;
     size_t at = 0;
@@ -233,7 +233,7 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
     enum http_dispatched done = HTTP_DISPATCH_BLANK;
     connection->is_blocked = false;
     while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
-        connection->is_blocked = is_full(connection, is_short);
+        connection->is_blocked = input_is_full(connection, is_short);
         if (connection->is_blocked)
             break;
         done = http_dispatch(connection, bytes, &len, &at, &fault);
@@ -249,7 +249,7 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
     }
     if (connection->is_closing) {
         drop_input(connection);
-        wait_for(connection, HTTP_PHASE_NONE, false);
+        wait_in_phase(connection, HTTP_PHASE_NONE, false);
         return;
     }
     connection->is_blocked |= done == HTTP_DISPATCH_HELD;
@@ -257,16 +257,16 @@ static void feed(struct http_connection *connection, char *bytes, size_t len)
         cut_connection(connection);
         return;
     }
-    if (connection->is_blocked || is_full(connection, is_short)) {
+    if (connection->is_blocked || input_is_full(connection, is_short)) {
         connection->is_blocked = true;
         stop_reading(connection);
         if (!connection->writing)
-            wait_for(connection, HTTP_PHASE_HELD, false);
+            wait_in_phase(connection, HTTP_PHASE_HELD, false);
         return;
     }
     /* After a whole message the time of the next one counts anew. */
     enum http_phase phase = input_phase(connection);
-    wait_for(connection, phase, is_whole);
+    wait_in_phase(connection, phase, is_whole);
 }
 
 /* How large its own buffer should be for the next read: ever larger, but no larger than a body whose
@@ -331,7 +331,7 @@ static void end_input(struct http_connection *connection)
     stop_reading(connection);
     drop_input(connection);
     end_waits(connection);
-    wait_for(connection, HTTP_PHASE_NONE, false);
+    wait_in_phase(connection, HTTP_PHASE_NONE, false);
     http_connection_touch(connection);
 }
 
@@ -347,7 +347,7 @@ static void probe_peer(struct http_connection *connection)
         }
         end_waits(connection);
     }
-    wait_for(connection, HTTP_PHASE_HELD, true);
+    wait_in_phase(connection, HTTP_PHASE_HELD, true);
 }
 
 /* The loop stood still: a request may have lain there for long, and its client may have gone. What
@@ -374,7 +374,7 @@ static void refuse_stale(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
-static void refuse_for_memory(struct http_connection *connection)
+static void refuse_read_for_memory(struct http_connection *connection)
 {
     struct http_fault fault;
     if (connection->is_starved)
@@ -391,7 +391,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     if (got == UV_EOF) {
         end_input(connection);
     } else if (got == UV_ENOBUFS && !connection->is_closing) {
-        refuse_for_memory(connection);
+        refuse_read_for_memory(connection);
     } else if (got < 0) {
         cut_connection(connection);
     } else if (got > 0 && !connection->is_closing) {
@@ -400,7 +400,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         if (connection->pauses != front->pauses && is_stale(connection))
             refuse_stale(connection);
         else
-            feed(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
+            feed_input(connection, buf->base - connection->in_len,
+                       connection->in_len + (size_t)got);
     }
 }
 
@@ -416,16 +417,17 @@ static void start_reading(struct http_connection *connection)
 /* There is room again. */
 static void resume_input(struct http_connection *connection)
 {
-    if (!connection->is_blocked || is_full(connection, http_budget_is_spent(connection->front)))
+    if (!connection->is_blocked ||
+        input_is_full(connection, http_budget_is_spent(connection->front)))
         return;
-    feed(connection, connection->in, connection->in_len);
+    feed_input(connection, connection->in, connection->in_len);
     if (!connection->is_cut && !connection->is_blocked)
         start_reading(connection);
 }
 
 /* ---- what goes out ---- */
 
-static void on_written(uv_write_t *request, int status)
+static void on_output_written(uv_write_t *request, int status)
 {
     struct http_writing *writing = request->data;
     struct http_connection *connection = writing->connection;
@@ -445,12 +447,12 @@ static void on_written(uv_write_t *request, int status)
     if (connection->unsent.cap)
         http_lease_settle(connection, connection->out_at, false);
     if (connection->phase == HTTP_PHASE_WRITE)
-        wait_for(connection, HTTP_PHASE_NONE, false);
+        wait_in_phase(connection, HTTP_PHASE_NONE, false);
     http_connection_touch(connection);
 }
 
 /* The socket took `done` bytes; the rest follows by itself. */
-static bool write_later(struct http_connection *connection, size_t done)
+static bool write_output_later(struct http_connection *connection, size_t done)
 {
     struct http_writing *writing = calloc(1, sizeof *writing);
     if (!writing)
@@ -466,7 +468,8 @@ static bool write_later(struct http_connection *connection, size_t done)
     connection->out = (struct buffer){0};
     connection->out_at += writing->bytes.len;
     connection->writing = writing;
-    if (uv_write(&writing->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
+    if (uv_write(&writing->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_output_written) !=
+        0) {
         connection->writing = NULL;
         connection->out_at -= rest.len;
         http_budget_remove(connection->front, writing->counted);
@@ -475,11 +478,11 @@ static bool write_later(struct http_connection *connection, size_t done)
         return false;
     }
     connection->write_left = writing->left = rest.len;
-    wait_for(connection, HTTP_PHASE_WRITE, false);
+    wait_in_phase(connection, HTTP_PHASE_WRITE, false);
     return true;
 }
 
-static bool write_out(struct http_connection *connection)
+static bool write_output(struct http_connection *connection)
 {
     struct buffer *out = &connection->out;
     if (out->failed)
@@ -499,7 +502,7 @@ static bool write_out(struct http_connection *connection)
     if (done < 0)
         done = 0;
     if ((size_t)done < out->len)
-        return write_later(connection, (size_t)done);
+        return write_output_later(connection, (size_t)done);
     connection->out_at += out->len;
     if (connection->unsent.cap)
         http_front_give_back(connection->front, &connection->unsent);
@@ -509,7 +512,7 @@ static bool write_out(struct http_connection *connection)
     return true;
 }
 
-static void on_shut(uv_shutdown_t *request, int status)
+static void on_output_shut(uv_shutdown_t *request, int status)
 {
     (void)status;
     free(request);
@@ -517,19 +520,19 @@ static void on_shut(uv_shutdown_t *request, int status)
 
 /* The answer is out, but a close now would reset the connection under it, as there is input that
  * nobody reads: say that no more comes, and read to the end. */
-static bool linger(struct http_connection *connection)
+static bool linger_on(struct http_connection *connection)
 {
     if (!connection->lingers || connection->saw_end)
         return false;
     if (connection->is_lingering)
         return true;
     uv_shutdown_t *request = malloc(sizeof *request);
-    if (!request || uv_shutdown(request, (uv_stream_t *)&connection->tcp, on_shut) != 0) {
+    if (!request || uv_shutdown(request, (uv_stream_t *)&connection->tcp, on_output_shut) != 0) {
         free(request);
         return false;
     }
     connection->is_lingering = true;
-    wait_for(connection, HTTP_PHASE_LINGER, false);
+    wait_in_phase(connection, HTTP_PHASE_LINGER, false);
     start_reading(connection);
     return true;
 }
@@ -539,14 +542,14 @@ static void settle_connection(struct http_connection *connection)
 {
     bool is_done = !connection->first && !connection->out.len && !connection->writing;
     if (is_done && connection->is_closing) {
-        if (!linger(connection))
+        if (!linger_on(connection))
             cut_connection(connection);
         return;
     }
     resume_input(connection);
     if (!connection->is_cut && is_done && !connection->first &&
         connection->phase == HTTP_PHASE_NONE)
-        wait_for(connection, HTTP_PHASE_IDLE, false);
+        wait_in_phase(connection, HTTP_PHASE_IDLE, false);
 }
 
 bool http_connections_flush(struct http_front *front)
@@ -563,7 +566,7 @@ bool http_connections_flush(struct http_front *front)
     while (!list_is_empty(&now)) {
         struct http_connection *connection = list_entry(now.next, struct http_connection, dirty);
         list_remove(&connection->dirty);
-        if (!write_out(connection))
+        if (!write_output(connection))
             cut_connection(connection);
         else
             settle_connection(connection);
@@ -631,7 +634,7 @@ void http_connections_accept(struct http_front *front)
     }
     http_count(&front->counters.accepted, 1);
     start_reading(connection);
-    wait_for(connection, HTTP_PHASE_IDLE, false);
+    wait_in_phase(connection, HTTP_PHASE_IDLE, false);
 }
 
 static void give_up_connection(struct http_connection *connection)
@@ -655,7 +658,7 @@ static void give_up_connection(struct http_connection *connection)
                       : 0;
     if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
         connection->write_left = left;
-        wait_for(connection, phase, true);
+        wait_in_phase(connection, phase, true);
         return;
     }
     cut_connection(connection);
@@ -701,7 +704,7 @@ void http_connections_end(struct http_front *front, bool at_once)
         connection->is_closing = true;
         drop_input(connection);
         if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
-            wait_for(connection, HTTP_PHASE_NONE, false);
+            wait_in_phase(connection, HTTP_PHASE_NONE, false);
         http_connection_touch(connection);
     }
 }

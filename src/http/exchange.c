@@ -261,7 +261,7 @@ static const struct reason {
     {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for all that is not above */
 };
 
-static const char *line_of(uint16_t status)
+static const char *status_line_of(uint16_t status)
 {
     size_t i = 0;
     while (reasons[i].status != status && reasons[i].status != 500)
@@ -279,7 +279,7 @@ struct response {
 
 static void write_response(struct buffer *out, const char *date, const struct response *response)
 {
-    buffer_append_text(out, line_of(response->status));
+    buffer_append_text(out, status_line_of(response->status));
     buffer_append_text(out, date);
     if (response->content_type) {
         buffer_append_text(out, "\r\nContent-Type: ");

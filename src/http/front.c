@@ -105,7 +105,7 @@ static void tell_drained(struct http_front *front)
     drained(front->drained_ctx);
 }
 
-static bool on_turn_end(void *ctx)
+static bool on_front_turn_end(void *ctx)
 {
     struct http_front *front = ctx;
     bool again = http_connections_flush(front);
@@ -139,14 +139,15 @@ static int refuse_to_listen(char *error, size_t error_bytes, const struct http_o
     return code;
 }
 
-static int read_address(const struct http_options *options, struct sockaddr_storage *out)
+static int read_listen_address(const struct http_options *options, struct sockaddr_storage *out)
 {
     if (uv_ip4_addr(options->host, options->port, (struct sockaddr_in *)out) == 0)
         return 0;
     return uv_ip6_addr(options->host, options->port, (struct sockaddr_in6 *)out);
 }
 
-static int open_socket(const struct http_options *options, const struct sockaddr_storage *address)
+static int open_listener_socket(const struct http_options *options,
+                                const struct sockaddr_storage *address)
 {
     int on = 1;
     int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -171,11 +172,11 @@ static int listen_on(struct http_front *front, char *error, size_t error_bytes)
 {
     const struct http_options *options = &front->options;
     struct sockaddr_storage address = {0};
-    int code = read_address(options, &address);
+    int code = read_listen_address(options, &address);
     if (code != 0)
         return refuse_to_listen(error, error_bytes, options,
                                 "the host must be an address, not a name", code);
-    int fd = open_socket(options, &address);
+    int fd = open_listener_socket(options, &address);
     if (fd < 0)
         return refuse_to_listen(error, error_bytes, options, "bind", fd);
     (void)uv_tcp_init(reactor_loop(front->reactor), &front->listener);
@@ -219,7 +220,7 @@ static uint64_t batch_bytes_max(uint64_t job_bytes)
     return bytes > BATCH_BYTES_MAX ? bytes : BATCH_BYTES_MAX;
 }
 
-static void set_options(struct http_front *front, const struct http_options *given)
+static void set_front_options(struct http_front *front, const struct http_options *given)
 {
     struct http_options *options = &front->options;
     *options = *given;
@@ -239,7 +240,7 @@ static void set_options(struct http_front *front, const struct http_options *giv
         options->body_ms = BODY_MS;
 }
 
-static bool enroll(struct http_front *front)
+static bool enter_shared(struct http_front *front)
 {
     struct http_shared *shared = front->shared;
     pthread_mutex_lock(&shared->lock);
@@ -250,7 +251,7 @@ static bool enroll(struct http_front *front)
     return has_room;
 }
 
-static void leave(struct http_front *front)
+static void leave_shared(struct http_front *front)
 {
     struct http_shared *shared = front->shared;
     uint32_t kept = 0;
@@ -274,7 +275,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->queue = queue;
     front->waiters = waiters;
     front->shared = shared;
-    set_options(front, options);
+    set_front_options(front, options);
     list_init(&front->long_line);
     http_hosts_init(&front->hosts, options->host, options->allowed_hosts);
     front->alarm_ms = front->expiry_ms = INT64_MAX;
@@ -292,11 +293,11 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->read_at = malloc(HTTP_READ_BYTES);
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
-    reactor_at_turn_end(reactor, on_turn_end, front);
+    reactor_at_turn_end(reactor, on_front_turn_end, front);
     /* So much is never outgrown, and slices into it stay good. */
     bool has_memory = front->read_at && front->alarm && front->expiry &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
-    if (!has_memory || !enroll(front)) {
+    if (!has_memory || !enter_shared(front)) {
         http_front_free(front);
         goto out_of_memory;
     }
@@ -338,8 +339,8 @@ void http_front_free(struct http_front *front)
     http_connections_end(front, true);
     while (front->open_handles)
         (void)uv_run(reactor_loop(front->reactor), UV_RUN_NOWAIT);
-    reactor_remove_at_turn_end(front->reactor, on_turn_end, front);
-    leave(front);
+    reactor_remove_at_turn_end(front->reactor, on_front_turn_end, front);
+    leave_shared(front);
     deadline_free(front->alarm);
     deadline_free(front->expiry);
     for (uint32_t i = 0; i < front->spare_count; i++)

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <strings.h>
 
-static bool is_same(struct slice a, struct slice b)
+static bool name_is_same(struct slice a, struct slice b)
 {
     return a.len == b.len && strncasecmp(a.at, b.at, a.len) == 0;
 }
 
 /* ---- the names a server was given ---- */
 
-static bool next_name(struct slice *names, struct slice *out)
+static bool next_host_name(struct slice *names, struct slice *out)
 {
     static const char blanks[] = ", \t";
     while (names->len && strchr(blanks, names->at[0]))
@@ -36,7 +36,7 @@ static bool holds_only(struct slice text, const char *beside)
     return text.len > 0;
 }
 
-static bool is_name(struct slice name)
+static bool is_host_name(struct slice name)
 {
     if (name.len > 2 && name.at[0] == '[')
         return name.at[name.len - 1] == ']' &&
@@ -48,8 +48,8 @@ static bool is_name(struct slice name)
 
 bool http_host_names_check(struct slice names, struct slice *bad)
 {
-    while (next_name(&names, bad))
-        if (!is_name(*bad))
+    while (next_host_name(&names, bad))
+        if (!is_host_name(*bad))
             return false;
     return true;
 }
@@ -57,12 +57,12 @@ bool http_host_names_check(struct slice names, struct slice *bad)
 static bool is_given(struct slice names, struct slice host)
 {
     struct slice name;
-    while (next_name(&names, &name)) {
+    while (next_host_name(&names, &name)) {
         if (name.at[0] == '*' && host.len >= name.len) /* "*.a" stands for "x.a", never for "a" */
-            if (is_same(slice_make(name.at + 1, name.len - 1),
-                        slice_make(host.at + host.len - (name.len - 1), name.len - 1)))
+            if (name_is_same(slice_make(name.at + 1, name.len - 1),
+                             slice_make(host.at + host.len - (name.len - 1), name.len - 1)))
                 return true;
-        if (is_same(name, host))
+        if (name_is_same(name, host))
             return true;
     }
     return false;
@@ -141,14 +141,15 @@ bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is
     *is_malformed = host.len == 0 || !split_host(&host);
     if (*is_malformed)
         return false;
-    return is_same(host, slice_of("localhost")) ||
+    return name_is_same(host, slice_of("localhost")) ||
            (is_address(host, &is_loopback) && (is_loopback || hosts->has_any_address)) ||
            is_given(hosts->names, host);
 }
 
 /* ---- a request ---- */
 
-static bool check_name(const struct http_hosts *hosts, struct slice host, struct http_fault *fault)
+static bool check_host_name(const struct http_hosts *hosts, struct slice host,
+                            struct http_fault *fault)
 {
     bool is_malformed;
     if (http_hosts_have(hosts, host, &is_malformed))
@@ -166,15 +167,15 @@ static bool check_name(const struct http_hosts *hosts, struct slice host, struct
 }
 
 /* An empty Host is none: a client that has no name for the server is no page's. */
-static bool check_names(struct http_hosts *hosts, const struct http_request *request,
-                        struct http_fault *fault)
+static bool check_host_names(struct http_hosts *hosts, const struct http_request *request,
+                             struct http_fault *fault)
 {
     struct slice host = request->host;
-    if (request->authority.len && !check_name(hosts, request->authority, fault))
+    if (request->authority.len && !check_host_name(hosts, request->authority, fault))
         return false;
     if (!host.len)
         return true;
-    if (!check_name(hosts, host, fault))
+    if (!check_host_name(hosts, host, fault))
         return false;
     if (host.len <= sizeof hosts->last) {
         memcpy(hosts->last, host.at, host.len);
@@ -189,7 +190,7 @@ static bool is_own_origin(struct slice origin, struct slice host)
     const char *colon = memchr(origin.at, ':', origin.len);
     size_t start = colon ? (size_t)(colon - origin.at) + 3 : 0;
     return colon && start < origin.len && memcmp(colon, "://", 3) == 0 &&
-           is_same(slice_make(origin.at + start, origin.len - start), host);
+           name_is_same(slice_make(origin.at + start, origin.len - start), host);
 }
 
 static bool check_site(const struct http_request *request, struct http_fault *fault)
@@ -215,7 +216,7 @@ bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *reque
                       struct http_fault *fault)
 {
     bool is_marked = request->has_origin || request->has_fetch_site;
-    return check_names(hosts, request, fault) &&
+    return check_host_names(hosts, request, fault) &&
            (!is_marked || request->method == HTTP_METHOD_GET ||
             request->method == HTTP_METHOD_HEAD || check_site(request, fault));
 }

@@ -1,9 +1,9 @@
 #include "http/job_json.h"
 
+#include "base/duration.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "http/media.h"
-#include "http/settings.h"
 #include "queue/status.h"
 
 /* Literal keys: their length is known. */
@@ -95,6 +95,32 @@ static void write_taken(struct buffer *out, const struct queue_job *taken)
     write_time(out, "lease_until", job->lease_until_ms);
     PUT(out, ",\"priority\":");
     buffer_append_u64(out, job->priority);
+}
+
+void http_duration_write(struct buffer *out, const char *key, int64_t ms)
+{
+    if (!ms)
+        return;
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_byte(out, '"');
+    duration_emit(out, ms);
+    buffer_append_byte(out, '"');
+}
+
+void http_policy_write(struct buffer *out, const struct policy *policy)
+{
+    http_duration_write(out, "lease_for", policy->lease_ms);
+    http_duration_write(out, "ttl", policy->ttl_ms);
+    if (policy->max_attempts) {
+        buffer_append_text(out, ",\"max_attempts\":");
+        buffer_append_u64(out, policy->max_attempts);
+    }
+    if (policy->backoff.kind) {
+        buffer_append_text(out, ",\"backoff\":\"");
+        policy_emit_backoff(out, &policy->backoff);
+        buffer_append_byte(out, '"');
+    }
 }
 
 static void write_kept(struct buffer *out, const struct job *job)

@@ -17,4 +17,9 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
 /* `"topic":…,"id":…,"result":…` and what else the result holds, without braces. */
 void http_result_members_write(struct buffer *out, const struct queue_result *result);
 
+/* `,"lease_for":…` and what else is set. */
+void http_policy_write(struct buffer *out, const struct policy *policy);
+/* `,"KEY":"30s"`; nothing where there is none. */
+void http_duration_write(struct buffer *out, const char *key, int64_t ms);
+
 #endif

@@ -43,7 +43,7 @@ static bool is_same_key(struct slice a, struct slice b)
     return json_string_is(b, name);
 }
 
-static struct json_value find(struct json_value object, struct slice key)
+static struct json_value find_member(struct json_value object, struct slice key)
 {
     struct json_cursor cursor = {0};
     struct json_value value;
@@ -55,7 +55,7 @@ static struct json_value find(struct json_value object, struct slice key)
 }
 
 /* Its own members are few and each stands in it once. */
-static bool is_plain(struct json_value object, struct slice *twice)
+static bool is_plain_object(struct json_value object, struct slice *twice)
 {
     struct slice keys[JSON_SHAPE_MEMBERS_MAX];
     struct json_cursor cursor = {0};
@@ -73,8 +73,8 @@ static bool is_plain(struct json_value object, struct slice *twice)
     return count < JSON_SHAPE_MEMBERS_MAX || !json_next_member(object, &cursor, &key, &value);
 }
 
-static bool merge(struct json_value target, struct json_value patch, struct buffer *out,
-                  struct slice *twice);
+static bool merge_values(struct json_value target, struct json_value patch, struct buffer *out,
+                         struct slice *twice);
 
 static bool merge_member(struct slice key, struct json_value target, struct json_value patch,
                          struct buffer *out, struct slice *twice, bool *is_first)
@@ -87,13 +87,13 @@ static bool merge_member(struct slice key, struct json_value target, struct json
     buffer_append_slice(out, key);
     buffer_append_byte(out, ':');
     if (patch.kind)
-        return merge(target, patch, out, twice);
+        return merge_values(target, patch, out, twice);
     json_shape_compact(target.raw, out);
     return true;
 }
 
-static bool merge(struct json_value target, struct json_value patch, struct buffer *out,
-                  struct slice *twice)
+static bool merge_values(struct json_value target, struct json_value patch, struct buffer *out,
+                         struct slice *twice)
 {
     struct json_cursor cursor = {0};
     struct json_value value;
@@ -103,15 +103,15 @@ static bool merge(struct json_value target, struct json_value patch, struct buff
         json_shape_compact(patch.raw, out);
         return true;
     }
-    if (!is_plain(patch, twice))
+    if (!is_plain_object(patch, twice))
         return false;
     buffer_append_byte(out, '{');
     while (target.kind == JSON_OBJECT && json_next_member(target, &cursor, &key, &value))
-        if (!merge_member(key, value, find(patch, key), out, twice, &is_first))
+        if (!merge_member(key, value, find_member(patch, key), out, twice, &is_first))
             return false;
     cursor = (struct json_cursor){0};
     while (json_next_member(patch, &cursor, &key, &value))
-        if (!find(target, key).kind &&
+        if (!find_member(target, key).kind &&
             !merge_member(key, (struct json_value){0}, value, out, twice, &is_first))
             return false;
     buffer_append_byte(out, '}');
@@ -122,5 +122,5 @@ bool json_shape_merge(struct json_value target, struct json_value patch, struct 
                       struct slice *twice)
 {
     *twice = (struct slice){0};
-    return merge(target, patch, out, twice);
+    return merge_values(target, patch, out, twice);
 }

@@ -1,4 +1,5 @@
 /* /metrics: sums over the fronts of all reactors, and the topics' figures. */
+#include "base/heap.h"
 #include "base/prometheus.h"
 #include "http/exchange.h"
 
@@ -206,27 +207,12 @@ static bool is_larger(const struct queue_topic *one, const struct queue_topic *o
     return slice_compare(one->name, other->name) < 0;
 }
 
-static void sift_down(const struct queue_topic **heap, size_t count)
+static inline bool is_dropped_before(const struct queue_topic *const *one,
+                                     const struct queue_topic *const *other)
 {
-    for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && is_larger(heap[child], heap[child + 1]))
-            child++;
-        if (!is_larger(heap[at], heap[child]))
-            return;
-        const struct queue_topic *smaller = heap[child];
-        heap[child] = heap[at];
-        heap[at] = smaller;
-    }
+    return is_larger(*other, *one);
 }
-
-static void sift_up(const struct queue_topic **heap, size_t at)
-{
-    for (; at && is_larger(heap[(at - 1) / 2], heap[at]); at = (at - 1) / 2) {
-        const struct queue_topic *larger = heap[(at - 1) / 2];
-        heap[(at - 1) / 2] = heap[at];
-        heap[at] = larger;
-    }
-}
+HEAP_DECLARE(largest_topics, const struct queue_topic *, is_dropped_before, heap_place_unused)
 
 static int by_place(const void *a, const void *b)
 {
@@ -252,27 +238,27 @@ static void add_to_others(struct queue_topic *others, const struct queue_topic *
 static size_t largest(const struct queue_topic *topics, size_t count, size_t most,
                       struct queue_topic **out)
 {
-    const struct queue_topic **heap = calloc(most, sizeof *heap); /* the smallest at its root */
+    struct largest_topics heap = {0}; /* the smallest at its root */
     struct queue_topic *shown = calloc(most + 1, sizeof *shown), others = {0};
-    size_t kept = 0;
+    bool has_memory = shown && largest_topics_reserve(&heap, most);
     *out = shown;
-    for (size_t i = 0; heap && shown && i < count; i++) {
-        if (kept < most) {
-            heap[kept] = &topics[i];
-            sift_up(heap, kept++);
-        } else if (is_larger(&topics[i], heap[0])) {
-            add_to_others(&others, heap[0]);
-            heap[0] = &topics[i];
-            sift_down(heap, kept);
+    for (size_t i = 0; has_memory && i < count; i++) {
+        if (heap.count < most) {
+            (void)largest_topics_add(&heap, &topics[i]);
+        } else if (is_larger(&topics[i], heap.at[0])) {
+            add_to_others(&others, heap.at[0]);
+            heap.at[0] = &topics[i];
+            largest_topics_changed(&heap, 0);
         } else {
             add_to_others(&others, &topics[i]);
         }
     }
+    size_t kept = heap.count;
     if (kept)
-        qsort((void *)heap, kept, sizeof *heap, by_place);
+        qsort((void *)heap.at, kept, sizeof *heap.at, by_place);
     for (size_t i = 0; i < kept; i++)
-        shown[i] = *heap[i];
-    free((void *)heap);
+        shown[i] = *heap.at[i];
+    largest_topics_fini(&heap);
     others.name = slice_of(OTHERS);
     if (kept && kept < count)
         shown[kept++] = others;

@@ -129,7 +129,7 @@ static void write_members(struct buffer *out, const char *detail, enum job_state
     }
 }
 
-void http_fault_members_write(struct buffer *out, const struct http_fault *fault)
+static void write_fault_members(struct buffer *out, const struct http_fault *fault)
 {
     write_members(out, fault->detail, 0, fault->limit);
 }
@@ -150,9 +150,18 @@ uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault)
 {
     const struct row *row = row_of(fault->problem);
     write_object(out, row->code, row->title, row->status);
-    http_fault_members_write(out, fault);
+    write_fault_members(out, fault);
     buffer_append_text(out, "}\n");
     return row->status;
+}
+
+void http_fault_item_write(struct buffer *out, const struct http_fault *fault)
+{
+    buffer_append_text(out, "{\"result\":\"");
+    buffer_append_text(out, http_problem_code(fault->problem));
+    buffer_append_byte(out, '"');
+    write_fault_members(out, fault);
+    buffer_append_byte(out, '}');
 }
 
 uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,

@@ -20,8 +20,9 @@ uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault);
 uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
                             enum job_state state, uint64_t limit);
 
-/* `,"detail":"…"` with `"limit"` or `"state"` where there is one, for one item of many. */
-void http_fault_members_write(struct buffer *out, const struct http_fault *fault);
+/* One item of many that has this fault: `{"result":"CODE","detail":…}`. */
+void http_fault_item_write(struct buffer *out, const struct http_fault *fault);
+/* `,"detail":…` with `"limit"` or `"state"` where there is one, for one result of many. */
 void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
                                 enum job_state state, uint64_t limit);
 

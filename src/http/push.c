@@ -6,7 +6,6 @@
 #include "http/job_json.h"
 #include "http/media.h"
 #include "http/meta.h"
-#include "http/settings.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -138,7 +137,7 @@ static uint32_t member_of(struct slice key)
     return 0;
 }
 
-static bool out_of_memory(struct item *item)
+static bool refuse_item_memory(struct item *item)
 {
     return http_fault_set(item->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
@@ -149,7 +148,7 @@ static bool read_item_text(struct item *item, struct slice key, struct json_valu
     if (value.kind != JSON_STRING)
         return http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0, "%s must be a string",
                               http_quotable(key, 40));
-    return json_string_bytes(value.raw, item->arena, out) || out_of_memory(item);
+    return json_string_bytes(value.raw, item->arena, out) || refuse_item_memory(item);
 }
 
 /* What was unescaped on the way gives its room back, as the arena has only as much as the item is
@@ -163,7 +162,7 @@ static bool read_base64(struct item *item, struct slice key, struct json_value v
     item->arena->len = start;
     if (!text_base64_decode(text, item->arena))
         return item->arena->failed
-                   ? out_of_memory(item)
+                   ? refuse_item_memory(item)
                    : http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
                                     "'body_base64' is not base64 (RFC 4648, padded)");
     item->push->body = slice_make(item->arena->at + start, item->arena->len - start);
@@ -198,7 +197,7 @@ static bool keep_item_meta(struct item *item)
         return true;
     buffer_append_slice(item->arena, buffer_slice(item->meta));
     if (item->arena->failed)
-        return out_of_memory(item);
+        return refuse_item_memory(item);
     item->push->meta = slice_make(item->arena->at + start, item->arena->len - start);
     return true;
 }
@@ -251,7 +250,8 @@ static bool read_item_body(struct item *item)
     if (item->body.kind == JSON_STRING && !http_media_is_json(push->content_type)) {
         if (!push->content_type.len)
             push->content_type = slice_of("text/plain; charset=utf-8");
-        return json_string_bytes(item->body.raw, item->arena, &push->body) || out_of_memory(item);
+        return json_string_bytes(item->body.raw, item->arena, &push->body) ||
+               refuse_item_memory(item);
     }
     if (!push->content_type.len)
         push->content_type = slice_of("application/json");
@@ -486,15 +486,6 @@ static void push_one(struct http_call *call)
 
 /* ---- the call for many ---- */
 
-static void write_item_fault(struct buffer *out, const struct http_fault *fault)
-{
-    buffer_append_text(out, "{\"result\":\"");
-    buffer_append_text(out, http_problem_code(fault->problem));
-    buffer_append_byte(out, '"');
-    http_fault_members_write(out, fault);
-    buffer_append_byte(out, '}');
-}
-
 static void write_item_result(struct http_exchange *exchange, struct buffer *out,
                               const struct queue_result *result)
 {
@@ -524,7 +515,7 @@ static void answer_batch(struct http_exchange *exchange, const struct queue_resu
         if (i && !lines)
             buffer_append_byte(out, ',');
         if (exchange->note.len && fault < faults_end && fault->index == i) {
-            write_item_fault(out, &fault++->fault);
+            http_fault_item_write(out, &fault++->fault);
         } else {
             assert(next < count);
             write_item_result(exchange, out, &results[next++]);

@@ -341,8 +341,8 @@ struct queue_when http_fields_when(const struct http_fields *fields, enum queue_
 
 /* ---- a whole request ---- */
 
-static bool decode(struct slice text, struct buffer *scratch, struct slice *out,
-                   struct http_fault *fault)
+static bool decode_text(struct slice text, struct buffer *scratch, struct slice *out,
+                        struct http_fault *fault)
 {
     if (!text.len || !memchr(text.at, '%', text.len)) {
         *out = text;
@@ -364,9 +364,10 @@ static bool parse_pair(struct slice pair, uint32_t allowed, struct http_query *o
     const char *equals = memchr(pair.at, '=', pair.len);
     size_t name_len = equals ? (size_t)(equals - pair.at) : pair.len;
     struct slice name, value = {0};
-    if (!decode(slice_make(pair.at, name_len), scratch, &name, fault))
+    if (!decode_text(slice_make(pair.at, name_len), scratch, &name, fault))
         return false;
-    if (equals && !decode(slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
+    if (equals &&
+        !decode_text(slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
         return false;
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }
@@ -396,8 +397,8 @@ static struct slice lower_name(struct slice name, char dash, char into[64])
     return slice_make(into, name.len);
 }
 
-static bool add_meta(struct http_query *out, struct slice name, struct slice value,
-                     struct http_fault *fault)
+static bool add_header_meta(struct http_query *out, struct slice name, struct slice value,
+                            struct http_fault *fault)
 {
     if (!out->meta)
         return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
@@ -424,7 +425,7 @@ static bool parse_headers(const struct http_request *request, uint32_t allowed,
                                   "the header '%s' has too long a name",
                                   http_quotable(header->name, 80));
         name = lower_name(name, is_meta ? '-' : '_', lower);
-        if (is_meta ? !add_meta(out, name, header->value, fault)
+        if (is_meta ? !add_header_meta(out, name, header->value, fault)
                     : !set_named_option(&out->fields, out, allowed, name, header->value, fault))
             return false;
     }

@@ -89,3 +89,11 @@ void http_budget_refuse(struct http_front *front, struct http_fault *fault)
                          "once",
                          max);
 }
+
+bool http_delivery_refuse(struct http_fault *fault, const char *what)
+{
+    return http_fault_set(fault, PROBLEM_DELIVERY_IS_OFF, 0,
+                          "this server delivers nothing by itself, so there is no use in %s: start "
+                          "it with --deliver FILE, which says what may be reached",
+                          what);
+}

@@ -164,4 +164,12 @@ static inline bool http_budget_is_spent(const struct http_front *front)
            front->shared->memory_bytes_max;
 }
 
+/* Does this server deliver by itself, now? */
+static inline bool http_delivery_is_on(const struct http_hooks *hooks)
+{
+    return hooks && (!hooks->is_on || hooks->is_on(hooks->ctx));
+}
+/* Refuses `what`, as this server delivers nothing by itself. */
+bool http_delivery_refuse(struct http_fault *fault, const char *what);
+
 #endif

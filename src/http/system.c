@@ -3,7 +3,6 @@
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
-#include "http/settings.h"
 #include "queue/status.h"
 
 static void answer_text(struct http_exchange *exchange, uint16_t status, const char *type,

@@ -112,7 +112,7 @@ static bool has_memory_for(const struct http_front *front, const struct queue_re
     return http_budget_has(front, bytes);
 }
 
-static void refuse_for_memory(struct http_exchange *exchange)
+static void refuse_take_for_memory(struct http_exchange *exchange)
 {
     struct http_fault fault;
     http_budget_refuse(exchange->front, &fault);
@@ -127,7 +127,7 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
     const char *type = "application/json";
     size_t used = 1;
     if (!has_memory_for(front, reply)) {
-        refuse_for_memory(exchange);
+        refuse_take_for_memory(exchange);
         return 0;
     }
     if (exchange->wants_raw)
@@ -171,7 +171,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     else if (refused)
         refuse_to_wait(exchange);
     else if (exchange->is_unheld)
-        refuse_for_memory(exchange);
+        refuse_take_for_memory(exchange);
     else
         http_answer_no_jobs(exchange);
     if (used)

@@ -3,7 +3,7 @@
 #include "claim.h"
 
 #include "http/push.h"
-#include "http/settings.h"
+#include "http/topics.h"
 #include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

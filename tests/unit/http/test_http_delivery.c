@@ -3,7 +3,7 @@
 #include "http/json_shape.h"
 #include "http/problem.h"
 #include "http/push.h"
-#include "http/settings.h"
+#include "http/topics.h"
 
 #include "unit/cases.h"
 

@@ -1,7 +1,7 @@
 #include "http/problem.h"
 #include "http/push.h"
 #include "http/query.h"
-#include "http/settings.h"
+#include "http/topics.h"
 
 #include "unit/cases.h"
 

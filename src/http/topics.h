@@ -1,12 +1,14 @@
 /*
- * settings: a topic's settings between JSON and the queue. Pure but for the hooks.
+ * topics: all of them, one, pause, resume, and their end; a sample sent to their target; their
+ * settings, replaced as a whole or changed by a merge patch. What is declared here are the settings
+ * between JSON and the queue, pure but for the hooks.
  *
  * The members `deliver` and `dead_letter` are the topic's extension: one JSON object without blanks,
  * its members in this order, each only where it was given. What is right in them the hooks know
  * (front.h); here they are only cut out of JSON, kept, and shown.
  */
-#ifndef TARRY_HTTP_SETTINGS_H
-#define TARRY_HTTP_SETTINGS_H
+#ifndef TARRY_HTTP_TOPICS_H
+#define TARRY_HTTP_TOPICS_H
 
 #include "http/front.h"
 #include "http/query.h"
@@ -28,17 +30,7 @@ void http_fields_settings(const struct http_fields *fields, struct topic_setting
  * off, while dead letters can be kept in order without it. */
 bool http_extension_check(const struct http_hooks *hooks, struct slice topic,
                           struct slice extension, struct http_fault *fault);
-/* Does this server deliver by itself, now? */
-static inline bool http_delivery_is_on(const struct http_hooks *hooks)
-{
-    return hooks && (!hooks->is_on || hooks->is_on(hooks->ctx));
-}
-/* Refuses `what`, as this server delivers nothing by itself. */
-bool http_delivery_refuse(struct http_fault *fault, const char *what);
-
-/* `,"lease_for":…` and what else is set. */
-void http_policy_write(struct buffer *out, const struct policy *policy);
-/* The object. */
+/* The object that GET shows. */
 void http_settings_write(struct buffer *out, const struct topic_settings *settings);
 
 /* `settings` as the merge patch wants them: an object for http_settings_read, onto `out`. */
