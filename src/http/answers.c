@@ -201,14 +201,10 @@ static void write_result(struct buffer *out, struct slice lease, const struct qu
 
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     const struct queue_result *results = reply->results;
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return;
-    }
     if (exchange->is_single && !queue_status_is_success(results->status)) {
         http_answer_refusal(exchange, results->status, results->detail, results->state);
         return;

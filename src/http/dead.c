@@ -100,22 +100,19 @@ static void sweep(struct http_call *call, enum sweep_verb verb)
 static void purge(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
-    struct http_fault fault;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     if (fields->state == JOB_LEASED) {
-        (void)http_fault_set(&fault, PROBLEM_BAD_OPTION, 0,
-                             "'state' is 'leased' but must be delayed, ready or dead: what a "
-                             "consumer holds is not purged");
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_BAD_OPTION, 0,
+                            "'state' is 'leased' but must be delayed, ready or dead: what a "
+                            "consumer holds is not purged");
     } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
         http_change_begin(call, "topic purged", true);
         call_all(call,
                  (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {
-        (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
-                             "only dead jobs are purged by a filter: give state=dead with it, or "
-                             "'state' alone");
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
+                            "only dead jobs are purged by a filter: give state=dead with it, or "
+                            "'state' alone");
     } else {
         sweep(call, SWEEP_CANCEL);
     }
@@ -125,7 +122,6 @@ static void redrive(struct http_call *call)
 {
     static const uint32_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
-    struct http_fault fault;
     http_note_subject(call, fields->id.len ? HTTP_SUBJECT_DEAD_JOB : HTTP_SUBJECT_TOPIC,
                       fields->id);
     if (!(fields->set & filter)) {
@@ -134,9 +130,8 @@ static void redrive(struct http_call *call)
                                                  .id = fields->id,
                                                  .max = (uint64_t)fields->max});
     } else if (fields->id.len) {
-        (void)http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
-                             "'id' and a filter are both given: only one can say which are meant");
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
+                            "'id' and a filter are both given: only one can say which are meant");
     } else {
         sweep(call, SWEEP_REDRIVE);
     }

@@ -23,9 +23,12 @@ struct http_match {
 };
 
 /* A {word} of the pattern stands for one segment that is not empty. */
-static bool path_matches(const char *pattern, struct slice path, struct http_match *out)
+static bool path_matches(const struct http_route *route, struct slice path, struct http_match *out)
 {
-    const char *at = path.at, *end = path.at + path.len;
+    if (path.len < route->head_bytes || memcmp(path.at, route->pattern, route->head_bytes) != 0)
+        return false;
+    const char *pattern = route->pattern + route->head_bytes;
+    const char *at = path.at + route->head_bytes, *end = path.at + path.len;
     out->topic = out->id = (struct slice){0};
     while (*pattern) {
         if (*pattern != '{') {
@@ -67,7 +70,7 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
     struct http_match ignored;
     buffer_clear(allow);
     for (uint32_t i = 0; i < shared->route_count; i++) {
-        if (!path_matches(shared->routes[i].pattern, path, &ignored))
+        if (!path_matches(&shared->routes[i], path, &ignored))
             continue;
         if (allow->len)
             buffer_append_text(allow, ", ");
@@ -89,7 +92,7 @@ static bool find_route(struct http_front *front, struct http_match *out, struct 
         method = HTTP_METHOD_GET;
     for (uint32_t i = 0; i < shared->route_count; i++) {
         const struct http_route *route = &shared->routes[i];
-        if (route->method == method && path_matches(route->pattern, front->request.path, out)) {
+        if (route->method == method && path_matches(route, front->request.path, out)) {
             out->route = route;
             return true;
         }

@@ -5,6 +5,7 @@
 #include "http/connection.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -455,6 +456,17 @@ void http_answer_fault(struct http_exchange *exchange, const struct http_fault *
     end_problem(exchange, http_problem_write(http_answer_start(exchange), fault));
 }
 
+void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,
+                         const char *format, ...)
+{
+    struct http_fault fault = {.problem = problem, .limit = limit};
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(fault.detail, sizeof fault.detail, format, args);
+    va_end(args);
+    http_answer_fault(exchange, &fault);
+}
+
 /* ---- what a call is about ---- */
 
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id)
@@ -507,6 +519,16 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
     end_problem(exchange,
                 http_refusal_write(http_answer_start(exchange), status, detail, state, limit));
+}
+
+struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
+                                            const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (!exchange || reply->status == QUEUE_OK)
+        return exchange;
+    http_answer_refusal(exchange, reply->status, NULL, 0);
+    return NULL;
 }
 
 void http_answer_no_jobs(struct http_exchange *exchange)

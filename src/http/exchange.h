@@ -72,6 +72,9 @@ struct http_call {
 struct http_exchange *http_exchange_add(struct http_connection *connection);
 uint64_t http_exchange_tag(const struct http_exchange *exchange);
 struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag);
+/* The same for a reply. NULL also where the whole call was refused: that is its answer then. */
+struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
+                                            const struct queue_reply *reply);
 /* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
 void http_exchange_orphan(struct http_exchange *exchange);
 /* Where the queue's reply to this call goes. */
@@ -86,6 +89,8 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
 /* The same for JSON, with a line end: on a terminal the prompt then begins a line of its own. */
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
+void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,
+                         const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Notes what the call is about; `id` counts for jobs only. */
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
 struct slice http_noted_topic(const struct http_exchange *exchange);

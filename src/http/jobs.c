@@ -36,13 +36,9 @@ static void get_job(struct http_call *call)
 
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return;
-    }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"jobs\":[");
     for (size_t i = 0; i < reply->job_count; i++) {
@@ -79,14 +75,10 @@ static void list_jobs(struct http_call *call)
 
 static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     const struct queue_result *result = reply->results;
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return;
-    }
     if (!queue_status_is_success(result->status)) {
         http_answer_refusal(exchange, result->status, result->detail, result->state);
         return;
@@ -109,11 +101,9 @@ static void change_job(struct http_call *call, struct queue_change change)
 static void reschedule_job(struct http_call *call)
 {
     const struct http_fields *fields = &call->query->fields;
-    struct http_fault fault;
     if (!fields->set) {
-        (void)http_fault_set(&fault, PROBLEM_OPTION_MISSING, 0,
-                             "nothing to change: give 'delay', 'at' or 'priority'");
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_OPTION_MISSING, 0,
+                            "nothing to change: give 'delay', 'at' or 'priority'");
         return;
     }
     change_job(call,

@@ -434,14 +434,10 @@ static void write_location(struct http_exchange *exchange, const struct queue_re
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     const struct queue_result *result = reply->results;
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return;
-    }
     if (!queue_status_is_success(result->status)) {
         http_answer_refusal(exchange, result->status, result->detail, result->state);
         return;
@@ -533,12 +529,8 @@ static void answer_batch(struct http_exchange *exchange, const struct queue_resu
 
 static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
-    if (!exchange)
-        return;
-    if (reply->status != QUEUE_OK)
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-    else
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (exchange)
         answer_batch(exchange, reply->results, reply->result_count);
 }
 

@@ -468,7 +468,7 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
     return check_version(line, fault);
 }
 
-static bool check_value(struct slice value)
+static inline bool check_value(struct slice value)
 {
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.at[i];
@@ -478,7 +478,7 @@ static bool check_value(struct slice value)
     return true;
 }
 
-static bool check_header_line(struct slice line, struct http_fault *fault)
+static inline bool check_header_line(struct slice line, struct http_fault *fault)
 {
     size_t i = 0;
     if (line.at[0] == ' ' || line.at[0] == '\t')
@@ -517,8 +517,8 @@ struct line {
 
 /* The line at `at`. False: its LF has not come; then `text` is what there is of it. Bytes that were
  * looked at in an earlier call are not looked at again. */
-static bool find_line(struct http_framing *framing, const char *bytes, size_t len, size_t at,
-                      struct line *out)
+static inline bool find_line(struct http_framing *framing, const char *bytes, size_t len, size_t at,
+                             struct line *out)
 {
     size_t from = framing->probed > at ? framing->probed : at;
     const char *lf = memchr(bytes + from, '\n', len - from);
@@ -530,7 +530,7 @@ static bool find_line(struct http_framing *framing, const char *bytes, size_t le
     return lf != NULL;
 }
 
-static bool check_line_end(const struct line *line, struct http_fault *fault)
+static inline bool check_line_end(const struct line *line, struct http_fault *fault)
 {
     return line->has_cr || refuse_framing(fault, "a line ends in LF without CR");
 }

@@ -34,6 +34,7 @@ struct http_route {
     enum http_answer_kind answer;
     uint32_t options; /* OPTION_BIT each */
     bool takes_meta;
+    uint8_t head_bytes;  /* of the pattern before its first word; http_routes_list sets it */
     uint8_t verb;        /* tells calls of one handler apart; the handler's own words */
     const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
     const char *name;    /* in metrics */

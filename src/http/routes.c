@@ -2,6 +2,7 @@
 #include "http/route.h"
 
 #include <assert.h>
+#include <string.h>
 
 uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX])
 {
@@ -13,7 +14,8 @@ uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX])
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         for (const struct http_route *row = tables[i]; row->pattern; row++) {
             assert(count < HTTP_ROUTES_MAX - 1);
-            routes[count++] = *row;
+            routes[count] = *row;
+            routes[count++].head_bytes = (uint8_t)strcspn(row->pattern, "{");
         }
     return count;
 }

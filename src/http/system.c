@@ -114,20 +114,18 @@ static void get_readyz(struct http_call *call)
 {
     struct http_front *front = call->front;
     struct queue_info info = {0};
-    struct http_fault fault;
     queue_info(front->queue, &info);
     bool is_up = atomic_load_explicit(&front->shared->is_ready, memory_order_acquire);
     if (is_up && info.healthy && info.accepting) {
         answer_text(call->exchange, 200, "text/plain", slice_of("ok\n"));
         return;
     }
-    (void)http_fault_set(&fault, PROBLEM_NOT_READY, 0, "%s",
-                         !is_up ? "the server is starting or stopping"
-                         : !info.healthy
-                             ? "the store cannot be reached or has failed; see the server's log"
-                         : info.moved ? queue_status_sentence(QUEUE_DIRECTORY_MOVED)
-                                      : "the store is full, so pushes are refused");
-    http_answer_fault(call->exchange, &fault);
+    http_answer_problem(call->exchange, PROBLEM_NOT_READY, 0, "%s",
+                        !is_up ? "the server is starting or stopping"
+                        : !info.healthy
+                            ? "the store cannot be reached or has failed; see the server's log"
+                        : info.moved ? queue_status_sentence(QUEUE_DIRECTORY_MOVED)
+                                     : "the store is full, so pushes are refused");
 }
 
 static void get_openapi(struct http_call *call)
@@ -139,25 +137,15 @@ static void get_openapi(struct http_call *call)
 static void get_problem(struct http_call *call)
 {
     struct http_exchange *exchange = call->exchange;
-    struct http_fault fault;
     if (http_problem_describe(http_answer_start(exchange), call->id)) {
         http_answer_end_json(exchange, 200);
         return;
     }
-    (void)http_fault_set(&fault, PROBLEM_NO_SUCH_PATH, 0, "there is no problem '%s'",
-                         http_quotable(call->id, 60));
-    http_answer_fault(exchange, &fault);
+    http_answer_problem(exchange, PROBLEM_NO_SUCH_PATH, 0, "there is no problem '%s'",
+                        http_quotable(call->id, 60));
 }
 
 /* ---- backups of a store that works on: begun, kept going, ended; the copying is the caller's ---- */
-
-static void refuse_backup(struct http_exchange *exchange, enum http_problem problem,
-                          const char *detail)
-{
-    struct http_fault fault;
-    (void)http_fault_set(&fault, problem, 0, "%s", detail);
-    http_answer_fault(exchange, &fault);
-}
 
 static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, struct slice json)
 {
@@ -165,8 +153,8 @@ static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, 
     if (!exchange)
         return;
     if (status == QUEUE_CONFLICT) {
-        refuse_backup(exchange, PROBLEM_TOO_MANY_BACKUPS,
-                      "others are making backups; wait until one of them is done");
+        http_answer_problem(exchange, PROBLEM_TOO_MANY_BACKUPS, 0,
+                            "others are making backups; wait until one of them is done");
     } else if (status == QUEUE_NOT_FOUND) {
         http_answer_refusal(exchange, status,
                             "there is no such backup, or it was not renewed in time, so files may "
@@ -186,8 +174,9 @@ static void call_backup(struct http_call *call)
     struct http_front *front = call->front;
     const struct http_backup_hooks *hooks = front->shared->backup;
     if (!hooks) {
-        refuse_backup(call->exchange, PROBLEM_NO_BACKUP,
-                      "this server's jobs are in Redis: back up that, with what Redis has for it");
+        http_answer_problem(
+            call->exchange, PROBLEM_NO_BACKUP, 0,
+            "this server's jobs are in Redis: back up that, with what Redis has for it");
         return;
     }
     hooks->backup(hooks->ctx, front->reactor, (enum http_backup)call->exchange->route->verb,

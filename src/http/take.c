@@ -123,7 +123,6 @@ static void refuse_take_for_memory(struct http_exchange *exchange)
 static size_t answer_jobs(struct http_exchange *exchange, const struct queue_reply *reply)
 {
     struct http_front *front = exchange->front;
-    struct http_fault fault;
     const char *type = "application/json";
     size_t used = 1;
     if (!has_memory_for(front, reply)) {
@@ -136,8 +135,7 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
         used = write_json(exchange, reply->jobs, reply->job_count);
     if (front->body.failed || front->fields.failed ||
         !http_lease_note(exchange, reply->jobs, used)) {
-        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
-        http_answer_fault(exchange, &fault);
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
         return 0;
     }
     http_answer_end(exchange, 200, type);
@@ -146,13 +144,11 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
 
 static void refuse_to_wait(struct http_exchange *exchange)
 {
-    struct http_fault fault;
     uint32_t max = exchange->front->options.waiting_max;
-    (void)http_fault_set(&fault, PROBLEM_TOO_MANY_WAITING, max,
-                         "%u takes wait already, and no more may: take without wait, or try again "
-                         "later",
-                         max);
-    http_answer_fault(exchange, &fault);
+    http_answer_problem(exchange, PROBLEM_TOO_MANY_WAITING, max,
+                        "%u takes wait already, and no more may: take without wait, or try again "
+                        "later",
+                        max);
 }
 
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)

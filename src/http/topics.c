@@ -265,13 +265,9 @@ static size_t first_after(const struct queue_topic *topics, size_t count, struct
 
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return;
-    }
     size_t at = first_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
     size_t end =
         reply->topic_count - at > exchange->count ? at + exchange->count : reply->topic_count;
@@ -373,7 +369,6 @@ static void look_up(struct http_call *call, struct noted_settings noted, struct 
     struct queue *queue = call->front->queue;
     struct buffer *note = &call->exchange->note;
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call->topic};
-    struct http_fault fault;
     noted.topic_bytes = call->topic.len;
     noted.text_bytes = text.len;
     http_front_lend(call->front, note);
@@ -381,8 +376,7 @@ static void look_up(struct http_call *call, struct noted_settings noted, struct 
     buffer_append_slice(note, call->topic);
     buffer_append_slice(note, text);
     if (note->failed) {
-        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
     queue_topic(queue, &get, http_reply_to(call, looked_up));
@@ -519,11 +513,9 @@ static void on_patch_looked_up(void *owner, uint64_t tag, const struct queue_rep
 static void patch_topic(struct http_call *call)
 {
     struct slice body = call->request->body;
-    struct http_fault fault;
     if (body.len > HTTP_PATCH_BYTES_MAX) {
-        (void)http_fault_set(&fault, PROBLEM_BODY_TOO_BIG, HTTP_PATCH_BYTES_MAX,
-                             "a patch of settings has at most %d bytes", HTTP_PATCH_BYTES_MAX);
-        http_answer_fault(call->exchange, &fault);
+        http_answer_problem(call->exchange, PROBLEM_BODY_TOO_BIG, HTTP_PATCH_BYTES_MAX,
+                            "a patch of settings has at most %d bytes", HTTP_PATCH_BYTES_MAX);
         return;
     }
     http_change_begin(call, "topic settings changed", false);
@@ -532,23 +524,16 @@ static void patch_topic(struct http_call *call)
 
 /* ---- a sample on its way to the target, and what became of it ---- */
 
-static void refuse_test(struct http_exchange *exchange, enum http_problem problem,
-                        const char *detail)
-{
-    struct http_fault fault;
-    (void)http_fault_set(&fault, problem, 0, "%s", detail);
-    http_answer_fault(exchange, &fault);
-}
-
 static void on_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
     if (status == QUEUE_NOT_FOUND) {
-        refuse_test(exchange, PROBLEM_NO_TARGET,
-                    "there is no such topic, or it names no target: set 'deliver' in its settings, "
-                    "such as {\"deliver\":{\"to\":\"https://shop.example/close-order\"}}");
+        http_answer_problem(
+            exchange, PROBLEM_NO_TARGET, 0,
+            "there is no such topic, or it names no target: set 'deliver' in its settings, "
+            "such as {\"deliver\":{\"to\":\"https://shop.example/close-order\"}}");
     } else if (status != QUEUE_OK) {
         http_answer_refusal(exchange, status, NULL, 0);
     } else {
@@ -562,8 +547,8 @@ static void test_delivery(struct http_call *call)
     struct http_front *front = call->front;
     const struct http_hooks *hooks = front->shared->hooks;
     if (!http_delivery_is_on(hooks) || !hooks->test) {
-        refuse_test(
-            call->exchange, PROBLEM_NO_DELIVERY,
+        http_answer_problem(
+            call->exchange, PROBLEM_NO_DELIVERY, 0,
             "this server delivers nothing by itself: start it with --deliver FILE, which says "
             "what may be reached");
         return;
