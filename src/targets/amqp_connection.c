@@ -73,6 +73,8 @@ static int wait_connected(int fd, int wake_fd, const atomic_bool *is_cut)
     return ETIMEDOUT;
 }
 
+/* Connects to one address and gives the socket to librabbitmq, which would block in connect()
+ * beyond the reach of a cut. */
 static int open_tcp(amqp_connection_state_t state, const struct sockaddr_storage *address,
                     int wake_fd, const atomic_bool *is_cut, char *error)
 {
@@ -107,6 +109,7 @@ static void name_peer(const SSL *ssl, int where, int value)
     SSL_set_tlsext_host_name((SSL *)(uintptr_t)ssl, is_address ? NULL : host);
 }
 
+/* Tells OpenSSL whose certificate the peer must show, and which authorities may have signed it. */
 static bool prepare_tls(amqp_socket_t *socket, struct guard *guard,
                         const struct target_amqp_place *place)
 {
@@ -130,6 +133,7 @@ static bool prepare_tls(amqp_socket_t *socket, struct guard *guard,
                       : X509_VERIFY_PARAM_set1_host(checks, place->at.host, 0);
 }
 
+/* Lets librabbitmq connect to one address by TLS; its time is bounded, a cut does not end it. */
 static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage *address,
                     struct guard *guard, const struct target_amqp_place *place, char *error)
 {
@@ -240,6 +244,7 @@ static bool show_fd(struct target_amqp_connection *connection, int fd)
     return ok;
 }
 
+/* Says who we are and opens the virtual host; the credential is wiped at once. */
 static bool log_in(struct target_amqp_connection *connection, char *error)
 {
     struct guard_credential credential;

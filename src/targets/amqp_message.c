@@ -75,6 +75,7 @@ static bool join_parts(struct slice meta, struct buffer *out, bool *found)
     return ok;
 }
 
+/* The properties a message had when it came from RabbitMQ, decoded into the pool. */
 static bool restore(struct slice encoded, amqp_pool_t *pool, amqp_basic_properties_t *out)
 {
     void *decoded = NULL;
@@ -92,6 +93,7 @@ static bool restore(struct slice encoded, amqp_pool_t *pool, amqp_basic_properti
 
 /* ---- properties of a job of ours ---- */
 
+/* The properties of a job that was pushed: its meta become headers. */
 static bool describe(const struct target_amqp_message *message, amqp_pool_t *pool,
                      amqp_basic_properties_t *out)
 {
@@ -130,6 +132,7 @@ static bool is_own(amqp_bytes_t key)
     return false;
 }
 
+/* Puts tarry's headers behind those that are there; a returned message is known by them. */
 static bool add_own_headers(const struct target_amqp_message *message, amqp_pool_t *pool,
                             amqp_basic_properties_t *out)
 {

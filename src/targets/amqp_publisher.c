@@ -106,8 +106,9 @@ static bool channel_has_room(const struct amqp_channel *channel)
 }
 
 /* What became of a message, for the reactor: it goes to `settled`. */
-static void settle(struct list *settled, struct target_amqp_message *message,
-                   enum target_outcome outcome, bool is_ailing, unsigned code, const char *error)
+static void settle_message(struct list *settled, struct target_amqp_message *message,
+                           enum target_outcome outcome, bool is_ailing, unsigned code,
+                           const char *error)
 {
     struct target_report *result = &message->result;
     result->outcome = outcome;
@@ -128,6 +129,8 @@ static struct target_amqp_message *take_first(struct list *list)
 
 /* ---- opening and publishing ---- */
 
+/* Opens the channel on the broker and asks for confirms; the ring of messages under way is made
+ * with the first. */
 static bool open_channel(struct amqp_channel *channel, struct target_amqp_connection *connection,
                          char *error)
 {
@@ -164,8 +167,8 @@ static bool write_message(struct amqp_channel *channel, struct target_amqp_conne
     int status = AMQP_STATUS_OK;
     init_amqp_pool(&pool, POOL_BYTES);
     if (!target_amqp_message_properties(message, &pool, &properties)) {
-        settle(channel->settled, message, TARGET_REFUSED, false, 0,
-               "the properties it came with cannot be read");
+        settle_message(channel->settled, message, TARGET_REFUSED, false, 0,
+                       "the properties it came with cannot be read");
     } else {
         channel->ring[channel->next++ & RING_MASK] = message;
         status =
@@ -190,7 +193,7 @@ static bool channel_publish(struct amqp_channel *channel, struct target_amqp_con
         return true;
     }
     if (!channel->is_open && !open_channel(channel, connection, error)) {
-        settle(channel->settled, message, TARGET_UNSENT, true, 0, error);
+        settle_message(channel->settled, message, TARGET_UNSENT, true, 0, error);
         return false;
     }
     return write_message(channel, connection, message, error);
@@ -205,7 +208,7 @@ static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_conne
             return false;
         struct target_amqp_message *message = take_first(&channel->careful);
         if (atomic_load(&message->is_abandoned))
-            settle(channel->settled, message, TARGET_FAILED, false, 0, "given up");
+            settle_message(channel->settled, message, TARGET_FAILED, false, 0, "given up");
         else if (!write_message(channel, connection, message, error))
             return false;
     }
@@ -214,6 +217,8 @@ static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_conne
 
 /* ---- what comes back ---- */
 
+/* The broker has confirmed or refused one delivery tag: a message that came back before has failed
+ * either way. */
 static void settle_one(struct amqp_channel *channel, uint64_t tag, bool is_acked)
 {
     struct target_amqp_message *message = channel->ring[tag & RING_MASK];
@@ -221,13 +226,13 @@ static void settle_one(struct amqp_channel *channel, uint64_t tag, bool is_acked
     if (!message)
         return;
     if (message->is_returned)
-        settle(channel->settled, message, TARGET_FAILED, false, message->result.code,
-               message->result.error);
+        settle_message(channel->settled, message, TARGET_FAILED, false, message->result.code,
+                       message->result.error);
     else if (is_acked)
-        settle(channel->settled, message, TARGET_DONE, false, 0, "");
+        settle_message(channel->settled, message, TARGET_DONE, false, 0, "");
     else
-        settle(channel->settled, message, TARGET_FAILED, false, 0,
-               "rabbitmq does not take it (basic.nack), is a queue full");
+        settle_message(channel->settled, message, TARGET_FAILED, false, 0,
+                       "rabbitmq does not take it (basic.nack), is a queue full");
 }
 
 static void confirm(struct amqp_channel *channel, uint64_t tag, bool multiple, bool is_acked)
@@ -289,6 +294,8 @@ static bool is_everybodys(unsigned code)
     return code == AMQP_NOT_FOUND || code == AMQP_ACCESS_REFUSED;
 }
 
+/* The broker closed the channel because of a message: the one to blame is told from the others by
+ * publishing them again one at a time. */
 static bool on_close(struct amqp_channel *channel, struct target_amqp_connection *connection,
                      const amqp_channel_close_t *close, char *error)
 {
@@ -306,9 +313,9 @@ static bool on_close(struct amqp_channel *channel, struct target_amqp_connection
             list_add_last(&channel->careful, &take_first(&unconfirmed)->list);
     }
     while (!list_is_empty(&unconfirmed))
-        settle(channel->settled, take_first(&unconfirmed),
-               code == AMQP_PRECONDITION_FAILED ? TARGET_REFUSED : TARGET_FAILED, false, code,
-               error);
+        settle_message(channel->settled, take_first(&unconfirmed),
+                       code == AMQP_PRECONDITION_FAILED ? TARGET_REFUSED : TARGET_FAILED, false,
+                       code, error);
     int status =
         amqp_send_method(connection->state, channel->number, AMQP_CHANNEL_CLOSE_OK_METHOD, &answer);
     if (status != AMQP_STATUS_OK)
@@ -358,7 +365,7 @@ static void channel_lose(struct amqp_channel *channel, const char *error)
     while (!list_is_empty(&channel->careful))
         list_add_last(&lost, &take_first(&channel->careful)->list);
     while (!list_is_empty(&lost))
-        settle(channel->settled, take_first(&lost), TARGET_FAILED, true, 0, error);
+        settle_message(channel->settled, take_first(&lost), TARGET_FAILED, true, 0, error);
     channel->is_open = channel->is_used = false;
 }
 
@@ -432,7 +439,7 @@ static void put_back(struct target_amqp_publisher *publisher)
         list_remove(&message->list);
         message->is_queued = true;
         if (atomic_load(&message->is_abandoned))
-            settle(&publisher->own_settled, message, TARGET_FAILED, false, 0, "given up");
+            settle_message(&publisher->own_settled, message, TARGET_FAILED, false, 0, "given up");
         else
             list_add_last(&rest, &message->list);
     }
@@ -448,13 +455,14 @@ static void settle_queue(struct target_amqp_publisher *publisher, const char *er
         struct target_amqp_message *message = first_of(&publisher->queue);
         list_remove(&message->list);
         message->is_queued = false;
-        settle(&publisher->own_settled, message, TARGET_UNSENT, true, 0, error);
+        settle_message(&publisher->own_settled, message, TARGET_UNSENT, true, 0, error);
     }
     pthread_mutex_unlock(&publisher->mutex);
 }
 
 /* Sleeps; a message that comes wakes it. */
-static void rest(struct target_amqp_publisher *publisher, int64_t wait_ms, bool also_if_queued)
+static void publisher_rest(struct target_amqp_publisher *publisher, int64_t wait_ms,
+                           bool also_if_queued)
 {
     pthread_mutex_lock(&publisher->mutex);
     bool may = !publisher->is_stopping && (also_if_queued || list_is_empty(&publisher->queue));
@@ -468,7 +476,7 @@ static void rest(struct target_amqp_publisher *publisher, int64_t wait_ms, bool 
 
 /* ---- the connection ---- */
 
-static void lose(struct target_amqp_publisher *publisher, const char *error)
+static void connection_lose(struct target_amqp_publisher *publisher, const char *error)
 {
     for (size_t i = 0; i < CHANNELS; i++)
         channel_lose(&publisher->channels[i], error);
@@ -485,24 +493,25 @@ static void try_open(struct target_amqp_publisher *publisher)
     char error[TARGET_ERROR_BYTES];
     int64_t left_ms = publisher->pause.until_ms - clock_boot_us() / 1000;
     if (left_ms > 0) {
-        rest(publisher, left_ms, true);
+        publisher_rest(publisher, left_ms, true);
         return;
     }
     pthread_mutex_lock(&publisher->mutex);
     bool is_wanted = !list_is_empty(&publisher->queue);
     pthread_mutex_unlock(&publisher->mutex);
     if (!is_wanted) {
-        rest(publisher, -1, false);
+        publisher_rest(publisher, -1, false);
     } else if (target_amqp_connection_open(&publisher->connection, error)) {
         publisher->is_blocked = false;
         publisher->used_ms = clock_boot_us() / 1000;
         set_trouble(publisher, "");
     } else {
-        lose(publisher, error);
+        connection_lose(publisher, error);
         settle_queue(publisher, error);
     }
 }
 
+/* Publishes what was taken from the queue, in its order, as far as channels have room. */
 static bool publish_taken(struct target_amqp_publisher *publisher, char *error)
 {
     while (!list_is_empty(&publisher->taken)) {
@@ -520,7 +529,8 @@ static bool publish_taken(struct target_amqp_publisher *publisher, char *error)
     return true;
 }
 
-static bool publish(struct target_amqp_publisher *publisher, char *error)
+/* One turn's messages go out together: the kernel gathers them into full packets. */
+static bool publish_messages(struct target_amqp_publisher *publisher, char *error)
 {
     if (publisher->is_blocked)
         return true;
@@ -560,6 +570,7 @@ static bool take_connection_frame(struct target_amqp_publisher *publisher,
     return true;
 }
 
+/* Reads all frames that are there; whatever comes shows that the broker is well. */
 static bool read_frames(struct target_amqp_publisher *publisher, char *error)
 {
     amqp_frame_t frame;
@@ -613,32 +624,35 @@ static void close_idle(struct target_amqp_publisher *publisher)
     set_trouble(publisher, "");
 }
 
-static void work(struct target_amqp_publisher *publisher)
+/* One turn of a connection: is it still allowed, what goes out, what came back, may it sleep. */
+static void publisher_work(struct target_amqp_publisher *publisher)
 {
     char error[TARGET_ERROR_BYTES];
     if (!target_amqp_connection_is_allowed(&publisher->connection, error) ||
-        !publish(publisher, error) || !read_frames(publisher, error))
-        lose(publisher, error);
+        !publish_messages(publisher, error) || !read_frames(publisher, error))
+        connection_lose(publisher, error);
     hand_back(publisher);
     if (publisher->connection.state && is_out_of_use(publisher))
         close_idle(publisher);
     else if (publisher->connection.state && !may_go_on(publisher))
-        rest(publisher, LOOK_MS, publisher->is_blocked || !list_is_empty(&publisher->taken));
+        publisher_rest(publisher, LOOK_MS,
+                       publisher->is_blocked || !list_is_empty(&publisher->taken));
 }
 
-static void run(void *ctx)
+/* The thread: connected or trying to be, until it is stopped; then everything left is given up. */
+static void publisher_run(void *ctx)
 {
     struct target_amqp_publisher *publisher = ctx;
     while (!is_stopping(publisher)) {
         if (publisher->connection.state)
-            work(publisher);
+            publisher_work(publisher);
         else
             try_open(publisher);
         hand_back(publisher);
     }
     target_amqp_connection_close(&publisher->connection,
                                  !atomic_load(&publisher->connection.is_cut));
-    lose(publisher, "given up, tarry closes the connection");
+    connection_lose(publisher, "given up, tarry closes the connection");
     settle_queue(publisher, "given up, tarry closes the connection");
     hand_back(publisher);
     publisher->events.ended(publisher->ctx);
@@ -684,7 +698,8 @@ void target_amqp_publisher_free(struct target_amqp_publisher *publisher)
 bool target_amqp_publisher_start(struct target_amqp_publisher *publisher)
 {
     if (!publisher->has_thread)
-        publisher->has_thread = thread_start(&publisher->thread, "amqp", run, publisher) == 0;
+        publisher->has_thread =
+            thread_start(&publisher->thread, "amqp", publisher_run, publisher) == 0;
     return publisher->has_thread;
 }
 

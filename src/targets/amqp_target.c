@@ -69,6 +69,7 @@ static void on_overdue(void *ctx, struct outbox_message *message)
     outbox_lose(&amqp->outbox, message, error);
 }
 
+/* Reports what the publisher has settled, where its time was not over before, and lets go of it. */
 static void take_settled(struct target_amqp *amqp)
 {
     struct list settled;
@@ -84,6 +85,7 @@ static void take_settled(struct target_amqp *amqp)
     }
 }
 
+/* The publisher posted this: something is settled, or its thread has ended. */
 static void run_letter(struct letter *letter)
 {
     struct target_amqp *amqp = list_entry(letter, struct target_amqp, letter);
@@ -126,6 +128,8 @@ static void on_ended(void *ctx)
 
 /* ---- sending ---- */
 
+/* A copy of all that is published, with exchange and routing key filled in; *fault says why it can
+ * never be sent. */
 static struct target_amqp_message *copy_message(const struct target_message *message,
                                                 const char **fault)
 {
@@ -151,6 +155,7 @@ static struct target_amqp_message *copy_message(const struct target_message *mes
     return copy ? copy : target_amqp_message_new(&none, (struct slice){0}, (struct slice){0});
 }
 
+/* Adds a copy to `fresh`, for the publisher, or settles it at once. */
 static void add_message(struct target_amqp *amqp, const struct target_message *message,
                         struct list *fresh)
 {
@@ -188,8 +193,8 @@ static void send_amqp(struct target *target, const struct target_message *messag
 
 /* ---- life ---- */
 
-static bool check(const struct target_setting *setting, struct slice to,
-                  char error[TARGET_ERROR_BYTES])
+static bool check_amqp(const struct target_setting *setting, struct slice to,
+                       char error[TARGET_ERROR_BYTES])
 {
     struct target_amqp_place place;
     return target_amqp_place_parse(to, &place, NULL, error) &&
@@ -240,7 +245,7 @@ static void close_amqp(struct target *target, void (*closed)(void *ctx), void *c
 const struct target_ops target_amqp = {
     .schemes = target_amqp_schemes,
     .has_virtual_hosts = true,
-    .check = check,
+    .check = check_amqp,
     .open = open_amqp,
     .send = send_amqp,
     .close = close_amqp,

@@ -49,7 +49,8 @@ struct target_multi {
 
 /* ---- what libcurl is told, and what it tells ---- */
 
-static void drain(struct target_multi *multi)
+/* Hands over each transfer that libcurl has come to an end with. */
+static void take_ended(struct target_multi *multi)
 {
     CURLMsg *message;
     int left;
@@ -63,18 +64,18 @@ static void drain(struct target_multi *multi)
     }
 }
 
-static void act(struct target_multi *multi, curl_socket_t socket, int what)
+static void socket_act(struct target_multi *multi, curl_socket_t socket, int what)
 {
     int running;
     (void)curl_multi_socket_action(multi->curl, socket, what, &running);
-    drain(multi);
+    take_ended(multi);
 }
 
 /* ---- time ---- */
 
 static void on_timer(uv_timer_t *timer)
 {
-    act(timer->data, CURL_SOCKET_TIMEOUT, 0);
+    socket_act(timer->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
 static void on_turn_end(struct turn_end_call *call)
@@ -82,12 +83,13 @@ static void on_turn_end(struct turn_end_call *call)
     struct target_multi *multi = list_entry(call, struct target_multi, call);
     for (int round = 0; multi->is_due && round < ROUNDS_MAX; round++) {
         multi->is_due = false;
-        act(multi, CURL_SOCKET_TIMEOUT, 0);
+        socket_act(multi, CURL_SOCKET_TIMEOUT, 0);
     }
     if (multi->is_due)
         reactor_once_at_turn_end(multi->reactor, call);
 }
 
+/* libcurl says when it wants to be called: at once means at the end of this turn. */
 static int on_time_wanted(CURLM *curl, long ms, void *ctx)
 {
     struct target_multi *multi = ctx;
@@ -105,6 +107,7 @@ static int on_time_wanted(CURLM *curl, long ms, void *ctx)
 
 /* ---- sockets ---- */
 
+/* The table of sockets has a place for this descriptor afterwards. False: out of memory. */
 static bool make_room(struct target_multi *multi, size_t fd)
 {
     size_t cap = multi->socket_cap ? multi->socket_cap : 64;
@@ -121,7 +124,7 @@ static bool make_room(struct target_multi *multi, size_t fd)
     return true;
 }
 
-static void arm(struct target_multi *multi, curl_socket_t fd, uint32_t events)
+static void socket_arm(struct target_multi *multi, curl_socket_t fd, uint32_t events)
 {
     struct multi_socket *socket = &multi->sockets[fd];
     struct epoll_event event = {.events = events, .data.fd = fd};
@@ -140,9 +143,9 @@ static void on_ready(struct target_multi *multi, int fd, uint32_t events)
                (events & wanted & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                (events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     if (events & ~wanted)
-        arm(multi, fd, wanted);
+        socket_arm(multi, fd, wanted);
     if (wanted)
-        act(multi, fd, what);
+        socket_act(multi, fd, what);
 }
 
 static void on_sockets(uv_poll_t *poll, int status, int events)
@@ -156,6 +159,7 @@ static void on_sockets(uv_poll_t *poll, int status, int events)
         on_ready(multi, ready[i].data.fd, ready[i].events);
 }
 
+/* libcurl says what it waits for on a socket; what it does not want any more stays armed. */
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, void *unused)
 {
     struct target_multi *multi = ctx;
@@ -168,10 +172,11 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, v
                                               : (what & CURL_POLL_IN ? EPOLLIN : 0) |
                                                     (what & CURL_POLL_OUT ? EPOLLOUT : 0);
     if (socket->wanted & ~socket->armed)
-        arm(multi, fd, socket->armed | socket->wanted);
+        socket_arm(multi, fd, socket->armed | socket->wanted);
     return 0;
 }
 
+/* A socket to an address that the guard allows; -1: errno says why there is none. */
 static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
 {
     if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {

@@ -105,7 +105,7 @@ static void append_address(struct buffer *out, const struct sockaddr_storage *ad
 }
 
 /* "host:port:address,address": libcurl keeps it until it is told otherwise. */
-static void keep(struct http_name *name, const struct resolved *resolved)
+static void name_keep(struct http_name *name, const struct resolved *resolved)
 {
     struct buffer line;
     buffer_init(&line, LINE_BYTES_MAX);
@@ -126,7 +126,7 @@ static void keep(struct http_name *name, const struct resolved *resolved)
     name->generation++;
 }
 
-static void forget(struct http_name *name, const struct resolved *resolved)
+static void name_forget(struct http_name *name, const struct resolved *resolved)
 {
     name->known_ms = 0;
     name->is_temporary = resolved->is_temporary;
@@ -134,6 +134,8 @@ static void forget(struct http_name *name, const struct resolved *resolved)
     (void)snprintf(name->error, sizeof name->error, "%s", resolved->error);
 }
 
+/* The resolver has answered: the addresses, or why there are none, are the endpoint's from now on.
+ */
 static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
 {
     struct name_question *question = owner;
@@ -144,9 +146,9 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
         return;
     name->question = NULL;
     if (resolved->count == 0) {
-        forget(name, resolved);
+        name_forget(name, resolved);
     } else {
-        keep(name, resolved);
+        name_keep(name, resolved);
         name->known_ms = clock_boot_us() / 1000;
     }
     name->answered(name->ctx);
@@ -183,7 +185,7 @@ static int64_t now_ms(void)
     return clock_boot_us() / 1000;
 }
 
-static void move(struct list *to, struct target_transfer *transfer)
+static void transfer_move(struct list *to, struct target_transfer *transfer)
 {
     list_remove(&transfer->list);
     list_add_last(to, &transfer->list);
@@ -219,7 +221,7 @@ static void free_spare(struct http_endpoint *endpoint)
 /* ---- reports ---- */
 
 /* Its handle waits for the next message before the owner hears of it: that may be at once. */
-static void report(struct http_endpoint *endpoint, struct target_transfer *transfer)
+static void transfer_report(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     uint64_t tag = transfer->tag;
     struct target_report what = transfer->report;
@@ -229,24 +231,26 @@ static void report(struct http_endpoint *endpoint, struct target_transfer *trans
         list_remove(&transfer->list);
         target_transfer_free(transfer);
     } else {
-        move(&endpoint->spare, transfer);
+        transfer_move(&endpoint->spare, transfer);
     }
     endpoint->env->reported(endpoint->env->owner, tag, &what);
 }
 
-static void report_later(struct http_endpoint *endpoint, struct target_transfer *transfer)
+static void transfer_report_later(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
-    move(&endpoint->decided, transfer);
+    transfer_move(&endpoint->decided, transfer);
     reactor_once_at_turn_end(endpoint->env->reactor, &endpoint->reporting);
 }
 
-static void give_up(struct http_endpoint *endpoint, struct target_transfer *transfer,
-                    enum target_outcome outcome, bool is_ailing, const char *why)
+static void transfer_give_up(struct http_endpoint *endpoint, struct target_transfer *transfer,
+                             enum target_outcome outcome, bool is_ailing, const char *why)
 {
     target_transfer_give_up(transfer, outcome, is_ailing, why);
-    report_later(endpoint, transfer);
+    transfer_report_later(endpoint, transfer);
 }
 
+/* libcurl has ended a transfer: it is judged and reported, and the endpoint learns whether it must
+ * ask by HTTP/1.1. */
 static void on_ended(void *ctx, CURL *easy, CURLcode code)
 {
     struct http_endpoint *endpoint = ctx;
@@ -257,30 +261,32 @@ static void on_ended(void *ctx, CURL *easy, CURLcode code)
         free_spare(endpoint);
     }
     target_transfer_judge(transfer, code);
-    report(endpoint, transfer);
+    transfer_report(endpoint, transfer);
 }
 
 /* ---- beginning ---- */
 
-static void begin(struct http_endpoint *endpoint, struct target_transfer *transfer)
+/* The addresses are known: libcurl has the transfer from now on. */
+static void transfer_begin(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     if (!endpoint->multi)
         endpoint->multi =
             target_multi_new(endpoint->env->reactor, endpoint->env->guard, on_ended, endpoint);
     if (!endpoint->multi ||
         !target_transfer_pin(transfer, endpoint->name.line.at, endpoint->name.generation)) {
-        give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory or descriptors");
+        transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory or descriptors");
         return;
     }
     target_multi_bind(endpoint->multi, transfer->easy, &transfer->opening);
     if (!target_multi_add(endpoint->multi, transfer->easy)) {
-        give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
+        transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
         return;
     }
     transfer->began_ms = now_ms();
-    move(&endpoint->running, transfer);
+    transfer_move(&endpoint->running, transfer);
 }
 
+/* The messages that waited for the addresses begin, or end where there are none. */
 static void on_answered(void *ctx)
 {
     struct http_endpoint *endpoint = ctx;
@@ -288,10 +294,11 @@ static void on_answered(void *ctx)
     bool is_known = endpoint->name.known_ms != 0;
     while ((transfer = first_of(&endpoint->waiting))) {
         if (is_known)
-            begin(endpoint, transfer);
+            transfer_begin(endpoint, transfer);
         else
-            give_up(endpoint, transfer, endpoint->name.is_temporary ? TARGET_UNSENT : TARGET_FAILED,
-                    !endpoint->name.is_unasked, endpoint->name.error);
+            transfer_give_up(endpoint, transfer,
+                             endpoint->name.is_temporary ? TARGET_UNSENT : TARGET_FAILED,
+                             !endpoint->name.is_unasked, endpoint->name.error);
     }
 }
 
@@ -318,6 +325,7 @@ static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
     return transfer;
 }
 
+/* Makes the request of a message, and begins it where the addresses of its host are known. */
 static void send_one(struct http_endpoint *endpoint, const struct target_message *message,
                      int64_t now)
 {
@@ -328,19 +336,19 @@ static void send_one(struct http_endpoint *endpoint, const struct target_message
     transfer->tag = message->tag;
     if (!parse_place(message->to, &place, &path, error) ||
         strcmp(place.origin, endpoint->place.origin) != 0) {
-        give_up(endpoint, transfer, TARGET_REFUSED, false, error);
+        transfer_give_up(endpoint, transfer, TARGET_REFUSED, false, error);
         return;
     }
     if (!target_transfer_fill(transfer, message, endpoint->webhook,
                               slice_of(endpoint->place.origin), path, now)) {
-        report_later(endpoint, transfer);
+        transfer_report_later(endpoint, transfer);
         return;
     }
     wake_at(endpoint, transfer->until_ms, now);
     if (name_look_up(&endpoint->name, message->job->topic, now))
-        begin(endpoint, transfer);
+        transfer_begin(endpoint, transfer);
     else
-        move(&endpoint->waiting, transfer);
+        transfer_move(&endpoint->waiting, transfer);
 }
 
 static void http_send(struct target *target, const struct target_message *messages, size_t count)
@@ -355,11 +363,12 @@ static void http_send(struct target *target, const struct target_message *messag
 
 /* ---- ending ---- */
 
-static void stop(struct http_endpoint *endpoint, struct target_transfer *transfer, CURLcode code)
+static void transfer_stop(struct http_endpoint *endpoint, struct target_transfer *transfer,
+                          CURLcode code)
 {
     target_multi_remove(endpoint->multi, transfer->easy);
     target_transfer_judge(transfer, code);
-    report_later(endpoint, transfer);
+    transfer_report_later(endpoint, transfer);
 }
 
 /* It never left: it waited for its host's addresses, because the name server is silent or was busy
@@ -368,9 +377,9 @@ static void time_out_waiting(struct http_endpoint *endpoint, struct target_trans
 {
     int64_t asked_ms = resolver_asked_ms(endpoint->env->resolver, endpoint->name.host);
     bool is_silent = asked_ms >= transfer->timeout_ms / 2;
-    give_up(endpoint, transfer, TARGET_UNSENT, is_silent,
-            is_silent ? "the host was not looked up in time, the name server is silent"
-                      : "the host was not looked up in time, too many other names were");
+    transfer_give_up(endpoint, transfer, TARGET_UNSENT, is_silent,
+                     is_silent ? "the host was not looked up in time, the name server is silent"
+                               : "the host was not looked up in time, too many other names were");
 }
 
 /* What began late, because it waited for the addresses, and did not even get a connection has not
@@ -381,11 +390,11 @@ static void time_out_running(struct http_endpoint *endpoint, struct target_trans
     if (!transfer->has_begun && waited_ms > transfer->timeout_ms / 2)
         target_transfer_give_up(transfer, TARGET_UNSENT, false,
                                 "the host was looked up too late to be called in time");
-    stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
+    transfer_stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
 }
 
 /* Those of `list` whose time is over; returns the earliest end of the others. */
-static int64_t expire(struct http_endpoint *endpoint, struct list *list, int64_t now)
+static int64_t transfers_expire(struct http_endpoint *endpoint, struct list *list, int64_t now)
 {
     int64_t next_ms = INT64_MAX;
     struct list *after;
@@ -411,13 +420,15 @@ static void go_idle(struct http_endpoint *endpoint)
     endpoint->wants_http1 = false;
 }
 
+/* Ends what is overdue; an endpoint without work for a while gives back its connections and memory.
+ */
 static void on_time(uv_timer_t *timer)
 {
     struct http_endpoint *endpoint = timer->data;
     int64_t now = now_ms();
     endpoint->timer_ms = INT64_MAX;
-    int64_t waiting_ms = expire(endpoint, &endpoint->waiting, now);
-    int64_t next_ms = expire(endpoint, &endpoint->running, now);
+    int64_t waiting_ms = transfers_expire(endpoint, &endpoint->waiting, now);
+    int64_t next_ms = transfers_expire(endpoint, &endpoint->running, now);
     if (waiting_ms < next_ms)
         next_ms = waiting_ms;
     if (next_ms == INT64_MAX && endpoint->multi) {
@@ -438,17 +449,17 @@ static void on_timer_closed(uv_handle_t *handle)
 }
 
 /* What is under way is taken back. */
-static void abandon(struct http_endpoint *endpoint)
+static void transfers_abandon(struct http_endpoint *endpoint)
 {
     static const char why[] = "given up, the server stops or the topic has changed";
     struct target_transfer *transfer;
     while ((transfer = first_of(&endpoint->waiting)))
-        give_up(endpoint, transfer, TARGET_UNSENT, false, why);
+        transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, why);
     while ((transfer = first_of(&endpoint->running))) {
         if (!transfer->answer.status)
             target_transfer_give_up(transfer, transfer->has_begun ? TARGET_FAILED : TARGET_UNSENT,
                                     false, why);
-        stop(endpoint, transfer, CURLE_OK);
+        transfer_stop(endpoint, transfer, CURLE_OK);
     }
 }
 
@@ -458,16 +469,17 @@ static void report_decided(struct http_endpoint *endpoint)
     struct list now;
     list_init(&now);
     while (!list_is_empty(&endpoint->decided))
-        move(&now, first_of(&endpoint->decided));
+        transfer_move(&now, first_of(&endpoint->decided));
     while (!list_is_empty(&now))
-        report(endpoint, first_of(&now));
+        transfer_report(endpoint, first_of(&now));
 }
 
+/* Reports what was decided in this turn; a closed endpoint goes once all is reported. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct http_endpoint *endpoint = list_entry(call, struct http_endpoint, reporting);
     if (endpoint->closed)
-        abandon(endpoint);
+        transfers_abandon(endpoint);
     report_decided(endpoint);
     if (!endpoint->closed || uv_is_closing((uv_handle_t *)&endpoint->timer))
         return;

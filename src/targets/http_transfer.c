@@ -32,7 +32,7 @@ enum {
 
 /* ---- what an answer means ---- */
 
-static struct slice trim(struct slice text)
+static struct slice trim_blanks(struct slice text)
 {
     while (text.len > 0 && strchr(" \t\r\n", text.at[text.len - 1]))
         text.len--;
@@ -86,9 +86,10 @@ static void take_field(struct target_answer *answer, struct slice line, int64_t 
 {
     static const char name[] = "retry-after:";
     if (line.len >= sizeof name - 1 && strncasecmp(line.at, name, sizeof name - 1) == 0)
-        take_retry_after(answer,
-                         trim(slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1))),
-                         wall_ms);
+        take_retry_after(
+            answer,
+            trim_blanks(slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1))),
+            wall_ms);
 }
 
 bool target_answer_add_line(struct target_answer *answer, struct slice line, int64_t wall_ms)
@@ -96,7 +97,7 @@ bool target_answer_add_line(struct target_answer *answer, struct slice line, int
     answer->header_bytes += line.len;
     if (answer->header_bytes > TARGET_ANSWER_HEADER_BYTES_MAX)
         return false;
-    if (answer->is_in_head && trim(line).len == 0) {
+    if (answer->is_in_head && trim_blanks(line).len == 0) {
         answer->is_in_head = false;
     } else if (answer->is_in_head) {
         if (answer->status)
@@ -227,6 +228,8 @@ static CURLcode on_tls(CURL *easy, void *tls, void *ctx)
 
 /* ---- life ---- */
 
+/* Switches off whatever libcurl would do beyond one request to this host: proxies, redirects,
+ * netrc, other protocols. */
 static void set_guards(CURL *easy, struct guard *guard)
 {
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -396,6 +399,7 @@ static void add_line(struct target_transfer *transfer, const char *name, struct 
     end_line(transfer);
 }
 
+/* The job's meta, each as a header of its own; those that are tarry's stay here. */
 static void add_meta(struct target_transfer *transfer, struct slice meta)
 {
     struct slice name, value;
@@ -458,6 +462,7 @@ static void add_authorization(struct target_transfer *transfer, struct slice ori
 
 /* ---- the whole request ---- */
 
+/* The origin is the endpoint's own text; only path and query are filled in. */
 static bool write_url(struct target_transfer *transfer, const struct target_message *message,
                       struct slice origin, struct slice path)
 {
@@ -472,6 +477,7 @@ static bool write_url(struct target_transfer *transfer, const struct target_mess
     return true;
 }
 
+/* The headers of Standard Webhooks; without the key that the topic names nothing is sent. */
 static bool add_signature(struct target_transfer *transfer, const struct target_message *message,
                           struct webhook *webhook)
 {
@@ -518,7 +524,7 @@ static bool write_request(struct target_transfer *transfer, const struct target_
 /* ---- before ---- */
 
 /* The whole text stands now, so its pieces have their places. */
-static void point(struct target_transfer *transfer)
+static void point_headers(struct target_transfer *transfer)
 {
     for (size_t i = 0; i < transfer->header_count; i++) {
         bool is_last = i + 1 == transfer->header_count;
@@ -552,7 +558,7 @@ bool target_transfer_fill(struct target_transfer *transfer, const struct target_
     memcpy(transfer->dead_on, setting->dead_on, sizeof transfer->dead_on);
     if (!write_request(transfer, message, webhook, origin, path))
         return false;
-    point(transfer);
+    point_headers(transfer);
     curl_easy_setopt(transfer->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
     curl_easy_setopt(transfer->easy, CURLOPT_HTTPHEADER, transfer->headers);
     curl_easy_setopt(transfer->easy, CURLOPT_POSTFIELDS, transfer->text.at + transfer->body_at);
@@ -582,6 +588,7 @@ bool target_transfer_pin(struct target_transfer *transfer, const char *line, uin
 
 /* ---- after ---- */
 
+/* Why no connection came about, by the socket's errno. */
 static const char *no_connection(const struct target_transfer *transfer)
 {
     long number = transfer->opening.error;
@@ -606,6 +613,7 @@ static const char *no_connection(const struct target_transfer *transfer)
     }
 }
 
+/* Why the peer's certificate does not do, by OpenSSL's verdict. */
 static const char *not_trusted(CURL *easy)
 {
     long verdict = 0;
@@ -621,6 +629,7 @@ static const char *not_trusted(CURL *easy)
     }
 }
 
+/* libcurl's result in coarse words for people. */
 static const char *reason_of(const struct target_transfer *transfer, CURLcode code)
 {
     switch (code) {
@@ -676,7 +685,7 @@ void target_transfer_explain(const struct target_transfer *transfer, int64_t now
         (long long)(now_ms - transfer->started_ms), report->error[0] ? ": " : "", report->error);
 }
 
-static void time_out(struct target_transfer *transfer)
+static void give_up_late(struct target_transfer *transfer)
 {
     struct buffer text;
     buffer_init(&text, TARGET_ERROR_BYTES);
@@ -713,7 +722,7 @@ void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
         target_answer_judge(&transfer->answer, transfer->dead_on, transfer->dead_on_count,
                             &transfer->report);
     else if (is_late)
-        time_out(transfer);
+        give_up_late(transfer);
     else if (is_our_fault(transfer, code) && !transfer->has_begun)
         target_transfer_give_up(transfer, TARGET_UNSENT, false, reason_of(transfer, code));
     else

@@ -191,6 +191,7 @@ static void free_list(struct addrinfo *info)
     }
 }
 
+/* Resolved addresses as librdkafka wants them: a list that free_list frees. */
 static struct addrinfo *make_list(const struct resolved *resolved, const struct addrinfo *hints)
 {
     struct addrinfo *list = NULL;
@@ -214,6 +215,8 @@ static struct addrinfo *make_list(const struct resolved *resolved, const struct 
     return list;
 }
 
+/* librdkafka looks up a name: the guard is asked, and refuses or answers. A NULL `node` frees a
+ * list. */
 static int on_resolve(const char *node, const char *service, const struct addrinfo *hints,
                       struct addrinfo **res, void *opaque)
 {
@@ -249,6 +252,7 @@ static struct slice host_of(const char *id)
     return slice_make(host, len);
 }
 
+/* Notes an open socket with its host, so that a change of the policy can end it. */
 static bool add_connection(struct kafka_way *way, int fd, const char *id)
 {
     struct slice host = host_of(id ? id : "");
@@ -278,6 +282,7 @@ static int on_connect(int fd, const struct sockaddr *address, int len, const cha
     return connect(fd, address, (socklen_t)len) == 0 || errno == EINPROGRESS ? 0 : errno;
 }
 
+/* librdkafka closes a socket: it is taken off the list before its number may be used again. */
 static int on_close(int fd, void *opaque)
 {
     struct kafka_way *way = opaque;
@@ -400,6 +405,8 @@ static bool set_options(rd_kafka_conf_t *conf, char *error)
     return set_option(conf, "batch.size", batch, error);
 }
 
+/* The login and the authorities are the policy file's; the origin of the first broker names the
+ * credential. */
 static bool set_security(rd_kafka_conf_t *conf, const struct target_env *env,
                          const struct kafka_place *place, char *error)
 {
@@ -578,6 +585,7 @@ void kafka_producer_purge(struct kafka_producer *producer)
 
 /* ---- life ---- */
 
+/* Starts librdkafka and watches the descriptor that it rings. */
 static bool producer_start(struct kafka_producer *producer, rd_kafka_conf_t *conf, char *error)
 {
     static const uint64_t ring = 1;

@@ -63,6 +63,7 @@ static bool topic_is_sound(struct slice topic)
     return topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
 }
 
+/* The record's topic, or why the filled-in name is none. */
 static const char *fill_topic(struct kafka_record *out, const struct target_message *message)
 {
     const char *text = message->setting->topic;
@@ -170,6 +171,8 @@ static void give_up(struct kafka *kafka, const char *why)
     outbox_wake_at(&kafka->outbox, kafka->give_up_ms);
 }
 
+/* No broker can be reached: a producer that never delivered is given up, one that did finds its way
+ * back. */
 static void on_trouble(void *ctx, bool is_fatal, const char *why)
 {
     struct kafka *kafka = ctx;
@@ -189,6 +192,7 @@ static bool is_idle(const struct kafka *kafka)
            list_is_empty(&kafka->outbox.held);
 }
 
+/* A producer goes when its grace is over, or when it had nothing to do for a minute. */
 static void on_woken(void *ctx, int64_t now_ms)
 {
     struct kafka *kafka = ctx;
@@ -202,6 +206,8 @@ static void on_woken(void *ctx, int64_t now_ms)
         outbox_wake_at(&kafka->outbox, kafka->idle_ms + IDLE_MS);
 }
 
+/* A producer that is given up goes as soon as it has handed back everything; a closed target with
+ * the last one. */
 static void on_turned(void *ctx)
 {
     struct kafka *kafka = ctx;
@@ -259,6 +265,7 @@ static void on_free_message(void *ctx, struct outbox_message *message)
     free(message);
 }
 
+/* librdkafka hands a message back: it is reported unless its time was over before. */
 static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
                          rd_kafka_msg_status_t status)
 {
@@ -303,6 +310,7 @@ static const char *find_producer(struct kafka *kafka)
     return kafka->why;
 }
 
+/* Gives a message to librdkafka, which holds it until on_delivered. */
 static void produce(struct kafka *kafka, struct kafka_message *sending, const struct job *job,
                     const struct kafka_record *record)
 {

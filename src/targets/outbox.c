@@ -84,6 +84,8 @@ void outbox_wake_at(struct outbox *outbox, int64_t at_ms)
     deadline_set(outbox->deadline, at_ms);
 }
 
+/* Asks the kind about each message of a list whose time is over; the others set the next deadline.
+ */
 static void expire(struct outbox *outbox, struct list *list, int64_t now_ms)
 {
     for (struct list *at = list->next, *next; at != list; at = next) {

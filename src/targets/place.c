@@ -31,6 +31,8 @@ static bool has_template_in_host(struct slice to)
     return template_has_fields(slice_make(to.at + begin, end - begin));
 }
 
+/* What is wrong with a destination, with what would be right where more can be said than of any
+ * URL. */
 static const char *words_for(enum url_fault fault, struct slice to)
 {
     if (fault == URL_NO_SCHEME)

@@ -203,6 +203,7 @@ static bool parse_codes(struct slice text, struct target_codes *out)
     return from >= STATUS_MIN && from <= to;
 }
 
+/* One entry of `dead_on`: a status or a range of them. */
 static bool read_codes(const struct setting_reader *item, struct target_codes *out)
 {
     bool is_right = false;
@@ -279,6 +280,7 @@ static size_t find_member(struct slice key)
     return i;
 }
 
+/* Names the member that is meant, where one is near. */
 static bool refuse_member(struct slice raw, char *error)
 {
     const char *names[MEMBERS + 1] = {0};
@@ -299,6 +301,7 @@ static bool refuse_member(struct slice raw, char *error)
     return false;
 }
 
+/* Reads each member by its row; one given twice is refused. */
 static bool read_members(struct json_value object, struct target_setting *out, uint32_t *seen,
                          char *error)
 {
@@ -330,6 +333,7 @@ static bool suits(const struct target_setting *setting, const char *kind)
     return setting->to && strncasecmp(setting->to, kind, strlen(kind)) == 0;
 }
 
+/* What only the whole object shows: somewhere to go, and members that suit the kind. */
 static bool check_whole(const struct target_setting *setting, uint32_t seen, char *error)
 {
     if (!setting->to && !setting->allows_callback) {

@@ -67,7 +67,7 @@ bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error)
 
 /* ---- down ---- */
 
-static void hang_up(struct stomp_connection *connection)
+static void connection_hang_up(struct stomp_connection *connection)
 {
     stream_free(connection->stream);
     connection->stream = NULL;
@@ -76,9 +76,9 @@ static void hang_up(struct stomp_connection *connection)
 }
 
 /* The owner hears of it at the end of the turn. */
-static void fall(struct stomp_connection *connection, const char *what, const char *why)
+static void connection_fall(struct stomp_connection *connection, const char *what, const char *why)
 {
-    hang_up(connection);
+    connection_hang_up(connection);
     outbox_pause_longer(&connection->pause, clock_inner_ms());
     (void)snprintf(connection->why, sizeof connection->why, "%s%s%s", what, *why ? ": " : "", why);
     log_event(LOG_INFO, "broker is away", LOG_TEXT("broker", connection->place.at.origin),
@@ -86,6 +86,7 @@ static void fall(struct stomp_connection *connection, const char *what, const ch
     reactor_once_at_turn_end(connection->env->reactor, &connection->turn_end);
 }
 
+/* Tells the owner that the connection is down, or frees it where the owner let go of it. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct stomp_connection *connection = list_entry(call, struct stomp_connection, turn_end);
@@ -116,7 +117,7 @@ static bool is_allowed(struct stomp_connection *connection)
     if (guard_check_host(guard, slice_of(connection->place.at.host)) == GUARD_ALLOWED &&
         guard_check_address(guard, peer) == GUARD_ALLOWED)
         return true;
-    fall(connection, "connection ended", "the policy file forbids it now");
+    connection_fall(connection, "connection ended", "the policy file forbids it now");
     return false;
 }
 
@@ -155,13 +156,15 @@ static void say_good_bye(struct stomp_connection *connection)
     stomp_connection_stop(connection, false);
 }
 
+/* While it is up: is the broker still heard of, is the connection still needed, is a heart-beat
+ * due. */
 static void look_at_clock(struct stomp_connection *connection)
 {
     int64_t now_ms = clock_inner_ms();
     if (!is_allowed(connection))
         return;
     if (now_ms >= lost_ms(connection)) {
-        fall(connection, "connection lost", "no heart-beat came");
+        connection_fall(connection, "connection lost", "no heart-beat came");
         return;
     }
     if (now_ms >= idle_ms(connection)) {
@@ -175,6 +178,7 @@ static void look_at_clock(struct stomp_connection *connection)
     set_deadline(connection);
 }
 
+/* Each side sends as seldom as both want; 0 means none. */
 static void agree_on_beats(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     int64_t sends_ms = 0, wants_ms = 0;
@@ -188,10 +192,11 @@ static void agree_on_beats(struct stomp_connection *connection, const struct sto
         connection->hear_ms = sends_ms > BEAT_MS ? sends_ms : BEAT_MS;
 }
 
+/* The broker has let us in: CONNECTED. */
 static void be_connected(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     if (!slice_is(stomp_frame_header(frame, "version"), "1.2")) {
-        fall(connection, "no login", "the broker does not speak STOMP 1.2");
+        connection_fall(connection, "no login", "the broker does not speak STOMP 1.2");
         return;
     }
     agree_on_beats(connection, frame);
@@ -202,6 +207,7 @@ static void be_connected(struct stomp_connection *connection, const struct stomp
     connection->events.up(connection->ctx);
 }
 
+/* Before the login is through only CONNECTED is good news; afterwards frames are the owner's. */
 static void take_frame(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     char text[WHY_BYTES / 2];
@@ -214,9 +220,10 @@ static void take_frame(struct stomp_connection *connection, const struct stomp_f
     if (slice_is(frame->command, "CONNECTED"))
         be_connected(connection, frame);
     else
-        fall(connection, "login refused", text);
+        connection_fall(connection, "login refused", text);
 }
 
+/* Cuts what came into frames; any of them may end the connection or free it. */
 static void on_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct stomp_connection *connection = ctx;
@@ -228,14 +235,14 @@ static void on_bytes(void *ctx, const char *bytes, size_t len)
     connection->last_in_ms = clock_inner_ms();
     buffer_append(&connection->in, bytes, len);
     if (connection->in.failed) {
-        fall(connection, "connection lost", "the broker says too much");
+        connection_fall(connection, "connection lost", "the broker says too much");
         return;
     }
     while (connection->stream == stream && !connection->is_freed &&
            (read = stomp_frame_read(connection->in.at + at, connection->in.len - at, &frame, &used,
                                     &why)) != STOMP_MORE) {
         if (read == STOMP_BROKEN) {
-            fall(connection, "a frame of the broker cannot be read", why);
+            connection_fall(connection, "a frame of the broker cannot be read", why);
             return;
         }
         at += used;
@@ -252,6 +259,8 @@ static void on_bytes(void *ctx, const char *bytes, size_t len)
 
 static void try_next(struct stomp_connection *connection, const char *reason);
 
+/* The CONNECT frame with the policy file's credential, which is wiped. False: it cannot be written
+ * in a header. */
 static bool emit_connect(struct stomp_connection *connection, struct buffer *out)
 {
     struct guard_credential credential;
@@ -279,7 +288,7 @@ static void on_wire_up(void *ctx)
     deadline_set(connection->deadline, connection->until_ms);
     if (!emit_connect(connection, &out) ||
         stream_write(connection->stream, out.at, out.len) < out.len)
-        fall(connection, "no login", "user or password cannot be sent");
+        connection_fall(connection, "no login", "user or password cannot be sent");
     if (out.at)
         explicit_bzero(out.at, out.cap);
     buffer_fini(&out);
@@ -293,7 +302,7 @@ static void on_wire_down(void *ctx, const char *why)
         connection->stream = NULL;
         try_next(connection, why);
     } else {
-        fall(connection, connection->state == UP ? "connection lost" : "no login", why);
+        connection_fall(connection, connection->state == UP ? "connection lost" : "no login", why);
     }
 }
 
@@ -335,9 +344,11 @@ static void try_next(struct stomp_connection *connection, const char *reason)
             reason = "out of memory, or the ca-file cannot be read";
         }
     }
-    fall(connection, "no connection", reason);
+    connection_fall(connection, "no connection", reason);
 }
 
+/* The resolver has answered: addresses are tried in their order, unless nobody waits for them any
+ * more. */
 static void on_resolved(void *owner, uint64_t tag, const struct resolved *resolved)
 {
     struct stomp_connection *connection = owner;
@@ -352,12 +363,12 @@ static void on_resolved(void *owner, uint64_t tag, const struct resolved *resolv
     connection->next = 0;
     connection->state = CONNECTING;
     if (resolved->count == 0)
-        fall(connection, "no connection", resolved->error);
+        connection_fall(connection, "no connection", resolved->error);
     else
         try_next(connection, "");
 }
 
-static void begin(struct stomp_connection *connection)
+static void connection_begin(struct stomp_connection *connection)
 {
     connection->state = RESOLVING;
     buffer_shrink(&connection->in, 0);
@@ -369,15 +380,16 @@ static void begin(struct stomp_connection *connection)
                  connection, ++connection->question);
 }
 
+/* One deadline serves all states; it means another thing in each. */
 static void on_deadline(void *ctx)
 {
     struct stomp_connection *connection = ctx;
     switch (connection->state) {
     case PAUSING:
-        begin(connection);
+        connection_begin(connection);
         return;
     case RESOLVING:
-        fall(connection, "no connection", "its address was not found in time");
+        connection_fall(connection, "no connection", "its address was not found in time");
         return;
     case CONNECTING:
         stream_free(connection->stream);
@@ -385,7 +397,7 @@ static void on_deadline(void *ctx)
         try_next(connection, "timed out");
         return;
     case GREETING:
-        fall(connection, "no login", "the broker did not answer in time");
+        connection_fall(connection, "no login", "the broker did not answer in time");
         return;
     case UP:
         look_at_clock(connection);
@@ -402,7 +414,7 @@ void stomp_connection_start(struct stomp_connection *connection)
     if (connection->state != DOWN || connection->is_freed)
         return;
     if (clock_inner_ms() >= connection->pause.until_ms) {
-        begin(connection);
+        connection_begin(connection);
         return;
     }
     connection->state = PAUSING;
@@ -411,7 +423,7 @@ void stomp_connection_start(struct stomp_connection *connection)
 
 void stomp_connection_stop(struct stomp_connection *connection, bool pauses)
 {
-    hang_up(connection);
+    connection_hang_up(connection);
     reactor_cancel_at_turn_end(&connection->turn_end);
     connection->state = DOWN;
     connection->pause.until_ms = pauses ? clock_inner_ms() + PAUSE_MS : 0;

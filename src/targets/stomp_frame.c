@@ -10,6 +10,7 @@ struct line {
     size_t len, whole; /* whole: with its end */
 };
 
+/* Finds the end of a line, with or without a carriage return. */
 static bool find_line(char *bytes, size_t len, struct line *out)
 {
     char *end = len ? memchr(bytes, '\n', len) : NULL;
@@ -36,6 +37,7 @@ static size_t head_bytes(char *bytes, size_t len)
     return 0;
 }
 
+/* What stands behind a backslash, as the standard has it. False: nothing may. */
 static bool unescape_byte(char code, char *out)
 {
     switch (code) {

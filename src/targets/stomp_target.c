@@ -88,6 +88,7 @@ static void emit_number(struct buffer *out, const char *name, uint64_t number)
     stomp_emit_header(out, slice_of(name), slice_make(text, (size_t)len));
 }
 
+/* The SEND frame: STOMP's own headers, tarry's, the job's meta, the body. */
 static void emit_frame(struct buffer *out, const struct job *job, struct slice destination,
                        uint64_t receipt)
 {
@@ -197,6 +198,7 @@ static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
     return true;
 }
 
+/* Hands frames over as long as the connection takes them; without a connection it asks for one. */
 static void pump(struct stomp *stomp)
 {
     const struct list *waiting = &stomp->outbox.waiting;
@@ -211,6 +213,7 @@ static void pump(struct stomp *stomp)
         continue;
 }
 
+/* Makes the frame of a message, which then waits, or settles it at once. */
 static void add_message(struct stomp *stomp, const struct target_message *message)
 {
     struct stomp_message *sending = calloc(1, sizeof *sending);
@@ -326,6 +329,7 @@ static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
     outbox_wake_at(&stomp->outbox, stomp->drained_ms);
 }
 
+/* A RECEIPT ends a message well, an ERROR ends the connection. */
 static void on_frame(void *ctx, const struct stomp_frame *frame)
 {
     struct stomp *stomp = ctx;

@@ -191,10 +191,10 @@ static void stream_end(struct stream *stream, const char *why)
 
 /* ---- out ---- */
 
-static void flush(struct stream *stream);
+static void stream_flush(struct stream *stream);
 
 /* A peer that ends the conversation may have said why: what it sent can still be read. */
-static void fail_write(struct stream *stream, int error)
+static void stream_fail_write(struct stream *stream, int error)
 {
     if (error == UV_EPIPE || error == UV_ECONNRESET)
         stream->cannot_write = true;
@@ -202,6 +202,7 @@ static void fail_write(struct stream *stream, int error)
         stream_end(stream, uv_strerror(error));
 }
 
+/* The loop has sent what uv_try_write left over. */
 static void on_written(uv_write_t *request, int status)
 {
     struct stream *stream = request->data;
@@ -210,10 +211,10 @@ static void on_written(uv_write_t *request, int status)
         return;
     buffer_clear(&stream->sending);
     if (status < 0) {
-        fail_write(stream, status);
+        stream_fail_write(stream, status);
         return;
     }
-    flush(stream);
+    stream_flush(stream);
     if (stream->wants_room && stream->out.len < OUT_BYTES_MAX) {
         stream->wants_room = false;
         stream->events.room(stream->ctx);
@@ -221,7 +222,7 @@ static void on_written(uv_write_t *request, int status)
 }
 
 /* What the socket takes at once goes at once, the rest when it can. */
-static void flush(struct stream *stream)
+static void stream_flush(struct stream *stream)
 {
     uv_stream_t *tcp = (uv_stream_t *)&stream->tcp;
     if (stream->is_writing || stream->has_ended || stream->cannot_write || !stream->out.len)
@@ -245,10 +246,11 @@ static void flush(struct stream *stream)
         stream_end(stream, uv_strerror(error));
 }
 
+/* Sends what was gathered in this turn; tells the owner of the end, or of room. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct stream *stream = list_entry(call, struct stream, turn_end);
-    flush(stream);
+    stream_flush(stream);
     if (stream->has_ended) {
         /* Who acts on it has had its call in this turn already. */
         reactor_turn_again(stream->reactor);
@@ -260,7 +262,7 @@ static void on_turn_end(struct turn_end_call *call)
 }
 
 /* What TLS has to say goes out with the rest. */
-static void drain_tls(struct stream *stream)
+static void stream_drain_tls(struct stream *stream)
 {
     tls_take_out(stream->tls, &stream->out);
     if (stream->out.failed)
@@ -278,7 +280,7 @@ size_t stream_write(struct stream *stream, const char *at, size_t len)
     if (stream->tls) {
         if (taken && !tls_write(stream->tls, at, taken))
             stream_end(stream, "tls failed");
-        drain_tls(stream);
+        stream_drain_tls(stream);
     } else {
         buffer_append(&stream->out, at, taken);
         if (stream->out.failed)
@@ -291,13 +293,14 @@ size_t stream_write(struct stream *stream, const char *at, size_t len)
 
 /* ---- in ---- */
 
-static void come_up(struct stream *stream)
+static void stream_come_up(struct stream *stream)
 {
     stream->is_up = true;
     stream->events.up(stream->ctx);
 }
 
-static void take_tls(struct stream *stream, const char *bytes, size_t len)
+/* Bytes from the network go through TLS; the owner may free the stream within its event. */
+static void stream_take_tls(struct stream *stream, const char *bytes, size_t len)
 {
     char plain[16 * 1024];
     const char *fault = NULL;
@@ -305,16 +308,16 @@ static void take_tls(struct stream *stream, const char *bytes, size_t len)
     tls_take_in(stream->tls, bytes, len);
     if (!stream->is_up) {
         bool is_done = tls_shake_hands(stream->tls, &fault);
-        drain_tls(stream);
+        stream_drain_tls(stream);
         if (is_done)
-            come_up(stream);
+            stream_come_up(stream);
     }
     while (stream->is_up && !fault && !stream->is_freed && !stream->has_ended &&
            (count = tls_read(stream->tls, plain, sizeof plain, &fault)) > 0)
         stream->events.bytes(stream->ctx, plain, (size_t)count);
     if (stream->is_freed)
         return;
-    drain_tls(stream);
+    stream_drain_tls(stream);
     if (fault)
         stream_end(stream, fault);
 }
@@ -336,11 +339,12 @@ static void on_read(uv_stream_t *tcp, ssize_t count, const uv_buf_t *bytes)
     else if (count < 0)
         stream_end(stream, uv_strerror((int)count));
     else if (count > 0 && stream->tls)
-        take_tls(stream, bytes->base, (size_t)count);
+        stream_take_tls(stream, bytes->base, (size_t)count);
     else if (count > 0)
         stream->events.bytes(stream->ctx, bytes->base, (size_t)count);
 }
 
+/* The socket is connected: plain streams are up, TLS shakes hands first. */
 static void on_connected(uv_connect_t *request, int status)
 {
     struct stream *stream = request->data;
@@ -356,11 +360,11 @@ static void on_connected(uv_connect_t *request, int status)
     (void)uv_tcp_nodelay(&stream->tcp, 1);
     (void)uv_tcp_keepalive(&stream->tcp, 1, KEEPALIVE_S);
     if (!stream->tls) {
-        come_up(stream);
+        stream_come_up(stream);
         return;
     }
     (void)tls_shake_hands(stream->tls, &fault);
-    drain_tls(stream);
+    stream_drain_tls(stream);
     if (fault)
         stream_end(stream, fault);
 }
@@ -418,7 +422,7 @@ void stream_free(struct stream *stream)
     if (!stream)
         return;
     if (stream->is_up)
-        flush(stream);
+        stream_flush(stream);
     stream->is_freed = true;
     reactor_cancel_at_turn_end(&stream->turn_end);
     uv_close((uv_handle_t *)&stream->tcp, on_closed);

@@ -23,8 +23,8 @@ struct null_target {
     void *closed_ctx;
 };
 
-static bool check(const struct target_setting *setting, struct slice to,
-                  char error[TARGET_ERROR_BYTES])
+static bool check_null(const struct target_setting *setting, struct slice to,
+                       char error[TARGET_ERROR_BYTES])
 {
     (void)setting;
     if (slice_is(to, "null:"))
@@ -33,8 +33,8 @@ static bool check(const struct target_setting *setting, struct slice to,
     return false;
 }
 
-static void report(struct null_target *null, uint64_t tag, enum target_outcome outcome,
-                   const char *error)
+static void report_tag(struct null_target *null, uint64_t tag, enum target_outcome outcome,
+                       const char *error)
 {
     struct target_report told = {.outcome = outcome, .retry_after_ms = -1};
     strcpy(told.error, error);
@@ -49,10 +49,11 @@ static void report_all(struct null_target *null)
     null->tags = NULL;
     null->count = null->cap = 0;
     for (size_t i = 0; i < count; i++)
-        report(null, tags[i], TARGET_DONE, "");
+        report_tag(null, tags[i], TARGET_DONE, "");
     free(tags);
 }
 
+/* The end of the turn in which something was sent or the target was closed. */
 static void run_turn_end(struct turn_end_call *call)
 {
     struct null_target *null = list_entry(call, struct null_target, turn_end);
@@ -118,5 +119,8 @@ static void close_null(struct target *target, void (*closed)(void *ctx), void *c
 
 static const char *const schemes[] = {"null", NULL};
 
-const struct target_ops target_null = {
-    .schemes = schemes, .check = check, .open = open_null, .send = send_null, .close = close_null};
+const struct target_ops target_null = {.schemes = schemes,
+                                       .check = check_null,
+                                       .open = open_null,
+                                       .send = send_null,
+                                       .close = close_null};

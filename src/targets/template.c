@@ -125,6 +125,7 @@ static void append_encoded(struct buffer *out, struct slice text)
     }
 }
 
+/* Appends a piece as it stands or filled in; in a URL all that was filled in is percent-encoded. */
 static void append_piece(const struct piece *piece, const struct job *job,
                          enum template_escape escape, struct buffer *out)
 {

@@ -30,6 +30,7 @@ struct webhook {
 
 /* ---- one key ---- */
 
+/* HMAC-SHA256 with this key, ready to be copied from. NULL: out of memory. */
 static EVP_MAC_CTX *new_mac(const struct guard_key *key)
 {
     char digest[] = "SHA256";
@@ -46,21 +47,21 @@ static EVP_MAC_CTX *new_mac(const struct guard_key *key)
     return NULL;
 }
 
-static bool add(EVP_MAC_CTX *mac, const void *bytes, size_t len)
+static bool mac_add(EVP_MAC_CTX *mac, const void *bytes, size_t len)
 {
     return len == 0 || EVP_MAC_update(mac, bytes, len) == 1;
 }
 
 /* Writes "v1,BASE64" and a zero byte; returns its length, 0 where there is no memory. */
-static size_t sign(EVP_MAC_CTX *mac, struct slice id, int64_t timestamp_s, struct slice body,
-                   char *out)
+static size_t mac_sign(EVP_MAC_CTX *mac, struct slice id, int64_t timestamp_s, struct slice body,
+                       char *out)
 {
     unsigned char digest[DIGEST_BYTES];
     size_t digest_bytes = 0;
     char between[32];
     int len = snprintf(between, sizeof between, ".%" PRId64 ".", timestamp_s);
-    if (EVP_MAC_init(mac, NULL, 0, NULL) != 1 || !add(mac, id.at, id.len) ||
-        !add(mac, between, (size_t)len) || !add(mac, body.at, body.len) ||
+    if (EVP_MAC_init(mac, NULL, 0, NULL) != 1 || !mac_add(mac, id.at, id.len) ||
+        !mac_add(mac, between, (size_t)len) || !mac_add(mac, body.at, body.len) ||
         EVP_MAC_final(mac, digest, &digest_bytes, sizeof digest) != 1)
         return 0;
     assert(digest_bytes == sizeof digest);
@@ -72,7 +73,7 @@ bool webhook_sign_with(const struct guard_key *key, struct slice id, int64_t tim
                        struct slice body, char out[WEBHOOK_SIGNATURE_BYTES])
 {
     EVP_MAC_CTX *mac = new_mac(key);
-    bool is_signed = mac && sign(mac, id, timestamp_s, body, out) > 0;
+    bool is_signed = mac && mac_sign(mac, id, timestamp_s, body, out) > 0;
     EVP_MAC_CTX_free(mac);
     return is_signed;
 }
@@ -95,6 +96,7 @@ static void drop_signers(struct webhook *webhook)
     }
 }
 
+/* All keys of a name: each signs, so that a key can be changed without a gap. */
 static struct signer *new_signer(struct slice name, const struct guard_key *keys, size_t count)
 {
     struct signer *signer = calloc(1, sizeof *signer);
@@ -135,6 +137,7 @@ static bool find_signer(struct webhook *webhook, struct slice name, struct signe
 
 /* ---- a message ---- */
 
+/* The same id for all attempts of one push, another for the next push under the same job id. */
 static bool make_id(struct webhook *webhook, const struct job *job, char out[WEBHOOK_ID_BYTES])
 {
     static const char digits[] = "0123456789abcdef";
@@ -161,6 +164,7 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
     return true;
 }
 
+/* The signatures of all keys of a name, with a blank between. */
 static bool sign_by_all(const struct signer *signer, const struct job *job,
                         struct webhook_headers *out)
 {
@@ -168,8 +172,8 @@ static bool sign_by_all(const struct signer *signer, const struct job *job,
     for (size_t i = 0; i < signer->count; i++) {
         if (i > 0)
             out->signature[len++] = ' ';
-        size_t more = sign(signer->macs[i], slice_of(out->id), out->timestamp_s, job->body,
-                           out->signature + len);
+        size_t more = mac_sign(signer->macs[i], slice_of(out->id), out->timestamp_s, job->body,
+                               out->signature + len);
         if (more == 0)
             return false;
         len += more;
