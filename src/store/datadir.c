@@ -1,5 +1,6 @@
 #include "store/datadir.h"
 
+#include "base/error.h"
 #include "base/random.h"
 #include "store/fs_dir.h"
 
@@ -7,7 +8,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +22,6 @@ struct datadir {
     int lock_fd;     /* -1: a directory opened for reading that never had a LOCK */
     int manifest_fd; /* of the MANIFEST that was read or written last; -1: none */
 };
-
-static int complain(char *error, size_t error_bytes, int result, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int complain(char *error, size_t error_bytes, int result, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, error_bytes, format, args);
-    va_end(args);
-    return result;
-}
 
 static void path_of(const struct datadir *datadir, const char *name, char out[PATH_MAX])
 {
@@ -65,14 +52,16 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
     if (fd >= 0 && fd != datadir->lock_fd)
         close(fd);
     if (holder > 0)
-        return complain(error, error_bytes, -EBUSY,
-                        "data directory '%s' is in use by process %ld; stop that server first, or "
-                        "use another directory",
-                        datadir->path, holder);
-    return complain(error, error_bytes, -EBUSY,
-                    "data directory '%s' is in use by another process; stop that server first, or "
-                    "use another directory",
-                    datadir->path);
+        return error_result(
+            -EBUSY, error, error_bytes,
+            "data directory '%s' is in use by process %ld; stop that server first, or "
+            "use another directory",
+            datadir->path, holder);
+    return error_result(
+        -EBUSY, error, error_bytes,
+        "data directory '%s' is in use by another process; stop that server first, or "
+        "use another directory",
+        datadir->path);
 }
 
 /* Somebody may have put a link there to a file that is to be written over. */
@@ -82,10 +71,11 @@ static int refuse_odd_lock(const struct datadir *datadir, const char *path, char
     struct stat about;
 
     if (fstat(datadir->lock_fd, &about) < 0)
-        return complain(error, error_bytes, -errno, "cannot open '%s': %s", path, strerror(errno));
+        return error_result(-errno, error, error_bytes, "cannot open '%s': %s", path,
+                            strerror(errno));
     if (!S_ISREG(about.st_mode) || about.st_nlink > 1)
-        return complain(error, error_bytes, -EPERM,
-                        "'%s' is not a file of its own; remove it (nothing was changed)", path);
+        return error_result(-EPERM, error, error_bytes,
+                            "'%s' is not a file of its own; remove it (nothing was changed)", path);
     return 0;
 }
 
@@ -100,20 +90,21 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
     result = datadir->fs.ops->open(datadir->fs.ctx, path, flags | O_NOFOLLOW | O_NONBLOCK, 0600);
     datadir->lock_fd = result < 0 ? -1 : result;
     if (result == -ELOOP)
-        return complain(error, error_bytes, result,
-                        "'%s' is a symbolic link; remove it (nothing was changed)", path);
+        return error_result(result, error, error_bytes,
+                            "'%s' is a symbolic link; remove it (nothing was changed)", path);
     if (existing && result == -ENOENT)
         return 0;
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot open '%s': %s", path,
-                        strerror(-result));
+        return error_result(result, error, error_bytes, "cannot open '%s': %s", path,
+                            strerror(-result));
     result = refuse_odd_lock(datadir, path, error, error_bytes);
     if (result < 0)
         return result;
     if (flock(datadir->lock_fd, (existing ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
         if (errno == EWOULDBLOCK)
             return complain_of_use(datadir, error, error_bytes);
-        return complain(error, error_bytes, -errno, "cannot lock '%s': %s", path, strerror(errno));
+        return error_result(-errno, error, error_bytes, "cannot lock '%s': %s", path,
+                            strerror(errno));
     }
     if (existing)
         return 0;
@@ -122,8 +113,8 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
     if (result == 0)
         result = fs_pwrite_whole(&datadir->fs, datadir->lock_fd, pid, (size_t)len, 0);
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot write '%s': %s", path,
-                        strerror(-result));
+        return error_result(result, error, error_bytes, "cannot write '%s': %s", path,
+                            strerror(-result));
     return 0;
 }
 
@@ -142,25 +133,26 @@ static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, 
     if (result == -ENOENT)
         return -ENOENT;
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot open '%s': %s", path,
-                        strerror(-result));
+        return error_result(result, error, error_bytes, "cannot open '%s': %s", path,
+                            strerror(-result));
     datadir->manifest_fd = result;
     got = fs_pread_some(&datadir->fs, datadir->manifest_fd, true, text, sizeof text, 0);
     if (got < 0)
-        return complain(error, error_bytes, (int)got, "cannot read '%s': %s", path,
-                        strerror((int)-got));
+        return error_result((int)got, error, error_bytes, "cannot read '%s': %s", path,
+                            strerror((int)-got));
     result = manifest_parse(slice_make(text, (size_t)got), out);
     if (result == -EPROTONOSUPPORT)
-        return complain(error, error_bytes, result,
-                        "data directory '%s' has format %u and this version reads up to %d; "
-                        "use the version that wrote it, or a newer one",
-                        datadir->path, out->format, DATADIR_FORMAT);
+        return error_result(result, error, error_bytes,
+                            "data directory '%s' has format %u and this version reads up to %d; "
+                            "use the version that wrote it, or a newer one",
+                            datadir->path, out->format, DATADIR_FORMAT);
     if (result == 0)
         return 0;
-    return complain(error, error_bytes, -EBADMSG,
-                    "'%s' is not a manifest or is damaged; restore it from a backup (nothing was "
-                    "changed)",
-                    path);
+    return error_result(
+        -EBADMSG, error, error_bytes,
+        "'%s' is not a manifest or is damaged; restore it from a backup (nothing was "
+        "changed)",
+        path);
 }
 
 static void set_manifest_fd(struct datadir *datadir, int fd)
@@ -224,10 +216,10 @@ static int refuse_incomplete(const struct datadir *datadir, char *error, size_t 
 {
     if (faccessat(fs_dir_fd(datadir->dir), DATADIR_INCOMPLETE, F_OK, 0) < 0)
         return 0;
-    return complain(error, error_bytes, -EBADMSG,
-                    "'%s' is a backup that was not completed; use another one (nothing was "
-                    "changed)",
-                    datadir->path);
+    return error_result(-EBADMSG, error, error_bytes,
+                        "'%s' is a backup that was not completed; use another one (nothing was "
+                        "changed)",
+                        datadir->path);
 }
 
 /* ---- the shards ---- */
@@ -253,8 +245,8 @@ static int list_shards(const struct datadir *datadir, uint64_t *there, char *err
     *there = 0;
     result = datadir->fs.ops->list(datadir->fs.ctx, datadir->path, note_shard, there);
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot read data directory '%s': %s",
-                        datadir->path, strerror(-result));
+        return error_result(result, error, error_bytes, "cannot read data directory '%s': %s",
+                            datadir->path, strerror(-result));
     return 0;
 }
 
@@ -271,15 +263,17 @@ static int check_shards(const struct datadir *datadir, const struct datadir_mani
         const bool is_there = there >> i & 1;
 
         if (is_there && i >= manifest->shards)
-            return complain(error, error_bytes, -EBADMSG,
-                            "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
-                            "shard%s; restore it from a backup (nothing was changed)",
-                            datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+            return error_result(
+                -EBADMSG, error, error_bytes,
+                "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
+                "shard%s; restore it from a backup (nothing was changed)",
+                datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
         if (!is_there && i < manifest->shards && !may_lack)
-            return complain(error, error_bytes, -EBADMSG,
-                            "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
-                            "shard%s; put it back, or restore a backup (nothing was changed)",
-                            datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+            return error_result(
+                -EBADMSG, error, error_bytes,
+                "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
+                "shard%s; put it back, or restore a backup (nothing was changed)",
+                datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
     }
     return result;
 }
@@ -308,18 +302,18 @@ static int refuse_shards(const struct datadir *datadir, uint32_t shards, char *e
         datadir_shard_path(datadir, i, path, sizeof path);
         result = datadir->fs.ops->list(datadir->fs.ctx, path, note_any, &has_files);
         if (result < 0)
-            return complain(error, error_bytes, result, "cannot read '%s': %s", path,
-                            strerror(-result));
+            return error_result(result, error, error_bytes, "cannot read '%s': %s", path,
+                                strerror(-result));
         if (has_files)
-            return complain(error, error_bytes, -EBADMSG,
-                            "data directory '%s' has shards but no MANIFEST; restore it from a "
-                            "backup (nothing was changed)",
-                            datadir->path);
+            return error_result(-EBADMSG, error, error_bytes,
+                                "data directory '%s' has shards but no MANIFEST; restore it from a "
+                                "backup (nothing was changed)",
+                                datadir->path);
         if (i >= shards)
-            return complain(error, error_bytes, -EEXIST,
-                            "'%s' was left by a first start with more shards; remove it, it is "
-                            "empty, or give --shards as it was then",
-                            path);
+            return error_result(-EEXIST, error, error_bytes,
+                                "'%s' was left by a first start with more shards; remove it, it is "
+                                "empty, or give --shards as it was then",
+                                path);
     }
     return result;
 }
@@ -349,8 +343,8 @@ static int begin_manifest(struct datadir *datadir, struct datadir_manifest *mani
     if (result == 0)
         result = datadir_write(datadir, manifest);
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot write '%s/MANIFEST': %s", datadir->path,
-                        strerror(-result));
+        return error_result(result, error, error_bytes, "cannot write '%s/MANIFEST': %s",
+                            datadir->path, strerror(-result));
     return 0;
 }
 
@@ -375,8 +369,8 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
     int result = fs_posix.ops->mkdir(NULL, datadir->path, 0700);
 
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot make data directory '%s': %s",
-                        datadir->path, strerror(-result));
+        return error_result(result, error, error_bytes, "cannot make data directory '%s': %s",
+                            datadir->path, strerror(-result));
     snprintf(parent, sizeof parent, "%s", datadir->path);
     slash = strrchr(parent, '/');
     if (!slash)
@@ -397,18 +391,20 @@ static int refuse_owner(const struct datadir *datadir, char *error, size_t error
     struct stat about;
 
     if (fstat(fs_dir_fd(datadir->dir), &about) < 0)
-        return complain(error, error_bytes, -errno, "cannot open data directory '%s': %s",
-                        datadir->path, strerror(errno));
+        return error_result(-errno, error, error_bytes, "cannot open data directory '%s': %s",
+                            datadir->path, strerror(errno));
     if (about.st_uid != me && me != 0)
-        return complain(error, error_bytes, -EPERM,
-                        "data directory '%s' belongs to user %ld and this runs as user %ld; run it "
-                        "as its owner, or name a directory of your own",
-                        datadir->path, (long)about.st_uid, (long)me);
+        return error_result(
+            -EPERM, error, error_bytes,
+            "data directory '%s' belongs to user %ld and this runs as user %ld; run it "
+            "as its owner, or name a directory of your own",
+            datadir->path, (long)about.st_uid, (long)me);
     if (about.st_mode & (S_IWGRP | S_IWOTH))
-        return complain(error, error_bytes, -EPERM,
-                        "data directory '%s' may be written by others (mode %04o); take that right "
-                        "away with 'chmod go-w', or name a directory inside it, which is made",
-                        datadir->path, (unsigned)about.st_mode & 07777);
+        return error_result(
+            -EPERM, error, error_bytes,
+            "data directory '%s' may be written by others (mode %04o); take that right "
+            "away with 'chmod go-w', or name a directory inside it, which is made",
+            datadir->path, (unsigned)about.st_mode & 07777);
     return 0;
 }
 
@@ -420,17 +416,17 @@ static int hold_dir(struct datadir *datadir, bool existing, char *error, size_t 
     if (result == -EBUSY)
         return complain_of_use(datadir, error, error_bytes);
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot open data directory '%s': %s",
-                        datadir->path, strerror(-result));
+        return error_result(result, error, error_bytes, "cannot open data directory '%s': %s",
+                            datadir->path, strerror(-result));
     datadir->fs = (struct fs){.ops = fs_posix.ops, .ctx = datadir->dir};
     if (!existing && (result = refuse_owner(datadir, error, error_bytes)) < 0)
         return result;
     result = take_lock(datadir, existing, error, error_bytes);
     if (result < 0 || fs_dir_path_leads_to(datadir->path, fs_dir_fd(datadir->dir)))
         return result;
-    return complain(error, error_bytes, -errno, "cannot open data directory '%s': %s",
-                    datadir->path,
-                    errno == ESTALE ? "it was moved meanwhile; try again" : strerror(errno));
+    return error_result(-errno, error, error_bytes, "cannot open data directory '%s': %s",
+                        datadir->path,
+                        errno == ESTALE ? "it was moved meanwhile; try again" : strerror(errno));
 }
 
 static int open_any(const char *path, bool existing, uint32_t shards, struct datadir **out,
@@ -442,14 +438,14 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     int result;
 
     if (!datadir)
-        return complain(error, error_bytes, -ENOMEM, "out of memory");
+        return error_result(-ENOMEM, error, error_bytes, "out of memory");
     datadir->lock_fd = datadir->manifest_fd = -1;
     while (len > 1 && path[len - 1] == '/')
         len--;
     if (len == 0 || len >= sizeof datadir->path) {
-        result = complain(error, error_bytes, -ENAMETOOLONG,
-                          "the path of the data directory must have 1 to %zu bytes",
-                          sizeof datadir->path - 1);
+        result = error_result(-ENAMETOOLONG, error, error_bytes,
+                              "the path of the data directory must have 1 to %zu bytes",
+                              sizeof datadir->path - 1);
         goto out;
     }
     memcpy(datadir->path, path, len);
@@ -461,16 +457,16 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     if (result == -ENOENT && refuse_incomplete(datadir, error, error_bytes) < 0)
         result = -EBADMSG;
     if (result == -ENOENT && existing)
-        result = complain(error, error_bytes, -ENOENT,
-                          "'%s' is not a data directory: it has no MANIFEST", datadir->path);
+        result = error_result(-ENOENT, error, error_bytes,
+                              "'%s' is not a data directory: it has no MANIFEST", datadir->path);
     else if (result == -ENOENT)
         result = make_manifest(datadir, shards, &found, error, error_bytes);
     if (result == 0 && shards && shards != found.shards)
-        result =
-            complain(error, error_bytes, -EINVAL,
-                     "data directory '%s' was made with %u shard%s, not %u; their number cannot "
-                     "be changed: leave it out, or use another directory",
-                     datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
+        result = error_result(
+            -EINVAL, error, error_bytes,
+            "data directory '%s' was made with %u shard%s, not %u; their number cannot "
+            "be changed: leave it out, or use another directory",
+            datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
     if (result == 0 && !found.is_new)
         result = check_shards(datadir, &found, error, error_bytes);
     if (result == 0 && !existing && found.format < DATADIR_FORMAT)
@@ -489,8 +485,8 @@ int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes)
 {
     if (shards > DATADIR_SHARDS_MAX)
-        return complain(error, error_bytes, -EINVAL, "too many shards: %u; at most %d", shards,
-                        DATADIR_SHARDS_MAX);
+        return error_result(-EINVAL, error, error_bytes, "too many shards: %u; at most %d", shards,
+                            DATADIR_SHARDS_MAX);
     return open_any(path, false, shards, out, manifest, error, error_bytes);
 }
 

@@ -1,11 +1,295 @@
-#include "base/radix.h"
+/* The archivist's part of a checkpoint (depot.h): what goes into a new run is gathered and sorted, its records
+ * are fetched, and the run is written with its table of keys. */
 #include "store/depot_private.h"
+
+#include "base/radix.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* What goes into a new run: the items the engine gave, what is alive in the victims, sorted. */
+
+enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024 };
+#define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
+
+/* ---- what is alive in the victims ---- */
+
+/* The one in which the place lies; NULL: it lies in none. */
+static struct depot_victim *depot_victim_of(const struct depot_build *build,
+                                            struct record_place place)
+{
+    if (!record_place_is_run(place))
+        return NULL;
+    for (size_t i = 0; i < build->victim_count; i++)
+        if (build->victims[i].run->number == record_place_run(place))
+            return place.at < build->victims[i].run->alive.slots ? &build->victims[i] : NULL;
+    return NULL;
+}
+
+static bool push_item(struct depot_build *build, const struct depot_item *item)
+{
+    if (build->count == build->cap) {
+        size_t cap = build->cap ? build->cap * 2 : ITEMS_FIRST;
+        struct depot_item *grown = realloc(build->items, cap * sizeof *grown);
+
+        if (!grown)
+            return false;
+        build->items = grown;
+        build->cap = cap;
+    }
+    build->items[build->count++] = *item;
+    return true;
+}
+
+static int ready_victims(struct depot_build *build)
+{
+    for (size_t i = 0; i < build->victim_count; i++) {
+        struct depot_victim *victim = &build->victims[i];
+
+        victim->moved = calloc(victim->run->alive.slots, sizeof *victim->moved);
+        if (!victim->moved)
+            return -ENOMEM;
+    }
+    for (size_t i = 0; i < build->count; i++) {
+        struct depot_victim *victim = depot_victim_of(build, build->items[i].place);
+
+        if (victim)
+            victim->moved[build->items[i].place.at] = TAKEN;
+    }
+    return 0;
+}
+
+/* `chunk`: room for CHUNK_SLOTS. */
+static int add_slots(struct depot_build *build, const struct depot_victim *victim, uint32_t first,
+                     uint32_t count, struct run_slot *chunk)
+{
+    const struct depot_run *run = victim->run;
+    int result = depot_slots(run, first, count, chunk);
+
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        const struct run_slot *slot = &chunk[i];
+        const struct depot_item item = {
+            .when_ms = (uint64_t)slot->when_ms & ((UINT64_C(1) << 48) - 1),
+            .section = (uint64_t)run_section_of(run->run, first + i) & 0xff,
+            .sequence = slot->sequence,
+            .place = {.file = run->number | RECORD_IN_RUN, .at = first + i, .bytes = slot->bytes}};
+
+        if (!alive_test(&run->alive, first + i) || victim->moved[first + i] == TAKEN)
+            continue;
+        if (!push_item(build, &item))
+            result = -ENOMEM;
+    }
+    return result;
+}
+
+/* Where its directory cannot be read the whole victim stays. */
+static int add_victim(struct depot_build *build, struct depot_victim *victim,
+                      struct run_slot *chunk)
+{
+    uint32_t slots = victim->run->alive.slots;
+    size_t before = build->count;
+
+    for (uint32_t first = alive_next(&victim->run->alive, 0, slots); first < slots;
+         first = alive_next(&victim->run->alive, first + CHUNK_SLOTS, slots)) {
+        uint32_t count = slots - first < CHUNK_SLOTS ? slots - first : CHUNK_SLOTS;
+        int result = add_slots(build, victim, first, count, chunk);
+
+        if (result == -ENOMEM)
+            return result;
+        if (result < 0) {
+            build->count = before;
+            victim->stays = true;
+            return 0;
+        }
+        if (slots - first <= CHUNK_SLOTS)
+            break;
+    }
+    return 0;
+}
+
+/* ---- in the order of the run ---- */
+
+static struct depot_item *in_order(const struct depot_item *items, const struct radix_item *ranks,
+                                   size_t count)
+{
+    enum { AHEAD = 16 };
+    struct depot_item *sorted = malloc(count * sizeof *sorted);
+
+    for (size_t i = 0; sorted && i < count; i++) {
+        if (i + AHEAD < count)
+            __builtin_prefetch(&items[ranks[i + AHEAD].at]);
+        sorted[i] = items[ranks[i].at];
+    }
+    return sorted;
+}
+
+static int sort_items(struct depot_build *build)
+{
+    struct radix_item *ranks = malloc(build->count * sizeof *ranks);
+    struct depot_item *sorted = NULL;
+
+    for (size_t i = 0; ranks && i < build->count; i++)
+        ranks[i] = (struct radix_item){.high = (uint64_t)build->items[i].section << 48 |
+                                               build->items[i].when_ms,
+                                       .low = build->items[i].sequence,
+                                       .at = i};
+    if (ranks && radix_sort(ranks, build->count))
+        sorted = in_order(build->items, ranks, build->count);
+    free(ranks);
+    if (!sorted)
+        return -ENOMEM;
+    free(build->items);
+    build->items = sorted;
+    build->cap = build->count;
+    return 0;
+}
+
+/* ---- both ---- */
+
+/* Adds what is alive in the victims to the items, and sorts them. 0 or -ENOMEM. */
+static int depot_gather(struct depot_build *build)
+{
+    struct run_slot *chunk = malloc(CHUNK_SLOTS * sizeof *chunk);
+    int result = chunk ? ready_victims(build) : -ENOMEM;
+
+    for (size_t i = 0; result == 0 && i < build->victim_count; i++)
+        result = add_victim(build, &build->victims[i], chunk);
+    free(chunk);
+    return result == 0 && build->count > 0 ? sort_items(build) : result;
+}
+
+/*
+ * Records are fetched block by block, as many as have room in BLOCK_BYTES; those of a block are
+ * read in the order of their places, so that the log's files are read in large pieces, once a
+ * block. One read for each record, in the order in which they are written, took several times the
+ * processor time.
+ */
+
+enum { BLOCK_BYTES = 32 << 20, AHEAD = 4, PREFETCH_BYTES = 320 };
+
+/* Where its record lies in the block's bytes. */
+struct depot_piece {
+    size_t at, bytes;
+    int result;
+};
+
+struct depot_fetch {
+    const struct depot_build *build;
+    struct buffer scratch;
+    struct buffer block; /* records of the items from `first` to `end` */
+    struct depot_piece *pieces;
+    size_t first, end;
+};
+
+static void depot_fetch_init(struct depot_fetch *fetch, const struct depot_build *build)
+{
+    *fetch = (struct depot_fetch){.build = build};
+    buffer_init(&fetch->scratch, SIZE_MAX / 2);
+    buffer_init(&fetch->block, SIZE_MAX / 2);
+}
+
+static void depot_fetch_fini(struct depot_fetch *fetch)
+{
+    buffer_fini(&fetch->scratch);
+    buffer_fini(&fetch->block);
+    free(fetch->pieces);
+}
+
+static int read_record(struct depot_fetch *fetch, struct record_place place, struct slice *out)
+{
+    const struct depot_build *build = fetch->build;
+
+    if (record_place_is_run(place))
+        return depot_read(build->view, place, true, &fetch->scratch, out);
+    return build->read_log(build->ctx, place, &fetch->scratch, out);
+}
+
+/* Pieces of the block that begins with item `first`, in the order of their places. */
+static int read_pieces(struct depot_fetch *fetch, size_t first, const struct radix_item *order,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct depot_piece *piece = &fetch->pieces[order[i].at];
+        struct slice bytes;
+
+        piece->result = read_record(fetch, fetch->build->items[first + order[i].at].place, &bytes);
+        if (piece->result == -ENOMEM)
+            return -ENOMEM;
+        if (piece->result < 0)
+            continue;
+        piece->at = fetch->block.len;
+        piece->bytes = bytes.len;
+        buffer_append_slice(&fetch->block, bytes);
+    }
+    return fetch->block.failed ? -ENOMEM : 0;
+}
+
+/* The records of the items from `first` on, as many as have room. */
+static int read_block(struct depot_fetch *fetch, size_t first)
+{
+    const struct depot_build *build = fetch->build;
+    size_t end = first, bytes = 0, count;
+    struct radix_item *order;
+    int result;
+
+    while (end < build->count && (end == first || bytes < BLOCK_BYTES)) {
+        /* Whatever the disk holds: a directory has no empty records, and no record of the log names
+         * an empty one. */
+        assert(build->items[end].place.bytes > 0);
+        bytes += build->items[end++].place.bytes;
+    }
+    count = end - first;
+    free(fetch->pieces);
+    fetch->pieces = calloc(count, sizeof *fetch->pieces);
+    order = calloc(count, sizeof *order);
+    for (size_t i = 0; order && i < count; i++)
+        order[i] = (struct radix_item){.high = build->items[first + i].place.file,
+                                       .low = build->items[first + i].place.at,
+                                       .at = i};
+    buffer_clear(&fetch->block);
+    result =
+        fetch->pieces && order && buffer_reserve(&fetch->block, bytes) && radix_sort(order, count)
+            ? read_pieces(fetch, first, order, count)
+            : -ENOMEM;
+    free(order);
+    fetch->first = first;
+    fetch->end = end;
+    return result;
+}
+
+/* Items follow each other by due, their records lie anywhere in the block. */
+static void prefetch(const struct depot_fetch *fetch, size_t item)
+{
+    if (item < fetch->end) {
+        const char *at = fetch->block.at + fetch->pieces[item - fetch->first].at;
+
+        for (size_t line = 0; line < PREFETCH_BYTES; line += 64)
+            __builtin_prefetch(at + line);
+    }
+}
+
+/* To be called for each item, one after the other. 0, or -ENOMEM. */
+static int depot_fetch_reach(struct depot_fetch *fetch, size_t item)
+{
+    assert(item >= fetch->first && item <= fetch->end);
+    return item == fetch->end ? read_block(fetch, item) : 0;
+}
+
+/* Its record; good until the next item is reached. Negative errno: it cannot be read. */
+static int depot_fetch_get(const struct depot_fetch *fetch, size_t item, struct slice *out)
+{
+    const struct depot_piece *piece = &fetch->pieces[item - fetch->first];
+
+    assert(item >= fetch->first && item < fetch->end);
+    prefetch(fetch, item + AHEAD);
+    if (piece->result < 0)
+        return piece->result;
+    *out = slice_make(fetch->block.at + piece->at, piece->bytes);
+    return 0;
+}
 
 /*
  * Runs beside the owner. What it reads that the owner changes are the bits of victims: a bit seen

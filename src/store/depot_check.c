@@ -1,3 +1,4 @@
+/* The invariants of a depot, for tests. */
 #include "store/depot_private.h"
 
 #include <assert.h>

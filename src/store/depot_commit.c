@@ -1,3 +1,4 @@
+/* The end of a checkpoint (depot.h): the snapshot, the commit by a new catalog, and what goes afterwards. */
 #include "store/depot_private.h"
 
 #include <assert.h>

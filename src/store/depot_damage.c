@@ -1,3 +1,4 @@
+/* Reading on behind damage: what a run still tells where blocks of it cannot be read. */
 #include "store/depot.h"
 
 #include <errno.h>

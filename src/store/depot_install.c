@@ -1,3 +1,4 @@
+/* The steps of a checkpoint on the owner's thread (depot.h): the new run takes the place of its victims. */
 #include "store/depot_private.h"
 
 #include <assert.h>

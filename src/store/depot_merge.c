@@ -1,3 +1,4 @@
+/* Tables of keys are merged, a step at a time (depot.h). */
 #include "store/depot_private.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Which runs a checkpoint writes anew. Pure. */
 #include "store/depot_private.h"
 
 #include <assert.h>

@@ -1,15 +1,11 @@
 /*
  * depot_private: what the files of the depot share. Nobody outside depot*.c includes it.
  *
- *   depot            open, close, figures
- *   depot_strays     files that do not count
+ *   depot            open, close, figures; files that do not count
  *   depot_view       views, and when what left them is closed
- *   depot_slots      slots: alive, read, moved; by key
- *   depot_many       many jobs by key or place at once
+ *   depot_slots      slots: alive, read, moved; by key, one job or many at once
  *   depot_plan       which runs to write anew. Pure
- *   depot_gather     what goes into a new run, sorted
- *   depot_fetch      the records of that
- *   depot_build      the new run and its table
+ *   depot_build      what goes into a new run, sorted; its records; the new run and its table
  *   depot_install    a checkpoint's steps on the owner's thread
  *   depot_commit     snapshot, commit, what goes afterwards
  *   depot_merge      tables of keys
@@ -64,12 +60,6 @@ struct depot {
  * filter. */
 enum { DEPOT_SLOT_BYTES = 28, DEPOT_KEY_BYTES = 18 };
 
-/* ---- depot_strays ---- */
-
-/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing goes
- * (may_remove false): what it names may be all there is. */
-int depot_remove_orphans(struct depot *depot, bool may_remove, char *error, size_t error_bytes);
-
 /* ---- depot_view ---- */
 
 /* Room for so many. NULL: out of memory. */
@@ -105,9 +95,6 @@ void depot_count_in(struct depot *depot,
                     struct depot_run *run); /* into the sums, and out of them */
 void depot_count_out(struct depot *depot, struct depot_run *run);
 
-/* Of a JOB or DONE. */
-struct hash128 depot_key_of(const struct record *record, uint64_t hash_seed);
-
 /* ---- depot_plan ---- */
 
 struct depot_plan_run {
@@ -127,34 +114,12 @@ bool depot_plan_is_due(uint64_t disk_bytes, uint64_t alive_bytes, uint64_t slack
 size_t depot_plan_victims(struct depot_plan_run *runs, size_t count,
                           const struct depot_plan_limits *limits);
 
-/* ---- depot_gather ---- */
+/* ---- depot_build ---- */
 
 struct depot_victim {
     struct depot_run *run;
     uint32_t *moved; /* for depot_run.moved */
     bool stays;      /* something in it cannot be read */
 };
-
-/* Adds what is alive in the victims to the items, and sorts them. 0 or -ENOMEM. */
-int depot_gather(struct depot_build *build);
-/* The one in which the place lies; NULL: it lies in none. */
-struct depot_victim *depot_victim_of(const struct depot_build *build, struct record_place place);
-
-/* ---- depot_fetch ---- */
-
-struct depot_fetch {
-    const struct depot_build *build;
-    struct buffer scratch;
-    struct buffer block; /* records of the items from `first` to `end` */
-    struct depot_piece *pieces;
-    size_t first, end;
-};
-
-void depot_fetch_init(struct depot_fetch *fetch, const struct depot_build *build);
-void depot_fetch_fini(struct depot_fetch *fetch);
-/* To be called for each item, one after the other. 0, or -ENOMEM. */
-int depot_fetch_reach(struct depot_fetch *fetch, size_t item);
-/* Its record; good until the next item is reached. Negative errno: it cannot be read. */
-int depot_fetch_get(const struct depot_fetch *fetch, size_t item, struct slice *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* Views of the depot, and when what left them is closed. */
 #include "store/depot_private.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* The file system of fs.h on POSIX; files are opened below a directory that is held open (fs_dir.h). */
 #include "store/fs.h"
 #include "store/fs_dir.h"
 

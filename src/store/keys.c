@@ -1,26 +1,131 @@
-#include "store/keys.h"
-
-#include "job/wire.h"
 #include "store/keys_private.h"
+
+#include "base/error.h"
+#include "job/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
+
+static const char MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'k', 'e', 'y'};
+
+enum { FOOTER_BYTES = 32, FORMAT_AT = 8 };
+
+static uint64_t blocks_for(uint64_t count, uint64_t a_block)
+{
+    return count / a_block + (count % a_block != 0);
+}
+
+struct keys_shape keys_shape_of(uint64_t entries, uint64_t filter_blocks)
+{
+    struct keys_shape shape = {.entries = entries, .filter_blocks = filter_blocks};
+
+    shape.filter_at = blocks_for(entries, KEYS_BLOCK_ENTRIES);
+    shape.fences_at = shape.filter_at + blocks_for(filter_blocks * FILTER_BLOCK_BYTES, KEYS_SUM_AT);
+    shape.footer_at = shape.fences_at + blocks_for(shape.filter_at * 8, KEYS_SUM_AT);
+    return shape;
+}
+
+static uint64_t keys_sum(const char *block, uint64_t seed, uint32_t number, uint64_t index)
+{
+    uint64_t place[3] = {htole64(seed), htole64(number), htole64(index)};
+
+    return XXH3_64bits_withSeed(block, KEYS_SUM_AT, XXH3_64bits(place, sizeof place));
+}
+
+void keys_sign(char *block, uint64_t seed, uint32_t number, uint64_t index)
+{
+    wire_put_u64(block + KEYS_SUM_AT, keys_sum(block, seed, number, index));
+}
+
+void keys_put_entry(char *block, size_t index, const struct keys_entry *entry)
+{
+    char *at = block + index * KEYS_ENTRY_BYTES;
+
+    wire_put_u32(wire_put_u32(wire_put_u64(at, entry->hash), entry->run), entry->slot);
+}
+
+struct keys_entry keys_get_entry(const char *block, size_t index)
+{
+    struct wire_in in =
+        wire_in_make(slice_make(block + index * KEYS_ENTRY_BYTES, KEYS_ENTRY_BYTES));
+    struct keys_entry entry;
+
+    entry.hash = wire_take_u64(&in);
+    entry.run = wire_take_u32(&in);
+    entry.slot = wire_take_u32(&in);
+    return entry;
+}
+
+void keys_put_footer(char *block, uint64_t seed, uint32_t number, const struct keys_shape *shape)
+{
+    char *at;
+
+    memset(block, 0, KEYS_BLOCK_BYTES);
+    memcpy(block, MAGIC, sizeof MAGIC);
+    at = wire_put_u32(block + FORMAT_AT, KEYS_FORMAT);
+    at = wire_put_u32(at, number);
+    at = wire_put_u64(at, shape->entries);
+    at = wire_put_u64(at, shape->filter_blocks);
+    assert(at == block + FOOTER_BYTES);
+    keys_sign(block, seed, number, shape->footer_at);
+}
+
+int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t file_bytes,
+                    struct keys_shape *out)
+{
+    struct wire_in in = wire_in_make(slice_make(block + FORMAT_AT, KEYS_BLOCK_BYTES - FORMAT_AT));
+    struct wire_in sum = wire_in_make(slice_make(block + KEYS_SUM_AT, 8));
+    uint64_t blocks = (uint64_t)file_bytes / KEYS_BLOCK_BYTES, entries, filter_blocks;
+    char again[KEYS_BLOCK_BYTES];
+    struct keys_shape shape;
+
+    if (file_bytes < KEYS_BLOCK_BYTES || file_bytes % KEYS_BLOCK_BYTES ||
+        memcmp(block, MAGIC, sizeof MAGIC) != 0 ||
+        wire_take_u64(&sum) != keys_sum(block, seed, number, blocks - 1))
+        return -EBADMSG;
+    if (wire_take_u32(&in) > KEYS_FORMAT)
+        return -ENOTSUP;
+    wire_take_u32(&in);
+    entries = wire_take_u64(&in);
+    filter_blocks = wire_take_u64(&in);
+    /* So that nothing below overflows. */
+    if (entries > (uint64_t)file_bytes || filter_blocks > (uint64_t)file_bytes || !filter_blocks)
+        return -EBADMSG;
+    shape = keys_shape_of(entries, filter_blocks);
+    keys_put_footer(again, seed, number, &shape);
+    if (memcmp(block, again, sizeof again) != 0) /* its checksum is of its place, too */
+        return -EBADMSG;
+    *out = shape;
+    return 0;
+}
+
+void keys_file_name(uint32_t number, char out[32])
+{
+    snprintf(out, 32, "%08" PRIu32 ".keys", number);
+}
+
+uint32_t keys_file_number(const char *name)
+{
+    char again[32];
+    char *end;
+    unsigned long number = strtoul(name, &end, 10);
+
+    if (*name < '0' || *name > '9' || number > UINT32_MAX)
+        return 0;
+    keys_file_name((uint32_t)number, again);
+    return strcmp(name, again) == 0 ? (uint32_t)number : 0;
+}
+
+void keys_path(const char *dir, const char *name, char out[PATH_MAX])
+{
+    snprintf(out, PATH_MAX, "%s/%s", dir, name);
+}
 
 /* ---- opening ---- */
-
-__attribute__((format(printf, 4, 5))) static int complain(char *error, size_t error_bytes,
-                                                          int result, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, error_bytes, format, args);
-    va_end(args);
-    return result;
-}
 
 static int read_footer(struct keys *keys)
 {
@@ -44,23 +149,24 @@ static int open_file(struct keys *keys, const char *path, char *error, size_t er
 
     keys->fd = result;
     if (result < 0)
-        return complain(error, error_bytes, result, "cannot open table of keys '%s': %s", path,
-                        strerror(-result));
+        return error_result(result, error, error_bytes, "cannot open table of keys '%s': %s", path,
+                            strerror(-result));
     result = read_footer(keys);
     if (result == 0)
         return 0;
     keys->fs->ops->close(keys->fs->ctx, keys->fd);
     if (result == -ENOTSUP)
-        return complain(error, error_bytes, result,
-                        "table of keys '%s' was made by a newer tarry; use that or a later one",
-                        path);
+        return error_result(result, error, error_bytes,
+                            "table of keys '%s' was made by a newer tarry; use that or a later one",
+                            path);
     if (result == -EBADMSG)
-        return complain(error, error_bytes, result,
-                        "table of keys '%s' is damaged: its footer or size is wrong; restore it "
-                        "from a backup (nothing was changed)",
-                        path);
-    return complain(error, error_bytes, result, "cannot read table of keys '%s': %s", path,
-                    strerror(-result));
+        return error_result(
+            result, error, error_bytes,
+            "table of keys '%s' is damaged: its footer or size is wrong; restore it "
+            "from a backup (nothing was changed)",
+            path);
+    return error_result(result, error, error_bytes, "cannot read table of keys '%s': %s", path,
+                        strerror(-result));
 }
 
 int keys_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t seed,
@@ -71,7 +177,7 @@ int keys_open(const struct fs *fs, const char *dir, uint32_t number, uint64_t se
     int result;
 
     if (!keys)
-        return complain(error, error_bytes, -ENOMEM, "out of memory");
+        return error_result(-ENOMEM, error, error_bytes, "out of memory");
     keys->fs = fs;
     keys->number = number;
     keys->seed = seed;
@@ -136,7 +242,8 @@ int keys_read_blocks(const struct keys *keys, uint64_t first, size_t count, bool
     return result;
 }
 
-size_t keys_block_entries(const struct keys *keys, uint64_t block)
+/* How many entries that block of entries has. */
+static size_t keys_block_entries(const struct keys *keys, uint64_t block)
 {
     uint64_t left = keys->shape.entries - block * KEYS_BLOCK_ENTRIES;
 
@@ -227,4 +334,157 @@ void keys_prefetch(const struct keys *keys, uint64_t hash)
 
     if (ram)
         filter_prefetch(&ram->filter, hash);
+}
+
+/*
+ * Finding a hash: first the block where its entries begin, then they are taken from there on.
+ *
+ * With the fences in RAM that block is known. Before they are read it is searched for: hashes are
+ * spread evenly, so the first guesses are by value, between what is known already; should they not
+ * hit, the rest is halved, so that no table takes more than a few reads.
+ */
+
+enum { GUESSES_BY_VALUE = 4 };
+
+struct search {
+    const struct keys *keys;
+    uint64_t hash;
+    bool may_block;
+    uint64_t block; /* what `bytes` are; UINT64_MAX: nothing */
+    char bytes[KEYS_BLOCK_BYTES];
+};
+
+static int load(struct search *search, uint64_t block)
+{
+    int result;
+
+    if (search->block == block)
+        return 0;
+    search->block = UINT64_MAX;
+    result = keys_read_blocks(search->keys, block, 1, search->may_block, search->bytes);
+    if (result == 0)
+        search->block = block;
+    return result;
+}
+
+/* Entries begin at the last block whose first hash is below, or in the next: the last of low..high
+ * - 1 of which that is true; low where it is of none. */
+static uint64_t first_by_fences(const uint64_t *fences, uint64_t blocks, uint64_t hash)
+{
+    uint64_t low = 0, high = blocks;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (fences[middle] < hash)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Known of the table so far: block `low` begins below the hash or is the first; `high` does not
+ * begin below it, or is the end. What they begin with: from, to. */
+struct range {
+    uint64_t low, high, from, to;
+};
+
+/* A block in between, by the hash's share of the values. */
+static uint64_t guess(const struct range *range, uint64_t hash)
+{
+    uint64_t width = range->to - range->from;
+    unsigned __int128 share = hash < range->from ? 0 : hash - range->from;
+    uint64_t at = width ? (uint64_t)(share * (range->high - range->low) / width) : 0;
+
+    if (at >= range->high - range->low)
+        at = range->high - range->low - 1;
+    return range->low + at;
+}
+
+/* What the block at hand, `at`, says about the range. True: it is the one. */
+static bool narrow(struct search *search, struct range *range, uint64_t at)
+{
+    size_t count = keys_block_entries(search->keys, at);
+    uint64_t first = keys_get_entry(search->bytes, 0).hash;
+    uint64_t last = keys_get_entry(search->bytes, count - 1).hash;
+
+    if (first >= search->hash && at > 0) {
+        range->high = at;
+        range->to = first;
+        return false;
+    }
+    range->low = at;
+    range->from = first;
+    return last >= search->hash;
+}
+
+static int first_by_guessing(struct search *search, uint64_t blocks, uint64_t *out)
+{
+    struct range range = {.high = blocks, .to = UINT64_MAX};
+    uint64_t at = guess(&range, search->hash);
+
+    for (int reads = 1;; reads++) {
+        int result = load(search, at);
+
+        if (result < 0)
+            return result;
+        if (narrow(search, &range, at) || range.high - range.low <= 1)
+            break;
+        at = reads < GUESSES_BY_VALUE ? guess(&range, search->hash)
+                                      : range.low + (range.high - range.low) / 2;
+        if (at == range.low) /* known already */
+            at++;
+    }
+    *out = range.low;
+    return 0;
+}
+
+/* Of the block at hand. True: there may be more in the next one. */
+static bool take_entries(struct search *search, struct keys_entry *out, size_t max, size_t *found)
+{
+    size_t low = 0, high = keys_block_entries(search->keys, search->block), count = high;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (keys_get_entry(search->bytes, middle).hash < search->hash)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < count && *found < max; low++) {
+        struct keys_entry entry = keys_get_entry(search->bytes, low);
+
+        if (entry.hash != search->hash)
+            return false;
+        out[(*found)++] = entry;
+    }
+    return *found < max;
+}
+
+int keys_find(const struct keys *keys, uint64_t hash, bool may_block, struct keys_entry *out,
+              size_t max)
+{
+    const struct keys_ram *ram = atomic_load_explicit(&keys->ram, memory_order_acquire);
+    struct search search = {
+        .keys = keys, .hash = hash, .may_block = may_block, .block = UINT64_MAX};
+    uint64_t blocks = keys->shape.filter_at, at = 0;
+    size_t found = 0;
+    int result = 0;
+
+    if (blocks == 0 || max == 0)
+        return 0;
+    if (ram)
+        at = first_by_fences(ram->fences, blocks, hash);
+    else
+        result = first_by_guessing(&search, blocks, &at);
+    for (; result == 0 && at < blocks; at++) {
+        if (ram && ram->fences[at] > hash)
+            break;
+        result = load(&search, at);
+        if (result == 0 && !take_entries(&search, out, max, &found))
+            break;
+    }
+    return result < 0 ? result : (int)found;
 }

@@ -1,3 +1,4 @@
+/* Several tables of keys into one, a step at a time (keys.h). */
 #include "store/keys_private.h"
 
 #include <assert.h>

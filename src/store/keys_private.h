@@ -50,7 +50,6 @@ struct keys {
 };
 
 struct keys_shape keys_shape_of(uint64_t entries, uint64_t filter_blocks);
-uint64_t keys_sum(const char *block, uint64_t seed, uint32_t number, uint64_t index);
 void keys_sign(char *block, uint64_t seed, uint32_t number, uint64_t index);
 void keys_put_entry(char *block, size_t index, const struct keys_entry *entry);
 struct keys_entry keys_get_entry(const char *block, size_t index);
@@ -72,7 +71,5 @@ void keys_path(const char *dir, const char *name, char out[PATH_MAX]);
 /* Whole blocks from `first` on, their sums checked. 0 or negative errno. */
 int keys_read_blocks(const struct keys *keys, uint64_t first, size_t count, bool may_block,
                      char *into);
-/* How many entries that block of entries has. */
-size_t keys_block_entries(const struct keys *keys, uint64_t block);
 
 #endif

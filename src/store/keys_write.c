@@ -1,3 +1,4 @@
+/* Writes a table of keys with its filter (keys.h). */
 #include "job/wire.h"
 #include "store/keys_private.h"
 

@@ -1,13 +1,10 @@
 /*
  * run_private: what the files of a run share. Nobody outside run*.c and fsck*.c includes it.
  *
- *   run_block    checksums, header and footer, names of files
- *   run_topics   the topics' names, and the number of each
+ *   run          the topics' names, checksums, header and footer; opening, what a run says about
+ *                itself, and what of it nobody reads
  *   run_write    the writer
- *   run_open     opening, what a run says about itself
- *   run_read     slots and records one by one; punching
- *   run_scan     slots and records in large reads
- *   run_unread   what nobody reads
+ *   run_read     slots and records one by one and in large reads; punching
  *
  * The file, in blocks of RUN_BLOCK_BYTES:
  *   header      1 block
@@ -48,7 +45,7 @@ _Static_assert(RUN_ENTRIES_BYTES + 8 == RUN_BLOCK_ROOM, "a block of the director
 #define RUN_FILE_BYTES_MAX (UINT64_C(1) << RUN_OFFSET_BITS)
 #define RUN_TOPICS_MAX (UINT32_C(1) << (64 - RUN_OFFSET_BITS))
 
-/* ---- run_topics ---- */
+/* ---- topics ---- */
 
 struct run_topics {
     struct buffer names; /* as they are stored */
@@ -67,7 +64,7 @@ int run_topics_add(struct run_topics *topics, struct slice name, uint32_t *numbe
 /* What was stored; `bytes` are those of the stream. 0, -ENOMEM, -EBADMSG. */
 int run_topics_parse(struct run_topics *topics, struct slice bytes, uint32_t count);
 
-/* ---- run_block ---- */
+/* ---- blocks, header and footer ---- */
 
 /* What footers say, beside what follows from it. */
 struct run_footer {
@@ -106,31 +103,18 @@ void run_footer_lay_out(struct run_footer *footer);
 
 /* `offset`: of the block in the file. */
 void run_block_seal(uint64_t seed, uint32_t number, uint64_t offset, char *block);
-bool run_block_is_whole(uint64_t seed, uint32_t number, uint64_t offset, const char *block);
 /* As before, also where only bytes [from, to) were changed: nobody reads them, and they were
- * written as zeros. In run_unread. */
+ * written as zeros. */
 bool run_block_holds(uint64_t seed, uint32_t number, uint64_t offset, const char *block,
                      size_t from, size_t to);
 uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct slice record);
 
 void run_header_encode(uint64_t seed, uint32_t number, char *block);
-/* 0; -EBADMSG; -EPROTONOSUPPORT: made by a newer version, *format says which. */
-int run_header_decode(uint64_t seed, uint32_t number, const char *block, uint32_t *format);
 void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *block);
 /* False: it is not whole, or its figures do not go together. */
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
                        struct run_footer *out);
 
 void run_path(const char *dir, const char *name, const char *suffix, char out[PATH_MAX]);
-
-/* ---- run_read ---- */
-
-/* The entries [at, at + count) of the directory's block `block`, whose bytes are given. -EBADMSG
- * where it is damaged. */
-int run_block_slots(const struct run *run, uint32_t block, const char *bytes, uint32_t at,
-                    uint32_t count, struct run_slot *out);
-/* The record of the slot with its checksum lies at `bytes`. */
-bool run_record_is_whole(const struct run *run, uint32_t slot, const struct run_slot *entry,
-                         const char *bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* Writes a run (run.h): records as they come, directory, topics and footer at the end. */
 #include "job/wire.h"
 #include "store/run_private.h"
 

@@ -1,3 +1,4 @@
+/* The stored form of a batch: its head, checksums, and what a torn one looks like. */
 #include "job/wire.h"
 #include "store/wal_private.h"
 

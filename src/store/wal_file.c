@@ -1,3 +1,4 @@
+/* The files of a log: names, headers, their table; making one ready. */
 #include "job/wire.h"
 #include "store/wal_private.h"
 

@@ -1,3 +1,4 @@
+/* The log's manifest: which files count, which epoch is the newest. */
 #include "store/wal_private.h"
 
 #include <errno.h>

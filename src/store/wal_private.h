@@ -5,13 +5,10 @@
  *   wal_file      names, headers and the table of files; making one ready
  *   wal_batch     the stored form of a batch
  *   wal_reader    the chain of batches, and what ends it: a torn tail or corruption
- *   wal_open      recovery and closing
- *   wal_append    the open batch, sealing, committing
- *   wal_recent    the buffers of batches, kept for reading after they were written
+ *   wal_open      recovery, what an opening removes, closing
+ *   wal_append    the open batch, sealing, committing; batches kept for reading
  *   wal_read      records back from RAM and disk
- *   wal_space     checkpoints, and upkeep
- *   wal_tidy      what an opening removes
- *   wal_extents   what a backup copies
+ *   wal_space     checkpoints, and upkeep; what a backup copies
  *
  * The manifest and the batches are what the log itself commits by; where it begins the catalog may
  * know better (wal_options.first).
@@ -274,11 +271,6 @@ struct wal {
     } shared;
 };
 
-/* wal_recent: a batch's buffer has room for `bytes` more; false: out of memory. */
-bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t bytes_max);
-struct wal_batch *wal_recent_take(
-    struct wal_recent *recent); /* an empty one; NULL: out of memory */
-void wal_recent_add(struct wal_recent *recent, struct wal_batch *batch, size_t bytes_max);
 const struct wal_batch *wal_recent_find(const struct wal_recent *recent, struct record_place place);
 void wal_batch_free(struct wal_batch *batch);
 void wal_recent_fini(struct wal_recent *recent);
@@ -299,9 +291,5 @@ static inline bool wal_next_is_ready(const struct wal *wal)
 {
     return wal->files.at[wal->files.count - 1]->number > wal->current;
 }
-
-/* wal_tidy: removes files that do not count any more, but one to be used again. */
-int wal_tidy(struct wal *wal);
-void wal_break(struct wal *wal, int result, const char *what);
 
 #endif

@@ -1,3 +1,4 @@
+/* Records back from RAM and disk (wal.h). */
 #include "store/wal_private.h"
 
 #include <errno.h>

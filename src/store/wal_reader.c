@@ -1,3 +1,4 @@
+/* The chain of batches in a log's files, and what ends it: a torn tail or corruption. */
 #include "store/wal_private.h"
 
 #include <errno.h>

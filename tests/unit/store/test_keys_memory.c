@@ -33,8 +33,6 @@ static void *scarce_pages(size_t bytes, bool huge)
 #include "store/alive.c"
 #include "store/filter.c"
 #include "store/keys.c"
-#include "store/keys_find.c"
-#include "store/keys_form.c"
 #include "store/keys_merge.c"
 #include "store/keys_write.c"
 #undef malloc

@@ -36,11 +36,8 @@ static char *scarce_strdup(const char *text)
 #define realloc scarce_realloc
 #define strdup scarce_strdup
 #include "base/buffer.c"
-#include "store/run_block.c"
-#include "store/run_open.c"
+#include "store/run.c"
 #include "store/run_read.c"
-#include "store/run_scan.c"
-#include "store/run_topics.c"
 #include "store/run_write.c"
 #undef malloc
 #undef calloc
