@@ -45,6 +45,7 @@ void engine_free(struct engine *engine)
 
 /* ---- time ---- */
 
+/* Nobody answered in time: the attempt failed. */
 static void lease_ended(struct engine *engine, uint32_t id, struct engine_now now)
 {
     entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
@@ -52,7 +53,8 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
     entry_fail(engine, id, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"), now);
 }
 
-static void expired(struct engine *engine, uint32_t id, struct engine_now now)
+/* Nobody took it within its ttl. */
+static void ready_expired(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
@@ -62,12 +64,14 @@ static void expired(struct engine *engine, uint32_t id, struct engine_now now)
         entry_finish(engine, id, RECORD_EXPIRED, now);
         return;
     }
-    entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)), slice_of("expired"));
+    entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)),
+                    slice_of("expired"));
     entry_hang(engine, id, JOB_DEAD, now);
     entry_died(engine, entry);
     entry_record(engine, id);
 }
 
+/* The wheel gave it out: what that means depends on its state. */
 static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
 {
     switch ((enum job_state)entry_at(engine, id)->state) {
@@ -77,7 +81,7 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
                    now); /* or delayed again, where the wall clock went back */
         break;
     case JOB_READY:
-        expired(engine, id, now);
+        ready_expired(engine, id, now);
         break;
     case JOB_LEASED:
         lease_ended(engine, id, now);
@@ -172,7 +176,7 @@ static bool past_is_set(const struct queue_past *past)
     return past->attempt || past->dead || past->error.len;
 }
 
-static void set_due(struct entry *entry, int64_t due_ms, bool is_wall)
+static void entry_set_due(struct entry *entry, int64_t due_ms, bool is_wall)
 {
     entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
     entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
@@ -245,7 +249,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         entry_unhang(engine, id);
         entry_drop_extra(engine, entry);
     }
-    set_due(entry, due_ms, is_wall);
+    entry_set_due(entry, due_ms, is_wall);
     entry->attempt = push->past.attempt;
     int32_t priority = push->priority;
     if (priority == QUEUE_PRIORITY_UNSET)
@@ -294,6 +298,7 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
 
 /* ---- change ---- */
 
+/* Changes when a waiting job is due, and says what became of it. */
 static void reschedule(struct engine *engine, uint32_t id, const struct queue_change *change,
                        struct engine_now now, struct queue_result *result)
 {
@@ -310,7 +315,7 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
     }
     entry_unhang(engine, id);
     if (when.due != QUEUE_DUE_UNCHANGED) {
-        set_due(entry, due_ms, is_wall);
+        entry_set_due(entry, due_ms, is_wall);
         entry_set_first_due(engine, entry, due_ms);
     }
     if (change->verb == QUEUE_RESCHEDULE && change->priority != QUEUE_PRIORITY_UNSET)
@@ -322,6 +327,7 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
+/* Dead since that delivery, and not since another. */
 static bool is_that_dead_job(const struct engine *engine, const struct entry *entry,
                              uint64_t delivery)
 {
@@ -370,7 +376,7 @@ void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now 
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
     entry->attempt = 0;
-    set_due(entry, now.inner_ms, false);
+    entry_set_due(entry, now.inner_ms, false);
     entry_set_first_due(engine, entry, now.inner_ms);
     entry_topic(engine, entry)->totals.redriven++;
     entry_hang(engine, id, JOB_READY, now);
@@ -419,6 +425,7 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     return taken;
 }
 
+/* The job goes back without having been tried: that attempt does not count. */
 static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms,
                             struct engine_now now)
 {

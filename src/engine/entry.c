@@ -200,6 +200,7 @@ void entry_is_recorded(struct engine *engine, struct entry *entry)
         entry_extra(engine, entry)->ended_file = 0;
 }
 
+/* Whether the job needs no extra. */
 static bool job_is_plain(const struct job *job)
 {
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
@@ -324,7 +325,8 @@ static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id
     }
 }
 
-static uint64_t *count_of(struct topic *topic, const struct entry *entry)
+/* Which of the topic's counts counts the job. */
+static uint64_t *state_count(struct topic *topic, const struct entry *entry)
 {
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
@@ -342,6 +344,7 @@ static uint64_t *count_of(struct topic *topic, const struct entry *entry)
     return NULL;
 }
 
+/* Behind the last of the topic's dead. */
 static void dead_add(struct engine *engine, struct topic *topic, uint32_t id)
 {
     struct wheel_node *node = &entry_at(engine, id)->timer;
@@ -370,7 +373,8 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
     node->prev = node->next = 0;
 }
 
-static bool waits_in_slot(const struct entry *entry)
+/* It counts for the quota of the topic: engine_loaded_of. */
+static bool entry_waits_in_slot(const struct entry *entry)
 {
     return record_place_is_run(entry->place) && entry_waits(entry);
 }
@@ -379,8 +383,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    --*count_of(topic, entry);
-    topic->waiting -= waits_in_slot(entry);
+    --*state_count(topic, entry);
+    topic->waiting -= entry_waits_in_slot(entry);
     topic->changes++;
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
@@ -390,7 +394,7 @@ void entry_unhang(struct engine *engine, uint32_t id)
         wheel_remove(&engine->wheel, id);
 }
 
-static bool is_due(const struct entry *entry, struct engine_now now)
+static bool entry_is_due(const struct entry *entry, struct engine_now now)
 {
     return (int64_t)entry->due_ms <=
            (entry->flags & ENTRY_DUE_IS_WALL ? now.wall_ms : now.inner_ms);
@@ -424,15 +428,15 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     struct topic *topic = entry_topic(engine, entry);
     bool starved = false;
     if (state == JOB_DELAYED || state == JOB_READY) {
-        state = is_due(entry, now) ? JOB_READY : JOB_DELAYED;
+        state = entry_is_due(entry, now) ? JOB_READY : JOB_DELAYED;
         if (state == JOB_READY && !ready_reserve(topic)) {
             starved = true;
             state = JOB_DELAYED;
         }
     }
     entry->state = (uint64_t)state & 0xf;
-    ++*count_of(topic, entry);
-    topic->waiting += waits_in_slot(entry);
+    ++*state_count(topic, entry);
+    topic->waiting += entry_waits_in_slot(entry);
     topic->changes++;
 
     switch (state) {
@@ -457,6 +461,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
 }
 
+/* Appends the STATE record, with the attempt that ended, if one did. */
 static void record_change(struct engine *engine, uint32_t id, struct record_ended ended)
 {
     struct entry *entry = entry_at(engine, id);

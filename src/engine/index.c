@@ -26,7 +26,7 @@ static uint32_t bucket_of(const struct index *index, uint64_t key_low)
     return bucket < index->bucket_count ? bucket : bucket & (power - 1);
 }
 
-static bool add_segment(struct index *index, uint32_t number)
+static bool index_add_segment(struct index *index, uint32_t number)
 {
     if (number >= index->segment_cap) {
         uint32_t cap = index->segment_cap ? index->segment_cap * 2 : 16;
@@ -45,7 +45,7 @@ static bool add_segment(struct index *index, uint32_t number)
 bool engine_index_init(struct index *index)
 {
     *index = (struct index){.bucket_count = BUCKETS_FIRST};
-    return add_segment(index, 0);
+    return index_add_segment(index, 0);
 }
 
 void engine_index_fini(struct index *index)
@@ -61,7 +61,7 @@ static bool split_next(struct engine *engine)
 {
     struct index *index = &engine->index;
     uint32_t fresh = index->bucket_count;
-    if (fresh == UINT32_MAX / 2 || !add_segment(index, fresh >> INDEX_SEGMENT_BITS))
+    if (fresh == UINT32_MAX / 2 || !index_add_segment(index, fresh >> INDEX_SEGMENT_BITS))
         return false;
     uint32_t power = floor_power(fresh);
     uint32_t *old_link = bucket_at(index, fresh - power);
@@ -101,7 +101,7 @@ static void split_all(struct engine *engine)
     }
 }
 
-static bool wants_buckets(const struct index *index)
+static bool index_wants_buckets(const struct index *index)
 {
     return index->count >= index->bucket_count / BUCKETS_PER_JOB;
 }
@@ -109,11 +109,11 @@ static bool wants_buckets(const struct index *index)
 bool engine_index_add(struct engine *engine, uint32_t id)
 {
     struct index *index = &engine->index;
-    if (engine->recovering && wants_buckets(index))
+    if (engine->recovering && index_wants_buckets(index))
         split_all(engine);
     /* Out of memory for another bucket is no reason to fail: chains only get longer. */
     for (int i = 0; i < BUCKETS_PER_JOB; i++)
-        if (wants_buckets(index) && !split_next(engine))
+        if (index_wants_buckets(index) && !split_next(engine))
             break;
     struct entry *entry = entry_at(engine, id);
     uint32_t *head = bucket_at(index, bucket_of(index, entry->key.low));

@@ -13,6 +13,7 @@
 
 /* ---- totals: whose they are is known only later ---- */
 
+/* Notes what the topic's totals have to count, once the topic is known. False: out of memory. */
 static bool stub_add_event(struct engine *engine, struct entry *entry, struct stub_event event)
 {
     if (!(event.delivered || event.nacked || event.lease_ended || event.died))
@@ -48,6 +49,7 @@ static void stub_count_events(struct engine *engine, uint32_t at, struct topic *
 
 /* ---- replay ---- */
 
+/* 0: out of memory. */
 static uint32_t stub_new(struct engine *engine, struct hash128 key)
 {
     uint32_t id = entry_new(engine, NULL, key);
@@ -63,6 +65,7 @@ static uint32_t stub_new(struct engine *engine, struct hash128 key)
     return id;
 }
 
+/* The stub is as the record says. */
 static void stub_set_state(struct engine *engine, struct entry *entry,
                            const struct record_state *state, bool ends)
 {
@@ -163,6 +166,7 @@ bool engine_stub_next(const struct engine *engine, uint32_t *at, struct hash128 
     return false;
 }
 
+/* An attempt that both histories tell of. */
 static bool is_same_attempt(const struct job_attempt *a, const struct job_attempt *b)
 {
     return a->attempt == b->attempt && a->started_ms == b->started_ms &&
@@ -196,6 +200,7 @@ static size_t join_histories(struct slice known, struct slice later, char *into)
     return bytes;
 }
 
+/* The job's record was found: puts to it what the stub did not know. */
 static void stub_complete(struct engine *engine, struct entry *entry, const struct job *job)
 {
     struct extra *extra = entry_extra(engine, entry);
@@ -254,13 +259,15 @@ void engine_release_stored(struct engine *engine, struct slice name, struct reco
 
 /* ---- records ---- */
 
-static void see_sequence(struct engine *engine, uint64_t sequence)
+/* Sequences given from now on are higher. */
+static void replay_sequence(struct engine *engine, uint64_t sequence)
 {
     if (sequence > engine->sequence)
         engine->sequence = sequence;
 }
 
-static struct topic *topic_of(struct engine *engine, struct slice name)
+/* The topic, made where there was none. NULL: out of memory. */
+static struct topic *replay_topic_of(struct engine *engine, struct slice name)
 {
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic)
@@ -269,7 +276,7 @@ static struct topic *topic_of(struct engine *engine, struct slice name)
 }
 
 /* An entry that hangs nowhere and whose record lies nowhere. */
-static uint32_t find_or_make(struct engine *engine, struct topic *topic, struct hash128 key)
+static uint32_t replay_entry_of(struct engine *engine, struct topic *topic, struct hash128 key)
 {
     uint32_t id = engine_index_find(engine, key);
     if (!id)
@@ -299,11 +306,11 @@ static bool replay_job(struct engine *engine, const struct record *record,
     if (!job_topic_is_valid(job->topic) || !job_id_is_valid(job->id) ||
         job->state == JOB_FINISHED || job->state == JOB_READY)
         return false;
-    struct topic *topic = topic_of(engine, job->topic);
+    struct topic *topic = replay_topic_of(engine, job->topic);
     if (!topic)
         return false;
     struct hash128 key = hash_pair(job->topic, job->id, engine->hash_seed);
-    uint32_t id = find_or_make(engine, topic, key);
+    uint32_t id = replay_entry_of(engine, topic, key);
     if (!id || !entry_from_job(engine, entry_at(engine, id), job) ||
         !stub_release_from(engine, topic, record, key))
         return false;
@@ -312,8 +319,8 @@ static bool replay_job(struct engine *engine, const struct record *record,
         topic->totals.pushed++;
     if (record->origin == RECORD_PUSHED_REPLACING)
         topic->totals.replaced++;
-    see_sequence(engine, job->sequence);
-    see_sequence(engine, job->delivery);
+    replay_sequence(engine, job->sequence);
+    replay_sequence(engine, job->delivery);
     return hang_replayed(engine, id, job->state);
 }
 
@@ -338,10 +345,10 @@ static bool replay_state(struct engine *engine, const struct record *record,
     uint32_t id = engine_index_find(engine, state->key);
     if (!id || entry_at(engine, id)->is_stub) {
         bool is_fine = stub_replay(engine, id, record, place);
-        see_sequence(engine, state->delivery);
+        replay_sequence(engine, state->delivery);
         return is_fine;
     }
-    see_sequence(engine, state->delivery);
+    replay_sequence(engine, state->delivery);
     struct entry *entry = entry_at(engine, id);
     if (entry->state == JOB_FINISHED || state->state == JOB_FINISHED || state->state == JOB_READY)
         return false;
@@ -389,8 +396,8 @@ static bool replay_done(struct engine *engine, const struct record *record,
                         struct record_place place)
 {
     const struct record_done *done = &record->done;
-    see_sequence(engine, done->sequence);
-    struct topic *topic = done->topic.len ? topic_of(engine, done->topic) : NULL;
+    replay_sequence(engine, done->sequence);
+    struct topic *topic = done->topic.len ? replay_topic_of(engine, done->topic) : NULL;
     if (!topic || !stub_release_from(engine, topic, record, done->key))
         return false;
     if (!done->carried)
@@ -399,7 +406,7 @@ static bool replay_done(struct engine *engine, const struct record *record,
         replay_end(engine, topic, done->key);
         return true;
     }
-    uint32_t id = find_or_make(engine, topic, done->key);
+    uint32_t id = replay_entry_of(engine, topic, done->key);
     if (!id)
         return false;
     struct entry *entry = entry_at(engine, id);
@@ -437,10 +444,10 @@ static bool replay_removal(struct engine *engine, struct slice name)
 
 static bool replay_topic(struct engine *engine, const struct record_topic *record)
 {
-    see_sequence(engine, record->sequence);
+    replay_sequence(engine, record->sequence);
     if (!record->exists)
         return replay_removal(engine, record->topic);
-    struct topic *topic = topic_of(engine, record->topic);
+    struct topic *topic = replay_topic_of(engine, record->topic);
     if (!topic || !engine_topic_set(topic, &record->settings))
         return false;
     topic->totals = record->totals;
@@ -450,7 +457,8 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     return true;
 }
 
-static uint64_t key_low_of(const struct engine *engine, const struct record *record)
+/* For replay_soon: by which the entry of the record is found. */
+static uint64_t record_key_low(const struct engine *engine, const struct record *record)
 {
     switch (record->kind) {
     case RECORD_JOB:
@@ -472,7 +480,7 @@ void engine_replay_soon(const struct engine *engine, const struct record *record
     for (size_t first = 0; first < count; first += LOT) {
         size_t some = count - first < LOT ? count - first : LOT;
         for (size_t i = 0; i < some; i++) {
-            keys[i] = key_low_of(engine, &records[first + i]);
+            keys[i] = record_key_low(engine, &records[first + i]);
             engine_index_prefetch(engine, keys[i]);
         }
         for (size_t i = 0; i < some; i++)

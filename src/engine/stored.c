@@ -134,8 +134,9 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
 
 /* ---- eviction ---- */
 
-static bool may_go(const struct engine *engine, const struct entry *entry, int64_t keep_until_ms,
-                   uint64_t ready_max, struct engine_now now)
+/* Whether nobody will want it soon, and all of it is in its run. */
+static bool entry_may_go(const struct engine *engine, const struct entry *entry,
+                         int64_t keep_until_ms, uint64_t ready_max, struct engine_now now)
 {
     if (!record_place_is_run(entry->place) || entry->state_file || entry->is_collected)
         return false;
@@ -154,7 +155,8 @@ static bool may_go(const struct engine *engine, const struct entry *entry, int64
     return false;
 }
 
-static void evict(struct engine *engine, uint32_t id)
+/* The job is cold from now on. */
+static void entry_evict(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
@@ -193,8 +195,8 @@ bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_m
         const struct entry *entry = entry_at(engine, id);
         if (id + EVICT_AHEAD <= engine->entries.top)
             prefetch_hung(engine, id + EVICT_AHEAD);
-        if (entry->state && may_go(engine, entry, keep_until_ms, ready_max, now))
-            evict(engine, id);
+        if (entry->state && entry_may_go(engine, entry, keep_until_ms, ready_max, now))
+            entry_evict(engine, id);
     }
     return false;
 }
@@ -234,12 +236,14 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
     job->error = slice_make(changed->text + changed->history_bytes, changed->error_bytes);
 }
 
-static enum job_state stored_state(const struct entry *entry)
+/* Ready is not stored: it is delayed, and due. */
+static enum job_state entry_stored_state(const struct entry *entry)
 {
     return entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
 }
 
-static struct engine_changed *changed_of(const struct engine *engine, const struct entry *entry)
+/* What a record must say of the job as it stands. NULL: out of memory. */
+static struct engine_changed *changed_new(const struct engine *engine, const struct entry *entry)
 {
     const struct extra *extra = entry_extra(engine, entry);
     struct slice history = entry_history(extra), error = entry_error(extra);
@@ -247,7 +251,7 @@ static struct engine_changed *changed_of(const struct engine *engine, const stru
     if (!changed)
         return NULL;
     bool is_leased = entry->state == JOB_LEASED;
-    *changed = (struct engine_changed){.state = stored_state(entry),
+    *changed = (struct engine_changed){.state = entry_stored_state(entry),
                                        .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
                                        .priority = (uint16_t)entry->priority,
                                        .attempt = entry->attempt,
@@ -265,8 +269,9 @@ static struct engine_changed *changed_of(const struct engine *engine, const stru
     return changed;
 }
 
-static bool is_wanted(const struct engine *engine, const struct engine_collect *collect,
-                      const struct entry *entry)
+/* Whether the checkpoint must write the job: what tells of it is about to go. */
+static bool entry_is_wanted(const struct engine *engine, const struct engine_collect *collect,
+                            const struct entry *entry)
 {
     if (!record_place_is_run(entry->place))
         return entry->place.file < collect->before_file;
@@ -278,7 +283,9 @@ static bool is_wanted(const struct engine *engine, const struct engine_collect *
     return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
 }
 
-static int64_t when_of(const struct entry *entry, enum job_section section, struct engine_now now)
+/* By which it lies in its section. */
+static int64_t item_when_ms(const struct entry *entry, enum job_section section,
+                            struct engine_now now)
 {
     int64_t when_ms = (int64_t)entry->due_ms;
     if (section == SECTION_LEASED)
@@ -288,18 +295,19 @@ static int64_t when_of(const struct entry *entry, enum job_section section, stru
     return when_ms < 0 ? 0 : when_ms;
 }
 
-static bool give_item(const struct engine *engine, const struct engine_collect *collect,
-                      uint32_t id, struct engine_now now)
+/* Hands the job to the checkpoint. False: out of memory. */
+static bool collect_item(const struct engine *engine, const struct engine_collect *collect,
+                         uint32_t id, struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
     enum job_section section = job_section_of((enum job_state)entry->state, entry->attempt,
                                               entry->flags & ENTRY_DUE_IS_WALL);
     struct engine_item item = {.section = section,
-                               .when_ms = when_of(entry, section, now),
+                               .when_ms = item_when_ms(entry, section, now),
                                .sequence = entry->sequence,
                                .place = entry->place,
                                .id = id};
-    if (entry->state_file && !(item.changed = changed_of(engine, entry)))
+    if (entry->state_file && !(item.changed = changed_new(engine, entry)))
         return false;
     if (collect->each(collect->ctx, &item))
         return true;
@@ -317,8 +325,8 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
         struct entry *entry = entry_at(engine, id);
         if (!entry->state)
             continue;
-        entry->is_collected = is_wanted(engine, collect, entry);
-        if (entry->is_collected && !give_item(engine, collect, id, now))
+        entry->is_collected = entry_is_wanted(engine, collect, entry);
+        if (entry->is_collected && !collect_item(engine, collect, id, now))
             return -ENOMEM;
     }
     return collect->at < engine->entries.top;
@@ -327,8 +335,8 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
 /* ---- installing ---- */
 
 /* A hung entry's record lies elsewhere now. */
-static void move_to(struct engine *engine, struct entry *entry, struct record_place place,
-                    enum job_section section)
+static void entry_move_to(struct engine *engine, struct entry *entry, struct record_place place,
+                          enum job_section section)
 {
     struct topic *topic = entry_topic(engine, entry);
     bool waits = entry_waits(entry);
@@ -359,7 +367,7 @@ bool engine_install(struct engine *engine, uint32_t id, struct record_place old,
     struct entry *entry = entry_at(engine, id);
     if (!entry->state || !entry_is_at(entry, old))
         return false;
-    move_to(engine, entry, place, section);
+    entry_move_to(engine, entry, place, section);
     entry->is_collected = false;
     struct extra *extra = entry_extra(engine, entry);
     if (entry->state_file < before_file)

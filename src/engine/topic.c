@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static uint32_t *slot_of(const struct engine *engine, struct slice name, uint64_t hash)
+/* Where the name stands in the table, or would. */
+static uint32_t *topic_table_slot(const struct engine *engine, struct slice name, uint64_t hash)
 {
     uint32_t mask = engine->topic_table_size - 1;
     for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
@@ -19,7 +20,7 @@ static uint32_t *slot_of(const struct engine *engine, struct slice name, uint64_
     }
 }
 
-static bool grow_table(struct engine *engine)
+static bool topic_table_grow(struct engine *engine)
 {
     uint32_t size = engine->topic_table_size ? engine->topic_table_size * 2 : 64;
     uint32_t *table = calloc(size, sizeof *table);
@@ -31,7 +32,7 @@ static bool grow_table(struct engine *engine)
     for (uint32_t id = 1; id <= engine->topic_top; id++) {
         struct topic *topic = engine->topics[id];
         if (topic)
-            *slot_of(engine, topic->name, topic->name_hash) = id;
+            *topic_table_slot(engine, topic->name, topic->name_hash) = id;
     }
     return true;
 }
@@ -51,14 +52,15 @@ struct topic *engine_topic_lookup(struct engine *engine, struct slice name)
     }
     if (!engine->topic_table_size)
         return NULL;
-    uint32_t id = *slot_of(engine, name, hash_64(name.at, name.len));
+    uint32_t id = *topic_table_slot(engine, name, hash_64(name.at, name.len));
     if (!id)
         return NULL;
     engine->topic_last = id;
     return engine->topics[id];
 }
 
-static uint32_t free_topic_id(struct engine *engine)
+/* An id that no topic has. 0: out of memory. */
+static uint32_t topic_free_id(struct engine *engine)
 {
     for (uint32_t id = 1; id <= engine->topic_top && engine->topic_count < engine->topic_top; id++)
         if (!engine->topics[id])
@@ -86,9 +88,9 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     }
     if (engine->topic_count >= engine->topics_max && !engine->recovering)
         return QUEUE_TOO_MANY_TOPICS;
-    if ((engine->topic_count + 1) * 2 > engine->topic_table_size && !grow_table(engine))
+    if ((engine->topic_count + 1) * 2 > engine->topic_table_size && !topic_table_grow(engine))
         return QUEUE_NO_MEMORY;
-    uint32_t id = free_topic_id(engine);
+    uint32_t id = topic_free_id(engine);
     struct topic *topic = calloc(1, sizeof *topic);
     char *copy = malloc(name.len);
     if (!id || !topic || !copy) {
@@ -103,7 +105,7 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     topic->exists = true;
     engine->topics[id] = topic;
     engine->topic_count++;
-    *slot_of(engine, topic->name, topic->name_hash) = id;
+    *topic_table_slot(engine, topic->name, topic->name_hash) = id;
     *out = topic;
     return QUEUE_OK;
 }
@@ -125,7 +127,8 @@ bool engine_topic_set(struct topic *topic, const struct topic_settings *settings
     return true;
 }
 
-static void give_back(struct topic *topic)
+/* Frees the topic with what is its own. */
+static void topic_give_back(struct topic *topic)
 {
     free((char *)(uintptr_t)topic->name.at);
     free((char *)(uintptr_t)topic->settings.extension.at);
@@ -142,8 +145,8 @@ void engine_topic_free(struct engine *engine, struct topic *topic)
     memset(engine->topic_table, 0, engine->topic_table_size * sizeof *engine->topic_table);
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
-            *slot_of(engine, engine->topics[id]->name, engine->topics[id]->name_hash) = id;
-    give_back(topic);
+            *topic_table_slot(engine, engine->topics[id]->name, engine->topics[id]->name_hash) = id;
+    topic_give_back(topic);
 }
 
 void engine_topics_fini(struct engine *engine)
@@ -151,7 +154,7 @@ void engine_topics_fini(struct engine *engine)
     for (uint32_t id = 1; id <= engine->topic_top; id++) {
         struct topic *topic = engine->topics[id];
         if (topic)
-            give_back(topic);
+            topic_give_back(topic);
     }
     free(engine->topics);
     free(engine->topic_table);
@@ -187,12 +190,14 @@ void engine_topic_unmake(struct engine *engine, struct topic *topic)
     engine_topic_let_go(engine, topic);
 }
 
-static uint64_t cold_of(const struct topic *topic, enum job_section section)
+/* How many jobs of the section are in a run and not in memory. */
+static uint64_t topic_cold(const struct topic *topic, enum job_section section)
 {
     return topic->stored[section] - topic->loaded[section];
 }
 
-static void move_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
+/* So many of those counted in `from` are due: they count as ready, and *count is what is left. */
+static void count_as_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
 {
     uint64_t moved = *count < *from ? *count : *from;
     *from -= moved;
@@ -203,23 +208,25 @@ static void move_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered)
 {
     struct queue_counts counts = topic->counts;
-    uint64_t delayed = cold_of(topic, SECTION_DELAYED) + cold_of(topic, SECTION_DELAYED_WALL);
-    uint64_t retrying = cold_of(topic, SECTION_RETRYING) + cold_of(topic, SECTION_RETRYING_WALL);
+    uint64_t delayed = topic_cold(topic, SECTION_DELAYED) + topic_cold(topic, SECTION_DELAYED_WALL);
+    uint64_t retrying =
+        topic_cold(topic, SECTION_RETRYING) + topic_cold(topic, SECTION_RETRYING_WALL);
     uint64_t due = topic->cold_ready;
-    move_ready(&delayed, &counts.ready, &due);
-    move_ready(&retrying, &counts.ready, &due);
+    count_as_ready(&delayed, &counts.ready, &due);
+    count_as_ready(&retrying, &counts.ready, &due);
     counts.delayed += delayed;
     counts.retrying += retrying;
-    counts.leased += cold_of(topic, SECTION_LEASED); /* until all of them are loaded, at start */
-    counts.dead += cold_of(topic, SECTION_DEAD);
+    counts.leased += topic_cold(topic, SECTION_LEASED); /* until all of them are loaded, at start */
+    counts.dead += topic_cold(topic, SECTION_DEAD);
     counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
-    *remembered = topic->remembered + cold_of(topic, SECTION_REMEMBERED);
+    *remembered = topic->remembered + topic_cold(topic, SECTION_REMEMBERED);
     return counts;
 }
 
 /* ---- records ---- */
 
-static void append_topic(struct engine *engine, const struct topic *topic, bool carried)
+/* Appends the topic's record. */
+static void topic_append(struct engine *engine, const struct topic *topic, bool carried)
 {
     struct record record = {.kind = RECORD_TOPIC,
                             .topic = {.topic = topic->name,
@@ -241,7 +248,7 @@ bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
         const struct topic *topic = engine->topics[++*at];
         if (!topic)
             continue;
-        append_topic(engine, topic, true);
+        topic_append(engine, topic, true);
         max--;
     }
     return *at == engine->topic_top;
@@ -265,7 +272,7 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
             engine_topic_unmake(engine, topic);
         return QUEUE_NO_MEMORY;
     }
-    append_topic(engine, topic, false);
+    topic_append(engine, topic, false);
     return status;
 }
 
@@ -277,7 +284,7 @@ enum queue_status engine_topic_pause(struct engine *engine, struct slice name, b
     if (topic->paused == paused)
         return QUEUE_OK;
     topic->paused = paused;
-    append_topic(engine, topic, false);
+    topic_append(engine, topic, false);
     if (!paused && topic->ready_count)
         engine->sink.ready(engine->sink.ctx, topic->name);
     return QUEUE_OK;
@@ -292,7 +299,7 @@ enum queue_status engine_topic_mark(struct engine *engine, struct slice name, bo
     if (status != QUEUE_OK || topic->deleting == deleting)
         return status;
     topic->deleting = deleting;
-    append_topic(engine, topic, false);
+    topic_append(engine, topic, false);
     return QUEUE_OK;
 }
 
@@ -304,15 +311,15 @@ enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
     if (!engine_topic_is_empty(topic))
         return QUEUE_CONFLICT;
     topic->exists = topic->deleting = false;
-    append_topic(engine, topic, false);
+    topic_append(engine, topic, false);
     engine_topic_free(engine, topic);
     return QUEUE_OK;
 }
 
 /* ---- looking ---- */
 
-static void show(const struct engine *engine, const struct topic *topic, struct engine_now now,
-                 struct queue_topic *out)
+static void topic_show(const struct engine *engine, const struct topic *topic,
+                       struct engine_now now, struct queue_topic *out)
 {
     uint64_t remembered;
     *out = (struct queue_topic){.name = topic->name,
@@ -333,7 +340,7 @@ bool engine_topic_show(struct engine *engine, struct slice name, struct engine_n
 {
     const struct topic *topic = engine_topic_find(engine, name);
     if (topic)
-        show(engine, topic, now, out);
+        topic_show(engine, topic, now, out);
     return topic != NULL;
 }
 
@@ -349,7 +356,7 @@ bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now no
     while (*at < engine->topic_top) {
         const struct topic *topic = engine->topics[++*at];
         if (topic && topic->exists) {
-            show(engine, topic, now, out);
+            topic_show(engine, topic, now, out);
             return true;
         }
     }
@@ -393,7 +400,7 @@ bool engine_topics_page(const struct engine *engine, struct slice after, size_t 
     *count = first.count;
     while (first.count) {
         size_t at = first.count - 1;
-        show(engine, first_topics_take_first(&first), now, &page[at]);
+        topic_show(engine, first_topics_take_first(&first), now, &page[at]);
     }
     first_topics_fini(&first);
     return true;

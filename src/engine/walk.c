@@ -13,55 +13,21 @@ bool walk_init(struct walk *walk, struct engine *engine)
         return false;
     walk->until_sequence = engine->sequence;
     walk->changes = topic->changes;
-    if (walk->kind == WALK_LIST) {
-        walk->found = calloc(walk->limit, sizeof *walk->found);
-        return walk->found != NULL;
-    }
+    if (walk->kind == WALK_LIST)
+        return walk_views_reserve(&walk->found, walk->limit);
     return true;
 }
 
 void walk_fini(struct walk *walk)
 {
-    for (size_t i = 0; walk->found && i < walk->found_count; i++)
-        engine_view_fini(&walk->found[i]);
-    free(walk->found);
-    walk->found = NULL;
+    for (size_t i = 0; i < walk->found.count; i++)
+        engine_view_fini(&walk->found.at[i]);
+    walk_views_fini(&walk->found);
 }
 
-/* ---- list: the `limit` smallest are kept in a heap whose root is the largest of them ---- */
+/* ---- list: the first `limit` by due are kept in a heap, of which the last comes out first ---- */
 
-static bool view_before(const struct engine_view *a, const struct engine_view *b)
-{
-    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
-}
-
-static void sift_down(struct engine_view *heap, size_t count, size_t at)
-{
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= count)
-            return;
-        if (child + 1 < count && view_before(&heap[child], &heap[child + 1]))
-            child++;
-        if (!view_before(&heap[at], &heap[child]))
-            return;
-        struct engine_view swap = heap[at];
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
-}
-
-static void sift_up(struct engine_view *heap, size_t at)
-{
-    while (at > 0 && view_before(&heap[(at - 1) / 2], &heap[at])) {
-        struct engine_view swap = heap[at];
-        heap[at] = heap[(at - 1) / 2];
-        heap[(at - 1) / 2] = swap;
-        at = (at - 1) / 2;
-    }
-}
-
+/* Behind the last job of the page before. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;
@@ -74,6 +40,7 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
     return walk->shard > after->shard;
 }
 
+/* A job that the list asks for has been met. */
 static void list_one(struct walk *walk, const struct engine *engine, uint32_t id,
                      struct engine_now now)
 {
@@ -83,39 +50,41 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
     walk->seen++;
     if (!is_past_cursor(walk, bare.due_ms, bare.sequence))
         return;
-    if (walk->found_count < walk->limit) {
-        entry_view(engine, id, now, &walk->found[walk->found_count]);
-        sift_up(walk->found, walk->found_count++);
+    if (walk->found.count < walk->limit) {
+        struct engine_view view;
+        entry_view(engine, id, now, &view);
+        (void)walk_views_add(&walk->found, view);
         return;
     }
     walk->more = true;
-    if (view_before(&bare, &walk->found[0])) {
-        engine_view_fini(&walk->found[0]);
-        entry_view(engine, id, now, &walk->found[0]);
-        sift_down(walk->found, walk->found_count, 0);
+    if (walk_view_is_behind(&walk->found.at[0], &bare)) {
+        engine_view_fini(&walk->found.at[0]);
+        entry_view(engine, id, now, &walk->found.at[0]);
+        walk_views_changed(&walk->found, 0);
     }
 }
 
-/* As found in the heap; sorted ascending by taking the largest out again and again. */
+/* As found in the heap; sorted by taking the last out again and again. */
 static void list_finish(struct walk *walk)
 {
-    for (size_t count = walk->found_count; count > 1; count--) {
-        struct engine_view swap = walk->found[0];
-        walk->found[0] = walk->found[count - 1];
-        walk->found[count - 1] = swap;
-        sift_down(walk->found, count - 1, 0);
+    size_t count = walk->found.count;
+    while (walk->found.count) {
+        struct engine_view last = walk_views_take_first(&walk->found);
+        walk->found.at[walk->found.count] = last;
     }
+    walk->found.count = count;
     /* A job that was evicted and loaded again meanwhile may have been met twice. */
     size_t kept = 0;
-    for (size_t i = 0; i < walk->found_count; i++) {
-        if (kept && walk->found[i].sequence == walk->found[kept - 1].sequence)
-            engine_view_fini(&walk->found[i]);
+    for (size_t i = 0; i < walk->found.count; i++) {
+        if (kept && walk->found.at[i].sequence == walk->found.at[kept - 1].sequence)
+            engine_view_fini(&walk->found.at[i]);
         else
-            walk->found[kept++] = walk->found[i];
+            walk->found.at[kept++] = walk->found.at[i];
     }
-    walk->found_count = kept;
+    walk->found.count = kept;
 }
 
+/* How many jobs of the topic the list asks for. */
 static uint64_t count_matching(const struct walk *walk, const struct topic *topic)
 {
     const struct queue_counts *counts = &topic->counts;
@@ -136,6 +105,7 @@ static uint64_t count_matching(const struct walk *walk, const struct topic *topi
 
 /* ---- purge, delete, redrive ---- */
 
+/* Whether the purge takes it: pushed before the purge began, and of the state that was asked for. */
 static bool is_purged(const struct walk *walk, const struct entry *entry)
 {
     if (entry->sequence > walk->until_sequence)

@@ -10,10 +10,18 @@
 #ifndef TARRY_ENGINE_WALK_H
 #define TARRY_ENGINE_WALK_H
 
+#include "base/heap.h"
 #include "engine/engine.h"
 #include "queue/cursor.h"
 
 enum walk_kind { WALK_LIST = 1, WALK_PURGE, WALK_REDRIVE, WALK_DELETE };
+
+/* The last by due, then push order, comes out first. */
+static inline bool walk_view_is_behind(const struct engine_view *a, const struct engine_view *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms > b->due_ms : a->sequence > b->sequence;
+}
+HEAP_DECLARE(walk_views, struct engine_view, walk_view_is_behind, heap_place_unused)
 
 struct walk {
     enum walk_kind kind;
@@ -33,10 +41,9 @@ struct walk {
     uint64_t was_dead; /* and so many in memory were dead */
     uint32_t changes;
     uint64_t seen; /* list: matching jobs met, to stop early */
-    struct engine_view
-        *found; /* list: a heap while it goes on, sorted by due, then push order, at the end */
-    size_t found_count;
-    bool more;         /* list: matching jobs were left out */
+    struct walk_views
+        found; /* list: a heap while it goes on, sorted by due, then push order, at the end */
+    bool more; /* list: matching jobs were left out */
     uint64_t affected; /* the others */
 };
 

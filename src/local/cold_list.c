@@ -270,7 +270,7 @@ bool cold_list_is_reading(const struct cold_list *list)
 static bool is_among_found(const struct walk *walk, size_t count, uint64_t sequence)
 {
     for (size_t i = 0; i < count; i++)
-        if (walk->found[i].sequence == sequence)
+        if (walk->found.at[i].sequence == sequence)
             return true;
     return false;
 }
@@ -344,13 +344,13 @@ static int end_where_found(const struct cold_list *list, struct walk *walk)
 {
     const struct cold_job *last = &list->jobs.at[0];
     walk->more = true;
-    while (walk->found_count) {
-        struct engine_view *view = &walk->found[walk->found_count - 1];
+    while (walk->found.count) {
+        struct engine_view *view = &walk->found.at[walk->found.count - 1];
         const struct cold_job job = {.due_ms = view->due_ms, .sequence = view->sequence};
         if (!comes_after(&job, last))
             return 0;
         engine_view_fini(view);
-        walk->found_count--;
+        walk->found.count--;
     }
     walk->has_cursor = true;
     walk->after = (struct queue_cursor){
@@ -360,20 +360,19 @@ static int end_where_found(const struct cold_list *list, struct walk *walk)
 
 int cold_list_merge(struct cold_list *list, struct walk *walk, struct engine_now now)
 {
-    size_t count = walk->found_count;
+    size_t count = walk->found.count;
     if (list->result < 0)
         return list->result;
-    struct engine_view *all = realloc(walk->found, (count + list->jobs.count + 1) * sizeof *all);
-    if (!all)
+    if (!walk_views_reserve(&walk->found, count + list->jobs.count + 1))
         return -ENOMEM;
-    walk->found = all;
+    struct engine_view *all = walk->found.at;
     for (size_t i = 0; i < list->jobs.count; i++)
         if (!is_among_found(walk, count, list->jobs.at[i].sequence) &&
-            cold_job_show(list, walk, &list->jobs.at[i], now, &all[walk->found_count]))
-            walk->found_count++;
-    qsort(all, walk->found_count, sizeof *all, compare_due);
-    walk->more |= list->more || walk->found_count > walk->limit;
-    while (walk->found_count > walk->limit)
-        engine_view_fini(&all[--walk->found_count]);
+            cold_job_show(list, walk, &list->jobs.at[i], now, &all[walk->found.count]))
+            walk->found.count++;
+    qsort(all, walk->found.count, sizeof *all, compare_due);
+    walk->more |= list->more || walk->found.count > walk->limit;
+    while (walk->found.count > walk->limit)
+        engine_view_fini(&all[--walk->found.count]);
     return list->more ? end_where_found(list, walk) : 0;
 }

@@ -367,19 +367,19 @@ static void list_finish(struct shard *shard, struct scan *scan)
     char text[QUEUE_CURSOR_BYTES_MAX];
     struct slice cursor = {0};
     size_t count = 0, bytes = 0;
-    while (count < walk->found_count &&
-           (!count || bytes + walk->found[count].place.bytes <= LIST_BYTES_MAX))
-        bytes += walk->found[count++].place.bytes;
-    if (count && (walk->more || count < walk->found_count)) {
-        const struct engine_view *last = &walk->found[count - 1];
+    while (count < walk->found.count &&
+           (!count || bytes + walk->found.at[count].place.bytes <= LIST_BYTES_MAX))
+        bytes += walk->found.at[count++].place.bytes;
+    if (count && (walk->more || count < walk->found.count)) {
+        const struct engine_view *last = &walk->found.at[count - 1];
         struct queue_cursor at = {
             .due_ms = last->due_ms, .sequence = last->sequence, .shard = walk->shard};
         cursor = slice_make(text, queue_cursor_write(text, &at));
     }
-    struct engine_view *views = walk->found;
-    for (size_t i = count; i < walk->found_count; i++)
+    struct engine_view *views = walk->found.at;
+    for (size_t i = count; i < walk->found.count; i++)
         engine_view_fini(&views[i]);
-    walk->found = NULL;
+    walk->found = (struct walk_views){0};
     job_reply_start(shard, views, count, (struct job_reply_options){.with_body = scan->with_body},
                     cursor, scan->reply_to);
 }
@@ -429,7 +429,7 @@ static int list_again(struct shard *shard, struct scan *scan)
     scan->cold_list = NULL;
     walk_fini(walk);
     walk->at = 0;
-    walk->seen = walk->found_count = 0;
+    walk->seen = 0;
     walk->more = false;
     if (!engine_topic_show(shard->engine, slice_make(walk->topic, walk->topic_bytes),
                            shard_now(shard), &topic))

@@ -221,9 +221,9 @@ static inline void list_meanwhile(struct twins *twins)
             evict(twins, 1 + below(twins, 50));
             rig_load_due(twins->rig, twins->now.inner_ms + below(twins, 300), false, twins->now);
         }
-    for (size_t i = 0; walk.found && i < walk.found_count; i++)
+    for (size_t i = 0; i < walk.found.count; i++)
         for (size_t j = 0; j < i; j++)
-            assert_int_not_equal(walk.found[i].sequence, walk.found[j].sequence);
+            assert_int_not_equal(walk.found.at[i].sequence, walk.found.at[j].sequence);
     walk_fini(&walk);
 }
 

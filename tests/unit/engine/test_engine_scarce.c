@@ -301,7 +301,7 @@ static void a_list_without_memory_is_not_begun(void **state)
     walk_fini(&walk);
     assert_true(walk_init(&walk, engine));
     assert_true(walk_step(&walk, engine, now, 10, 1));
-    assert_int_equal(walk.found_count, 1);
+    assert_int_equal(walk.found.count, 1);
     walk_fini(&walk);
     end(engine);
 }

@@ -162,13 +162,13 @@ static void pages_of_a_list_go_by_due_and_push_order_and_leave_nobody_out(void *
         walk.has_cursor = count > 0;
         walk.after = last;
         walk = list_of(&world, walk, 1 + random_below(&random, 20));
-        for (size_t i = 0; i < walk.found_count; i++) {
-            assert_true(comes_before(&last, &walk.found[i]));
-            last = (struct queue_cursor){.due_ms = walk.found[i].due_ms,
-                                         .sequence = walk.found[i].sequence};
+        for (size_t i = 0; i < walk.found.count; i++) {
+            assert_true(comes_before(&last, &walk.found.at[i]));
+            last = (struct queue_cursor){.due_ms = walk.found.at[i].due_ms,
+                                         .sequence = walk.found.at[i].sequence};
         }
-        count += walk.found_count;
-        assert_true(walk.found_count == walk.limit || !walk.more);
+        count += walk.found.count;
+        assert_true(walk.found.count == walk.limit || !walk.more);
         more = walk.more;
         walk_fini(&walk);
     }
@@ -186,15 +186,15 @@ static void behind_a_cursor_of_a_lower_shard_stands_the_job_of_the_same_place(vo
     open_topics(&world);
     push_to(&world, 0, "a", 1000);
     walk = list_of(&world, walk_of(WALK_LIST, 0), 10);
-    assert_int_equal(walk.found_count, 1);
+    assert_int_equal(walk.found.count, 1);
     struct walk next = walk_of(WALK_LIST, 0);
     next.has_cursor = true;
     next.after = (struct queue_cursor){
-        .due_ms = walk.found[0].due_ms, .sequence = walk.found[0].sequence, .shard = 3};
+        .due_ms = walk.found.at[0].due_ms, .sequence = walk.found.at[0].sequence, .shard = 3};
     walk_fini(&walk);
     for (next.shard = 2; next.shard <= 4; next.shard++) {
         walk = list_of(&world, next, 10);
-        assert_int_equal(walk.found_count, next.shard > 3);
+        assert_int_equal(walk.found.count, next.shard > 3);
         walk_fini(&walk);
     }
     close_world(&world);
@@ -213,9 +213,9 @@ static void a_list_of_a_state_shows_the_jobs_in_that_state(void **state)
         struct walk walk = walk_of(WALK_LIST, 0);
         walk.state = is_all ? 0 : states[i];
         walk = list_of(&world, walk, 3);
-        assert_int_equal(walk.found_count, is_all ? 4 : 1);
-        for (size_t at = 0; at < walk.found_count; at++)
-            assert_true(is_all || walk.found[at].state == states[i]);
+        assert_int_equal(walk.found.count, is_all ? 4 : 1);
+        for (size_t at = 0; at < walk.found.count; at++)
+            assert_true(is_all || walk.found.at[at].state == states[i]);
         walk_fini(&walk);
     }
     close_world(&world);
@@ -240,7 +240,7 @@ static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
     }
     assert_true(walk_init(&walk, world.engine));
     assert_true(walk_step(&walk, world.engine, world.now, 1, 3)); /* spared the others */
-    assert_int_equal(walk.found_count, 1);
+    assert_int_equal(walk.found.count, 1);
     walk_fini(&walk);
     push_to(&world, 0, "b", 2000);
     walk = walk_of(WALK_LIST, 0);
@@ -249,7 +249,7 @@ static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
     engine_change(world.engine, &cancel, world.now, &result);
     assert_int_equal(result.status, QUEUE_CANCELLED); /* as many are left as were met */
     finish(&world, &walk, 10);
-    assert_int_equal(walk.found_count, 2);
+    assert_int_equal(walk.found.count, 2);
     walk_fini(&walk);
     close_world(&world);
 }
@@ -270,7 +270,7 @@ static void a_topic_that_goes_ends_the_walk_over_it(void **state)
         assert_true(walk_init(&walk, world.engine));
         assert_int_equal(engine_topic_remove(world.engine, topic_name(2)), QUEUE_OK);
         assert_true(walk_step(&walk, world.engine, world.now, 1, 3));
-        assert_int_equal(walk.affected + walk.found_count, 0);
+        assert_int_equal(walk.affected + walk.found.count, 0);
         walk_fini(&walk);
     }
     close_world(&world);
