@@ -1,6 +1,7 @@
 #include "store/depot_private.h"
 
 #include "base/random.h"
+#include "base/vector.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,26 +11,14 @@
 
 /* Files that a crash left, and that the catalog does not name. */
 
+VECTOR_DECLARE(file_numbers, uint32_t)
+
 struct orphans {
     const struct catalog *catalog;
-    uint32_t *runs, *keys;
-    size_t run_count, key_count;
+    struct file_numbers runs, keys;
     uint32_t highest_run, highest_keys;
     bool failed;
 };
-
-static bool add_number(uint32_t **numbers, size_t *count, uint32_t number)
-{
-    uint32_t *grown = *numbers;
-
-    if ((*count & (*count - 1)) == 0) /* full: room is a power of two */
-        grown = realloc(*numbers, (*count ? *count * 2 : 1) * sizeof **numbers);
-    if (!grown)
-        return false;
-    *numbers = grown;
-    grown[(*count)++] = number;
-    return true;
-}
 
 static bool names_run(const struct catalog *catalog, uint32_t number)
 {
@@ -56,11 +45,9 @@ static void note_orphan(void *ctx, const char *name)
         orphans->highest_run = run;
     if (keys > orphans->highest_keys)
         orphans->highest_keys = keys;
-    if (run && !names_run(orphans->catalog, run) &&
-        !add_number(&orphans->runs, &orphans->run_count, run))
+    if (run && !names_run(orphans->catalog, run) && !file_numbers_add(&orphans->runs, run))
         orphans->failed = true;
-    if (keys && !names_keys(orphans->catalog, keys) &&
-        !add_number(&orphans->keys, &orphans->key_count, keys))
+    if (keys && !names_keys(orphans->catalog, keys) && !file_numbers_add(&orphans->keys, keys))
         orphans->failed = true;
 }
 
@@ -107,11 +94,11 @@ static bool remove_orphans(struct depot *depot, struct orphans *orphans)
         run->next_gone = depot->gone_runs;
         depot->gone_runs = run; /* emptied when it is put away */
     }
-    for (size_t i = 0; i < orphans->run_count; i++)
-        if (orphans->runs[i] != marker)
-            depot_unlink_run(depot, orphans->runs[i]);
-    for (size_t i = 0; i < orphans->key_count; i++)
-        depot_unlink_keys(depot, orphans->keys[i]);
+    for (size_t i = 0; i < orphans->runs.count; i++)
+        if (orphans->runs.at[i] != marker)
+            depot_unlink_run(depot, orphans->runs.at[i]);
+    for (size_t i = 0; i < orphans->keys.count; i++)
+        depot_unlink_keys(depot, orphans->keys.at[i]);
     remove_fresh(depot);
     depot_put_away(depot);
     return true;
@@ -136,8 +123,8 @@ static int depot_remove_orphans(struct depot *depot, bool may_remove, char *erro
         depot->next_keys = orphans.highest_keys + 1;
     if (result == 0 && may_remove && !remove_orphans(depot, &orphans))
         result = -ENOMEM;
-    free(orphans.runs);
-    free(orphans.keys);
+    file_numbers_fini(&orphans.runs);
+    file_numbers_fini(&orphans.keys);
     if (result < 0)
         snprintf(error, error_bytes, "'%s' cannot be read: %s", depot->dir, strerror(-result));
     return result;

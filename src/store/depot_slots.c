@@ -2,6 +2,7 @@
 #include "store/depot_private.h"
 
 #include "base/radix.h"
+#include "base/vector.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -152,32 +153,23 @@ static int hand_over(const struct depot_run *run, uint32_t slot, struct slice fo
     return 1;
 }
 
-struct hits {
-    struct keys_entry *entries;
-    size_t count;
-};
+VECTOR_DECLARE(hits, struct keys_entry)
 
 /* All entries of a table, however many have the hash, in their order. */
 static int gather_hits(const struct depot_table *table, uint64_t hash, struct hits *hits)
 {
-    size_t room = HITS_MAX;
-
-    for (;;) {
-        struct keys_entry *grown =
-            realloc(hits->entries, (hits->count + room) * sizeof *hits->entries);
+    for (size_t room = HITS_MAX;; room *= 2) {
         int found;
 
-        if (!grown)
+        if (!hits_reserve(hits, hits->count + room))
             return -ENOMEM;
-        hits->entries = grown;
-        found = keys_find(table->keys, hash, true, grown + hits->count, room);
+        found = keys_find(table->keys, hash, true, hits->at + hits->count, room);
         if (found < 0)
             return found;
         if ((size_t)found < room) {
             hits->count += (size_t)found;
             return 0;
         }
-        room *= 2;
     }
 }
 
@@ -191,15 +183,15 @@ static int look_at_all(const struct depot_view *view, const struct hits *hits, u
 
     buffer_init(&scratch, SIZE_MAX / 2);
     for (size_t i = hits->count; result <= 0 && i-- > 0;) {
-        const struct depot_run *run = depot_view_run(view, hits->entries[i].run);
+        const struct depot_run *run = depot_view_run(view, hits->at[i].run);
         struct slice found;
         int here;
 
         if (!run || run->is_new)
             continue;
-        here = look_at(run, hits->entries[i].slot, hash_seed, key, &scratch, &found);
+        here = look_at(run, hits->at[i].slot, hash_seed, key, &scratch, &found);
         if (here > 0)
-            result = hand_over(run, hits->entries[i].slot, found, records, out);
+            result = hand_over(run, hits->at[i].slot, found, records, out);
         else if (here < 0)
             result = here;
         if (result == -ENOMEM)
@@ -218,7 +210,7 @@ static int find_in(const struct depot_table *table, const struct depot_view *vie
 
     if (result == 0)
         result = look_at_all(view, &hits, hash_seed, key, records, out);
-    free(hits.entries);
+    hits_fini(&hits);
     return result;
 }
 
@@ -272,6 +264,8 @@ enum {
     HITS_FIRST = 1024
 };
 
+VECTOR_DECLARE(slot_hits, struct radix_item)
+
 struct many {
     const struct depot_view *view;
     uint64_t hash_seed;
@@ -279,23 +273,14 @@ struct many {
     size_t count;
     depot_met *met;
     void *ctx;
-    struct radix_item *hits; /* run, slot, want */
-    size_t hit_count, hit_cap;
+    struct slot_hits hits; /* run, slot, want */
 };
 
 static bool add_hit(struct many *many, uint32_t run, uint32_t slot, size_t want)
 {
-    if (many->hit_count == many->hit_cap) {
-        size_t cap = many->hit_cap ? many->hit_cap * 2 : HITS_FIRST;
-        struct radix_item *grown = realloc(many->hits, cap * sizeof *grown);
+    struct radix_item hit = {.high = run, .low = slot, .at = want};
 
-        if (!grown)
-            return false;
-        many->hits = grown;
-        many->hit_cap = cap;
-    }
-    many->hits[many->hit_count++] = (struct radix_item){.high = run, .low = slot, .at = want};
-    return true;
+    return slot_hits_add(&many->hits, hit);
 }
 
 static bool is_alive(const struct depot_view *view, uint32_t number, uint32_t slot)
@@ -348,7 +333,7 @@ static bool gather(struct many *many)
             by_hash[count++] = (struct radix_item){.low = want->key.low, .at = i};
     }
     good = good && radix_sort(by_hash, count) && ask_tables(many, by_hash, count) &&
-           radix_sort(many->hits, many->hit_count);
+           radix_sort(many->hits.at, many->hits.count);
     free(by_hash);
     return good;
 }
@@ -406,8 +391,8 @@ static size_t stretch_end(const struct many *many, size_t first)
 {
     size_t end = first + 1;
 
-    while (end < many->hit_count && many->hits[end].high == many->hits[first].high &&
-           many->hits[end].low - many->hits[end - 1].low <= NEAR_SLOTS)
+    while (end < many->hits.count && many->hits.at[end].high == many->hits.at[first].high &&
+           many->hits.at[end].low - many->hits.at[end - 1].low <= NEAR_SLOTS)
         end++;
     return end;
 }
@@ -415,9 +400,10 @@ static size_t stretch_end(const struct many *many, size_t first)
 /* What cannot be read is left out. */
 static int read_stretch(struct many *many, size_t first, size_t end)
 {
-    struct stretch stretch = {.many = many, .at = &many->hits[first], .end = &many->hits[end]};
+    struct stretch stretch = {
+        .many = many, .at = &many->hits.at[first], .end = &many->hits.at[end]};
     struct run_scan scan = {.first = (uint32_t)stretch.at->low,
-                            .end = (uint32_t)many->hits[end - 1].low + 1,
+                            .end = (uint32_t)many->hits.at[end - 1].low + 1,
                             .wants = wants_slot,
                             .each = on_record,
                             .ctx = &stretch};
@@ -440,10 +426,10 @@ int depot_find_many(const struct depot_view *view, uint64_t hash_seed, struct de
                         .ctx = ctx};
     int result = gather(&many) ? 0 : -ENOMEM;
 
-    for (size_t at = 0, end; result == 0 && at < many.hit_count; at = end) {
+    for (size_t at = 0, end; result == 0 && at < many.hits.count; at = end) {
         end = stretch_end(&many, at);
         result = read_stretch(&many, at, end);
     }
-    free(many.hits);
+    slot_hits_fini(&many.hits);
     return result;
 }

@@ -1,4 +1,5 @@
 /* Writes a run (run.h): records as they come, directory, topics and footer at the end. */
+#include "base/vector.h"
 #include "job/wire.h"
 #include "store/run_private.h"
 
@@ -20,6 +21,8 @@ enum {
     PIECE_SLOTS = PIECE_BLOCKS * RUN_BLOCK_SLOTS
 };
 
+VECTOR_DECLARE(run_pieces, char *)
+
 struct run_writer {
     struct run_writing writing;
     char *dir;
@@ -29,8 +32,7 @@ struct run_writer {
     uint64_t unsynced; /* bytes written and not synced */
     bool is_warm;      /* some of them are read soon */
     char *portion;
-    char **pieces;
-    uint32_t piece_count, piece_cap;
+    struct run_pieces pieces;
     struct run_topics topics;
     struct run_footer footer;
     enum job_section last_section;
@@ -104,9 +106,9 @@ static int put_block(struct run_writer *writer, char *block)
 
 static void writer_free(struct run_writer *writer)
 {
-    for (uint32_t i = 0; i < writer->piece_count; i++)
-        free(writer->pieces[i]);
-    free(writer->pieces);
+    for (size_t i = 0; i < writer->pieces.count; i++)
+        free(writer->pieces.at[i]);
+    run_pieces_fini(&writer->pieces);
     free(writer->portion);
     free(writer->dir);
     run_topics_fini(&writer->topics);
@@ -177,27 +179,20 @@ void run_writer_abandon(struct run_writer *writer)
 
 static bool add_piece(struct run_writer *writer)
 {
-    if (writer->piece_count == writer->piece_cap) {
-        uint32_t cap = writer->piece_cap ? writer->piece_cap * 2 : 16;
-        char **pieces = realloc(writer->pieces, cap * sizeof *pieces);
+    char *piece = calloc(1, PIECE_BYTES);
 
-        if (!pieces)
-            return false;
-        writer->pieces = pieces;
-        writer->piece_cap = cap;
-    }
-    writer->pieces[writer->piece_count] = calloc(1, PIECE_BYTES);
-    if (!writer->pieces[writer->piece_count])
-        return false;
-    writer->piece_count++;
-    return true;
+    if (piece && run_pieces_add(&writer->pieces, piece))
+        return true;
+    free(piece);
+    return false;
 }
 
 static char *block_of(const struct run_writer *writer, uint32_t slot)
 {
     uint32_t block = slot / RUN_BLOCK_SLOTS;
 
-    return writer->pieces[block / PIECE_BLOCKS] + (size_t)(block % PIECE_BLOCKS) * RUN_BLOCK_BYTES;
+    return writer->pieces.at[block / PIECE_BLOCKS] +
+           (size_t)(block % PIECE_BLOCKS) * RUN_BLOCK_BYTES;
 }
 
 static void put_entry(struct run_writer *writer, int64_t when_ms, uint64_t sequence, uint32_t topic,
