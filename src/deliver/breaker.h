@@ -111,6 +111,14 @@ static inline bool breaker_report(struct breaker *breaker, bool was_probe, bool 
     return true;
 }
 
+/* The probe ended and says nothing of the endpoint: another one may go after the shortest pause. */
+static inline void breaker_void_probe(struct breaker *breaker, int64_t now_ms)
+{
+    breaker->is_probing = false;
+    if (breaker->wait_until_ms < now_ms + BREAKER_PAUSE_MS)
+        breaker->wait_until_ms = now_ms + BREAKER_PAUSE_MS;
+}
+
 /* The endpoint asked for peace: nothing before then, open or closed. */
 static inline void breaker_rest(struct breaker *breaker, int64_t until_ms)
 {

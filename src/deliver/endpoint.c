@@ -277,8 +277,13 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
                            const struct target_report *report, double took_ms)
 {
     int64_t now_ms = clock_inner_ms();
-    bool changed = breaker_report(&endpoint->breaker, was_probe, report->is_ailing, now_ms,
-                                  &endpoints->random);
+    bool changed = false;
+    /* What never left, and not by the endpoint's fault, is no success of it either. */
+    if (report->outcome != TARGET_UNSENT || report->is_ailing)
+        changed = breaker_report(&endpoint->breaker, was_probe, report->is_ailing, now_ms,
+                                 &endpoints->random);
+    else if (was_probe)
+        breaker_void_probe(&endpoint->breaker, now_ms);
     if (report->is_ailing && report->retry_after_ms > 0)
         breaker_rest(&endpoint->breaker, now_ms + (report->retry_after_ms < ENDPOINT_REST_MS_MAX
                                                        ? report->retry_after_ms

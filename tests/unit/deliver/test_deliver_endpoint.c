@@ -204,6 +204,65 @@ static void where_all_are_at_work_others_come_later(void **state)
     strike_stage(stage);
 }
 
+/* Reports the message that was given last in place of its target, which has not got it yet. */
+static void report_pending(struct stage *stage, enum target_outcome outcome, bool is_ailing)
+{
+    struct endpoints *endpoints = &stage->endpoints;
+    const struct target_report report = {
+        .outcome = outcome, .is_ailing = is_ailing, .retry_after_ms = -1};
+    assert_int_equal(endpoints->pending_count, 1);
+    uint64_t tag = endpoints->pending[0].tag;
+    endpoints->pending_count = 0;
+    endpoints->pending_for = NULL;
+    endpoints->env.reported(endpoints->env.owner, tag, &report);
+}
+
+static enum endpoint_verdict load(struct stage *stage, const char *name)
+{
+    int64_t wait_ms;
+    const struct target_message message = {
+        .job = &stage->job, .setting = &stage->setting, .to = slice_of(name)};
+    struct parcel *parcel = calloc(1, sizeof(*parcel));
+    *parcel = (struct parcel){.request.reported = on_reported, .stage = stage};
+    enum endpoint_verdict verdict =
+        endpoints_give(&stage->endpoints, &parcel->request, slice_of(name), &message, &wait_ms);
+    stage->given += verdict == ENDPOINT_SENT;
+    if (verdict != ENDPOINT_SENT)
+        free(parcel);
+    return verdict;
+}
+
+static void what_never_left_says_nothing_of_the_endpoint(void **state)
+{
+    struct stage *stage = raise_stage();
+    (void)state;
+    for (int i = 0; i < BREAKER_RUN; i++) { /* no success between them, either */
+        assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);
+        report_pending(stage, TARGET_UNSENT, false);
+        assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);
+        report_pending(stage, TARGET_FAILED, true);
+    }
+    struct endpoint *endpoint = endpoint_table_find(&stage->endpoints.table, slice_of("null:"));
+    assert_true(endpoint->breaker.is_open);
+    assert_int_equal(load(stage, "null:"), ENDPOINT_RESTS);
+
+    endpoint->breaker.wait_until_ms = 0;
+    endpoint->breaker.pause_ms = 8000;
+    size_t changes = stage->changes;
+    assert_int_equal(load(stage, "null:"), ENDPOINT_SENT); /* the probe */
+    report_pending(stage, TARGET_UNSENT, false);
+    assert_true(endpoint->breaker.is_open);
+    assert_int_equal(stage->changes, changes + 1);          /* somebody else may probe */
+    assert_int_equal(load(stage, "null:"), ENDPOINT_RESTS); /* but not at once */
+    assert_int_equal(endpoint->breaker.pause_ms, 8000);
+
+    endpoint->breaker.wait_until_ms = 0;
+    assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);
+    report_pending(stage, TARGET_DONE, false);
+    assert_false(endpoint->breaker.is_open);
+    strike_stage(stage);
+}
+
 static void closing_all_reports_what_is_under_way(void **state)
 {
     struct stage *stage = raise_stage();
@@ -232,6 +291,7 @@ int main(void)
         cmocka_unit_test(one_that_fails_again_and_again_rests),
         cmocka_unit_test(beyond_the_most_the_longest_idle_goes),
         cmocka_unit_test(where_all_are_at_work_others_come_later),
+        cmocka_unit_test(what_never_left_says_nothing_of_the_endpoint),
         cmocka_unit_test(closing_all_reports_what_is_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
