@@ -19,8 +19,9 @@
 #include <stdlib.h>
 
 enum {
-    RUNS_MAX = 8,                /* commands at a time */
-    REST_MS = 60 * 1000,         /* until one that failed is run again; longer than it may run */
+    RUNS_MAX = 16,       /* commands at a time */
+    RUNS_OF_ONE_MAX = 8, /* of them, of one program: those that hang leave room for others */
+    REST_MS = 60 * 1000, /* until one that failed is run again; longer than it may run */
     REST_KILLED_MS = 300 * 1000, /* ... or that had to be killed: ten times what it ran */
     VARIABLES_MAX = 8,
     VARIABLES_BYTES_MAX = 64 * 1024,
@@ -28,7 +29,9 @@ enum {
     IDS_MAX = 5,
     ALERT_BYTES_MAX = 64 * 1024,
     NOTE_BYTES = 160,
-    NO_ROOM_MS = 1000 /* until it is looked again whether a command may be run */
+    NO_ROOM_MS = 1000,          /* until it is looked again whether a command may be run */
+    NO_ROOM_MS_MAX = 60 * 1000, /* ... where many wait for that */
+    NO_ROOM_EACH_MS = 100       /* ... one after the other */
 };
 static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
 
@@ -306,6 +309,28 @@ static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *
     dead_letter_pass_next(worker);
 }
 
+/* May one more of this program run? */
+static bool has_room(const struct alert_runs *runs, const char *program)
+{
+    size_t same = 0;
+    for (const struct list *at = runs->list.next; at != &runs->list; at = at->next)
+        same += strcmp(list_entry(at, struct alert_run, node)->program, program) == 0;
+    return runs->count < RUNS_MAX && same < RUNS_OF_ONE_MAX;
+}
+
+/* When a pass that found no room for its command comes again: each a little later than the one
+ * before, so that many that wait cost no more than few. */
+static int64_t next_room_ms(struct alert_runs *runs)
+{
+    int64_t now_ms = clock_inner_ms();
+    runs->next_room_ms += NO_ROOM_EACH_MS;
+    if (runs->next_room_ms < now_ms + NO_ROOM_MS)
+        runs->next_room_ms = now_ms + NO_ROOM_MS;
+    if (runs->next_room_ms > now_ms + NO_ROOM_MS_MAX)
+        runs->next_room_ms = now_ms + NO_ROOM_MS_MAX;
+    return runs->next_room_ms;
+}
+
 static void run_command(struct dead_letter_worker *worker, struct slice text)
 {
     struct alerting *alerting = worker->pass.step;
@@ -315,8 +340,8 @@ static void run_command(struct dead_letter_worker *worker, struct slice text)
         not_alerted(worker, "the policy file of this server has no such command");
         return;
     }
-    if (worker->alert_runs.count >= RUNS_MAX) {
-        dead_letter_pass_again(worker, clock_inner_ms() + NO_ROOM_MS);
+    if (!has_room(&worker->alert_runs, program)) {
+        dead_letter_pass_again(worker, next_room_ms(&worker->alert_runs));
         dead_letter_pass_next(worker);
         return;
     }

@@ -67,6 +67,7 @@ struct dead_letter_pass {
 struct alert_runs { /* commands of alerts that run beside the passes */
     struct list list;
     size_t count;
+    int64_t next_room_ms; /* when the next one that finds too many is to look again */
 };
 
 struct dead_letter_worker {

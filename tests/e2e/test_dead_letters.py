@@ -316,16 +316,32 @@ def test_commands_that_hang_hold_up_nobody(start_delivering, tmp_path):
     slow.chmod(0o700)
     quick.chmod(0o700)
     client = start_delivering(policy=[f"command = slow {slow}", f"command = quick {quick}"]).client()
-    for n in range(6):
+    for n in range(30):
         client.put_topic(f"slow-{n}", dead_letter={"to": "parking", "alert": {"command": "slow"}})
         die(client, f"slow-{n}", f"s-{n}")
     began = time.monotonic()
     client.put_topic("orders", dead_letter={"to": "parking", "alert": {"command": "quick"}})
     for n in range(3):
         die(client, "orders", f"o-{n}")
-    eventually(lambda: counts(client, "parking")["ready"] == 9)
+    eventually(lambda: counts(client, "parking")["ready"] == 33)
     eventually(told.exists)
     assert time.monotonic() - began < 10
+
+
+def test_alerts_for_which_there_is_no_room_wait_quietly(start_delivering, tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 100\n")
+    slow.chmod(0o700)
+    client = start_delivering(policy=[f"command = slow {slow}"]).client()
+    for n in range(200):
+        client.put_topic(f"slow-{n}", dead_letter={"alert": {"command": "slow"}})
+        die(client, f"slow-{n}", "s")
+    takes = lambda: client.topic("tarry.dead")["totals"]["delivered"]
+    eventually(lambda: takes() >= 200)
+    time.sleep(2) # each has found no room once
+    before = takes()
+    time.sleep(3)
+    assert takes() - before < 100
 
 
 def test_a_command_has_no_secret_of_the_server_in_its_environment(start_delivering, tmp_path):
