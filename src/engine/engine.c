@@ -64,8 +64,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
         entry_finish(engine, id, RECORD_EXPIRED, now);
         return;
     }
-    entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)),
-                    slice_of("expired"));
+    entry_set_texts(engine, entry, entry_history(entry_extra(engine, entry)), slice_of("expired"));
     entry_hang(engine, id, JOB_DEAD, now);
     entry_died(engine, entry);
     entry_record(engine, id);
