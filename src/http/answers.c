@@ -16,6 +16,7 @@ struct answers_reading {
     struct http_fault *fault;
 };
 
+/* One more lease is answered so. */
 static bool add_answer(struct answers_reading *reading, struct queue_answer answer)
 {
     if (reading->count == QUEUE_BATCH_MAX)
@@ -26,6 +27,7 @@ static bool add_answer(struct answers_reading *reading, struct queue_answer answ
     return true;
 }
 
+/* Options given for one lease, or for all of them. */
 static void apply_fields(const struct http_fields *fields, struct queue_answer *answer)
 {
     if (http_fields_have(fields, OPTION_DELAY))
@@ -161,6 +163,7 @@ static bool note_leases(struct http_exchange *exchange, const struct answers_rea
     return !note->failed;
 }
 
+/* The next lease of the note, from *at on. */
 static struct slice noted_lease(const struct http_exchange *exchange, size_t *at)
 {
     uint16_t len;

@@ -31,6 +31,7 @@ struct http_writing {
 
 /* ---- how long it is waited for ---- */
 
+/* How long a connection may stay in a phase. */
 static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
 {
     switch (phase) {
@@ -76,6 +77,7 @@ static void drop_kept_bytes(struct http_connection *connection)
     connection->in_len = connection->in_cap = 0;
 }
 
+/* Forgets a request that is not whole, or not begun. */
 static void drop_input(struct http_connection *connection)
 {
     drop_kept_bytes(connection);
@@ -83,6 +85,7 @@ static void drop_input(struct http_connection *connection)
     http_long_line_leave(connection);
 }
 
+/* Makes room for `cap` bytes. False: no memory, and all is as before. */
 static bool grow_input(struct http_connection *connection, size_t cap)
 {
     if (cap <= connection->in_cap)
@@ -128,6 +131,7 @@ static void count_out(struct http_connection *connection, size_t bytes)
     connection->out_counted = bytes;
 }
 
+/* What was not written is not written any more: the jobs in it go back to the queue. */
 static void drop_output(struct http_connection *connection)
 {
     uint64_t written = connection->out_at;
@@ -144,6 +148,7 @@ static void drop_output(struct http_connection *connection)
 
 /* ---- its end ---- */
 
+/* The handle is the loop's no more: the connection ends here. */
 static void on_connection_closed(uv_handle_t *handle)
 {
     struct http_connection *connection = handle->data;
@@ -283,6 +288,8 @@ static size_t input_cap_wanted(const struct http_connection *connection)
     return cap > connection->in_cap ? cap : connection->in_cap;
 }
 
+/* Reads go to the shared buffer behind a short leftover, else to the connection's own, as far as the
+ * budget allows. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct http_connection *connection = handle->data;
@@ -374,6 +381,7 @@ static void refuse_stale(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
+/* There was no room for what the client sends: by the budget, or at all. */
 static void refuse_read_for_memory(struct http_connection *connection)
 {
     struct http_fault fault;
@@ -427,6 +435,7 @@ static void resume_input(struct http_connection *connection)
 
 /* ---- what goes out ---- */
 
+/* The rest is out, or will never be. */
 static void on_output_written(uv_write_t *request, int status)
 {
     struct http_writing *writing = request->data;
@@ -482,6 +491,7 @@ static bool write_output_later(struct http_connection *connection, size_t done)
     return true;
 }
 
+/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
     struct buffer *out = &connection->out;
@@ -578,6 +588,7 @@ bool http_connections_flush(struct http_front *front)
 
 /* ---- all of a front ---- */
 
+/* A connection without a socket yet. NULL: no memory or descriptor. */
 static struct http_connection *connection_new(struct http_front *front)
 {
     struct http_connection *connection = calloc(1, sizeof *connection);
@@ -637,6 +648,7 @@ void http_connections_accept(struct http_front *front)
     wait_in_phase(connection, HTTP_PHASE_IDLE, false);
 }
 
+/* The time of its phase is over. */
 static void give_up_connection(struct http_connection *connection)
 {
     struct http_fault fault;

@@ -84,6 +84,7 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
                           http_quotable(path, 80), (int)allow->len, allow->at);
 }
 
+/* The route of the front's request. False: *fault says what the path has instead. */
 static bool find_route(struct http_front *front, struct http_match *out, struct http_fault *fault)
 {
     const struct http_shared *shared = front->shared;
@@ -109,6 +110,7 @@ static uint32_t weight_of_bytes(uint64_t bytes)
     return bytes / UNIT_BYTES < WEIGHT_MAX ? (uint32_t)(bytes / UNIT_BYTES) : WEIGHT_MAX;
 }
 
+/* What the request may take, in units: its body or its answer, whichever the call is known for. */
 static uint32_t weight_of(const struct http_front *front, const struct http_route *route)
 {
     uint64_t jobs = 1;
@@ -128,6 +130,7 @@ static uint32_t weight_of(const struct http_front *front, const struct http_rout
     return weight_of_bytes(front->request.body.len);
 }
 
+/* One that has to wait for others stands in the front's line. */
 static bool may_begin_long(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -178,6 +181,7 @@ static void begin_weight(struct http_exchange *exchange, uint32_t weight)
 
 /* ---- what it asks for ---- */
 
+/* How long a body the call may have; one to nowhere as long as a job's. */
 static uint64_t body_bytes_max_of(const struct http_front *front, const struct http_route *route)
 {
     if (!route || route->body == HTTP_BODY_JOB)
@@ -185,6 +189,7 @@ static uint64_t body_bytes_max_of(const struct http_front *front, const struct h
     return route->body == HTTP_BODY_BATCH ? front->options.batch_bytes_max : JOB_BODY_BYTES_MAX;
 }
 
+/* A segment of the path with its %XX resolved, in the front's `decoded` where there are some. */
 static bool unescape_segment(struct http_front *front, struct slice *text, struct http_fault *fault)
 {
     size_t start = front->decoded.len;
@@ -198,6 +203,7 @@ static bool unescape_segment(struct http_front *front, struct slice *text, struc
     return true;
 }
 
+/* A call that takes no body is refused one, with advice. */
 static bool check_no_body(struct http_front *front, const struct http_route *route,
                           struct http_fault *fault)
 {
@@ -226,6 +232,7 @@ static bool read_call(struct http_front *front, const struct http_match *match,
            check_no_body(front, match->route, fault);
 }
 
+/* Nothing at the path, or not by this method: then the answer says which it has. */
 static void refuse_path(struct http_exchange *exchange, const struct http_fault *fault)
 {
     struct buffer *body = http_answer_start(exchange);

@@ -86,6 +86,7 @@ struct lease_note_head {
     uint64_t bytes;
 };
 
+/* A lease that could not be given back ends by itself. */
 static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)owner;
@@ -163,6 +164,7 @@ static void return_noted(struct http_front *front, struct slice noted)
     }
 }
 
+/* The jobs of an answer that waited for its turn go back. */
 static void return_note(struct http_exchange *exchange)
 {
     struct slice note = buffer_slice(&exchange->note);
@@ -205,6 +207,7 @@ void http_lease_settle(struct http_connection *connection, uint64_t written, boo
 
 /* ---- its end ---- */
 
+/* Gives back what the exchange holds and counts, and forgets it. */
 static void release_exchange(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
@@ -262,6 +265,7 @@ static const struct reason {
     {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for all that is not above */
 };
 
+/* The status line, and the name of the field that always follows it. */
 static const char *status_line_of(uint16_t status)
 {
     size_t i = 0;
@@ -270,35 +274,9 @@ static const char *status_line_of(uint16_t status)
     return reasons[i].line;
 }
 
-struct response {
-    uint16_t status;
-    const char *content_type; /* NULL: no body and no length, as 204 */
-    struct slice fields;      /* whole lines */
-    size_t body_bytes;
-    bool closes, keeps; /* Connection: close, keep-alive */
-};
-
-static void write_response(struct buffer *out, const char *date, const struct response *response)
-{
-    buffer_append_text(out, status_line_of(response->status));
-    buffer_append_text(out, date);
-    if (response->content_type) {
-        buffer_append_text(out, "\r\nContent-Type: ");
-        buffer_append_text(out, response->content_type);
-        buffer_append_text(out, "\r\nContent-Length: ");
-        buffer_append_u64(out, response->body_bytes);
-    }
-    buffer_append_text(out, "\r\n");
-    buffer_append_slice(out, response->fields);
-    if (response->closes)
-        buffer_append_text(out, "Connection: close\r\n");
-    else if (response->keeps)
-        buffer_append_text(out, "Connection: keep-alive\r\n");
-    buffer_append_text(out, "\r\n");
-}
-
 /* ---- answers, in the order of the requests ---- */
 
+/* The time of this turn as HTTP writes it, made anew once a second. */
 static const char *date_of(struct http_front *front)
 {
     if (front->has_date)
@@ -315,6 +293,7 @@ static const char *date_of(struct http_front *front)
     return front->date;
 }
 
+/* Counts it for /metrics, with its duration unless it waited for something else than the store. */
 static void count_answer(const struct http_exchange *exchange, uint16_t status)
 {
     struct http_front *front = exchange->front;
@@ -338,6 +317,8 @@ static struct buffer *answer_buffer(struct http_exchange *exchange)
     return out;
 }
 
+/* The answer is written. Where it is this one's turn, it leaves with all that follow it and are
+ * answered; else it waits, and is counted in the budget. */
 static void finish_answer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
@@ -386,21 +367,27 @@ void http_answer_field(struct http_exchange *exchange, const char *name, struct 
     buffer_append(fields, "\r\n", 2);
 }
 
+/* Writes the whole answer; no content type: no body and no length, as in 204. */
 static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
     struct http_front *front = exchange->front;
-    struct http_connection *connection = exchange->connection;
-    bool closes = connection->is_closing && !exchange->next;
-    struct response response = {
-        .status = status,
-        .content_type = content_type,
-        .fields = buffer_slice(&front->fields),
-        .body_bytes = front->body.len,
-        .closes = closes,
-        .keeps = exchange->is_http_1_0 && !closes,
-    };
+    bool closes = exchange->connection->is_closing && !exchange->next;
     struct buffer *out = answer_buffer(exchange);
-    write_response(out, date_of(front), &response);
+    buffer_append_text(out, status_line_of(status));
+    buffer_append_text(out, date_of(front));
+    if (content_type) {
+        buffer_append_text(out, "\r\nContent-Type: ");
+        buffer_append_text(out, content_type);
+        buffer_append_text(out, "\r\nContent-Length: ");
+        buffer_append_u64(out, front->body.len);
+    }
+    buffer_append(out, "\r\n", 2);
+    buffer_append_slice(out, buffer_slice(&front->fields));
+    if (closes)
+        buffer_append_text(out, "Connection: close\r\n");
+    else if (exchange->is_http_1_0)
+        buffer_append_text(out, "Connection: keep-alive\r\n");
+    buffer_append(out, "\r\n", 2);
     if (!exchange->is_head && content_type)
         buffer_append_slice(out, buffer_slice(&front->body));
     finish_answer(exchange);
@@ -444,6 +431,7 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
     http_answer_end(exchange, status, "application/json");
 }
 
+/* Who is told that the server cannot now is told when to come again. */
 static void end_problem(struct http_exchange *exchange, uint16_t status)
 {
     if (status == 503)

@@ -105,6 +105,7 @@ static void tell_drained(struct http_front *front)
     drained(front->drained_ctx);
 }
 
+/* Writes what the turn has brought, and forgets its time. */
 static bool on_front_turn_end(void *ctx)
 {
     struct http_front *front = ctx;
@@ -128,6 +129,7 @@ static void on_connection(uv_stream_t *listener, int status)
         http_connections_accept(listener->data);
 }
 
+/* Says in `error` why not. Returns the code. */
 static int refuse_to_listen(char *error, size_t error_bytes, const struct http_options *options,
                             const char *what, int code)
 {
@@ -240,6 +242,7 @@ static void set_front_options(struct http_front *front, const struct http_option
         options->body_ms = BODY_MS;
 }
 
+/* From now on /metrics counts this front. False: there are too many. */
 static bool enter_shared(struct http_front *front)
 {
     struct http_shared *shared = front->shared;

@@ -294,6 +294,7 @@ static bool begin_item(struct http_batch *batch, struct http_fault *fault)
     return true;
 }
 
+/* The item just begun is not right: its fault is kept for its place in the answer. */
 static void set_aside(struct http_batch *batch, const struct http_fault *fault)
 {
     struct http_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
@@ -368,6 +369,7 @@ static bool parse_array(struct slice body, struct http_batch *batch, struct http
     return true;
 }
 
+/* Is the first byte that is no blank that of an array? */
 static bool begins_array(struct slice body)
 {
     size_t i = 0;
@@ -452,6 +454,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
+/* PUT or POST of one job; its options are in the query or in headers. */
 static void push_one(struct http_call *call)
 {
     struct queue_push push = {.topic = call->topic,
@@ -534,6 +537,7 @@ static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply 
         answer_batch(exchange, reply->results, reply->result_count);
 }
 
+/* POST /v1/jobs: many jobs in one body. */
 static void push_many(struct http_call *call)
 {
     struct http_front *front = call->front;

@@ -104,6 +104,7 @@ static size_t write_json(struct http_exchange *exchange, const struct queue_job 
     return i;
 }
 
+/* Is there memory for an answer with these bodies? */
 static bool has_memory_for(const struct http_front *front, const struct queue_reply *reply)
 {
     size_t bytes = 0;
@@ -151,6 +152,7 @@ static void refuse_to_wait(struct http_exchange *exchange)
                         max);
 }
 
+/* The queue has jobs for the take, or its time is over. Jobs that do not get into the answer go back. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct http_front *front = owner;
@@ -177,6 +179,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
 
 /* ---- asking ---- */
 
+/* What the call asks for. False: *fault says what is wrong. */
 static bool read_take(struct http_call *call, struct queue_take *take, struct http_fault *fault)
 {
     struct http_query *query = call->query;

@@ -363,6 +363,7 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
                                         .tag = http_exchange_tag(exchange)});
 }
 
+/* The settings that the topic has now are asked for first; what was sent is kept in the note. */
 static void look_up(struct http_call *call, struct noted_settings noted, struct slice text,
                     queue_done *looked_up)
 {
@@ -382,6 +383,7 @@ static void look_up(struct http_call *call, struct noted_settings noted, struct 
     queue_topic(queue, &get, http_reply_to(call, looked_up));
 }
 
+/* What look_up has kept. */
 static struct noted_settings read_note(const struct http_exchange *exchange, struct slice *topic,
                                        struct slice *text)
 {
