@@ -1,11 +1,450 @@
-/* The walk: in the order that mends most at once. Entries of nobody go, then every job is hung
- * where it belongs, then all is counted. */
-#include "redis/fsck_private.h"
+/* The walk: in the order that mends most at once. How many shards there are; entries of nobody go,
+ * then every job is hung where it belongs, then all is counted; at last, that all shards agree on the
+ * topics' settings. */
+#include "redis/fsck_run.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-static const struct part {
+/* ---- how many shards there are ----
+ *
+ * What "{prefix}:shards" says, and what the cores say. A shard's name depends on the number, so a core
+ * that says N where the layout of N has one is a witness for N. */
+
+enum { CORE_KEY_BYTES = REDIS_TAG_BYTES + 16 };
+
+static int ask_text(struct fsck *fsck, const char *key, const char *field, redisReply **out)
+{
+    const struct slice words[] = {slice_of(field ? "HGET" : "GET"), slice_of(key),
+                                  slice_of(field ? field : "")};
+    return fsck_ask(fsck, redis_slot_of(words[1]), words, field ? 3 : 2, out);
+}
+
+/* What the key holds; 0 where there is none or it is no number of shards (then *is_there). */
+static int ask_number(struct fsck *fsck, const char *key, const char *field, uint32_t *number,
+                      bool *is_there)
+{
+    redisReply *reply;
+    int result = ask_text(fsck, key, field, &reply);
+    if (result != 0)
+        return result;
+    *is_there = reply->type == REDIS_REPLY_STRING;
+    char *end = NULL;
+    unsigned long found = *is_there ? strtoul(reply->str, &end, 10) : 0;
+    *number = end && !*end && found <= REDIS_SHARDS_MAX ? (uint32_t)found : 0;
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* Whether a core of the layout of `shards` says so. */
+static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint32_t *witnesses)
+{
+    char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
+    uint32_t says = 0;
+    bool is_there;
+    redis_slot_tag(fsck->url.prefix, shard, shards, tag);
+    snprintf(core, sizeof core, "%s:core", tag);
+    int result = ask_number(fsck, core, "shards", &says, &is_there);
+    *witnesses += result == 0 && says == shards;
+    return result;
+}
+
+static int count_witnesses(struct fsck *fsck, uint32_t shards, uint32_t *out)
+{
+    int result = 0;
+    *out = 0;
+    for (uint32_t i = 0; result == 0 && i < shards; i++)
+        result = ask_witness(fsck, i, shards, out);
+    return result;
+}
+
+/* Of the first, middle and last shard: they are on three masters, where there are three. */
+static int count_some(struct fsck *fsck, uint32_t shards, uint32_t *out)
+{
+    const uint32_t some[] = {0, shards / 2, shards - 1};
+    int result = 0;
+    *out = 0;
+    for (int i = 0; result == 0 && i < 3; i++)
+        result = ask_witness(fsck, some[i], shards, out);
+    return result;
+}
+
+/* The number most cores stand for; 0: not one was found. */
+static int ask_cores(struct fsck *fsck, uint32_t *out,
+                     int (*count)(struct fsck *fsck, uint32_t shards, uint32_t *witnesses))
+{
+    uint32_t most = 0;
+    int result = 0;
+    *out = 0;
+    for (uint32_t shards = 1; result == 0 && shards <= REDIS_SHARDS_MAX; shards++) {
+        uint32_t witnesses;
+        result = count(fsck, shards, &witnesses);
+        if (result == 0 && witnesses > most) {
+            most = witnesses;
+            *out = shards;
+        }
+    }
+    return result;
+}
+
+static int write_number(struct fsck *fsck, const char *key, const char *number, bool is_there)
+{
+    const struct slice words[] = {slice_of("SET"), slice_of(key), slice_of(number),
+                                  slice_of(is_there ? "XX" : "NX")};
+    redisReply *reply;
+    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 4, &reply);
+    if (result == 0)
+        freeReplyObject(reply);
+    return result;
+}
+
+/* The key is missing or wrong, and the cores say how many there are. */
+static int put_right(struct fsck *fsck, const char *key, bool is_there, uint32_t said,
+                     uint32_t shards)
+{
+    const bool repairs = fsck->options->repair;
+    char what[CORE_KEY_BYTES + 80], repair[32], number[16];
+    snprintf(number, sizeof number, "%u", (unsigned)shards);
+    if (!is_there)
+        snprintf(what, sizeof what, "'%s' is missing, and the cores say %s", key, number);
+    else if (!said)
+        snprintf(what, sizeof what, "'%s' is no number of shards, and the cores say %s", key,
+                 number);
+    else
+        snprintf(what, sizeof what, "'%s' says %u, and the cores say %s", key, (unsigned)said,
+                 number);
+    snprintf(repair, sizeof repair, "set to %s", number);
+    int result = repairs ? write_number(fsck, key, number, is_there) : 0;
+    if (result == 0)
+        fsck_found(fsck, -1, repairs ? REDIS_FSCK_MENDED : REDIS_FSCK_TO_MEND, slice_of(""),
+                   slice_of(""), slice_of(what), slice_of(repair));
+    return result;
+}
+
+/* Whether there is the first core of any layout, which says nothing. */
+static int find_mute_core(struct fsck *fsck, bool *is_there)
+{
+    int result = 0;
+    *is_there = false;
+    for (uint32_t shards = 1; result == 0 && !*is_there && shards <= REDIS_SHARDS_MAX; shards++) {
+        char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
+        redisReply *reply;
+        redis_slot_tag(fsck->url.prefix, 0, shards, tag);
+        snprintf(core, sizeof core, "%s:core", tag);
+        const struct slice words[] = {slice_of("EXISTS"), slice_of(core)};
+        result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
+        if (result != 0)
+            break;
+        *is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+        freeReplyObject(reply);
+    }
+    return result;
+}
+
+static int refuse_unknown(struct fsck *fsck, const char *key, bool is_there)
+{
+    bool has_core;
+    int result = find_mute_core(fsck, &has_core);
+    if (result != 0)
+        return result;
+    if (has_core)
+        return REDIS_REPORT(&fsck->error, -ENOENT,
+                            "nothing tells how many shards there are: '%s' and what the cores say "
+                            "of it are lost, start a server with --shards as it was, and check "
+                            "again",
+                            key);
+    return REDIS_REPORT(&fsck->error, -ENOENT,
+                        is_there ? "'%s' is no number of shards and there is no core that says "
+                                   "how many, another program may use these keys"
+                                 : "no queue here: neither '%s' nor any shard's core is there, "
+                                   "check the database and the prefix of the URL",
+                        key);
+}
+
+static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
+{
+    uint32_t said, witnesses = 0, others = 0;
+    bool is_there;
+    int result = ask_number(fsck, key, NULL, &said, &is_there);
+    if (result == 0 && said)
+        result = count_witnesses(fsck, said, &witnesses);
+    if (result == 0 && !witnesses)
+        result = ask_cores(fsck, &others, count_some);
+    if (result == 0 && !said && !others)
+        result = ask_cores(fsck, &others, count_witnesses);
+    if (result != 0)
+        return result;
+    *shards = others ? others : said;
+    if (*shards)
+        return others ? put_right(fsck, key, is_there, said, others) : 0;
+    return refuse_unknown(fsck, key, is_there);
+}
+
+/* Settles report->shards. */
+static int count_shards(struct fsck *fsck)
+{
+    struct redis_fsck_report *report = fsck->report;
+    char key[CORE_KEY_BYTES];
+    uint32_t shards = 0;
+    snprintf(key, sizeof key, "{%s}:shards", fsck->url.prefix);
+    int result = find_number(fsck, key, &shards);
+    if (result != 0)
+        return result;
+    report->shards = shards;
+    for (uint32_t i = 0; i < shards; i++) {
+        char tag[REDIS_TAG_BYTES];
+        redis_slot_tag(fsck->url.prefix, i, shards, tag);
+        snprintf(report->shard[i].tag, sizeof report->shard[i].tag, "%s", tag);
+    }
+    return 0;
+}
+
+/* ---- the topics' settings ----
+ *
+ * A topic's settings and pause are the same in all shards; one that was lost comes back without, with
+ * the first push. Servers set one shard after another: so a difference counts where it is still the
+ * same a second later, and nothing is dropped from the topic meanwhile. */
+
+enum { WAIT_MS = 1200, VALUE_BYTES_MAX = 1 << 20, TOPIC_KEY_BYTES = REDIS_TAG_BYTES + 300 };
+
+/* A topic in all shards. */
+struct topic_view {
+    struct slice topic;
+    struct buffer
+        value[REDIS_SHARDS_MAX]; /* empty: not there; else the pause and, where there are any, the
+                                  * length of the extension, that, and the settings */
+    struct buffer cancelled[REDIS_SHARDS_MAX]; /* rises while a delete is at work */
+};
+
+static struct topic_view *topic_view_new(struct slice topic)
+{
+    struct topic_view *view = calloc(1, sizeof *view);
+    for (uint32_t i = 0; view && i < REDIS_SHARDS_MAX; i++) {
+        buffer_init(&view->value[i], VALUE_BYTES_MAX);
+        buffer_init(&view->cancelled[i], VALUE_BYTES_MAX);
+    }
+    if (view)
+        view->topic = topic;
+    return view;
+}
+
+static void topic_view_free(struct topic_view *view)
+{
+    for (uint32_t i = 0; view && i < REDIS_SHARDS_MAX; i++) {
+        buffer_fini(&view->value[i]);
+        buffer_fini(&view->cancelled[i]);
+    }
+    free(view);
+}
+
+static struct slice element_of(const redisReply *reply, size_t at)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || at >= reply->elements ||
+        reply->element[at]->type != REDIS_REPLY_STRING)
+        return (struct slice){0};
+    return slice_make(reply->element[at]->str, reply->element[at]->len);
+}
+
+/* As settings_here in check.lua has it. */
+static void append_value(struct buffer *out, struct slice paused, struct slice settings,
+                         struct slice extension)
+{
+    buffer_append_slice(out, paused);
+    if (!paused.len || (!settings.len && !extension.len))
+        return;
+    buffer_append_byte(out, (char)(extension.len >> 8 & 255));
+    buffer_append_byte(out, (char)(extension.len & 255));
+    buffer_append_slice(out, extension);
+    buffer_append_slice(out, settings);
+}
+
+static int topic_view_read_shard(struct fsck *fsck, uint32_t shard, struct topic_view *view)
+{
+    char key[TOPIC_KEY_BYTES];
+    snprintf(key, sizeof key, "%s:topic:%.*s", fsck->report->shard[shard].tag, (int)view->topic.len,
+             view->topic.at);
+    const struct slice words[] = {slice_of("HMGET"),     slice_of(key),
+                                  slice_of("paused"),    slice_of("settings"),
+                                  slice_of("extension"), slice_of("cancelled")};
+    redisReply *reply;
+    int result =
+        fsck_ask(fsck, redis_slot_of(words[1]), words, sizeof words / sizeof words[0], &reply);
+    if (result != 0)
+        return result;
+    append_value(&view->value[shard], element_of(reply, 0), element_of(reply, 1),
+                 element_of(reply, 2));
+    buffer_append_slice(&view->cancelled[shard], element_of(reply, 3));
+    freeReplyObject(reply);
+    return 0;
+}
+
+static int topic_view_read(struct fsck *fsck, struct topic_view *view)
+{
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
+        if (fsck_names_have(&fsck->topics[i], view->topic))
+            result = topic_view_read_shard(fsck, i, view);
+    return result;
+}
+
+static bool is_same(const struct fsck *fsck, const struct topic_view *a, const struct topic_view *b)
+{
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        if (!slice_equals(buffer_slice(&a->value[i]), buffer_slice(&b->value[i])) ||
+            !slice_equals(buffer_slice(&a->cancelled[i]), buffer_slice(&b->cancelled[i])))
+            return false;
+    return true;
+}
+
+static struct slice settings_in(const struct topic_view *view, uint32_t shard)
+{
+    struct slice value = buffer_slice(&view->value[shard]);
+    return value.len ? slice_make(value.at + 1, value.len - 1) : (struct slice){0};
+}
+
+/* Those most shards have, but for none: a shard that was lost has none. */
+static struct slice wanted_settings(const struct fsck *fsck, const struct topic_view *view)
+{
+    struct slice best = {0};
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < fsck->report->shards; i++) {
+        uint32_t alike = 0;
+        for (uint32_t k = 0; k < fsck->report->shards; k++)
+            alike += slice_equals(settings_in(view, i), settings_in(view, k));
+        if (settings_in(view, i).len && alike > most) {
+            most = alike;
+            best = settings_in(view, i);
+        }
+    }
+    return best;
+}
+
+/* By the shards that have these settings. */
+static char wanted_pause(const struct fsck *fsck, const struct topic_view *view,
+                         struct slice settings)
+{
+    int votes = 0;
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        if (view->value[i].len && slice_equals(settings_in(view, i), settings))
+            votes += view->value[i].at[0] == '1' ? 1 : -1;
+    return votes >= 0 ? '1' : '0';
+}
+
+static void find_wanted(const struct fsck *fsck, const struct topic_view *view, struct buffer *out)
+{
+    struct slice settings = wanted_settings(fsck, view);
+    buffer_append_byte(out, wanted_pause(fsck, view, settings));
+    buffer_append_slice(out, settings);
+}
+
+/* A topic that nobody set up is made in a shard by the first job there. */
+static bool is_wrong(const struct topic_view *view, uint32_t shard, struct slice wanted)
+{
+    struct slice value = buffer_slice(&view->value[shard]);
+    return value.len ? !slice_equals(value, wanted) : !slice_is(wanted, "0");
+}
+
+static bool is_any_wrong(const struct fsck *fsck, const struct topic_view *view)
+{
+    struct buffer wanted;
+    bool wrong = false;
+    buffer_init(&wanted, VALUE_BYTES_MAX);
+    find_wanted(fsck, view, &wanted);
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        wrong = wrong || is_wrong(view, i, buffer_slice(&wanted));
+    buffer_fini(&wanted);
+    return wrong;
+}
+
+static bool gather_names(const struct fsck *fsck, struct fsck_names *all)
+{
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        for (size_t k = 0; k < fsck->topics[i].count; k++)
+            if (!fsck_names_put(all, fsck->topics[i].at[k]))
+                return false;
+    return true;
+}
+
+static bool topic_exists(const struct fsck *fsck, const struct topic_view *view)
+{
+    for (uint32_t i = 0; i < fsck->report->shards; i++)
+        if (view->value[i].len)
+            return true;
+    return false;
+}
+
+/* Keeps those in *views that differ between shards. */
+static int look_first(struct fsck *fsck, const struct fsck_names *all, struct topic_view **views,
+                      size_t *count)
+{
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < all->count; i++) {
+        struct topic_view *view = topic_view_new(all->at[i]);
+        if (!view)
+            return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
+        result = topic_view_read(fsck, view);
+        if (result == 0 && topic_exists(fsck, view) && is_any_wrong(fsck, view))
+            views[(*count)++] = view;
+        else
+            topic_view_free(view);
+    }
+    return result;
+}
+
+static int set_right(struct fsck *fsck, const struct topic_view *view)
+{
+    struct buffer wanted;
+    int result = 0;
+    buffer_init(&wanted, VALUE_BYTES_MAX);
+    find_wanted(fsck, view, &wanted);
+    for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++) {
+        const struct slice more[] = {buffer_slice(&view->value[i]), buffer_slice(&wanted)};
+        if (is_wrong(view, i, more[1]))
+            result = fsck_part(fsck, i, REDIS_CHECK, "settings", view->topic, more, 2);
+    }
+    buffer_fini(&wanted);
+    return result;
+}
+
+static int look_again(struct fsck *fsck, const struct topic_view *before)
+{
+    struct topic_view *view = topic_view_new(before->topic);
+    if (!view)
+        return REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
+    int result = topic_view_read(fsck, view);
+    if (result == 0 && is_same(fsck, before, view))
+        result = set_right(fsck, view);
+    topic_view_free(view);
+    return result;
+}
+
+static int walk_settings(struct fsck *fsck)
+{
+    struct fsck_names all = {0};
+    size_t count = 0;
+    struct topic_view **views = NULL;
+    int result = 0;
+    if (!gather_names(fsck, &all) || !(views = calloc(all.count + 1, sizeof(struct topic_view *))))
+        result = REDIS_REPORT(&fsck->error, -ENOMEM, "out of memory");
+    if (result == 0)
+        result = look_first(fsck, &all, views, &count);
+    if (count)
+        poll(NULL, 0, WAIT_MS);
+    for (size_t i = 0; i < count; i++) {
+        if (result == 0)
+            result = look_again(fsck, views[i]);
+        topic_view_free(views[i]);
+    }
+    free(views);
+    fsck_names_free(&all);
+    return result;
+}
+
+/* ---- the walk ---- */
+
+static const struct topic_part {
     enum redis_script script;
     const char *name;
 } topic_parts[] = {
@@ -16,7 +455,7 @@ static const struct part {
     {REDIS_CHECK_TOPIC, "split"}, {REDIS_CHECK_TOPIC, "bytes"},    {REDIS_CHECK_TOPIC, "event"},
 };
 
-enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0], KEY_BYTES_MAX = 1 << 16 };
+enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0], JOBS_KEY_BYTES_MAX = 1 << 16 };
 
 static int check_core(struct fsck *fsck, uint32_t shard)
 {
@@ -54,7 +493,7 @@ static int count_jobs(struct fsck *fsck, uint32_t shard, struct slice topic)
 {
     struct buffer key;
     redisReply *reply;
-    buffer_init(&key, KEY_BYTES_MAX);
+    buffer_init(&key, JOBS_KEY_BYTES_MAX);
     buffer_append_format(&key, "%s:job:", fsck->report->shard[shard].tag);
     buffer_append_slice(&key, topic);
     const struct slice words[] = {slice_of("HLEN"), buffer_slice(&key)};
@@ -78,7 +517,7 @@ static int count_all_jobs(struct fsck *fsck)
 
 static int walk(struct fsck *fsck)
 {
-    int result = fsck_count_shards(fsck);
+    int result = count_shards(fsck);
     for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
         result = check_core(fsck, i);
     if (result == 0)
@@ -87,7 +526,7 @@ static int walk(struct fsck *fsck)
         result = count_all_jobs(fsck);
     for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
         result = walk_shard(fsck, i);
-    return result == 0 ? fsck_walk_settings(fsck) : result;
+    return result == 0 ? walk_settings(fsck) : result;
 }
 
 int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_report *report)
@@ -104,7 +543,7 @@ int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_r
         *report->error = 0; /* of what passed */
     fsck_close(&fsck);
     for (uint32_t i = 0; i < REDIS_SHARDS_MAX; i++)
-        fsck_names_fini(&fsck.topics[i]);
+        fsck_names_free(&fsck.topics[i]);
     explicit_bzero(&fsck.url, sizeof fsck.url);
     return result;
 }

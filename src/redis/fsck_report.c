@@ -1,6 +1,6 @@
 /* What was found: kept, and written down for people and for programs. */
 #include "base/json_write.h"
-#include "redis/fsck_private.h"
+#include "redis/fsck_run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #include "redis/inspect.h"
 
 #include "base/log.h"
+#include "redis/answer.h"
 #include "redis/name.h"
 #include "redis/survey.h"
 
@@ -207,21 +208,6 @@ struct shards_question {
     char place[REDIS_ENDPOINT_NAME_BYTES]; /* who answered */
 };
 
-/* "MOVED 3999 127.0.0.1:6381" or "ASK …"; without a host: who said so. */
-static bool read_redirect(const redisReply *reply, struct redis_endpoint *endpoint)
-{
-    if (!redis_sync_connection_is_error(reply, "MOVED ") &&
-        !redis_sync_connection_is_error(reply, "ASK "))
-        return false;
-    const char *host = strrchr(reply->str, ' ') + 1, *colon = strrchr(host, ':');
-    if (!colon || (size_t)(colon - host) >= sizeof(endpoint->host))
-        return false;
-    if (colon > host)
-        snprintf(endpoint->host, sizeof(endpoint->host), "%.*s", (int)(colon - host), host);
-    endpoint->port = (uint16_t)strtoul(colon + 1, NULL, 10);
-    return endpoint->port != 0;
-}
-
 /* Asks one server; sends `ASKING` ahead where a slot is on its way there. */
 static int ask_there(struct shards_question *question, const struct redis_endpoint *endpoint,
                      bool ask_first, const char *const *words, redisReply **out)
@@ -261,7 +247,8 @@ static int ask(struct shards_question *question, const char *const *words, redis
         if (result != 0 || (*out)->type != REDIS_REPLY_ERROR)
             return result;
         ask_first = redis_sync_connection_is_error(*out, "ASK ");
-        bool goes_on = read_redirect(*out, &endpoint);
+        struct redis_endpoint asked = endpoint;
+        bool goes_on = redis_error_endpoint((*out)->str, &asked, &endpoint);
         freeReplyObject(*out);
         if (!goes_on)
             break;

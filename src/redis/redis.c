@@ -28,6 +28,7 @@ struct redis {
     struct reactor *reactor;
     struct redis_topology *topology;
     struct redis_shard *shards[REDIS_SHARDS_MAX];
+    struct queue *parts[REDIS_SHARDS_MAX]; /* the same, as queues */
     uint32_t shard_count;
     struct sharded *sharded; /* NULL: there is one shard */
     struct queue *queue;     /* of them all */
@@ -195,7 +196,7 @@ static bool shards_new(struct redis *redis)
                                               .learned = on_learned,
                                               .learned_ctx = redis,
                                               .figures = &redis->figures};
-        if (!(redis->shards[i] = redis_shard_new(&options)))
+        if (!(redis->shards[i] = redis_shard_new(&options, &redis->parts[i])))
             return false;
     }
     return true;
@@ -203,11 +204,8 @@ static bool shards_new(struct redis *redis)
 
 static struct sharded *make_sharded(struct redis *redis)
 {
-    struct queue *parts[REDIS_SHARDS_MAX];
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        parts[i] = redis_shard_queue(redis->shards[i]);
     return sharded_new(&(struct sharded_options){
-        .parts = parts,
+        .parts = redis->parts,
         .part_count = redis->shard_count,
         /* Where takes begin: servers that start alike should not all ask the same one first. */
         .home = (uint32_t)(random_u64() % redis->shard_count),
@@ -220,7 +218,7 @@ static struct sharded *make_sharded(struct redis *redis)
 /* One shard is the queue; several are made one. */
 static bool queue_new(struct redis *redis)
 {
-    struct queue *queue = redis_shard_queue(redis->shards[0]);
+    struct queue *queue = redis->parts[0];
     if (redis->shard_count > 1) {
         if (!(redis->sharded = make_sharded(redis)))
             return false;

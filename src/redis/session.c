@@ -305,7 +305,7 @@ static void leave(struct redis_session *session)
     session->expected_count = 0;
     redis_subscription_stop(&session->news);
     calls_unsent(session);
-    redis_topology_forget(session->options.topology, session);
+    redis_topology_leave(&session->asker);
 }
 
 static void begin_again(struct redis_session *session, int64_t pause_ms)
@@ -344,7 +344,7 @@ static void session_moved(struct redis_session *session, const char *error)
     bool known = redis_error_endpoint(error, &session->endpoint, &there);
     session->options.figures->redirects++;
     if (known)
-        redis_topology_moved(session->options.topology, session->slot, &there);
+        redis_topology_moved(session->options.topology, session->asker.slot, &there);
     if (known && !session->was_moved)
         session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but two that name each other are no haste */
     session->was_moved = true;
@@ -409,7 +409,7 @@ static void on_found(void *ctx, const struct redis_endpoint *endpoint, const cha
 static void seek(struct redis_session *session)
 {
     session->state = SESSION_SEEKING;
-    redis_topology_ask(session->options.topology, session->slot, session->fresh, on_found, session);
+    redis_topology_ask(session->options.topology, &session->asker, session->fresh);
     session->fresh = false;
 }
 
@@ -709,7 +709,6 @@ struct redis_session *redis_session_new(const struct redis_session_options *opti
     if (!session)
         return NULL;
     session->options = *options;
-    session->slot = redis_slot_of(slice_of(session->options.tag));
     session->wake_ms = session->stop_ms = INT64_MAX;
     session->pause_ms = SESSION_PAUSE_FIRST_MS;
     list_init(&session->flying);
@@ -721,8 +720,13 @@ struct redis_session *redis_session_new(const struct redis_session_options *opti
         free(session);
         return NULL;
     }
-    session->listener = (struct redis_topology_listener){.deposed = on_deposed, .ctx = session};
-    redis_topology_listen(options->topology, &session->listener);
+    session->asker = (struct redis_topology_asker){
+        .slot = redis_slot_of(slice_of(session->options.tag)),
+        .found = on_found,
+        .deposed = on_deposed,
+        .ctx = session,
+    };
+    list_init(&session->asker.list);
     seek(session);
     return session;
 }
@@ -732,7 +736,6 @@ void redis_session_free(struct redis_session *session)
     if (!session)
         return;
     session->stopping = true;
-    redis_topology_unlisten(&session->listener);
     leave(session);
     calls_end_all(session, REDIS_CALL_STOPPING);
     redis_subscription_fini(&session->news);

@@ -70,13 +70,12 @@ struct session_expected {
 
 struct redis_session {
     struct redis_session_options options;
-    uint16_t slot;
     enum session_state state;
     bool stopping;
     struct redis_endpoint endpoint;
     struct redis_connection *connection;
     struct redis_subscription news; /* to the same server */
-    struct redis_topology_listener listener;
+    struct redis_topology_asker asker;
     struct redis_clock clock;
 
     struct deadline *deadline;

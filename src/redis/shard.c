@@ -329,11 +329,6 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .accepting = shard->has_space && !inspection->evicts};
 }
 
-struct queue *redis_shard_queue(struct redis_shard *shard)
-{
-    return &shard->queue;
-}
-
 bool redis_shard_is_done(const struct redis_shard *shard)
 {
     return shard->calls == 0;
@@ -394,7 +389,7 @@ static struct redis_session *session_new(struct redis_shard *shard)
     return redis_session_new(&session);
 }
 
-struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
+struct redis_shard *redis_shard_new(const struct redis_shard_options *options, struct queue **queue)
 {
     struct redis_shard *shard = calloc(1, sizeof *shard);
     if (!shard)
@@ -411,10 +406,12 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options)
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
     redis_news_init(shard);
-    if ((shard->session = session_new(shard)))
-        return shard;
-    redis_shard_free(shard);
-    return NULL;
+    if (!(shard->session = session_new(shard))) {
+        redis_shard_free(shard);
+        return NULL;
+    }
+    *queue = &shard->queue;
+    return shard;
 }
 
 void redis_shard_stop(struct redis_shard *shard)

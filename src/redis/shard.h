@@ -38,12 +38,11 @@ struct redis_shard_options {
     struct redis_figures *figures; /* of all shards; keeps count of those that are up */
 };
 
-struct redis_shard *redis_shard_new(
-    const struct redis_shard_options *options); /* NULL: no memory */
+/* NULL: no memory. `queue` is the shard as a queue of its own. */
+struct redis_shard *redis_shard_new(const struct redis_shard_options *options,
+                                    struct queue **queue);
 /* Not from one of its callbacks. What has no reply yet gets none. */
 void redis_shard_free(struct redis_shard *shard);
-
-struct queue *redis_shard_queue(struct redis_shard *shard);
 
 /* At the end of each turn: tells, answers, sends; and where it `looks`, asks whether there is anything
  * that no message told. Returns the inner time of the turn it wants next; INT64_MAX: none. */

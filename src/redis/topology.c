@@ -12,26 +12,17 @@
 #include "redis/subscription.h"
 #include "redis/topology_map.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ASKERS_MAX = 2 * REDIS_SHARDS_MAX, CONNECT_MS = 1000, ANSWER_MS = 2000, WHY_BYTES = 256 };
-
-struct asker {
-    uint16_t slot;
-    redis_topology_found *found;
-    void *ctx;
-};
+enum { CONNECT_MS = 1000, ANSWER_MS = 2000, WHY_BYTES = 256 };
 
 struct redis_topology {
     struct reactor *reactor;
     struct redis_url url;
     struct deadline *deadline;
-    struct asker askers[ASKERS_MAX]; /* in the order they came */
-    uint32_t asker_count;
+    struct list askers; /* in the order they came */
     bool must_ask;
-    struct list listeners;
     struct redis_subscription switches; /* sentinel: hears of a new master */
     uint32_t next_sentinel;             /* to be subscribed to */
     /* what is known */
@@ -62,25 +53,38 @@ static const struct redis_endpoint *known(const struct redis_topology *topology,
     return redis_map_find(&topology->map, slot);
 }
 
-static struct asker take_asker(struct redis_topology *topology)
+/* NULL: nobody waits for an answer. */
+static struct redis_topology_asker *first_waiting(const struct redis_topology *topology)
 {
-    struct asker asker = topology->askers[0];
-    topology->asker_count--;
-    memmove(&topology->askers[0], &topology->askers[1], topology->asker_count * sizeof asker);
-    return asker;
+    for (struct list *at = topology->askers.next; at != &topology->askers; at = at->next) {
+        struct redis_topology_asker *asker = list_entry(at, struct redis_topology_asker, list);
+        if (asker->waits)
+            return asker;
+    }
+    return NULL;
 }
 
 /* Who asks again from within its callback is answered in another turn. */
 static void tell_all(struct redis_topology *topology)
 {
+    struct redis_topology_asker *asker;
+    struct list waiting;
     topology->must_ask = false;
-    for (uint32_t left = topology->asker_count; left && topology->asker_count; left--) {
-        struct asker asker = take_asker(topology);
-        const struct redis_endpoint *endpoint = known(topology, asker.slot);
+    list_init(&waiting);
+    while ((asker = first_waiting(topology))) {
+        list_remove(&asker->list);
+        list_add_last(&waiting, &asker->list);
+        asker->waits = false;
+    }
+    while (!list_is_empty(&waiting)) {
+        asker = list_entry(waiting.next, struct redis_topology_asker, list);
+        const struct redis_endpoint *endpoint = known(topology, asker->slot);
         struct redis_endpoint copy;
         if (endpoint)
             copy = *endpoint;
-        asker.found(asker.ctx, endpoint ? &copy : NULL, topology->why);
+        list_remove(&asker->list);
+        list_add_last(&topology->askers, &asker->list);
+        asker->found(asker->ctx, endpoint ? &copy : NULL, topology->why);
     }
 }
 
@@ -115,7 +119,7 @@ static void end_question(struct redis_topology *topology, bool answered)
     if (topology->must_ask)
         deadline_set(topology->deadline, topology->ended_ms + REDIS_WHERE_PAUSE_MS);
     else
-        deadline_set(topology->deadline, topology->asker_count ? topology->ended_ms : INT64_MAX);
+        deadline_set(topology->deadline, first_waiting(topology) ? topology->ended_ms : INT64_MAX);
 }
 
 static void try_next(struct redis_topology *topology, const char *why)
@@ -200,18 +204,19 @@ static void on_deadline(void *ctx)
         put_question(topology);
     } else {
         tell_all(topology);
-        if (topology->asker_count)
+        if (first_waiting(topology))
             deadline_set(topology->deadline,
                          clock_inner_ms() + (topology->must_ask ? REDIS_WHERE_PAUSE_MS : 0));
     }
 }
 
-void redis_topology_ask(struct redis_topology *topology, uint16_t slot, bool fresh,
-                        redis_topology_found *found, void *ctx)
+void redis_topology_ask(struct redis_topology *topology, struct redis_topology_asker *asker,
+                        bool fresh)
 {
-    assert(topology->asker_count < ASKERS_MAX);
-    topology->askers[topology->asker_count++] = (struct asker){slot, found, ctx};
-    if (topology->url.kind != REDIS_SINGLE && (fresh || !known(topology, slot)))
+    list_remove(&asker->list);
+    list_add_last(&topology->askers, &asker->list);
+    asker->waits = true;
+    if (topology->url.kind != REDIS_SINGLE && (fresh || !known(topology, asker->slot)))
         topology->must_ask = true;
     if (topology->connection)
         return;
@@ -219,13 +224,10 @@ void redis_topology_ask(struct redis_topology *topology, uint16_t slot, bool fre
     deadline_set(topology->deadline, topology->must_ask && first_ms > now_ms ? first_ms : now_ms);
 }
 
-void redis_topology_forget(struct redis_topology *topology, void *ctx)
+void redis_topology_leave(struct redis_topology_asker *asker)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < topology->asker_count; i++)
-        if (topology->askers[i].ctx != ctx)
-            topology->askers[kept++] = topology->askers[i];
-    topology->asker_count = kept;
+    list_remove(&asker->list);
+    asker->waits = false;
 }
 
 void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
@@ -235,7 +237,7 @@ void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
         redis_map_set(&topology->map, slot, endpoint);
 }
 
-/* ---- listening ----
+/* ---- a master that is deposed ----
  *
  * An old master that lives does not know that it is none any more: it takes changes until the
  * sentinels make it a replica some 10 s later, which throws away all that it took meanwhile. So those
@@ -268,11 +270,10 @@ static void on_switched(void *ctx, struct slice message)
         !take_endpoint(&message, &to))
         return;
     topology->master = to;
-    for (struct list *at = topology->listeners.next, *next; at != &topology->listeners; at = next) {
-        struct redis_topology_listener *listener =
-            list_entry(at, struct redis_topology_listener, list);
+    for (struct list *at = topology->askers.next, *next; at != &topology->askers; at = next) {
+        struct redis_topology_asker *asker = list_entry(at, struct redis_topology_asker, list);
         next = at->next;
-        listener->deposed(listener->ctx, &from);
+        asker->deposed(asker->ctx, &from);
     }
 }
 
@@ -302,17 +303,6 @@ static bool switches_start(struct redis_topology *topology)
     return true;
 }
 
-void redis_topology_listen(struct redis_topology *topology,
-                           struct redis_topology_listener *listener)
-{
-    list_add_last(&topology->listeners, &listener->list);
-}
-
-void redis_topology_unlisten(struct redis_topology_listener *listener)
-{
-    list_remove(&listener->list);
-}
-
 /* ---- life ---- */
 
 struct redis_topology *redis_topology_new(struct reactor *reactor, const struct redis_url *url)
@@ -323,7 +313,7 @@ struct redis_topology *redis_topology_new(struct reactor *reactor, const struct 
     topology->reactor = reactor;
     topology->url = *url;
     topology->ended_ms = INT64_MIN / 2;
-    list_init(&topology->listeners);
+    list_init(&topology->askers);
     topology->deadline = deadline_new(reactor, on_deadline, topology);
     if (!topology->deadline || (url->kind == REDIS_SENTINEL && !switches_start(topology))) {
         redis_topology_free(topology);

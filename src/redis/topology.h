@@ -4,8 +4,7 @@
  *
  * Asking is lazy: the map is learned when first asked for, and again when a session says it was wrong
  * (MOVED, READONLY, a refused connection), at most once every REDIS_WHERE_PAUSE_MS; all who ask
- * meanwhile share the one question. Under Sentinel those who listen are told when another server
- * was made master.
+ * meanwhile share the one question. Under Sentinel all are told when another server was made master.
  */
 #ifndef TARRY_REDIS_TOPOLOGY_H
 #define TARRY_REDIS_TOPOLOGY_H
@@ -22,25 +21,24 @@ struct redis_topology *redis_topology_new(struct reactor *reactor, const struct 
 /* Questions under way are not answered any more. */
 void redis_topology_free(struct redis_topology *topology);
 
-/* `endpoint` NULL: nobody could be asked, or nobody serves the slot; `why` says so. Never inside
- * the call. Valid during the callback. */
-typedef void redis_topology_found(void *ctx, const struct redis_endpoint *endpoint,
-                                  const char *why);
-/* `fresh`: what is known was found wrong; ask again. */
-void redis_topology_ask(struct redis_topology *topology, uint16_t slot, bool fresh,
-                        redis_topology_found *found, void *ctx);
-/* The asker is gone. */
-void redis_topology_forget(struct redis_topology *topology, void *ctx);
-/* Embed it; it must stay until redis_topology_unlisten. */
-struct redis_topology_listener {
+/* Who asks. Embed it; it must stay until redis_topology_leave. */
+struct redis_topology_asker {
     struct list list;
-    /* `from` is master no more; asking now tells who is. May ask, forget and unlisten itself. */
+    uint16_t slot;
+    bool waits; /* for `found` */
+    /* The answer; never inside a call. `endpoint` NULL: nobody could be asked, or nobody serves the
+     * slot; `why` says so. Valid during the callback. */
+    void (*found)(void *ctx, const struct redis_endpoint *endpoint, const char *why);
+    /* `from` is master no more; asking now tells who is. */
     void (*deposed)(void *ctx, const struct redis_endpoint *from);
     void *ctx;
 };
-void redis_topology_listen(struct redis_topology *topology,
-                           struct redis_topology_listener *listener);
-void redis_topology_unlisten(struct redis_topology_listener *listener);
+/* From then on it is told of masters that are deposed, too. `fresh`: what is known was found wrong;
+ * ask again. */
+void redis_topology_ask(struct redis_topology *topology, struct redis_topology_asker *asker,
+                        bool fresh);
+/* It is told nothing any more, until it asks again. */
+void redis_topology_leave(struct redis_topology_asker *asker);
 /* A MOVED: the slot's master is there. */
 void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
                           const struct redis_endpoint *endpoint);

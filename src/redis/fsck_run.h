@@ -1,24 +1,13 @@
-/* fsck_private: the parts of a check. See fsck.h. */
-#ifndef TARRY_REDIS_FSCK_PRIVATE_H
-#define TARRY_REDIS_FSCK_PRIVATE_H
+/* fsck_run: a check (fsck.h) that is under way, and how it asks Redis and notes what it finds. */
+#ifndef TARRY_REDIS_FSCK_RUN_H
+#define TARRY_REDIS_FSCK_RUN_H
 
 #include "redis/fsck.h"
+#include "redis/fsck_names.h"
 #include "redis/script.h"
 #include "redis/survey.h"
 
 enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100, FSCK_RUN_BYTES = 48 };
-
-/* ---- fsck_names.c: a sorted set of byte strings ---- */
-
-struct fsck_names {
-    struct slice *at; /* each on the heap */
-    size_t count, room;
-};
-
-/* False: out of memory. */
-bool fsck_names_add(struct fsck_names *names, struct slice name);
-bool fsck_names_have(const struct fsck_names *names, struct slice name);
-void fsck_names_fini(struct fsck_names *names);
 
 struct fsck {
     const struct redis_fsck_options *options;
@@ -39,41 +28,18 @@ struct fsck {
     uint64_t jobs, jobs_total; /* seen; about how many there are */
 };
 
-/* ---- fsck_ask.c: one command, one answer, whatever happens in between ---- */
+/* ---- fsck_ask.c ---- */
 
-/* The answer of the slot's master, which is no error. 0, or negative errno, reported; -EBADMSG: a
- * key is of another type. */
+/* One command, one answer, whatever happens in between: that of the slot's master, which is no error.
+ * 0, or negative errno, reported; -EBADMSG: a key is of another type. */
 int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t count,
              redisReply **out);
-/* The same of a master by its number in the survey; -ESTALE: the masters are others now. */
-int fsck_ask_master(struct fsck *fsck, uint32_t master, const struct slice *words, size_t count,
-                    redisReply **out);
-bool fsck_is_master(const struct fsck *fsck, uint32_t number,
-                    const struct redis_endpoint *endpoint);
-/* With the survey made. */
-int fsck_survey(struct fsck *fsck);
-void fsck_close(struct fsck *fsck);
-
-/* ---- fsck_shards.c ---- */
-
-/* Settles report->shards. */
-int fsck_count_shards(struct fsck *fsck);
-
-/* ---- fsck_keys.c ---- */
-
-/* Goes through the names of all keys of the queue. */
-int fsck_walk_keys(struct fsck *fsck);
-
-/* ---- fsck_steps.c ---- */
-
 /* All steps of a part of a shard's check; `more`: what the part wants to know besides. */
 int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const char *part,
               struct slice topic, const struct slice *more, size_t more_count);
-
-/* ---- fsck_settings.c ---- */
-
-/* Settings and pause of a topic must be the same in all shards. */
-int fsck_walk_settings(struct fsck *fsck);
+/* Goes through the names of all keys of the queue. */
+int fsck_walk_keys(struct fsck *fsck);
+void fsck_close(struct fsck *fsck);
 
 /* ---- fsck_report.c ---- */
 
