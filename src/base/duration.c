@@ -112,6 +112,7 @@ static bool parse_iso_side(struct slice text, const struct unit *names, size_t c
     return true;
 }
 
+/* Reads what follows the "P" of ISO 8601, each unit at most once and in falling order. */
 static bool parse_iso(struct slice text, int64_t ms_max, int64_t *ms)
 {
     const char *t = memchr(text.at, 'T', text.len);

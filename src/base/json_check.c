@@ -221,6 +221,8 @@ static enum next check_after_value(struct scan *scan)
     return NEXT_NOTHING;
 }
 
+/* Checks one value and all within it, without recursion: depth is counted, and what is open is
+ * on a stack of bits. */
 static bool check_value(struct scan *scan)
 {
     enum next next;

@@ -163,6 +163,7 @@ static void append_key(struct buffer *line, const char *key)
     }
 }
 
+/* The whole line as text; the journal gets a priority in place of the time. */
 static void append_line(struct buffer *line, enum log_level level, const char *event,
                         const struct log_field *fields)
 {

@@ -14,6 +14,7 @@ static unsigned digit_of(const struct radix_item *item, int digit)
     return (unsigned)(word >> (digit % 8 * 8)) & (VALUES - 1);
 }
 
+/* Puts the items into the order of one digit, those alike in the order in which they stood. */
 static void distribute(const struct radix_item *from, struct radix_item *to, size_t count,
                        int digit)
 {

@@ -28,6 +28,7 @@ void slab_fini(struct slab *slab)
     *slab = (struct slab){.item_bytes = slab->item_bytes};
 }
 
+/* Makes room for twice as many chunks. */
 static bool slab_grow_tables(struct slab *slab)
 {
     uint32_t cap = slab->chunk_cap ? slab->chunk_cap * 2 : CHUNK_CAP_FIRST;
@@ -64,6 +65,7 @@ static bool has_room(const struct slab_room *room)
     return room->free_head || room->used < SLAB_CHUNK_ITEMS;
 }
 
+/* Gives an item of this chunk, which has room: one that was removed before a new one. */
 static uint32_t add_to(struct slab *slab, uint32_t chunk)
 {
     struct slab_room *room = &slab->rooms[chunk];

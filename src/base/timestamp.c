@@ -115,6 +115,7 @@ static int64_t take_offset_minutes(struct rest *rest)
     return sign * (hours * 60 + minutes);
 }
 
+/* Reads date, time, fraction and offset, in this order and nothing else. */
 static bool parse_rfc3339(struct slice text, int64_t *ms)
 {
     struct rest rest = {.at = text.at, .end = text.at + text.len};
@@ -145,6 +146,7 @@ static bool parse_rfc3339(struct slice text, int64_t *ms)
     return *ms >= 0 && *ms <= MS_LAST;
 }
 
+/* Reads milliseconds since 1970. */
 static bool parse_bare(struct slice text, int64_t *ms)
 {
     int64_t value = 0;

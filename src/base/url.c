@@ -156,6 +156,7 @@ static enum url_fault parse_host(struct slice text, struct url_host *host)
     return fault;
 }
 
+/* Reads HOST[:PORT], separated by commas; an authority that is empty has none. */
 static enum url_fault parse_hosts(struct slice authority, struct url *url)
 {
     enum url_fault fault = URL_OK;

@@ -50,6 +50,7 @@ struct flags {
     bool help;
 };
 
+/* The flags of one command, and those that all have. */
 static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
                           struct cli_args *out)
 {
@@ -141,6 +142,7 @@ static bool is_date_alone(const char *value)
     return value[i] == '\0';
 }
 
+/* Puts the value where the flag wants it. False: it is no value of this kind. */
 static bool store_value(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;

@@ -95,6 +95,7 @@ static int step(struct backup_copying *copying, int fd, uint64_t at, size_t len,
     return copying->pulse(copying->ctx, len) ? 0 : -ECANCELED;
 }
 
+/* Copies bytes from file to file, a chunk at a time. */
 static int pour(struct backup_copying *copying, int source, int fd, uint64_t bytes,
                 const char *from, const char *into)
 {
@@ -347,6 +348,7 @@ static bool is_empty(const char *path)
     return dir && empty;
 }
 
+/* Makes the directory of the backup, or takes one that is there and empty, for its owner alone. */
 static int make_root(struct backup *backup, const char *path)
 {
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -394,6 +396,7 @@ static uint32_t number_of(const json_t *object, const char *key)
     return (uint32_t)json_integer_value(json_object_get(object, key));
 }
 
+/* Notes the extents of the log that the server names for this moment. */
 static int note_log(struct moment *moment, const json_t *shard)
 {
     const json_t *log = json_object_get(shard, "log"), *file;
@@ -471,6 +474,7 @@ static int copy_log(struct backup *backup, uint32_t index)
     return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
+/* Shares or copies every run and table of keys that the moment's catalog names. */
 static int copy_runs(struct backup *backup, uint32_t index)
 {
     const struct catalog *catalog = &backup->moments[index].catalog;
@@ -509,6 +513,7 @@ static uint64_t size_of(const struct backup *backup, uint32_t index, const char 
     return stat(from, &about) == 0 ? (uint64_t)about.st_size : 0;
 }
 
+/* Sums up what there is to copy, for the progress. */
 static void sum_up(struct backup *backup)
 {
     char name[32];
@@ -549,6 +554,7 @@ static int complete(struct backup *backup)
     return backup_sync_dir(&backup->copying, backup->into) < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
+/* Fixes a moment of every shard first, then copies what belongs to each. */
 static int copy_all(struct backup *backup)
 {
     int exit_code = CLI_OK;

@@ -187,6 +187,7 @@ static void find_durability(struct slice info, struct buffer *out)
     }
 }
 
+/* Says what is going to be measured, before it is. */
 static void print_plan(const struct load_plan *plan, const char *url,
                        const struct buffer *durability)
 {
@@ -218,6 +219,7 @@ static int judge(const struct load_result *result, bool done)
     return result->missing || result->early || *result->problem ? CLI_REFUSED : CLI_OK;
 }
 
+/* Asks the server who it is, runs the plan, reports, and deletes the topic again. */
 static int measure(struct load_plan *plan, const char *url, bool json, bool keep)
 {
     char problem[LOAD_TEXT_BYTES_MAX] = "";

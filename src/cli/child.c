@@ -175,6 +175,7 @@ int child_start(struct child *child, char **argv, const struct child_job *job, c
     return result;
 }
 
+/* Keeps the last CHILD_TAIL_BYTES of all that was written. */
 static void keep_tail(struct child *child, const char *text, size_t len)
 {
     if (len > CHILD_TAIL_BYTES) {

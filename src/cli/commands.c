@@ -354,6 +354,7 @@ static void roff_command(const struct cli_syntax *syntax, const struct cli_flag 
             roff_flag(flag);
 }
 
+/* The page tarry(1), made of the help of every command. */
 static void roff_program(void)
 {
     roff_head("tarry", 1, "a durable delay queue");
@@ -393,6 +394,7 @@ static void roff_key(const struct option *option)
     }
 }
 
+/* The page tarry.conf(5), made of the options of the server. */
 static void roff_configuration(void)
 {
     size_t count;

@@ -74,6 +74,8 @@ static int edit_file(int fd, char *path, struct slice old, struct buffer *out)
     return exit_code;
 }
 
+/* Writes the old body into a file that nobody else can read, and lets the user's editor change
+ * it. */
 static int edit_in_editor(struct slice old, const char *type, struct buffer *out)
 {
     char path[256];
@@ -111,6 +113,7 @@ static int fetch_dead_job(struct client *client, const struct cli_args *args)
     return CLI_OK;
 }
 
+/* The new body: as text, from a file, or the old one as an editor leaves it. */
 static int make_edited_body(const json_t *job, const struct edit *edit, struct buffer *out)
 {
     const char *base64 = json_string_value(json_object_get(job, "body_base64"));
@@ -130,6 +133,7 @@ static int make_edited_body(const json_t *job, const struct edit *edit, struct b
     return exit_code;
 }
 
+/* The job as an item of a batch push, with the new body, which replaces the dead one. */
 static json_t *make_edited_item(const json_t *job, struct slice body)
 {
     static const char *const kept[] = {"topic",    "id",          "content_type", "meta",
@@ -157,6 +161,7 @@ static json_t *make_edited_item(const json_t *job, struct slice body)
     return item;
 }
 
+/* Pushes that item, and explains where the server refuses it. */
 static int push_edited(struct client *client, const struct cli_args *args, const json_t *item)
 {
     char *text = json_dumps(item, JSON_COMPACT);
@@ -247,6 +252,7 @@ static void print_swept(const struct client *client, const char *done)
         fputs("tarry: there may be more\n", stderr);
 }
 
+/* Asks the server to redrive or purge what the filter matches, and prints how many that were. */
 static int sweep(const struct cli_args *args, const char *verb, const char *done,
                  const struct sweep_filter *filter, const char *key, const char *value)
 {

@@ -53,6 +53,7 @@ static void print_test(const json_t *answer)
     puts(is_done(answer) ? "ok, the target has the sample" : "failed");
 }
 
+/* Has the server send the sample, and prints what became of it. */
 static int test_target(struct client *client, const struct cli_args *args, struct slice body)
 {
     struct buffer *target = client_begin(client);

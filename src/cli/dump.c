@@ -268,6 +268,7 @@ static void write_content_type(struct buffer *out, struct json_value type)
                            type.raw.at[i] < ' ' || type.raw.at[i] > '~' ? '?' : type.raw.at[i]);
 }
 
+/* Writes one job of a list as the line that pushes it again. */
 static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
                       bool as_base64)
 {

@@ -165,6 +165,7 @@ static off_t cut_back(struct export_reading *reading)
     return mark->at;
 }
 
+/* Reads the lines that stand there, and returns how much of the file can stay. */
 static off_t read_state(FILE *in, struct export_state *state)
 {
     struct export_reading reading = {.state = state};
@@ -425,6 +426,7 @@ static int go_back(struct export *export)
     return exit_code == CLI_OK ? export_file_resume(&export->file, &export->state) : exit_code;
 }
 
+/* Exports all topics, and goes back and on where the server was away meanwhile. */
 static int export_all(struct export *export)
 {
     struct export_state *state = &export->state;
@@ -472,6 +474,7 @@ static void say_done(const struct export_state *state, bool has_json)
         printf("{\"jobs\":%llu,\"topics\":%zu}\n", jobs, state->topics);
 }
 
+/* Begins or goes on, exports, closes the file, and says what was done. */
 static int export_run(struct export *export, const struct cli_list *wanted, bool resumes,
                       bool has_json)
 {

@@ -127,6 +127,7 @@ static struct slice line_of(const struct import_batches *batches, struct import_
     return slice_make(at + ours, item->bytes - ours);
 }
 
+/* Counts what became of one line, and keeps it among the rejects where it was refused. */
 static void count_result(struct import_batches *batches, struct import_batch *batch, size_t i,
                          const json_t *result)
 {
@@ -178,6 +179,7 @@ static bool try_again(const struct import_batches *batches, struct import_batch 
     return true;
 }
 
+/* Reads the answer to a batch; one with a passing fault is sent again as a whole. */
 static void take_results(struct import_batches *batches, struct import_batch *batch)
 {
     const json_t *results = json_object_get(batch->client.json, "results");
@@ -198,6 +200,7 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
     batch->under_way = false;
 }
 
+/* A batch has its answer, or has to be sent again, or ends the import. */
 static void end_transfer(struct import_batches *batches, struct import_batch *batch, CURLcode code)
 {
     curl_multi_remove_handle(batches->multi, batch->client.curl);
@@ -506,6 +509,7 @@ static void import_head(struct import *import, const struct dump_line *line)
             cli_error("'%s' is of a later version than this program", import->path);
 }
 
+/* Does what the line says, unless it was in before (--skip, --state). */
 static void import_line(struct import *import, struct slice text)
 {
     struct dump_line line;
@@ -654,6 +658,7 @@ static void say_counts(const struct import_counts *counts, bool has_json)
                replaced, existed, refused);
 }
 
+/* Says what was imported, and where to go on if not all was. */
 static int import_conclude(struct import *import, bool has_json)
 {
     const struct import_counts *counts = &import->batches.counts;

@@ -18,6 +18,7 @@ static int not_ours(const struct import_state *state)
     return cli_error("'%s' is not the state of an import, give another name", state->path);
 }
 
+/* Reads how far an earlier import into this server came. */
 static int read_file(struct import_state *state)
 {
     json_error_t error;

@@ -47,6 +47,7 @@ static void print_history(const json_t *history)
     }
 }
 
+/* Shows one job, a line for each thing that there is to say. */
 static void print_job(const json_t *job)
 {
     static const struct {
@@ -140,6 +141,7 @@ static void add_job_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
 }
 
+/* Shows one page of a topic's jobs, and the cursor of the next. */
 static int list_jobs(struct client *client, const struct cli_args *args, const char *state,
                      uint64_t limit, const char *cursor)
 {
@@ -216,6 +218,7 @@ static int change_job(struct client *client, const struct cli_args *args, const 
     return CLI_OK;
 }
 
+/* Makes the same call for each id over one connection; the worst outcome is the exit code. */
 static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
 {
     struct cli_args args;

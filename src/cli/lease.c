@@ -33,6 +33,7 @@ static void print_jobs(const json_t *jobs)
     show_table_fini(&table);
 }
 
+/* Takes from one topic, or from several in the order named, and prints what came. */
 static int take_jobs(struct client *client, const struct cli_args *args, uint64_t max,
                      const char *wait, const char *lease_for)
 {
@@ -127,9 +128,10 @@ static int print_results(const struct client *client, const struct cli_args *arg
     return exit_code;
 }
 
-static int answer(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
-                  const char *const *delay, const char *const *error, const char *const *lease_for,
-                  const bool *final)
+/* Acks, nacks or extends the leases in one call; the exit code says whether each was accepted. */
+static int answer_leases(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
+                         const char *const *delay, const char *const *error,
+                         const char *const *lease_for, const bool *final)
 {
     struct cli_args args;
     struct client client;
@@ -165,7 +167,7 @@ static int ack_command(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "acked", &none, &none, &none, &no);
+    return answer_leases(argc, argv, &syntax, "acked", &none, &none, &none, &no);
 }
 
 static int nack_command(int argc, char **argv)
@@ -188,7 +190,7 @@ static int nack_command(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "nacked", &delay, &error, &none, &final);
+    return answer_leases(argc, argv, &syntax, "nacked", &delay, &error, &none, &final);
 }
 
 static int extend_command(int argc, char **argv)
@@ -206,7 +208,7 @@ static int extend_command(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no);
+    return answer_leases(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no);
 }
 
 const struct cli_command cli_lease_commands[] = {

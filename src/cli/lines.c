@@ -45,6 +45,7 @@ static void compact(struct lines *lines)
     lines->at = 0;
 }
 
+/* Reads on without waiting. LINES_ONE: there is more, or the end, to look at. */
 static enum lines_next read_some(struct lines *lines)
 {
     if (!is_readable(lines->fd))

@@ -12,6 +12,7 @@ struct push {
     struct cli_list meta;
 };
 
+/* Each NAME=VALUE goes as a header Tarry-Meta-NAME. */
 static int add_meta(struct client *client, const struct cli_list *meta)
 {
     for (size_t i = 0; i < meta->count; i++) {
@@ -56,6 +57,7 @@ static void print_pushed(const struct client *client)
            show_time_from_now(json_object_get(client->json, "due_at"), due));
 }
 
+/* Pushes the job by PUT with an id and by POST without, and prints what the server made of it. */
 static int push_body(struct client *client, const struct push *push, const struct cli_args *args,
                      struct slice body)
 {

@@ -27,6 +27,7 @@ static int parse_object(const char *flag, struct slice text, json_t **out)
                      error.text, error.position);
 }
 
+/* Reads a flag whose value is a JSON object, @FILE or none, as that member of the settings. */
 static int read_object(const char *flag, const char *value, json_t *settings, const char *member)
 {
     json_t *object = NULL;

@@ -197,6 +197,7 @@ static bool add_lease(json_t *leases, const struct work_slot *slot, enum work_ve
     return json_array_append_new(leases, item) == 0;
 }
 
+/* Puts every slot for which this verb is due now into the call's body. False: there is none. */
 static bool make_body(struct work_answers *answers, enum work_verb verb)
 {
     struct work_call *call = &answers->calls[verb];
@@ -216,6 +217,7 @@ static bool make_body(struct work_answers *answers, enum work_verb verb)
     return false;
 }
 
+/* Begins the verb's call, unless one is under way or has to wait. */
 static void work_call_start(struct work_answers *answers, enum work_verb verb)
 {
     struct work_call *call = &answers->calls[verb];
@@ -284,6 +286,7 @@ static void end_extend(struct work_answers *answers, struct work_slot *slot, boo
                   slot->name);
 }
 
+/* An ack or nack was answered: its slot is free, and the user hears how it ended. */
 static void end_answer(struct work_answers *answers, struct work_slot *slot, enum work_verb verb,
                        bool is_ok)
 {
@@ -336,6 +339,7 @@ static void work_call_fail(struct work_answers *answers, struct work_call *call,
                                            retry_ms_max(answers));
 }
 
+/* A call has ended: each item has its result, or is said again. */
 static void work_call_end(struct work_answers *answers, enum work_verb verb, CURLcode code)
 {
     struct work_call *call = &answers->calls[verb];
@@ -445,6 +449,7 @@ static void tend_commands(struct work *work)
     }
 }
 
+/* Starts the command for the job that was taken, in a free slot. */
 static void start_job(struct work *work)
 {
     const struct client *client = &work->taker;
@@ -497,6 +502,7 @@ static void begin_take(struct work *work)
     work->taking = true;
 }
 
+/* A take has ended: with a job, with none, with a refusal, or because the server is away. */
 static void end_take(struct work *work, CURLcode code)
 {
     struct client *client = &work->taker;
@@ -567,6 +573,7 @@ static int poll_timeout(const struct work *work)
     return next <= now_ms() ? 0 : (int)(next - now_ms());
 }
 
+/* Waits for a transfer, a command's end or words, a signal, or the next deadline. */
 static void wait_for_events(struct work *work)
 {
     struct curl_waitfd fds[2 * WORK_SLOTS_MAX + 1];
@@ -583,6 +590,7 @@ static void wait_for_events(struct work *work)
     curl_multi_poll(work->multi, fds, count, poll_timeout(work), NULL);
 }
 
+/* Turns until it is to stop and no slot is in use any more. */
 static void work_loop(struct work *work)
 {
     for (;;) {

@@ -154,6 +154,8 @@ static enum guard_verdict judge_address(const struct policy *policy,
                : GUARD_NETWORK_FORBIDDEN;
 }
 
+/* A name is allowed by an allow-host; an address must be named, and its network be allowed as
+ * well. */
 static enum guard_verdict judge_host(const struct policy *policy, struct slice host)
 {
     struct guard_address address;

@@ -140,6 +140,7 @@ static bool decode_key(const char *text, struct guard_key *out)
     return is_right;
 }
 
+/* A name may have several keys, but none of them twice. */
 static int check_other_keys(const struct line *line, const struct policy_key *added)
 {
     size_t count = 0;
@@ -155,6 +156,7 @@ static int check_other_keys(const struct line *line, const struct policy_key *ad
     return 0;
 }
 
+/* Reads `sign = NAME whsec_BASE64`. */
 static int add_key(const struct line *line)
 {
     char *words[2];
@@ -271,6 +273,7 @@ static int read_credential(const struct line *line, char **words, size_t count,
     return code == 0 && is_http(item->origin) ? check_http_credential(line, credential) : code;
 }
 
+/* Reads `credential = ORIGIN USER PASSWORD` or `ORIGIN TOKEN`. */
 static int add_credential(const struct line *line)
 {
     char *words[3], origin[GUARD_ORIGIN_BYTES];
@@ -312,6 +315,7 @@ static int check_path(const struct line *line, const char *path)
     return 0;
 }
 
+/* Reads `command = NAME /path/of/program`; the program must be there and may be run. */
 static int add_command(const struct line *line)
 {
     char *words[2];
@@ -438,6 +442,7 @@ static ssize_t read_all(int fd, char *into, size_t bytes_max)
     return -EFBIG;
 }
 
+/* Reads the text line by line; `where` of an error is FILE:LINE, of a long path its end. */
 static int read_lines(struct policy *policy, const char *path, char *text, size_t len, char *error)
 {
     size_t path_len = strlen(path);
@@ -481,6 +486,7 @@ static int check_mode(const struct policy *policy, const char *path, mode_t mode
     return 0;
 }
 
+/* Reads the file that is open; its text is wiped, since it may hold secrets. */
 static int read_open(struct policy *policy, const char *path, int fd, const struct stat *info,
                      char *error)
 {

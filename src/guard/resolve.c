@@ -95,6 +95,8 @@ static void add_allowed(struct guard *guard, const struct guard_address *address
     }
 }
 
+/* Sorts out of what was found the addresses that may be reached; where there is none, `out` says
+ * why. */
 static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
                           const struct resolve_found *found, struct resolved *out)
 {
@@ -386,6 +388,8 @@ static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *ans
     uv_freeaddrinfo(answers);
 }
 
+/* Asks the loop's pool about the name; where that cannot be asked it is as if nobody had
+ * answered. */
 static void look_up(struct entry *entry)
 {
     struct resolver *resolver = entry->resolver;
@@ -493,6 +497,8 @@ static void answer_unasked(struct resolver *resolver, struct question *question)
     answer_question(resolver, question);
 }
 
+/* Answers from what is known, where that is fresh or usable, and asks anew where it is not
+ * fresh. */
 static void find_or_look_up(struct resolver *resolver, struct question *question, uint64_t group)
 {
     char name[NAME_BYTES];

@@ -229,6 +229,7 @@ static void take_totals(struct wire_in *in, struct topic_totals *totals)
     memcpy(totals, sums, sizeof sums);
 }
 
+/* Writes a TOPIC (see the layout above). */
 static char *put_topic(char *at, const struct record_topic *topic)
 {
     const struct topic_settings *settings = &topic->settings;
@@ -254,6 +255,7 @@ static char *put_topic(char *at, const struct record_topic *topic)
     return put_totals(at, &topic->totals);
 }
 
+/* Reads a TOPIC; what follows from its form is checked. */
 static void take_topic(struct wire_in *in, struct record_topic *topic)
 {
     struct topic_settings *settings = &topic->settings;
@@ -434,6 +436,7 @@ static bool job_is_storable(const struct job *job)
            (!job->history.len || job_history_check(job->history));
 }
 
+/* Writes a JOB: fields with their usual value are left out, and `fields` tells which. */
 static char *put_job(char *at, const struct record *record)
 {
     const struct job *job = &record->job;
@@ -467,6 +470,7 @@ static char *put_job(char *at, const struct record *record)
     return wire_put_bytes(at, job->body);
 }
 
+/* Reads a JOB; a field that is there with its usual value is refused. */
 static void take_job(struct wire_in *in, struct record *record)
 {
     struct job *job = &record->job;

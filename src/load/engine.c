@@ -313,6 +313,7 @@ static void take(struct load_engine *engine, struct load_conn *conn, int64_t now
     conn->got = 0;
 }
 
+/* Judges the jobs that came, acks those of this run, and decides when to take again. */
 static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     struct load_answer *answer = &engine->answer;
@@ -361,6 +362,7 @@ static bool on_answer(struct load_engine *engine, struct load_conn *conn,
     return false;
 }
 
+/* Reads every answer that is complete. False ends the run. */
 static bool read_answers(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     struct load_answer *answer = &engine->answer;
@@ -433,6 +435,7 @@ static bool reopen(struct load_engine *engine, struct load_conn *conn)
     return flush(engine, conn);
 }
 
+/* Something came on a connection, or it takes bytes again. False ends the run. */
 static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_t events)
 {
     char problem[LOAD_TEXT_BYTES_MAX];
@@ -455,6 +458,7 @@ static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_
     return flush(engine, conn) && (!conn->acker || flush(engine, conn->acker));
 }
 
+/* Whether the run is: all pushed and delivered, interrupted, or nothing came for too long. */
 static bool is_over(struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
