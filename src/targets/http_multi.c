@@ -323,17 +323,13 @@ bool target_multi_took_nothing(const struct target_multi *multi, const struct ta
 
 /* ---- life ---- */
 
-void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening)
+bool target_multi_add(struct target_multi *multi, CURL *easy, struct target_opening *opening)
 {
     *opening = (struct target_opening){.multi = multi, .fds = {-1, -1}};
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, opening);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, multi);
-}
-
-bool target_multi_add(struct target_multi *multi, CURL *easy)
-{
     return curl_multi_add_handle(multi->curl, easy) == CURLM_OK;
 }
 

@@ -39,10 +39,9 @@ struct target_multi *target_multi_new(struct reactor *reactor, struct guard *gua
 /* Closes all connections. Every transfer has been removed; not from within `ended`. */
 void target_multi_free(struct target_multi *multi);
 
-/* Once for an easy handle, before it is first added: where its sockets come from. */
-void target_multi_bind(struct target_multi *multi, CURL *easy, struct target_opening *opening);
-/* Begins at the end of this turn. False: out of memory. */
-bool target_multi_add(struct target_multi *multi, CURL *easy);
+/* Begins at the end of this turn; `opening` lives as long as the handle, whose sockets are noted there.
+ * False: out of memory. */
+bool target_multi_add(struct target_multi *multi, CURL *easy, struct target_opening *opening);
 /* Within CURLOPT_PREREQFUNCTION: the request goes out next, from `port` of this
  * machine to the address `peer`. */
 void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,

@@ -277,8 +277,7 @@ static void transfer_begin(struct http_endpoint *endpoint, struct target_transfe
         transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory or descriptors");
         return;
     }
-    target_multi_bind(endpoint->multi, transfer->easy, &transfer->opening);
-    if (!target_multi_add(endpoint->multi, transfer->easy)) {
+    if (!target_multi_add(endpoint->multi, transfer->easy, &transfer->opening)) {
         transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, "out of memory");
         return;
     }

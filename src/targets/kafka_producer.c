@@ -17,7 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { EVENTS_A_TURN = 256 };
+enum {
+    EVENTS_A_TURN = 256,
+    REFUSED_MS = 5000 /* librdkafka tries a broker again within so long */
+};
 
 /* ---- where it is ---- */
 
@@ -452,13 +455,29 @@ static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct 
 
 /* ---- what it tells ---- */
 
+void kafka_producer_tell_refusal(struct kafka_producer *producer,
+                                 const struct outbox_message *message,
+                                 char error[TARGET_ERROR_BYTES])
+{
+    char why[GUARD_ERROR_BYTES];
+    if (way_refusal(&producer->way, message->added_ms - REFUSED_MS, why))
+        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
+}
+
 static void tell_delivered(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
-    const rd_kafka_message_t *message;
-    while (!producer->is_retired && (message = rd_kafka_event_message_next(event))) {
-        producer->are_down = producer->are_down && message->err;
-        producer->events.delivered(producer->ctx, message->_private, message->err,
-                                   rd_kafka_message_status(message));
+    const rd_kafka_message_t *delivered;
+    while (!producer->is_retired && (delivered = rd_kafka_event_message_next(event))) {
+        struct outbox_message *message = delivered->_private;
+        rd_kafka_msg_status_t status = rd_kafka_message_status(delivered);
+        struct target_report report;
+        producer->are_down = producer->are_down && delivered->err;
+        kafka_error_report(delivered->err, status, delivered->len + delivered->key_len,
+                           message->timeout_ms, &report);
+        if (delivered->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT &&
+            status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+            kafka_producer_tell_refusal(producer, message, report.error);
+        producer->events.delivered(producer->ctx, message, &report);
     }
 }
 
@@ -554,27 +573,25 @@ static bool find_topic(struct kafka_producer *producer, const char *name, int64_
     return true;
 }
 
-rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const char *topic,
-                                        int64_t timeout_ms, struct slice key, struct slice body,
-                                        rd_kafka_headers_t *headers, void *opaque)
+rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
+                                        struct outbox_message *message, const char *topic,
+                                        struct slice key, struct slice body,
+                                        rd_kafka_headers_t *headers, struct target_report *report)
 {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__INVALID_ARG;
     way_judge(&producer->way);
-    if (find_topic(producer, topic, timeout_ms))
+    if (find_topic(producer, topic, message->timeout_ms))
         error = rd_kafka_producev(producer->kafka, RD_KAFKA_V_RKT(producer->topic),
                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
                                   RD_KAFKA_V_VALUE((void *)(uintptr_t)body.at, body.len),
                                   RD_KAFKA_V_KEY(key.at, key.len), RD_KAFKA_V_HEADERS(headers),
-                                  RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
-    if (error)
-        rd_kafka_headers_destroy(headers);
+                                  RD_KAFKA_V_OPAQUE(message), RD_KAFKA_V_END);
+    if (!error)
+        return error;
+    rd_kafka_headers_destroy(headers);
+    kafka_error_report(error, RD_KAFKA_MSG_STATUS_NOT_PERSISTED, body.len + key.len,
+                       message->timeout_ms, report);
     return error;
-}
-
-bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
-                            char out[GUARD_ERROR_BYTES])
-{
-    return way_refusal(&producer->way, since_ms, out);
 }
 
 void kafka_producer_purge(struct kafka_producer *producer)

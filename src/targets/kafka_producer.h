@@ -8,8 +8,8 @@
 #ifndef TARRY_TARGETS_KAFKA_PRODUCER_H
 #define TARRY_TARGETS_KAFKA_PRODUCER_H
 
+#include "targets/outbox.h"
 #include "targets/place.h"
-#include "targets/target.h"
 
 #include <librdkafka/rdkafka.h>
 
@@ -31,9 +31,9 @@ bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error);
 struct kafka_producer;
 
 struct kafka_producer_events {
-    /* A message came to its end; `opaque` as it was produced with. */
-    void (*delivered)(void *ctx, void *opaque, rd_kafka_resp_err_t error,
-                      rd_kafka_msg_status_t status);
+    /* librdkafka hands a message back: this became of it. */
+    void (*delivered)(void *ctx, struct outbox_message *message,
+                      const struct target_report *report);
     /* All brokers are down; is_fatal: the producer is of no use any more. */
     void (*trouble)(void *ctx, bool is_fatal, const char *why);
     void (*gone)(void *ctx); /* after retire; the last */
@@ -44,15 +44,17 @@ struct kafka_producer *kafka_producer_new(const struct target_env *env,
                                           const struct kafka_place *place,
                                           const struct kafka_producer_events *events, void *ctx,
                                           char error[TARGET_ERROR_BYTES]);
-/* `body` and `key` are copied; key.at NULL: none. `headers` are its own from now on. An error:
- * `delivered` will not come. */
-rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer, const char *topic,
-                                        int64_t timeout_ms, struct slice key, struct slice body,
-                                        rd_kafka_headers_t *headers, void *opaque);
-/* What the guard refused since then (inner clock): a name or an address that the cluster gave. False:
- * nothing. */
-bool kafka_producer_refusal(struct kafka_producer *producer, int64_t since_ms,
-                            char out[GUARD_ERROR_BYTES]);
+/* `body` and `key` are copied; key.at NULL: none. `headers` are its own from now on. It holds
+ * `message` until `delivered`; an error: that will not come, *report says what became of it. */
+rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
+                                        struct outbox_message *message, const char *topic,
+                                        struct slice key, struct slice body,
+                                        rd_kafka_headers_t *headers, struct target_report *report);
+/* A message for a broker that the guard refuses (a name or an address that the cluster gave) only
+ * runs out of time, as librdkafka sees it: `error` says so then, and stays as it is else. */
+void kafka_producer_tell_refusal(struct kafka_producer *producer,
+                                 const struct outbox_message *message,
+                                 char error[TARGET_ERROR_BYTES]);
 /* Gives up what is under way: `delivered` comes for it, soon. */
 void kafka_producer_purge(struct kafka_producer *producer);
 /* Nothing is told any more but `gone`. */

@@ -21,15 +21,9 @@ enum {
     GRACE_MS = 2000,     /* librdkafka looks once a second at what has timed out */
     IDLE_MS = 60 * 1000, /* its threads wake up even if there is nothing to do */
     GIVE_UP_MS = 1000,   /* for librdkafka to hand back what is under way */
-    REFUSED_MS = 5000,   /* librdkafka tries a broker again within so long */
     TOPIC_BYTES_MAX = 249,
     KEY_BYTES_MAX = 1024,
     HEADERS_EXPECTED = 8
-};
-
-struct kafka_message {             /* held: librdkafka has it */
-    struct outbox_message message; /* first */
-    size_t bytes;
 };
 
 struct kafka {
@@ -230,23 +224,14 @@ static void on_gone(void *ctx)
 
 /* ---- the end of a message ---- */
 
-/* A message for a broker that the guard refuses only runs out of time, as librdkafka sees it. */
-static void tell_refusal(const struct kafka *kafka, const struct outbox_message *message,
-                         char *error)
-{
-    char why[GUARD_ERROR_BYTES];
-    if (kafka->producer &&
-        kafka_producer_refusal(kafka->producer, message->added_ms - REFUSED_MS, why))
-        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
-}
-
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct kafka *kafka = ctx;
     char error[TARGET_ERROR_BYTES];
     (void)snprintf(error, sizeof error, "kafka: timed out after %lld ms",
                    (long long)message->timeout_ms);
-    tell_refusal(kafka, message, error);
+    if (kafka->producer)
+        kafka_producer_tell_refusal(kafka->producer, message, error);
     outbox_lose(&kafka->outbox, message, error);
 }
 
@@ -266,25 +251,19 @@ static void on_free_message(void *ctx, struct outbox_message *message)
 }
 
 /* librdkafka hands a message back: it is reported unless its time was over before. */
-static void on_delivered(void *ctx, void *opaque, rd_kafka_resp_err_t error,
-                         rd_kafka_msg_status_t status)
+static void on_delivered(void *ctx, struct outbox_message *message,
+                         const struct target_report *report)
 {
     struct kafka *kafka = ctx;
-    struct kafka_message *sending = opaque;
-    struct outbox_message *message = &sending->message;
-    struct target_report report;
+    struct target_report what = *report;
     if (message->stage == OUTBOX_SENT) {
-        kafka_error_report(error, status, sending->bytes, message->timeout_ms, &report);
-        if (error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT &&
-            status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
-            tell_refusal(kafka, message, report.error);
-        if (report.outcome == TARGET_DONE) {
+        if (what.outcome == TARGET_DONE) {
             kafka->has_delivered = true;
             kafka->pause.failures = 0;
         } else if (is_giving_up(kafka)) {
-            (void)snprintf(report.error, sizeof report.error, "%s", kafka->why);
+            memcpy(what.error, kafka->why, sizeof what.error);
         }
-        outbox_settle(&kafka->outbox, message, &report);
+        outbox_settle(&kafka->outbox, message, &what);
     }
     outbox_return(&kafka->outbox, message);
 }
@@ -311,43 +290,39 @@ static const char *find_producer(struct kafka *kafka)
 }
 
 /* Gives a message to librdkafka, which holds it until on_delivered. */
-static void produce(struct kafka *kafka, struct kafka_message *sending, const struct job *job,
+static void produce(struct kafka *kafka, struct outbox_message *message, const struct job *job,
                     const struct kafka_record *record)
 {
-    struct outbox_message *message = &sending->message;
     struct target_report report;
-    sending->bytes = job->body.len + record->key.len;
     if (message->explained)
         buffer_append_format(message->explained, "topic '%s', key '%.*s', %zu bytes\n",
                              record->topic, (int)record->key.len, record->key.at, job->body.len);
-    rd_kafka_resp_err_t error = kafka_producer_send(kafka->producer, record->topic,
-                                                    message->timeout_ms, buffer_slice(&record->key),
-                                                    job->body, kafka_record_headers(job), sending);
+    rd_kafka_resp_err_t error =
+        kafka_producer_send(kafka->producer, message, record->topic, buffer_slice(&record->key),
+                            job->body, kafka_record_headers(job), &report);
     if (!error) {
         message->is_held = true;
         outbox_mark_sent(&kafka->outbox, message);
         return;
     }
-    kafka_error_report(error, RD_KAFKA_MSG_STATUS_NOT_PERSISTED, sending->bytes,
-                       message->timeout_ms, &report);
     outbox_settle(&kafka->outbox, message, &report);
     if (error == RD_KAFKA_RESP_ERR__FATAL)
         give_up(kafka, kafka_error_words(error));
 }
 
-static void add_message(struct kafka *kafka, const struct target_message *message)
+static void add_message(struct kafka *kafka, const struct target_message *from)
 {
     struct kafka_record record;
-    struct kafka_message *sending = calloc(1, sizeof *sending);
-    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
-    outbox_add(&kafka->outbox, &sending->message, message, GRACE_MS);
-    const char *fault = kafka_record_fill(&record, message), *away = NULL;
+    struct outbox_message *message = calloc(1, sizeof *message);
+    assert(message); /* some hundred bytes; without them nobody could be told of it either */
+    outbox_add(&kafka->outbox, message, from, GRACE_MS);
+    const char *fault = kafka_record_fill(&record, from), *away = NULL;
     if (fault)
-        outbox_settle_as(&kafka->outbox, &sending->message, TARGET_REFUSED, false, fault);
+        outbox_settle_as(&kafka->outbox, message, TARGET_REFUSED, false, fault);
     else if ((away = find_producer(kafka)))
-        outbox_lose(&kafka->outbox, &sending->message, away);
+        outbox_lose(&kafka->outbox, message, away);
     else
-        produce(kafka, sending, message->job, &record);
+        produce(kafka, message, from->job, &record);
     kafka_record_fini(&record);
 }
 

@@ -65,6 +65,11 @@ bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error)
     return true;
 }
 
+static bool is_up(const struct stomp_connection *connection)
+{
+    return connection->state == UP && connection->stream;
+}
+
 /* ---- down ---- */
 
 static void connection_hang_up(struct stomp_connection *connection)
@@ -429,14 +434,9 @@ void stomp_connection_stop(struct stomp_connection *connection, bool pauses)
     connection->pause.until_ms = pauses ? clock_inner_ms() + PAUSE_MS : 0;
 }
 
-bool stomp_connection_is_up(const struct stomp_connection *connection)
-{
-    return connection->state == UP && connection->stream;
-}
-
 size_t stomp_connection_write(struct stomp_connection *connection, const char *at, size_t len)
 {
-    if (!stomp_connection_is_up(connection) || !is_allowed(connection))
+    if (!is_up(connection) || !is_allowed(connection))
         return 0;
     size_t taken = stream_write(connection->stream, at, len);
     if (taken)
@@ -450,7 +450,7 @@ void stomp_connection_needed(struct stomp_connection *connection, bool is_needed
         return;
     connection->is_needed = is_needed;
     connection->unneeded_ms = clock_inner_ms();
-    if (stomp_connection_is_up(connection))
+    if (is_up(connection))
         set_deadline(connection);
 }
 
@@ -480,7 +480,7 @@ struct stomp_connection *stomp_connection_new(const struct target_env *env,
 
 void stomp_connection_free(struct stomp_connection *connection)
 {
-    if (stomp_connection_is_up(connection))
+    if (is_up(connection))
         say_good_bye(connection);
     stomp_connection_stop(connection, false);
     deadline_free(connection->deadline);

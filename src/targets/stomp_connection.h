@@ -45,8 +45,7 @@ struct stomp_connection *stomp_connection_new(const struct target_env *env,
 void stomp_connection_start(struct stomp_connection *connection);
 /* Down, without an event. `pauses`: the next start waits a moment. */
 void stomp_connection_stop(struct stomp_connection *connection, bool pauses);
-bool stomp_connection_is_up(const struct stomp_connection *connection);
-/* How many bytes were taken; fewer than `len`: `room` follows. */
+/* How many bytes were taken; fewer than `len`: `up` or `room` follows. */
 size_t stomp_connection_write(struct stomp_connection *connection, const char *at, size_t len);
 /* Does somebody wait for something? One that is not needed for half a minute says good-bye. */
 void stomp_connection_needed(struct stomp_connection *connection, bool is_needed);

@@ -205,10 +205,7 @@ static void pump(struct stomp *stomp)
     if (stomp->is_draining || stomp->outbox.closed || list_is_empty(waiting))
         return;
     stomp_connection_needed(stomp->connection, true);
-    if (!stomp_connection_is_up(stomp->connection)) {
-        stomp_connection_start(stomp->connection);
-        return;
-    }
+    stomp_connection_start(stomp->connection);
     while (!list_is_empty(waiting) && hand_over(stomp, first_of(waiting)))
         continue;
 }
