@@ -1,3 +1,5 @@
+/* The key index: finds an entry by the hash of its topic and id, by linear hashing (Litwin 1980): it grows by
+ * one bucket at a time, and never stops to rehash. */
 #include "engine/state.h"
 
 #include "base/pages.h"

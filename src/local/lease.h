@@ -9,17 +9,67 @@
 #ifndef TARRY_LOCAL_LEASE_H
 #define TARRY_LOCAL_LEASE_H
 
+#include "base/hex.h"
 #include "base/mac.h"
 #include "engine/engine.h"
 
-enum { LEASE_TEXT_BYTES = 48 };
+enum {
+    LEASE_TEXT_BYTES = 48,
+    LEASE_KEY_AT = 0,
+    LEASE_DELIVERY_AT = 16,
+    LEASE_SHARD_AT = 30,
+    LEASE_CHECK_AT = 32,
+    LEASE_DELIVERY_DIGITS = 14
+};
 
-void lease_write(char out[LEASE_TEXT_BYTES], const struct mac_key *key,
-                 const struct engine_lease *lease, uint32_t shard);
-/* False: not a token of this store. */
-bool lease_parse(struct slice text, const struct mac_key *key, struct engine_lease *lease,
-                 uint32_t *shard);
+/* What a token names besides the job. */
+static inline uint64_t lease_place(uint64_t delivery, uint32_t shard)
+{
+    return delivery << 8 | shard;
+}
+
+/* Hash halves are not shown: from many of them the hash's seed might be found, which is a part of
+ * the key. */
+static inline uint64_t lease_mask(const struct mac_key *key, uint64_t place)
+{
+    return mac_pair(key, place, UINT64_MAX);
+}
+
+static inline void lease_write(char out[LEASE_TEXT_BYTES], const struct mac_key *key,
+                               const struct engine_lease *lease, uint32_t shard)
+{
+    uint64_t place = lease_place(lease->delivery, shard);
+    hex_emit_u64(out + LEASE_KEY_AT, lease->key_low ^ lease_mask(key, place), 16);
+    hex_emit_u64(out + LEASE_DELIVERY_AT, lease->delivery, LEASE_DELIVERY_DIGITS);
+    hex_emit_u64(out + LEASE_SHARD_AT, shard, 2);
+    hex_emit_u64(out + LEASE_CHECK_AT, mac_pair(key, lease->key_low, place), 16);
+}
+
 /* Where a token belongs, unchecked. False: not the form of one. */
-bool lease_find_shard(struct slice text, uint32_t *shard);
+static inline bool lease_find_shard(struct slice text, uint32_t *shard)
+{
+    uint64_t number;
+    if (text.len != LEASE_TEXT_BYTES || !hex_parse_u64(text.at + LEASE_SHARD_AT, 2, &number))
+        return false;
+    *shard = (uint32_t)number;
+    return true;
+}
+
+/* False: not a token of this store. */
+static inline bool lease_parse(struct slice text, const struct mac_key *key,
+                               struct engine_lease *lease, uint32_t *shard)
+{
+    struct engine_lease found;
+    uint64_t check;
+    if (!lease_find_shard(text, shard) ||
+        !hex_parse_u64(text.at + LEASE_KEY_AT, 16, &found.key_low) ||
+        !hex_parse_u64(text.at + LEASE_DELIVERY_AT, LEASE_DELIVERY_DIGITS, &found.delivery) ||
+        !hex_parse_u64(text.at + LEASE_CHECK_AT, 16, &check))
+        return false;
+    uint64_t place = lease_place(found.delivery, *shard);
+    found.key_low ^= lease_mask(key, place);
+    *lease = found;
+    return mac_pair(key, found.key_low, place) == check;
+}
 
 #endif

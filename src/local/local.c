@@ -433,6 +433,9 @@ static int remember_clock(struct local *local)
     return datadir_write(local->datadir, &local->manifest);
 }
 
+/* ---- open ---- */
+
+/* As people write it, for /v1/info. */
 static void name_sync_interval(struct local *local)
 {
     struct buffer text;
