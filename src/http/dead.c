@@ -1,5 +1,4 @@
 /* Dead jobs: purge and redrive, of all, of one, or of those that a filter picks. */
-#include "base/json_write.h"
 #include "http/connection.h"
 #include "queue/status.h"
 #include "queue/sweep.h"
@@ -44,11 +43,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
         refuse_sweep(exchange, result);
         return;
     }
-    struct buffer *body = http_answer_start(exchange);
-    buffer_append_text(body, "{\"topic\":");
-    json_write_string(body, http_noted_topic(exchange));
-    buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
-    buffer_append_u64(body, result->jobs);
+    struct buffer *body = http_answer_start_affected(exchange, result->jobs);
     buffer_append_text(body, exchange->is_dry_run ? ",\"dry_run\":true,\"seen\":" : ",\"seen\":");
     buffer_append_u64(body, result->seen);
     buffer_append_text(body, result->is_complete ? ",\"complete\":true}" : ",\"complete\":false}");

@@ -470,7 +470,7 @@ void http_note_subject(struct http_call *call, enum http_subject subject, struct
 }
 
 /* No slash is in a topic's name. */
-struct slice http_noted_topic(const struct http_exchange *exchange)
+static struct slice noted_topic(const struct http_exchange *exchange)
 {
     const struct buffer *note = &exchange->note;
     const char *slash = note->len ? memchr(note->at, '/', note->len) : NULL;
@@ -480,7 +480,7 @@ struct slice http_noted_topic(const struct http_exchange *exchange)
 /* What is not there; NULL: the call has no one subject. */
 static const char *describe_missing(const struct http_exchange *exchange, char out[400])
 {
-    struct slice topic = http_noted_topic(exchange), id = {0};
+    struct slice topic = noted_topic(exchange), id = {0};
     if (exchange->subject == HTTP_SUBJECT_NONE)
         return NULL;
     if (topic.len < exchange->note.len)
@@ -537,6 +537,16 @@ void http_answer_continue(struct http_exchange *exchange)
     finish_answer(exchange);
 }
 
+struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64_t jobs)
+{
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"topic\":");
+    json_write_string(body, noted_topic(exchange));
+    buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
+    buffer_append_u64(body, jobs);
+    return body;
+}
+
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -547,11 +557,6 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
         http_answer_refusal(exchange, reply->status, NULL, 0);
         return;
     }
-    struct buffer *body = http_answer_start(exchange);
-    buffer_append_text(body, "{\"topic\":");
-    json_write_string(body, http_noted_topic(exchange));
-    buffer_append_text(body, ",\"result\":\"ok\",\"jobs\":");
-    buffer_append_u64(body, reply->affected);
-    buffer_append_byte(body, '}');
+    buffer_append_byte(http_answer_start_affected(exchange, reply->affected), '}');
     http_answer_end_json(exchange, 200);
 }

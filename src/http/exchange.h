@@ -93,7 +93,6 @@ void http_answer_problem(struct http_exchange *exchange, enum http_problem probl
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Notes what the call is about; `id` counts for jobs only. */
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
-struct slice http_noted_topic(const struct http_exchange *exchange);
 
 void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
                          const char *detail, enum job_state state);
@@ -101,6 +100,8 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
 void http_answer_no_jobs(struct http_exchange *exchange);
 void http_answer_continue(struct http_exchange *exchange);
 
+/* `{"topic":…,"result":"ok","jobs":N`, without its end; the note has the topic. */
+struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64_t jobs);
 /* The reply to delete, purge or redrive: how many jobs it concerned; the note has the topic. */
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);
 

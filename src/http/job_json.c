@@ -97,7 +97,7 @@ static void write_taken(struct buffer *out, const struct queue_job *taken)
     buffer_append_u64(out, job->priority);
 }
 
-void http_duration_write(struct buffer *out, const char *key, int64_t ms)
+static void write_duration(struct buffer *out, const char *key, int64_t ms)
 {
     if (!ms)
         return;
@@ -110,8 +110,8 @@ void http_duration_write(struct buffer *out, const char *key, int64_t ms)
 
 void http_policy_write(struct buffer *out, const struct policy *policy)
 {
-    http_duration_write(out, "lease_for", policy->lease_ms);
-    http_duration_write(out, "ttl", policy->ttl_ms);
+    write_duration(out, "lease_for", policy->lease_ms);
+    write_duration(out, "ttl", policy->ttl_ms);
     if (policy->max_attempts) {
         buffer_append_text(out, ",\"max_attempts\":");
         buffer_append_u64(out, policy->max_attempts);

@@ -19,7 +19,5 @@ void http_result_members_write(struct buffer *out, const struct queue_result *re
 
 /* `,"lease_for":…` and what else is set. */
 void http_policy_write(struct buffer *out, const struct policy *policy);
-/* `,"KEY":"30s"`; nothing where there is none. */
-void http_duration_write(struct buffer *out, const char *key, int64_t ms);
 
 #endif

@@ -1,5 +1,6 @@
 #include "http/topics.h"
 
+#include "base/duration.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
@@ -130,7 +131,11 @@ void http_settings_write(struct buffer *out, const struct topic_settings *settin
     struct slice extension = settings->extension;
     buffer_append_text(out, "{\"dead_letter_expired\":");
     buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
-    http_duration_write(out, "dedup_window", settings->dedup_window_ms);
+    if (settings->dedup_window_ms) {
+        buffer_append_text(out, ",\"dedup_window\":\"");
+        duration_emit(out, settings->dedup_window_ms);
+        buffer_append_byte(out, '"');
+    }
     if (settings->has_priority) {
         buffer_append_text(out, ",\"priority\":");
         buffer_append_i64(out, settings->priority);
