@@ -448,14 +448,14 @@ static void put_back(struct target_amqp_publisher *publisher)
     pthread_mutex_unlock(&publisher->mutex);
 }
 
-static void settle_queue(struct target_amqp_publisher *publisher, const char *error)
+static void settle_queue(struct target_amqp_publisher *publisher, bool is_ailing, const char *error)
 {
     pthread_mutex_lock(&publisher->mutex);
     while (!list_is_empty(&publisher->queue)) {
         struct target_amqp_message *message = first_of(&publisher->queue);
         list_remove(&message->list);
         message->is_queued = false;
-        settle_message(&publisher->own_settled, message, TARGET_UNSENT, true, 0, error);
+        settle_message(&publisher->own_settled, message, TARGET_UNSENT, is_ailing, 0, error);
     }
     pthread_mutex_unlock(&publisher->mutex);
 }
@@ -507,7 +507,7 @@ static void try_open(struct target_amqp_publisher *publisher)
         set_trouble(publisher, "");
     } else {
         connection_lose(publisher, error);
-        settle_queue(publisher, error);
+        settle_queue(publisher, true, error);
     }
 }
 
@@ -653,7 +653,7 @@ static void publisher_run(void *ctx)
     target_amqp_connection_close(&publisher->connection,
                                  !atomic_load(&publisher->connection.is_cut));
     connection_lose(publisher, "given up, tarry closes the connection");
-    settle_queue(publisher, "given up, tarry closes the connection");
+    settle_queue(publisher, true, "given up, tarry closes the connection");
     hand_back(publisher);
     publisher->events.ended(publisher->ctx);
 }
@@ -695,14 +695,6 @@ void target_amqp_publisher_free(struct target_amqp_publisher *publisher)
     free(publisher);
 }
 
-bool target_amqp_publisher_start(struct target_amqp_publisher *publisher)
-{
-    if (!publisher->has_thread)
-        publisher->has_thread =
-            thread_start(&publisher->thread, "amqp", publisher_run, publisher) == 0;
-    return publisher->has_thread;
-}
-
 void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at_once)
 {
     if (!publisher->has_thread) {
@@ -718,14 +710,28 @@ void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at
         target_amqp_connection_wake(&publisher->connection);
 }
 
+/* False: there is no thread, and none could be started. */
+static bool publisher_start(struct target_amqp_publisher *publisher)
+{
+    if (!publisher->has_thread)
+        publisher->has_thread =
+            thread_start(&publisher->thread, "amqp", publisher_run, publisher) == 0;
+    return publisher->has_thread;
+}
+
 void target_amqp_publisher_send(struct target_amqp_publisher *publisher, struct list *messages)
 {
+    bool has_thread = publisher_start(publisher);
     pthread_mutex_lock(&publisher->mutex);
     bool is_idle = publisher->is_idle;
     move_all(messages, &publisher->queue);
     pthread_mutex_unlock(&publisher->mutex);
-    if (is_idle)
+    if (!has_thread) { /* so its lists are this thread's */
+        settle_queue(publisher, false, "not sent, no thread could be started");
+        hand_back(publisher);
+    } else if (is_idle) {
         target_amqp_connection_wake(&publisher->connection);
+    }
 }
 
 void target_amqp_publisher_take_settled(struct target_amqp_publisher *publisher, struct list *out)

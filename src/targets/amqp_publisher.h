@@ -28,14 +28,13 @@ struct target_amqp_publisher *target_amqp_publisher_new(
 /* After `ended`, or where it was never started: waits for the end of the thread. NULL is fine. */
 void target_amqp_publisher_free(struct target_amqp_publisher *publisher);
 
-/* Starts the thread where there is none yet. False: it cannot be started. */
-bool target_amqp_publisher_start(struct target_amqp_publisher *publisher);
 /* What is under way is given up and settled; `ended` follows, within the call where there is no
  * thread. `at_once`: without taking leave of the broker, for a thread that may be in the midst of
  * something. */
 void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at_once);
 
-/* The messages of a list, which is empty afterwards. */
+/* The messages of a list, which is empty afterwards. The first ones start the thread; where that
+ * cannot be they are settled, and `settled` comes within the call. */
 void target_amqp_publisher_send(struct target_amqp_publisher *publisher, struct list *messages);
 /* Those that are settled, added to `out`. */
 void target_amqp_publisher_take_settled(struct target_amqp_publisher *publisher, struct list *out);

@@ -170,8 +170,6 @@ static void add_message(struct target_amqp *amqp, const struct target_message *m
         fault = "not sent, out of memory";
     else if (!fault && amqp->bytes > WAITING_BYTES_MAX)
         fault = "not sent, more than 64 MiB wait for this RabbitMQ";
-    else if (!fault && !target_amqp_publisher_start(amqp->publisher))
-        fault = "not sent, no thread could be started";
     if (fault) {
         outbox_settle_as(&amqp->outbox, &copy->message, outcome, false, fault);
         return;

@@ -414,18 +414,6 @@ static void on_deadline(void *ctx)
 
 /* ---- for the owner ---- */
 
-void stomp_connection_start(struct stomp_connection *connection)
-{
-    if (connection->state != DOWN || connection->is_freed)
-        return;
-    if (clock_inner_ms() >= connection->pause.until_ms) {
-        connection_begin(connection);
-        return;
-    }
-    connection->state = PAUSING;
-    deadline_set(connection->deadline, connection->pause.until_ms);
-}
-
 void stomp_connection_stop(struct stomp_connection *connection, bool pauses)
 {
     connection_hang_up(connection);
@@ -444,8 +432,23 @@ size_t stomp_connection_write(struct stomp_connection *connection, const char *a
     return taken;
 }
 
+/* Connects, at once or when the pause after the last failure is over. */
+static void connection_start(struct stomp_connection *connection)
+{
+    if (connection->state != DOWN || connection->is_freed)
+        return;
+    if (clock_inner_ms() >= connection->pause.until_ms) {
+        connection_begin(connection);
+        return;
+    }
+    connection->state = PAUSING;
+    deadline_set(connection->deadline, connection->pause.until_ms);
+}
+
 void stomp_connection_needed(struct stomp_connection *connection, bool is_needed)
 {
+    if (is_needed)
+        connection_start(connection);
     if (connection->is_needed == is_needed)
         return;
     connection->is_needed = is_needed;

@@ -3,7 +3,7 @@
  * guard about each, connects, logs in, keeps heart-beats, closes when nobody needs it, waits before
  * it tries again after a failure.
  *
- * One thread, the reactor's. No event comes inside a call. It begins down; stomp_connection_start
+ * One thread, the reactor's. No event comes inside a call. It begins down; stomp_connection_needed
  * leads to one `up` or one `down`; an up to one `down`, unless it was stopped or closed unneeded.
  */
 #ifndef TARRY_TARGETS_STOMP_CONNECTION_H
@@ -41,13 +41,12 @@ struct stomp_connection *stomp_connection_new(const struct target_env *env,
                                               const struct stomp_place *place,
                                               const struct stomp_connection_events *events,
                                               void *ctx);
-/* Where it is down: tries, at once or when the pause after the last failure is over. */
-void stomp_connection_start(struct stomp_connection *connection);
 /* Down, without an event. `pauses`: the next start waits a moment. */
 void stomp_connection_stop(struct stomp_connection *connection, bool pauses);
 /* How many bytes were taken; fewer than `len`: `up` or `room` follows. */
 size_t stomp_connection_write(struct stomp_connection *connection, const char *at, size_t len);
-/* Does somebody wait for something? One that is not needed for half a minute says good-bye. */
+/* Does somebody wait for something? One that is needed connects where it is down, at once or when the
+ * pause after the last failure is over; one that is not needed for half a minute says good-bye. */
 void stomp_connection_needed(struct stomp_connection *connection, bool is_needed);
 void stomp_connection_free(struct stomp_connection *connection);
 

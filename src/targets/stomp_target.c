@@ -205,7 +205,6 @@ static void pump(struct stomp *stomp)
     if (stomp->is_draining || stomp->outbox.closed || list_is_empty(waiting))
         return;
     stomp_connection_needed(stomp->connection, true);
-    stomp_connection_start(stomp->connection);
     while (!list_is_empty(waiting) && hand_over(stomp, first_of(waiting)))
         continue;
 }
