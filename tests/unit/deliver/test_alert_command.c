@@ -1,0 +1,195 @@
+/* The command of an alert, with real programs: what it gets, what it cannot do to the server. */
+#include "base/clock.h"
+#include "deliver/alert_command.h"
+#include "unit/cases.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATIENCE_US = 20 * 1000 * 1000 };
+
+struct stage {
+    struct reactor *reactor;
+    char directory[64], program[96], told[96];
+    bool is_starting;
+    int ends;
+    enum alert_command_end end;
+};
+
+static void on_ended(void *ctx, enum alert_command_end end)
+{
+    struct stage *stage = ctx;
+    assert_false(stage->is_starting);
+    stage->ends++;
+    stage->end = end;
+}
+
+/* `script` runs in a directory of its own. */
+static struct stage *raise_stage(const char *script)
+{
+    struct stage *stage = calloc(1, sizeof(*stage));
+    strcpy(stage->directory, "/tmp/tarry-alert-XXXXXX");
+    assert_non_null(mkdtemp(stage->directory));
+    snprintf(stage->program, sizeof(stage->program), "%s/program", stage->directory);
+    snprintf(stage->told, sizeof(stage->told), "%s/told", stage->directory);
+    FILE *file = fopen(stage->program, "we");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\ncd %s\n%s\n", stage->directory, script);
+    assert_int_equal(fchmod(fileno(file), 0700), 0);
+    assert_int_equal(fclose(file), 0);
+    stage->reactor = reactor_new(0);
+    assert_non_null(stage->reactor);
+    return stage;
+}
+
+static void strike_stage(struct stage *stage)
+{
+    reactor_free(stage->reactor);
+    unlink(stage->program);
+    unlink(stage->told);
+    assert_int_equal(rmdir(stage->directory), 0);
+    free(stage);
+}
+
+static struct alert_command *start(struct stage *stage, const char *program, struct slice input)
+{
+    static const char *const environment[] = {"PATH=/usr/bin:/bin", "WORD=told", NULL};
+    stage->is_starting = true;
+    struct alert_command *command =
+        alert_command_start(stage->reactor, program, environment, input, on_ended, stage);
+    stage->is_starting = false;
+    assert_non_null(command);
+    return command;
+}
+
+static void turn_until_ended(struct stage *stage)
+{
+    int64_t limit_us = clock_boot_us() + PATIENCE_US;
+    while (!stage->ends && clock_boot_us() < limit_us)
+        uv_run(reactor_loop(stage->reactor), UV_RUN_ONCE);
+    for (int i = 0; i < 3; i++)
+        uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
+    assert_int_equal(stage->ends, 1);
+}
+
+static void read_told(const struct stage *stage, char *out, size_t out_bytes)
+{
+    FILE *file = fopen(stage->told, "re");
+    assert_non_null(file);
+    out[fread(out, 1, out_bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void gets_its_input_and_only_the_environment_it_was_given(void **state)
+{
+    struct stage *stage = raise_stage("cat >told; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= "
+                                      "-e ^OLDPWD= | sort >>told; echo \"$# arguments\" >>told");
+    char told[256];
+    (void)state;
+    setenv("REDIS_PASSWORD", "hunter2", 1);
+    start(stage, stage->program, slice_of("input\n"));
+    turn_until_ended(stage);
+    assert_int_equal(stage->end, ALERT_COMMAND_WELL);
+    read_told(stage, told, sizeof(told));
+    assert_string_equal(told, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
+    strike_stage(stage);
+}
+
+static void a_flood_of_output_goes_nowhere(void **state)
+{
+    struct stage *stage = raise_stage("head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2");
+    (void)state;
+    start(stage, stage->program, slice_of("x"));
+    turn_until_ended(stage);
+    assert_int_equal(stage->end, ALERT_COMMAND_WELL);
+    strike_stage(stage);
+}
+
+static void input_that_nobody_reads_holds_up_nobody(void **state)
+{
+    struct stage *stage = raise_stage("exec 0<&-\nexit 0");
+    enum { INPUT_BYTES = 4 << 20 }; /* more than a pipe holds */
+    char *input = calloc(1, INPUT_BYTES);
+    (void)state;
+    start(stage, stage->program, slice_make(input, INPUT_BYTES));
+    free(input); /* it has a copy */
+    turn_until_ended(stage);
+    assert_int_equal(stage->end, ALERT_COMMAND_WELL);
+    strike_stage(stage);
+}
+
+static void one_that_outlives_its_parent_holds_up_nobody(void **state)
+{
+    struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
+    char told[32];
+    (void)state;
+    start(stage, stage->program, slice_of("x"));
+    turn_until_ended(stage);
+    assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
+    read_told(stage, told, sizeof(told));
+    kill((pid_t)atol(told), SIGKILL);
+    strike_stage(stage);
+}
+
+static void what_cannot_be_started_has_failed_once(void **state)
+{
+    static const char *const programs[] = {"/nowhere/program", "/tmp", "/etc/passwd"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(programs); i++) {
+        struct stage *stage = raise_stage("");
+        start(stage, programs[i], slice_of("x"));
+        turn_until_ended(stage);
+        assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
+        strike_stage(stage);
+    }
+}
+
+static void killed_it_goes_with_what_it_started(void **state)
+{
+    /* It will not hear of anything but SIGKILL. */
+    struct stage *stage =
+        raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new told\n"
+                    "while :; do sleep 600; done");
+    char told[32];
+    (void)state;
+    struct alert_command *command = start(stage, stage->program, slice_of("x"));
+    int64_t limit_us = clock_boot_us() + PATIENCE_US;
+    while (access(stage->told, F_OK) != 0 && clock_boot_us() < limit_us)
+        uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
+    read_told(stage, told, sizeof(told));
+    pid_t child = (pid_t)atol(told);
+    assert_int_equal(kill(child, 0), 0);
+    alert_command_kill(command);
+    turn_until_ended(stage);
+    assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
+    char state_path[64], line[256] = "";
+    snprintf(state_path, sizeof(state_path), "/proc/%d/stat", (int)child);
+    for (limit_us = clock_boot_us() + PATIENCE_US; clock_boot_us() < limit_us;) {
+        FILE *file = fopen(state_path, "re");
+        bool is_gone = !file || !fgets(line, sizeof(line), file) || strstr(line, ") Z ");
+        if (file)
+            fclose(file);
+        if (is_gone)
+            break;
+    }
+    assert_true(clock_boot_us() < limit_us);
+    strike_stage(stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gets_its_input_and_only_the_environment_it_was_given),
+        cmocka_unit_test(a_flood_of_output_goes_nowhere),
+        cmocka_unit_test(input_that_nobody_reads_holds_up_nobody),
+        cmocka_unit_test(one_that_outlives_its_parent_holds_up_nobody),
+        cmocka_unit_test(what_cannot_be_started_has_failed_once),
+        cmocka_unit_test(killed_it_goes_with_what_it_started),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
