@@ -409,7 +409,7 @@ static bool is_stopping(struct amqp_in_consumer *consumer)
 }
 
 /* What is on its way to the queue comes back soon; what is kept is acknowledged. */
-static void finish(struct amqp_in_consumer *consumer)
+static void consumer_finish(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
     int64_t until_ms = now_ms() + STOP_MS, left_ms;
@@ -425,7 +425,7 @@ static void finish(struct amqp_in_consumer *consumer)
     atomic_store(&consumer->counts->is_connected, false);
 }
 
-static void run(void *ctx)
+static void consumer_run(void *ctx)
 {
     struct amqp_in_consumer *consumer = ctx;
     char error[TARGET_ERROR_BYTES];
@@ -441,7 +441,7 @@ static void run(void *ctx)
         else
             connection_lose(consumer, error);
     }
-    finish(consumer);
+    consumer_finish(consumer);
     consumer->events.ended(consumer->ctx);
 }
 
@@ -495,7 +495,7 @@ void amqp_in_consumer_free(struct amqp_in_consumer *consumer)
 
 bool amqp_in_consumer_start(struct amqp_in_consumer *consumer)
 {
-    consumer->has_thread = thread_start(&consumer->thread, "amqp-in", run, consumer) == 0;
+    consumer->has_thread = thread_start(&consumer->thread, "amqp-in", consumer_run, consumer) == 0;
     return consumer->has_thread;
 }
 

@@ -149,7 +149,7 @@ static void write_note_of_pass(struct dead_letter_worker *worker, const struct a
 
 /* ---- the outcome ---- */
 
-static void alerted(struct dead_letter_worker *worker)
+static void alert_done(struct dead_letter_worker *worker)
 {
     const struct alert_note now = {.died_before = worker->pass.died, .last_ms = clock_wall_ms()};
     if (worker->pass.figures)
@@ -158,7 +158,7 @@ static void alerted(struct dead_letter_worker *worker)
 }
 
 /* The rest of the pass does not wait for it. */
-static void not_alerted(struct dead_letter_worker *worker, const char *error)
+static void alert_failed(struct dead_letter_worker *worker, const char *error)
 {
     struct dead_letter_pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
@@ -310,7 +310,7 @@ static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *
 }
 
 /* May one more of this program run? */
-static bool has_room(const struct alert_runs *runs, const char *program)
+static bool alert_has_room(const struct alert_runs *runs, const char *program)
 {
     size_t same = 0;
     for (const struct list *at = runs->list.next; at != &runs->list; at = at->next)
@@ -320,7 +320,7 @@ static bool has_room(const struct alert_runs *runs, const char *program)
 
 /* When a pass that found no room for its command comes again: each a little later than the one
  * before, so that many that wait cost no more than few. */
-static int64_t next_room_ms(struct alert_runs *runs)
+static int64_t alert_next_room_ms(struct alert_runs *runs)
 {
     int64_t now_ms = clock_inner_ms();
     runs->next_room_ms += NO_ROOM_EACH_MS;
@@ -331,23 +331,23 @@ static int64_t next_room_ms(struct alert_runs *runs)
     return runs->next_room_ms;
 }
 
-static void run_command(struct dead_letter_worker *worker, struct slice text)
+static void alert_run_command(struct dead_letter_worker *worker, struct slice text)
 {
     struct alerting *alerting = worker->pass.step;
     char program[GUARD_PATH_BYTES_MAX];
     if (!guard_find_command(worker->options.guard, slice_of(worker->pass.rules.alert_command),
                             program)) {
-        not_alerted(worker, "the policy file of this server has no such command");
+        alert_failed(worker, "the policy file of this server has no such command");
         return;
     }
-    if (!has_room(&worker->alert_runs, program)) {
-        dead_letter_pass_again(worker, next_room_ms(&worker->alert_runs));
+    if (!alert_has_room(&worker->alert_runs, program)) {
+        dead_letter_pass_again(worker, alert_next_room_ms(&worker->alert_runs));
         dead_letter_pass_next(worker);
         return;
     }
     alerting->run = alert_run_new(worker, program, text);
     if (!alerting->run) {
-        not_alerted(worker, "out of memory");
+        alert_failed(worker, "out of memory");
         return;
     }
     struct alert_note ahead = alerting->note;
@@ -364,12 +364,12 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     dead_letter_replied(worker);
     if (dead_letter_is_pushed(reply))
-        alerted(worker);
+        alert_done(worker);
     else
-        not_alerted(worker, "the queue did not take the callback");
+        alert_failed(worker, "the queue did not take the callback");
 }
 
-static void push_callback(struct dead_letter_worker *worker, struct slice text)
+static void alert_push_callback(struct dead_letter_worker *worker, struct slice text)
 {
     struct dead_letter_pass *pass = &worker->pass;
     char id[JOB_ID_BYTES_MAX + 1];
@@ -378,7 +378,7 @@ static void push_callback(struct dead_letter_worker *worker, struct slice text)
     if (job_meta_add(&meta, slice_of(DELIVER_CALLBACK_META), slice_of(pass->rules.alert_to)) !=
         JOB_META_OK) {
         buffer_fini(&meta);
-        not_alerted(worker, "the URL is too long");
+        alert_failed(worker, "the URL is too long");
         return;
     }
     struct queue_push push = {.topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC),
@@ -467,17 +467,17 @@ static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply
     buffer_init(&text, ALERT_BYTES_MAX);
     write_text(&text, &worker->pass, reply);
     if (text.failed)
-        not_alerted(worker, "out of memory");
+        alert_failed(worker, "out of memory");
     else if (worker->pass.rules.alert_to)
-        push_callback(worker, buffer_slice(&text));
+        alert_push_callback(worker, buffer_slice(&text));
     else
-        run_command(worker, buffer_slice(&text));
+        alert_run_command(worker, buffer_slice(&text));
     buffer_fini(&text);
 }
 
 /* ---- is it time? ---- */
 
-static void ask_sample(struct dead_letter_worker *worker)
+static void alert_ask_sample(struct dead_letter_worker *worker)
 {
     struct queue_list list = {.topic = dead_letter_pass_topic(&worker->pass),
                               .state = JOB_DEAD,
@@ -525,7 +525,7 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
         dead_letter_pass_again(worker, clock_inner_ms() + quiet_ms(pass, note));
         dead_letter_pass_next(worker);
     } else {
-        ask_sample(worker);
+        alert_ask_sample(worker);
     }
 }
 

@@ -48,7 +48,7 @@ static void on_target_closed(void *ctx)
 
 /* What is under way is reported before the target is closed, and finds its endpoint: the caller
  * frees it only when nothing is. */
-static void close_target(struct endpoints *endpoints, struct endpoint *endpoint)
+static void endpoint_close_target(struct endpoints *endpoints, struct endpoint *endpoint)
 {
     struct target *target = endpoint->target;
     endpoints->closing++;
@@ -70,12 +70,12 @@ static void endpoint_drop(struct endpoints *endpoints, struct endpoint *endpoint
 {
     assert(endpoint->in_flight == 0 && endpoints->pending_for != endpoint);
     if (endpoint->target)
-        close_target(endpoints, endpoint);
+        endpoint_close_target(endpoints, endpoint);
     endpoint_free(endpoints, endpoint);
 }
 
 /* One whose breaker is open is remembered until it would be asked again. */
-static bool may_go(const struct endpoint *endpoint, int64_t now_ms)
+static bool endpoint_may_go(const struct endpoint *endpoint, int64_t now_ms)
 {
     return now_ms >= endpoint->idle_since_ms + ENDPOINT_IDLE_MS &&
            now_ms >= endpoint->breaker.wait_until_ms;
@@ -89,7 +89,7 @@ static void on_sweep(void *ctx)
         struct endpoint *first = list_entry(endpoints->idle.next, struct endpoint, idle);
         if (now_ms < first->idle_since_ms + ENDPOINT_IDLE_MS)
             break;
-        if (may_go(first, now_ms)) {
+        if (endpoint_may_go(first, now_ms)) {
             endpoint_drop(endpoints, first);
         } else {
             list_remove(&first->idle);
@@ -135,7 +135,7 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
 /* ---- sending ---- */
 
 /* What one message takes there lately; of one that has not been heard of for longer, that long. */
-static double pace_ms(const struct endpoint *endpoint, int64_t now_ms)
+static double endpoint_pace_ms(const struct endpoint *endpoint, int64_t now_ms)
 {
     double quiet_ms = (double)(now_ms - endpoint->heard_ms);
     return endpoint->usual_ms > quiet_ms ? endpoint->usual_ms : quiet_ms;
@@ -143,9 +143,9 @@ static double pace_ms(const struct endpoint *endpoint, int64_t now_ms)
 
 /* Each that finds the window full is told to come a little later than the one before: about when
  * it will be its turn. So what is turned away comes back about as often as something is sent. */
-static int64_t crowd_wait_ms(struct endpoint *endpoint, uint32_t window, int64_t now_ms)
+static int64_t endpoint_crowd_wait_ms(struct endpoint *endpoint, uint32_t window, int64_t now_ms)
 {
-    double pace = pace_ms(endpoint, now_ms);
+    double pace = endpoint_pace_ms(endpoint, now_ms);
     double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
     double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
     endpoint->crowd_ms += (pace > 1 ? pace : 1) / window;
@@ -156,8 +156,8 @@ static int64_t crowd_wait_ms(struct endpoint *endpoint, uint32_t window, int64_t
     return (int64_t)endpoint->crowd_ms - now_ms;
 }
 
-static int64_t rest_wait_ms(struct endpoints *endpoints, const struct endpoint *endpoint,
-                            int64_t now_ms)
+static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct endpoint *endpoint,
+                                     int64_t now_ms)
 {
     const struct breaker *breaker = &endpoint->breaker;
     int64_t next_ms = breaker_next_ms(breaker, now_ms);
@@ -201,11 +201,11 @@ static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct 
         request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
     request->is_probe = verdict == BREAKER_PROBE;
     if (verdict == BREAKER_WAIT) {
-        *wait_ms = rest_wait_ms(endpoints, endpoint, now_ms);
+        *wait_ms = endpoint_rest_wait_ms(endpoints, endpoint, now_ms);
         return ENDPOINT_RESTS;
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
-        *wait_ms = crowd_wait_ms(endpoint, request->window, now_ms);
+        *wait_ms = endpoint_crowd_wait_ms(endpoint, request->window, now_ms);
         return ENDPOINT_CROWDED;
     }
     return ENDPOINT_SENT;
@@ -257,8 +257,8 @@ enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice nam
 
 /* ---- reports ---- */
 
-static void note_change(struct endpoints *endpoints, const struct endpoint *endpoint,
-                        const struct target_report *report, int64_t now_ms)
+static void endpoint_log_change(struct endpoints *endpoints, const struct endpoint *endpoint,
+                                const struct target_report *report, int64_t now_ms)
 {
     if (endpoint->breaker.is_open)
         endpoints->resting++;
@@ -289,7 +289,7 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
                                                        ? report->retry_after_ms
                                                        : ENDPOINT_REST_MS_MAX));
     if (changed)
-        note_change(endpoints, endpoint, report, now_ms);
+        endpoint_log_change(endpoints, endpoint, report, now_ms);
     if (changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
     if (endpoint->usual_ms <= 0)
@@ -360,7 +360,7 @@ bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx),
         next = endpoint_table_next(&endpoints->table, at);
         at->in_flight++; /* it stays while it is looked at */
         if (at->target)
-            close_target(endpoints, at);
+            endpoint_close_target(endpoints, at);
         if (--at->in_flight == 0)
             endpoint_free(endpoints, at);
     }

@@ -51,7 +51,7 @@ static void write_number(struct buffer *out, const char *key, int64_t number)
 }
 
 /* The name of the keys that sign; empty: unsigned. */
-static const char *signer(struct sample *sample)
+static const char *sample_signer(struct sample *sample)
 {
     struct guard_key keys[GUARD_KEYS_MAX];
     const struct target_setting *setting = &sample->setting;
@@ -68,7 +68,7 @@ static bool is_http(const struct sample *sample)
     return sample->endpoint.len > 4 && memcmp(sample->endpoint.at, "http", 4) == 0;
 }
 
-static const char *hint(const struct sample *sample)
+static const char *sample_hint(const struct sample *sample)
 {
     uint32_t code = sample->report.code;
     if (!sample->was_sent)
@@ -107,7 +107,7 @@ static void write_lines(struct buffer *out, struct slice lines)
     buffer_append_byte(out, ']');
 }
 
-static void write_outcome(struct sample *sample, struct buffer *out)
+static void sample_write_outcome(struct sample *sample, struct buffer *out)
 {
     const struct target_report *report = &sample->report;
     write_text(out, "outcome", slice_of(target_outcome_name(report->outcome)));
@@ -118,7 +118,7 @@ static void write_outcome(struct sample *sample, struct buffer *out)
         write_number(out, "retry_after_ms", report->retry_after_ms);
 }
 
-static void emit(struct sample *sample, struct buffer *out)
+static void sample_emit(struct sample *sample, struct buffer *out)
 {
     const char *to = sample->setting.to ? sample->setting.to : "";
     buffer_append_text(out, "{\"topic\":");
@@ -128,28 +128,28 @@ static void emit(struct sample *sample, struct buffer *out)
     write_text(out, "endpoint", buffer_slice(&sample->endpoint));
     buffer_append_text(out, sample->is_allowed ? ",\"allowed\":true" : ",\"allowed\":false");
     if (is_http(sample))
-        write_text(out, "signed_with", slice_of(signer(sample)));
+        write_text(out, "signed_with", slice_of(sample_signer(sample)));
     if (sample->was_sent)
-        write_outcome(sample, out);
+        sample_write_outcome(sample, out);
     else
         write_text(out, "outcome", slice_of("unsent"));
     const char *error = sample->was_sent ? sample->report.error : sample->error;
     if (error[0])
         write_text(out, "error", slice_of(error));
-    write_text(out, "hint", slice_of(hint(sample)));
+    write_text(out, "hint", slice_of(sample_hint(sample)));
     write_lines(out, buffer_slice(&sample->explained));
     buffer_append_byte(out, '}');
 }
 
 /* ---- the end ---- */
 
-static void finish(struct sample *sample, enum queue_status status)
+static void sample_finish(struct sample *sample, enum queue_status status)
 {
     struct deliver *deliver = sample->deliver;
     struct buffer json;
     buffer_init(&json, JSON_BYTES_MAX);
     if (status == QUEUE_OK)
-        emit(sample, &json);
+        sample_emit(sample, &json);
     if (json.failed)
         status = QUEUE_NO_MEMORY;
     sample->done(sample->owner, sample->tag, status,
@@ -170,12 +170,12 @@ static void on_reported(struct endpoint_request *request, const struct target_re
     struct sample *sample = list_entry(request, struct sample, request);
     sample->report = *report;
     sample->took_ms = took_ms;
-    finish(sample, QUEUE_OK);
+    sample_finish(sample, QUEUE_OK);
 }
 
 /* ---- sending ---- */
 
-static bool give(struct sample *sample)
+static bool sample_give(struct sample *sample)
 {
     int64_t wait_ms;
     const struct job job = {.topic = slice_make(sample->topic, sample->topic_bytes),
@@ -202,7 +202,7 @@ static bool give(struct sample *sample)
     return verdict == ENDPOINT_SENT;
 }
 
-static bool send_sample(struct sample *sample)
+static bool sample_send(struct sample *sample)
 {
     char why[TARGET_ERROR_BYTES] = "";
     struct guard *guard = sample->deliver->options.guard;
@@ -217,7 +217,7 @@ static bool send_sample(struct sample *sample)
         buffer_append_format(&sample->body, "{\"test\":true,\"topic\":\"%.*s\",\"id\":\"%s\"}",
                              (int)sample->topic_bytes, sample->topic, sample->id);
     sample->was_sent = true; /* a report may say what it wants */
-    if (give(sample))
+    if (sample_give(sample))
         return true;
     sample->was_sent = false;
     return false;
@@ -230,22 +230,23 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
     char why[TARGET_ERROR_BYTES] = "";
     (void)tag;
     if (reply->status != QUEUE_OK || reply->topic_count != 1) {
-        finish(sample, reply->status != QUEUE_OK ? reply->status : QUEUE_NOT_FOUND);
+        sample_finish(sample, reply->status != QUEUE_OK ? reply->status : QUEUE_NOT_FOUND);
         return;
     }
     bool ok = extension_parse(reply->topics[0].settings.extension, &extension, sample->error);
     if (!ok || extension.deliver.len == 0 || sample->deliver->endpoints.is_closing) {
-        finish(sample, sample->deliver->endpoints.is_closing ? QUEUE_STOPPING : QUEUE_NOT_FOUND);
+        sample_finish(sample,
+                      sample->deliver->endpoints.is_closing ? QUEUE_STOPPING : QUEUE_NOT_FOUND);
         return;
     }
     if (!target_setting_parse(extension.deliver, &sample->setting, why) || !sample->setting.to) {
         snprintf(sample->error, sizeof(sample->error), "%s",
                  why[0] ? why : "the topic has no 'to': its jobs name their own callbacks");
-        finish(sample, QUEUE_OK);
+        sample_finish(sample, QUEUE_OK);
         return;
     }
-    if (!send_sample(sample))
-        finish(sample, QUEUE_OK);
+    if (!sample_send(sample))
+        sample_finish(sample, QUEUE_OK);
 }
 
 void deliver_test(struct deliver *deliver, struct slice topic, struct slice body,

@@ -268,7 +268,7 @@ static void push_batch(struct load_engine *engine, struct load_conn *conn, int64
 
 /* Closed loop. Waits until half of the requests are answered, so that a server which answers them
  * one by one still gets many at a time. */
-static void feed(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+static void conn_feed(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
     if (plan->rate_per_s || conn->waiting[LOAD_PUSH] > plan->pipeline / 2)
@@ -303,7 +303,7 @@ static int64_t feed_by_clock(struct load_engine *engine, int64_t now_us)
     return -1;
 }
 
-static void take(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
+static void conn_take(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     if (!engine->consuming || conn->role != LOAD_CONSUMER || conn->waiting[LOAD_TAKE] ||
         conn->take_at_us > now_us)
@@ -393,7 +393,7 @@ static bool read_answers(struct load_engine *engine, struct load_conn *conn, int
 }
 
 /* Sends what is waiting, and tells epoll whether to watch for room. */
-static bool flush(struct load_engine *engine, struct load_conn *conn)
+static bool conn_flush(struct load_engine *engine, struct load_conn *conn)
 {
     bool blocked = conn->blocked;
     if (conn->out.len == 0 && !conn->out.failed)
@@ -424,7 +424,7 @@ static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum l
 
 /* Servers close connections that are silent for long, as between the last push and a far due time.
  */
-static bool reopen(struct load_engine *engine, struct load_conn *conn)
+static bool conn_reopen(struct load_engine *engine, struct load_conn *conn)
 {
     enum load_role role = conn->role;
     struct load_conn *acker = conn->acker;
@@ -432,7 +432,7 @@ static bool reopen(struct load_engine *engine, struct load_conn *conn)
     if (!open_conn(engine, conn, role))
         return false;
     conn->acker = acker;
-    return flush(engine, conn);
+    return conn_flush(engine, conn);
 }
 
 /* Something came on a connection, or it takes bytes again. False ends the run. */
@@ -443,7 +443,7 @@ static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_
     if (events & ~(uint32_t)EPOLLOUT) {
         if (!load_conn_receive(conn, problem)) {
             if (load_conn_is_idle(conn))
-                return reopen(engine, conn);
+                return conn_reopen(engine, conn);
             load_tally_problem(&engine->tally, slice_of(problem));
             return false;
         }
@@ -451,15 +451,15 @@ static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_
         if (!read_answers(engine, conn, now_us))
             return false;
         if (conn->role == LOAD_CONSUMER)
-            take(engine, conn, now_us);
+            conn_take(engine, conn, now_us);
         else if (conn->role == LOAD_PUSHER)
-            feed(engine, conn, now_us);
+            conn_feed(engine, conn, now_us);
     }
-    return flush(engine, conn) && (!conn->acker || flush(engine, conn->acker));
+    return conn_flush(engine, conn) && (!conn->acker || conn_flush(engine, conn->acker));
 }
 
 /* Whether the run is: all pushed and delivered, interrupted, or nothing came for too long. */
-static bool is_over(struct load_engine *engine, int64_t now_us)
+static bool engine_is_over(struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
     const struct load_result *result = engine->result;
@@ -499,10 +499,10 @@ static bool on_clock(struct load_engine *engine, int64_t now_us, int64_t *wake_u
     bool sweep = engine->sweep || engine->plan->rate_per_s || engine->protocol->poll_us;
     for (unsigned i = 0; sweep && i < engine->conn_count; i++) {
         struct load_conn *conn = &engine->conns[i];
-        take(engine, conn, now_us);
+        conn_take(engine, conn, now_us);
         if (conn->take_at_us > now_us && conn->take_at_us < *wake_us)
             *wake_us = conn->take_at_us;
-        if (!conn->blocked && !flush(engine, conn))
+        if (!conn->blocked && !conn_flush(engine, conn))
             return false;
     }
     engine->sweep = false;
@@ -513,7 +513,7 @@ static bool on_clock(struct load_engine *engine, int64_t now_us, int64_t *wake_u
     return true;
 }
 
-static bool run(struct load_engine *engine)
+static bool engine_run(struct load_engine *engine)
 {
     struct epoll_event events[EVENTS_MAX];
     int64_t now_us = clock_boot_us(), wake_us;
@@ -522,8 +522,8 @@ static bool run(struct load_engine *engine)
     engine->consuming = !engine->plan->take_after;
     engine->sweep = true;
     for (unsigned i = 0; i < engine->plan->connections; i++)
-        feed(engine, &engine->conns[i], now_us);
-    while (!is_over(engine, now_us)) {
+        conn_feed(engine, &engine->conns[i], now_us);
+    while (!engine_is_over(engine, now_us)) {
         if (!on_clock(engine, now_us, &wake_us))
             return false;
         now_us = clock_boot_us();
@@ -547,12 +547,6 @@ static bool trace_result(struct load_engine *engine, bool done)
 {
     return done || error_text(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s",
                               engine->plan->trace, strerror(errno));
-}
-
-static bool open_trace(struct load_engine *engine)
-{
-    return !engine->plan->trace ||
-           trace_result(engine, load_tally_trace(&engine->tally, engine->plan->trace));
 }
 
 static enum load_role role_of(const struct load_plan *plan, unsigned index)
@@ -591,23 +585,22 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     engine->result = result;
     engine->random.state = random_u64();
     result->run = (uint32_t)random_u64();
-    load_tally_init(&engine->tally, result, result->run);
+    bool done =
+        trace_result(engine, load_tally_init(&engine->tally, result, result->run, plan->trace));
     struct sigaction action = {.sa_handler = on_interrupt}, before;
     sigaction(SIGINT, &action, &before);
     interrupted = 0;
 
-    bool done = false;
     engine->epoll = epoll_create1(EPOLL_CLOEXEC);
     engine->speech = engine->protocol->open(plan, engine->tally.run, result->problem);
-    if (open_trace(engine) && engine->epoll >= 0 && engine->speech && open_conns(engine))
-        done = run(engine);
+    done = done && engine->epoll >= 0 && engine->speech && open_conns(engine) && engine_run(engine);
     if (!done && !*result->problem)
         load_tally_problem(&engine->tally,
                            slice_of("out of memory or file descriptors: fewer connections"));
     if (plan->progress)
-        load_progress_clear();
-    load_tally_finish(&engine->tally, plan->consumers > 0 && !interrupted);
-    done = trace_result(engine, load_tally_end_trace(&engine->tally)) && done;
+        load_progress_print(plan, NULL, 0);
+    bool consumed = plan->consumers > 0 && !interrupted;
+    done = trace_result(engine, load_tally_finish(&engine->tally, consumed)) && done;
 
     sigaction(SIGINT, &before, NULL);
     for (unsigned i = 0; i < engine->conn_count; i++)
@@ -616,7 +609,6 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     engine->protocol->close(engine->speech);
     if (engine->epoll >= 0)
         close(engine->epoll);
-    load_tally_fini(&engine->tally);
     free(engine);
     return done;
 }

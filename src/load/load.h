@@ -79,9 +79,8 @@ bool load_run(const struct load_plan *plan, struct load_result *result);
 void load_report(const struct load_plan *plan, const struct load_result *result);
 void load_report_json(const struct load_plan *plan, const struct load_result *result);
 
-/* The line on standard error that is written over while a run goes on; and its removal. */
+/* The line on standard error that is written over while a run goes on; `result` NULL: removes it. */
 void load_progress_print(const struct load_plan *plan, const struct load_result *result,
                          int64_t elapsed_us);
-void load_progress_clear(void);
 
 #endif

@@ -159,10 +159,10 @@ void load_report_json(const struct load_plan *plan, const struct load_result *re
     puts("}");
 }
 
-void load_progress_print(const struct load_plan *plan, const struct load_result *result,
-                         int64_t elapsed_us)
+static void print_progress(const struct load_plan *plan, const struct load_result *result,
+                           int64_t elapsed_us)
 {
-    fprintf(stderr, "\r\033[K%.1f s  pushed %" PRIu64, (double)elapsed_us / 1e6, result->pushed);
+    fprintf(stderr, "%.1f s  pushed %" PRIu64, (double)elapsed_us / 1e6, result->pushed);
     if (plan->jobs)
         fprintf(stderr, " of %" PRIu64, plan->jobs);
     if (result->push_failed)
@@ -171,11 +171,13 @@ void load_progress_print(const struct load_plan *plan, const struct load_result 
         fprintf(stderr, "  delivered %" PRIu64 "  acked %" PRIu64 "  late p99 %.1f ms",
                 result->delivered, result->acked,
                 (double)histogram_at(&result->late_us, 0.99) / 1000);
-    fflush(stderr);
 }
 
-void load_progress_clear(void)
+void load_progress_print(const struct load_plan *plan, const struct load_result *result,
+                         int64_t elapsed_us)
 {
     fputs("\r\033[K", stderr);
+    if (result)
+        print_progress(plan, result, elapsed_us);
     fflush(stderr);
 }

@@ -11,14 +11,6 @@ _Static_assert(sizeof(struct load_trace_entry) == LOAD_TRACE_BYTES, "entry");
 
 /* ---- the trace ---- */
 
-bool load_tally_trace(struct load_tally *tally, const char *path)
-{
-    tally->trace = fopen(path, "wbe");
-    if (tally->trace)
-        setvbuf(tally->trace, NULL, _IOFBF, TRACE_BUFFER_BYTES);
-    return tally->trace;
-}
-
 static void trace_add(struct load_tally *tally, enum load_trace_kind kind, int64_t at_us,
                       int64_t took_us, uint64_t jobs)
 {
@@ -35,7 +27,7 @@ static void trace_add(struct load_tally *tally, enum load_trace_kind kind, int64
         tally->trace_error = errno ? errno : EIO;
 }
 
-bool load_tally_end_trace(struct load_tally *tally)
+static bool trace_close(struct load_tally *tally)
 {
     int error = tally->trace_error;
     if (tally->trace && fclose(tally->trace) != 0 && !error)
@@ -47,15 +39,16 @@ bool load_tally_end_trace(struct load_tally *tally)
 
 /* ---- what was seen ---- */
 
-void load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run)
+bool load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run,
+                     const char *trace)
 {
     *tally = (struct load_tally){.result = result, .run = run};
-}
-
-void load_tally_fini(struct load_tally *tally)
-{
-    free(tally->seen);
-    tally->seen = NULL;
+    if (!trace)
+        return true;
+    tally->trace = fopen(trace, "wbe");
+    if (tally->trace)
+        setvbuf(tally->trace, NULL, _IOFBF, TRACE_BUFFER_BYTES);
+    return tally->trace;
 }
 
 void load_tally_pushed(struct load_tally *tally, uint32_t jobs, uint64_t failed, int64_t sent_us,
@@ -148,7 +141,7 @@ void load_tally_problem(struct load_tally *tally, struct slice problem)
     out[len] = '\0';
 }
 
-void load_tally_finish(struct load_tally *tally, bool consumed)
+bool load_tally_finish(struct load_tally *tally, bool consumed)
 {
     struct load_result *result = tally->result;
     if (tally->push_first_us)
@@ -159,4 +152,7 @@ void load_tally_finish(struct load_tally *tally, bool consumed)
         result->life_s = (double)(tally->take_last_us - tally->push_first_us) / 1e6;
     if (consumed && result->pushed > result->delivered)
         result->missing = result->pushed - result->delivered;
+    free(tally->seen);
+    tally->seen = NULL;
+    return trace_close(tally);
 }

@@ -37,13 +37,9 @@ struct load_tally {
     int64_t take_first_us, take_last_us; /* when consuming could begin; the last delivery or ack */
 };
 
-void load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run);
-void load_tally_fini(struct load_tally *tally);
-
-/* Makes the file of the trace. False with errno. */
-bool load_tally_trace(struct load_tally *tally, const char *path);
-/* Closes it, where there is one. False with errno: not all of it was written. */
-bool load_tally_end_trace(struct load_tally *tally);
+/* `trace`: the file for a trace, or NULL. False with errno: it cannot be made, there will be none. */
+bool load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run,
+                     const char *trace);
 
 void load_tally_pushed(struct load_tally *tally, uint32_t jobs, uint64_t failed, int64_t sent_us,
                        int64_t now_us);
@@ -55,7 +51,8 @@ bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t n
 /* Keeps the first problem of the run, made printable. */
 void load_tally_problem(struct load_tally *tally, struct slice problem);
 
-/* Fills in durations and what is missing. */
-void load_tally_finish(struct load_tally *tally, bool consumed);
+/* Fills in durations and what is missing, closes the trace, frees. False with errno: not all of the
+ * trace was written. */
+bool load_tally_finish(struct load_tally *tally, bool consumed);
 
 #endif

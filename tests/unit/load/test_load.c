@@ -319,7 +319,7 @@ static void judges_deliveries(void **state)
     static struct load_result result;
     struct load_tally tally;
     memset(&result, 0, sizeof result);
-    load_tally_init(&tally, &result, 7);
+    load_tally_init(&tally, &result, 7, NULL);
     load_tally_pushed(&tally, 4, 0, 1000, 2000);
     assert_true(deliver(
         &tally, (struct load_stamp){.run = 7, .index = 0, .sent_us = 1000, .delay_ms = 5}, 6000));
@@ -336,10 +336,9 @@ static void judges_deliveries(void **state)
     assert_false(deliver(&tally, (struct load_stamp){.run = 8, .index = 3}, 9000));
     assert_false(load_tally_delivered(&tally, slice_of("an order"), 9000));
     assert_int_equal(result.foreign, 2);
-    load_tally_finish(&tally, true);
+    assert_true(load_tally_finish(&tally, true));
     assert_int_equal(result.delivered, 3);
     assert_int_equal(result.missing, 1);
-    load_tally_fini(&tally);
 }
 
 static void check_entry(FILE *file, struct load_trace_entry expected)
@@ -360,16 +359,14 @@ static void a_trace_holds_what_was_judged(void **state)
     char path[] = "/tmp/tarry-trace-XXXXXX";
     close(mkstemp(path));
     memset(&result, 0, sizeof result);
-    load_tally_init(&tally, &result, 7);
-    assert_true(load_tally_trace(&tally, path));
+    assert_true(load_tally_init(&tally, &result, 7, path));
     load_tally_pushed(&tally, 4, 1, 1000, 2500);
     deliver(&tally, (struct load_stamp){.run = 7, .index = 0, .sent_us = 1000, .delay_ms = 5},
             6700);
     deliver(&tally, (struct load_stamp){.run = 7, .index = 1, .sent_us = 1000, .delay_ms = 9},
             7000);
     load_tally_acked(&tally, 2, 0, 8000);
-    assert_true(load_tally_end_trace(&tally));
-    load_tally_fini(&tally);
+    assert_true(load_tally_finish(&tally, false));
 
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
@@ -387,12 +384,10 @@ static void a_trace_that_could_not_be_written_says_so(void **state)
     (void)state;
     struct load_result result = {0};
     struct load_tally tally;
-    load_tally_init(&tally, &result, 7);
-    assert_false(load_tally_trace(&tally, "/nowhere/trace"));
-    assert_true(load_tally_trace(&tally, "/dev/full"));
+    assert_false(load_tally_init(&tally, &result, 7, "/nowhere/trace"));
+    assert_true(load_tally_init(&tally, &result, 7, "/dev/full"));
     load_tally_pushed(&tally, 1, 0, 1, 2);
-    assert_false(load_tally_end_trace(&tally));
-    load_tally_fini(&tally);
+    assert_false(load_tally_finish(&tally, false));
 }
 
 static void a_problem_is_made_printable(void **state)
@@ -401,11 +396,11 @@ static void a_problem_is_made_printable(void **state)
     static struct load_result result;
     struct load_tally tally;
     memset(&result, 0, sizeof result);
-    load_tally_init(&tally, &result, 7);
+    load_tally_init(&tally, &result, 7, NULL);
     load_tally_problem(&tally, slice_of("\r\nHTTP/1.1 500 X\r\n\x01\xff no"));
     load_tally_problem(&tally, slice_of("the second counts no more"));
     assert_string_equal(result.problem, "HTTP/1.1 500 X no");
-    load_tally_fini(&tally);
+    (void)load_tally_finish(&tally, false);
 }
 
 int main(void)
