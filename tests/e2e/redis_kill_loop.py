@@ -6,12 +6,15 @@ Three servers on one Redis, clients spread over them, and everything broken that
     python3 tests/e2e/redis_kill_loop.py --kind cluster  --faults 40
 
 single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, FUNCTION
-FLUSH, Redis' clock set by up to half a second or slewed: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
+FLUSH, servers and Redis frozen (SIGSTOP) for longer than anybody waits, Redis' clock set by up to half a second or slewed, also while a server is
+frozen: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
 counted and published, all else is judged. Exit code: the checker's.
 """
 
+import contextlib
 import itertools
 import pathlib
+import signal
 import sys
 import time
 
@@ -32,6 +35,16 @@ CHANGES_OF_MASTER = ("kill master", "failover", "planned failover", "cluster fai
 PLANNED_PAUSE_MS = 5000
 STEP_MS_MAX = 500
 NOTICED_SECONDS = 0.1
+FROZEN_SECONDS_MAX = 8  # a server that hears nothing takes Redis for dead after 6
+
+
+@contextlib.contextmanager
+def frozen(child):
+    child.proc.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        child.proc.send_signal(signal.SIGCONT)
 
 
 class RedisLoop(Loop):
@@ -43,7 +56,7 @@ class RedisLoop(Loop):
         self.servers = [Server(self.directory / f"server{number}") for number in range(SERVERS)]
         self.probe = Server(self.directory / "probe")
         self.kinds = {"kill server": (4, self.kill_server), "kill servers": (1, self.kill_all_servers), "cut": (2, self.cut),
-                      "function flush": (1, self.function_flush), **self.store_kinds()}
+                      "freeze server": (2, self.freeze_server), "function flush": (1, self.function_flush), **self.store_kinds()}
         if chosen.only:
             self.kinds = {name: self.kinds[name] for name in chosen.only.split(",")}
         self.plan = self.plan_faults()
@@ -133,6 +146,11 @@ class RedisLoop(Loop):
             server.kill()
         for server in self.servers:
             self.start_server(server)
+
+    def freeze_server(self):
+        """What it had read goes on when it wakes, when others have long given up or done it again."""
+        with frozen(self.random.choice(self.servers)):
+            time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
 
     def cut(self):
         for master in self.masters():
@@ -226,7 +244,18 @@ class SingleLoop(RedisLoop):
 
     def store_kinds(self):
         return {"kill Redis": (3, lambda: self.restart("kill")), "restart Redis": (1, lambda: self.restart("terminate")), "pause": (2, self.pause),
-                "sleep": (2, self.sleep), "step clock": (5, self.step_clock), "slew clock": (3, self.slew_clock)}
+                "sleep": (2, self.sleep), "step clock": (5, self.step_clock), "slew clock": (3, self.slew_clock),
+                "freeze Redis": (1, self.freeze_redis), "step clock unseen": (2, self.step_clock_unseen)}
+
+    def freeze_redis(self):
+        with frozen(self.store):
+            time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
+
+    def step_clock_unseen(self):
+        """By one server, which wakes with what it knew of the clock before."""
+        with frozen(self.random.choice(self.servers)):
+            self.step_clock()
+            time.sleep(self.random.random())
 
     def step_clock(self):
         forward = self.clock.ahead_ms() < -2 * STEP_MS_MAX
