@@ -54,6 +54,7 @@ static const struct source parts[] = {PART(base),    PART(topics),   PART(leaves
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;
+static char functions[REDIS_SCRIPTS_SERVED + 1][REDIS_FUNCTION_BYTES];
 
 static const struct source *find_part(struct slice name)
 {
@@ -143,8 +144,7 @@ static void append_function(struct buffer *out, const struct source *source, con
     struct slice text = slice_make(source->text, *source->bytes), first = take_line(&text);
     const char *flags = memmem(first.at, first.len, flags_mark, sizeof flags_mark - 1);
 
-    buffer_append_format(out, "redis.register_function{function_name='%s_%s', ", name,
-                         source->name);
+    buffer_append_format(out, "redis.register_function{function_name='%s', ", name);
     if (flags) {
         flags += sizeof flags_mark - 1;
         buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),
@@ -186,8 +186,10 @@ static bool assemble_library(void)
     buffer_append_format(&whole, "#!lua name=%s\n", library.name);
     for (size_t i = 0; i < LIBRARY_PARTS; i++)
         buffer_append(&whole, parts[i].text, *parts[i].bytes);
-    for (int i = 1; i <= REDIS_SCRIPTS_SERVED; i++)
-        append_function(&whole, &sources[i], library.name);
+    for (int i = 1; i <= REDIS_SCRIPTS_SERVED; i++) {
+        snprintf(functions[i], sizeof functions[i], "%s_%s", library.name, sources[i].name);
+        append_function(&whole, &sources[i], functions[i]);
+    }
     if (whole.failed) {
         buffer_fini(&whole);
         return false;
@@ -213,6 +215,12 @@ const struct redis_script_text *redis_script(enum redis_script script)
 const struct redis_library *redis_library(void)
 {
     return &library;
+}
+
+const char *redis_function(enum redis_script script)
+{
+    assert(script <= REDIS_SCRIPTS_SERVED);
+    return functions[script];
 }
 
 const char *redis_script_name(enum redis_script script)

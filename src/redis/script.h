@@ -32,7 +32,7 @@ enum redis_script {
     REDIS_SCRIPTS = REDIS_CHECK_TOPIC
 };
 
-enum { REDIS_SHA_BYTES = 40 };
+enum { REDIS_SHA_BYTES = 40, REDIS_FUNCTION_BYTES = 64 };
 
 struct redis_script_text {
     const char *name;
@@ -51,6 +51,8 @@ struct redis_library {
 };
 
 const struct redis_library *redis_library(void);
+/* As FCALL wants it; of a script that servers call. */
+const char *redis_function(enum redis_script script);
 const char *redis_script_name(enum redis_script script);
 
 #endif

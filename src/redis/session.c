@@ -1,7 +1,8 @@
 /* The session: its states, when it must wake, and the calls it carries. */
 #include "redis/session_state.h"
 
-#include <inttypes.h>
+#include "base/hex.h"
+
 #include <stdlib.h>
 
 enum {
@@ -28,13 +29,15 @@ static void put48(char *at, int64_t number)
 static void emit_ticket(const struct redis_session *session, const struct redis_call *call,
                         struct buffer *out)
 {
-    char text[SESSION_TICKET_BYTES + SESSION_WINDOW_BYTES + 1];
+    char text[SESSION_TICKET_BYTES + SESSION_WINDOW_BYTES];
+    enum { SERVER_BYTES = 8, NUMBER_DIGITS = 12 };
     size_t len = 0;
     int64_t earliest_ms, latest_ms;
     assert(call->ticket < UINT64_C(1) << 48 && call->slot < REDIS_SESSION_SLOTS);
     if (call->changes) {
-        snprintf(text, sizeof text, "%.8s%u%012" PRIx64, session->options.server,
-                 call->slot % REDIS_SESSION_SLOTS, call->ticket);
+        memcpy(text, session->options.server, SERVER_BYTES);
+        text[SERVER_BYTES] = (char)('0' + call->slot);
+        hex_emit_u64(text + SERVER_BYTES + 1, call->ticket, NUMBER_DIGITS);
         len = SESSION_TICKET_BYTES;
     }
     if (session->clock.known) {
@@ -709,6 +712,7 @@ struct redis_session *redis_session_new(const struct redis_session_options *opti
     if (!session)
         return NULL;
     session->options = *options;
+    snprintf(session->core, sizeof session->core, "%s:core", options->tag);
     session->wake_ms = session->stop_ms = INT64_MAX;
     session->pause_ms = SESSION_PAUSE_FIRST_MS;
     list_init(&session->flying);

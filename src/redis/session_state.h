@@ -70,6 +70,7 @@ struct session_expected {
 
 struct redis_session {
     struct redis_session_options options;
+    char core[REDIS_TAG_BYTES + sizeof ":core"]; /* the key that scripts are called with */
     enum session_state state;
     bool stopping;
     struct redis_endpoint endpoint;
@@ -144,17 +145,14 @@ static inline struct buffer *session_command(struct redis_session *session,
 }
 
 /* FCALL up to its key; `argc` arguments must follow. */
-static inline void session_script(struct redis_session *session, struct buffer *out,
+static inline void session_script(const struct redis_session *session, struct buffer *out,
                                   enum redis_script script, size_t argc)
 {
-    char key[REDIS_TAG_BYTES + sizeof ":core"], function[64];
-    snprintf(function, sizeof function, "%s_%s", redis_library()->name, redis_script_name(script));
-    snprintf(key, sizeof key, "%s:core", session->options.tag);
     redis_command_begin(out, 4 + argc);
     redis_command_text(out, "FCALL");
-    redis_command_text(out, function);
+    redis_command_text(out, redis_function(script));
     redis_command_text(out, "1");
-    redis_command_text(out, key);
+    redis_command_text(out, session->core);
 }
 
 /* ---- session_greet.c ---- */
