@@ -66,7 +66,6 @@ void keys_put_footer(char *block, uint64_t seed, uint32_t number, const struct k
 /* 0, -EBADMSG, or -ENOTSUP: made by a newer program. */
 int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t file_bytes,
                     struct keys_shape *out);
-void keys_path(const char *dir, const char *name, char out[PATH_MAX]);
 
 /* Whole blocks from `first` on, their sums checked. 0 or negative errno. */
 int keys_read_blocks(const struct keys *keys, uint64_t first, size_t count, bool may_block,

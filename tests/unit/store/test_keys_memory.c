@@ -34,7 +34,6 @@ static void *scarce_pages(size_t bytes, bool huge)
 #include "store/filter.c"
 #include "store/keys.c"
 #include "store/keys_merge.c"
-#include "store/keys_write.c"
 #undef malloc
 #undef calloc
 #undef pages_take
