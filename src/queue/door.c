@@ -188,9 +188,10 @@ static bool has_items(const struct command *command)
            command->kind == COMMAND_CHANGE;
 }
 
-/* What is wrong with one item; where a call has no items, with the call. */
-static enum queue_status check_item(const struct command *command, size_t i,
-                                    uint64_t body_bytes_max, const char **detail)
+/* What is wrong with one item; where a call has no items, with the call. Inline: every call goes
+ * through here. */
+static inline __attribute__((always_inline)) enum queue_status check_item(
+    const struct command *command, size_t i, uint64_t body_bytes_max, const char **detail)
 {
     switch (command->kind) {
     case COMMAND_PUSH:

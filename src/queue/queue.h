@@ -349,25 +349,36 @@ void queue_submit(struct queue *queue, const struct command *command,
 
 /* The same for those who call with what they have in hand. */
 
+/* Items of any kind: they lie in the same place. The rest of the command is not even cleared. */
+static inline void queue_submit_items(struct queue *queue, enum command_kind kind,
+                                      const void *items, size_t count,
+                                      struct queue_reply_to reply_to)
+{
+    struct command command;
+    command.kind = kind;
+    command.status = QUEUE_OK;
+    command.count = count;
+    command.checks = NULL;
+    command.pushes = (const struct queue_push *)items;
+    queue_submit(queue, &command, reply_to);
+}
+
 static inline void queue_push(struct queue *queue, const struct queue_push *pushes, size_t count,
                               struct queue_reply_to reply_to)
 {
-    struct command command = {.kind = COMMAND_PUSH, .count = count, .pushes = pushes};
-    queue_submit(queue, &command, reply_to);
+    queue_submit_items(queue, COMMAND_PUSH, pushes, count, reply_to);
 }
 
 static inline void queue_answer(struct queue *queue, const struct queue_answer *answers,
                                 size_t count, struct queue_reply_to reply_to)
 {
-    struct command command = {.kind = COMMAND_ANSWER, .count = count, .answers = answers};
-    queue_submit(queue, &command, reply_to);
+    queue_submit_items(queue, COMMAND_ANSWER, answers, count, reply_to);
 }
 
 static inline void queue_change(struct queue *queue, const struct queue_change *changes,
                                 size_t count, struct queue_reply_to reply_to)
 {
-    struct command command = {.kind = COMMAND_CHANGE, .count = count, .changes = changes};
-    queue_submit(queue, &command, reply_to);
+    queue_submit_items(queue, COMMAND_CHANGE, changes, count, reply_to);
 }
 
 static inline void queue_take(struct queue *queue, const struct queue_take *take,
