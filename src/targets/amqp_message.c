@@ -104,10 +104,8 @@ static bool describe(const struct target_amqp_message *message, amqp_pool_t *poo
     if (!entries)
         return false;
     for (size_t at = 0;
-         count < JOB_META_PAIRS_MAX && job_meta_next(message->meta, &at, &name, &value);)
-        if (name.len < strlen(JOB_META_OWN) ||
-            memcmp(name.at, JOB_META_OWN, strlen(JOB_META_OWN)) != 0)
-            entries[count++] = text_header(name, value);
+         count < JOB_META_PAIRS_MAX && target_meta_next(message->meta, &at, &name, &value);)
+        entries[count++] = text_header(name, value);
     *out = (amqp_basic_properties_t){
         ._flags = AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
                   AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_TIMESTAMP_FLAG | AMQP_BASIC_HEADERS_FLAG,

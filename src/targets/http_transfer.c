@@ -342,9 +342,6 @@ void target_transfer_give_up(struct target_transfer *transfer, enum target_outco
  * job carries: bytes below a blank do not get in.
  */
 
-/* A meta so named is for tarry itself. */
-static const char reserved[] = "tarry-";
-
 static bool refuse_request(struct target_transfer *transfer, enum target_outcome outcome,
                            const char *why)
 {
@@ -403,9 +400,7 @@ static void add_line(struct target_transfer *transfer, const char *name, struct 
 static void add_meta(struct target_transfer *transfer, struct slice meta)
 {
     struct slice name, value;
-    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);) {
-        if (name.len >= sizeof reserved - 1 && memcmp(name.at, reserved, sizeof reserved - 1) == 0)
-            continue;
+    for (size_t at = 0; target_meta_next(meta, &at, &name, &value);) {
         struct buffer *text = begin_line(transfer, "Tarry-Meta-");
         buffer_append_slice(text, name);
         append_value(text, value);

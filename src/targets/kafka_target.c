@@ -103,9 +103,7 @@ static void add_header(rd_kafka_headers_t *headers, struct slice name, struct sl
 static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
 {
     struct slice name, value;
-    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);) {
-        if (name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0)
-            continue;
+    for (size_t at = 0; target_meta_next(job->meta, &at, &name, &value);) {
         add_header(headers, slice_is(name, "content-type") ? slice_of("meta-content-type") : name,
                    value);
     }

@@ -52,7 +52,7 @@ static struct stomp_message *first_of(const struct list *list)
 
 #define DESTINATION "/queue/{topic}"
 
-/* Names of STOMP's own headers and of those that tarry writes. */
+/* Is it one of STOMP's own headers, or one that tarry writes? */
 static bool is_own_header(struct slice name)
 {
     static const char *const ours[] = {"destination", "receipt",      "persistent",
@@ -61,7 +61,7 @@ static bool is_own_header(struct slice name)
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (slice_is(name, ours[i]))
             return true;
-    return name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0;
+    return false;
 }
 
 /* A meta that would change what the frame says goes by another name; tarry's own are not for the
@@ -70,9 +70,7 @@ static void emit_meta(struct buffer *out, const struct job *job)
 {
     struct slice name, value;
     char other[80];
-    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);) {
-        if (name.len >= 6 && memcmp(name.at, "tarry-", 6) == 0)
-            continue;
+    for (size_t at = 0; target_meta_next(job->meta, &at, &name, &value);) {
         if (is_own_header(name)) {
             int len = snprintf(other, sizeof other, "meta-%.*s", (int)name.len, name.at);
             name = slice_make(other, (size_t)len);

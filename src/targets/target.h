@@ -63,6 +63,17 @@ struct target_message {
     struct buffer *explained; /* is_test: lines for people, until the report; else NULL */
 };
 
+/* The next meta of a job that goes along with its message: tarry's own are not for peers. */
+static inline bool target_meta_next(struct slice meta, size_t *at, struct slice *name,
+                                    struct slice *value)
+{
+    static const size_t own = sizeof JOB_META_OWN - 1;
+    while (job_meta_next(meta, at, name, value))
+        if (name->len < own || memcmp(name->at, JOB_META_OWN, own) != 0)
+            return true;
+    return false;
+}
+
 typedef void target_reported(void *owner, uint64_t tag, const struct target_report *report);
 
 /* What targets of one server share. */
