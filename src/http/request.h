@@ -5,7 +5,7 @@
  * head and body by itself and is strict (RFC 9112 without its concessions): CR LF ends a line and
  * neither stands alone, no folded lines, one length, one host; the lines of a head, of chunks and of
  * trailers are found and checked by the same functions. Then llhttp reads the head as a whole; it
- * reads no body, see decision 28. Limits are met before memory is spent.
+ * reads no body, see decision 31. Limits are met before memory is spent.
  *
  * Pure. Slices point into the bytes given and live as long as those.
  */
