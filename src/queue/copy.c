@@ -1,5 +1,5 @@
-/* Both kinds of copy go the same way twice: first with no memory to learn the size, then for real.
- */
+/* Both kinds of copy go the same way twice: first with no memory, to learn the size, then for
+ * real. */
 #include "queue/copy.h"
 
 #include <stdlib.h>
