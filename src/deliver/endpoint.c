@@ -21,6 +21,38 @@ struct flight {
     struct endpoint_request *request;
 };
 
+/* ---- crowds ---- */
+
+static void crowd_learn(struct endpoint_crowd *crowd, double took_ms, int64_t now_ms)
+{
+    if (crowd->usual_ms <= 0)
+        crowd->usual_ms = took_ms;
+    crowd->usual_ms += (took_ms - crowd->usual_ms) / USUAL_WEIGHT;
+    crowd->heard_ms = now_ms;
+}
+
+/* What one message takes lately; where none has been heard of for longer, that long. */
+static double crowd_pace_ms(const struct endpoint_crowd *crowd, int64_t now_ms)
+{
+    double quiet_ms = (double)(now_ms - crowd->heard_ms);
+    return crowd->usual_ms > quiet_ms ? crowd->usual_ms : quiet_ms;
+}
+
+/* Each that finds the window full is told to come a little later than the one before: about when
+ * it will be its turn. So what is turned away comes back about as often as something is sent. */
+static int64_t crowd_wait_ms(struct endpoint_crowd *crowd, uint32_t window, int64_t now_ms)
+{
+    double pace = crowd_pace_ms(crowd, now_ms);
+    double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
+    double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
+    crowd->next_ms += (pace > 1 ? pace : 1) / window;
+    if (crowd->next_ms < least_ms)
+        crowd->next_ms = least_ms;
+    if (crowd->next_ms > most_ms)
+        crowd->next_ms = most_ms;
+    return (int64_t)crowd->next_ms - now_ms;
+}
+
 /* ---- opening and closing ---- */
 
 static void endpoints_set_sweep(struct endpoints *endpoints)
@@ -100,17 +132,25 @@ static void on_sweep(void *ctx)
     endpoints_set_sweep(endpoints);
 }
 
-/* Of those that are idle one makes room where there are too many. NULL: none is idle, or out of
- * memory. */
+/* The one that makes room: better one whose breaker holds nothing that is worth to be remembered. */
+static struct endpoint *longest_idle(const struct endpoints *endpoints)
+{
+    int64_t now_ms = clock_inner_ms();
+    for (const struct list *at = endpoints->idle.next; at != &endpoints->idle; at = at->next) {
+        struct endpoint *endpoint = list_entry(at, struct endpoint, idle);
+        if (breaker_ask(&endpoint->breaker, now_ms) == BREAKER_PASS)
+            return endpoint;
+    }
+    return list_entry(endpoints->idle.next, struct endpoint, idle);
+}
+
+/* Where there are too many an idle one makes room; there is one. NULL: out of memory. */
 static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice name,
                                       const struct target_message *message,
                                       const struct target_ops *ops)
 {
-    if (endpoints->table.table.count >= ENDPOINTS_MAX) {
-        if (list_is_empty(&endpoints->idle))
-            return NULL;
-        endpoint_drop(endpoints, list_entry(endpoints->idle.next, struct endpoint, idle));
-    }
+    if (endpoints->table.table.count >= ENDPOINTS_MAX)
+        endpoint_drop(endpoints, longest_idle(endpoints));
     struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
     if (!endpoint)
         return NULL;
@@ -134,28 +174,6 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
 
 /* ---- sending ---- */
 
-/* What one message takes there lately; of one that has not been heard of for longer, that long. */
-static double endpoint_pace_ms(const struct endpoint *endpoint, int64_t now_ms)
-{
-    double quiet_ms = (double)(now_ms - endpoint->heard_ms);
-    return endpoint->usual_ms > quiet_ms ? endpoint->usual_ms : quiet_ms;
-}
-
-/* Each that finds the window full is told to come a little later than the one before: about when
- * it will be its turn. So what is turned away comes back about as often as something is sent. */
-static int64_t endpoint_crowd_wait_ms(struct endpoint *endpoint, uint32_t window, int64_t now_ms)
-{
-    double pace = endpoint_pace_ms(endpoint, now_ms);
-    double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
-    double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
-    endpoint->crowd_ms += (pace > 1 ? pace : 1) / window;
-    if (endpoint->crowd_ms < least_ms)
-        endpoint->crowd_ms = least_ms;
-    if (endpoint->crowd_ms > most_ms)
-        endpoint->crowd_ms = most_ms;
-    return (int64_t)endpoint->crowd_ms - now_ms;
-}
-
 static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct endpoint *endpoint,
                                      int64_t now_ms)
 {
@@ -171,6 +189,9 @@ static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct e
 static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
                           struct endpoint_request *request, const struct target_message *message)
 {
+    if (endpoints->flights.live == 0)
+        endpoints->crowd = (struct endpoint_crowd){.usual_ms = endpoints->crowd.usual_ms,
+                                                   .heard_ms = clock_inner_ms()};
     uint32_t id = slab_add(&endpoints->flights);
     if (!id)
         return false;
@@ -184,7 +205,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
         endpoints_flush(endpoints);
     list_remove(&endpoint->idle);
     if (endpoint->in_flight++ == 0)
-        endpoint->heard_ms = clock_inner_ms();
+        endpoint->crowd.heard_ms = clock_inner_ms();
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
     endpoints->pending[endpoints->pending_count] = *message;
@@ -205,7 +226,7 @@ static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct 
         return ENDPOINT_RESTS;
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
-        *wait_ms = endpoint_crowd_wait_ms(endpoint, request->window, now_ms);
+        *wait_ms = crowd_wait_ms(&endpoint->crowd, request->window, now_ms);
         return ENDPOINT_CROWDED;
     }
     return ENDPOINT_SENT;
@@ -221,6 +242,11 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
         const struct target_ops *ops = target_find(message->to);
         if (!ops)
             return ENDPOINT_UNKNOWN;
+        if (endpoints->table.table.count >= ENDPOINTS_MAX && list_is_empty(&endpoints->idle)) {
+            int64_t crowd_ms = crowd_wait_ms(&endpoints->crowd, ENDPOINTS_MAX, clock_inner_ms());
+            *wait_ms = crowd_ms > LATER_MS ? crowd_ms : LATER_MS;
+            return ENDPOINT_LATER;
+        }
         endpoint = endpoint_open(endpoints, name, message, ops);
         if (!endpoint)
             return ENDPOINT_LATER;
@@ -292,10 +318,8 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
         endpoint_log_change(endpoints, endpoint, report, now_ms);
     if (changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
-    if (endpoint->usual_ms <= 0)
-        endpoint->usual_ms = took_ms;
-    endpoint->usual_ms += (took_ms - endpoint->usual_ms) / USUAL_WEIGHT;
-    endpoint->heard_ms = now_ms;
+    crowd_learn(&endpoint->crowd, took_ms, now_ms);
+    crowd_learn(&endpoints->crowd, took_ms, now_ms);
 }
 
 /* One request less is under way. A closing endpoint is freed with its last one. */
@@ -305,7 +329,7 @@ static void endpoint_unload(struct endpoints *endpoints, struct endpoint *endpoi
     assert(endpoint->in_flight > 0);
     endpoint->windowed -= was_windowed;
     if (endpoint->windowed == 0)
-        endpoint->crowd_ms = 0;
+        endpoint->crowd.next_ms = 0;
     if (--endpoint->in_flight > 0)
         return;
     if (!endpoint->target) {

@@ -30,6 +30,13 @@ enum {
     ENDPOINTS_PENDING = 64              /* messages handed to a target together */
 };
 
+/* What finds no room comes back one after the other, about as fast as room is made. */
+struct endpoint_crowd {
+    double next_ms;   /* when the next one is to come; 0: at once */
+    double usual_ms;  /* what one message takes lately */
+    int64_t heard_ms; /* the last report, or since when there is one to wait for */
+};
+
 struct endpoint {
     struct table_entry entry; /* by name */
     char *name;
@@ -37,12 +44,9 @@ struct endpoint {
     struct breaker breaker;
     struct list idle; /* in endpoints.idle while nothing is under way */
     int64_t idle_since_ms;
-    uint32_t in_flight; /* all */
-    uint32_t windowed;  /* those that count for its window */
-    /* What found the window full comes back one after the other, as fast as the endpoint works:
-     * when the next one is to come, and what one takes lately. */
-    double crowd_ms, usual_ms;
-    int64_t heard_ms; /* the last report, or since when there is one to wait for */
+    uint32_t in_flight;          /* all */
+    uint32_t windowed;           /* those that count for its window */
+    struct endpoint_crowd crowd; /* of those that found its window full */
 };
 
 TABLE_DECLARE(endpoint_table, struct endpoint, entry)
@@ -50,8 +54,9 @@ TABLE_DECLARE(endpoint_table, struct endpoint, entry)
 struct endpoints {
     struct target_env env;
     struct endpoint_table table;
-    struct list idle;    /* the longest idle one first */
-    struct slab flights; /* what was sent and not reported yet */
+    struct list idle;            /* the longest idle one first */
+    struct endpoint_crowd crowd; /* of those that found all endpoints at work */
+    struct slab flights;         /* what was sent and not reported yet */
     uint32_t generation;
     bool is_closing;           /* all of them: what is reported now was given up */
     uint32_t closing;          /* targets asked to close, not closed yet */

@@ -204,6 +204,55 @@ static void where_all_are_at_work_others_come_later(void **state)
     strike_stage(stage);
 }
 
+static void a_flood_of_endpoints_is_told_to_come_one_after_the_other(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t first_ms = 0, wait_ms = 0, before_ms = 0;
+    char to[64];
+    (void)state;
+    for (int i = 0; i < ENDPOINTS_MAX; i++) {
+        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
+    }
+    stage->endpoints.crowd.usual_ms = 10 * 1000; /* they are slow */
+    for (int i = 0; i < 10 * ENDPOINTS_MAX; i++) {
+        snprintf(to, sizeof(to), "http://127.0.0.2:%d/x", 1000 + i);
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_LATER);
+        assert_true(wait_ms >= before_ms - 100 && wait_ms <= ENDPOINT_CROWD_MS_MAX);
+        before_ms = wait_ms;
+        first_ms = i == 0 ? wait_ms : first_ms;
+    }
+    /* Ten times as many as there is room for: ten times as long, about. */
+    assert_true(wait_ms - first_ms > 80 * 1000 && wait_ms - first_ms < 120 * 1000);
+    turn_until_told(stage);
+    assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
+    turn_until_told(stage);
+    strike_stage(stage);
+}
+
+static void one_that_rests_is_not_forgotten_while_others_are_idle(void **state)
+{
+    struct stage *stage = raise_stage();
+    int64_t wait_ms = 0;
+    char to[64];
+    (void)state;
+    for (int i = 0; i < ENDPOINTS_MAX + 10; i++) {
+        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
+        turn_until_told(stage);
+        struct endpoint *first =
+            endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000"));
+        assert_non_null(first);
+        if (i == 0) {
+            first->breaker.is_open = true;
+            first->breaker.wait_until_ms = clock_inner_ms() + 60 * 1000;
+            stage->endpoints.resting++;
+        }
+    }
+    assert_null(endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1001")));
+    strike_stage(stage);
+}
+
 /* Reports the message that was given last in place of its target, which has not got it yet. */
 static void report_pending(struct stage *stage, enum target_outcome outcome, bool is_ailing)
 {
@@ -291,6 +340,8 @@ int main(void)
         cmocka_unit_test(one_that_fails_again_and_again_rests),
         cmocka_unit_test(beyond_the_most_the_longest_idle_goes),
         cmocka_unit_test(where_all_are_at_work_others_come_later),
+        cmocka_unit_test(a_flood_of_endpoints_is_told_to_come_one_after_the_other),
+        cmocka_unit_test(one_that_rests_is_not_forgotten_while_others_are_idle),
         cmocka_unit_test(what_never_left_says_nothing_of_the_endpoint),
         cmocka_unit_test(closing_all_reports_what_is_under_way),
     };
