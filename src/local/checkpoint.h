@@ -7,7 +7,7 @@
  * Begun when the log has LOG_FILES_MIN files that could go, or when runs hold much that is dead.
  * Between checkpoints the archivist reads filters and merges tables of keys.
  *
- * Before the snapshot the topics' records are written to the log again (topics.c), and the log is
+ * Before the snapshot the topics' records are written to the log again (topics_begin), and the log is
  * synced up to the snapshot before that is committed. No disk space, or any other failure before
  * the commit: the checkpoint is given up, logged, and tried again after a while; jobs stay where
  * they are.

@@ -32,7 +32,7 @@ struct cold_list {
     int64_t skew_ms, now_ms; /* wall minus inner; wall */
     bool is_reading, more;
     int result;
-    uint32_t run_index, section, slot; /* where it has come to; slot 0: at the part's beginning */
+    uint32_t run_index, section, slot; /* where it has come to; slot 0: at the section's beginning */
     struct cold_jobs jobs;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
@@ -92,7 +92,7 @@ static int64_t due_from(const struct cold_list *list, enum job_section section)
     return from_ms;
 }
 
-/* Whether later slots of this part may be wanted too. */
+/* Whether later slots of this section may be wanted too. */
 static bool cold_list_look_at(struct cold_list *list, const struct depot_run *run,
                               enum job_section section, uint32_t slot, const struct run_slot *entry,
                               uint32_t topic)

@@ -7,7 +7,7 @@
  *
  * A topic whose loaded jobs pile up (nobody takes them) has a quota: what is over it is passed by
  * and noted, and loaded from there once there is room. So one stalled topic neither fills the
- * memory nor holds up another. What is passed by and due is shown as ready (engine_set_far_ready).
+ * memory nor holds up another. What is passed by and due is shown as ready (engine_set_cold_ready).
  */
 #ifndef TARRY_LOCAL_PRELOAD_H
 #define TARRY_LOCAL_PRELOAD_H

@@ -30,7 +30,7 @@ struct cold_scan {
     char topic[JOB_TOPIC_BYTES_MAX];
     size_t topic_bytes;
     unsigned sections;
-    /* Where it has come to: a run, a part of it, a slot. */
+    /* Where it has come to: a run, a section of it, a slot. */
     uint32_t run, section, slot;
     bool is_reading, is_through; /* with this run */
     bool met_damage;

@@ -1,11 +1,14 @@
 /*
  * shard: one engine and its log on one reactor: commands in, replies out when they are durable.
  *
- * A turn of the shard (a hook at the end of the reactor's turn): what is due happens, walks go a
- * step, commands that waited for room are tried again, replies that need no disk or whose batch is
- * durable go out, and what was appended is handed to the committer, one batch at a time. Two helper
- * threads: the committer writes and syncs; the librarian reads what is not in RAM, scans old files
- * and keeps files ready.
+ * A turn of the shard (a hook at the end of the reactor's turn), in this order:
+ *   - what is due happens; scans, the topics' records, preload and the checkpoint go a step;
+ *   - commands that waited, and need not any more, are carried out;
+ *   - replies that need no disk or whose batch is durable go out, and events;
+ *   - what was appended is handed to the committer, one batch at a time.
+ * Four helper threads: the committer writes and syncs the log; the librarian reads cold records and
+ * keeps log files ready; the scout looks for cold jobs by key and by time; the archivist does what takes
+ * long: checkpoints, merging, reading filters.
  *
  * All functions on the reactor's thread but shard_figures. Errors: the log is broken after a failed
  * write or sync: then every call is answered QUEUE_UNAVAILABLE and `failed` is called once: the
