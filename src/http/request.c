@@ -468,13 +468,15 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
     return check_version(line, fault);
 }
 
+/* A field's value: no control byte but the tab. */
+static const bool value_bytes[256] = {
+    ['\t'] = true, [0x20 ... 0x7e] = true, [0x80 ... 0xff] = true};
+
 static inline bool check_value(struct slice value)
 {
-    for (size_t i = 0; i < value.len; i++) {
-        unsigned char c = (unsigned char)value.at[i];
-        if ((c < 0x20 && c != '\t') || c == 0x7f)
+    for (size_t i = 0; i < value.len; i++)
+        if (!value_bytes[(unsigned char)value.at[i]])
             return false;
-    }
     return true;
 }
 
@@ -548,13 +550,14 @@ static enum http_step read_head(struct http_framing *framing, const char *bytes,
             return HTTP_STEP_MORE;
         if (!check_line_end(&line, fault))
             return HTTP_STEP_REFUSED;
-        if (memchr(line.text.at, '\r', line.text.len))
-            return (void)refuse_framing(fault, "CR stands alone"), HTTP_STEP_REFUSED;
         framing->line_at = (uint32_t)line.next;
         if (line.text.len == 0)
             return framing->lines ? HTTP_STEP_HEAD : HTTP_STEP_SKIP;
-        if (framing->lines++ == 0 ? !check_request_line(line.text, fault)
-                                  : !check_header_line(line.text, fault))
+        bool is_good = framing->lines++ == 0 ? check_request_line(line.text, fault)
+                                             : check_header_line(line.text, fault);
+        if (!is_good && memchr(line.text.at, '\r', line.text.len))
+            (void)refuse_framing(fault, "CR stands alone");
+        if (!is_good)
             return HTTP_STEP_REFUSED;
     }
 }
