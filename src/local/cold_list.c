@@ -32,7 +32,7 @@ struct cold_list {
     int64_t skew_ms, now_ms; /* wall minus inner; wall */
     bool is_reading, more;
     int result;
-    uint32_t run_index, section, slot; /* where it has come to; slot 0: at the section's beginning */
+    uint32_t run_index, section, slot; /* where it has come to; slot 0: the section's beginning */
     struct cold_jobs jobs;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
