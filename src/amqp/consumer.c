@@ -40,9 +40,9 @@ struct amqp_in_consumer { /* the thread's own, but what is under the lock */
     int64_t again_at_ms;
     size_t batches_out;
     int64_t pause_ms, next_open_ms;
-    bool said_lost; /* the log has it: the connection is lost */
-    int64_t second; /* of the last lines about rejected messages, and how many */
-    unsigned lines, unsaid;
+    bool has_logged_loss; /* the log has it: the connection is lost */
+    int64_t log_second;   /* of the last lines about rejected messages, and how many */
+    unsigned lines_this_second, lines_left_out;
 
     pthread_mutex_t mutex; /* over what follows */
     struct list settled;   /* batches that came back */
@@ -67,19 +67,19 @@ static void batch_free(struct amqp_in_batch *batch)
 static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
                          const char *why)
 {
-    int64_t second = now_ms() / 1000;
-    if (second != consumer->second) {
-        consumer->second = second;
-        consumer->lines = 0;
+    int64_t log_second = now_ms() / 1000;
+    if (log_second != consumer->log_second) {
+        consumer->log_second = log_second;
+        consumer->lines_this_second = 0;
     }
-    if (++consumer->lines > LINES_A_SECOND) {
-        consumer->unsaid++;
+    if (++consumer->lines_this_second > LINES_A_SECOND) {
+        consumer->lines_left_out++;
         return;
     }
     log_event(LOG_WARN, "amqp-in message rejected", LOG_TEXT("queue", consumer->source->queue),
               LOG_TEXT("reason", amqp_in_refusal_name(refusal)), LOG_TEXT("error", why),
-              LOG_NUMBER("not_logged", consumer->unsaid));
-    consumer->unsaid = 0;
+              LOG_NUMBER("not_logged", consumer->lines_left_out));
+    consumer->lines_left_out = 0;
 }
 
 static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
@@ -294,11 +294,11 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
     consumer->next_open_ms = now_ms() + consumer->pause_ms;
     consumer->pause_ms =
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
-    if (!consumer->said_lost && !atomic_load(&consumer->link.is_cut))
+    if (!consumer->has_logged_loss && !atomic_load(&consumer->link.is_cut))
         log_event(LOG_WARN, "amqp-in not connected",
                   LOG_TEXT("broker", consumer->source->broker.at.origin),
                   LOG_TEXT("queue", consumer->source->queue), LOG_TEXT("error", error));
-    consumer->said_lost = true;
+    consumer->has_logged_loss = true;
 }
 
 static bool connection_consume(struct amqp_in_consumer *consumer, char *error)
@@ -333,7 +333,7 @@ static void connection_try(struct amqp_in_consumer *consumer)
     atomic_store(&consumer->counts->is_connected, true);
     atomic_fetch_add(&consumer->counts->connections, 1);
     consumer->pause_ms = PAUSE_MS;
-    consumer->said_lost = false;
+    consumer->has_logged_loss = false;
     log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->broker.at.origin),
               LOG_TEXT("queue", consumer->source->queue),
               LOG_TEXT("topic", consumer->source->topic),

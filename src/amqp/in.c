@@ -31,7 +31,7 @@ struct amqp_in {
     struct letter stopped_letter;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    bool has_thread, said_topic, will_look;
+    bool has_thread, has_logged_topic, will_look;
 };
 
 /* To the reactor and back. */
@@ -100,7 +100,7 @@ static void on_batch(void *ctx, struct amqp_in_batch *batch)
 
 static void begin_to_consume(struct amqp_in *in)
 {
-    in->said_topic = false;
+    in->has_logged_topic = false;
     if (in->phase != MAKING_TOPIC)
         return;
     in->phase = CONSUMING;
@@ -115,10 +115,10 @@ static void topic_try_later(struct amqp_in *in)
     if (in->phase != MAKING_TOPIC && in->phase != CONSUMING)
         return;
     in->will_look = true;
-    if (!in->said_topic)
+    if (!in->has_logged_topic)
         log_event(LOG_WARN, "amqp-in waits", LOG_TEXT("topic", in->source.topic),
                   LOG_TEXT("error", "the topic's settings cannot be read or kept now"));
-    in->said_topic = true;
+    in->has_logged_topic = true;
     deadline_set(in->deadline, clock_inner_ms() + TOPIC_AGAIN_MS);
 }
 

@@ -271,16 +271,6 @@ void endpoints_flush(struct endpoints *endpoints)
         endpoint->target->ops->send(endpoint->target, endpoints->pending, count);
 }
 
-enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, int64_t *next_ms)
-{
-    int64_t now_ms = clock_inner_ms();
-    struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
-    if (!endpoint)
-        return BREAKER_PASS;
-    *next_ms = breaker_next_ms(&endpoint->breaker, now_ms);
-    return breaker_ask(&endpoint->breaker, now_ms);
-}
-
 /* ---- reports ---- */
 
 static void endpoint_log_change(struct endpoints *endpoints, const struct endpoint *endpoint,

@@ -12,6 +12,7 @@
 #ifndef TARRY_DELIVER_ENDPOINT_H
 #define TARRY_DELIVER_ENDPOINT_H
 
+#include "base/clock.h"
 #include "base/slab.h"
 #include "base/table.h"
 #include "deliver/breaker.h"
@@ -113,8 +114,16 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
 void endpoints_flush(struct endpoints *endpoints);
 
 /* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again (inner clock). */
-enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name,
-                                   int64_t *next_ms);
+static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoints,
+                                                 struct slice name, int64_t *next_ms)
+{
+    int64_t now_ms = clock_inner_ms();
+    const struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
+    if (!endpoint)
+        return BREAKER_PASS;
+    *next_ms = breaker_next_ms(&endpoint->breaker, now_ms);
+    return breaker_ask(&endpoint->breaker, now_ms);
+}
 
 /* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
  * was nothing to close. */
