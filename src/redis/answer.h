@@ -38,8 +38,4 @@ enum redis_verdict redis_error_judge(const char *error);
 bool redis_error_endpoint(const char *error, const struct redis_endpoint *asked,
                           struct redis_endpoint *out);
 
-/* A reply that outlives its callback. NULL: out of memory. */
-redisReply *redis_reply_copy(const redisReply *reply);
-void redis_reply_free(redisReply *reply); /* NULL: nothing */
-
 #endif

@@ -327,6 +327,7 @@ struct redis_connection {
     struct connector *connector; /* NULL once it is done */
     struct socket *socket;       /* NULL: not connected */
     redisReader *reader;
+    redisReply *reply; /* its callback is running, and has not taken it */
     struct buffer out;
     struct turn_end_call turn_end;
     bool is_sending;   /* the socket has bytes it could not take at once */
@@ -347,13 +348,13 @@ static void connection_release(struct redis_connection *connection)
 }
 
 /* Around each callback. False: the owner has freed the connection in it. */
-static void enter(struct redis_connection *connection)
+static void callback_enter(struct redis_connection *connection)
 {
     assert(!connection->in_callback);
     connection->in_callback = true;
 }
 
-static bool leave(struct redis_connection *connection)
+static bool callback_leave(struct redis_connection *connection)
 {
     connection->in_callback = false;
     if (!connection->is_freed)
@@ -362,7 +363,7 @@ static bool leave(struct redis_connection *connection)
     return false;
 }
 
-static void touch(struct redis_connection *connection)
+static void connection_touch(struct redis_connection *connection)
 {
     reactor_once_at_turn_end(connection->reactor, &connection->turn_end);
 }
@@ -380,7 +381,7 @@ static void connection_end(struct redis_connection *connection, const char *what
     connection->socket = NULL;
     buffer_fini(&connection->out);
     connection->out.bytes_max = 0;
-    touch(connection);
+    connection_touch(connection);
 }
 
 static void tell_down(struct redis_connection *connection)
@@ -388,9 +389,9 @@ static void tell_down(struct redis_connection *connection)
     connection->told_down = true;
     /* Hooks that would act on it have had their call in this turn. */
     reactor_turn_again(connection->reactor);
-    enter(connection);
+    callback_enter(connection);
     connection->events.down(connection->ctx, connection->why);
-    (void)leave(connection);
+    (void)callback_leave(connection);
 }
 
 /* ---- in ---- */
@@ -398,10 +399,20 @@ static void tell_down(struct redis_connection *connection)
 /* False: nothing more is to be read. */
 static bool hand_on(struct redis_connection *connection, redisReply *reply)
 {
-    enter(connection);
+    callback_enter(connection);
+    connection->reply = reply;
     connection->events.reply(connection->ctx, reply);
-    freeReplyObject(reply);
-    return leave(connection) && !connection->has_ended;
+    if (connection->reply)
+        freeReplyObject(connection->reply);
+    connection->reply = NULL;
+    return callback_leave(connection) && !connection->has_ended;
+}
+
+redisReply *redis_connection_take_reply(struct redis_connection *connection)
+{
+    redisReply *reply = connection->reply;
+    connection->reply = NULL;
+    return reply;
 }
 
 static void take_in(struct redis_connection *connection, const char *bytes, size_t len)
@@ -462,7 +473,7 @@ static void on_written(uv_write_t *request, int status)
     if (status < 0)
         fail_write(connection, status);
     else if (connection->out.len)
-        touch(connection);
+        connection_touch(connection);
 }
 
 /* What the socket did not take now it takes when it can; meanwhile the other buffer fills. */
@@ -531,10 +542,10 @@ static void on_dialled(void *ctx, struct socket *socket, const char *why)
         connection_end(connection, "connection lost to", uv_strerror(error));
         return;
     }
-    touch(connection);
-    enter(connection);
+    connection_touch(connection);
+    callback_enter(connection);
     connection->events.up(connection->ctx);
-    (void)leave(connection);
+    (void)callback_leave(connection);
 }
 
 struct redis_connection *redis_connection_new(struct reactor *reactor,
@@ -582,7 +593,7 @@ void redis_connection_free(struct redis_connection *connection)
 struct buffer *redis_connection_out(struct redis_connection *connection)
 {
     if (!connection->has_ended)
-        touch(connection);
+        connection_touch(connection);
     return &connection->out;
 }
 

@@ -35,6 +35,8 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               int64_t connect_ms,
                                               const struct redis_connection_events *events,
                                               void *ctx);
+/* In the callback of a reply: it is the caller's from now on, who ends it by freeReplyObject. */
+redisReply *redis_connection_take_reply(struct redis_connection *connection);
 /* At any time, also from its callbacks; no callback comes after it. */
 void redis_connection_free(struct redis_connection *connection);
 

@@ -101,8 +101,8 @@ static int write_number(struct fsck *fsck, const char *key, const char *number, 
 }
 
 /* The key is missing or wrong, and the cores say how many there are. */
-static int put_right(struct fsck *fsck, const char *key, bool is_there, uint32_t said,
-                     uint32_t shards)
+static int write_number_right(struct fsck *fsck, const char *key, bool is_there, uint32_t said,
+                              uint32_t shards)
 {
     const bool repairs = fsck->options->repair;
     char what[CORE_KEY_BYTES + 80], repair[32], number[16];
@@ -178,7 +178,7 @@ static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
         return result;
     *shards = others ? others : said;
     if (*shards)
-        return others ? put_right(fsck, key, is_there, said, others) : 0;
+        return others ? write_number_right(fsck, key, is_there, said, others) : 0;
     return refuse_unknown(fsck, key, is_there);
 }
 
@@ -515,7 +515,7 @@ static int count_all_jobs(struct fsck *fsck)
     return result;
 }
 
-static int walk(struct fsck *fsck)
+static int walk_all(struct fsck *fsck)
 {
     int result = count_shards(fsck);
     for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
@@ -538,7 +538,7 @@ int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_r
         return REDIS_REPORT(&fsck.error, -ENOMEM, "out of memory");
     if (!redis_url_parse(options->url, &fsck.url, report->error, sizeof report->error))
         return -EDOM;
-    int result = walk(&fsck);
+    int result = walk_all(&fsck);
     if (result == 0)
         *report->error = 0; /* of what passed */
     fsck_close(&fsck);

@@ -139,8 +139,8 @@ static int judge_error(struct fsck *fsck, const struct redis_sync_connection *co
     return result;
 }
 
-static int attempt(struct fsck *fsck, uint32_t number, const struct slice *words, size_t count,
-                   redisReply **out)
+static int ask_once(struct fsck *fsck, uint32_t number, const struct slice *words, size_t count,
+                    redisReply **out)
 {
     const char *argv[FSCK_WORDS_MAX];
     size_t lengths[FSCK_WORDS_MAX];
@@ -192,7 +192,7 @@ int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t
     for (;;) {
         int result = may_pass(fsck, survey_make(fsck));
         if (result == 0)
-            result = attempt(fsck, fsck->survey->of_slot[slot], words, count, out);
+            result = ask_once(fsck, fsck->survey->of_slot[slot], words, count, out);
         if (result == 0)
             return 0;
         if ((result = wait_out(fsck, result, &until_us)) != 0)
@@ -219,7 +219,7 @@ static int ask_master(struct fsck *fsck, uint32_t master, const struct slice *wo
         if (result == 0 && !is_still_master(fsck, master, &endpoint))
             return -ESTALE;
         if (result == 0)
-            result = attempt(fsck, master, words, count, out);
+            result = ask_once(fsck, master, words, count, out);
         if (result == 0)
             return 0;
         if ((result = wait_out(fsck, result, &until_us)) != 0)
@@ -374,7 +374,7 @@ static int step_read(struct stepping *stepping, const redisReply *reply, int64_t
     return 0;
 }
 
-static int step(struct stepping *stepping)
+static int step_once(struct stepping *stepping)
 {
     const struct redis_fsck_options *options = stepping->fsck->options;
     redisReply *reply;
@@ -406,7 +406,7 @@ static int all_steps(struct stepping *stepping)
     char run[FSCK_RUN_BYTES] = "";
     bool is_another;
     do {
-        int result = step(stepping);
+        int result = step_once(stepping);
         if (result != 0)
             return result;
         is_another = *run && strcmp(run, fsck->run) != 0;

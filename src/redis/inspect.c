@@ -237,7 +237,7 @@ static int ask_there(struct shards_question *question, const struct redis_endpoi
 
 /* Asks whoever has the key; words[1] is the key. Redirects are followed: a cluster may be moving.
  */
-static int ask(struct shards_question *question, const char *const *words, redisReply **out)
+static int ask_owner(struct shards_question *question, const char *const *words, redisReply **out)
 {
     uint16_t slot = redis_slot_of(slice_of(words[1]));
     struct redis_endpoint endpoint = question->map->masters[question->map->of_slot[slot]];
@@ -262,7 +262,7 @@ static int ask(struct shards_question *question, const char *const *words, redis
 static int ask_number(struct shards_question *question, const char *const *words, uint32_t *number)
 {
     redisReply *reply;
-    int result = ask(question, words, &reply);
+    int result = ask_owner(question, words, &reply);
     if (result != 0)
         return result;
     unsigned long found = reply->type == REDIS_REPLY_STRING ? strtoul(reply->str, NULL, 10) : 0;
@@ -310,7 +310,7 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
             continue;
         strcpy(last, tag);
         snprintf(core, sizeof(core), "%s:core", tag);
-        int result = ask(question, (const char *const[]){"EXISTS", core, NULL}, &reply);
+        int result = ask_owner(question, (const char *const[]){"EXISTS", core, NULL}, &reply);
         if (result != 0)
             return result;
         bool is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
@@ -328,8 +328,8 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
     return 0;
 }
 
-static int decide(struct shards_question *question, const char *key, uint32_t wanted,
-                  uint32_t *number)
+static int decide_number(struct shards_question *question, const char *key, uint32_t wanted,
+                         uint32_t *number)
 {
     char text[NUMBER_BYTES];
     redisReply *reply;
@@ -340,7 +340,7 @@ static int decide(struct shards_question *question, const char *key, uint32_t wa
     if (result != 0 || *number)
         return result;
     snprintf(text, sizeof(text), "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
-    result = ask(question, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);
+    result = ask_owner(question, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);
     if (result != 0)
         return result;
     freeReplyObject(reply);
@@ -357,7 +357,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     snprintf(key, sizeof(key), "{%s}:shards", url->prefix);
     int result = ASK_NUMBER(&question, &number, "GET", key);
     if (result == 0 && !number)
-        result = decide(&question, key, wanted, &number);
+        result = decide_number(&question, key, wanted, &number);
     if (result != 0)
         return result;
     if (wanted && wanted != number)
@@ -381,9 +381,10 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
     snprintf(core, sizeof(core), "%s:core", tag);
     redis_name_draw(drawn);
     /* Refused where Redis is full: then hello, which always may, makes it. */
-    if (ask(&question, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) == 0)
+    if (ask_owner(&question, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) ==
+        0)
         freeReplyObject(reply);
-    int result = ask(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply);
+    int result = ask_owner(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply);
     if (result != 0)
         return result;
     redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)
@@ -435,7 +436,7 @@ void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
     snprintf(sum->durability_says, sizeof(sum->durability_says), "%s; %s", promise(sum), failover);
 }
 
-static void warn(const char *reason, const char *advice)
+static void warn_of(const char *reason, const char *advice)
 {
     log_event(LOG_WARN, "redis may lose jobs", LOG_TEXT("reason", reason),
               LOG_TEXT("advice", advice));
@@ -445,20 +446,20 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
 {
     static const char *const append = "CONFIG SET appendonly yes, CONFIG SET appendfsync always";
     if (sum->durability == REDIS_DURABILITY_MEMORY)
-        warn(sum->snapshots ? "appendonly is off, it keeps snapshots alone"
-                            : "appendonly is off, nothing is kept over its restart",
-             append);
+        warn_of(sum->snapshots ? "appendonly is off, it keeps snapshots alone"
+                               : "appendonly is off, nothing is kept over its restart",
+                append);
     else if (sum->durability == REDIS_DURABILITY_UNKNOWN)
-        warn("its configuration cannot be read, so what it keeps is unknown",
-             "let this user read it: ACL +config|get");
+        warn_of("its configuration cannot be read, so what it keeps is unknown",
+                "let this user read it: ACL +config|get");
     else if (sum->durability != REDIS_DURABILITY_ALWAYS)
-        warn(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
-                                                          : "appendfsync is no",
-             "CONFIG SET appendfsync always");
+        warn_of(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
+                                                             : "appendfsync is no",
+                "CONFIG SET appendfsync always");
     if (sum->loads_torn)
-        warn("it starts on an append-only file that was cut off, and may then carry out half a "
-             "change",
-             "CONFIG SET aof-load-truncated no, and redis-check-aof --fix before it starts");
+        warn_of("it starts on an append-only file that was cut off, and may then carry out half a "
+                "change",
+                "CONFIG SET aof-load-truncated no, and redis-check-aof --fix before it starts");
     if (wait_replicas > sum->replicas || sum->min_replicas > sum->replicas)
         log_event(LOG_WARN, "too few replicas", LOG_NUMBER("wait_replicas", wait_replicas),
                   LOG_NUMBER("min_replicas_to_write", sum->min_replicas),

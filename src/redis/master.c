@@ -76,6 +76,8 @@ void redis_master_hear_room(struct redis_master *out, const char *info)
     redis_info_field(info, "maxmemory_policy", field);
     if (field[0])
         snprintf(out->policy, sizeof(out->policy), "%.31s", field);
+    redis_info_field(info, "master_replid", field);
+    snprintf(out->history, sizeof(out->history), "%.40s", field);
     out->is_full = is_full(info) || redis_info_is(info, "aof_last_write_status", "err");
 }
 

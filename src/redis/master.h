@@ -18,6 +18,8 @@ enum { REDIS_FIELD_BYTES = 160 };
 
 struct redis_master {
     char version[32], policy[32];
+    char history
+        [41]; /* of its data, as replicas name it: another one after it took over another's */
     enum redis_durability durability; /* but for the policy */
     const char *sync;
     bool snapshots, loads_torn;
@@ -33,7 +35,8 @@ bool redis_info_is(const char *info, const char *key, const char *value);
 
 /* Of all of INFO: what it tells without CONFIG. */
 void redis_master_hear_info(struct redis_master *out, const char *info);
-/* Of INFO memory persistence: the policy, and whether there is room in memory and on the disk. */
+/* Of INFO memory persistence replication: the policy, whether there is room in memory and on the
+ * disk, the history. */
 void redis_master_hear_room(struct redis_master *out, const char *info);
 /* An answer that is an error (CONFIG is forbidden) changes nothing. */
 void redis_master_hear_config(struct redis_master *out, const redisReply *config);

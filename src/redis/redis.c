@@ -91,7 +91,7 @@ static bool part_of_lease(void *ctx, struct slice lease, uint32_t *part)
     return redis_lease_find_shard(lease, part) && *part < redis->shard_count;
 }
 
-static void refuse(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
+static void refuse_call(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
 {
     struct redis *redis = ctx;
     redis_shard_refuse(redis->shards[0], status, reply_to);
@@ -112,7 +112,7 @@ static void stop_if_done(struct redis *redis)
 }
 
 /* A millisecond that passes while the shards have their turns is noticed by the next one. */
-static bool turn(void *ctx)
+static bool redis_turn(void *ctx)
 {
     struct redis *redis = ctx;
     int64_t now_ms = clock_inner_ms();
@@ -211,7 +211,7 @@ static struct sharded *make_sharded(struct redis *redis)
         .home = (uint32_t)(random_u64() % redis->shard_count),
         .part_of_job = part_of_job,
         .part_of_lease = part_of_lease,
-        .refuse = refuse,
+        .refuse = refuse_call,
         .ctx = redis});
 }
 
@@ -240,7 +240,7 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
                  "cannot begin with Redis: out of memory or of file descriptors");
         return -ENOMEM; /* redis_free gives back what there is */
     }
-    reactor_at_turn_end(reactor, turn, redis);
+    reactor_at_turn_end(reactor, redis_turn, redis);
     *out = redis->queue;
     return 0;
 }
@@ -262,7 +262,7 @@ void redis_free(struct redis *redis)
     if (!redis)
         return;
     if (redis->reactor)
-        reactor_remove_at_turn_end(redis->reactor, turn, redis);
+        reactor_remove_at_turn_end(redis->reactor, redis_turn, redis);
     if (redis->queue)
         queue_door_free(redis->queue->door);
     sharded_free(redis->sharded);

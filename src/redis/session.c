@@ -182,7 +182,7 @@ static void call_unsend(struct redis_session *session, struct redis_call *call)
     assert(call->is_sent);
     call->is_sent = false;
     session->under_way--;
-    redis_reply_free(call->kept);
+    freeReplyObject(call->kept);
     call->kept = NULL;
 }
 
@@ -208,7 +208,7 @@ static void call_give_up(struct redis_session *session, struct redis_call *call,
                          enum redis_call_end end)
 {
     call_disown(session, call);
-    redis_reply_free(call->kept);
+    freeReplyObject(call->kept);
     call->kept = NULL;
     call_finish(session, call, end, NULL, NULL);
 }
@@ -265,8 +265,8 @@ static void calls_end_all(struct redis_session *session, enum redis_call_end end
 
 static const struct redis_connection_events events;
 
-static void say(struct redis_session *session, enum log_level level, const char *event,
-                const char *why)
+static void session_say(struct redis_session *session, enum log_level level, const char *event,
+                        const char *why)
 {
     if (strcmp(session->said, why) == 0)
         return;
@@ -295,13 +295,13 @@ static bool is_silent(struct redis_session *session, int64_t now_ms)
 
 /* ---- states ---- */
 
-static void turn(struct redis_session *session, bool up)
+static void session_tell_turned(struct redis_session *session, bool up)
 {
     if (session->options.turned)
         session->options.turned(session->options.ctx, up);
 }
 
-static void leave(struct redis_session *session)
+static void session_leave(struct redis_session *session)
 {
     redis_connection_free(session->connection);
     session->connection = NULL;
@@ -315,12 +315,12 @@ static void begin_again(struct redis_session *session, int64_t pause_ms)
 {
     bool was_up = session->state == SESSION_UP;
     int64_t now_ms = clock_inner_ms();
-    leave(session);
+    session_leave(session);
     session->state = SESSION_PAUSING;
     session->resume_ms = now_ms + pause_ms;
     session_wake_by(session, session->resume_ms);
     if (was_up)
-        turn(session, false);
+        session_tell_turned(session, false);
 }
 
 static void session_lost(struct redis_session *session, const char *why, bool fresh)
@@ -330,14 +330,14 @@ static void session_lost(struct redis_session *session, const char *why, bool fr
         pause_ms = SESSION_PAUSE_FIRST_MS;
     session->pause_ms = pause_ms * 2 < SESSION_PAUSE_MAX_MS ? pause_ms * 2 : SESSION_PAUSE_MAX_MS;
     session->fresh |= fresh;
-    say(session, LOG_WARN, "redis out of reach", why);
+    session_say(session, LOG_WARN, "redis out of reach", why);
     begin_again(session, pause_ms);
 }
 
 static void session_refused(struct redis_session *session, const char *why)
 {
     session->fresh = true;
-    say(session, LOG_ERROR, "redis refuses", why);
+    session_say(session, LOG_ERROR, "redis refuses", why);
     begin_again(session, SESSION_PAUSE_MAX_MS);
 }
 
@@ -359,7 +359,7 @@ static void session_greet_again(struct redis_session *session, enum session_gree
     if (session->state != SESSION_UP)
         return;
     session_greet(session, kind);
-    turn(session, false);
+    session_tell_turned(session, false);
 }
 
 static void note_master(struct redis_session *session)
@@ -381,9 +381,9 @@ static void session_up(struct redis_session *session)
     session->was_up = true;
     session->was_moved = session->said_gone = session->is_behind = false;
     if (session->said[0])
-        say(session, LOG_INFO, "redis in reach again", "");
+        session_say(session, LOG_INFO, "redis in reach again", "");
     calls_send(session);
-    turn(session, true);
+    session_tell_turned(session, true);
 }
 
 /* ---- what makes it go on ---- */
@@ -545,8 +545,8 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
     hear_clock(session, call, &head);
     if (!call->changes || !session->options.wait_replicas)
         call_finish(session, call, REDIS_CALL_OK, &head, reply);
-    else if (!(call->kept = redis_reply_copy(reply)))
-        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "out of memory");
+    else
+        call->kept = redis_connection_take_reply(session->connection);
 }
 
 /* A take that took nothing tells nothing that a failover could undo. */
@@ -577,7 +577,7 @@ static void wait_reply(struct redis_session *session, struct redis_call *call,
     (void)good;
     call->kept = NULL;
     call_finish(session, call, REDIS_CALL_OK, &head, kept);
-    redis_reply_free(kept);
+    freeReplyObject(kept);
 }
 
 /* ---- news ---- */
@@ -594,7 +594,7 @@ static void on_subscribed(void *ctx)
     struct redis_session *session = ctx;
     session->said_news[0] = 0;
     if (session->state == SESSION_UP)
-        turn(session, true);
+        session_tell_turned(session, true);
 }
 
 /* While the session is not up it has its own to say. */
@@ -661,6 +661,8 @@ static void greeting_reply(struct redis_session *session, enum session_expects w
         session_up(session);
     else if (greeting.verdict == REDIS_VERDICT_MOVED)
         session_moved(session, greeting.why);
+    else if (greeting.verdict == REDIS_VERDICT_GREET)
+        session_greet_again(session, SESSION_GREET_AGAIN);
     else if (greeting.verdict == REDIS_VERDICT_REFUSED ||
              greeting.verdict == REDIS_VERDICT_NO_SPACE)
         session_refused(session, greeting.why);
@@ -700,7 +702,7 @@ void redis_session_look(struct redis_session *session)
     if (session->state != SESSION_UP || session->expected_count + 1 >= SESSION_EXPECTED_MAX)
         return;
     struct buffer *out = session_command(session, SESSION_EXPECTS_ROOM, NULL);
-    redis_command_words(out, "INFO", "memory", "persistence", NULL);
+    redis_command_words(out, "INFO", "memory", "persistence", "replication", NULL);
     session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
 }
 
@@ -740,7 +742,7 @@ void redis_session_free(struct redis_session *session)
     if (!session)
         return;
     session->stopping = true;
-    leave(session);
+    session_leave(session);
     calls_end_all(session, REDIS_CALL_STOPPING);
     redis_subscription_fini(&session->news);
     deadline_free(session->deadline);

@@ -99,7 +99,8 @@ void redis_session_submit(struct redis_session *session, struct redis_call *call
  * REDIS_CALL_UNAVAILABLE. What is submitted after this, too. */
 void redis_session_stop(struct redis_session *session, int64_t until_ms);
 
-/* Asks whether the master has room, and what it does where it has none: `learned`. */
+/* Asks whether the master has room, and what it does where it has none: `learned`; and whether its
+ * data are those it had: else it is greeted again. */
 void redis_session_look(struct redis_session *session);
 bool redis_session_is_up(const struct redis_session *session);
 /* Calls that have not ended; and those of them that are with Redis. */

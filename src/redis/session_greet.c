@@ -56,15 +56,30 @@ static void keep_shards(struct redis_session *session)
     redis_command_words(out, "SET", key, number, "NX", "GET", NULL);
 }
 
+/* Numbers given out under one name go on, under another they begin further up (hello.lua): another
+ * process may have lost the last writes, and so may this one, where it took over the data of another
+ * server and became master again. */
+static void name_run(const struct redis_session *session, char out[SESSION_RUN_ID_BYTES])
+{
+    const int half = (SESSION_RUN_ID_BYTES - 1) / 2;
+    if (session->master.history[0])
+        snprintf(out, SESSION_RUN_ID_BYTES, "%.*s%.*s", half, session->found_run_id, half,
+                 session->master.history);
+    else
+        memcpy(out, session->found_run_id, SESSION_RUN_ID_BYTES);
+}
+
 static void say_hello(struct redis_session *session)
 {
     struct buffer *out = session_command(session, SESSION_EXPECTS_HELLO, NULL);
-    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES];
+    char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES], run[SESSION_RUN_ID_BYTES];
     if (session->options.name)
         redis_name_draw(name);                 /* for a queue that has none */
     random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
     session_script(session, out, REDIS_HELLO, 4);
-    redis_command_text(out, session->found_run_id);
+    name_run(session, run);
+    memcpy(session->greeted_history, session->master.history, sizeof session->greeted_history);
+    redis_command_text(out, run);
     redis_command_number(out, session->options.shards);
     redis_command_text(out, name);
     redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
@@ -242,7 +257,10 @@ static struct session_greeting room_reply(struct redis_session *session, const r
     if (reply->type != REDIS_REPLY_STRING)
         return goes_on;
     redis_master_hear_room(&session->master, reply->str);
-    return learn(session);
+    struct session_greeting greeting = learn(session);
+    if (!greeting.verdict && strcmp(session->master.history, session->greeted_history) != 0)
+        return greeting_ends(REDIS_VERDICT_GREET, "its data are another's");
+    return greeting;
 }
 
 static struct session_greeting role_reply(struct redis_session *session, const redisReply *reply)

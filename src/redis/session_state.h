@@ -109,6 +109,7 @@ struct redis_session {
     bool is_behind;    /* the clock is: a script refused a call for that */
     int64_t said_clock_ms;
     char run_id[SESSION_RUN_ID_BYTES], found_run_id[SESSION_RUN_ID_BYTES];
+    char greeted_history[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was said */
 
     struct mac_key lease_key; /* as the last hello said */
     bool has_lease_key;

@@ -274,21 +274,20 @@ static bool has_to_tell(const struct redis_shard *shard)
 }
 
 /* Asks whether there is anything that no message told. */
-static void look(struct redis_shard *shard)
+static void shard_look(struct redis_shard *shard)
 {
     if (!shard->up || shard->stopping)
         return;
     if (!shard->looking)
         redis_news_look(shard, true);
-    if (shard->options.asks)
-        redis_session_look(shard->session);
+    redis_session_look(shard->session);
     probe(shard);
 }
 
 int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
 {
     if (looks)
-        look(shard);
+        shard_look(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (!has_to_tell(shard))
             break;

@@ -1,5 +1,6 @@
 """Redis loses its data under servers that run: by FLUSHALL, by hand, by a replica that knew nothing."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -112,3 +113,43 @@ def test_all_servers_of_a_queue_have_one_name_and_an_older_queue_gets_one(fresh,
     fresh.client().hdel(fresh.client().keys("{tarry:0*}:core")[0], "name")
     start_server("--store", fresh.url)
     assert len(name_of(fresh)) == 32 and name_of(fresh) != name
+
+
+def snapshot(redis, into):
+    redis.call("SAVE")
+    into.mkdir(parents=True, exist_ok=True)
+    shutil.copy(redis.directory / "dump.rdb", into / "dump.rdb")
+
+
+def restore_by_restart(redis, backup):
+    redis.kill()
+    shutil.copy(backup / "dump.rdb", redis.directory / "dump.rdb")
+    redis.start()
+
+
+def restore_by_replica(redis, backup):
+    """Without a restart: from another Redis, which has loaded it."""
+    with RedisServer(directory=backup) as other:
+        redis.call("REPLICAOF", "127.0.0.1", other.port)
+        eventually(lambda: redis.info("replication").get("master_link_status") == "up", 20)
+        redis.call("REPLICAOF", "NO", "ONE")
+
+
+@pytest.mark.parametrize("restore", (restore_by_restart, restore_by_replica))
+def test_a_lease_from_before_a_snapshot_was_restored_is_nobody_elses(restore, start_server, tmp_path):
+    with RedisServer() as redis:
+        server = start_server("--store", redis.url, "--shards", "1")
+        client = server.client()
+        for number in range(20):
+            client.push("t", f"job-{number}")
+        snapshot(redis, tmp_path / "backup")
+        old = [job["lease"] for job in client.take("t", max=5, lease_for="1h")]
+        assert len(old) == 5
+        greeted = redis.client().hget("{tarry:0}:core", "run")
+        restore(redis, tmp_path / "backup")
+        eventually(lambda: redis.client().hget("{tarry:0}:core", "run") != greeted and ready(server) == 200, 20)
+        taken = {job["lease"]: job["id"] for job in client.take("t", max=20, wait="5s", lease_for="1h")}
+        assert len(taken) == 20, "all of the snapshot"
+        assert not set(old) & set(taken)
+        assert [answer["result"] for answer in client.ack(*old)] == ["lease_ended"] * 5
+        assert [answer["result"] for answer in client.ack(*taken)] == ["ok"] * 20
