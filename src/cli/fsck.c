@@ -1,5 +1,5 @@
 /* fsck: checks a data directory, or a queue in Redis, and mends it. */
-#include "store/fsck.h"
+#include "fsck/fsck.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -37,15 +37,15 @@ static void on_records(void *ctx, uint64_t records, uint64_t total)
 }
 
 struct mending {
-    bool repair, accept_loss, accept_unreadable;
+    bool repair;
+    const char *salvage; /* NULL, or the new directory */
 };
 
 static int check_directory(const char *directory, const struct mending *mending, bool json)
 {
     static struct fsck_report report; /* large */
     const struct fsck_options options = {.repair = mending->repair,
-                                         .accept_loss = mending->accept_loss,
-                                         .accept_unreadable = mending->accept_unreadable,
+                                         .salvage = mending->salvage,
                                          .progress = on_records,
                                          .say = on_say};
     progress_begin("checked", false);
@@ -60,6 +60,7 @@ static int check_directory(const char *directory, const struct mending *mending,
             fsck_emit_text(&text, &report);
         print(&text);
     }
+    fsck_report_fini(&report);
     if (result != 0)
         return cli_error("%s", report.error);
     return report.finding_count == report.mended ? CLI_OK : CLI_REFUSED;
@@ -139,13 +140,11 @@ static int choose(const char *directory, const char *store, const struct mending
         return cli_usage("give a data directory or --store, not both");
     if (!directory && !store)
         return cli_usage("give a data directory, or --store and the URL of a Redis");
-    if (mending->accept_unreadable && !mending->accept_loss)
-        return cli_usage("'--accept-unreadable' is for '--accept-loss', give both");
-    if (mending->accept_loss && !mending->repair)
-        return cli_usage("'--accept-loss' is for '--repair', give both");
-    if (mending->accept_loss && store)
-        return cli_usage(
-            "'--accept-loss' is for a data directory, leave it out: in Redis no job is dropped");
+    if (mending->salvage && !directory)
+        return cli_usage("'--salvage' is for a data directory, leave it out: in Redis '--repair' "
+                         "drops no job");
+    if (mending->salvage && mending->repair)
+        return cli_usage("give '--repair' or '--salvage', not both");
     if (directory && password_file)
         return cli_usage("'--redis-password-file' is for '--store', give both or none");
     return CLI_OK;
@@ -159,30 +158,34 @@ static int fsck_command(int argc, char **argv)
     const struct cli_flag flags[] = {
         {"store", CLI_TEXT, &store, "URL",
          "check the queue in this Redis, as 'tarry serve' has it"},
-        {"repair", CLI_SWITCH, &mending.repair, NULL, "mend what can be mended"},
-        {"accept-loss", CLI_SWITCH, &mending.accept_loss, NULL,
-         "with --repair: give up jobs whose record is damaged"},
-        {"accept-unreadable", CLI_SWITCH, &mending.accept_unreadable, NULL,
-         "with --accept-loss: also those that the disk fails to read"},
+        {"repair", CLI_SWITCH, &mending.repair, NULL, "mend what can be mended without any loss"},
+        {"salvage", CLI_TEXT, &mending.salvage, "NEWDIR",
+         "write all that can be read into a new data directory"},
         {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
         {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "fsck DIR | --store URL [--repair [--accept-loss [--accept-unreadable]]] [--json]",
+        .usage = "fsck DIR [--repair | --salvage NEWDIR] [--json]\n"
+                 "       tarry fsck --store URL [--repair] [--json]",
         .about =
             "Checks a data directory that no server is using, and changes no byte of it: every\n"
-            "file, batch and record, and whether they make sense together. The half-written end\n"
-            "that a crash leaves is nothing wrong. --repair writes tables of keys and counts "
-            "anew,\n"
-            "and says what it does; a job whose record is damaged is given up only with\n"
-            "--accept-loss. What the disk fails to read may be whole another day: a shard of\n"
-            "which that is said is left as it is, unless --accept-unreadable is given, too.\n\n"
+            "file, batch and record, and whether they make sense together, by what a server does "
+            "at\n"
+            "its start. The half-written end that a crash leaves is nothing wrong.\n\n"
+            "--repair writes anew what can be made of the rest without any loss, tables of keys "
+            "and\n"
+            "counts, and says what it does. What is lost is never given up in place: --salvage "
+            "writes\n"
+            "all jobs that can be read into NEWDIR, which must not be there yet or be empty, says "
+            "how\n"
+            "many of which topics, and only reads DIR.\n\n"
             "With --store, checks a queue in Redis, servers may be at work: every shard, topic "
             "and\n"
             "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
             "finds, also what a lost shard left behind, and drops no job.\n\n"
-            "Exit code 1 where something is wrong and was not mended.",
+            "Exit code 1 where something is wrong and was not mended; with --salvage NEWDIR is\n"
+            "complete then all the same, unless an error is said.",
         .flags = flags,
         .least = 0,
         .most = 1,

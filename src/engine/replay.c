@@ -241,6 +241,17 @@ bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *r
     return true;
 }
 
+enum engine_known engine_known(const struct engine *engine, struct hash128 key)
+{
+    const uint32_t id = engine_index_find(engine, key);
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry)
+        return ENGINE_KNOWN_NOT;
+    if (entry->is_stub)
+        return ENGINE_KNOWN_STATE;
+    return entry->state == JOB_FINISHED ? ENGINE_KNOWN_FINISHED : ENGINE_KNOWN_JOB;
+}
+
 bool engine_unresolved_next(struct engine *engine, uint32_t *at, struct hash128 *key)
 {
     if (*at >= engine->unresolved_count)

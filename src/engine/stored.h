@@ -37,6 +37,15 @@ bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *r
 bool engine_unresolved_next(struct engine *engine, uint32_t *at, struct hash128 *key);
 void engine_release_stored(struct engine *engine, struct slice topic, struct record_place place);
 
+/* What the engine has under a key while it comes back: for whoever judges a replay. */
+enum engine_known {
+    ENGINE_KNOWN_NOT = 1,
+    ENGINE_KNOWN_JOB,
+    ENGINE_KNOWN_STATE,   /* a state, and the job itself lies in a run or nowhere */
+    ENGINE_KNOWN_FINISHED /* an id that is remembered */
+};
+enum engine_known engine_known(const struct engine *engine, struct hash128 key);
+
 /* ---- loading ---- */
 
 enum engine_loaded { ENGINE_LOADED = 1, ENGINE_IS_IN_MEMORY, ENGINE_NO_MEMORY };

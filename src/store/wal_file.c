@@ -222,6 +222,26 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struc
     return result;
 }
 
+int wal_files_open_readable(const struct wal_disk *disk, uint32_t first, struct wal_files *files)
+{
+    struct listing listing = {.first = first};
+    char why[WAL_ERROR_BYTES];
+
+    (void)disk->fs->ops->list(disk->fs->ctx, disk->dir, note_file, &listing);
+    for (uint32_t number = first; number <= listing.newest; number++) {
+        struct wal_file *file;
+        int result = open_one(disk, number, O_RDONLY, &file, why, sizeof why);
+
+        if (result == 0 && !wal_files_add(files, file)) {
+            close_file(disk, file);
+            result = -ENOMEM;
+        }
+        if (result == -ENOMEM)
+            return result;
+    }
+    return 0;
+}
+
 /* ---- making ---- */
 
 /* Goes on where an attempt on a full disk had to stop. */

@@ -114,6 +114,8 @@ void wal_files_fini(const struct wal_disk *disk, struct wal_files *files);
  * newest file older than `first`, 0 none. */
 int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struct wal_files *files,
                    char *error, size_t error_bytes);
+/* Adds the files from `first` on that can be opened; passes over the others. 0 or -ENOMEM. */
+int wal_files_open_readable(const struct wal_disk *disk, uint32_t first, struct wal_files *files);
 void wal_file_name(uint32_t number, char out[32]);
 /* The number of "00000012.log"; 0: it is something else. */
 uint32_t wal_file_number(const char *name);
@@ -192,6 +194,9 @@ void wal_reader_fini(struct wal_reader *reader);
 /* 1: a batch; 0: the end, index and at say where; -EBADMSG: corruption; else an error of reading.
  */
 int wal_reader_next(struct wal_reader *reader, struct wal_view *view);
+/* Behind the end or damage: the next batch of the chain that is whole, for whoever wants what can
+ * still be read. 1: it is as if it had come next; 0: there is none; -ENOMEM. */
+int wal_reader_resume(struct wal_reader *reader, struct wal_view *view);
 /* A whole batch that starts there, whatever the chain says. 1, 0, negative errno. For scans. */
 int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, struct wal_view *view);
 

@@ -249,6 +249,45 @@ static int find_end(struct wal_reader *reader)
     return result;
 }
 
+/* The batch was found: the chain goes on behind it. */
+static void go_on_behind(struct wal_reader *reader, const struct wal_view *view)
+{
+    struct wal_file *file = reader->files->at[reader->index];
+
+    reader->at = wal_aligned(view->at + view->head.bytes);
+    file->end = reader->at;
+    file->last_sequence = view->head.sequence;
+    reader->expected = view->head.sequence + 1;
+    reader->epoch = view->head.epoch;
+    if (view->head.synced_sequence > reader->synced)
+        reader->synced = view->head.synced_sequence;
+    reader->last = view->head;
+}
+
+int wal_reader_resume(struct wal_reader *reader, struct wal_view *view)
+{
+    enum { PAGE_BYTES = 4096 }; /* what cannot be read is passed over by the page */
+
+    for (; reader->index < reader->files->count; reader->index++, reader->at = WAL_HEADER_BYTES) {
+        const uint32_t end = reader->files->at[reader->index]->bytes;
+
+        while (reader->at <= end && end - reader->at >= WAL_HEAD_BYTES) {
+            int result = wal_reader_look(reader, reader->index, reader->at, view);
+
+            if (result == -ENOMEM)
+                return result;
+            if (result == 1 && view->head.sequence >= reader->expected &&
+                counts(reader, &view->head)) {
+                go_on_behind(reader, view);
+                return 1;
+            }
+            reader->at = result < 0 ? (reader->at | (PAGE_BYTES - 1)) + 1 : reader->at + WAL_ALIGN;
+        }
+    }
+    reader->index = reader->files->count - 1;
+    return 0;
+}
+
 int wal_reader_next(struct wal_reader *reader, struct wal_view *view)
 {
     struct wal_file *file;
@@ -268,13 +307,6 @@ int wal_reader_next(struct wal_reader *reader, struct wal_view *view)
     file = reader->files->at[reader->index];
     if (reader->last.bytes == 0)
         file->first_sequence = view->head.sequence;
-    reader->at = wal_aligned(view->at + view->head.bytes);
-    file->end = reader->at;
-    file->last_sequence = view->head.sequence;
-    reader->expected++;
-    reader->epoch = view->head.epoch;
-    if (view->head.synced_sequence > reader->synced)
-        reader->synced = view->head.synced_sequence;
-    reader->last = view->head;
+    go_on_behind(reader, view);
     return 1;
 }

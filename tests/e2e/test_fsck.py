@@ -1,5 +1,7 @@
-"""`tarry fsck` on directories of a real server: damage of each kind is named with its place, and mended where that was promised."""
+"""`tarry fsck` on directories of a real server: damage of each kind is named with its place, mended where that costs nothing, and else what can be
+read is saved into another directory."""
 
+import hashlib
 import json
 import random
 import re
@@ -23,6 +25,23 @@ def findings(data, *flags):
     report = json.loads(ended.stdout)
     assert ended.returncode == (0 if report["finding_count"] == report["mended"] else 1), ended
     return report["findings"]
+
+
+def digest(folder):
+    """All that a directory is: names, sizes, contents."""
+    return {str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "") for path in folder.rglob("*")}
+
+
+def salvage(data, name="saved"):
+    """What can be read, in a directory of its own; the other one is as it was."""
+    new, before = data.parent.parent / name / "data", digest(data)
+    new.parent.mkdir()
+    ended = fsck(data, "--json", "--salvage", str(new))
+    report = json.loads(ended.stdout)
+    assert "saved" in report and ended.returncode == (1 if report["findings"] else 0), ended
+    assert digest(data) == before
+    assert findings(new) == []
+    return new, report["saved"]
 
 
 def runs(data):
@@ -88,19 +107,18 @@ def test_a_sound_directory(start_server, data):
     serves(start_server, data, LEFT)
 
 
-def test_damage_of_a_record_in_a_run_is_named_and_given_up_only_where_accepted(start_server, data):
+def test_damage_of_a_record_in_a_run_is_named_and_the_rest_is_saved(start_server, data):
     flip(newest(data, "*.run"), 4096 + 500)
     found = findings(data)
-    assert len(found) == 1 and found[0]["slot"] == 0 and found[0]["at"] == 4096 and found[0]["cure"] == "accept_loss"
+    assert len(found) == 1 and found[0]["slot"] == 0 and found[0]["at"] == 4096 and found[0]["cure"] == "salvage"
     assert re.search(r"^the record is damaged: an? .*(job|id).* of topic 'orders'", found[0]["text"])
     assert [one["mended"] for one in findings(data, "--repair")] == [False]
     text = fsck(data)
-    assert text.returncode == 1 and "restore a backup, or give it up with 'tarry fsck --repair --accept-loss'" in text.stdout
-    mended = fsck(data, "--repair", "--accept-loss")
-    assert "gives up 1 jobs of run" in mended.stderr and "mended" in mended.stdout
-    assert findings(data) == []
-    serves(start_server, data, LEFT - 1)
-    assert findings(data) == []
+    assert text.returncode == 1 and "restore a backup, or save the rest with 'tarry fsck --salvage'" in text.stdout
+    new, saved = salvage(data)
+    assert saved["jobs"] == LEFT - 1 and [topic["topic"] for topic in saved["topics"]] == ["orders"]
+    serves(start_server, new, LEFT - 1)
+    assert findings(new) == []
 
 
 RUN_BLOCK = 4096
@@ -149,13 +167,12 @@ def every_call_works(start_server, data):
 
 
 @pytest.mark.parametrize("which", ["header", "first record", "a record in the middle", "directory, first block", "directory, last block", "topics", "footer"])
-def test_every_call_works_once_the_damage_of_a_run_is_given_up(start_server, data, which):
+def test_every_call_works_on_what_is_saved_of_a_damaged_run(start_server, data, which):
     run = newest(data, "*.run")
     flip(run, regions(run)[which])
-    fsck(data, "--repair", "--accept-loss")
-    assert findings(data) == []
-    every_call_works(start_server, data)
-    assert findings(data) == []
+    new, _ = salvage(data)
+    every_call_works(start_server, new)
+    assert findings(new) == []
 
 
 @pytest.mark.parametrize("how", ["block", "filter", "footer", "missing", "short"])
@@ -178,16 +195,15 @@ def test_a_damaged_table_of_keys_is_written_anew(start_server, data, how):
     assert findings(data) == []
 
 
-def test_a_missing_run_is_named_and_given_up_only_where_accepted(start_server, data):
+def test_a_missing_run_is_named_and_the_others_are_saved(start_server, data):
     run = newest(data, "*.run")
     run.unlink()
     found = findings(data)
     assert found[0]["file"] == f"run/{run.name}" and re.match(r"the run is missing; \d+ jobs are in it", found[0]["text"])
     assert not findings(data, "--repair")[0]["mended"]
-    assert all(one["mended"] for one in findings(data, "--repair", "--accept-loss"))
-    assert findings(data) == []
-    assert LEFT > serves(start_server, data) > 0
-    assert findings(data) == []
+    new, saved = salvage(data)
+    assert LEFT > serves(start_server, new, saved["jobs"]) > 0
+    assert findings(new) == []
 
 
 def test_a_damaged_catalog_is_left_to_a_backup(start_server, data):
@@ -196,10 +212,11 @@ def test_a_damaged_catalog_is_left_to_a_backup(start_server, data):
     before = catalog.read_bytes()
     found = findings(data)
     assert found[0]["cure"] == "restore" and catalog.name in found[0]["text"]
-    assert not any(one["mended"] for one in findings(data, "--repair", "--accept-loss"))
+    assert not any(one["mended"] for one in findings(data, "--repair"))
     assert catalog.read_bytes() == before
     with pytest.raises(StartFailed):
         Server(data.parent, FLAGS).start()
+    assert 0 < salvage(data)[1]["jobs"] < LEFT, "those of the log"
 
 
 def test_a_damaged_log_is_named_with_file_and_byte(data):
@@ -207,6 +224,50 @@ def test_a_damaged_log_is_named_with_file_and_byte(data):
     flip(data / "shard-00" / "wal" / f"{first:08}.log", 4096 + 300)
     found = findings(data)
     assert found and (found[0]["file"], found[0]["at"], found[0]["cure"]) == (f"wal/{first:08}.log", 4096, "restore"), found
+
+
+def test_what_is_whole_behind_damage_of_the_log_is_saved(start_server, data):
+    """A job whose end stood in the damaged batch comes back; none is lost but those that were pushed there."""
+    first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
+    flip(data / "shard-00" / "wal" / f"{first:08}.log", 4096 + 300)
+    new, saved = salvage(data)
+    assert saved["jobs"] >= LEFT - 150
+    serves(start_server, new, saved["jobs"])
+    assert findings(new) == []
+
+
+def test_a_sound_directory_is_saved_whole(start_server, data):
+    new, saved = salvage(data)
+    assert saved["jobs"] == LEFT and saved["remembered"] >= 70
+    text = fsck(data, "--salvage", str(data.parent / "again"))
+    assert text.returncode == 0 and f"saved of topic 'orders': {LEFT} jobs, " in text.stdout, text
+    serves(start_server, new, LEFT)
+
+
+def test_where_nothing_can_be_saved_to(data, tmp_path):
+    before = digest(data)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    for into, said in ((full, "is not empty"), (data / "inside", "lies in the data directory itself"), (data, "lies in the data directory itself"),
+                       (tmp_path / "no" / "parent", "No such file or directory")):
+        ended = fsck(data, "--salvage", str(into))
+        assert ended.returncode == 1 and said in ended.stderr, ended
+    assert digest(data) == before and [path.name for path in full.iterdir()] == ["mine"]
+
+
+def test_what_was_not_saved_to_its_end_is_no_data_directory(start_server, data, tmp_path):
+    """The disk fills up, or the process is killed: neither fsck nor a server takes what is there."""
+    new = tmp_path / "small" / "data"
+    new.parent.mkdir()
+    ended = subprocess.run(["bash", "-c", 'ulimit -f 1024; trap "" XFSZ; exec "$0" "$@"', str(BINARY), "fsck", str(data), "--salvage", str(new)],
+                           capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert ended.returncode == 1 and "it is not complete" in ended.stderr, ended
+    checked = fsck(new)
+    assert checked.returncode == 1 and "not completed" in checked.stderr, checked
+    with pytest.raises(StartFailed):
+        Server(new.parent, FLAGS).start()
+    assert fsck(data).returncode == 0
 
 
 def test_files_that_nothing_names_are_notes(data):
@@ -250,6 +311,6 @@ def test_what_is_no_directory_is_not_made_one(tmp_path):
 
 
 def test_flags_that_make_no_sense(tmp_path):
-    for flags in (("--accept-loss",), ("--repair", "--accept-loss", "--store", "redis://127.0.0.1")):
+    for flags in (("--accept-loss",), ("--repair", "--salvage", str(tmp_path / "x")), ("--salvage", str(tmp_path / "x"), "--store", "redis://127.0.0.1")):
         ended = subprocess.run([str(BINARY), "fsck", *([] if "--store" in flags else [str(tmp_path)]), *flags], capture_output=True, text=True, check=False)
         assert ended.returncode == 2, ended

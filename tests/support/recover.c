@@ -16,8 +16,8 @@
  */
 #include "base/buffer.h"
 #include "base/log.h"
+#include "fsck/fsck.h"
 #include "local/local.h"
-#include "store/fsck.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/fsck.h"
+#include "fsck/fsck.h"
 #include "unit/cases.h"
 
 #include <stdio.h>

@@ -1,0 +1,190 @@
+/* The catalog, and files in the folder of runs that nothing names. */
+#include "fsck/exam.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct fsck_where NOWHERE = {.slot = FSCK_NO_SLOT};
+
+struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number)
+{
+    uint32_t low = 0, high = exam->catalog.run_count;
+
+    while (low < high) { /* numbers rise */
+        uint32_t middle = low + (high - low) / 2;
+
+        if (exam->catalog.runs[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < exam->catalog.run_count && exam->catalog.runs[low].number == number
+               ? &exam->runs[low]
+               : NULL;
+}
+
+void fsck_exam_fini(struct fsck_exam *exam)
+{
+    for (uint32_t i = 0; exam->runs && i < exam->catalog.run_count; i++) {
+        run_close(exam->runs[i].run);
+        alive_fini(&exam->runs[i].alive);
+        alive_fini(&exam->runs[i].pending);
+        free(exam->runs[i].topics);
+    }
+    for (uint32_t i = 0; exam->tables && i < exam->catalog.key_count; i++)
+        keys_close(exam->tables[i]);
+    free(exam->runs);
+    free(exam->tables);
+    free(exam->is_table_bad);
+    fsck_topics_fini(&exam->topics);
+    catalog_fini(&exam->catalog);
+}
+
+/* ---- runs that nobody wrote a catalog of ---- */
+
+struct listing {
+    struct fsck_exam *exam;
+    void (*each)(struct fsck_exam *exam, const char *name);
+    uint32_t full_runs;
+};
+
+static int64_t size_of(struct fsck_exam *exam, const char *name)
+{
+    const struct fs *fs = &exam->reading.fs;
+    char path[PATH_MAX];
+    int64_t size;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", exam->run_dir, name);
+    fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
+    fsck_unread(exam, path);
+    if (fd < 0)
+        return 0;
+    size = fs->ops->size(fs->ctx, fd);
+    fsck_unread(exam, path);
+    fs->ops->close(fs->ctx, fd);
+    return size;
+}
+
+static void count_full(void *ctx, const char *name)
+{
+    struct listing *listing = ctx;
+
+    listing->full_runs += run_file_number(name) && size_of(listing->exam, name) > 0;
+}
+
+/* A crash before the first catalog leaves one run at most. */
+static void check_none_is_lost(struct fsck_exam *exam)
+{
+    struct listing listing = {.exam = exam};
+
+    (void)exam->reading.fs.ops->list(&exam->reading, exam->run_dir, count_full, &listing);
+    fsck_unread(exam, "the directory of runs");
+    if (listing.full_runs < 2)
+        return;
+    exam->is_catalog_bad = true;
+    fsck_find(exam, NOWHERE, FSCK_RESTORE,
+              "there are %" PRIu32 " runs, and no catalog that says what of them counts",
+              listing.full_runs);
+}
+
+/* ---- reading ---- */
+
+static int make_room(struct fsck_exam *exam)
+{
+    exam->runs = calloc(exam->catalog.run_count + 1, sizeof *exam->runs);
+    exam->tables = calloc(exam->catalog.key_count + 1, sizeof *exam->tables);
+    exam->is_table_bad = calloc(exam->catalog.key_count + 1, sizeof *exam->is_table_bad);
+    return exam->runs && exam->tables && exam->is_table_bad ? fsck_topics_load(exam) : -ENOMEM;
+}
+
+int fsck_catalog_read(struct fsck_exam *exam)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    int result = catalog_read(&exam->reading.fs, exam->run_dir, &exam->catalog,
+                              &exam->newer_damaged, exam->error, sizeof exam->error);
+
+    if (result == -ENOMEM)
+        return result;
+    if (result == -ENOENT) {
+        exam->catalog = (struct catalog){0};
+        check_none_is_lost(exam);
+        return 0;
+    }
+    if (result < 0) {
+        exam->catalog = (struct catalog){0};
+        exam->is_catalog_bad = true;
+        fsck_find(exam, NOWHERE, FSCK_RESTORE, "%s", exam->error);
+        return 0;
+    }
+    shard->generation = exam->catalog.generation;
+    shard->runs = exam->catalog.run_count;
+    shard->tables = exam->catalog.key_count;
+    if (exam->newer_damaged)
+        fsck_find(exam, NOWHERE, FSCK_REPAIR,
+                  "%" PRIu32 " catalog%s newer than generation %" PRIu64 " cannot be read",
+                  exam->newer_damaged, exam->newer_damaged == 1 ? "" : "s",
+                  exam->catalog.generation);
+    return make_room(exam);
+}
+
+/* ---- files that nothing names ---- */
+
+static bool is_named_table(const struct fsck_exam *exam, uint32_t number)
+{
+    for (uint32_t i = 0; i < exam->catalog.key_count; i++)
+        if (exam->catalog.keys[i] == number)
+            return true;
+    return false;
+}
+
+/* The number of a run that never counted is taken all the same: the log may name it. Its file stays
+ * until the server has seen to that. */
+static bool may_go(const struct fsck_exam *exam, const char *name)
+{
+    const uint32_t run = run_file_number(name), table = keys_file_number(name);
+    const uint64_t generation = catalog_file_generation(name);
+    const size_t len = strlen(name);
+
+    if (run)
+        return run < exam->catalog.next_run && !fsck_run_of(exam, run);
+    if (table)
+        return !is_named_table(exam, table);
+    if (generation)
+        return generation != exam->catalog.generation;
+    return len > 4 && strcmp(name + len - 4, ".tmp") == 0;
+}
+
+static void on_name(void *ctx, const char *name)
+{
+    struct listing *listing = ctx;
+
+    if (may_go(listing->exam, name))
+        listing->each(listing->exam, name);
+}
+
+int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, const char *name))
+{
+    struct listing listing = {.exam = exam, .each = each};
+
+    if (exam->is_catalog_bad || exam->catalog.generation == 0)
+        return 0;
+    return exam->reading.below->ops->list(exam->reading.below->ctx, exam->run_dir, on_name,
+                                          &listing);
+}
+
+static void note_orphan(struct fsck_exam *exam, const char *name)
+{
+    if (catalog_file_generation(name) > exam->catalog.generation)
+        return; /* found already */
+    exam->has_orphans = true;
+    fsck_note(exam, "run/%s is named by nothing; the next start removes it", name);
+}
+
+int fsck_catalog_orphans(struct fsck_exam *exam)
+{
+    return fsck_orphans(exam, note_orphan);
+}

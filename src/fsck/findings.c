@@ -1,0 +1,298 @@
+/* What was found: noted while a shard is examined; and the report, as text for people and as one JSON
+ * object for programs. */
+#include "base/json_write.h"
+#include "fsck/exam.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- noting ---- */
+
+void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure cure,
+               const char *format, ...)
+{
+    struct fsck_report *report = exam->report;
+    struct fsck_finding *finding;
+    va_list args;
+
+    exam->has_unread |= exam->reading.error != 0;
+    exam->found[cure]++;
+    if (report->finding_count++ >= FSCK_FINDINGS_MAX)
+        return;
+    finding = &report->finding[report->finding_count - 1];
+    *finding = (struct fsck_finding){.shard = exam->shard,
+                                     .at = where.at,
+                                     .slot = where.slot,
+                                     .has_slot = where.slot != FSCK_NO_SLOT,
+                                     .cure = cure,
+                                     .is_unread = exam->reading.error != 0};
+    if (where.file)
+        snprintf(finding->file, sizeof finding->file, "%s", where.file);
+    va_start(args, format);
+    vsnprintf(finding->text, sizeof finding->text, format, args);
+    va_end(args);
+}
+
+void fsck_note(struct fsck_exam *exam, const char *format, ...)
+{
+    struct fsck_report *report = exam->report;
+    struct fsck_note *note;
+    va_list args;
+
+    if (report->note_count++ >= FSCK_NOTES_MAX)
+        return;
+    note = &report->note[report->note_count - 1];
+    note->shard = exam->shard;
+    va_start(args, format);
+    vsnprintf(note->text, sizeof note->text, format, args);
+    va_end(args);
+}
+
+void fsck_advance(struct fsck_exam *exam, uint64_t records)
+{
+    exam->done += records;
+    if (exam->options->progress)
+        exam->options->progress(exam->options->ctx, exam->done, exam->total);
+}
+
+/* ---- for people ---- */
+
+/* Appends "1 batch", "2 batches": a number with its noun. */
+static void emit_count(struct buffer *out, uint64_t count, const char *one, const char *many)
+{
+    buffer_append_format(out, "%" PRIu64 " %s", count, count == 1 ? one : many);
+}
+
+static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_shard *shard)
+{
+    if (shard->files == 0) {
+        buffer_append_format(out, "shard %02" PRIu32 ": no log yet\n", number);
+        return;
+    }
+    buffer_append_format(out, "shard %02" PRIu32 ": ", number);
+    emit_count(out, shard->files, "log file", "log files");
+    buffer_append_format(out, " from %" PRIu32 ", ", shard->first_file);
+    emit_count(out, shard->batches, "batch, ", "batches, ");
+    emit_count(out, shard->records, "record, ", "records, ");
+    emit_count(out, shard->bytes, "byte\n", "bytes\n");
+    buffer_append_format(out, "shard %02" PRIu32 ": ", number);
+    emit_count(out, shard->topics, "topic", "topics");
+    buffer_append_format(
+        out, "; jobs: %" PRIu64 " delayed or ready, %" PRIu64 " leased, %" PRIu64 " dead\n",
+        shard->delayed, shard->leased, shard->dead);
+    if (shard->generation) {
+        buffer_append_format(out, "shard %02" PRIu32 ": catalog %" PRIu64 ", ", number,
+                             shard->generation);
+        emit_count(out, shard->runs, "run, ", "runs, ");
+        emit_count(out, shard->tables, "table of keys; in runs: ", "tables of keys; in runs: ");
+        emit_count(out, shard->cold, "job, ", "jobs, ");
+        emit_count(out, shard->remembered, "remembered id\n", "remembered ids\n");
+    }
+    if (shard->torn_bytes)
+        buffer_append_format(out,
+                             "shard %02" PRIu32 ": %" PRIu64
+                             " bytes of a half-written tail, as a crash leaves it; the next start "
+                             "goes on before it\n",
+                             number, shard->torn_bytes);
+    if (shard->manifest_copies_bad)
+        buffer_append_format(
+            out,
+            "shard %02" PRIu32
+            ": one of the two copies of the log's MANIFEST is half-written; the other one counts\n",
+            number);
+}
+
+static const char *advice(const struct fsck_finding *finding)
+{
+    static const char *const cures[] = {
+        [FSCK_RESTORE] = "restore a backup, or save what can be read with 'tarry fsck --salvage'",
+        [FSCK_REPAIR] = "'tarry fsck --repair' mends it",
+        [FSCK_SALVAGE] = "restore a backup, or save the rest with 'tarry fsck --salvage'",
+    };
+
+    if (finding->is_mended)
+        return "mended";
+    if (finding->is_unread)
+        return "the disk failed: see to it, or copy the directory to another one, and look again";
+    return cures[finding->cure];
+}
+
+static void emit_finding(struct buffer *out, const struct fsck_finding *finding)
+{
+    buffer_append_format(out, "shard %02" PRIu32, finding->shard);
+    if (finding->file[0])
+        buffer_append_format(out, ", %s", finding->file);
+    if (finding->at)
+        buffer_append_format(out, ", byte %" PRIu64, finding->at);
+    if (finding->has_slot)
+        buffer_append_format(out, ", slot %" PRIu32, finding->slot);
+    buffer_append_format(out, ": %s; %s\n", finding->text, advice(finding));
+}
+
+static void emit_kept(struct buffer *out, const struct fsck_report *report)
+{
+    for (size_t i = 0; i < report->kept_count; i++) {
+        buffer_append_format(out, "saved of topic '%s': ", report->kept[i].topic);
+        emit_count(out, report->kept[i].jobs, "job, ", "jobs, ");
+        emit_count(out, report->kept[i].remembered, "remembered id\n", "remembered ids\n");
+    }
+    buffer_append_text(out, "saved ");
+    emit_count(out, report->kept_jobs, "job and ", "jobs and ");
+    emit_count(out, report->kept_remembered, "remembered id of ", "remembered ids of ");
+    emit_count(out, report->kept_count, "topic\n", "topics\n");
+}
+
+void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
+{
+    if (*report->error) {
+        buffer_append_format(out, "%s\n", report->error);
+        return;
+    }
+    for (uint32_t i = 0; i < report->shards; i++)
+        emit_shard(out, i, &report->shard[i]);
+    for (uint64_t i = 0; i < report->note_count && i < FSCK_NOTES_MAX; i++)
+        buffer_append_format(out, "shard %02" PRIu32 ": %s\n", report->note[i].shard,
+                             report->note[i].text);
+    for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++)
+        emit_finding(out, &report->finding[i]);
+    if (report->is_salvaged)
+        emit_kept(out, report);
+    if (report->finding_count == 0)
+        buffer_append_text(out, "clean\n");
+    else if (report->mended)
+        buffer_append_format(out, "%" PRIu64 " findings, %" PRIu64 " mended\n",
+                             report->finding_count, report->mended);
+    else
+        buffer_append_format(out, "%" PRIu64 " findings\n", report->finding_count);
+}
+
+/* ---- for programs ---- */
+
+static void number(struct buffer *out, const char *key, uint64_t value)
+{
+    if (out->len && out->at[out->len - 1] != '{')
+        buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_u64(out, value);
+}
+
+static void text(struct buffer *out, const char *key, const char *value)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    json_write_string(out, slice_of(value));
+}
+
+static void flag(struct buffer *out, const char *key, bool value)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    buffer_append_text(out, value ? "true" : "false");
+}
+
+static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsck_shard *shard)
+{
+    buffer_append_byte(out, '{');
+    number(out, "shard", index);
+    number(out, "first_file", shard->first_file);
+    number(out, "files", shard->files);
+    number(out, "manifest_copies_bad", shard->manifest_copies_bad);
+    number(out, "batches", shard->batches);
+    number(out, "records", shard->records);
+    number(out, "bytes", shard->bytes);
+    number(out, "torn_bytes", shard->torn_bytes);
+    number(out, "topics", shard->topics);
+    number(out, "delayed", shard->delayed);
+    number(out, "leased", shard->leased);
+    number(out, "dead", shard->dead);
+    number(out, "generation", shard->generation);
+    number(out, "runs", shard->runs);
+    number(out, "tables", shard->tables);
+    number(out, "far", shard->cold);
+    number(out, "remembered", shard->remembered);
+    buffer_append_byte(out, '}');
+}
+
+static void emit_finding_json(struct buffer *out, const struct fsck_finding *finding)
+{
+    buffer_append_byte(out, '{');
+    number(out, "shard", finding->shard);
+    if (finding->file[0]) {
+        text(out, "file", finding->file);
+        number(out, "at", finding->at);
+    }
+    if (finding->has_slot)
+        number(out, "slot", finding->slot);
+    text(out, "cure",
+         finding->is_unread              ? "read_again"
+         : finding->cure == FSCK_REPAIR  ? "repair"
+         : finding->cure == FSCK_SALVAGE ? "salvage"
+                                         : "restore");
+    flag(out, "mended", finding->is_mended);
+    text(out, "text", finding->text);
+    buffer_append_byte(out, '}');
+}
+
+static void emit_kept_json(struct buffer *out, const struct fsck_report *report)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, "saved");
+    buffer_append_byte(out, '{');
+    number(out, "jobs", report->kept_jobs);
+    number(out, "remembered", report->kept_remembered);
+    buffer_append_byte(out, ',');
+    json_write_key(out, "topics");
+    buffer_append_byte(out, '[');
+    for (size_t i = 0; i < report->kept_count; i++) {
+        buffer_append_text(out, i ? ",{" : "{");
+        json_write_key(out, "topic");
+        json_write_string(out, slice_of(report->kept[i].topic));
+        number(out, "jobs", report->kept[i].jobs);
+        number(out, "remembered", report->kept[i].remembered);
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_text(out, "]}");
+}
+
+void fsck_emit_json(struct buffer *out, const struct fsck_report *report)
+{
+    buffer_append_byte(out, '{');
+    json_write_key(out, "clean");
+    buffer_append_text(out, report->finding_count || *report->error ? "false" : "true");
+    if (*report->error) {
+        buffer_append_byte(out, ',');
+        json_write_key(out, "error");
+        json_write_string(out, slice_of(report->error));
+    }
+    number(out, "finding_count", report->finding_count);
+    number(out, "mended", report->mended);
+    if (report->is_salvaged)
+        emit_kept_json(out, report);
+    buffer_append_byte(out, ',');
+    json_write_key(out, "findings");
+    buffer_append_byte(out, '[');
+    for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        emit_finding_json(out, &report->finding[i]);
+    }
+    buffer_append_text(out, "],");
+    json_write_key(out, "notes");
+    buffer_append_byte(out, '[');
+    for (uint64_t i = 0; i < report->note_count && i < FSCK_NOTES_MAX; i++) {
+        buffer_append_text(out, i ? ",{" : "{");
+        number(out, "shard", report->note[i].shard);
+        text(out, "text", report->note[i].text);
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_text(out, "],");
+    json_write_key(out, "shards");
+    buffer_append_byte(out, '[');
+    for (uint32_t i = 0; i < report->shards; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        emit_shard_json(out, i, &report->shard[i]);
+    }
+    buffer_append_text(out, "]}\n");
+}

@@ -1,0 +1,370 @@
+#include "fsck/fsck.h"
+
+#include "fsck/exam.h"
+#include "fsck/halves.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* In the log; file 0: about none. */
+static void find_in_log(struct fsck_exam *exam, uint32_t file, uint32_t at, enum fsck_cure cure,
+                        const char *text)
+{
+    char name[32], path[48];
+
+    wal_file_name(file, name);
+    snprintf(path, sizeof path, "wal/%s", name);
+    fsck_find(exam, (struct fsck_where){.file = file ? path : NULL, .at = at, .slot = FSCK_NO_SLOT},
+              cure, "%s", text);
+}
+
+static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char *format, ...)
+{
+    char text[FSCK_TEXT_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    find_in_log(exam, file, at, FSCK_RESTORE, text);
+}
+
+/* ---- records ---- */
+
+/* False: out of memory. */
+static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
+{
+    uint32_t count = 0;
+    size_t at = 0;
+    struct slice bytes;
+    int result;
+
+    while ((result = wal_record_next(view->records, view->format, &at, &bytes)) == 1) {
+        struct record_place place = {.file = view->file,
+                                     .at = view->at + WAL_HEAD_BYTES +
+                                           (uint32_t)(bytes.at - view->records.at),
+                                     .bytes = (uint32_t)bytes.len};
+        struct record record;
+
+        count++;
+        if (wal_check_bytes(view->format, bytes) && !wal_check_holds(&exam->disk, place, bytes.at))
+            find(exam, place.file, place.at, "the record's checksum is wrong");
+        else if (!record_decode(bytes, &record))
+            find(exam, place.file, place.at, "the record cannot be decoded");
+        else if (exam->replay &&
+                 (!fsck_replay_record(exam->replay, &record, place) || exam->has_no_memory))
+            return false;
+    }
+    if (result < 0 || count != view->head.count)
+        find(exam, view->file, view->at, "the batch does not hold the %" PRIu32 " records it says",
+             view->head.count);
+    exam->report->shard[exam->shard].records += count;
+    return true;
+}
+
+static int examine_view(struct fsck_exam *exam, const struct wal_view *view)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+
+    shard->batches++;
+    shard->bytes += view->head.bytes;
+    return examine_batch(exam, view) ? 0 : -ENOMEM;
+}
+
+/* Every batch up to the end or to damage: 0, -ENOMEM, or why it ends there. */
+static int examine_chain(struct fsck_exam *exam)
+{
+    struct wal_view view;
+    int result;
+
+    while ((result = wal_reader_next(&exam->reader, &view)) == 1)
+        if (examine_view(exam, &view) < 0)
+            return -ENOMEM;
+    return result;
+}
+
+/* What is whole behind damage, stretch by stretch. The damage itself was found. */
+static int examine_rest(struct fsck_exam *exam)
+{
+    struct wal_view view;
+    int result;
+
+    fsck_replay_gap(exam->replay);
+    while ((result = wal_reader_resume(&exam->reader, &view)) == 1) {
+        result = examine_view(exam, &view);
+        if (result == 0)
+            result = examine_chain(exam);
+        if (result == -ENOMEM)
+            return result;
+    }
+    return result;
+}
+
+static int examine_log(struct fsck_exam *exam)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    int result = wal_reader_init(&exam->reader, &exam->disk, &exam->manifest, &exam->files,
+                                 exam->error, sizeof exam->error);
+    bool is_whole;
+
+    if (result < 0)
+        return result;
+    result = examine_chain(exam);
+    if (result == -ENOMEM)
+        return result;
+    shard->torn_bytes = exam->reader.torn_bytes;
+    is_whole = result == 0 && !exam->has_log_gap;
+    if (result < 0)
+        find(exam, exam->reader.bad_file, exam->reader.bad_at, "%s", exam->error);
+    if (!is_whole && exam->options->salvage && exam->replay && examine_rest(exam) < 0)
+        return -ENOMEM;
+    exam->last_inner_ms = exam->reader.last.inner_ms;
+    exam->last_wall_ms = exam->reader.last.wall_ms;
+    exam->log_file_bytes = exam->files.at[exam->files.count - 1]->bytes;
+    if ((is_whole || exam->options->salvage) && exam->replay &&
+        !fsck_replay_end(exam->replay, shard))
+        return -ENOMEM;
+    return 0;
+}
+
+/* ---- a shard ---- */
+
+static void note_log(void *ctx, const char *name)
+{
+    if (wal_file_number(name))
+        *(bool *)ctx = true;
+}
+
+/* A start may have been cut short before the log was first opened: then there are no runs either.
+ */
+static bool was_never_opened(struct fsck_exam *exam)
+{
+    bool has_files = exam->catalog.generation != 0;
+
+    (void)exam->reading.fs.ops->list(&exam->reading, exam->disk.dir, note_log, &has_files);
+    fsck_unread(exam, "the log's directory");
+    return !has_files;
+}
+
+/* The log begins where a catalog ended. Which jobs of the runs had ended by then stood there alone:
+ * a catalog made of what the runs hold would bring all of them back. */
+static void check_catalog_is_there(struct fsck_exam *exam)
+{
+    if (exam->catalog.generation || exam->is_catalog_bad || !exam->manifest.has_runs)
+        return;
+    exam->is_catalog_bad = true;
+    find(exam, 0, 0,
+         "the catalog is missing: the log begins where one ended, and nothing else says which jobs "
+         "in runs are still to come");
+}
+
+/* Where the runs say that the log goes on. */
+static int skip_to_first(struct fsck_exam *exam)
+{
+    check_catalog_is_there(exam);
+    if (exam->catalog.log_first == 0)
+        return 0;
+    return wal_manifest_begin_at(&exam->disk, &exam->manifest, exam->catalog.log_first,
+                                 exam->catalog.log_first_sequence, exam->error, sizeof exam->error);
+}
+
+/* To be salvaged: the files behind one that is missing or has a damaged header. */
+static int open_rest(struct fsck_exam *exam)
+{
+    exam->has_log_gap = true;
+    if (!exam->options->salvage)
+        return 0;
+    if (wal_files_open_readable(&exam->disk, exam->manifest.first + exam->files.count + 1,
+                                &exam->files) < 0)
+        return -ENOMEM;
+    return exam->files.count > 0;
+}
+
+/* 1: there is a log to be read; 0: there is not. */
+static int open_log(struct fsck_exam *exam)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    int fd, slots_bad = 0;
+    int result = wal_manifest_open(&exam->disk, O_RDONLY, &fd, &exam->manifest, &slots_bad);
+
+    if (result == -ENOENT && was_never_opened(exam))
+        return 0;
+    if (result == -ENOMEM)
+        return result;
+    if (result < 0) {
+        find(exam, 0, 0, "'%s/MANIFEST' %s", exam->disk.dir,
+             result == -EBADMSG  ? "is damaged"
+             : result == -ENOENT ? "is missing"
+                                 : strerror(-result));
+        return 0;
+    }
+    (void)exam->reading.fs.ops->close(&exam->reading, fd);
+    shard->manifest_copies_bad = (uint32_t)slots_bad;
+    if (exam->manifest.epoch == 0 && was_never_opened(exam))
+        return 0;
+    result = skip_to_first(exam);
+    if (result < 0) {
+        find(exam, 0, 0, "%s", exam->error);
+        return 0;
+    }
+    result = wal_files_open(&exam->disk, exam->manifest.first, O_RDONLY, &exam->files, exam->error,
+                            sizeof exam->error);
+    shard->first_file = exam->manifest.first;
+    shard->files = exam->files.count;
+    if (result == -ENOMEM)
+        return result;
+    if (result < 0) {
+        find(exam, exam->manifest.first + exam->files.count, 0, "%s", exam->error);
+        return open_rest(exam);
+    }
+    return 1;
+}
+
+/* Where nothing is known of the runs, records that speak of them make no sense. */
+static int look_at_log(struct fsck_exam *exam)
+{
+    const bool has_runs = exam->catalog.generation != 0, salvages = exam->options->salvage;
+    int result = open_log(exam);
+
+    if (result < 0 || (result == 0 && !(salvages && has_runs)))
+        return result;
+    if (!exam->is_catalog_bad || salvages) {
+        exam->replay =
+            fsck_replay_new(exam, exam->manifest.first == 1 && !has_runs && !exam->is_catalog_bad);
+        if (!exam->replay)
+            return -ENOMEM;
+        if (exam->is_catalog_bad) {
+            fsck_note(exam,
+                      "nothing of the runs is saved: which of their jobs had ended stood in the "
+                      "catalog alone");
+            fsck_replay_gap(exam->replay);
+        }
+    }
+    return result == 1 ? examine_log(exam) : 0;
+}
+
+static int look_at_runs(struct fsck_exam *exam)
+{
+    int result = fsck_catalog_read(exam);
+
+    if (result == 0)
+        result = fsck_runs(exam);
+    if (result == 0)
+        result = fsck_keys(exam);
+    if (result == 0)
+        fsck_topics_compare(exam);
+    if (result == 0)
+        result = fsck_catalog_orphans(exam);
+    return result;
+}
+
+static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
+{
+    char path[sizeof exam->disk.dir];
+    size_t len;
+
+    datadir_shard_path(datadir, exam->shard, path, sizeof path);
+    exam->disk.fs = &exam->reading.fs;
+    len = (size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path);
+    len |= (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path);
+    return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have as many bytes */
+}
+
+static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
+                         struct fsck_halves *halves)
+{
+    int result = set_paths(exam, datadir);
+
+    if (result == 0)
+        result = look_at_runs(exam);
+    if (result == 0)
+        result = look_at_log(exam);
+    if (result == 0 && exam->replay && !fsck_halves_add(halves, exam->replay))
+        result = -ENOMEM;
+    if (result == 0 && exam->options->salvage)
+        result = fsck_salvage_shard(exam);
+    wal_reader_fini(&exam->reader);
+    wal_files_fini(&exam->disk, &exam->files);
+    if (result == 0 && exam->options->repair)
+        result = fsck_repair(exam);
+    fsck_replay_free(exam->replay);
+    fsck_exam_fini(exam);
+    return result;
+}
+
+/* ---- the directory ---- */
+
+/* To repair it, it is opened as a server does, so that none can meanwhile. */
+static int open_dir(const char *path, bool for_repair, struct datadir **datadir,
+                    struct datadir_manifest *manifest, struct fsck_report *report)
+{
+    int result =
+        datadir_open_existing(path, datadir, manifest, report->error, sizeof report->error);
+
+    if (result < 0 || !for_repair)
+        return result;
+    datadir_close(*datadir);
+    return datadir_open(path, 0, datadir, manifest, report->error, sizeof report->error);
+}
+
+int fsck_run_with(const char *data_dir, const struct fsck_options *options,
+                  struct fsck_report *report)
+{
+    struct datadir *datadir;
+    struct datadir_manifest manifest;
+    struct fsck_halves halves = {0};
+    int result;
+
+    *report = (struct fsck_report){0};
+    result = open_dir(data_dir, options->repair, &datadir, &manifest, report);
+    if (result < 0)
+        return result;
+    report->shards = manifest.shards;
+    if (options->salvage)
+        result = fsck_salvage_begin(options, data_dir, manifest.shards, report);
+    for (uint32_t i = 0; result == 0 && i < manifest.shards; i++) {
+        struct fsck_exam *exam = calloc(1, sizeof *exam);
+
+        if (exam) {
+            exam->options = options;
+            exam->report = report;
+            exam->shard = i;
+            exam->hash_seed = manifest.hash_seed;
+            exam->skew_ms = manifest.skew_ms;
+            fsck_reading_init(&exam->reading, datadir_fs(datadir));
+        }
+        result = exam ? examine_shard(exam, datadir, &halves) : -ENOMEM;
+        free(exam);
+    }
+    if (result == 0)
+        fsck_halves_tell(&halves, report);
+    fsck_halves_fini(&halves);
+    if (result == 0 && options->salvage)
+        result = fsck_salvage_end(options, &manifest, report);
+    if (result < 0 && !*report->error)
+        snprintf(report->error, sizeof report->error, "cannot examine '%s': %s", data_dir,
+                 strerror(-result));
+    datadir_close(datadir);
+    return result;
+}
+
+int fsck_run(const char *data_dir, struct fsck_report *report)
+{
+    return fsck_run_with(data_dir, &(struct fsck_options){0}, report);
+}
+
+void fsck_report_fini(struct fsck_report *report)
+{
+    free(report->kept);
+    report->kept = NULL;
+    report->kept_count = 0;
+}

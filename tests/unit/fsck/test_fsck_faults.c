@@ -1,0 +1,251 @@
+/* Every call to the disk, and every allocation, fails once while fsck looks and while it mends:
+ * what is damaged is never called clean, and what could not be mended is mended by the next. */
+#include "fsck_rig_run.h"
+#include "unit/fault_calls.h"
+
+/* ---- claims ---- */
+
+enum { CALLS_MAX = 4000 };
+
+/* Whether it came to its end before the call that was to fail. */
+static bool look_with_fault(int64_t call, int *result)
+{
+    failed = 0;
+    calls_left = call;
+    *result = fsck_run(scene.dir, &scene.report);
+    calls_left = -1;
+    if (*result < 0)
+        assert_true(*scene.report.error != '\0');
+    return failed == 0;
+}
+
+static void damage_is_never_called_clean_whatever_the_disk_says(void **state)
+{
+    bool is_through = false;
+    int result;
+
+    (void)state;
+    flip("00000002.run", scene.second_at + 30);
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++) {
+        is_through = look_with_fault(call, &result);
+        if (result == 0 && scene.report.finding_count == 0)
+            fail_msg("clean, though call %ld failed", (long)call);
+    }
+    assert_true(is_through);
+}
+
+static void looking_with_a_failing_disk_leaves_a_sound_shard_sound(void **state)
+{
+    bool is_through = false;
+    int result;
+
+    (void)state;
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++)
+        is_through = look_with_fault(call, &result);
+    assert_true(is_through);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, 18);
+}
+
+/* Each time from the same damage. Whether the repair fails or not, the next one ends it. */
+static void mend_with_faults(void (*damage)(void), unsigned stride)
+{
+    bool is_through = false;
+
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride) {
+        const struct fsck_options options = {.repair = true};
+        int result;
+
+        assert_int_equal(make_scene(NULL), 0);
+        damage();
+        failed = 0;
+        calls_left = call;
+        result = fsck_run_with(scene.dir, &options, &scene.report);
+        calls_left = -1;
+        is_through = failed == 0;
+        assert_true(result == 0 || *scene.report.error);
+        repair();
+        expect_clean();
+        assert_int_equal(scene.report.shard[0].cold, 18);
+        remove_scene(NULL);
+    }
+    assert_true(is_through);
+}
+
+static void lose_a_table(void)
+{
+    remove_file("00000002.keys");
+}
+
+static void break_a_record(void)
+{
+    flip("00000002.run", scene.second_at + 30);
+}
+
+static void a_repair_that_the_disk_interrupts_is_made_by_the_next(void **state)
+{
+    (void)state;
+    mend_with_faults(lose_a_table, 9);
+}
+
+/* However far it came: the old directory is as it was, a half-made new one is taken for none, and
+ * the next attempt saves all. */
+static void saving_that_the_disk_interrupts_leaves_no_half_directory(void **state)
+{
+    bool is_through = false;
+
+    (void)state;
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += 9) {
+        char into[96];
+        const struct fsck_options options = {.salvage = into};
+        int result;
+
+        assert_int_equal(make_scene(NULL), 0);
+        break_a_record();
+        snprintf(into, sizeof into, "%s/half", scene.root);
+        failed = 0;
+        calls_left = call;
+        result = fsck_run_with(scene.dir, &options, &scene.report);
+        calls_left = -1;
+        is_through = failed == 0;
+        assert_true(result == 0 || *scene.report.error);
+        fsck_report_fini(&scene.report);
+        if (result < 0) {
+            struct fsck_report half;
+
+            if (fsck_run(into, &half) == 0) /* but for its last sync */
+                assert_int_equal(half.finding_count, 0);
+        }
+        save();
+        expect_clean();
+        assert_int_equal(scene.report.shard[0].cold, 19);
+        remove_scene(NULL);
+    }
+    assert_true(is_through);
+}
+
+/* ---- the first of what is looked at ---- */
+
+static void a_state_first(void)
+{
+    set_state("a0", JOB_LEASED, slot(1, 0));
+}
+
+static void a_job_first(void)
+{
+    push_to("orders", "new", RECORD_PUSHED);
+}
+
+static void an_end_first(void)
+{
+    finish("a0", slot(1, 0));
+}
+
+static void a_topic_first(void)
+{
+    tell_topic("others", &(struct topic_totals){0});
+}
+
+/* One batch larger than what is read of a file at once. */
+static void a_large_batch(void)
+{
+    static char body[900000];
+    struct record record = job_record("orders", "large", JOB_DELAYED, 9, 3000);
+    const struct wal_options options = {.fs = &fs_posix,
+                                        .dir = scene.run_dir,
+                                        .file_bytes = 4 << 20,
+                                        .batch_bytes_max = 3 << 20,
+                                        .sync = WAL_SYNC_ALWAYS,
+                                        .inner_ms = now_ms,
+                                        .wall_ms = now_ms};
+    char error[600], *end = strrchr(scene.run_dir, '/');
+
+    wal_close(scene.wal);
+    forget_log();
+    *end = '\0';
+    assert_int_equal(wal_open(&options, NULL, NULL, &scene.wal, NULL, error, sizeof error), 0);
+    *end = '/';
+    memset(body, 'b', sizeof body);
+    record.job.body = slice_make(body, sizeof body);
+    for (int i = 0; i < 3; i++)
+        append(&record);
+}
+
+/* Each allocation fails once, and what is found is the same or nothing. */
+static void look_with_all_faults(void)
+{
+    bool is_through = false;
+    uint64_t findings;
+    int result;
+
+    examine();
+    findings = scene.report.finding_count;
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++) {
+        is_through = look_with_fault(call, &result);
+        if (result == 0)
+            assert_int_equal(scene.report.finding_count, findings);
+        else
+            assert_true(result == -ENOMEM || result == -EIO);
+    }
+    assert_true(is_through);
+}
+
+/* Whatever it comes upon first, for want of memory it says nothing but that. */
+static void want_of_memory_is_all_that_is_said_of_it(void **state)
+{
+    static void (*const fills[])(void) = {a_state_first, a_job_first, an_end_first, a_topic_first,
+                                          a_large_batch};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
+        assert_int_equal(make_scene(NULL), 0);
+        forget_log();
+        write_log(fills[i]);
+        look_with_all_faults();
+        remove_scene(NULL);
+    }
+}
+
+/* More than fsck has room for at first; then more than the catalog knows. */
+static void so_it_is_with_many_topics_in_runs(void **state)
+{
+    enum { TOPICS = 180, KNOWN = 64 }; /* more findings than are kept, too */
+    struct catalog *catalog = &scene.catalog;
+    char topic[16];
+
+    (void)state;
+    begin_run(3);
+    for (uint32_t i = 0; i < TOPICS; i++) {
+        snprintf(topic, sizeof topic, "t%u", i);
+        const struct record record = job_record(topic, "j", JOB_DELAYED, 100000, 1 + i);
+
+        add_to_run(topic, &record);
+    }
+    end_run();
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, 18 + TOPICS);
+    look_with_all_faults();
+    while (catalog->topic_count > KNOWN)
+        free((char *)catalog->topics[--catalog->topic_count].name.at);
+    renew_catalog();
+    look_with_all_faults();
+    assert_int_equal(scene.report.finding_count, 2 + TOPICS - KNOWN);
+    repair();
+    expect_all_mended();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(damage_is_never_called_clean_whatever_the_disk_says,
+                                        make_scene, remove_scene),
+        cmocka_unit_test_setup_teardown(looking_with_a_failing_disk_leaves_a_sound_shard_sound,
+                                        make_scene, remove_scene),
+        cmocka_unit_test(a_repair_that_the_disk_interrupts_is_made_by_the_next),
+        cmocka_unit_test(saving_that_the_disk_interrupts_leaves_no_half_directory),
+        cmocka_unit_test(want_of_memory_is_all_that_is_said_of_it),
+        cmocka_unit_test_setup_teardown(so_it_is_with_many_topics_in_runs, make_scene,
+                                        remove_scene),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

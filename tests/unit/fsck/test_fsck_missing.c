@@ -1,0 +1,165 @@
+/* What fsck says and does of jobs that must have been and are nowhere, and of those in runs of
+ * which the log tells. */
+#include "fsck_rig_run.h"
+
+/* ---- jobs that are nowhere ---- */
+
+enum { MISSING = 6000 };
+
+static void many_more(void)
+{
+    tell_topic("orders", &(struct topic_totals){.pushed = 2 * JOBS + 1 + MISSING, .acked = 2});
+}
+
+static void however_many_are_missing_the_rest_is_saved(void **state)
+{
+    (void)state;
+    write_log(many_more);
+    save();
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, 20);
+}
+
+static void strangers(void)
+{
+    set_state("nobody", JOB_LEASED, (struct record_place){0});
+    set_state("no one", JOB_LEASED, (struct record_place){0});
+    many_more();
+    set_state("who", JOB_LEASED, slot(1, 3));
+}
+
+static void strangers_are_left_out_of_what_is_saved(void **state)
+{
+    (void)state;
+    write_log(strangers);
+    save();
+    assert_int_equal(scene.report.finding_count, 4);
+    expect_clean();
+}
+
+static void only_strangers(void)
+{
+    set_state("nobody", JOB_LEASED, slot(1, 3));
+    set_state("no one", JOB_LEASED, slot(1, 3));
+}
+
+static void strangers_of_whom_nobody_is_missed_are_left_out_too(void **state)
+{
+    (void)state;
+    write_log(only_strangers);
+    save();
+    assert_int_equal(scene.report.finding_count, 2);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].delayed, 18);
+}
+
+/* An end names a topic. */
+static void strangers_in_a_log_without_a_topic_are_left_to_a_backup(void **state)
+{
+    (void)state;
+    write_log(only_strangers);
+    save();
+    assert_int_equal(scene.report.finding_count, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(scene.report.finding[i].cure, FSCK_RESTORE);
+    assert_int_equal(scene.report.mended, 0);
+}
+
+static void only_totals(void)
+{
+    tell_topic("orders", &(struct topic_totals){.pushed = 3, .acked = 1});
+}
+
+static void jobs_missing_of_a_log_without_any_are_ended(void **state)
+{
+    (void)state;
+    write_log(only_totals);
+    examine();
+    assert_int_equal(the_finding("", "3 pushed, 1 acked")->cure, FSCK_SALVAGE);
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    save();
+    expect_clean();
+}
+
+static void one_more_than_pushed(void)
+{
+    push_to("orders", "more", RECORD_PUSHED_REPLACING);
+    set_totals(2 * JOBS + 1, 2);
+}
+
+static void a_job_too_many_is_left_to_a_backup(void **state)
+{
+    (void)state;
+    write_log(one_more_than_pushed);
+    save();
+    assert_int_equal(the_finding("", "do not add up")->cure, FSCK_RESTORE);
+    assert_int_equal(scene.report.mended, 0);
+}
+
+/* ---- jobs in runs of which the log tells ---- */
+
+static void end_the_leased(void)
+{
+    finish("b0", slot(2, 0));
+    set_totals(2 * JOBS + 1, 3);
+}
+
+static void a_leased_job_of_a_run_is_ended(void **state)
+{
+    (void)state;
+    write_log(end_the_leased);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].leased, 0);
+    assert_int_equal(scene.report.shard[0].cold, 17);
+    assert_int_equal(scene.report.shard[0].delayed, 18);
+}
+
+static void end_in_the_wrong_slot(void)
+{
+    finish("x", slot(2, 0)); /* where b0 lies */
+    finish("b0", slot(2, 0));
+    set_totals(2 * JOBS + 1, 4);
+}
+
+static void an_end_in_the_slot_of_another_job_is_found_by_the_totals(void **state)
+{
+    (void)state;
+    write_log(end_in_the_wrong_slot);
+    examine();
+    the_finding("", "the totals of topic 'orders' do not add up");
+}
+
+static void new_topic(void)
+{
+    push_to("fresh", "f", RECORD_PUSHED);
+}
+
+static void totals_that_were_never_told_are_not_asked_for(void **state)
+{
+    (void)state;
+    write_log(new_topic);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].topics, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
+#define BARE(TEST) cmocka_unit_test_setup_teardown(TEST, make_bare, remove_scene)
+        ROW(however_many_are_missing_the_rest_is_saved),
+        ROW(strangers_are_left_out_of_what_is_saved),
+        ROW(strangers_of_whom_nobody_is_missed_are_left_out_too),
+        BARE(strangers_in_a_log_without_a_topic_are_left_to_a_backup),
+        BARE(jobs_missing_of_a_log_without_any_are_ended),
+        ROW(a_job_too_many_is_left_to_a_backup),
+        ROW(a_leased_job_of_a_run_is_ended),
+        ROW(an_end_in_the_slot_of_another_job_is_found_by_the_totals),
+        ROW(totals_that_were_never_told_are_not_asked_for),
+#undef ROW
+#undef BARE
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* What fsck finds in runs, tables of keys and catalogs, and what it mends. */
+#include "fsck_rig.h"
+
+#include "store/wal_private.h"
+
+/* ---- claims ---- */
+
+static void a_sound_shard_is_clean_and_counted(void **state)
+{
+    const struct fsck_shard *shard = &scene.report.shard[0];
+
+    (void)state;
+    expect_clean();
+    assert_int_equal(shard->generation, 5);
+    assert_int_equal(shard->runs, 2);
+    assert_int_equal(shard->tables, 2);
+    /* 19 of orders and the dead one, less a0 and a1 */
+    assert_int_equal(shard->cold, 18);
+    assert_int_equal(shard->leased, 1);
+    assert_int_equal(shard->dead, 1);
+    /* a1 anew, new, and all cold ones but b0 and the dead */
+    assert_int_equal(shard->delayed, 18);
+}
+
+static void a_damaged_record_is_named_with_what_is_known_of_it(void **state)
+{
+    const struct fsck_finding *finding;
+
+    (void)state;
+    flip("00000002.run", 4096 + 30);
+    examine();
+    finding = the_finding("run/00000002.run", "a delayed job of topic 'orders', due 1970-01-01");
+    assert_true(finding->has_slot);
+    assert_int_equal(finding->slot, 0);
+    assert_int_equal(finding->at, 4096);
+    assert_int_equal(finding->cure, FSCK_SALVAGE);
+}
+
+static void a_damaged_record_is_left_out_of_what_is_saved(void **state)
+{
+    (void)state;
+    flip("00000002.run", scene.second_at + 30);
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    examine();
+    assert_int_equal(the_finding("run/00000002.run", "damaged")->slot, 1);
+    save();
+    expect_clean();
+}
+
+static void a_damaged_record_of_a_dead_slot_is_no_fault(void **state)
+{
+    struct fsck_report *report = &scene.report;
+
+    (void)state;
+    examine();
+    flip("00000001.run", 4096 + 3 * 90);
+    examine();
+    assert_true(report->finding_count <= 1); /* the flip may have hit a neighbour */
+}
+
+static void a_missing_run_is_named_with_how_many_jobs_were_in_it(void **state)
+{
+    (void)state;
+    remove_file("00000001.run");
+    examine();
+    assert_true(scene.report.finding_count >= 1);
+    assert_string_equal(scene.report.finding[0].file, "run/00000001.run");
+    assert_non_null(strstr(scene.report.finding[0].text, "missing; 10 jobs are in it"));
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    save();
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
+}
+
+static void damage_anywhere_in_a_run_is_found(void **state)
+{
+    (void)state;
+    flip("00000002.run", -4000); /* footer */
+    examine();
+    assert_true(scene.report.finding_count >= 1);
+    assert_string_equal(scene.report.finding[0].file, "run/00000002.run");
+}
+
+static void a_damaged_table_is_written_anew(void **state)
+{
+    (void)state;
+    flip("00000002.keys", 40);
+    examine();
+    assert_int_equal(the_finding("run/00000002.keys", "damaged")->cure, FSCK_REPAIR);
+    repair();
+    assert_int_equal(scene.report.mended, 1);
+    assert_non_null(strstr(scene.said, "writes a new table of keys for run 2"));
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].generation, 6);
+    assert_false(is_there("00000002.keys"));
+    assert_true(is_there("00000003.keys"));
+}
+
+static void a_missing_table_is_written_anew(void **state)
+{
+    (void)state;
+    remove_file("00000001.keys");
+    examine();
+    the_finding("run/00000001.keys", "missing");
+    repair();
+    expect_clean();
+}
+
+static void a_damaged_filter_is_found(void **state)
+{
+    (void)state;
+    flip("00000001.keys", 4096 + 10);
+    examine();
+    assert_string_equal(scene.report.finding[0].file, "run/00000001.keys");
+    repair();
+    expect_clean();
+}
+
+static void a_key_that_is_not_in_its_table_is_found(void **state)
+{
+    (void)state;
+    remove_file("00000002.keys");
+    scene.entry_count = JOBS;
+    write_table(2, 1);
+    examine();
+    assert_true(the_finding("run/00000002.run", "finds 1 of its jobs")->has_slot);
+    repair();
+    expect_clean();
+}
+
+static void a_key_under_another_hash_is_found(void **state)
+{
+    (void)state;
+    remove_file("00000002.keys");
+    scene.entry_count = JOBS;
+    scene.entries[4].hash ^= 1;
+    write_table(2, 0);
+    examine();
+    the_finding("run/00000002.run", "under another key");
+    repair();
+    expect_clean();
+}
+
+static void wrong_counts_are_counted_anew(void **state)
+{
+    (void)state;
+    scene.catalog.topics[1].stored[SECTION_DELAYED]++;
+    scene.catalog.generation++;
+    write_catalog();
+    examine();
+    assert_string_equal(scene.report.finding[0].file, "run/CATALOG-00000006");
+    assert_non_null(
+        strstr(scene.report.finding[0].text, "topic 'orders' has 20 delayed jobs in runs"));
+    repair();
+    expect_clean();
+}
+
+static void a_damaged_catalog_without_another_is_left_to_a_backup(void **state)
+{
+    (void)state;
+    flip("CATALOG-00000005", 50);
+    examine();
+    assert_true(scene.report.finding_count >= 1);
+    assert_int_equal(scene.report.finding[0].cure, FSCK_RESTORE);
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    assert_true(is_there("CATALOG-00000005"));
+    save(); /* of runs nobody knows anything: a1 and new were in the log */
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, 2);
+}
+
+static void a_damaged_catalog_with_a_whole_one_before_it_is_overcome(void **state)
+{
+    char from[256], into[256], command[600];
+
+    (void)state;
+    path_of("CATALOG-00000005", from);
+    path_of("keep", into);
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, into);
+    assert_int_equal(system(command), 0);
+    scene.catalog.generation++;
+    write_catalog();
+    assert_int_equal(rename(into, from), 0);
+    flip("CATALOG-00000006", 50);
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "newer than generation 5"));
+    repair();
+    assert_int_equal(scene.report.mended, 1);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].generation, 7);
+}
+
+/* As a checkpoint leaves it that gave files of the log back. */
+static void say_that_there_are_runs(void)
+{
+    struct wal_disk disk = {.fs = &fs_posix};
+    struct wal_manifest manifest;
+    int fd;
+
+    snprintf(disk.dir, sizeof disk.dir, "%s/shard-00/wal", scene.dir);
+    assert_int_equal(wal_manifest_open(&disk, O_RDWR, &fd, &manifest, NULL), 0);
+    manifest.has_runs = true;
+    assert_int_equal(wal_manifest_write(&disk, fd, &manifest), 0);
+    close(fd);
+}
+
+static void a_missing_catalog_is_found_also_where_the_runs_are_missing_too(void **state)
+{
+    (void)state;
+    say_that_there_are_runs();
+    expect_clean();
+    remove_file("CATALOG-00000005");
+    remove_file("00000001.run");
+    remove_file("00000002.run");
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "catalog is missing"));
+    assert_int_equal(scene.report.finding[0].cure, FSCK_RESTORE);
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    assert_true(is_there("00000001.keys"));
+}
+
+static void a_missing_catalog_invents_nothing_of_its_runs(void **state)
+{
+    (void)state;
+    say_that_there_are_runs();
+    remove_file("CATALOG-00000005");
+    repair();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "no catalog"));
+    assert_int_equal(scene.report.mended, 0);
+    assert_true(is_there("00000001.run"));
+}
+
+static void a_log_that_is_gone_from_beside_its_runs_is_found(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r '%s/shard-00/wal'", scene.dir);
+    assert_int_equal(system(command), 0);
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "MANIFEST' is missing"));
+}
+
+static void files_that_nothing_names_are_notes_and_go(void **state)
+{
+    char path[256];
+
+    (void)state;
+    write_table(9, 0);
+    path_of("00000004.run", path); /* a number the log may name: it stays */
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    expect_clean();
+    assert_int_equal(scene.report.note_count, 1);
+    assert_non_null(strstr(scene.report.note[0].text, "run/00000009.keys"));
+    repair();
+    assert_false(is_there("00000009.keys"));
+    assert_true(is_there("00000004.run"));
+    expect_clean();
+    assert_int_equal(scene.report.note_count, 0);
+}
+
+static void totals_are_over_log_and_runs_together(void **state)
+{
+    (void)state;
+    write_log((void (*)(void))some_life); /* it all once more: nothing of it changes anything */
+    examine();
+    assert_true(scene.report.finding_count >= 1);
+}
+
+static void wrong_totals(void)
+{
+    set_totals(2 * JOBS + 3, 2);
+}
+
+static void totals_that_do_not_add_up_are_found(void **state)
+{
+    (void)state;
+    write_log(wrong_totals);
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "23 pushed, 2 acked"));
+}
+
+static void strangers(void)
+{
+    set_state("nobody", JOB_LEASED, slot(1, 3));
+}
+
+static void a_state_of_a_job_that_is_nowhere_is_found(void **state)
+{
+    (void)state;
+    write_log(strangers);
+    examine();
+    assert_int_equal(scene.report.finding_count, 1);
+    assert_non_null(strstr(scene.report.finding[0].text, "nowhere"));
+}
+
+/* A crash came between them and the catalog that would have had them. */
+static void of_runs_that_never_counted(void)
+{
+    set_state("b5", JOB_LEASED, slot(7, 2));
+    finish("b6", slot(7, 3));
+}
+
+static void what_names_a_run_that_never_counted_is_found_by_key(void **state)
+{
+    (void)state;
+    write_log(of_runs_that_never_counted);
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, 17);
+    assert_int_equal(scene.report.shard[0].leased, 2);
+}
+
+static void looking_changes_no_byte(void **state)
+{
+    char command[300];
+
+    (void)state;
+    flip("00000002.keys", 40);
+    flip("00000001.run", 4096 + 30);
+    snprintf(command, sizeof command, "cd '%s' && find . -type f | xargs cksum > ../before",
+             scene.dir);
+    assert_int_equal(system(command), 0);
+    examine();
+    assert_true(scene.report.finding_count >= 2);
+    snprintf(command, sizeof command, "cd '%s' && find . -type f | xargs cksum | cmp - ../before",
+             scene.dir);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
+        ROW(a_sound_shard_is_clean_and_counted),
+        ROW(a_damaged_record_is_named_with_what_is_known_of_it),
+        ROW(a_damaged_record_is_left_out_of_what_is_saved),
+        ROW(a_damaged_record_of_a_dead_slot_is_no_fault),
+        ROW(a_missing_run_is_named_with_how_many_jobs_were_in_it),
+        ROW(damage_anywhere_in_a_run_is_found),
+        ROW(a_damaged_table_is_written_anew),
+        ROW(a_missing_table_is_written_anew),
+        ROW(a_damaged_filter_is_found),
+        ROW(a_key_that_is_not_in_its_table_is_found),
+        ROW(a_key_under_another_hash_is_found),
+        ROW(wrong_counts_are_counted_anew),
+        ROW(a_damaged_catalog_without_another_is_left_to_a_backup),
+        ROW(a_damaged_catalog_with_a_whole_one_before_it_is_overcome),
+        ROW(a_missing_catalog_is_found_also_where_the_runs_are_missing_too),
+        ROW(a_missing_catalog_invents_nothing_of_its_runs),
+        ROW(a_log_that_is_gone_from_beside_its_runs_is_found),
+        ROW(files_that_nothing_names_are_notes_and_go),
+        ROW(totals_are_over_log_and_runs_together),
+        ROW(totals_that_do_not_add_up_are_found),
+        ROW(a_state_of_a_job_that_is_nowhere_is_found),
+        ROW(what_names_a_run_that_never_counted_is_found_by_key),
+        ROW(looking_changes_no_byte),
+#undef ROW
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

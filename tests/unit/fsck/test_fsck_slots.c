@@ -1,0 +1,95 @@
+/* What fsck says of a run whose slots are not what the catalog takes them for, and of what nobody
+ * reads in one. */
+#include "fsck_rig.h"
+
+/* ---- what nobody reads ---- */
+
+static void a_byte_that_nobody_reads_is_told_and_costs_nothing(void **state)
+{
+    (void)state;
+    flip("00000001.run", 100);   /* the header's rest */
+    flip("00000001.run", 8191);  /* behind the last record */
+    flip("00000002.run", -5000); /* behind the topics */
+    expect_clean();
+    assert_int_equal(scene.report.note_count, 3);
+    assert_non_null(strstr(scene.report.note[0].text, "run/00000001.run, byte 100: "));
+    assert_non_null(strstr(scene.report.note[1].text, "run/00000001.run, byte 8191: "));
+    assert_non_null(strstr(scene.report.note[2].text, "run/00000002.run, byte "));
+    assert_int_equal(scene.report.shard[0].cold, 18);
+}
+
+/* ---- a run that is not the catalog's ---- */
+
+static void expect_note(const char *text)
+{
+    for (uint64_t i = 0; i < scene.report.note_count; i++)
+        if (strcmp(scene.report.note[i].text, text) == 0)
+            return;
+    fail_msg("there is no note '%s'", text);
+}
+
+/* Which of its jobs had ended stood in bits of another run: none can be kept, and all are counted.
+ */
+static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **state)
+{
+    const struct fsck_finding *finding;
+
+    (void)state;
+    write_run(1, 'c', false);
+    examine();
+    finding = &scene.report.finding[0]; /* the log's totals do not add up either */
+    assert_string_equal(finding->file, "run/00000001.run");
+    assert_string_equal(finding->text,
+                        "it has 10 slots, and the catalog says 11; 10 jobs are in it");
+    assert_int_equal(finding->cure, FSCK_SALVAGE);
+    assert_int_equal(scene.report.note_count, 2);
+    expect_note("in what cannot be read: topic 'mails', jobs: 1, remembered ids: 0");
+    expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+    repair();
+    assert_int_equal(scene.report.mended, 0);
+    save();
+    expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+    expect_clean();
+    assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
+}
+
+/* One damaged record is named by itself, and is none of those. */
+static void what_is_named_one_by_one_is_not_counted_again(void **state)
+{
+    (void)state;
+    remove_file("00000001.run");
+    flip("00000002.run", scene.second_at + 30);
+    for (int accept = 0; accept < 2; accept++) {
+        if (accept)
+            save();
+        else
+            examine();
+        assert_int_equal(scene.report.note_count, 2);
+        expect_note("in what cannot be read: topic 'mails', jobs: 1, remembered ids: 0");
+        expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+    }
+}
+
+static void where_counts_do_not_add_up_nobody_guesses(void **state)
+{
+    (void)state;
+    scene.catalog.generation++;
+    scene.catalog.topics[1].stored[SECTION_DELAYED]++;
+    write_catalog();
+    write_run(1, 'c', false);
+    examine();
+    expect_note("of which topics the 10 jobs are that cannot be read is not known");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
+        ROW(a_byte_that_nobody_reads_is_told_and_costs_nothing),
+        ROW(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic),
+        ROW(what_is_named_one_by_one_is_not_counted_again),
+        ROW(where_counts_do_not_add_up_nobody_guesses),
+#undef ROW
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
