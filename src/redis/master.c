@@ -16,13 +16,6 @@ void redis_info_field(const char *info, const char *key, char out[REDIS_FIELD_BY
         }
 }
 
-bool redis_info_is(const char *info, const char *key, const char *value)
-{
-    char found[REDIS_FIELD_BYTES];
-    redis_info_field(info, key, found);
-    return strcmp(found, value) == 0;
-}
-
 static const char *config_value(const redisReply *reply, const char *name)
 {
     for (size_t i = 0; i + 1 < reply->elements; i += 2)

@@ -8,6 +8,7 @@
 #include "redis/redis.h"
 
 #include <hiredis/hiredis.h>
+#include <string.h>
 
 enum { REDIS_FIELD_BYTES = 160 };
 
@@ -31,7 +32,12 @@ struct redis_master {
 
 /* "key:value" of INFO's lines; empty where there is none. */
 void redis_info_field(const char *info, const char *key, char out[REDIS_FIELD_BYTES]);
-bool redis_info_is(const char *info, const char *key, const char *value);
+static inline bool redis_info_is(const char *info, const char *key, const char *value)
+{
+    char found[REDIS_FIELD_BYTES];
+    redis_info_field(info, key, found);
+    return strcmp(found, value) == 0;
+}
 
 /* Of all of INFO: what it tells without CONFIG. */
 void redis_master_hear_info(struct redis_master *out, const char *info);

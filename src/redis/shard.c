@@ -268,6 +268,23 @@ static void advance_if_due(struct redis_shard *shard, int64_t now_ms)
         advance(shard);
 }
 
+/* Those added by the callbacks wait for the next round. */
+static void replies_run(struct redis_shard *shard)
+{
+    struct list round;
+    list_init(&round);
+    while (!list_is_empty(&shard->soon)) {
+        struct list *first = shard->soon.next;
+        list_remove(first);
+        list_add_last(&round, first);
+    }
+    while (!list_is_empty(&round)) {
+        struct redis_soon *soon = list_entry(round.next, struct redis_soon, list);
+        list_remove(&soon->list);
+        soon->run(soon);
+    }
+}
+
 static bool has_to_tell(const struct redis_shard *shard)
 {
     return redis_news_has_some(shard) || !list_is_empty(&shard->soon);
@@ -292,7 +309,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
         if (!has_to_tell(shard))
             break;
         redis_news_tell(shard);
-        redis_soon_run(shard);
+        replies_run(shard);
     }
     advance_if_due(shard, now_ms);
     redis_news_look(shard, false);
@@ -428,7 +445,7 @@ void redis_shard_free(struct redis_shard *shard)
         redis_session_free(shard->session);
     shard->session = NULL;
     redis_batches_free(shard);
-    redis_soon_run(shard);
+    replies_run(shard);
     redis_news_fini(shard);
     free(shard);
 }

@@ -10,27 +10,6 @@ enum { MISSED_MS = 1000 /* out of reach for so long: not healthy any more */ };
 
 /* ---- replies ---- */
 
-void redis_soon_add(struct redis_shard *shard, struct redis_soon *soon)
-{
-    list_add_last(&shard->soon, &soon->list);
-}
-
-void redis_soon_run(struct redis_shard *shard)
-{
-    struct list round;
-    list_init(&round);
-    while (!list_is_empty(&shard->soon)) {
-        struct list *first = shard->soon.next;
-        list_remove(first);
-        list_add_last(&round, first);
-    }
-    while (!list_is_empty(&round)) {
-        struct redis_soon *soon = list_entry(round.next, struct redis_soon, list);
-        list_remove(&soon->list);
-        soon->run(soon);
-    }
-}
-
 void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
                        const struct queue_reply *reply)
 {
@@ -38,13 +17,6 @@ void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to
     shard->calls--;
     if (!shard->freeing)
         reply_to.done(reply_to.owner, reply_to.tag, reply);
-}
-
-void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
-                              enum queue_status status)
-{
-    struct queue_reply reply = {.status = status};
-    redis_shard_reply(shard, reply_to, &reply);
 }
 
 struct refusal {

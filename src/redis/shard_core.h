@@ -98,15 +98,20 @@ struct redis_soon {
     struct list list;
     void (*run)(struct redis_soon *soon); /* replies, and frees what it is embedded in */
 };
-void redis_soon_add(struct redis_shard *shard, struct redis_soon *soon);
-/* Those added by the callbacks wait for the next round. */
-void redis_soon_run(struct redis_shard *shard);
+static inline void redis_soon_add(struct redis_shard *shard, struct redis_soon *soon)
+{
+    list_add_last(&shard->soon, &soon->list);
+}
 
 /* Every reply goes out here. `reply_to` may be gone afterwards. */
 void redis_shard_reply(struct redis_shard *shard, struct queue_reply_to reply_to,
                        const struct queue_reply *reply);
-void redis_shard_reply_status(struct redis_shard *shard, struct queue_reply_to reply_to,
-                              enum queue_status status);
+static inline void redis_shard_reply_status(struct redis_shard *shard,
+                                            struct queue_reply_to reply_to,
+                                            enum queue_status status)
+{
+    redis_shard_reply(shard, reply_to, &(struct queue_reply){.status = status});
+}
 /* QUEUE_OK, or why nothing is taken on now. */
 enum queue_status redis_shard_accepts(const struct redis_shard *shard);
 /* Out of reach for longer than a connection takes to be made anew. */

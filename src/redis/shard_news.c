@@ -365,13 +365,6 @@ void redis_news_look(struct redis_shard *shard, bool all)
 
 /* ---- life ---- */
 
-void redis_news_init(struct redis_shard *shard)
-{
-    list_init(&shard->fresh);
-    list_init(&shard->ready);
-    list_init(&shard->events);
-}
-
 void redis_news_fini(struct redis_shard *shard)
 {
     struct redis_watch *watch;

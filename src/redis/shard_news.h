@@ -8,7 +8,12 @@
 
 #include "redis/shard_core.h"
 
-void redis_news_init(struct redis_shard *shard);
+static inline void redis_news_init(struct redis_shard *shard)
+{
+    list_init(&shard->fresh);
+    list_init(&shard->ready);
+    list_init(&shard->events);
+}
 void redis_news_fini(struct redis_shard *shard);
 
 /* The queue's `watch`. */
