@@ -129,9 +129,14 @@ static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, 
     int result;
 
     path_of(datadir, "MANIFEST", path);
-    result = datadir->fs.ops->open(datadir->fs.ctx, path, O_RDONLY, 0);
+    result = datadir->fs.ops->open(datadir->fs.ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (result == -ENOENT)
         return -ENOENT;
+    if (result == -ELOOP)
+        return error_result(result, error, error_bytes,
+                            "'%s' is a symbolic link; put the file itself there (nothing was "
+                            "changed)",
+                            path);
     if (result < 0)
         return error_result(result, error, error_bytes, "cannot open '%s': %s", path,
                             strerror(-result));
@@ -162,8 +167,9 @@ static void set_manifest_fd(struct datadir *datadir, int fd)
     datadir->manifest_fd = fd;
 }
 
+/* *is_named: from now on it is the MANIFEST, though its directory may have failed to sync. */
 static int write_fresh(struct datadir *datadir, int fd, const char *fresh, const char *path,
-                       struct slice text)
+                       struct slice text, bool *is_named)
 {
     const struct fs *fs = &datadir->fs;
     int result = fs_pwrite_whole(fs, fd, text.at, text.len, 0);
@@ -171,7 +177,7 @@ static int write_fresh(struct datadir *datadir, int fd, const char *fresh, const
     if (result == 0)
         result = fs->ops->fdatasync(fs->ctx, fd);
     if (result == 0)
-        result = fs_give_name(fs, datadir->path, fresh, path, NULL);
+        result = fs_give_name(fs, datadir->path, fresh, path, is_named);
     return result;
 }
 
@@ -191,6 +197,7 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
     struct datadir_manifest current = *manifest;
     const struct fs *fs = &datadir->fs;
     char path[PATH_MAX], fresh[PATH_MAX], text[MANIFEST_BYTES_MAX];
+    bool is_named = false;
     int result, fd;
 
     current.format = DATADIR_FORMAT;
@@ -201,11 +208,12 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
     fd = fs->ops->open(fs->ctx, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fd;
-    result = write_fresh(datadir, fd, fresh, path, slice_make(text, manifest_emit(&current, text)));
-    if (result < 0)
-        close(fd);
-    else
+    result = write_fresh(datadir, fd, fresh, path, slice_make(text, manifest_emit(&current, text)),
+                         &is_named);
+    if (is_named)
         set_manifest_fd(datadir, fd);
+    else
+        close(fd);
     return result;
 }
 

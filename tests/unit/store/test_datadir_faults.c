@@ -199,6 +199,44 @@ static void a_path_may_be_a_bare_name(void **state)
     open_and_close();
 }
 
+/* Where the last sync failed the new manifest is there all the same, and it is ours. */
+static void a_manifest_whose_name_was_not_synced_is_written_over_by_the_next(void **state)
+{
+    (void)state;
+    for (int n = 0; n < CALLS_MAX; n++) {
+        struct datadir *datadir;
+
+        open_and_close();
+        assert_int_equal(try_open(&datadir), 0);
+        failed = 0;
+        calls_left = n;
+        (void)datadir_write(datadir, &manifest);
+        calls_left = -1;
+        assert_int_equal(datadir_write(datadir, &manifest), 0);
+        datadir_close(datadir);
+        if (failed == 0)
+            return;
+    }
+    fail();
+}
+
+static void a_manifest_that_is_no_file_does_not_hold_up_the_start(void **state)
+{
+    char path[256];
+
+    (void)state;
+    open_and_close();
+    snprintf(path, sizeof path, "%s/MANIFEST", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_true(try_open(&(struct datadir *){NULL}) < 0);
+    assert_non_null(strstr(error, "cannot read"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    assert_int_equal(try_open(&(struct datadir *){NULL}), -ELOOP);
+    assert_non_null(strstr(error, "is a symbolic link"));
+}
+
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_root, remove_root)
 
 int main(void)
@@ -210,6 +248,8 @@ int main(void)
         ROW(a_backup_that_was_not_completed_is_refused),
         ROW(who_has_not_said_its_number_is_another_process),
         ROW(a_path_may_be_a_bare_name),
+        ROW(a_manifest_whose_name_was_not_synced_is_written_over_by_the_next),
+        ROW(a_manifest_that_is_no_file_does_not_hold_up_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
