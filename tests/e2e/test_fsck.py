@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from server import BINARY, Server, StartFailed, eventually
+from server import BINARY, REPO, Server, StartFailed, eventually
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 BODY = "f" * 10_000
@@ -242,6 +242,17 @@ def test_a_sound_directory_is_saved_whole(start_server, data):
     text = fsck(data, "--salvage", str(data.parent / "again"))
     assert text.returncode == 0 and f"saved of topic 'orders': {LEFT} jobs, " in text.stdout, text
     serves(start_server, new, LEFT)
+
+
+@pytest.mark.parametrize("which", ["table", "run", "log", "catalog"])
+def test_the_page_says_what_to_do_about_what_is_said(data, which):
+    """The advice that ends a finding stands in the table of docs/operations.md."""
+    first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
+    flip({"table": newest(data, "*.keys"), "run": newest(data, "*.run"), "catalog": newest(data, "CATALOG-*"),
+          "log": data / "shard-00" / "wal" / f"{first:08}.log"}[which], 60 if which in ("table", "catalog") else 4096 + 300)
+    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    said = [line for line in fsck(data).stdout.splitlines() if "tarry fsck --" in line]
+    assert said and all(f"| `{line.rpartition('; ')[2]}" in page for line in said), said
 
 
 def test_where_nothing_can_be_saved_to(data, tmp_path):

@@ -314,6 +314,7 @@ static inline int remove_scene(void **state)
 
 static inline void examine(void)
 {
+    fsck_report_fini(&scene.report);
     assert_int_equal(fsck_run(scene.dir, &scene.report), 0);
 }
 
@@ -327,6 +328,7 @@ static inline void repair(void)
 {
     const struct fsck_options options = {.repair = true, .say = on_say};
 
+    fsck_report_fini(&scene.report);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
 }
 
@@ -353,6 +355,7 @@ static inline void save(void)
 
     snprintf(into, sizeof into, "%s/saved%u", scene.root, saves++);
     assert_int_equal(run_command("cp -a '%s' '%s/before'", scene.dir, scene.root), 0);
+    fsck_report_fini(&scene.report);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
     assert_true(scene.report.is_salvaged);
     assert_int_equal(run_command("cd '%s' && diff -r --no-dereference '%s' before && rm -rf before",
