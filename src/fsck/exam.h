@@ -1,14 +1,13 @@
 /*
  * exam: a shard that is being examined, and what the files of this room share.
  *
- *   fsck      a directory, its shards one after the other; the log
+ *   fsck      a directory, its shards one after the other, whether they agree about topics; the log
  *   read      reading, more than once where the disk fails
  *   catalog   the catalog, and files that nothing names
  *   runs      runs: every slot in order, every record that is alive
  *   keys      tables of keys: in order, complete
  *   topics    topics' counts, counted anew
  *   replay    the log over the runs, through the engine
- *   halves    whether the shards agree about topics
  *   repair    derived files, written anew
  *   salvage   what can be read, into a new directory
  *   findings  what was found; the report as text and as JSON

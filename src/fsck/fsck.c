@@ -1,8 +1,9 @@
 #include "fsck/fsck.h"
 
-#include "fsck/exam.h"
-#include "fsck/halves.h"
+#include "base/vector.h"
+#include "fsck/replay.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* In the log; file 0: about none. */
@@ -134,6 +136,124 @@ static int examine_log(struct fsck_exam *exam)
         !fsck_replay_end(exam->replay, shard))
         return -ENOMEM;
     return 0;
+}
+
+/*
+ * ---- topics that a crash left half changed over several shards ----
+ *
+ * The first shard leads: the next start makes the others what it says (settings, pause), and goes on
+ * with a delete that is marked there.
+ */
+
+struct half {
+    char topic[JOB_TOPIC_BYTES_MAX + 1];
+    uint32_t shard;
+    uint64_t settings;
+    bool paused, deleting;
+};
+
+/* Zeroed: nothing said yet. */
+struct halves {
+    struct half *at; /* what each shard says of each topic */
+    size_t count, cap;
+    uint32_t shards; /* that were looked at */
+};
+
+static uint64_t settings_hash(const struct topic_settings *settings)
+{
+    enum { BESIDE_BYTES = 512 };
+    const struct record record = {
+        .kind = RECORD_TOPIC,
+        .topic = {.topic = slice_of("t"), .exists = true, .settings = *settings}};
+    char bytes[TOPIC_EXTENSION_BYTES_MAX + BESIDE_BYTES];
+
+    assert(record_bytes_max(&record) <= sizeof bytes);
+    return hash_64(bytes, record_encode(&record, bytes));
+}
+
+static bool add_half(void *ctx, const struct queue_topic *topic)
+{
+    struct halves *halves = ctx;
+    struct half *at = halves->at;
+
+    if (halves->count == halves->cap) {
+        at = vector_grow(at, sizeof *at, halves->count + 1, &halves->cap);
+        if (!at)
+            return false;
+        halves->at = at;
+    }
+    at += halves->count++;
+    *at = (struct half){.shard = halves->shards,
+                        .settings = settings_hash(&topic->settings),
+                        .paused = topic->paused,
+                        .deleting = topic->deleting};
+    snprintf(at->topic, sizeof at->topic, "%.*s", (int)topic->name.len, topic->name.at);
+    return true;
+}
+
+/* What one shard says; in their order. False: out of memory. */
+static bool halves_add(struct halves *halves, const struct fsck_replay *replay)
+{
+    bool done = fsck_replay_topics(replay, add_half, halves);
+
+    halves->shards++;
+    return done;
+}
+
+static int half_by_topic(const void *a, const void *b)
+{
+    const struct half *one = a, *other = b;
+    int order = strcmp(one->topic, other->topic);
+
+    return order ? order : (one->shard > other->shard) - (one->shard < other->shard);
+}
+
+static bool says_something(const struct half *half)
+{
+    return half->paused || half->settings != settings_hash(&(struct topic_settings){0});
+}
+
+/* Of one topic, what `count` shards say. */
+static bool is_half_changed(const struct half *said, size_t count, uint32_t shards)
+{
+    bool agrees = true, something = false;
+
+    for (size_t i = 0; i < count; i++) {
+        something |= says_something(&said[i]);
+        agrees &= said[i].settings == said[0].settings && said[i].paused == said[0].paused;
+    }
+    if (said[0].shard != 0)
+        return something;
+    return said[0].deleting || !agrees || (something && count < shards);
+}
+
+/* Counts and notes them, where all shards were looked at. */
+static void halves_tell(struct halves *halves, struct fsck_report *report)
+{
+    if (halves->shards != report->shards || halves->shards < 2 || !halves->count)
+        return;
+    qsort(halves->at, halves->count, sizeof *halves->at, half_by_topic);
+    for (size_t i = 0, next; i < halves->count; i = next) {
+        const struct half *first = &halves->at[i];
+
+        for (next = i + 1; next < halves->count && !strcmp(first->topic, halves->at[next].topic);)
+            next++;
+        if (!is_half_changed(first, next - i, halves->shards))
+            continue;
+        report->half_changed++;
+        if (report->note_count++ >= FSCK_NOTES_MAX)
+            continue;
+        report->note[report->note_count - 1].shard = first->shard;
+        snprintf(report->note[report->note_count - 1].text, sizeof report->note[0].text,
+                 "topic '%.100s' is half %s, as a crash leaves it; the next start settles that",
+                 first->topic, first->deleting ? "deleted" : "changed");
+    }
+}
+
+static void halves_fini(struct halves *halves)
+{
+    free(halves->at);
+    *halves = (struct halves){0};
 }
 
 /* ---- a shard ---- */
@@ -280,7 +400,7 @@ static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
 }
 
 static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
-                         struct fsck_halves *halves)
+                         struct halves *halves)
 {
     int result = set_paths(exam, datadir);
 
@@ -288,7 +408,7 @@ static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
         result = look_at_runs(exam);
     if (result == 0)
         result = look_at_log(exam);
-    if (result == 0 && exam->replay && !fsck_halves_add(halves, exam->replay))
+    if (result == 0 && exam->replay && !halves_add(halves, exam->replay))
         result = -ENOMEM;
     if (result == 0 && exam->options->salvage)
         result = fsck_salvage_shard(exam);
@@ -321,7 +441,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
 {
     struct datadir *datadir;
     struct datadir_manifest manifest;
-    struct fsck_halves halves = {0};
+    struct halves halves = {0};
     int result;
 
     *report = (struct fsck_report){0};
@@ -346,8 +466,8 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
         free(exam);
     }
     if (result == 0)
-        fsck_halves_tell(&halves, report);
-    fsck_halves_fini(&halves);
+        halves_tell(&halves, report);
+    halves_fini(&halves);
     if (result == 0 && options->salvage)
         result = fsck_salvage_end(options, &manifest, report);
     if (result < 0 && !*report->error)
