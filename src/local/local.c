@@ -360,11 +360,14 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     bool has_settings = is_there && topic_settings_equal(&here.settings, &lead->settings);
     if (is_there ? has_settings && here.paused == lead->paused : !topic_says_something(lead))
         return;
-    int failed = wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
-    if (!failed && !has_settings)
-        (void)engine_topic_put(shard->engine, lead->name, &lead->settings);
-    if (!failed)
-        (void)engine_topic_pause(shard->engine, lead->name, lead->paused);
+    enum queue_status status = QUEUE_OK;
+    if (wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER) != 0)
+        status = QUEUE_UNAVAILABLE;
+    if (status == QUEUE_OK && !has_settings)
+        status = engine_topic_put(shard->engine, lead->name, &lead->settings);
+    if (status == QUEUE_OK || status == QUEUE_CREATED)
+        status = engine_topic_pause(shard->engine, lead->name, lead->paused);
+    bool failed = status != QUEUE_OK;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)lead->name.len, lead->name.at);
     log_event(failed ? LOG_WARN : LOG_INFO,

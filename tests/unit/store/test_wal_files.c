@@ -350,9 +350,24 @@ static void an_upkeep_nobody_came_back_from_is_made_up_for(void **state)
     end(scene);
 }
 
+static void a_name_has_eight_digits_or_more_and_is_read_back(void **state)
+{
+    const uint32_t numbers[] = {1, 9, 10, 12345678, 99999999, 100000000, 987654321, UINT32_MAX};
+    char name[32], expected[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        wal_file_name(numbers[i], name);
+        snprintf(expected, sizeof expected, "%08u.log", numbers[i]);
+        assert_string_equal(name, expected);
+        assert_int_equal(wal_file_number(name), numbers[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_has_eight_digits_or_more_and_is_read_back),
         cmocka_unit_test(of_another_size_only_files_with_something_in_them_stay),
         cmocka_unit_test(a_change_of_size_survives_every_failing_io),
         cmocka_unit_test(a_size_too_small_is_the_smallest_there_is),
