@@ -286,5 +286,8 @@ int fsck_repair(struct fsck_exam *exam)
         if (result == 0)
             mark_mended(exam);
     }
-    return result < 0 ? result : fsck_orphans(exam, remove_orphan);
+    /* Beside damage that only a backup heals, they may be what a catalog that is lost had named. */
+    if (result < 0 || has_worse(exam))
+        return result;
+    return fsck_orphans(exam, remove_orphan);
 }

@@ -285,6 +285,7 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
         failed = look_up(shard, error, error_bytes);
     if (failed)
         return failed;
+    depot_remove_orphans(shard->depot);
     /* After a reboot the wall clock may stand before the last moment we know of: time does not go
      * back. */
     clock_raise(found.last_inner_ms);

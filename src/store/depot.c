@@ -13,12 +13,24 @@
 
 VECTOR_DECLARE(file_numbers, uint32_t)
 
-struct orphans {
+struct depot_orphans {
     const struct catalog *catalog;
     struct file_numbers runs, keys;
     uint32_t highest_run, highest_keys;
     bool failed;
+    struct depot_run *marker; /* of the highest one that never counted (see depot.h); NULL: none */
 };
+
+static void orphans_free(struct depot_orphans *orphans)
+{
+    if (!orphans)
+        return;
+    if (orphans->marker)
+        depot_run_free(orphans->marker);
+    file_numbers_fini(&orphans->runs);
+    file_numbers_fini(&orphans->keys);
+    free(orphans);
+}
 
 static bool names_run(const struct catalog *catalog, uint32_t number)
 {
@@ -38,7 +50,7 @@ static bool names_keys(const struct catalog *catalog, uint32_t number)
 
 static void note_orphan(void *ctx, const char *name)
 {
-    struct orphans *orphans = ctx;
+    struct depot_orphans *orphans = ctx;
     uint32_t run = run_file_number(name), keys = keys_file_number(name);
 
     if (run > orphans->highest_run)
@@ -81,53 +93,67 @@ static void remove_fresh(struct depot *depot)
     }
 }
 
-/* The highest one that never counted stays as a marker (see depot.h). */
-static bool remove_orphans(struct depot *depot, struct orphans *orphans)
+static bool mark_highest(struct depot *depot, struct depot_orphans *orphans)
 {
-    uint32_t marker = orphans->highest_run >= depot->catalog.next_run ? orphans->highest_run : 0;
+    if (orphans->highest_run < depot->catalog.next_run)
+        return true;
+    orphans->marker = depot_marker_new(depot, orphans->highest_run);
+    return orphans->marker != NULL;
+}
 
-    if (marker) {
-        struct depot_run *run = depot_marker_new(depot, marker);
+/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing is to go
+ * (may_remove false): what it names may be all there is. */
+static int find_orphans(struct depot *depot, bool may_remove, char *error, size_t error_bytes)
+{
+    const struct fs *fs = depot->options.fs;
+    struct depot_orphans *orphans = calloc(1, sizeof *orphans);
+    int result = -ENOMEM;
 
-        if (!run)
-            return false;
-        run->next_gone = depot->gone_runs;
-        depot->gone_runs = run; /* emptied when it is put away */
+    if (orphans) {
+        orphans->catalog = &depot->catalog;
+        result = fs->ops->list(fs->ctx, depot->dir, note_orphan, orphans);
     }
+    if (result == 0 && (orphans->failed || (may_remove && !mark_highest(depot, orphans))))
+        result = -ENOMEM;
+    if (result < 0) {
+        snprintf(error, error_bytes, "'%s' cannot be read: %s", depot->dir, strerror(-result));
+        orphans_free(orphans);
+        return result;
+    }
+    depot->next_run = depot->catalog.next_run;
+    depot->next_keys = depot->catalog.next_keys;
+    if (orphans->highest_run >= depot->next_run)
+        depot->next_run = orphans->highest_run + 1;
+    if (orphans->highest_keys >= depot->next_keys)
+        depot->next_keys = orphans->highest_keys + 1;
+    if (may_remove)
+        depot->orphans = orphans;
+    else
+        orphans_free(orphans);
+    return 0;
+}
+
+void depot_remove_orphans(struct depot *depot)
+{
+    struct depot_orphans *orphans = depot->orphans;
+    struct depot_run *marker = orphans ? orphans->marker : NULL;
+
+    if (!orphans)
+        return;
     for (size_t i = 0; i < orphans->runs.count; i++)
-        if (orphans->runs.at[i] != marker)
+        if (!marker || orphans->runs.at[i] != marker->number)
             depot_unlink_run(depot, orphans->runs.at[i]);
     for (size_t i = 0; i < orphans->keys.count; i++)
         depot_unlink_keys(depot, orphans->keys.at[i]);
     remove_fresh(depot);
+    if (marker) {
+        marker->next_gone = depot->gone_runs;
+        depot->gone_runs = marker; /* emptied when it is put away */
+        orphans->marker = NULL;
+    }
+    depot->orphans = NULL;
+    orphans_free(orphans);
     depot_put_away(depot);
-    return true;
-}
-
-/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing goes
- * (may_remove false): what it names may be all there is. */
-static int depot_remove_orphans(struct depot *depot, bool may_remove, char *error,
-                                size_t error_bytes)
-{
-    const struct fs *fs = depot->options.fs;
-    struct orphans orphans = {.catalog = &depot->catalog};
-    int result = fs->ops->list(fs->ctx, depot->dir, note_orphan, &orphans);
-
-    if (result == 0 && orphans.failed)
-        result = -ENOMEM;
-    depot->next_run = depot->catalog.next_run;
-    depot->next_keys = depot->catalog.next_keys;
-    if (orphans.highest_run >= depot->next_run)
-        depot->next_run = orphans.highest_run + 1;
-    if (orphans.highest_keys >= depot->next_keys)
-        depot->next_keys = orphans.highest_keys + 1;
-    if (result == 0 && may_remove && !remove_orphans(depot, &orphans))
-        result = -ENOMEM;
-    file_numbers_fini(&orphans.runs);
-    file_numbers_fini(&orphans.keys);
-    if (result < 0)
-        snprintf(error, error_bytes, "'%s' cannot be read: %s", depot->dir, strerror(-result));
-    return result;
 }
 
 enum { KEYS_FAN = 6, NAME_ROOM = 40 };
@@ -333,7 +359,7 @@ static int open_all(struct depot *depot, char *error, size_t error_bytes)
     depot->is_tidy_due = depot->catalog.run_count > 0;
     result = load_view(depot, error, error_bytes);
     if (result == 0)
-        result = depot_remove_orphans(depot, damaged == 0, error, error_bytes);
+        result = find_orphans(depot, damaged == 0, error, error_bytes);
     return result;
 }
 
@@ -365,6 +391,7 @@ void depot_close(struct depot *depot)
         return;
     depot_let_go(depot->view);
     assert(depot->views == 0);
+    orphans_free(depot->orphans);
     depot_put_away(depot);
     for (; depot->markers; depot->markers = next) {
         next = depot->markers->next_gone;

@@ -61,11 +61,15 @@ struct depot_options {
     uint64_t keys_entries_max; /* a table with so many is merged no more; default 20 million */
 };
 
-/* Opens what the catalog names, removes files that do not count. Filters are not read yet
- * (depot_load_filters), nothing is punched (depot_tidy: call it once early). 0 or negative errno
- * with `error`: what is damaged and what to do. */
+/* Opens what the catalog names, and changes no file. Filters are not read yet (depot_load_filters),
+ * nothing is punched (depot_tidy: call it once early). 0 or negative errno with `error`: what is
+ * damaged and what to do. */
 int depot_open(const struct depot_options *options, struct depot **out, char *error,
                size_t error_bytes);
+/* Removes the files that did not count when it was opened. Call it once, when the log over it was
+ * taken: where that is refused, the catalog may be the wrong one and these files the right ones.
+ * Beside a damaged newer catalog nothing goes. */
+void depot_remove_orphans(struct depot *depot);
 void depot_close(struct depot *depot);
 /* The catalog as it was read or last committed; its bitmaps and topics are there only until the
  * first depot_forget_catalog. */

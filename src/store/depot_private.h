@@ -40,7 +40,8 @@ struct depot {
     char dir[PATH_MAX]; /* DIR/run */
     struct catalog catalog;
     uint32_t next_run, next_keys;
-    struct depot_view *spare; /* room for the view after the commit */
+    struct depot_orphans *orphans; /* that are to go; NULL: none any more */
+    struct depot_view *spare;      /* room for the view after the commit */
     struct depot_build *build;
     bool is_installed; /* the build's run is in the view */
     bool is_merging;

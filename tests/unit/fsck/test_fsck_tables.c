@@ -363,6 +363,23 @@ static void only_what_is_ours_and_nobody_names_goes(void **state)
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
+/* They may be what another catalog names, one that somebody still has. */
+static void beside_what_only_a_backup_heals_nothing_goes(void **state)
+{
+    static const char *const stays[] = {"00000003.run", "00000008.keys", "CATALOG-00000002"};
+
+    (void)state;
+    scene.catalog.next_run = 4;
+    scene.catalog.log_first_sequence = 4;
+    renew_catalog();
+    for (size_t i = 0; i < 3; i++)
+        make_file(stays[i], "x");
+    repair();
+    the_finding("", "they are of different times");
+    for (size_t i = 0; i < 3; i++)
+        assert_true(is_there(stays[i]));
+}
+
 static void notes_beyond_those_kept_are_counted(void **state)
 {
     char name[32];
@@ -412,6 +429,7 @@ int main(void)
         ROW(nor_where_only_a_backup_helps),
         ROW(a_catalog_of_another_time_than_the_log_is_found),
         ROW(only_what_is_ours_and_nobody_names_goes),
+        ROW(beside_what_only_a_backup_heals_nothing_goes),
         ROW(notes_beyond_those_kept_are_counted),
         ROW(empty_runs_need_no_catalog),
 #undef ROW

@@ -448,6 +448,33 @@ static void a_log_whose_files_went_to_runs_is_refused_without_a_catalog(void **s
     }
 }
 
+static void in_run(const struct world *world, const char *command)
+{
+    char line[320];
+    snprintf(line, sizeof line, "cd %s/run && %s", world->shard_dir, command);
+    assert_int_equal(system(line), 0);
+}
+
+/* The catalog that was mislaid is put back: all that it names is still there. */
+static void a_start_that_is_refused_removes_no_run(void **state)
+{
+    struct world *world = *state;
+    char error[512] = "";
+    open_shard(world);
+    push_far(world);
+    close_shard(world);
+    in_run(world, "touch half.tmp && mkdir ../aside && mv CATALOG-* ../aside && "
+                  "find . -type f -size +0 | sort > ../before");
+    assert_int_not_equal(try_open(world, error, sizeof error), 0);
+    CASE_HOLDS(error, strstr(error, "nothing was changed"));
+    in_run(world, "find . -type f -size +0 | sort | cmp - ../before && test -e half.tmp");
+    in_run(world, "mv ../aside/CATALOG-* .");
+    open_shard(world);
+    assert_true(depot_view(world->shard->depot)->run_count > 0);
+    close_shard(world);
+    in_run(world, "test ! -e half.tmp");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +485,7 @@ int main(void)
         CLAIM(a_topic_with_a_damaged_job_is_not_deleted_and_says_so),
         CLAIM(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending),
         CLAIM(a_log_whose_files_went_to_runs_is_refused_without_a_catalog),
+        CLAIM(a_start_that_is_refused_removes_no_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,8 @@ static inline int crowd_open(struct crowd *crowd)
 
     if (result < 0)
         crowd->depot = NULL;
+    else
+        depot_remove_orphans(crowd->depot);
     return result;
 }
 

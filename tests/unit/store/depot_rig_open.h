@@ -152,6 +152,7 @@ static inline int rig_open(struct rig *rig)
     }
     rig->opened++;
     rig_replay(rig);
+    depot_remove_orphans(rig->depot);
     depot_forget_catalog(rig->depot);
     return 0;
 }

@@ -282,6 +282,7 @@ static bool open_and_replay(struct rig *rig)
     if (open_armed(rig) < 0 && open_armed(rig) < 0)
         return false;
     rig_replay(rig);
+    depot_remove_orphans(rig->depot);
     depot_forget_catalog(rig->depot);
     return true;
 }

@@ -81,6 +81,26 @@ static void strays_go_but_the_highest_run_s_number_stays_taken(void **state)
     crowd_end(&crowd);
 }
 
+/* Where the log over them is refused, the catalog may be the wrong one. */
+static void nothing_goes_before_the_log_was_taken(void **state)
+{
+    int before;
+
+    (void)state;
+    crowd_start(&crowd);
+    crowd_write(&crowd, 0, 10);
+    leave_orphans();
+    before = files();
+    depot_close(crowd.depot);
+    assert_int_equal(depot_open(&crowd.options, &crowd.depot, crowd.error, sizeof crowd.error), 0);
+    depot_close(crowd.depot);
+    assert_int_equal(files(), before);
+    assert_int_equal(size_of("shard/run/00000009.run"), 4);
+    assert_int_equal(crowd_open(&crowd), 0);
+    assert_true(files() < before);
+    crowd_end(&crowd);
+}
+
 /* The next opening takes the others. */
 static void of_very_many_unfinished_files_some_go_at_a_time(void **state)
 {
@@ -323,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strays_go_but_the_highest_run_s_number_stays_taken),
+        cmocka_unit_test(nothing_goes_before_the_log_was_taken),
         cmocka_unit_test(of_very_many_unfinished_files_some_go_at_a_time),
         cmocka_unit_test(beside_a_damaged_newer_catalog_nothing_goes),
         cmocka_unit_test(a_directory_that_cannot_be_listed_is_refused_by_name),
