@@ -67,6 +67,25 @@ void json_write_key(struct buffer *out, const char *key)
     out->len += len + 3;
 }
 
+void json_write_member(struct buffer *out, const char *key)
+{
+    if (out->len && out->at[out->len - 1] != '{')
+        buffer_append_byte(out, ',');
+    json_write_key(out, key);
+}
+
+void json_write_member_text(struct buffer *out, const char *key, struct slice text)
+{
+    json_write_member(out, key);
+    json_write_string(out, text);
+}
+
+void json_write_member_number(struct buffer *out, const char *key, uint64_t number)
+{
+    json_write_member(out, key);
+    buffer_append_u64(out, number);
+}
+
 void json_write_time(struct buffer *out, int64_t ms)
 {
     char *into = buffer_reserve(out, TIMESTAMP_BYTES + 2);

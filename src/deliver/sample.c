@@ -36,20 +36,6 @@ struct sample {
 
 /* ---- the answer ---- */
 
-static void write_text(struct buffer *out, const char *key, struct slice text)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    json_write_string(out, text);
-}
-
-static void write_number(struct buffer *out, const char *key, int64_t number)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    buffer_append_i64(out, number);
-}
-
 /* The name of the keys that sign; empty: unsigned. */
 static const char *sample_signer(struct sample *sample)
 {
@@ -110,12 +96,12 @@ static void write_lines(struct buffer *out, struct slice lines)
 static void sample_write_outcome(struct sample *sample, struct buffer *out)
 {
     const struct target_report *report = &sample->report;
-    write_text(out, "outcome", slice_of(target_outcome_name(report->outcome)));
-    write_number(out, "duration_ms", sample->took_ms);
+    json_write_member_text(out, "outcome", slice_of(target_outcome_name(report->outcome)));
+    json_write_member_number(out, "duration_ms", (uint64_t)sample->took_ms);
     if (report->code > 0)
-        write_number(out, "code", report->code);
+        json_write_member_number(out, "code", (uint64_t)report->code);
     if (report->retry_after_ms >= 0)
-        write_number(out, "retry_after_ms", report->retry_after_ms);
+        json_write_member_number(out, "retry_after_ms", (uint64_t)report->retry_after_ms);
 }
 
 static void sample_emit(struct sample *sample, struct buffer *out)
@@ -123,20 +109,20 @@ static void sample_emit(struct sample *sample, struct buffer *out)
     const char *to = sample->setting.to ? sample->setting.to : "";
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, slice_make(sample->topic, sample->topic_bytes));
-    write_text(out, "id", slice_of(sample->id));
-    write_text(out, "to", slice_of(to));
-    write_text(out, "endpoint", buffer_slice(&sample->endpoint));
+    json_write_member_text(out, "id", slice_of(sample->id));
+    json_write_member_text(out, "to", slice_of(to));
+    json_write_member_text(out, "endpoint", buffer_slice(&sample->endpoint));
     buffer_append_text(out, sample->is_allowed ? ",\"allowed\":true" : ",\"allowed\":false");
     if (is_http(sample))
-        write_text(out, "signed_with", slice_of(sample_signer(sample)));
+        json_write_member_text(out, "signed_with", slice_of(sample_signer(sample)));
     if (sample->was_sent)
         sample_write_outcome(sample, out);
     else
-        write_text(out, "outcome", slice_of("unsent"));
+        json_write_member_text(out, "outcome", slice_of("unsent"));
     const char *error = sample->was_sent ? sample->report.error : sample->error;
     if (error[0])
-        write_text(out, "error", slice_of(error));
-    write_text(out, "hint", slice_of(sample_hint(sample)));
+        json_write_member_text(out, "error", slice_of(error));
+    json_write_member_text(out, "hint", slice_of(sample_hint(sample)));
     write_lines(out, buffer_slice(&sample->explained));
     buffer_append_byte(out, '}');
 }

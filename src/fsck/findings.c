@@ -169,87 +169,68 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
 
 /* ---- for programs ---- */
 
-static void number(struct buffer *out, const char *key, uint64_t value)
-{
-    if (out->len && out->at[out->len - 1] != '{')
-        buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    buffer_append_u64(out, value);
-}
-
-static void text(struct buffer *out, const char *key, const char *value)
-{
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    json_write_string(out, slice_of(value));
-}
-
 static void flag(struct buffer *out, const char *key, bool value)
 {
-    buffer_append_byte(out, ',');
-    json_write_key(out, key);
+    json_write_member(out, key);
     buffer_append_text(out, value ? "true" : "false");
 }
 
 static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsck_shard *shard)
 {
     buffer_append_byte(out, '{');
-    number(out, "shard", index);
-    number(out, "first_file", shard->first_file);
-    number(out, "files", shard->files);
-    number(out, "manifest_copies_bad", shard->manifest_copies_bad);
-    number(out, "batches", shard->batches);
-    number(out, "records", shard->records);
-    number(out, "bytes", shard->bytes);
-    number(out, "torn_bytes", shard->torn_bytes);
-    number(out, "topics", shard->topics);
-    number(out, "delayed", shard->delayed);
-    number(out, "leased", shard->leased);
-    number(out, "dead", shard->dead);
-    number(out, "generation", shard->generation);
-    number(out, "runs", shard->runs);
-    number(out, "tables", shard->tables);
-    number(out, "far", shard->cold);
-    number(out, "remembered", shard->remembered);
+    json_write_member_number(out, "shard", index);
+    json_write_member_number(out, "first_file", shard->first_file);
+    json_write_member_number(out, "files", shard->files);
+    json_write_member_number(out, "manifest_copies_bad", shard->manifest_copies_bad);
+    json_write_member_number(out, "batches", shard->batches);
+    json_write_member_number(out, "records", shard->records);
+    json_write_member_number(out, "bytes", shard->bytes);
+    json_write_member_number(out, "torn_bytes", shard->torn_bytes);
+    json_write_member_number(out, "topics", shard->topics);
+    json_write_member_number(out, "delayed", shard->delayed);
+    json_write_member_number(out, "leased", shard->leased);
+    json_write_member_number(out, "dead", shard->dead);
+    json_write_member_number(out, "generation", shard->generation);
+    json_write_member_number(out, "runs", shard->runs);
+    json_write_member_number(out, "tables", shard->tables);
+    json_write_member_number(out, "far", shard->cold);
+    json_write_member_number(out, "remembered", shard->remembered);
     buffer_append_byte(out, '}');
 }
 
 static void emit_finding_json(struct buffer *out, const struct fsck_finding *finding)
 {
     buffer_append_byte(out, '{');
-    number(out, "shard", finding->shard);
+    json_write_member_number(out, "shard", finding->shard);
     if (finding->file[0]) {
-        text(out, "file", finding->file);
-        number(out, "at", finding->at);
+        json_write_member_text(out, "file", slice_of(finding->file));
+        json_write_member_number(out, "at", finding->at);
     }
     if (finding->has_slot)
-        number(out, "slot", finding->slot);
-    text(out, "cure",
-         finding->is_unread              ? "read_again"
-         : finding->cure == FSCK_REPAIR  ? "repair"
-         : finding->cure == FSCK_SALVAGE ? "salvage"
-                                         : "restore");
+        json_write_member_number(out, "slot", finding->slot);
+    json_write_member_text(out, "cure",
+                           slice_of(finding->is_unread              ? "read_again"
+                                    : finding->cure == FSCK_REPAIR  ? "repair"
+                                    : finding->cure == FSCK_SALVAGE ? "salvage"
+                                                                    : "restore"));
     flag(out, "mended", finding->is_mended);
-    text(out, "text", finding->text);
+    json_write_member_text(out, "text", slice_of(finding->text));
     buffer_append_byte(out, '}');
 }
 
 static void emit_kept_json(struct buffer *out, const struct fsck_report *report)
 {
-    buffer_append_byte(out, ',');
-    json_write_key(out, "saved");
+    json_write_member(out, "saved");
     buffer_append_byte(out, '{');
-    number(out, "jobs", report->kept_jobs);
-    number(out, "remembered", report->kept_remembered);
-    buffer_append_byte(out, ',');
-    json_write_key(out, "topics");
+    json_write_member_number(out, "jobs", report->kept_jobs);
+    json_write_member_number(out, "remembered", report->kept_remembered);
+    json_write_member(out, "topics");
     buffer_append_byte(out, '[');
     for (size_t i = 0; i < report->kept_count; i++) {
         buffer_append_text(out, i ? ",{" : "{");
-        json_write_key(out, "topic");
-        json_write_string(out, slice_of(report->kept[i].topic));
-        number(out, "jobs", report->kept[i].jobs);
-        number(out, "remembered", report->kept[i].remembered);
+        json_write_member_text(out, "topic", slice_of(report->kept[i].topic));
+        json_write_member_number(out, "jobs", report->kept[i].jobs);
+        json_write_member_number(out, "remembered", report->kept[i].remembered);
         buffer_append_byte(out, '}');
     }
     buffer_append_text(out, "]}");
@@ -258,36 +239,31 @@ static void emit_kept_json(struct buffer *out, const struct fsck_report *report)
 void fsck_emit_json(struct buffer *out, const struct fsck_report *report)
 {
     buffer_append_byte(out, '{');
-    json_write_key(out, "clean");
-    buffer_append_text(out, report->finding_count || *report->error ? "false" : "true");
-    if (*report->error) {
-        buffer_append_byte(out, ',');
-        json_write_key(out, "error");
-        json_write_string(out, slice_of(report->error));
-    }
-    number(out, "finding_count", report->finding_count);
-    number(out, "mended", report->mended);
+    flag(out, "clean", !report->finding_count && !*report->error);
+    if (*report->error)
+        json_write_member_text(out, "error", slice_of(report->error));
+    json_write_member_number(out, "finding_count", report->finding_count);
+    json_write_member_number(out, "mended", report->mended);
     if (report->is_salvaged)
         emit_kept_json(out, report);
-    buffer_append_byte(out, ',');
-    json_write_key(out, "findings");
+    json_write_member(out, "findings");
     buffer_append_byte(out, '[');
     for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++) {
         if (i)
             buffer_append_byte(out, ',');
         emit_finding_json(out, &report->finding[i]);
     }
-    buffer_append_text(out, "],");
-    json_write_key(out, "notes");
+    buffer_append_text(out, "]");
+    json_write_member(out, "notes");
     buffer_append_byte(out, '[');
     for (uint64_t i = 0; i < report->note_count && i < FSCK_NOTES_MAX; i++) {
         buffer_append_text(out, i ? ",{" : "{");
-        number(out, "shard", report->note[i].shard);
-        text(out, "text", report->note[i].text);
+        json_write_member_number(out, "shard", report->note[i].shard);
+        json_write_member_text(out, "text", slice_of(report->note[i].text));
         buffer_append_byte(out, '}');
     }
-    buffer_append_text(out, "],");
-    json_write_key(out, "shards");
+    buffer_append_text(out, "]");
+    json_write_member(out, "shards");
     buffer_append_byte(out, '[');
     for (uint32_t i = 0; i < report->shards; i++) {
         if (i)

@@ -143,37 +143,18 @@ void redis_fsck_emit_text(struct buffer *out, const struct redis_fsck_report *re
 
 /* ---- for programs ---- */
 
-static void key(struct buffer *out, const char *name)
-{
-    if (out->len && out->at[out->len - 1] != '{')
-        buffer_append_byte(out, ',');
-    json_write_key(out, name);
-}
-
-static void number(struct buffer *out, const char *name, uint64_t value)
-{
-    key(out, name);
-    buffer_append_u64(out, value);
-}
-
-static void text(struct buffer *out, const char *name, const char *value)
-{
-    key(out, name);
-    json_write_string(out, slice_of(value));
-}
-
 static void emit_finding_json(struct buffer *out, const struct redis_fsck_finding *finding)
 {
     buffer_append_byte(out, '{');
     if (finding->shard >= 0)
-        number(out, "shard", (uint64_t)finding->shard);
+        json_write_member_number(out, "shard", (uint64_t)finding->shard);
     if (*finding->topic)
-        text(out, "topic", finding->topic);
+        json_write_member_text(out, "topic", slice_of(finding->topic));
     if (*finding->id)
-        text(out, "id", finding->id);
-    text(out, "text", finding->what);
-    text(out, "repair", finding->repair);
-    text(out, "state", state_names[finding->how]);
+        json_write_member_text(out, "id", slice_of(finding->id));
+    json_write_member_text(out, "text", slice_of(finding->what));
+    json_write_member_text(out, "repair", slice_of(finding->repair));
+    json_write_member_text(out, "state", slice_of(state_names[finding->how]));
     buffer_append_byte(out, '}');
 }
 
@@ -181,28 +162,28 @@ static void emit_shard_json(struct buffer *out, uint32_t index,
                             const struct redis_fsck_shard *shard)
 {
     buffer_append_byte(out, '{');
-    number(out, "shard", index);
-    text(out, "tag", shard->tag);
-    number(out, "keys", shard->keys);
-    number(out, "topics", shard->topics);
-    number(out, "jobs", shard->jobs);
-    number(out, "entries", shard->entries);
-    number(out, "finding_count", shard->findings);
-    number(out, "steps", shard->steps);
-    number(out, "slowest_step_us", (uint64_t)shard->slowest_us);
+    json_write_member_number(out, "shard", index);
+    json_write_member_text(out, "tag", slice_of(shard->tag));
+    json_write_member_number(out, "keys", shard->keys);
+    json_write_member_number(out, "topics", shard->topics);
+    json_write_member_number(out, "jobs", shard->jobs);
+    json_write_member_number(out, "entries", shard->entries);
+    json_write_member_number(out, "finding_count", shard->findings);
+    json_write_member_number(out, "steps", shard->steps);
+    json_write_member_number(out, "slowest_step_us", (uint64_t)shard->slowest_us);
     buffer_append_byte(out, '}');
 }
 
 void redis_fsck_emit_json(struct buffer *out, const struct redis_fsck_report *report)
 {
     buffer_append_byte(out, '{');
-    key(out, "clean");
+    json_write_member(out, "clean");
     buffer_append_text(out, is_clean(report) ? "true" : "false");
     if (*report->error)
-        text(out, "error", report->error);
-    number(out, "finding_count", report->finding_count);
-    number(out, "mended", report->mended);
-    key(out, "findings");
+        json_write_member_text(out, "error", slice_of(report->error));
+    json_write_member_number(out, "finding_count", report->finding_count);
+    json_write_member_number(out, "mended", report->mended);
+    json_write_member(out, "findings");
     buffer_append_byte(out, '[');
     for (uint32_t i = 0; i < report->finding_kept; i++) {
         if (i)
@@ -210,7 +191,7 @@ void redis_fsck_emit_json(struct buffer *out, const struct redis_fsck_report *re
         emit_finding_json(out, &report->finding[i]);
     }
     buffer_append_byte(out, ']');
-    key(out, "shards");
+    json_write_member(out, "shards");
     buffer_append_byte(out, '[');
     for (uint32_t i = 0; i < report->shards; i++) {
         if (i)

@@ -277,6 +277,25 @@ static void writes_what_needs_care(void **state)
     buffer_fini(&out);
 }
 
+static void members_stand_behind_commas_but_for_the_first(void **state)
+{
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 1000);
+    buffer_append_byte(&out, '{');
+    json_write_member_text(&out, "text", slice_of("{"));
+    json_write_member(&out, "inner");
+    buffer_append_byte(&out, '{');
+    json_write_member_number(&out, "number", UINT64_MAX);
+    buffer_append_byte(&out, '}');
+    json_write_member_number(&out, "none", 0);
+    buffer_append_byte(&out, '}');
+    assert_true(slice_is(buffer_slice(&out), "{\"text\":\"{\",\"inner\":{\"number\":"
+                                             "18446744073709551615},\"none\":0}"));
+    buffer_fini(&out);
+}
+
 /* At every place in a word, and with every byte. */
 static void finds_the_one_byte_that_is_not_plain(void **state)
 {
@@ -377,6 +396,7 @@ int main(void)
         cmocka_unit_test(copies_only_strings_with_escapes),
         cmocka_unit_test(reads_whole_numbers_that_fit),
         cmocka_unit_test(writes_what_needs_care),
+        cmocka_unit_test(members_stand_behind_commas_but_for_the_first),
         cmocka_unit_test(finds_the_one_byte_that_is_not_plain),
         cmocka_unit_test(reads_back_any_bytes_it_wrote),
         cmocka_unit_test(agrees_with_jansson_on_damaged_documents),
