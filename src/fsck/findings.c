@@ -158,13 +158,15 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
         emit_finding(out, &report->finding[i]);
     if (report->is_salvaged)
         emit_kept(out, report);
-    if (report->finding_count == 0)
+    if (report->finding_count == 0) {
         buffer_append_text(out, "clean\n");
-    else if (report->mended)
-        buffer_append_format(out, "%" PRIu64 " findings, %" PRIu64 " mended\n",
-                             report->finding_count, report->mended);
-    else
-        buffer_append_format(out, "%" PRIu64 " findings\n", report->finding_count);
+        return;
+    }
+    buffer_append_format(out, "%" PRIu64 " finding%s", report->finding_count,
+                         report->finding_count == 1 ? "" : "s");
+    if (report->mended)
+        buffer_append_format(out, ", %" PRIu64 " mended", report->mended);
+    buffer_append_text(out, "\n");
 }
 
 /* ---- for programs ---- */

@@ -176,6 +176,9 @@ static void each_finding_says_where_and_what_helps(void **state)
 static void findings_beyond_those_kept_are_counted(void **state)
 {
     (void)state;
+    add(FSCK_RESTORE, "", "bad");
+    assert_non_null(strstr(text(), "\n1 finding\n"));
+    report.finding_count = 0;
     for (int i = 0; i < FSCK_FINDINGS_MAX; i++)
         add(FSCK_RESTORE, "", "bad");
     report.finding_count = 5000;
