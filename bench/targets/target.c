@@ -44,7 +44,7 @@ static void send_more(struct bench *bench)
     size_t count = 0;
     for (; count < TURN_MAX && bench->sent < bench->wanted && bench->under_way < bench->window;
          count++, bench->sent++, bench->under_way++) {
-        snprintf(ids[count], sizeof(ids[count]), "job-%llu", (unsigned long long)++number);
+        snprintf(ids[count], sizeof ids[count], "job-%llu", (unsigned long long)++number);
         jobs[count] = (struct job){.topic = slice_of("bench"),
                                    .id = slice_of(ids[count]),
                                    .body = slice_make(bench->body, bench->body_bytes),
@@ -76,7 +76,7 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     bench->under_way--;
     bench->outcomes[report->outcome]++;
     if (report->outcome != TARGET_DONE)
-        memcpy(bench->error, report->error, sizeof(bench->error));
+        memcpy(bench->error, report->error, sizeof bench->error);
     if (report->outcome == TARGET_FAILED || report->outcome == TARGET_UNSENT)
         bench->sent--;
     if (bench->sent == bench->wanted && bench->under_way == 0) {

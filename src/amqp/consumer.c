@@ -110,7 +110,7 @@ static void batch_flush(struct amqp_in_consumer *consumer)
 /* False: out of memory. */
 static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job)
 {
-    if (!consumer->open && !(consumer->open = calloc(1, sizeof(*consumer->open))))
+    if (!consumer->open && !(consumer->open = calloc(1, sizeof *consumer->open)))
         return false;
     consumer->open->generation = consumer->generation;
     consumer->open->jobs[consumer->open->count++] = job;
@@ -452,7 +452,7 @@ int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *sourc
                          const struct amqp_in_consumer_events *events, void *ctx,
                          struct amqp_in_consumer **out)
 {
-    struct amqp_in_consumer *consumer = calloc(1, sizeof(*consumer));
+    struct amqp_in_consumer *consumer = calloc(1, sizeof *consumer);
     if (!consumer)
         return -ENOMEM;
     consumer->source = source;

@@ -85,7 +85,7 @@ static void run_trip(struct letter *letter)
 static void on_batch(void *ctx, struct amqp_in_batch *batch)
 {
     struct amqp_in *in = ctx;
-    struct trip *trip = malloc(sizeof(*trip));
+    struct trip *trip = malloc(sizeof *trip);
     if (!trip) {
         for (size_t i = 0; i < batch->count; i++)
             batch->jobs[i]->status = QUEUE_NO_MEMORY;
@@ -222,7 +222,7 @@ struct amqp_in *amqp_in_new(const struct amqp_in_options *options, char *error)
     if (!amqp_in_source_parse(slice_of(options->url), &source, error))
         return NULL;
     snprintf(error, AMQP_IN_ERROR_BYTES, "out of memory or file descriptors");
-    struct amqp_in *in = calloc(1, sizeof(*in));
+    struct amqp_in *in = calloc(1, sizeof *in);
     if (!in)
         return NULL;
     *in = (struct amqp_in){.options = *options, .source = source, .phase = NEW};

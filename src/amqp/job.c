@@ -28,7 +28,7 @@ const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
         [AMQP_IN_BODY_TOO_BIG] = "body_too_big",
         [AMQP_IN_BAD_JOB] = "bad_job",
     };
-    assert((size_t)refusal < sizeof(names) / sizeof(names[0]));
+    assert((size_t)refusal < sizeof names / sizeof names[0]);
     return names[refusal];
 }
 
@@ -233,7 +233,7 @@ static bool add_properties(struct buffer *meta, struct slice encoded)
     bool ok = !text.failed;
     for (size_t at = 1; ok && at + 1 < text.len; at += PART_BYTES) {
         size_t left = text.len - 1 - at;
-        snprintf(name, sizeof(name), TARGET_AMQP_META_PROPERTIES "%u", ++number % 100);
+        snprintf(name, sizeof name, TARGET_AMQP_META_PROPERTIES "%u", ++number % 100);
         ok = add_meta(meta, name, slice_make(text.at + at, left < PART_BYTES ? left : PART_BYTES));
     }
     buffer_fini(&text);
@@ -265,7 +265,7 @@ static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struc
                                       struct slice key, struct buffer *meta, char *why)
 {
     char encoded[JOB_META_BYTES_MAX];
-    size_t bytes = encode_properties(properties, encoded, sizeof(encoded));
+    size_t bytes = encode_properties(properties, encoded, sizeof encoded);
     if (!add_meta(meta, TARGET_AMQP_META_EXCHANGE, exchange) ||
         !add_meta(meta, TARGET_AMQP_META_ROUTING_KEY, key)) {
         snprintf(why, AMQP_IN_ERROR_BYTES, "its exchange or routing key is not UTF-8");
@@ -292,7 +292,7 @@ static size_t make_id(const amqp_basic_properties_t *properties, struct slice me
     for (size_t i = 0; i < len; i++)
         out[i] = given.at[i] > ' ' && given.at[i] <= '~' ? given.at[i] : '_';
     return len + (size_t)snprintf(out + len, JOB_ID_BYTES_MAX + 1 - len, "-%016llx",
-                                  (unsigned long long)hash_64(hashes, sizeof(hashes)));
+                                  (unsigned long long)hash_64(hashes, sizeof hashes));
 }
 
 static struct slice copy_to(char **at, struct slice text)
@@ -316,7 +316,7 @@ static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice
         if (type.at[i] < ' ' || type.at[i] > '~')
             type.len = 0;
     size_t id_bytes = make_id(properties, meta, body, id);
-    struct amqp_in_job *job = malloc(sizeof(*job) + id_bytes + type.len + meta.len + body.len);
+    struct amqp_in_job *job = malloc(sizeof *job + id_bytes + type.len + meta.len + body.len);
     if (!job)
         return NULL;
     *job = (struct amqp_in_job){.delivery_tag = envelope->delivery_tag,

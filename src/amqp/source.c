@@ -28,15 +28,15 @@ static bool set_parameter(struct slice name, struct slice value, struct amqp_in_
 {
     uint64_t number;
     if (slice_is(name, "queue"))
-        return (value.len > 0 && set_name(value, out->queue, sizeof(out->queue))) ||
+        return (value.len > 0 && set_name(value, out->queue, sizeof out->queue)) ||
                source_fail(error, "malformed parameter", name, "give the name of a queue");
     if (slice_is(name, "exchange")) {
         out->has_exchange = true;
-        return set_name(value, out->exchange, sizeof(out->exchange)) ||
+        return set_name(value, out->exchange, sizeof out->exchange) ||
                source_fail(error, "malformed parameter", name, "give the name of an exchange");
     }
     if (slice_is(name, "topic"))
-        return (job_topic_is_valid(value) && set_name(value, out->topic, sizeof(out->topic))) ||
+        return (job_topic_is_valid(value) && set_name(value, out->topic, sizeof out->topic)) ||
                source_fail(error, "malformed parameter", name, "give the name of a topic");
     if (slice_is(name, "prefetch")) {
         bool ok = text_parse_u64(value, AMQP_IN_PREFETCH_MAX, &number) && number > 0;

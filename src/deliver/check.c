@@ -107,7 +107,7 @@ static bool check_to(struct guard *guard, const struct target_setting *setting, 
 static bool error_prefix(char error[DELIVER_ERROR_BYTES], const char *member)
 {
     char what[DELIVER_ERROR_BYTES];
-    snprintf(what, sizeof(what), "%s", error);
+    snprintf(what, sizeof what, "%s", error);
     return error_text(error, DELIVER_ERROR_BYTES, "%s: %.480s", member, what);
 }
 

@@ -175,7 +175,7 @@ static void follow_changed(struct deliver *deliver, struct slice topic)
     if (topic.len > 0 && is_listed(deliver, topic))
         return;
     if (topic.len > 0 && deliver->name_count < FOLLOW_NAMES_MAX)
-        name = malloc(sizeof(*name) + topic.len);
+        name = malloc(sizeof *name + topic.len);
     if (name) {
         name->len = topic.len;
         memcpy(name->name, topic.at, topic.len);
@@ -270,7 +270,7 @@ void deliver_stop(struct deliver *deliver, int64_t timeout_ms, void (*stopped)(v
 
 static struct deliver *deliver_make(const struct deliver_options *options)
 {
-    struct deliver *deliver = calloc(1, sizeof(*deliver));
+    struct deliver *deliver = calloc(1, sizeof *deliver);
     if (!deliver)
         return NULL;
     deliver->options = *options;

@@ -147,7 +147,7 @@ static struct delivery *first_delivery(const struct list *deliveries)
 static bool answers_send_batch(struct dispatchers *dispatchers, struct queue_answer *answers)
 {
     struct answer_batch *batch =
-        malloc(sizeof(*batch) + QUEUE_BATCH_MAX * sizeof(batch->deliveries[0]));
+        malloc(sizeof *batch + QUEUE_BATCH_MAX * sizeof batch->deliveries[0]);
     if (!batch)
         return false;
     batch->dispatchers = dispatchers;
@@ -168,7 +168,7 @@ void deliveries_answer(struct dispatchers *dispatchers)
 {
     if (list_is_empty(&dispatchers->answers))
         return;
-    struct queue_answer *answers = malloc(QUEUE_BATCH_MAX * sizeof(*answers));
+    struct queue_answer *answers = malloc(QUEUE_BATCH_MAX * sizeof *answers);
     while (answers && !list_is_empty(&dispatchers->answers))
         if (!answers_send_batch(dispatchers, answers))
             break;
@@ -207,7 +207,7 @@ static int64_t asked_delay_ms(const struct target_report *report)
 static void delivery_refuse(struct delivery *delivery, const char *error)
 {
     delivery->final = true;
-    snprintf(delivery->error, sizeof(delivery->error), "%s", error);
+    snprintf(delivery->error, sizeof delivery->error, "%s", error);
     delivery_answer(delivery, QUEUE_NACK, -1);
 }
 
@@ -237,7 +237,7 @@ static void delivery_end_unsent(struct delivery *delivery, const struct target_r
 
 static void delivery_end_reported(struct delivery *delivery, const struct target_report *report)
 {
-    snprintf(delivery->error, sizeof(delivery->error), "%s", report->error);
+    snprintf(delivery->error, sizeof delivery->error, "%s", report->error);
     if (delivery->dispatcher->all->env.endpoints->is_closing &&
         (report->outcome == TARGET_FAILED || report->outcome == TARGET_UNSENT)) {
         delivery_return(delivery, DISPATCHER_RETURN_STOPPING, 0);
@@ -326,7 +326,7 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
         delivery_return(delivery, DISPATCHER_RETURN_LATER, wait_ms);
         return;
     case ENDPOINT_UNKNOWN:
-        snprintf(error, sizeof(error), "no way to '%.*s' in this build", (int)endpoint.len,
+        snprintf(error, sizeof error, "no way to '%.*s' in this build", (int)endpoint.len,
                  endpoint.at);
         delivery_refuse(delivery, error);
         return;
@@ -353,7 +353,7 @@ static void delivery_send_to_callback(struct delivery *delivery,
     }
     buffer_init(&endpoint, ENDPOINT_BYTES_MAX);
     if (!check_callback_form(message->to, error_text)) {
-        snprintf(error, sizeof(error), "%.255s", error_text);
+        snprintf(error, sizeof error, "%.255s", error_text);
         delivery_refuse(delivery, error);
     } else if (!target_endpoint(message->to, &endpoint, error)) {
         delivery_refuse(delivery, error);
@@ -384,10 +384,10 @@ static void delivery_send(struct delivery *delivery, const struct job *job)
 static struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_job *taken)
 {
     const struct job *job = &taken->job;
-    struct delivery *delivery = malloc(sizeof(*delivery));
+    struct delivery *delivery = malloc(sizeof *delivery);
     if (!delivery)
         return NULL;
-    assert(taken->lease.len <= sizeof(delivery->lease));
+    assert(taken->lease.len <= sizeof delivery->lease);
     *delivery = (struct delivery){
         .request.reported = on_reported,
         .dispatcher = dispatcher,

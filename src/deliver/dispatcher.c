@@ -190,11 +190,10 @@ static bool dispatcher_find_endpoint(struct dispatcher *dispatcher)
     dispatcher->endpoint[0] = '\0';
     if (!dispatcher->setting.to)
         return true;
-    buffer_init(&name, sizeof(dispatcher->endpoint) - 1);
+    buffer_init(&name, sizeof dispatcher->endpoint - 1);
     bool ok = target_endpoint(slice_of(dispatcher->setting.to), &name, error) && !name.failed;
     if (ok)
-        snprintf(dispatcher->endpoint, sizeof(dispatcher->endpoint), "%.*s", (int)name.len,
-                 name.at);
+        snprintf(dispatcher->endpoint, sizeof dispatcher->endpoint, "%.*s", (int)name.len, name.at);
     else
         dispatcher_log_off(dispatcher, LOG_ERROR, error);
     buffer_fini(&name);
@@ -258,7 +257,7 @@ static void dispatcher_follow(struct dispatcher *dispatcher, struct slice json)
 /* NULL: out of memory. */
 static struct dispatcher *dispatcher_new(struct dispatchers *all, struct slice topic)
 {
-    struct dispatcher *dispatcher = calloc(1, sizeof(*dispatcher));
+    struct dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
     if (dispatcher)
         dispatcher->topic = strndup(topic.at, topic.len);
     if (!dispatcher || !dispatcher->topic) {

@@ -151,7 +151,7 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
 {
     if (endpoints->table.table.count >= ENDPOINTS_MAX)
         endpoint_drop(endpoints, longest_idle(endpoints));
-    struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+    struct endpoint *endpoint = calloc(1, sizeof *endpoint);
     if (!endpoint)
         return NULL;
     list_init(&endpoint->idle);

@@ -5,7 +5,7 @@
 
 static const uint32_t bounds_ms[] = {1,   2,    5,    10,   25,    50,    100,   250,
                                      500, 1000, 2500, 5000, 10000, 30000, 60000, 300000};
-enum { BOUNDS = sizeof(bounds_ms) / sizeof(bounds_ms[0]) };
+enum { BOUNDS = sizeof bounds_ms / sizeof bounds_ms[0] };
 
 static const char *const returns[DISPATCHER_RETURNS] = {
     [DISPATCHER_RETURN_RESTS] = "endpoint_rests", [DISPATCHER_RETURN_CROWDED] = "endpoint_full",

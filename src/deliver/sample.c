@@ -45,7 +45,7 @@ static const char *sample_signer(struct sample *sample)
     if (setting->never_signs)
         return "";
     size_t count = guard_find_keys(sample->deliver->options.guard, slice_of(name), keys);
-    explicit_bzero(keys, sizeof(keys));
+    explicit_bzero(keys, sizeof keys);
     return count > 0 ? name : "";
 }
 
@@ -182,7 +182,7 @@ static bool sample_give(struct sample *sample)
                        buffer_slice(&sample->endpoint), &message, &wait_ms);
     endpoints_flush(&sample->deliver->endpoints);
     if (verdict != ENDPOINT_SENT)
-        snprintf(sample->error, sizeof(sample->error), "%s",
+        snprintf(sample->error, sizeof sample->error, "%s",
                  verdict == ENDPOINT_UNKNOWN ? "no way there in this build"
                                              : "too many endpoints at work, try again later");
     return verdict == ENDPOINT_SENT;
@@ -193,7 +193,7 @@ static bool sample_send(struct sample *sample)
     char why[TARGET_ERROR_BYTES] = "";
     struct guard *guard = sample->deliver->options.guard;
     if (!target_endpoint(slice_of(sample->setting.to), &sample->endpoint, why)) {
-        snprintf(sample->error, sizeof(sample->error), "%s", why);
+        snprintf(sample->error, sizeof sample->error, "%s", why);
         return false;
     }
     sample->is_allowed = check_hosts(guard, buffer_slice(&sample->endpoint), sample->error);
@@ -226,7 +226,7 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     if (!target_setting_parse(extension.deliver, &sample->setting, why) || !sample->setting.to) {
-        snprintf(sample->error, sizeof(sample->error), "%s",
+        snprintf(sample->error, sizeof sample->error, "%s",
                  why[0] ? why : "the topic has no 'to': its jobs name their own callbacks");
         sample_finish(sample, QUEUE_OK);
         return;
@@ -239,7 +239,7 @@ void deliver_test(struct deliver *deliver, struct slice topic, struct slice body
                   deliver_tested *done, void *owner, uint64_t tag)
 {
     struct queue *queue = deliver->options.queue;
-    struct sample *sample = calloc(1, sizeof(*sample));
+    struct sample *sample = calloc(1, sizeof *sample);
     if (!sample)
         abort(); /* a few hundred bytes: nothing else works either */
     *sample = (struct sample){.request = {.reported = on_reported, .insists = true},
@@ -249,8 +249,8 @@ void deliver_test(struct deliver *deliver, struct slice topic, struct slice body
                               .tag = tag,
                               .now_ms = clock_wall_ms(),
                               .report.retry_after_ms = -1};
-    snprintf(sample->id, sizeof(sample->id), "test-%016llx", (unsigned long long)random_u64());
-    sample->topic_bytes = topic.len < sizeof(sample->topic) ? topic.len : sizeof(sample->topic);
+    snprintf(sample->id, sizeof sample->id, "test-%016llx", (unsigned long long)random_u64());
+    sample->topic_bytes = topic.len < sizeof sample->topic ? topic.len : sizeof sample->topic;
     memcpy(sample->topic, topic.at, sample->topic_bytes);
     buffer_init(&sample->body, JOB_BODY_BYTES_MAX * 16);
     buffer_init(&sample->endpoint, ENDPOINT_BYTES_MAX - 1);

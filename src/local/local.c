@@ -179,7 +179,7 @@ static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
     if (handle->queue->on_event)
         part->on_event(part->on_event_owner, event, topic);
     else
-        atomic_fetch_or(&local->deaf, 1ull << reactor);
+        atomic_fetch_or(&local->deaf, UINT64_C(1) << reactor);
 }
 
 static void event_there(struct letter *letter)
@@ -198,7 +198,7 @@ static void route_event(struct local *local, uint32_t shard, enum queue_event ev
     bool all_there = atomic_load(&local->attached) == local->shard_count;
     uint64_t deaf = atomic_load(&local->deaf);
     for (uint32_t reactor = 0; reactor < local->shard_count; reactor++) {
-        if (deaf & 1ull << reactor)
+        if (deaf & UINT64_C(1) << reactor)
             continue;
         if (reactor == shard) {
             event_here(local, reactor, shard, event, topic);

@@ -196,7 +196,7 @@ void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool
     assert(set);
     (void)set;
     if (on && engine_topic_has_ready(shard->engine, topic))
-        event_add(&shard->ready_topics, 0, topic, 1ull << reactor);
+        event_add(&shard->ready_topics, 0, topic, UINT64_C(1) << reactor);
 }
 
 static struct topic_event *event_take_first(struct list *all)

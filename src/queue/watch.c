@@ -55,7 +55,7 @@ static struct watch *watch_need(struct watch_table *table, struct slice topic)
 bool watch_set(struct watch_table *table, struct slice topic, uint32_t reactor, bool on)
 {
     struct watch *watch = on ? watch_need(table, topic) : watches_find(&table->watches, topic);
-    uint64_t bit = 1ull << reactor;
+    uint64_t bit = UINT64_C(1) << reactor;
     if (!watch)
         return !on;
     watch->reactors = on ? watch->reactors | bit : watch->reactors & ~bit;

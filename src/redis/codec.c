@@ -7,7 +7,7 @@
 
 /* ---- the forms (scripts/README.md) ---- */
 
-#define NONE ((1ull << 48) - 1)
+#define NONE ((UINT64_C(1) << 48) - 1)
 
 enum {
     HAS_POLICY = 1,

@@ -18,7 +18,7 @@ void redis_inspection_add(struct redis_inspection *sum, const struct redis_maste
     enum redis_durability durability = redis_master_durability(master);
     if (redis_master_evicts(master)) {
         sum->evicts = true;
-        memcpy(sum->policy, master->policy, sizeof(sum->policy));
+        memcpy(sum->policy, master->policy, sizeof sum->policy);
     }
     sum->is_full |= master->is_full;
     if (first || durability < sum->durability) {
@@ -35,7 +35,7 @@ void redis_inspection_add(struct redis_inspection *sum, const struct redis_maste
         (master->maxmemory_bytes && master->maxmemory_bytes < sum->maxmemory_bytes))
         sum->maxmemory_bytes = master->maxmemory_bytes;
     if (first || strverscmp(master->version, sum->version) < 0)
-        snprintf(sum->version, sizeof(sum->version), "%s", master->version);
+        snprintf(sum->version, sizeof sum->version, "%s", master->version);
 }
 
 enum { OLDEST_MAJOR = 7 };
@@ -291,7 +291,7 @@ static int ask_cores(struct shards_question *question, uint32_t *number)
         if (strcmp(tag, last) == 0)
             continue;
         strcpy(last, tag);
-        snprintf(core, sizeof(core), "%s:core", tag);
+        snprintf(core, sizeof core, "%s:core", tag);
         result = ASK_NUMBER(question, number, "HGET", core, "shards");
     }
     return result;
@@ -309,7 +309,7 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
         if (strcmp(tag, last) == 0)
             continue;
         strcpy(last, tag);
-        snprintf(core, sizeof(core), "%s:core", tag);
+        snprintf(core, sizeof core, "%s:core", tag);
         int result = ask_owner(question, (const char *const[]){"EXISTS", core, NULL}, &reply);
         if (result != 0)
             return result;
@@ -339,7 +339,7 @@ static int decide_number(struct shards_question *question, const char *key, uint
         result = refuse_mute_cores(question, key, number);
     if (result != 0 || *number)
         return result;
-    snprintf(text, sizeof(text), "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
+    snprintf(text, sizeof text, "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
     result = ask_owner(question, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);
     if (result != 0)
         return result;
@@ -354,7 +354,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     struct shards_question question = {.url = url, .map = map, .report = report};
     char key[KEY_BYTES];
     uint32_t number = 0;
-    snprintf(key, sizeof(key), "{%s}:shards", url->prefix);
+    snprintf(key, sizeof key, "{%s}:shards", url->prefix);
     int result = ASK_NUMBER(&question, &number, "GET", key);
     if (result == 0 && !number)
         result = decide_number(&question, key, wanted, &number);
@@ -378,7 +378,7 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
     char tag[REDIS_TAG_BYTES], core[KEY_BYTES], drawn[REDIS_NAME_BYTES];
     redisReply *reply = NULL;
     redis_slot_tag(url->prefix, 0, shards, tag);
-    snprintf(core, sizeof(core), "%s:core", tag);
+    snprintf(core, sizeof core, "%s:core", tag);
     redis_name_draw(drawn);
     /* Refused where Redis is full: then hello, which always may, makes it. */
     if (ask_owner(&question, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) ==
@@ -429,11 +429,11 @@ void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
 {
     char failover[128];
     if (wait_replicas)
-        snprintf(failover, sizeof(failover), "it had reached %u replica%s when it was answered",
+        snprintf(failover, sizeof failover, "it had reached %u replica%s when it was answered",
                  (unsigned)wait_replicas, wait_replicas == 1 ? "" : "s");
     else
-        snprintf(failover, sizeof(failover), "a failover may lose the last moments");
-    snprintf(sum->durability_says, sizeof(sum->durability_says), "%s; %s", promise(sum), failover);
+        snprintf(failover, sizeof failover, "a failover may lose the last moments");
+    snprintf(sum->durability_says, sizeof sum->durability_says, "%s; %s", promise(sum), failover);
 }
 
 static void warn_of(const char *reason, const char *advice)

@@ -38,12 +38,12 @@ void redis_master_hear_config(struct redis_master *out, const redisReply *config
     const char *policy = config_value(config, "maxmemory-policy");
     out->snapshots = config_value(config, "save")[0] != '\0';
     if (policy[0])
-        snprintf(out->policy, sizeof(out->policy), "%.31s", policy);
+        snprintf(out->policy, sizeof out->policy, "%.31s", policy);
     out->min_replicas = (uint32_t)atoi(config_value(config, "min-replicas-to-write"));
     if (strcmp(config_value(config, "appendonly"), "yes") != 0)
         return;
     out->loads_torn = strcmp(config_value(config, "aof-load-truncated"), "yes") == 0;
-    for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]); i++)
+    for (size_t i = 0; i < sizeof syncs / sizeof syncs[0]; i++)
         if (strcmp(sync, syncs[i].sync) == 0) {
             out->sync = syncs[i].sync;
             out->durability = syncs[i].durability;
@@ -68,9 +68,9 @@ void redis_master_hear_room(struct redis_master *out, const char *info)
     char field[REDIS_FIELD_BYTES];
     redis_info_field(info, "maxmemory_policy", field);
     if (field[0])
-        snprintf(out->policy, sizeof(out->policy), "%.31s", field);
+        snprintf(out->policy, sizeof out->policy, "%.31s", field);
     redis_info_field(info, "master_replid", field);
-    snprintf(out->history, sizeof(out->history), "%.40s", field);
+    snprintf(out->history, sizeof out->history, "%.40s", field);
     out->is_full = is_full(info) || redis_info_is(info, "aof_last_write_status", "err");
 }
 

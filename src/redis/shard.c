@@ -122,7 +122,7 @@ static void advance(struct redis_shard *shard)
         struct buffer *args = &upkeep->call.args;
         upkeep->call.is_timed = true;
         redis_command_text(args, shard->options.server);
-        redis_command_number(args, (int64_t)random_below(&shard->random, 1ull << 48));
+        redis_command_number(args, (int64_t)random_below(&shard->random, UINT64_C(1) << 48));
         redis_command_number(args, ADVANCE_JOBS);
         shard->news_ms = INT64_MAX;
         shard->advancing = upkeep_send(upkeep, 3);

@@ -190,7 +190,7 @@ static void answer_begin(struct redis_batch *batch, struct slice topic)
 {
     (void)topic;
     redis_command_number(&batch->call.args,
-                         (int64_t)random_below(&batch->shard->random, 1ull << 48));
+                         (int64_t)random_below(&batch->shard->random, UINT64_C(1) << 48));
 }
 
 /* Topic NUL id, as stored; empty where the lease was not good. */

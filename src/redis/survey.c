@@ -18,7 +18,7 @@ static struct redis_survey *survey_new(void)
 {
     struct redis_survey *survey = calloc(1, sizeof *survey);
     if (survey)
-        survey->masters = calloc(REDIS_NODES_MAX, sizeof(*survey->masters));
+        survey->masters = calloc(REDIS_NODES_MAX, sizeof *survey->masters);
     if (survey && survey->masters)
         return survey;
     redis_survey_free(survey);
@@ -49,7 +49,7 @@ static int read_sentinel(struct redis_sync_connection *connection, const char *m
     if (reply && redis_master_endpoint_read(reply, out))
         return 0;
     if (reply && reply->type == REDIS_REPLY_NIL) {
-        name_masters(connection, known, sizeof(known));
+        name_masters(connection, known, sizeof known);
         return REDIS_REPORT(connection->report, -EINVAL,
                             "sentinel at '%s' knows no master '%s', it knows: %s",
                             connection->place, master, known);

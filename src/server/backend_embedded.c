@@ -24,7 +24,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     int result = local_open(&options, &local, &backend->reactors, error, BACKEND_ERROR_BYTES);
     backend->self = local;
     backend->stop_ms = STOP_MS;
-    snprintf(backend->place, sizeof(backend->place), "%s", config->data);
+    snprintf(backend->place, sizeof backend->place, "%s", config->data);
     return result;
 }
 

@@ -27,18 +27,18 @@ static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
     }
     strcpy(url, config->store);
     if (config->redis_password_file[0]) {
-        result = secret_read(config->redis_password_file, secret, sizeof(secret), error,
+        result = secret_read(config->redis_password_file, secret, sizeof secret, error,
                              BACKEND_ERROR_BYTES);
         if (result == 0)
             result = secret_into_url(config->store, secret, url, REDIS_URL_BYTES_MAX, error,
                                      BACKEND_ERROR_BYTES);
-        explicit_bzero(secret, sizeof(secret));
+        explicit_bzero(secret, sizeof secret);
     }
     if (result == 0 && !redis_url_parse(url, &parsed, error, BACKEND_ERROR_BYTES))
         result = -EINVAL;
     if (result == 0)
         redis_url_emit(&parsed, place, BACKEND_PLACE_BYTES);
-    explicit_bzero(&parsed, sizeof(parsed));
+    explicit_bzero(&parsed, sizeof parsed);
     return result;
 }
 
@@ -63,7 +63,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     int result = read_url(config, url, backend->place, error);
     if (result == 0)
         result = redis_open(&options, &redis, error, BACKEND_ERROR_BYTES);
-    explicit_bzero(url, sizeof(url));
+    explicit_bzero(url, sizeof url);
     backend->self = redis;
     backend->reactors = 1;
     backend->stop_ms = STOP_MS;
@@ -124,10 +124,10 @@ static void on_emit_metrics(struct backend *backend, struct buffer *out)
 {
     struct redis_figures figures = {0};
     redis_figures(backend->self, &figures);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *field = (const char *)&figures + rows[i].offset;
         uint64_t value;
-        memcpy(&value, field, sizeof(value));
+        memcpy(&value, field, sizeof value);
         prometheus_family(out, rows[i].name, PROMETHEUS_COUNTER, rows[i].help);
         prometheus_sample(out, rows[i].name, NULL, (int64_t)value);
     }

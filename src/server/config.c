@@ -82,7 +82,7 @@ static const struct option options[] = {
      "the password of Redis, one line; so that it need not stand in --store"},
 };
 
-enum { OPTIONS = sizeof(options) / sizeof(options[0]), FILE_LINE_BYTES_MAX = 4096 };
+enum { OPTIONS = sizeof options / sizeof options[0], FILE_LINE_BYTES_MAX = 4096 };
 
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
 _Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
@@ -241,8 +241,8 @@ static void option_describe(const struct option *option, char *out, size_t out_b
                  (long long)option->most);
         break;
     case OPTION_BYTES:
-        bytes_emit(least, sizeof(least), option->least);
-        bytes_emit(most, sizeof(most), option->most);
+        bytes_emit(least, sizeof least, option->least);
+        bytes_emit(most, sizeof most, option->most);
         snprintf(out, out_bytes, "give a size from %s to %s, such as %s", least, most,
                  option->most > (64 << 20) ? "64MiB" : "64KiB");
         break;
@@ -297,7 +297,7 @@ static bool set_or_explain(struct config *config, const struct option *option, c
     config->given |= UINT64_C(1) << (option - options);
     if (option_set(option, config, text))
         return true;
-    option_describe(option, right, sizeof(right));
+    option_describe(option, right, sizeof right);
     if (option->offset == FIELD(store))
         text = "…"; /* a password may be in it */
     return error_text(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place,
@@ -321,7 +321,7 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
                           "unexpected argument '%.64s', options look like --data DIR", arg);
     char name[64];
     size_t len = strcspn(arg + 2, "=");
-    snprintf(name, sizeof(name), "%.*s", (int)(len < 63 ? len : 63), arg + 2);
+    snprintf(name, sizeof name, "%.*s", (int)(len < 63 ? len : 63), arg + 2);
     *option = find_option(name);
     if (!*option) {
         const char *nearest = nearest_option(name);
@@ -353,12 +353,12 @@ static bool read_flags(struct config *config, int count, char *const *args, char
         if (!next_flag(count, args, &i, &option, &value, error))
             return false;
         if (option->kind == OPTION_NAMES && seen[option - options]) {
-            snprintf(all, sizeof(all), "%s,%.*s", (const char *)config + option->offset,
+            snprintf(all, sizeof all, "%s,%.*s", (const char *)config + option->offset,
                      OPTION_TEXT_BYTES, value);
             value = all;
         }
         seen[option - options] = true;
-        snprintf(place, sizeof(place), "--%s", option->name);
+        snprintf(place, sizeof place, "--%s", option->name);
         if (!set_or_explain(config, option, place, value, error))
             return false;
     }
@@ -413,9 +413,9 @@ static bool holds_password(const char *store)
 {
     struct redis_url url;
     char error[CONFIG_ERROR_BYTES];
-    bool holds = redis_url_parse(store, &url, error, sizeof(error)) &&
+    bool holds = redis_url_parse(store, &url, error, sizeof error) &&
                  (url.password[0] || url.sentinel_password[0]);
-    explicit_bzero(&url, sizeof(url));
+    explicit_bzero(&url, sizeof url);
     return holds;
 }
 
@@ -428,11 +428,11 @@ static bool read_file(struct config *config, const char *path, char *error)
     bool seen[OPTIONS] = {false};
     bool ok = true;
     char line[FILE_LINE_BYTES_MAX];
-    for (int number = 1; ok && fgets(line, sizeof(line), file); number++) {
+    for (int number = 1; ok && fgets(line, sizeof line, file); number++) {
         char where[160];
         size_t len = strlen(path);
-        snprintf(where, sizeof(where), "%.128s:%d", len > 128 ? path + len - 128 : path, number);
-        if (strlen(line) == sizeof(line) - 1) {
+        snprintf(where, sizeof where, "%.128s:%d", len > 128 ? path + len - 128 : path, number);
+        if (strlen(line) == sizeof line - 1) {
             snprintf(error, CONFIG_ERROR_BYTES, "%s: line too long, at most %d bytes", where,
                      FILE_LINE_BYTES_MAX - 2);
             ok = false;
@@ -499,9 +499,9 @@ static bool check_redis(const struct config *config, char *error)
             "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
             "redis-sentinel://, redis-cluster:// or redis+unix://",
             strchr(config->store, '@') ? "…" : config->store);
-    if (!redis_url_parse(config->store, &url, why, sizeof(why)))
+    if (!redis_url_parse(config->store, &url, why, sizeof why))
         return error_text(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
-    explicit_bzero(&url, sizeof(url));
+    explicit_bzero(&url, sizeof url);
     if (given) {
         return error_text(
             error, CONFIG_ERROR_BYTES,

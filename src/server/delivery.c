@@ -89,7 +89,7 @@ static void post_test(void *ctx, struct reactor *reactor, struct slice topic, st
                       http_tested *done, void *owner, uint64_t tag)
 {
     struct delivery *delivery = ctx;
-    struct test_letter *test = malloc(sizeof(*test) + topic.len + body.len);
+    struct test_letter *test = malloc(sizeof *test + topic.len + body.len);
     if (!test)
         abort(); /* no way to say so; with bodies of a few MiB at most nothing else works either */
     *test = (struct test_letter){.letter.run = run_test,

@@ -68,7 +68,7 @@ void process_notify(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    if (!path || !*path || strlen(path) >= sizeof(to.sun_path))
+    if (!path || !*path || strlen(path) >= sizeof to.sun_path)
         return;
     memcpy(to.sun_path, path, strlen(path));
     if (to.sun_path[0] == '@')

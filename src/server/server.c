@@ -199,7 +199,7 @@ static bool check_address(const struct config *config)
     address_emit(&config->listen, text);
     int fd = socket(config->listen.socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (bind(fd, (const struct sockaddr *)&config->listen.socket,
                  config->listen.socket_bytes) == 0) {
             close(fd);
@@ -209,7 +209,7 @@ static bool check_address(const struct config *config)
     const char *advice = errno == EADDRINUSE ? "stop the other server or choose another --listen"
                          : errno == EACCES   ? "choose a port from 1024 on"
                                              : "choose another --listen";
-    snprintf(error, sizeof(error), "cannot listen on '%s', %s, %s", text,
+    snprintf(error, sizeof error, "cannot listen on '%s', %s, %s", text,
              errno == EADDRINUSE ? "the port is taken" : strerror(errno), advice);
     if (fd >= 0)
         close(fd);
@@ -225,7 +225,7 @@ static bool open_queue(struct server *server)
         return start_failed(error);
     server->reactor_count = server->backend.reactors;
     assert(server->reactor_count <= REACTORS_MAX);
-    server->per_reactor = calloc(server->reactor_count, sizeof(*server->per_reactor));
+    server->per_reactor = calloc(server->reactor_count, sizeof *server->per_reactor);
     if (!server->per_reactor)
         return start_failed("out of memory");
     for (uint32_t i = 0; i < server->reactor_count; i++) {
@@ -288,7 +288,7 @@ static bool open_front(struct server *server, struct per_reactor *per)
         .idle_ms = config->idle_timeout_ms,
     };
     if (http_front_new(per->reactor, per->queue, per->waiters, &options, server->http, &per->front,
-                       error, sizeof(error)) != 0)
+                       error, sizeof error) != 0)
         return start_failed(error);
     server->address.port = http_front_port(per->front);
     return true;
@@ -376,7 +376,7 @@ static bool watch_signals(struct server *server)
     server->stop_timer = deadline_new(server->per_reactor[0].reactor, on_stop_timeout, server);
     if (!server->stop_timer)
         return start_failed("out of memory");
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         uv_signal_t *handle = &server->signals[i];
         if (uv_signal_init(loop, handle) != 0)
             return start_failed("cannot watch for signals");
@@ -485,7 +485,7 @@ bool server_run(const struct config *config)
     if (!log_open(config->log[0] ? config->log : NULL, (enum log_level)config->log_level,
                   config->log_format == CONFIG_LOG_JSON)) {
         char error[ERROR_BYTES];
-        snprintf(error, sizeof(error), "cannot write the log '%.300s', %s", config->log,
+        snprintf(error, sizeof error, "cannot write the log '%.300s', %s", config->log,
                  strerror(errno));
         return start_failed(error);
     }

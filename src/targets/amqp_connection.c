@@ -61,13 +61,13 @@ static int wait_connected(int fd, int wake_fd, const atomic_bool *is_cut)
     uint64_t woken;
     struct pollfd polled[] = {{.fd = fd, .events = POLLOUT}, {.fd = wake_fd, .events = POLLIN}};
     int fault = 0;
-    socklen_t bytes = sizeof(fault);
+    socklen_t bytes = sizeof fault;
     int64_t until_us = clock_boot_us() + CONNECT_MS * 1000;
     for (int64_t left; (left = until_us - clock_boot_us()) > 0;) {
         int ready = poll(polled, 2, (int)(left / 1000 + 1));
         if (ready > 0 && polled[0].revents)
             return getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &bytes) == 0 ? fault : errno;
-        if (ready > 0 && read(wake_fd, &woken, sizeof(woken)) > 0 && atomic_load(is_cut))
+        if (ready > 0 && read(wake_fd, &woken, sizeof woken) > 0 && atomic_load(is_cut))
             return ECANCELED;
     }
     return ETIMEDOUT;
@@ -146,7 +146,7 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
         return -1;
     }
     int status = getnameinfo((const struct sockaddr *)address, address_bytes(address), text,
-                             sizeof(text), NULL, 0, NI_NUMERICHOST);
+                             sizeof text, NULL, 0, NI_NUMERICHOST);
     if (status == 0)
         status = amqp_socket_open_noblock(socket, text, place->at.port, &patience);
     if (status == 0)
@@ -277,7 +277,7 @@ static bool log_in(struct target_amqp_connection *connection, char *error)
     amqp_rpc_reply_t reply = amqp_login_with_properties(
         connection->state, connection->place->vhost, 0, FRAME_BYTES_MAX, TARGET_AMQP_HEARTBEAT_S,
         &properties, AMQP_SASL_METHOD_PLAIN, credential.user, credential.password);
-    OPENSSL_cleanse(&credential, sizeof(credential));
+    OPENSSL_cleanse(&credential, sizeof credential);
     if (reply.reply_type == AMQP_RESPONSE_NORMAL)
         return true;
     target_amqp_connection_fault(reply, "no connection, the handshake failed", error);
@@ -297,8 +297,8 @@ bool target_amqp_connection_open(struct target_amqp_connection *connection, char
                          connection->wake_fd, &connection->is_cut, error);
     bool ok = fd >= 0;
     if (ok) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         if (!show_fd(connection, fd)) {
             snprintf(error, TARGET_ERROR_BYTES, "no connection, tarry is going down");
             ok = false;
@@ -332,7 +332,7 @@ static void wait_for(struct target_amqp_connection *connection, int fd, int64_t 
     struct pollfd polled[] = {{.fd = connection->wake_fd, .events = POLLIN},
                               {.fd = fd, .events = POLLIN}};
     (void)poll(polled, 2, wait_ms < 0 ? -1 : (int)(wait_ms < 3600000 ? wait_ms : 3600000));
-    while (read(connection->wake_fd, &woken, sizeof(woken)) > 0)
+    while (read(connection->wake_fd, &woken, sizeof woken) > 0)
         ;
 }
 
@@ -386,7 +386,7 @@ void target_amqp_connection_release(struct target_amqp_connection *connection)
 void target_amqp_connection_gather(struct target_amqp_connection *connection, bool on)
 {
     const int value = on;
-    setsockopt(amqp_get_sockfd(connection->state), IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
+    setsockopt(amqp_get_sockfd(connection->state), IPPROTO_TCP, TCP_CORK, &value, sizeof value);
 }
 
 void target_amqp_connection_closed_by_peer(struct target_amqp_connection *connection,
@@ -402,7 +402,7 @@ void target_amqp_connection_closed_by_peer(struct target_amqp_connection *connec
 void target_amqp_connection_wake(struct target_amqp_connection *connection)
 {
     const uint64_t one = 1;
-    (void)!write(connection->wake_fd, &one, sizeof(one));
+    (void)!write(connection->wake_fd, &one, sizeof one);
 }
 
 void target_amqp_connection_cut(struct target_amqp_connection *connection)

@@ -23,7 +23,7 @@ struct target_amqp_message *target_amqp_message_new(const struct job *job, struc
 {
     size_t bytes = job->topic.len + job->id.len + job->content_type.len + job->meta.len +
                    job->body.len + exchange.len + routing_key.len;
-    struct target_amqp_message *message = malloc(sizeof(*message) + bytes);
+    struct target_amqp_message *message = malloc(sizeof *message + bytes);
     if (!message)
         return NULL;
     *message = (struct target_amqp_message){
@@ -64,7 +64,7 @@ static bool join_parts(struct slice meta, struct buffer *out, bool *found)
     *found = false;
     for (unsigned number = 1; ok; number++) {
         bool there = false;
-        snprintf(wanted, sizeof(wanted), TARGET_AMQP_META_PROPERTIES "%u", number % 100);
+        snprintf(wanted, sizeof wanted, TARGET_AMQP_META_PROPERTIES "%u", number % 100);
         for (size_t at = 0; !there && job_meta_next(meta, &at, &name, &value);)
             there = slice_is(name, wanted);
         if (!there)
@@ -136,7 +136,7 @@ static bool add_own_headers(const struct target_amqp_message *message, amqp_pool
 {
     amqp_table_t given = out->_flags & AMQP_BASIC_HEADERS_FLAG ? out->headers : (amqp_table_t){0};
     size_t most = (size_t)given.num_entries + OWN_HEADERS;
-    amqp_table_entry_t *entries = amqp_pool_alloc(pool, most * sizeof(*entries));
+    amqp_table_entry_t *entries = amqp_pool_alloc(pool, most * sizeof *entries);
     char *due_at = amqp_pool_alloc(pool, TIMESTAMP_BYTES);
     int count = 0;
     if (!entries || !due_at)

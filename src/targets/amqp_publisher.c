@@ -116,7 +116,7 @@ static void settle_message(struct list *settled, struct target_amqp_message *mes
     result->retry_after_ms = -1;
     result->code = code;
     if (error != result->error) /* it may have stood there already */
-        snprintf(result->error, sizeof(result->error), "%s", error);
+        snprintf(result->error, sizeof result->error, "%s", error);
     list_add_last(settled, &message->list);
 }
 
@@ -261,7 +261,7 @@ static void mark_returned(struct amqp_channel *channel, const amqp_basic_propert
             continue;
         message->is_returned = true;
         message->result.code = channel->return_code;
-        snprintf(message->result.error, sizeof(message->result.error),
+        snprintf(message->result.error, sizeof message->result.error,
                  "unroutable, exchange '%.*s' has no queue for routing key '%.*s'",
                  (int)(message->exchange.len < 80 ? message->exchange.len : 80),
                  message->exchange.at,
@@ -391,7 +391,7 @@ static struct target_amqp_message *first_of(struct list *list)
 static void set_trouble(struct target_amqp_publisher *publisher, const char *trouble)
 {
     pthread_mutex_lock(&publisher->mutex);
-    snprintf(publisher->trouble, sizeof(publisher->trouble), "%s", trouble);
+    snprintf(publisher->trouble, sizeof publisher->trouble, "%s", trouble);
     pthread_mutex_unlock(&publisher->mutex);
 }
 

@@ -63,7 +63,7 @@ static void on_overdue(void *ctx, struct outbox_message *message)
                                                    (struct target_amqp_message *)message, error);
     message->has_left = message->is_held = !is_unsent;
     if (!is_unsent || !error[0])
-        snprintf(error, sizeof(error), "timed out after %lld ms, %s",
+        snprintf(error, sizeof error, "timed out after %lld ms, %s",
                  (long long)(clock_inner_ms() - message->added_ms),
                  is_unsent ? "not sent" : "no confirm");
     outbox_lose(&amqp->outbox, message, error);
@@ -216,7 +216,7 @@ static struct target *open_amqp(const struct target_env *env, const struct targe
     static const struct target_amqp_publisher_events events = {.settled = on_settled,
                                                                .ended = on_ended};
     char error[TARGET_ERROR_BYTES];
-    struct target_amqp *amqp = calloc(1, sizeof(*amqp));
+    struct target_amqp *amqp = calloc(1, sizeof *amqp);
     (void)setting;
     if (!amqp || !target_amqp_place_parse(to, &amqp->place, NULL, error) ||
         !outbox_init(&amqp->outbox, env, &outbox_kind, amqp)) {

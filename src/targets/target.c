@@ -11,7 +11,7 @@ static const struct target_ops *const kinds[] = {
     &target_http, &target_amqp, &target_kafka, &target_stomp, &target_null,
 };
 
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* What stands before the first colon. */
 static struct slice scheme_of(struct slice to)

@@ -70,7 +70,7 @@ static void run_turn_end(struct turn_end_call *call)
 static struct target *open_null(const struct target_env *env, const struct target_setting *setting,
                                 struct slice to)
 {
-    struct null_target *null = calloc(1, sizeof(*null));
+    struct null_target *null = calloc(1, sizeof *null);
     (void)setting;
     (void)to;
     if (!null)
@@ -90,7 +90,7 @@ static void make_room(struct null_target *null, size_t count)
     if (null->count + count <= null->cap)
         return;
     size_t cap = (null->count + count) * 2;
-    uint64_t *tags = realloc(null->tags, cap * sizeof(*tags));
+    uint64_t *tags = realloc(null->tags, cap * sizeof *tags);
     if (!tags)
         abort(); /* eight bytes a message: nothing else works either */
     null->tags = tags;

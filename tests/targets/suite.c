@@ -83,7 +83,7 @@ static void write_policy(struct stage *stage, bool allows)
 static struct stage *raise_stage(bool allows, const char *figures)
 {
     char json[2048], error[TARGET_ERROR_BYTES] = "";
-    struct stage *stage = calloc(1, sizeof(*stage));
+    struct stage *stage = calloc(1, sizeof *stage);
     strcpy(stage->policy_path, "/tmp/tarry-policy-XXXXXX");
     int fd = mkstemp(stage->policy_path);
     assert_true(fd >= 0);
@@ -99,7 +99,7 @@ static struct stage *raise_stage(bool allows, const char *figures)
                                      .reported = on_reported,
                                      .owner = stage,
                                      .version = "0"};
-    snprintf(json, sizeof(json), "{\"to\":\"%s\"%s%s}", rig->to(), figures, rig->setting);
+    snprintf(json, sizeof json, "{\"to\":\"%s\"%s%s}", rig->to(), figures, rig->setting);
     if (!target_setting_parse(slice_of(json), &stage->setting, error))
         fail_msg("%s", error);
     const struct target_ops *ops = target_find(slice_of(stage->setting.to));
@@ -177,12 +177,12 @@ static void send_some(struct stage *stage, size_t count)
 {
     while (count > 0) {
         size_t now = count < BATCH ? count : BATCH;
-        struct target_message *messages = calloc(now, sizeof(*messages));
-        struct job *jobs = calloc(now, sizeof(*jobs));
-        char(*ids)[24] = calloc(now, sizeof(*ids));
+        struct target_message *messages = calloc(now, sizeof *messages);
+        struct job *jobs = calloc(now, sizeof *jobs);
+        char(*ids)[24] = calloc(now, sizeof *ids);
         char *to = strdup(stage->setting.to), *body = strdup("{\"total\":12}");
         for (size_t i = 0; i < now; i++) {
-            snprintf(ids[i], sizeof(ids[i]), "order-%zu", stage->sent + i);
+            snprintf(ids[i], sizeof ids[i], "order-%zu", stage->sent + i);
             jobs[i] = (struct job){.topic = slice_of("orders"),
                                    .id = slice_of(ids[i]),
                                    .body = slice_of(body),

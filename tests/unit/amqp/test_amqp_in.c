@@ -66,7 +66,7 @@ static void a_bad_source_is_refused_with_what_would_be_right(void **state)
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         error[0] = '\0';
         if (amqp_in_source_parse(slice_of(cases[i].text), &source, error) ||
             !strstr(error, cases[i].word))
@@ -117,7 +117,7 @@ static void a_delay_may_be_any_number(void **state)
         {FIELD(VOID, u8, 0), 0, 0},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         amqp_table_entry_t entry = {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), cases[i].field};
         const amqp_table_t headers = {1, &entry};
         struct queue_when when = {0};
@@ -147,7 +147,7 @@ static void a_time_beats_a_delay(void **state)
         {FIELD(TIMESTAMP, u64, UINT64_MAX), -1},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         amqp_table_entry_t entries[] = {
             {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), FIELD(I32, i32, 5)},
             {amqp_cstring_bytes(AMQP_IN_HEADER_AT), cases[i].field}};
@@ -259,7 +259,7 @@ static void properties_that_are_no_properties_are_refused(void **state)
 {
     static const char *const spoiled[] = {"", "AA==", "////////", "no base64"};
     (void)state;
-    for (size_t i = 0; i < sizeof(spoiled) / sizeof(spoiled[0]); i++) {
+    for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
         struct buffer meta;
         amqp_pool_t pool;
         amqp_basic_properties_t out;

@@ -52,7 +52,7 @@ static int parse(struct given *given, struct cli_args *args, bool takes_command,
                                       .most = 2,
                                       .takes_command = takes_command};
     int argc = 0;
-    memset(given, 0, sizeof(*given));
+    memset(given, 0, sizeof *given);
     while (argv[argc])
         argc++;
     return cli_parse(argc, argv, &syntax, args);

@@ -32,11 +32,11 @@ static void on_ended(void *ctx, enum alert_command_end end)
 /* `script` runs in a directory of its own. */
 static struct stage *raise_stage(const char *script)
 {
-    struct stage *stage = calloc(1, sizeof(*stage));
+    struct stage *stage = calloc(1, sizeof *stage);
     strcpy(stage->directory, "/tmp/tarry-alert-XXXXXX");
     assert_non_null(mkdtemp(stage->directory));
-    snprintf(stage->program, sizeof(stage->program), "%s/program", stage->directory);
-    snprintf(stage->told, sizeof(stage->told), "%s/told", stage->directory);
+    snprintf(stage->program, sizeof stage->program, "%s/program", stage->directory);
+    snprintf(stage->told, sizeof stage->told, "%s/told", stage->directory);
     FILE *file = fopen(stage->program, "we");
     assert_non_null(file);
     fprintf(file, "#!/bin/sh\ncd %s\n%s\n", stage->directory, script);
@@ -95,7 +95,7 @@ static void gets_its_input_and_only_the_environment_it_was_given(void **state)
     start(stage, stage->program, slice_of("input\n"));
     turn_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
-    read_told(stage, told, sizeof(told));
+    read_told(stage, told, sizeof told);
     assert_string_equal(told, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
     strike_stage(stage);
 }
@@ -131,7 +131,7 @@ static void one_that_outlives_its_parent_holds_up_nobody(void **state)
     start(stage, stage->program, slice_of("x"));
     turn_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
-    read_told(stage, told, sizeof(told));
+    read_told(stage, told, sizeof told);
     kill((pid_t)atol(told), SIGKILL);
     strike_stage(stage);
 }
@@ -161,17 +161,17 @@ static void killed_it_goes_with_what_it_started(void **state)
     int64_t limit_us = clock_boot_us() + PATIENCE_US;
     while (access(stage->told, F_OK) != 0 && clock_boot_us() < limit_us)
         uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
-    read_told(stage, told, sizeof(told));
+    read_told(stage, told, sizeof told);
     pid_t child = (pid_t)atol(told);
     assert_int_equal(kill(child, 0), 0);
     alert_command_kill(command);
     turn_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
     char state_path[64], line[256] = "";
-    snprintf(state_path, sizeof(state_path), "/proc/%d/stat", (int)child);
+    snprintf(state_path, sizeof state_path, "/proc/%d/stat", (int)child);
     for (limit_us = clock_boot_us() + PATIENCE_US; clock_boot_us() < limit_us;) {
         FILE *file = fopen(state_path, "re");
-        bool is_gone = !file || !fgets(line, sizeof(line), file) || strstr(line, ") Z ");
+        bool is_gone = !file || !fgets(line, sizeof line, file) || strstr(line, ") Z ");
         if (file)
             fclose(file);
         if (is_gone)

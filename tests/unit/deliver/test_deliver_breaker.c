@@ -114,7 +114,7 @@ static void what_was_sent_before_it_opened_changes_nothing(void **state)
     struct breaker before = breaker;
     for (int i = 0; i < 50; i++)
         assert_false(tell(&breaker, i % 2 == 0, NOW));
-    assert_memory_equal(&before, &breaker, sizeof(before));
+    assert_memory_equal(&before, &breaker, sizeof before);
 }
 
 static void a_rest_is_kept_open_or_closed(void **state)

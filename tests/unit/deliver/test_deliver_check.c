@@ -19,7 +19,7 @@ static int open_policy(void **state)
     char error[GUARD_ERROR_BYTES];
     (void)state;
     int fd = mkstemp(policy_path);
-    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
     close(fd);
     if (guard_open(policy_path, &guard, error) != 0)
         fail_msg("%s", error);
@@ -88,10 +88,10 @@ static void an_endpoint_never_outgrows_its_buffer(void **state)
     char to[TARGET_TO_BYTES_MAX], error[TARGET_ERROR_BYTES];
     struct buffer out;
     (void)state;
-    memset(to, 'a', sizeof(to));
+    memset(to, 'a', sizeof to);
     memcpy(to, "amqp://mq/", 10);
     buffer_init(&out, 256);
-    assert_false(target_endpoint(slice_make(to, sizeof(to)), &out, error));
+    assert_false(target_endpoint(slice_make(to, sizeof to), &out, error));
     assert_true(error[0] != '\0' && strlen(error) < TARGET_ERROR_BYTES);
     buffer_fini(&out);
 }

@@ -55,7 +55,7 @@ static void on_reported(struct endpoint_request *request, const struct target_re
 static struct stage *raise_stage(void)
 {
     char error[GUARD_ERROR_BYTES];
-    struct stage *stage = calloc(1, sizeof(*stage));
+    struct stage *stage = calloc(1, sizeof *stage);
     assert_int_equal(guard_open(NULL, &stage->guard, error), 0);
     stage->reactor = reactor_new(0);
     stage->resolver = resolver_new(stage->reactor, stage->guard);
@@ -90,7 +90,7 @@ static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t 
     assert_true(target_endpoint(slice_of(to), &name, error));
     const struct target_message message = {
         .job = &stage->job, .setting = &stage->setting, .to = slice_of(to)};
-    struct parcel *parcel = calloc(1, sizeof(*parcel));
+    struct parcel *parcel = calloc(1, sizeof *parcel);
     *parcel =
         (struct parcel){.request = {.reported = on_reported, .window = window}, .stage = stage};
     stage->is_giving = true;
@@ -175,7 +175,7 @@ static void beyond_the_most_the_longest_idle_goes(void **state)
     char to[64];
     (void)state;
     for (int i = 0; i < ENDPOINTS_MAX + 100; i++) {
-        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
         turn_until_told(stage);
         assert_true(stage->endpoints.table.table.count <= ENDPOINTS_MAX);
@@ -193,7 +193,7 @@ static void where_all_are_at_work_others_come_later(void **state)
     char to[64];
     (void)state;
     for (int i = 0; i < ENDPOINTS_MAX; i++) {
-        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
     }
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_LATER);
@@ -211,12 +211,12 @@ static void a_flood_of_endpoints_is_told_to_come_one_after_the_other(void **stat
     char to[64];
     (void)state;
     for (int i = 0; i < ENDPOINTS_MAX; i++) {
-        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
     }
     stage->endpoints.crowd.usual_ms = 10 * 1000; /* they are slow */
     for (int i = 0; i < 10 * ENDPOINTS_MAX; i++) {
-        snprintf(to, sizeof(to), "http://127.0.0.2:%d/x", 1000 + i);
+        snprintf(to, sizeof to, "http://127.0.0.2:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_LATER);
         assert_true(wait_ms >= before_ms - 100 && wait_ms <= ENDPOINT_CROWD_MS_MAX);
         before_ms = wait_ms;
@@ -237,7 +237,7 @@ static void one_that_rests_is_not_forgotten_while_others_are_idle(void **state)
     char to[64];
     (void)state;
     for (int i = 0; i < ENDPOINTS_MAX + 10; i++) {
-        snprintf(to, sizeof(to), "http://127.0.0.1:%d/x", 1000 + i);
+        snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
         turn_until_told(stage);
         struct endpoint *first =
@@ -271,7 +271,7 @@ static enum endpoint_verdict load(struct stage *stage, const char *name)
     int64_t wait_ms;
     const struct target_message message = {
         .job = &stage->job, .setting = &stage->setting, .to = slice_of(name)};
-    struct parcel *parcel = calloc(1, sizeof(*parcel));
+    struct parcel *parcel = calloc(1, sizeof *parcel);
     *parcel = (struct parcel){.request.reported = on_reported, .stage = stage};
     enum endpoint_verdict verdict =
         endpoints_give(&stage->endpoints, &parcel->request, slice_of(name), &message, &wait_ms);

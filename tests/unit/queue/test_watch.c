@@ -16,9 +16,9 @@ static void each_reactor_has_its_bit(void **state)
     assert_true(watch_set(table, slice_of("a"), 0, true));
     assert_true(watch_set(table, slice_of("a"), 63, true));
     assert_true(watch_set(table, slice_of("b"), 5, true));
-    assert_true(watch_find(table, slice_of("a")) == (1ull << 63 | 1));
+    assert_true(watch_find(table, slice_of("a")) == (UINT64_C(1) << 63 | 1));
     assert_true(watch_set(table, slice_of("a"), 0, false));
-    assert_true(watch_find(table, slice_of("a")) == 1ull << 63);
+    assert_true(watch_find(table, slice_of("a")) == UINT64_C(1) << 63);
     assert_true(watch_find(table, slice_of("b")) == 1 << 5);
     watch_table_free(table);
 }

@@ -120,9 +120,9 @@ static void a_store_that_is_too_long_is_refused_without_showing_it(void **state)
     struct config config;
     char error[CONFIG_ERROR_BYTES], store[OPTION_TEXT_BYTES + 16];
     (void)state;
-    memset(store, 'x', sizeof(store));
+    memset(store, 'x', sizeof store);
     memcpy(store, "redis://:secret@", 16);
-    store[sizeof(store) - 1] = '\0';
+    store[sizeof store - 1] = '\0';
     variables = NULL;
     assert_false(load(&config, ARGS("--store", store), error));
     assert_null(strstr(error, "secret"));
@@ -253,7 +253,7 @@ static void names_file_and_line_of_a_fault(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         write_file(rows[i].text);
         CASE_HOLDS(rows[i].sentence, !load(&config, ARGS("--config", file_path), error));
-        snprintf(right, sizeof(right), "%s%s", file_path, rows[i].error);
+        snprintf(right, sizeof right, "%s%s", file_path, rows[i].error);
         if (strcmp(error, right) != 0)
             fail_msg("%s: %s", rows[i].sentence, error);
         unlink(file_path);
@@ -277,8 +277,8 @@ static void refuses_a_line_or_a_text_without_end(void **state)
     char error[CONFIG_ERROR_BYTES], text[6000];
     (void)state;
     variables = NULL;
-    memset(text, 'x', sizeof(text));
-    text[sizeof(text) - 1] = '\0';
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
     write_file(text);
     assert_false(load(&config, ARGS("--config", file_path), error));
     assert_non_null(strstr(error, ":1: line too long"));

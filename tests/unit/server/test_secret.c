@@ -43,7 +43,7 @@ static void a_password_is_the_first_line_of_its_file(void **state)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char secret[16], error[256] = "";
         write_file(rows[i].content, strlen(rows[i].content));
-        int result = secret_read(path, secret, sizeof(secret), error, sizeof(error));
+        int result = secret_read(path, secret, sizeof secret, error, sizeof error);
         unlink(path);
         CASE_HOLDS(rows[i].sentence, (result == 0) == (rows[i].secret != NULL));
         if (rows[i].secret)
@@ -57,7 +57,7 @@ static void a_file_that_is_not_there_is_named(void **state)
 {
     char secret[16], error[256];
     (void)state;
-    assert_int_equal(secret_read("/nonexistent/x", secret, 16, error, sizeof(error)), -ENOENT);
+    assert_int_equal(secret_read("/nonexistent/x", secret, 16, error, sizeof error), -ENOENT);
     assert_string_equal(error,
                         "cannot read the password in '/nonexistent/x', No such file or directory");
 }
@@ -74,7 +74,7 @@ static void a_file_that_others_may_read_is_refused(void **state)
         char secret[16], error[256] = "";
         write_file("sesame\n", 7);
         assert_int_equal(chmod(path, rows[i].mode), 0);
-        int result = secret_read(path, secret, sizeof(secret), error, sizeof(error));
+        int result = secret_read(path, secret, sizeof secret, error, sizeof error);
         unlink(path);
         assert_int_equal(result, rows[i].is_taken ? 0 : -EPERM);
         assert_true(rows[i].is_taken || strstr(error, "others may read the password in"));
@@ -92,13 +92,13 @@ static void a_file_that_a_list_opens_to_this_user_alone_is_taken(void **state)
     (void)state;
     write_file("sesame\n", 7);
     int fd = open(path, O_RDONLY);
-    if (fsetxattr(fd, "system.posix_acl_access", group_may_not, sizeof(group_may_not) - 1, 0) ==
+    if (fsetxattr(fd, "system.posix_acl_access", group_may_not, sizeof group_may_not - 1, 0) ==
         0) { /* a file system without lists has nothing to show */
         assert_int_equal(fstat(fd, &info), 0);
         assert_int_equal(info.st_mode & 0777, 0440);
     }
     close(fd);
-    assert_int_equal(secret_read(path, secret, sizeof(secret), error, sizeof(error)), 0);
+    assert_int_equal(secret_read(path, secret, sizeof secret, error, sizeof error), 0);
     unlink(path);
 }
 
@@ -117,13 +117,12 @@ static void the_url_gets_the_password_and_reads_back_the_same(void **state)
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         struct redis_url without, with;
         char url[1024], error[256] = "", plain[1024];
-        CASE_HOLDS(urls[i], redis_url_parse(urls[i], &without, error, sizeof(error)));
-        assert_int_equal(secret_into_url(urls[i], secret, url, sizeof(url), error, sizeof(error)),
-                         0);
-        CASE_HOLDS(urls[i], redis_url_parse(url, &with, error, sizeof(error)));
+        CASE_HOLDS(urls[i], redis_url_parse(urls[i], &without, error, sizeof error));
+        assert_int_equal(secret_into_url(urls[i], secret, url, sizeof url, error, sizeof error), 0);
+        CASE_HOLDS(urls[i], redis_url_parse(url, &with, error, sizeof error));
         assert_string_equal(with.password, secret);
         assert_string_equal(with.user, without.user);
-        redis_url_emit(&with, plain, sizeof(plain));
+        redis_url_emit(&with, plain, sizeof plain);
         assert_null(strstr(plain, "ss"));
         assert_string_equal(with.hosts[0].host, without.hosts[0].host);
     }
@@ -133,8 +132,7 @@ static void two_passwords_are_refused(void **state)
 {
     char url[1024], error[256];
     (void)state;
-    assert_int_equal(secret_into_url("redis://:a@host", "b", url, sizeof(url), error, 256),
-                     -EINVAL);
+    assert_int_equal(secret_into_url("redis://:a@host", "b", url, sizeof url, error, 256), -EINVAL);
     assert_string_equal(error,
                         "a password in --store and another in --redis-password-file, remove one");
     assert_int_equal(secret_into_url("redis://a:@host", "b", url, 12, error, 256), -EINVAL);
