@@ -128,6 +128,31 @@ static void a_rest_is_kept_open_or_closed(void **state)
     assert_true(breaker_next_ms(&breaker, NOW) == NOW + 5000);
 }
 
+static void a_probe_that_never_left_leaves_it_open(void **state)
+{
+    struct breaker breaker;
+    (void)state;
+    open_breaker(&breaker);
+    int64_t now_ms = breaker_next_ms(&breaker, NOW);
+    breaker_probe(&breaker);
+    breaker_void_probe(&breaker, now_ms);
+    assert_int_equal(breaker_ask(&breaker, now_ms), BREAKER_WAIT);
+    assert_int_equal(breaker_ask(&breaker, now_ms + BREAKER_PAUSE_MS), BREAKER_PROBE);
+}
+
+static void a_rest_outlasts_the_probe_that_closes_it(void **state)
+{
+    struct breaker breaker;
+    (void)state;
+    open_breaker(&breaker);
+    int64_t now_ms = breaker_next_ms(&breaker, NOW);
+    breaker_probe(&breaker);
+    breaker_rest(&breaker, now_ms + 5000); /* its answer asks for peace */
+    assert_true(breaker_report(&breaker, true, false, now_ms, &chance));
+    assert_int_equal(breaker_ask(&breaker, now_ms + 4999), BREAKER_WAIT);
+    assert_int_equal(breaker_ask(&breaker, now_ms + 5000), BREAKER_PASS);
+}
+
 /* ---- rate ---- */
 
 static void a_rate_lets_so_many_through_and_no_more(void **state)
@@ -196,6 +221,8 @@ int main(void)
         cmocka_unit_test(the_pause_doubles_up_to_a_minute),
         cmocka_unit_test(what_was_sent_before_it_opened_changes_nothing),
         cmocka_unit_test(a_rest_is_kept_open_or_closed),
+        cmocka_unit_test(a_probe_that_never_left_leaves_it_open),
+        cmocka_unit_test(a_rest_outlasts_the_probe_that_closes_it),
         cmocka_unit_test(a_rate_lets_so_many_through_and_no_more),
         cmocka_unit_test(a_pause_is_not_made_up_for),
         cmocka_unit_test(without_a_rate_all_pass),

@@ -113,6 +113,8 @@ static void framing_is_strict(void **state)
         {"a body", PUT "Content-Length: 3\r\n\r\nabc", NULL},
         {"a length of 0", PUT "Content-Length: 0\r\n\r\n", NULL},
         {"leading zeroes in a length", PUT "Content-Length: 003\r\n\r\nabc", NULL},
+        {"no length and chunked",
+         PUT "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "bad_framing"},
         {"length and chunked", PUT "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
          "bad_framing"},
         {"chunked and length",

@@ -89,6 +89,17 @@ static void a_bad_item_is_told_beside_the_good_ones(void **state)
     assert_string_equal(result.detail, "priority");
 }
 
+static void items_behind_one_without_an_id_are_looked_at(void **state)
+{
+    struct queue_push two[] = {a_push("", ""), a_push("2", "long one")};
+    (void)state;
+    queue_push(&queue, two, 2, (struct queue_reply_to){0});
+    assert_non_null(got.checks);
+    assert_int_equal(checks[0].status, QUEUE_OK);
+    assert_int_equal(checks[1].status, QUEUE_BODY_TOO_BIG);
+    assert_true(job_id_is_valid(pushes[0].id));
+}
+
 static void a_call_without_items_is_refused_as_a_whole(void **state)
 {
     struct slice topic = slice_of("no topic");
@@ -130,6 +141,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_good_call_goes_through_as_it_is, open_door, close_door),
         cmocka_unit_test_setup_teardown(a_bad_item_is_told_beside_the_good_ones, open_door,
+                                        close_door),
+        cmocka_unit_test_setup_teardown(items_behind_one_without_an_id_are_looked_at, open_door,
                                         close_door),
         cmocka_unit_test_setup_teardown(a_call_without_items_is_refused_as_a_whole, open_door,
                                         close_door),

@@ -329,6 +329,23 @@ static void every_message_has_its_own_time(void **state)
     finish(rig);
 }
 
+static void what_was_not_overdue_at_one_look_is_at_another(void **state)
+{
+    struct rig *rig = begin();
+    (void)state;
+    rig->setting.timeout_ms = 1;
+    add(rig);
+    rig->setting.timeout_ms = 300;
+    add(rig);
+    hand_over(rig, 1);
+    UNTIL(rig, rig->reported == 1);
+    assert_int_equal(rig->reports[0], 1);
+    assert_true(rig->outbox.deadline_ms < INT64_MAX); /* it will look again */
+    UNTIL(rig, rig->reported == 2);
+    assert_int_equal(rig->reports[1], 1);
+    finish(rig);
+}
+
 static void what_is_held_outlives_its_report(void **state)
 {
     struct rig *rig = begin();
@@ -515,6 +532,7 @@ int main(void)
         cmocka_unit_test(in_every_order_a_message_is_reported_exactly_once),
         cmocka_unit_test(what_never_left_is_unsent),
         cmocka_unit_test(every_message_has_its_own_time),
+        cmocka_unit_test(what_was_not_overdue_at_one_look_is_at_another),
         cmocka_unit_test(what_is_held_outlives_its_report),
         cmocka_unit_test(lines_for_people_are_asked_for_where_wanted),
         cmocka_unit_test(who_hears_of_a_message_may_send_the_next),
