@@ -26,8 +26,9 @@ struct amqp_in {
     struct amqp_in_consumer *consumer;
     struct amqp_in_counts counts;
     enum phase phase;
-    struct deadline *deadline; /* MAKING_TOPIC: the next try; CONSUMING: the next look at the
-                                  topic; STOPPING: the end of patience */
+    /* MAKING_TOPIC: the next try; CONSUMING: the next look at the topic; STOPPING: when it stops
+     * without waiting any longer. */
+    struct deadline *deadline;
     struct letter stopped_letter;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -84,8 +84,9 @@ typedef void endpoint_reported(struct endpoint_request *request, const struct ta
 /* A message on its way: a member of what its sender keeps until the report. */
 struct endpoint_request {
     endpoint_reported *reported;
-    uint32_t
-        window;   /* together with others like it at most so many; 0: the sender counts himself */
+    /* At most so many requests that have a window are at the endpoint at once; 0: this one has none,
+     * its sender counts. */
+    uint32_t window;
     bool insists; /* goes even where the endpoint rests: a sample */
     /* endpoint.c's own */
     bool is_probe;

@@ -76,8 +76,8 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
     switch ((enum job_state)entry_at(engine, id)->state) {
     case JOB_DELAYED:
         entry_unhang(engine, id);
-        entry_hang(engine, id, JOB_READY,
-                   now); /* or delayed again, where the wall clock went back */
+        /* The entry becomes delayed again where the wall clock went back. */
+        entry_hang(engine, id, JOB_READY, now);
         break;
     case JOB_READY:
         ready_expired(engine, id, now);

@@ -29,8 +29,8 @@ struct entry {
     uint32_t extra;    /* id of a struct extra, 0: none */
     uint32_t ready_at; /* position in the topic's heap; of a stub: its last event */
     uint32_t attempt;
-    uint32_t
-        state_file;  /* log file of its newest STATE record; 0: its JOB record holds its state */
+    /* Log file of its newest STATE record; 0: its JOB record holds its state. */
+    uint32_t state_file;
     uint8_t section; /* of its slot, where `place` is one */
     bool is_stub;
     bool is_collected; /* the checkpoint under way knows it by its id: it stays */
@@ -47,8 +47,9 @@ struct extra {
     uint64_t delivery;
     char *text; /* the history, then the error: own memory; NULL: neither */
     uint32_t lease_ms;
-    uint32_t ended_file; /* log file of the oldest end of an attempt that its record does not know:
-                            a newer STATE does not tell of it; 0: none */
+    /* Log file of the oldest end of an attempt that its record does not know: a newer STATE does not
+     * tell of it; 0: none. */
+    uint32_t ended_file;
     uint16_t history_bytes, error_bytes;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");

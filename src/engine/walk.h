@@ -41,9 +41,9 @@ struct walk {
     uint64_t was_dead; /* and so many in memory were dead */
     uint32_t changes;
     uint64_t seen; /* list: matching jobs met, to stop early */
-    struct walk_views
-        found; /* list: a heap while it goes on, sorted by due, then push order, at the end */
-    bool more; /* list: matching jobs were left out */
+    /* list: a heap while the walk goes on, sorted by due, then push order, at its end. */
+    struct walk_views found;
+    bool more;         /* list: matching jobs were left out */
     uint64_t affected; /* the others */
 };
 

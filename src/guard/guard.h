@@ -44,8 +44,8 @@ enum guard_verdict {
     GUARD_OFF,               /* no policy file: nothing is delivered */
     GUARD_HOST_NOT_NAMED,    /* no allow-host covers it */
     GUARD_NETWORK_FORBIDDEN, /* private, loopback, link-local, metadata, mapped, translated, … */
-    GUARD_NOT_AN_ADDRESS     /* a family other than IPv4 and IPv6; a host that is neither a name nor
-                                an address */
+    /* A family other than IPv4 and IPv6; a host that is neither a name nor an address. */
+    GUARD_NOT_AN_ADDRESS
 };
 const char *guard_verdict_name(enum guard_verdict verdict); /* "host_not_allowed", … */
 

@@ -173,8 +173,8 @@ static void begin_weight(struct http_exchange *exchange, uint32_t weight)
         exchange->is_long = true;
         exchange->front->long_count++;
     } else if (route->answer == HTTP_ANSWER_SHORT) {
-        exchange->bytes_counted =
-            (size_t)weight * UNIT_BYTES; /* the store has a copy of the body */
+        /* The store has a copy of the body. */
+        exchange->bytes_counted = (size_t)weight * UNIT_BYTES;
         http_budget_add(exchange->front, exchange->bytes_counted);
     }
 }

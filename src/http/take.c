@@ -234,8 +234,8 @@ static void take_jobs(struct http_call *call)
         exchange->is_unheld = true;
     }
     if (wait_ms > 0) {
-        wait_ms++; /* the millisecond that has begun does not count: never answered empty too soon
-                    */
+        /* The millisecond that has begun does not count: a take is never answered empty too soon. */
+        wait_ms++;
         begin_wait(exchange);
     }
     int64_t now_ms = http_front_now_ms(front);

@@ -16,8 +16,8 @@ enum job_section {
     SECTION_RETRYING,      /* as DELAYED, with attempt > 0 */
     SECTION_RETRYING_WALL, /* as DELAYED_WALL, with attempt > 0 */
     SECTION_REMEMBERED,    /* a DONE: remember_until, inner clock */
-    SECTION_DEAD, /* due on the wall clock as it was when the run was written; never comes up by itself
-                */
+    /* Due on the wall clock as it was when the run was written; never comes up by itself. */
+    SECTION_DEAD,
     SECTIONS
 };
 

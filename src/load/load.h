@@ -32,22 +32,24 @@ struct load_plan {
     const struct load_protocol *protocol;
     char host[LOAD_TEXT_BYTES_MAX];
     char port[8];
-    char second_port[8]; /* of another server of the same queue: every second connection goes there;
-                            empty: all go to `port` */
+    /* Of another server of the same queue: every second connection goes there; empty: all go to
+     * `port`. */
+    char second_port[8];
     char topic[LOAD_TEXT_BYTES_MAX];
-    uint64_t jobs;        /* pushed in all; 0: as many as fit into duration_ms */
-    int64_t duration_ms;  /* pushing stops after it; 0: after `jobs` */
-    uint64_t rate_per_s;  /* open loop: so many jobs a second, come what may; 0: as fast as answers
-                             come */
-    unsigned connections; /* pushers */
-    unsigned pipeline;    /* requests on their way on each of them */
-    unsigned batch;       /* jobs in a request */
-    unsigned consumers;   /* connections that take and ack; 0: nobody does */
-    unsigned take_max;    /* jobs in one take */
-    size_t body_bytes;    /* at least LOAD_STAMP_BYTES */
+    uint64_t jobs;       /* pushed in all; 0: as many as fit into duration_ms */
+    int64_t duration_ms; /* pushing stops after it; 0: after `jobs` */
+    /* Open loop: so many jobs a second, come what may; 0: as fast as answers come. */
+    uint64_t rate_per_s;
+    unsigned connections;               /* pushers */
+    unsigned pipeline;                  /* requests on their way on each of them */
+    unsigned batch;                     /* jobs in a request */
+    unsigned consumers;                 /* connections that take and ack; 0: nobody does */
+    unsigned take_max;                  /* jobs in one take */
+    size_t body_bytes;                  /* at least LOAD_STAMP_BYTES */
     int64_t delay_min_ms, delay_max_ms; /* evenly spread */
-    int64_t due_in_ms;   /* all due at one moment, so long after the run began; 0: by delay. Where
-                            pushing takes longer, the rest is due at once */
+    /* All jobs are due at one moment, so long after the run began; 0: by delay. Where pushing takes
+     * longer, the rest is due at once. */
+    int64_t due_in_ms;
     int64_t patience_ms; /* give up when nothing has come for the longest delay and so long */
     bool take_after;     /* consumers begin when all is pushed */
     bool own_ids;        /* the generator names the jobs, LOAD_ID_BYTES each */

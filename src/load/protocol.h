@@ -40,9 +40,9 @@ struct load_protocol {
     const char *port;      /* the default one */
     int64_t delay_unit_ms; /* delays are whole multiples of this */
     unsigned batch_max;    /* jobs in one push */
-    bool acks_apart; /* a consumer acks over a connection of its own: answers come in order, and
-                        those to acks wait for the disk, which no delivery behind them should have
-                        to */
+    /* A consumer acks over a connection of its own: answers come in order, and those to acks wait
+     * for the disk, which no delivery behind them should have to. */
+    bool acks_apart;
     int64_t poll_us; /* after a take that brought nothing: wait so long. 0: the server waits */
 
     /* NULL with `problem` filled in when the server cannot be used. Strings of the plan must

@@ -72,12 +72,14 @@ struct checkpoint {
     bool filters_failed;
     bool has_begun;                /* the first look after the opening */
     struct depot_keys_merge merge; /* [archivist] */
-    bool is_merging;   /* tables; a checkpoint may be under way between two steps of it */
-    bool is_keys_turn; /* a checkpoint has been made: tables first, else there would be ever more of
-                          them while checkpoints follow each other */
-    int64_t keys_ms;   /* when to look at the tables of keys again: it goes over all of them and all
-                          runs, and hardly anything but a checkpoint changes what it finds */
-    int64_t space_ms;  /* when to look for what is dead in runs again */
+    bool is_merging; /* tables; a checkpoint may be under way between two steps of it */
+    /* A checkpoint was made: tables are merged before the next one, else there would be ever more of
+     * them while checkpoints follow each other. */
+    bool is_keys_turn;
+    /* When to look at the tables of keys again: the look goes over all tables and all runs, and hardly
+     * anything but a checkpoint changes what it finds. */
+    int64_t keys_ms;
+    int64_t space_ms; /* when to look for what is dead in runs again */
 
     /* Failures. */
     uint32_t failures; /* one after the other */

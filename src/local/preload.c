@@ -520,8 +520,8 @@ static void slice_took_in(struct preload *preload, struct preload_slice *slice,
                           struct engine_now now)
 {
     if (preload_slice_counts(slice) && !preload_run_make_places(slice)) {
-        preload->retry_ms =
-            now.inner_ms + RETRY_MS; /* nothing has counted yet: it is read once more */
+        /* Nothing of the slice has been counted yet: it is read once more. */
+        preload->retry_ms = now.inner_ms + RETRY_MS;
         slice_drop(preload, slice);
         return;
     }

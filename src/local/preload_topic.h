@@ -11,8 +11,8 @@
 #include "local/shard_core.h"
 
 enum {
-    PRELOAD_WAITING_FIRST =
-        SECTION_DELAYED, /* sections whose jobs wait for consumers: they have a quota */
+    /* Sections whose jobs wait for consumers: they have a quota. */
+    PRELOAD_WAITING_FIRST = SECTION_DELAYED,
     PRELOAD_WAITING_SECTIONS = SECTION_RETRYING_WALL - SECTION_DELAYED + 1
 };
 
@@ -39,9 +39,8 @@ VECTOR_DECLARE(preload_dues, struct preload_due)
  *   cold_ready        what the engine was told last of all this, or has counted itself since
  */
 struct preload_topic {
-    struct table_entry
-        entry;               /* of preload_topics.table, by the name; that is own memory, behind the
-                                    struct */
+    /* Of preload_topics.table, by the name, whose bytes lie behind the struct. */
+    struct table_entry entry;
     struct list list;        /* preload_topics.held while held */
     struct list changed;     /* preload_topics.changed: the engine is to be told */
     struct list places;      /* those with something noted */

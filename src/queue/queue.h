@@ -209,9 +209,9 @@ struct queue_check {
  * again. */
 struct command {
     enum command_kind kind;
-    enum queue_status
-        status;   /* take, get, list, topic: QUEUE_OK, or why it is refused as a whole */
-    size_t count; /* push, answer, change: of items, at most QUEUE_BATCH_MAX */
+    /* take, get, list, topic: QUEUE_OK, or why the call is refused as a whole. */
+    enum queue_status status;
+    size_t count;                     /* push, answer, change: of items, at most QUEUE_BATCH_MAX */
     const struct queue_check *checks; /* of each item; NULL: nothing is wrong with any of them */
     union {
         const struct queue_push *pushes;
@@ -313,8 +313,8 @@ enum queue_event {
 
 struct queue {
     const struct queue_ops *ops;
-    struct queue_door
-        *door; /* of the handle that fronts get; NULL: a part of a queue, or a test's */
+    /* Of the handle that fronts get; NULL: a part of a queue, or a test's. */
+    struct queue_door *door;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
      * may have ready jobs. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);

@@ -1,3 +1,4 @@
+/* durability: the names of the durability classes, as options and answers spell them. */
 #include "redis/redis.h"
 
 static const char *const names[] = {

@@ -212,9 +212,9 @@ enum { WAIT_MS = 1200, VALUE_BYTES_MAX = 1 << 20, TOPIC_KEY_BYTES = REDIS_TAG_BY
 /* A topic in all shards. */
 struct topic_view {
     struct slice topic;
-    struct buffer
-        value[REDIS_SHARDS_MAX]; /* empty: not there; else the pause and, where there are any, the
-                                  * length of the extension, that, and the settings */
+    /* Of each shard. Empty: the topic is not there; else the pause and, where there are any, the
+     * length of the extension, the extension, and the settings. */
+    struct buffer value[REDIS_SHARDS_MAX];
     struct buffer cancelled[REDIS_SHARDS_MAX]; /* rises while a delete is at work */
 };
 

@@ -19,8 +19,8 @@ enum { REDIS_FIELD_BYTES = 160 };
 
 struct redis_master {
     char version[32], policy[32];
-    char history
-        [41]; /* of its data, as replicas name it: another one after it took over another's */
+    /* The replication id of its data: another one after it took over another master's. */
+    char history[41];
     enum redis_durability durability; /* but for the policy */
     const char *sync;
     bool snapshots, loads_torn;

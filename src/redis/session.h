@@ -75,8 +75,9 @@ struct redis_session_options {
     uint32_t wait_replicas;
     enum redis_durability require_durability; /* on less it takes no calls */
     int64_t patience_ms;
-    struct redis_figures *figures; /* calls, resent, reconnects, redirects, failovers (another
-                   * process is master), clock_disagreements, losses are counted up */
+    /* The session counts up calls, resent, reconnects, redirects, failovers (another process is
+     * master), clock_disagreements and losses. */
+    struct redis_figures *figures;
     /* What another server, or a call from here, tells of the shard (scripts/README.md, "News"). Not
      * inside a call. */
     void (*message)(void *ctx, struct slice message);

@@ -21,8 +21,8 @@ enum {
     HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES,
     JOURNEY_US_MAX = 20000, /* one that took longer is no good to set a clock by */
     UNSURE_MAX = 10,
-    SAME_CLOCK_MS = 10000 /* so often at most the log tells of it: a clock that is slewed is set
-                           * again and again */
+    /* The log tells of a clock at most so often: one that is slewed is set again and again. */
+    SAME_CLOCK_MS = 10000
 };
 
 /* ---- first: who is who ---- */

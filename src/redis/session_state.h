@@ -29,9 +29,9 @@ enum {
     SESSION_SILENCE_MS = 6000,
     SESSION_PAUSE_FIRST_MS = 10,
     SESSION_PAUSE_MAX_MS = 1000,
-    SESSION_STEADY_MS =
-        1000,               /* up for so long, or with a call answered: pauses begin small again */
-    SESSION_READS_MAX = 64, /* calls that change nothing and are with Redis */
+    /* A session that was up for so long, or had a call answered, begins with small pauses again. */
+    SESSION_STEADY_MS = 1000,
+    SESSION_READS_MAX = 64,     /* calls that change nothing and are with Redis */
     SESSION_EXPECTED_MAX = 256, /* replies that Redis owes */
     SESSION_TICKET_BYTES = 21,
     SESSION_WINDOW_BYTES = 12, /* earliest, latest: 48 bits each */
@@ -160,8 +160,8 @@ static inline void session_script(const struct redis_session *session, struct bu
 
 /* What the session has to do after a reply to its greeting. */
 struct session_greeting {
-    enum redis_verdict
-        verdict; /* 0: nothing; else the connection is given up, as after that error */
+    /* 0: nothing; else the connection is given up, as after that error. */
+    enum redis_verdict verdict;
     const char *why;
     bool is_up;   /* all is well, calls may be sent */
     bool is_gone; /* the shard's core was not there, though it had been */

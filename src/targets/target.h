@@ -47,10 +47,11 @@ static inline const char *target_outcome_name(enum target_outcome outcome)
 
 struct target_report {
     enum target_outcome outcome;
-    bool is_ailing;         /* the endpoint is to blame (no connection, timeout, 5xx, 429), not the
-                               message: the breaker counts it */
-    int64_t retry_after_ms; /* FAILED, UNSENT: the peer asked for so long; -1: it did not */
-    uint32_t code;          /* HTTP status, AMQP reply code; 0: none */
+    /* The endpoint is to blame (no connection, timeout, 5xx, 429), not the message: the breaker
+     * counts it. */
+    bool is_ailing;
+    int64_t retry_after_ms;         /* FAILED, UNSENT: the peer asked for so long; -1: it did not */
+    uint32_t code;                  /* HTTP status, AMQP reply code; 0: none */
     char error[TARGET_ERROR_BYTES]; /* coarse, for people: "http 500", "timed out after 10s" */
 };
 
