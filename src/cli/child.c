@@ -243,7 +243,7 @@ static size_t escape_len(const char *at, const char *end)
     return (size_t)(end - from);
 }
 
-/* Of the one character at `at`; 0: it is no UTF-8. */
+/* The length in bytes of the character at `at`; 0: it is not UTF-8. */
 static size_t character_len(const char *at, const char *end)
 {
     for (size_t len = 1; len <= 4 && at + len <= end; len++)

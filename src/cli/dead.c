@@ -237,7 +237,7 @@ struct sweep_filter {
         "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "count them only"                          \
     }
 
-/* Only dead jobs have what it asks for. */
+/* Whether the filter asks for something that only dead jobs have. */
 static bool is_of_the_dead(const struct sweep_filter *filter)
 {
     return filter->error || filter->id_prefix || filter->died_after || filter->died_before;

@@ -411,7 +411,7 @@ static int export_topics(struct export *export)
     return CLI_OK;
 }
 
-/* Until the server answers again; then from where the file says. */
+/* Waits until the server answers again, then goes on from where the file says. */
 static int go_back(struct export *export)
 {
     struct patience rest = export->patience; /* it is a page that renews it */

@@ -373,7 +373,7 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
     node->prev = node->next = 0;
 }
 
-/* It counts for the quota of the topic: engine_loaded_of. */
+/* Whether the entry counts for its topic's quota (engine_loaded_of). */
 static bool entry_waits_in_slot(const struct entry *entry)
 {
     return record_place_is_run(entry->place) && entry_waits(entry);

@@ -196,7 +196,8 @@ static uint64_t topic_cold(const struct topic *topic, enum job_section section)
     return topic->stored[section] - topic->loaded[section];
 }
 
-/* So many of those counted in `from` are due: they count as ready, and *count is what is left. */
+/* *count jobs are due: those of them that `from` counts are counted as ready instead; *count is what
+ * remains to be taken from elsewhere. */
 static void count_as_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
 {
     uint64_t moved = *count < *from ? *count : *from;

@@ -27,7 +27,7 @@ void walk_fini(struct walk *walk)
 
 /* ---- list: the first `limit` by due are kept in a heap, of which the last comes out first ---- */
 
-/* Behind the last job of the page before. */
+/* Whether a job comes behind the last one of the page before. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;

@@ -184,7 +184,7 @@ static int64_t number_at(const void *base, size_t offset)
 
 /* ---- which topics have lines of their own ---- */
 
-/* Of the topics that have none. No topic can be called so. */
+/* Label of the line for all topics without one of their own: no topic can have this name. */
 #define OTHERS "(others)"
 
 static uint64_t jobs_of(const struct queue_topic *topic)

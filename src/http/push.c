@@ -14,7 +14,7 @@
 
 /* ---- options and callback ---- */
 
-/* Not within a character. */
+/* Cuts a text at `bytes_max` or before, never within a character. */
 static struct slice cut_text(struct slice text, size_t bytes_max)
 {
     if (text.len <= bytes_max)

@@ -55,7 +55,7 @@ static bool cold_list_add(struct cold_list *list, struct cold_job job)
 
 /* ---- which slots ---- */
 
-/* Behind the last job of the page before. */
+/* Whether a job comes behind the last one of the page before. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;
@@ -181,7 +181,7 @@ static bool keep_record(void *ctx, uint32_t slot, const struct run_slot *entry, 
     return true;
 }
 
-/* Their records. A damaged one takes no room. */
+/* Reads the records of the jobs found. A damaged record takes no room in the page. */
 static void cold_list_read_found(struct cold_list *list)
 {
     for (size_t i = 0; i < list->jobs.count && list->result == 0; i++) {

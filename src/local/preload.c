@@ -107,7 +107,7 @@ static bool recent_let_oldest_go(struct preload *preload)
     return true;
 }
 
-/* It is not read again: what it needed for that goes, and memory it does not fill. */
+/* Frees what only the reading of a slice needed, and memory that its items and bytes do not fill. */
 static void slice_trim(struct preload_slice *slice)
 {
     preload_passes_fini(&slice->passes);
@@ -392,7 +392,7 @@ static const struct preload_first *first_up(struct preload *preload)
     return &preload->first;
 }
 
-/* So long before it comes up a slice is read. */
+/* How long before its jobs are due a slice is read. */
 static int64_t lead_ms(const struct preload *preload)
 {
     return preload->horizon_ms - preload->horizon_ms / 4;
@@ -508,7 +508,7 @@ static void slice_took_error(struct preload *preload, struct preload_slice *slic
 
 /* ---- what was read ---- */
 
-/* It brought nothing. */
+/* Gives up a slice from which nothing is to be loaded. */
 static void slice_drop(struct preload *preload, struct preload_slice *slice)
 {
     slice_end(slice);

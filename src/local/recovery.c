@@ -51,7 +51,7 @@ static void lot_find(struct shard *shard, struct lot *lot, depot_met *met)
     lot->count = 0;
 }
 
-/* Without memory it is left out. */
+/* Adds a lookup to the lot; out of memory it is left out. */
 static void lot_want(struct shard *shard, struct lot *lot, struct depot_want one, depot_met *met)
 {
     if (!place_is_known(shard, one.place) && ++shard->looked_up == FILTERS_FROM)

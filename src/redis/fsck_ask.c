@@ -41,7 +41,7 @@ static int may_pass(const struct fsck *fsck, int result)
     return result == -EHOSTUNREACH && fsck->was_reached ? ASK_TOPOLOGY : result;
 }
 
-/* With the survey made. */
+/* Makes the survey where it was not made yet. */
 static int survey_make(struct fsck *fsck)
 {
     if (fsck->survey)

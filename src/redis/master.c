@@ -50,7 +50,7 @@ void redis_master_hear_config(struct redis_master *out, const redisReply *config
         }
 }
 
-/* As Redis itself decides whether to refuse what grows. */
+/* Whether Redis refuses commands that need memory, by the rule that Redis itself goes by. */
 static bool is_full(const char *info)
 {
     char field[REDIS_FIELD_BYTES];

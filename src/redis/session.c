@@ -166,7 +166,7 @@ void redis_session_stop(struct redis_session *session, int64_t until_ms)
 
 /* ---- calls: ending ---- */
 
-/* Its replies still come, and mean nobody. */
+/* Replies to the call still come, but belong to nobody. */
 static void call_disown(struct redis_session *session, const struct redis_call *call)
 {
     for (uint32_t i = 0; i < session->expected_count; i++) {
@@ -176,7 +176,7 @@ static void call_disown(struct redis_session *session, const struct redis_call *
     }
 }
 
-/* It must be sent again. */
+/* Takes back that the call was sent: it will be sent again. */
 static void call_unsend(struct redis_session *session, struct redis_call *call)
 {
     assert(call->is_sent);
@@ -247,7 +247,7 @@ static int64_t calls_expire(struct redis_session *session, int64_t now_ms)
     return next_ms;
 }
 
-/* Only those there are now: `done` may submit. */
+/* Ends the calls there are now, not those that their `done` submits. */
 static void calls_end_all(struct redis_session *session, enum redis_call_end end)
 {
     struct list *lists[] = {&session->flying, &session->changes_waiting, &session->reads_waiting},

@@ -47,7 +47,7 @@ static void inquiry_free(struct inquiry *inquiry)
     free(inquiry);
 }
 
-/* It is over. */
+/* Answers the inquiry, and frees it. */
 static void inquiry_reply(struct inquiry *inquiry, const struct queue_reply *reply)
 {
     redis_shard_reply(inquiry->shard, inquiry->reply_to, reply);

@@ -121,7 +121,7 @@ static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size
                 joined[at++] = taking->parts[i]->jobs[j];
         for (size_t i = 0; joined && i < count; i++)
             joined[at++] = jobs[i];
-        /* Without memory: the leases end by themselves. */
+        /* Out of memory the jobs are not handed out: their leases end by themselves. */
         reply = joined ? (struct queue_reply){.jobs = joined, .job_count = total}
                        : (struct queue_reply){.status = QUEUE_NO_MEMORY};
     }

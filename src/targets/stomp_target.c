@@ -143,7 +143,7 @@ static const char *emit_message(struct buffer *out, const struct target_message 
 
 /* ---- the end of a message ---- */
 
-/* Its frame takes no room any more, handed over or not. */
+/* The message's frame takes no room any more, whether it was handed over or not. */
 static void drop_frame(struct stomp *stomp, struct stomp_message *sending)
 {
     stomp->waiting_bytes -= sending->frame.len;
@@ -285,8 +285,8 @@ static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt
     return NULL;
 }
 
-/* Printable and short. */
-static void coarse(struct slice said, char out[SAID_BYTES_MAX + 1])
+/* What the broker said, short, with '?' for what is not printable. */
+static void copy_printable(struct slice said, char out[SAID_BYTES_MAX + 1])
 {
     size_t len = said.len < SAID_BYTES_MAX ? said.len : SAID_BYTES_MAX;
     for (size_t i = 0; i < len; i++)
@@ -310,7 +310,7 @@ static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
 {
     char said[SAID_BYTES_MAX + 1], error[SAID_BYTES_MAX + 32];
     struct stomp_message *culprit = find_culprit(stomp, frame);
-    coarse(stomp_frame_header(frame, "message"), said);
+    copy_printable(stomp_frame_header(frame, "message"), said);
     (void)snprintf(error, sizeof error, "the broker says: %s", said);
     if (culprit)
         outbox_settle_as(&stomp->outbox, &culprit->message, TARGET_FAILED, false, error);

@@ -108,7 +108,7 @@ static struct slice find_meta(struct slice meta, struct slice wanted)
     return (struct slice){0};
 }
 
-/* All but what RFC 3986 calls unreserved. */
+/* Percent-encodes all bytes but those that RFC 3986 calls unreserved. */
 static void append_encoded(struct buffer *out, struct slice text)
 {
     static const char digits[] = "0123456789ABCDEF";
