@@ -1,6 +1,9 @@
 #include "base/text.h"
 
 #include "base/hex.h"
+
+#include <string.h>
+
 enum { WORD_CHARS_MAX = 64 };
 
 bool text_parse_u64(struct slice text, uint64_t max, uint64_t *out)
@@ -69,6 +72,20 @@ bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out
     }
     out->len += (size_t)(into - first);
     return true;
+}
+
+void text_percent_encode(struct slice in, const char *plain, struct buffer *out)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < in.len; i++) {
+        unsigned char byte = (unsigned char)in.at[i];
+        if (text_is_unreserved(in.at[i]) || (byte && strchr(plain, byte))) {
+            buffer_append_byte(out, in.at[i]);
+        } else {
+            const char escape[] = {'%', digits[byte >> 4], digits[byte & 15]};
+            buffer_append(out, escape, sizeof escape);
+        }
+    }
 }
 
 static int base64_value(char byte)

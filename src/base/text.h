@@ -21,6 +21,16 @@ bool text_parse_bytes(struct slice text, uint64_t max, uint64_t *out);
  * strings. False where an escape is not two hex digits, or when `out` failed. */
 bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out);
 
+/* May a byte stand in any part of a URL as it is (RFC 3986, 2.3)? */
+static inline bool text_is_unreserved(char byte)
+{
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+           (byte >= '0' && byte <= '9') || byte == '-' || byte == '.' || byte == '_' || byte == '~';
+}
+
+/* Appends `in` with each byte that is neither unreserved nor in `plain` as "%41". */
+void text_percent_encode(struct slice in, const char *plain, struct buffer *out);
+
 /* Appends the bytes of `in`, base64 as in RFC 4648 section 4 with padding: no line breaks, no bits
  * set that nobody reads. False where it is anything else, or when `out` failed. */
 bool text_base64_decode(struct slice in, struct buffer *out);

@@ -1,24 +1,15 @@
 #include "cli/url.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-static void add_escaped(struct buffer *url, const char *text)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    for (; *text; text++)
-        if (strchr(plain, *text))
-            buffer_append_byte(url, *text);
-        else
-            buffer_append_format(url, "%%%02X", (unsigned)(unsigned char)*text);
-}
-
 void cli_url_add_segment(struct buffer *url, const char *text)
 {
     buffer_append_byte(url, '/');
-    add_escaped(url, text);
+    text_percent_encode(slice_of(text), "", url);
 }
 
 void cli_url_add_query(struct buffer *url, const char *key, const char *value)
@@ -29,7 +20,7 @@ void cli_url_add_query(struct buffer *url, const char *key, const char *value)
     buffer_append_byte(url, is_first ? '?' : '&');
     buffer_append_text(url, key);
     buffer_append_byte(url, '=');
-    add_escaped(url, value);
+    text_percent_encode(slice_of(value), "", url);
 }
 
 void cli_url_add_query_number(struct buffer *url, const char *key, uint64_t value)

@@ -401,12 +401,6 @@ bool http_batch_parse(struct slice body, struct slice type, struct http_batch *b
 
 /* ---- the call for one job ---- */
 
-static bool is_unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_' || c == '~';
-}
-
 /* Where the job is found again. */
 static void write_location(struct http_exchange *exchange, const struct queue_result *result)
 {
@@ -423,7 +417,7 @@ static void write_location(struct http_exchange *exchange, const struct queue_re
     len += 6;
     for (size_t i = 0; i < id.len; i++) {
         unsigned char c = (unsigned char)id.at[i];
-        if (is_unreserved(id.at[i])) {
+        if (text_is_unreserved(id.at[i])) {
             path[len++] = id.at[i];
         } else {
             path[len++] = '%';

@@ -285,17 +285,6 @@ static const char *scheme_name(enum redis_kind kind, bool is_unix)
     return schemes[i].name;
 }
 
-static void emit_escaped(struct buffer *out, const char *text, const char *plain)
-{
-    static const char always[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    for (; *text; text++)
-        if (strchr(always, *text) || strchr(plain, *text))
-            buffer_append_byte(out, *text);
-        else
-            buffer_append_format(out, "%%%02X", (unsigned)(unsigned char)*text);
-}
-
 void redis_endpoint_name(const struct redis_endpoint *endpoint, char out[REDIS_ENDPOINT_NAME_BYTES])
 {
     const char *form = strchr(endpoint->host, ':') ? "[%s]:%u" : "%s:%u";
@@ -311,14 +300,15 @@ void redis_url_emit(const struct redis_url *url, char *out, size_t out_bytes)
     assert(out_bytes > 0);
     buffer_append_format(&text, "%s://", scheme_name(url->kind, is_unix));
     if (is_unix)
-        emit_escaped(&text, url->hosts[0].host, "/");
+        text_percent_encode(slice_of(url->hosts[0].host), "/", &text);
     for (uint32_t i = 0; !is_unix && i < url->host_count; i++) {
         redis_endpoint_name(&url->hosts[i], name);
         buffer_append_format(&text, "%s%s", i ? "," : "", name);
     }
     if (url->kind == REDIS_SENTINEL) {
         buffer_append_byte(&text, '/');
-        emit_escaped(&text, url->master, ""); /* a slash would begin the database */
+        text_percent_encode(slice_of(url->master), "",
+                            &text); /* a slash would begin the database */
     }
     if (url->db && !is_unix)
         buffer_append_format(&text, "/%u", url->db);

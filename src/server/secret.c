@@ -3,9 +3,9 @@
 #include "base/access.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/url.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,21 +44,6 @@ int secret_read(const char *path, char *out, size_t out_bytes, char *error, size
                         out_bytes - 2);
 }
 
-static void append_encoded(struct buffer *out, const char *secret)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (const char *at = secret; *at; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (isalnum(byte)) {
-            buffer_append_byte(out, *at);
-        } else {
-            buffer_append_byte(out, '%');
-            buffer_append_byte(out, digits[byte >> 4]);
-            buffer_append_byte(out, digits[byte & 15]);
-        }
-    }
-}
-
 int secret_into_url(const char *url, const char *secret, char *out, size_t out_bytes, char *error,
                     size_t error_bytes)
 {
@@ -79,7 +64,7 @@ int secret_into_url(const char *url, const char *secret, char *out, size_t out_b
     buffer_append_slice(&text, slice_make(url, (size_t)(host - url)));
     buffer_append_slice(&text, parts.user);
     buffer_append_byte(&text, ':');
-    append_encoded(&text, secret);
+    text_percent_encode(slice_of(secret), "", &text);
     buffer_append_byte(&text, '@');
     buffer_append_text(&text, parts.has_user ? strchr(host, '@') + 1 : host);
     bool fits = !text.failed;

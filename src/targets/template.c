@@ -1,6 +1,7 @@
 #include "targets/template.h"
 
 #include "base/hex.h"
+#include "base/text.h"
 #include "targets/target.h"
 
 #include <stdio.h>
@@ -108,23 +109,6 @@ static struct slice find_meta(struct slice meta, struct slice wanted)
     return (struct slice){0};
 }
 
-/* Percent-encodes all bytes but those that RFC 3986 calls unreserved. */
-static void append_encoded(struct buffer *out, struct slice text)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.at[i];
-        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                        (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
-        if (is_plain) {
-            buffer_append_byte(out, text.at[i]);
-        } else {
-            char escape[] = {'%', digits[c >> 4], digits[c & 15]};
-            buffer_append(out, escape, sizeof escape);
-        }
-    }
-}
-
 /* Appends a piece as it stands or filled in; in a URL all that was filled in is percent-encoded. */
 static void append_piece(const struct piece *piece, const struct job *job,
                          enum template_escape escape, struct buffer *out)
@@ -135,7 +119,7 @@ static void append_piece(const struct piece *piece, const struct job *job,
                         : piece->kind == PIECE_META ? find_meta(job->meta, piece->text)
                                                     : piece->text;
     if (escape == TEMPLATE_URL && (piece->kind != PIECE_TEXT || is_brace))
-        append_encoded(out, text);
+        text_percent_encode(text, "", out);
     else
         buffer_append_slice(out, text);
 }

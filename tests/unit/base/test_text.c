@@ -81,6 +81,26 @@ static void reads_sizes(void **state)
     }
 }
 
+static void what_is_percent_encoded_is_read_back(void **state)
+{
+    char bytes[255];
+    struct buffer encoded, decoded;
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i + 1);
+    buffer_init(&encoded, 4096);
+    buffer_init(&decoded, 4096);
+    text_percent_encode(slice_make(bytes, sizeof bytes), "", &encoded);
+    assert_int_equal(encoded.len, 66 + 3 * (sizeof bytes - 66)); /* 26 + 26 + 10 + 4 stay */
+    assert_true(text_percent_decode(buffer_slice(&encoded), true, &decoded));
+    assert_true(slice_equals(buffer_slice(&decoded), slice_make(bytes, sizeof bytes)));
+    buffer_clear(&encoded);
+    text_percent_encode(slice_make("a/b c\0%", 7), "/", &encoded);
+    assert_true(slice_is(buffer_slice(&encoded), "a/b%20c%00%25"));
+    buffer_fini(&encoded);
+    buffer_fini(&decoded);
+}
+
 static void decodes_percent_escapes(void **state)
 {
     static const struct {
@@ -233,6 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_numbers_up_to_a_limit),
         cmocka_unit_test(reads_sizes),
+        cmocka_unit_test(what_is_percent_encoded_is_read_back),
         cmocka_unit_test(decodes_percent_escapes),
         cmocka_unit_test(decodes_base64),
         cmocka_unit_test(decodes_the_base64_it_writes),
