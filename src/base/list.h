@@ -30,6 +30,18 @@ static inline void list_add_last(struct list *head, struct list *node)
     head->prev = node;
 }
 
+/* Moves all nodes of `from` to `into`, in their order; whatever `into` held is forgotten. */
+static inline void list_take_all(struct list *into, struct list *from)
+{
+    if (list_is_empty(from)) {
+        list_init(into);
+        return;
+    }
+    *into = *from;
+    into->next->prev = into->prev->next = into;
+    list_init(from);
+}
+
 static inline void list_remove(struct list *node)
 {
     node->prev->next = node->next;

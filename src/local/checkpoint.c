@@ -557,7 +557,7 @@ static bool catalog_committed(struct checkpoint *checkpoint)
     if (checkpoint->result < 0) {
         checkpoint_failed(checkpoint, checkpoint->result, "writing the catalog", NULL);
         if (checkpoint->result == -ESTALE)
-            shard_go_astray(shard);
+            shard_note_moved(shard);
         if (checkpoint->is_fatal)
             shard_fail(shard, "writing the catalog", checkpoint->result);
         catalog_fini(&checkpoint->catalog);

@@ -33,7 +33,7 @@ static void look_for_path(struct shard *shard, int64_t now_ms)
         return;
     atomic_store_explicit(&shard->astray_seen, false, memory_order_relaxed);
     if (!wal_look(shard->wal) || !depot_leads(shard->depot)) {
-        shard_go_astray(shard);
+        shard_note_moved(shard);
         return;
     }
     if (!shard->astray)

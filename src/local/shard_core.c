@@ -143,12 +143,7 @@ static bool completions_run(struct shard *shard)
     }
     /* Those added by the callbacks wait for the next round. */
     struct list round;
-    list_init(&round);
-    while (!list_is_empty(&shard->soon)) {
-        struct list *first = shard->soon.next;
-        list_remove(first);
-        list_add_last(&round, first);
-    }
+    list_take_all(&round, &shard->soon);
     while (!list_is_empty(&round)) {
         completion_run(shard, list_entry(round.next, struct completion, list));
         any = true;
@@ -251,7 +246,7 @@ void shard_fail(struct shard *shard, const char *what, int error)
     shard->options.failed(shard->options.ctx);
 }
 
-void shard_go_astray(struct shard *shard)
+void shard_note_moved(struct shard *shard)
 {
     shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
     if (shard->astray)
@@ -296,7 +291,7 @@ static void commit_done(struct work *work)
     if (shard->commit_error)
         shard_fail(shard, "commit", shard->commit_error);
     if (!shard->broken && wal_is_astray(shard->wal)) {
-        shard_go_astray(shard);
+        shard_note_moved(shard);
         completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
     }
 }

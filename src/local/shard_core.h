@@ -104,7 +104,7 @@ void shard_commit(struct shard *shard, bool at_once);
 void shard_fail(struct shard *shard, const char *what, int error);
 /* The path of the log or the runs leads elsewhere: nothing that changes something is taken until it
  * leads back, which is looked at now and then. */
-void shard_go_astray(struct shard *shard);
+void shard_note_moved(struct shard *shard);
 
 /* ---- the topics' records, written to the log again before each checkpoint, which gives up the files that
  * hold the old ones, and before a stop ---- */

@@ -272,12 +272,7 @@ static void advance_if_due(struct redis_shard *shard, int64_t now_ms)
 static void replies_run(struct redis_shard *shard)
 {
     struct list round;
-    list_init(&round);
-    while (!list_is_empty(&shard->soon)) {
-        struct list *first = shard->soon.next;
-        list_remove(first);
-        list_add_last(&round, first);
-    }
+    list_take_all(&round, &shard->soon);
     while (!list_is_empty(&round)) {
         struct redis_soon *soon = list_entry(round.next, struct redis_soon, list);
         list_remove(&soon->list);

@@ -26,11 +26,11 @@ struct taking {
 };
 
 /* The jobs of one answer. */
-struct haul {
+struct taken {
     struct queue_job *jobs;
     size_t count;
     size_t bytes; /* of their records */
-    struct haul_text {
+    struct taken_text {
         char id[REDIS_ID_ROOM_BYTES], lease[REDIS_LEASE_BYTES];
     } * texts;
 };
@@ -173,15 +173,15 @@ static void taking_serve(struct taking *taking, const struct queue_job *jobs, si
 /* ---- what came ---- */
 
 static bool read_job(struct redis_batch *batch, const struct redis_head *head,
-                     const redisReply *reply, size_t at, struct haul *haul)
+                     const redisReply *reply, size_t at, struct taken *taken)
 {
-    struct queue_job *out = &haul->jobs[haul->count];
-    struct haul_text *text = &haul->texts[haul->count];
+    struct queue_job *out = &taken->jobs[taken->count];
+    struct taken_text *text = &taken->texts[taken->count];
     struct slice stored, record, attempt, id;
     if (!redis_element(reply, at, &stored) || !redis_element(reply, at + 1, &record) ||
         !redis_element(reply, at + 2, &attempt))
         return false;
-    haul->bytes += record.len;
+    taken->bytes += record.len;
     *out = (struct queue_job){0};
     if (!redis_id_show(stored, text->id, &id) ||
         !redis_unpack_job(record, attempt, JOB_LEASED, head->adjust_ms, &out->job))
@@ -191,28 +191,28 @@ static bool read_job(struct redis_batch *batch, const struct redis_head *head,
     redis_lease_write(text->lease, redis_session_lease_key(batch->shard->session),
                       batch->shard->options.index, out->job.delivery);
     out->lease = slice_make(text->lease, sizeof text->lease);
-    haul->count++;
+    taken->count++;
     return true;
 }
 
-static bool haul_in(struct redis_batch *batch, const struct redis_head *head,
-                    const redisReply *reply, struct haul *haul)
+static bool read_taken(struct redis_batch *batch, const struct redis_head *head,
+                       const redisReply *reply, struct taken *taken)
 {
     size_t count = (reply->elements - 1) / TAKE_ELEMENTS;
-    haul->jobs = malloc((count + 1) * sizeof *haul->jobs);
-    haul->texts = malloc((count + 1) * sizeof *haul->texts);
-    if (!haul->jobs || !haul->texts)
+    taken->jobs = malloc((count + 1) * sizeof *taken->jobs);
+    taken->texts = malloc((count + 1) * sizeof *taken->texts);
+    if (!taken->jobs || !taken->texts)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (!read_job(batch, head, reply, 1 + i * TAKE_ELEMENTS, haul))
+        if (!read_job(batch, head, reply, 1 + i * TAKE_ELEMENTS, taken))
             redis_shard_say_malformed(batch->shard, REDIS_TAKE); /* its lease ends by itself */
     return true;
 }
 
 /* A call brings no more than its bytes allow: who went without may find some in the next. */
-static bool taking_ask_again(struct taking *taking, const struct haul *haul)
+static bool taking_ask_again(struct taking *taking, const struct taken *taken)
 {
-    return haul->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);
+    return taken->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);
 }
 
 static void take_begin(struct redis_batch *batch, struct slice topic)
@@ -228,16 +228,16 @@ static void take_finish(struct redis_batch *batch)
     redis_command_number(&batch->call.args, batch->lease_ms);
 }
 
-static void share_out(struct redis_batch *batch, const struct haul *haul)
+static void share_out(struct redis_batch *batch, const struct taken *taken)
 {
     size_t at = 0;
-    batch->shard->options.figures->jobs += haul->count;
+    batch->shard->options.figures->jobs += taken->count;
     for (size_t i = 0; i < batch->count; i++) {
         struct taking *taking = batch->items[i].owner;
-        size_t left = haul->count - at;
+        size_t left = taken->count - at;
         size_t count = left < taking->left ? left : taking->left;
-        if (count || !taking_ask_again(taking, haul))
-            taking_serve(taking, haul->jobs + at, count, haul->bytes >= TAKE_BYTES_MAX / 2);
+        if (count || !taking_ask_again(taking, taken))
+            taking_serve(taking, taken->jobs + at, count, taken->bytes >= TAKE_BYTES_MAX / 2);
         at += count;
     }
 }
@@ -245,15 +245,15 @@ static void share_out(struct redis_batch *batch, const struct haul *haul)
 static void take_done(struct redis_batch *batch, enum queue_status status,
                       const struct redis_head *head, const redisReply *reply)
 {
-    struct haul haul = {0};
-    if (status == QUEUE_OK && !haul_in(batch, head, reply, &haul))
+    struct taken taken = {0};
+    if (status == QUEUE_OK && !read_taken(batch, head, reply, &taken))
         status = QUEUE_NO_MEMORY;
     if (status == QUEUE_OK)
-        share_out(batch, &haul);
+        share_out(batch, &taken);
     for (size_t i = 0; status != QUEUE_OK && i < batch->count; i++)
         taking_fail(batch->items[i].owner, status);
-    free(haul.jobs);
-    free(haul.texts);
+    free(taken.jobs);
+    free(taken.texts);
 }
 
 static const struct redis_batch_kind takes = {.script = REDIS_TAKE,
