@@ -328,6 +328,13 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
     return 0;
 }
 
+/* A call costs Redis more than a job in it, and each shard has calls of its own. So there are as many
+ * as share the work: one for each master. */
+static uint32_t number_for_new(const struct redis_survey *map)
+{
+    return map->count < REDIS_SHARDS_MAX ? map->count : REDIS_SHARDS_MAX;
+}
+
 static int decide_number(struct shards_question *question, const char *key, uint32_t wanted,
                          uint32_t *number)
 {
@@ -339,7 +346,10 @@ static int decide_number(struct shards_question *question, const char *key, uint
         result = refuse_mute_cores(question, key, number);
     if (result != 0 || *number)
         return result;
-    snprintf(text, sizeof text, "%u", (unsigned)(found ? found : wanted ? wanted : REDIS_SHARDS));
+    snprintf(text, sizeof text, "%u",
+             (unsigned)(found    ? found
+                        : wanted ? wanted
+                                 : number_for_new(question->map)));
     result = ask_owner(question, (const char *const[]){"SET", key, text, "NX", NULL}, &reply);
     if (result != 0)
         return result;
@@ -347,7 +357,7 @@ static int decide_number(struct shards_question *question, const char *key, uint
     return ASK_NUMBER(question, number, "GET", key);
 }
 
-/* How many there are; what is wanted (0: REDIS_SHARDS) where there are none yet. */
+/* How many there are; what is wanted (0: what suits) where there are none yet. */
 static int fix_shards(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
                       uint32_t *out, const struct redis_report *report)
 {
@@ -467,6 +477,19 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
                   LOG_TEXT("advice", "changes are refused until there are enough"));
 }
 
+/* A few shards a master cost little, and let a cluster grow; more of them thin out every batch. */
+static void warn_of_shards(const struct redis_inspection *sum)
+{
+    enum { A_MASTER_MAX = 2 };
+    const char *reason = sum->shards < sum->masters                  ? "some masters have none"
+                         : sum->shards > A_MASTER_MAX * sum->masters ? "each costs calls of its own"
+                                                                     : NULL;
+    if (reason)
+        log_event(LOG_WARN, "the number of shards does not fit", LOG_NUMBER("shards", sum->shards),
+                  LOG_NUMBER("masters", sum->masters), LOG_TEXT("reason", reason),
+                  LOG_TEXT("advice", "tarry reshard, see docs/redis.md"));
+}
+
 static void say_what_there_is(const struct redis_inspection *sum)
 {
     const char *version = sum->version, *durability = redis_durability_name(sum->durability);
@@ -494,6 +517,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         redis_inspection_say(&sum, options->wait_replicas);
         say_what_there_is(&sum);
         warn_of_weakness(&sum, options->wait_replicas);
+        warn_of_shards(&sum);
         *out = sum;
     }
     redis_survey_free(map);

@@ -25,7 +25,6 @@
 struct redis;
 
 enum {
-    REDIS_SHARDS = 8,
     REDIS_SHARDS_MAX = 64,
     REDIS_URL_BYTES_MAX = 1024,
     REDIS_NAME_BYTES = 33, /* of a queue's random name, with its NUL */
@@ -48,7 +47,7 @@ enum redis_durability redis_durability_parse(struct slice name);
 
 struct redis_options {
     const char *url; /* see url.h */
-    uint32_t shards; /* 0: those there are, REDIS_SHARDS where there are none yet */
+    uint32_t shards; /* 0: those there are, one for each master where there are none yet */
     uint64_t body_bytes_max;
     uint32_t topics_max;
     uint32_t wait_replicas;                   /* an answered change has reached so many replicas */

@@ -36,7 +36,7 @@ static const struct option options[] = {
      "TIME or never"},
     {"shards", OPTION_COUNT, "N", FIELD(shards), "0", 0, 64,
      "how many slices share the jobs: threads, or in Redis groups of keys; fixed when the store is "
-     "made; 0 is as it was made, and for a new one 1, in Redis 8"},
+     "made; 0 is as it was made, and for a new one 1, on a Redis Cluster one for each master"},
     {"deliver", OPTION_TEXT, "FILE", FIELD(deliver), "", 0, 0,
      "deliver due jobs to where their topics say, as far as this policy file allows (see "
      "docs/delivery.md); read again on SIGHUP; without it nothing is delivered"},

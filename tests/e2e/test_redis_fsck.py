@@ -26,7 +26,7 @@ def shared():
 def queue(shared, start_server):
     """(redis, server): eight shards with jobs in all states, forty of them to be delivered: 20 of `now`, 20 of `later`."""
     shared.client().flushall()
-    server = start_server("--store", shared.url)
+    server = start_server("--store", shared.url, "--shards", str(SHARDS))
     fill(server)
     return shared, server
 
@@ -329,7 +329,7 @@ def ids_in(node, topic):
 def test_a_lost_master_leaves_shards_that_are_found_and_mended_and_the_others_deliver(cluster, start_server):
     for node in masters(cluster):
         node.client().flushall()
-    server = start_server("--store", cluster.url)
+    server = start_server("--store", cluster.url, "--shards", str(SHARDS))
     fill(server)
     lost = next(node for node in masters(cluster) if node.client().exists("{tarry}:shards"))
     others = [node for node in masters(cluster) if node is not lost]

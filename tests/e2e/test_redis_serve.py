@@ -39,9 +39,28 @@ def test_the_number_of_shards_is_known_from_the_shards_where_its_key_is_lost(fre
 
 def test_another_prefix_is_another_queue(fresh, start_server):
     one, two = start_server("--store", fresh.url), start_server("--store", fresh.url + "?prefix=other", "--shards", "2")
-    assert info(one)["shards"] == 8 and info(two)["shards"] == 2
+    assert info(one)["shards"] == 1 and info(two)["shards"] == 2
     one.client().push("there", "a")
     assert two.client().call("GET", "/v1/topics/there").status == 404
+
+
+NO_FIT = "the number of shards does not fit"
+
+
+def test_a_new_queue_has_a_shard_for_each_master_and_an_old_one_keeps_its_own(fresh, start_server, start_redis):
+    started = start_server("--store", fresh.url)
+    assert info(started)["shards"] == 1 and fresh.client().get("{tarry}:shards") == b"1" and NO_FIT not in started.log()
+    eight = fresh.url + "?prefix=eight"
+    start_server("--store", eight, "--shards", "8").terminate()
+    again = start_server("--store", eight)
+    assert info(again)["shards"] == 8
+    assert f'"{NO_FIT}" shards=8 masters=1' in again.log() and "tarry reshard" in again.log()
+    cluster = start_redis.cluster(masters=3)
+    started = start_server("--store", cluster.url)
+    assert info(started)["shards"] == 3 and NO_FIT not in started.log()
+    assert sorted(len(node.client().keys("*:core")) for node in cluster.servers) == [1, 1, 1]
+    few = start_server("--store", cluster.url + "?prefix=few", "--shards", "2")
+    assert f'"{NO_FIT}" shards=2 masters=3' in few.log()
 
 
 # ---- what it says of itself ----
@@ -53,11 +72,11 @@ def test_info_tells_the_durability_in_force(aof, durability, words, start_server
     with RedisServer(aof=aof) as server:
         started = start_server("--store", server.url)
         said = info(started)
-        assert said["store"] == "redis" and said["durability_class"] == durability and said["wait_replicas"] == 0 and said["shards"] == 8
+        assert said["store"] == "redis" and said["durability_class"] == durability and said["wait_replicas"] == 0 and said["shards"] == 1
         assert said["sync"] == (aof or "none") and all(word in said["durability"] for word in words), said
         assert ("redis may lose jobs" in started.log()) == (aof != "always")
         listening = next(line for line in started.log().splitlines() if "event=listening" in line)
-        assert "store=redis" in listening and f"durability={durability}" in listening and "shards=8" in listening
+        assert "store=redis" in listening and f"durability={durability}" in listening and "shards=1" in listening
         works(started)
         assert started.terminate() == 0
 
@@ -81,7 +100,7 @@ def test_metrics_count_what_goes_to_redis(fresh, start_server):
         started.client().push("counted", f"job-{number}", delay="1h")
     assert metric(started, "tarry_redis_jobs_total") >= before + 20
     assert metric(started, "tarry_redis_calls_total") > 0
-    assert metric(started, "tarry_redis_shards") == metric(started, "tarry_redis_shards_up") == 8
+    assert metric(started, "tarry_redis_shards") == metric(started, "tarry_redis_shards_up") == 1
     for name in ("resent", "reconnects", "redirects", "failovers", "clock_disagreements", "news_lost"):
         assert metric(started, f"tarry_redis_{name}_total") >= 0
     assert 'tarry_jobs{topic="counted",state="delayed"} 20' in started.client().call("GET", "/metrics").body.decode()
@@ -109,6 +128,6 @@ def test_servers_that_begin_one_queue_together_agree(start_redis, start_server):
         servers = [start_server("--store", f"{redis.url}?prefix=q{n}", started=False).launch() for _ in range(3)]
         for server in servers:
             server.wait_listening()
-        assert {info(server)["shards"] for server in servers} == {8}
+        assert {info(server)["shards"] for server in servers} == {1}
         for server in servers:
             server.terminate()
