@@ -200,7 +200,8 @@ struct load_engine {
     bool consuming;
     bool sweep; /* look at every connection in the next turn, not only at those with events */
     int64_t start_us, progress_us;
-    int64_t event_us; /* when something last came */
+    int64_t wall_after_boot_us; /* wall clock minus time since boot */
+    int64_t event_us;           /* when something last came */
     struct load_stamp stamps[LOAD_BATCH_MAX];
     struct load_answer answer;
 };
@@ -320,9 +321,14 @@ static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t
     unsigned ours = 0;
     engine->result->takes++;
     engine->result->takes_empty += answer->item_count == 0;
-    for (unsigned i = 0; i < answer->item_count; i++)
-        if (load_tally_delivered(&engine->tally, answer->items[i].body, now_us))
-            answer->items[ours++] = answer->items[i];
+    for (unsigned i = 0; i < answer->item_count; i++) {
+        const struct load_item *item = &answer->items[i];
+        if (!load_tally_delivered(&engine->tally, item->body, now_us))
+            continue;
+        if (item->due_ms)
+            load_tally_told(&engine->tally, item->due_ms, now_us + engine->wall_after_boot_us);
+        answer->items[ours++] = *item;
+    }
     conn->got += answer->item_count;
     if (ours > 0) {
         unsigned answers =
@@ -518,6 +524,7 @@ static bool engine_run(struct load_engine *engine)
     struct epoll_event events[EVENTS_MAX];
     int64_t now_us = clock_boot_us(), wake_us;
     engine->start_us = engine->event_us = engine->progress_us = now_us;
+    engine->wall_after_boot_us = clock_inner_us() - clock_boot_us();
     engine->result->began_us = now_us;
     engine->consuming = !engine->plan->take_after;
     engine->sweep = true;

@@ -1,6 +1,7 @@
 #include "load/http.h"
 
 #include "base/error.h"
+#include "base/timestamp.h"
 #include "base/url.h"
 #include "load/socket.h"
 
@@ -126,7 +127,8 @@ static const char *find_string(const char *at, const char *end, const char *mark
 
 static void find_jobs(struct slice body, struct load_answer *answer)
 {
-    static const char lease_mark[] = "\"lease\":\"", body_mark[] = "\"body\":\"";
+    static const char lease_mark[] = "\"lease\":\"", body_mark[] = "\"body\":\"",
+                      due_mark[] = "\"due_at\":\"";
     const char *end = body.at + body.len;
     struct slice lease, next_lease;
     const char *at = find_string(body.at, end, lease_mark, sizeof lease_mark - 1, &lease);
@@ -135,7 +137,11 @@ static void find_jobs(struct slice body, struct load_answer *answer)
         const char *next = find_string(from, end, lease_mark, sizeof lease_mark - 1, &next_lease);
         struct load_item *item = &answer->items[answer->item_count++];
         *item = (struct load_item){.lease = lease};
-        find_string(from, next ? next : end, body_mark, sizeof body_mark - 1, &item->body);
+        const char *behind = next ? next : end;
+        find_string(from, behind, body_mark, sizeof body_mark - 1, &item->body);
+        struct slice due;
+        if (find_string(from, behind, due_mark, sizeof due_mark - 1, &due))
+            timestamp_parse(due, &item->due_ms);
         at = next;
         lease = next_lease;
     }

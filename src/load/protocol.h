@@ -24,6 +24,7 @@ enum load_outcome {
 
 struct load_item { /* a job taken; valid as long as the bytes it was parsed from */
     struct slice lease, body;
+    int64_t due_ms; /* wall clock, as the server tells it; 0: it does not */
 };
 
 struct load_answer {

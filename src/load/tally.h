@@ -48,6 +48,10 @@ void load_tally_acked(struct load_tally *tally, uint32_t jobs, uint64_t failed, 
 /* True if the job is of this run: then it is to be acked, duplicate or not. */
 bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t now_us);
 
+/* The same job by the due time its server told, both by the wall clock: what other queues, whose
+ * drivers know no finer due time than that, are judged by. */
+void load_tally_told(struct load_tally *tally, int64_t due_ms, int64_t wall_us);
+
 /* Keeps the first problem of the run, made printable. */
 void load_tally_problem(struct load_tally *tally, struct slice problem);
 

@@ -313,6 +313,32 @@ static bool deliver(struct load_tally *tally, struct load_stamp stamp, int64_t n
     return load_tally_delivered(tally, slice_make(body, sizeof body), now_us);
 }
 
+static void reads_when_a_job_was_due(void **state)
+{
+    (void)state;
+    static const char text[] =
+        HEAD "76\r\n\r\n{\"jobs\":[{\"lease\":\"L1\",\"due_at\":\"1970-01-02T00:00:00.007Z\"},"
+             "{\"lease\":\"L2\"}]}";
+    memset(&answer, 0, sizeof answer);
+    assert_int_equal(load_http.parse(NULL, LOAD_TAKE, 0, slice_of(text), &answer), LOAD_ANSWER);
+    assert_int_equal(answer.item_count, 2);
+    assert_int_equal(answer.items[0].due_ms, 86400007);
+    assert_int_equal(answer.items[1].due_ms, 0);
+}
+
+static void judges_by_the_due_time_that_was_told(void **state)
+{
+    (void)state;
+    static struct load_result result;
+    struct load_tally tally;
+    load_tally_init(&tally, &result, 7, NULL);
+    load_tally_told(&tally, 1700000000123, 1700000000125500);
+    assert_int_equal(result.late_told_us.max, 2500);
+    load_tally_told(&tally, 1700000000123, 1700000000122000);
+    assert_int_equal(result.late_told_us.count, 2);
+    assert_int_equal(result.late_told_us.max, 2500);
+}
+
 static void judges_deliveries(void **state)
 {
     (void)state;
@@ -412,6 +438,8 @@ int main(void)
         cmocka_unit_test(http_requests_have_the_length_they_say),
         cmocka_unit_test(beanstalk_reserves_as_many_as_there_may_be),
         cmocka_unit_test(reads_urls),
+        cmocka_unit_test(reads_when_a_job_was_due),
+        cmocka_unit_test(judges_by_the_due_time_that_was_told),
         cmocka_unit_test(judges_deliveries),
         cmocka_unit_test(a_trace_holds_what_was_judged),
         cmocka_unit_test(a_trace_that_could_not_be_written_says_so),
