@@ -3,12 +3,14 @@
  *
  *   node drive.js PORT life  JOBS DELAY_MS            pushed in bulk and worked off at the same time
  *   node drive.js PORT late  RATE SECONDS MIN_MS MAX_MS   so many a second, come what may
+ *   node drive.js PORT one   RATE SECONDS MIN_MS MAX_MS   the same, each pushed by itself
  *   node drive.js PORT burst JOBS DELAY_MS TIMES       all due at once, and so again; one more before, to warm up
  *   node drive.js PORT fill  JOBS DELAY_MS             pushed only: for memory
  *
  * BullMQ at its quickest, as far as its own options go: jobs are removed when done, addBulk by
  * hundreds, many jobs at once in the worker, locks that need no renewal within the run. Lateness is
- * counted from the due time BullMQ itself wrote down, in its own whole milliseconds.
+ * counted from the due time BullMQ itself wrote down, in its own whole milliseconds; what runs by the clock
+ * is warmed up first.
  */
 'use strict';
 
@@ -16,6 +18,7 @@ const { Queue, Worker } = require('bullmq');
 
 const [port, mode, ...numbers] = process.argv.slice(2);
 const BODY = 'abcdefghijklmnopqrstuvwxyz'.repeat(8).slice(0, 200);
+const WARM_UP_SECONDS = 3; // of pushing by the clock, before what is measured
 const setting = (name, value) => Number(process.env[name] || value);
 const BULK = setting('BULK', 500);
 const BULKS_UNDER_WAY = setting('BULKS', 2);
@@ -69,16 +72,17 @@ async function push(count, delay) {
   await Promise.all(Array.from({ length: BULKS_UNDER_WAY }, one));
 }
 
-/* Ticks every 5 ms with all that the clock asks for, without waiting for answers. */
-async function pushByClock(rate, seconds, delay) {
-  const begun = now(), answers = [];
+/* Ticks with all that the clock asks for, without waiting for answers: every 5 ms in bulk, or every ms one by one. */
+async function pushByClock(rate, seconds, delay, inBulk) {
+  const begun = now(), before = result.pushed, answers = [];
   while (now() - begun < seconds * 1000) {
-    const wanted = Math.floor((now() - begun) * rate / 1000) - result.pushed;
+    const wanted = Math.floor((now() - begun) * rate / 1000) - (result.pushed - before);
     if (wanted > 0) {
       result.pushed += wanted;
-      answers.push(queue.addBulk(jobs(wanted, delay)));
+      if (inBulk) answers.push(queue.addBulk(jobs(wanted, delay)));
+      else for (const job of jobs(wanted, delay)) answers.push(queue.add(job.name, job.data, job.opts));
     }
-    await pause(5);
+    await pause(inBulk ? 5 : 1);
   }
   await Promise.all(answers);
 }
@@ -89,8 +93,12 @@ async function main() {
   const consumer = mode === 'fill' ? null : work();
   if (consumer) await consumer.worker.waitUntilReady();
   const begun = now();
-  if (mode === 'late') {
-    await pushByClock(first, second, () => third + Math.floor(Math.random() * (fourth - third + 1)));
+  if (mode === 'late' || mode === 'one') {
+    const delay = () => third + Math.floor(Math.random() * (fourth - third + 1));
+    await pushByClock(first, WARM_UP_SECONDS, delay, mode === 'late');
+    await consumer.done(result.pushed);
+    late = [];
+    await pushByClock(first, second, delay, mode === 'late');
   } else if (mode === 'burst') {
     for (let time = 0; time <= third; time++) {
       if (time === 1) late = [];

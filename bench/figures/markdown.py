@@ -1,5 +1,7 @@
 """The rows of docs/performance.md, for the pieces that measure what the store promises."""
 
+import statistics
+
 from .watch import MIB
 
 
@@ -72,11 +74,57 @@ def late_flush(results):
            + " |")
 
 
+def beside(runs, form):
+    """The median over the runs of what `form` makes of them, and what lay around it."""
+    found = sorted(runs)
+    return form.format(statistics.median(found)) + (f" ({form.format(found[0])} to {form.format(found[-1])})" if len(found) > 1 else "")
+
+
+def redis_rows(results):
+    """What is said of each queue on Redis: piece, row, figure of a run, form."""
+    def late(percentile, name="late_ms"):
+        return lambda run: run[name][percentile]
+
+    one = "2,000/s, due one by one, one server: lateness"
+    rows = [("redis_one_by_one", f"{one} {percentile}", late(percentile), "{:.2f} ms") for percentile in ("p50", "p99")]
+    rows += [("redis_one_by_one", f"by the due time told, {percentile}", late(percentile, "late_told_ms"), "{:.2f} ms") for percentile in ("p50", "p99")]
+    rows += [("redis_one_by_one", "Redis' CPU a job, whole life", lambda run: run["redis_us_per_job"], "{:.0f} µs"),
+             ("redis_one_by_one", "of it in scripts", lambda run: run["script_us_per_job"], "{:.0f} µs"),
+             ("redis_one_by_one", "calls a job", lambda run: run["calls_per_job"], "{:.2f}"),
+             ("redis_one_by_one", "commands a job, those in scripts too", lambda run: run["commands_per_job"], "{:.1f}")]
+    rows += [(piece, f"{what}, lateness {percentile}", late(percentile), "{:.2f} ms") for percentile in ("p50", "p99")
+             for piece, what in (("redis_late", "5,000/s, two servers"), ("redis_burst", "500 due at one moment, two servers"))]
+    rows += [("redis_life", "whole lives a second, due after 1 s", lambda run: run["lives_per_s"], "{:,.0f}/s"),
+             ("redis_ram", "memory a pending job", lambda run: run["bytes_per_job"], "{:.0f} bytes")]
+    return [row for row in rows if row[0] in results]
+
+
+def redis(results):
+    """All pieces that hold tarry against the other queues on Redis, as one table: the median, and from the least to the most."""
+    names = ("tarry", "redisson", "bullmq")
+    rows = redis_rows(results)
+    if not rows:
+        return
+    yield ""
+    yield "| | tarry | Redisson | BullMQ |"
+    yield "|---|---|---|---|"
+    for piece, what, figure, form in rows:
+        cells = []
+        for name in names:
+            runs = results[piece].get(name, {}).get("runs", [])
+            try:
+                cells.append(beside([figure(run) for run in runs], form) if runs else "")
+            except KeyError:  # nobody told it
+                cells.append("")
+        yield f"| {what} | " + " | ".join(cells) + " |"
+
+
 TABLES = {table.__name__: table for table in (backlog, burst, peers, shard, late_flush)}
 
 
 def lines(results):
     """Those of the pieces that were run."""
+    yield from redis(results)
     for piece, found in results.items():
         if piece in TABLES and found:
             yield ""

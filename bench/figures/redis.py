@@ -1,34 +1,34 @@
-"""The pieces on Redis: tarry on a Redis of its own, beside the bare script and BullMQ on the same Redis.
+"""The pieces on Redis: tarry on a Redis of its own, beside BullMQ, Redisson and the bare script on the same Redis.
 
-Redis has core 0; tarry, the generator, redis-benchmark and node share core 1, so that each way has the same machine. Where lateness is measured
-nothing is full, and the system places all as it likes.
+Redis has core 0; tarry, the generator, redis-benchmark, node and java share core 1, so that each way has the same machine. Where lateness is
+measured nothing is full, and the system places all as it likes. Redis and tarry have their default settings, but that Redis writes no files.
 """
 
 import csv
-import json
 import os
-import shutil
 import statistics
 import subprocess
 import time
 
-from . import servers, wire
+from . import redis_peers, servers, wire
 
 CLIENT_CORE = "1"
 BODY = "abcdefghijklmnopqrstuvwxyz" * 7 + "abcdefghijklmnopqr"
-TARRY = servers.Kind("tarry", "http", "{tarry} serve --store {store} --shards {shards} --listen 127.0.0.1:{port}", "on Redis, one Redis, no log")
+TARRY = servers.Kind("tarry", "http", "{tarry} serve --store {store} --listen 127.0.0.1:{port}", "on Redis, one Redis, no log")
+TARRY_IN_SHARDS = servers.Kind("tarry", "http", "{tarry} serve --store {store} --shards {shards} --listen 127.0.0.1:{port}", "the same, in so many shards")
 CLUSTER = servers.Kind("redis-cluster", "redis", "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly no "
                        "--cluster-enabled yes --cluster-port {bus}", "one master of a cluster")
 BARE_PUSH = ("redis.call('HSET', KEYS[2], ARGV[1], ARGV[3]) "
              "return redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])")
-BULLMQ = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bullmq")
+SCRIPTS = ("fcall", "evalsha", "eval")
+NOT_IN_SCRIPTS = ("blpop", "bzpopmin", "multi", "exec")  # what a client alone can call, besides scripts
 SLOTS = 16384
 
 
 class Store:
-    """A Redis and the tarry servers on it, all fresh."""
+    """A Redis and the tarry servers on it, all fresh. `shards` None: as many as tarry takes by itself."""
 
-    def __init__(self, bench, tarries=1, pinned=True, shards=8):
+    def __init__(self, bench, tarries=1, pinned=True, shards=None):
         self.bench, self.shards = bench, shards
         self.redis = servers.Server(servers.KINDS["redis"], None, bench.base_dir, core="0" if pinned else None)
         self.core = CLIENT_CORE if pinned else None
@@ -50,11 +50,16 @@ class Store:
 
     def watched(self, run):
         """What `run` returned, with what it cost Redis."""
-        cpu, begun = self.redis.cpu_s(), time.monotonic()
-        result = run()
-        cpu, elapsed = self.redis.cpu_s() - cpu, time.monotonic() - begun
+        with wire.Connection(self.redis.port) as connection:
+            connection.ask("CONFIG", "RESETSTAT")
+            cpu, begun = self.redis.cpu_s(), time.monotonic()
+            result = run()
+            cpu, elapsed = self.redis.cpu_s() - cpu, time.monotonic() - begun
+            commands = connection.commands()
+        jobs = max(1, result.get("acked") or 0, result["pushed"])
         result["redis_busy"] = round(cpu / elapsed, 3)
-        result["redis_us_per_job"] = round(cpu * 1e6 / max(1, result.get("acked") or 0, result["pushed"]), 2)
+        result["redis_us_per_job"] = round(cpu * 1e6 / jobs, 2)
+        result.update({name: round(amount / jobs, 3) for name, amount in cost(commands).items()})
         return result
 
     def load(self, **flags):
@@ -63,11 +68,24 @@ class Store:
         return self.watched(lambda: self.bench.load(first or self.redis, second=second, core=self.core, **flags))
 
     def bullmq(self, mode, *numbers):
-        return self.watched(lambda: bullmq(self.bench, self.redis.port, self.core, mode, *numbers))
+        return self.watched(lambda: redis_peers.bullmq(self.bench, self.redis.port, self.core, mode, *numbers))
+
+    def redisson(self, mode, *numbers):
+        return self.watched(lambda: redis_peers.redisson(self.bench, self.redis.port, self.core, mode, *numbers))
 
 
-def tarry_on(bench, store, core, shards=8):
-    server = servers.Server(TARRY, bench.tarry, bench.base_dir, core=core, store=store, shards=shards)
+def cost(commands):
+    """From the counters of commands: how often clients called, time in scripts, and commands carried out in all, those inside scripts too."""
+    def calls(names):
+        return sum(commands[name][0] for name in names if name in commands)
+
+    return {"calls_per_job": calls(SCRIPTS + NOT_IN_SCRIPTS), "script_us_per_job": sum(commands[name][1] for name in SCRIPTS if name in commands),
+            "commands_per_job": calls(name for name in commands if name not in SCRIPTS)}
+
+
+def tarry_on(bench, store, core, shards=None):
+    kind, words = (TARRY_IN_SHARDS, {"shards": shards}) if shards else (TARRY, {})
+    server = servers.Server(kind, bench.tarry, bench.base_dir, core=core, store=store, **words)
     try:
         server.start()
     except BaseException:
@@ -76,72 +94,33 @@ def tarry_on(bench, store, core, shards=8):
     return server
 
 
-def bullmq(bench, port, core, mode, *numbers):
-    """One run of bench/bullmq/drive.js; what it printed."""
-    pinned = ["taskset", "-c", core] if core else []
-    modules = os.path.join(bullmq_modules(bench), "node_modules")
-    done = subprocess.run([*pinned, "node", os.path.join(BULLMQ, "drive.js"), str(port), mode, *map(str, numbers)], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "NODE_PATH": modules, "NODE_ENV": "production"})
-    if done.returncode != 0:
-        raise RuntimeError(f"BullMQ: {done.stderr.strip()[-500:]}")
-    result = json.loads(done.stdout)
-    if result.get("problem") or result["missing"]:
-        bench.say(f"    bullmq: missing {result['missing']}  {result.get('problem', '')}")
-    return result
-
-
-def bullmq_modules(bench):
-    """Where npm puts BullMQ: beside the build. Fetched once, and again when package.json changed."""
-    here = os.path.join(os.path.dirname(bench.generator), "bullmq")
-    wanted, present = os.path.join(BULLMQ, "package.json"), os.path.join(here, "package.json")
-    same = os.path.exists(present) and open(present).read() == open(wanted).read()
-    if not same or not os.path.isdir(os.path.join(here, "node_modules")):
-        os.makedirs(here, exist_ok=True)
-        shutil.copy(wanted, here)
-        try:
-            subprocess.run(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error"], cwd=here, check=True,
-                           stdout=subprocess.DEVNULL)
-        except BaseException:
-            os.unlink(present)
-            raise
-    return here
-
-
-def has_bullmq(bench):
-    """Whether it can be measured; says why not."""
-    if bench.only and "bullmq" not in bench.only:
-        return False
-    for program in ("node", "npm"):
-        if not shutil.which(program):
-            bench.say(f"  '{program}' is not installed, 'bullmq' is left out: see scripts/setup")
-            return False
-    try:
-        bullmq_modules(bench)
-    except subprocess.CalledProcessError:
-        bench.say("  npm could not fetch BullMQ, it is left out")
-        return False
-    return True
-
-
 def in_turn(bench, ways, figure, form="{:>10,.0f}/s"):
     """Every way in turn, round after round: {name: {median, runs}}. A way is a function without arguments."""
     runs = {name: [] for name in ways if not bench.only or name.split("-")[0] in bench.only}
     for number in range(bench.rounds):
         for name in runs:
             result = ways[name]()
+            result["load"] = os.getloadavg()[0]
             runs[name].append(result)
-            found = figure(result)
-            busy = f"  Redis {result['redis_busy']:.0%}, {result['redis_us_per_job']:.1f} us a job" if "redis_busy" in result else ""
             tarry = f"  tarry busy {result['server_busy']:.0%}" if "server_busy" in result and name.startswith("tarry") else ""
-            bench.say(f"  round {number + 1}  {name:22} {form.format(found)}{busy}{tarry}{shown_lateness(result)}")
+            bench.say(f"  round {number + 1}  {name:22} {form.format(figure(result))}{shown_cost(result)}{tarry}{shown_lateness(result)}")
     return {name: {"median": statistics.median(figure(run) for run in all_runs), "runs": all_runs} for name, all_runs in runs.items() if all_runs}
 
 
+def shown_cost(result):
+    if "redis_busy" not in result:
+        return ""
+    inside = (f" ({result['script_us_per_job']:.1f} in scripts, {result['calls_per_job']:.2f} calls, {result['commands_per_job']:.1f} commands)"
+              if result.get("calls_per_job") else "")
+    return f"  Redis {result['redis_busy']:.0%}, {result['redis_us_per_job']:.1f} us a job{inside}"
+
+
 def shown_lateness(result):
-    late = result.get("late_ms")
+    late, told = result.get("late_ms"), result.get("late_told_ms")
     if not late or not late["max"]:
         return ""
-    return f"  late p50 {late['p50']:.2f} p99 {late['p99']:.2f} max {late['max']:.2f} ms, early {result['early']}"
+    by_told = f", by the due time told p50 {told['p50']:.2f} p99 {told['p99']:.2f}" if told else ""
+    return f"  late p50 {late['p50']:.2f} p99 {late['p99']:.2f} max {late['max']:.2f} ms{by_told}, early {result['early']}"
 
 
 def with_store(bench, act, **options):
@@ -188,57 +167,92 @@ def redis_push(bench):
     return in_turn(bench, ways, lambda run: run["pushes_per_s"])
 
 
-# ---- whole life ----
+# ---- beside other queues on Redis ----
 
-def redis_life(bench):
-    """whole life on Redis: push, take, ack; at once and due after 1 s; BullMQ with addBulk and a worker of 200 at once"""
-    living = {"duration": f"{2 * bench.seconds}s", "consumers": 4, "take": 100, "patience": "120s"}
-    jobs = 20_000 * bench.seconds
-    ways = {
-        "tarry": lambda: with_store(bench, lambda store: store.load(delay="0s", **living)),
-        "tarry-1s": lambda: with_store(bench, lambda store: store.load(delay="1s", **living)),
-        "tarry-batch": lambda: with_store(bench, lambda store: store.load(delay="0s", pipeline=8, batch=100, **living)),
-        "plain-1s": lambda: with_store(bench, lambda store: store.load(delay="1s", **living), tarries=0),
-    }
-    if has_bullmq(bench):
-        ways["bullmq"] = lambda: with_store(bench, lambda store: store.bullmq("life", jobs, 0), tarries=0)
-        ways["bullmq-1s"] = lambda: with_store(bench, lambda store: store.bullmq("life", jobs, 1000), tarries=0)
-    return in_turn(bench, ways, lambda run: run["lives_per_s"])
+def beside(bench, ways, act, **options):
+    """The ways, and those of the other queues that are here: act(store, run) with the function that runs it."""
+    for name, has in (("bullmq", redis_peers.has_bullmq), ("redisson", redis_peers.has_redisson)):
+        if has(bench):
+            ways[name] = lambda name=name: with_store(bench, lambda store: act(name, getattr(store, name)), tarries=0, **options)
+    return ways
 
 
-# ---- lateness ----
+def redis_one_by_one(bench):
+    """jobs pushed one by one at 2,000/s, due one by one after 1 to 2 s, taken and acked one by one, one server: lateness, and Redis' time a job"""
+    seconds = 2 * bench.seconds
+    ways = {"tarry": lambda: with_store(bench, lambda store: store.load(rate=2000, duration=f"{seconds}s", delay="1s..2s", consumers=16, take=1), pinned=False)}
+    beside(bench, ways, lambda name, run: run("one" if name == "bullmq" else "late", 2000, seconds, 1000, 2000), pinned=False)
+    return in_turn(bench, ways, lambda run: run["late_ms"]["p99"], "p99 {:>9.2f} ms")
+
+
+def late(bench):
+    return {"rate": 5000, "duration": f"{2 * bench.seconds}s", "delay": "1s..2s", "consumers": 4, "take": 100}
+
 
 def redis_late(bench):
-    """lateness on Redis at 5,000 jobs/s: two tarry servers, with an empty Redis and with 1 million pending; BullMQ"""
-    seconds, pending = 4 * bench.seconds, 100_000 if bench.quick else 1_000_000
-    rate = {"rate": 5000, "duration": f"{seconds}s", "delay": "1s..5s", "consumers": 4, "take": 100}
-
-    def full(store):
-        bench.load(store.tarries[0], core=None, topic="late", jobs=pending, delay="2h..3h", consumers=0, pipeline=8, batch=100)
-        return store.load(topic="late", **rate)
-
-    ways = {
-        "tarry": lambda: with_store(bench, lambda store: store.load(**rate), tarries=2, pinned=False),
-        "tarry-full": lambda: with_store(bench, full, tarries=2, pinned=False),
-        "tarry-2-shards": lambda: with_store(bench, lambda store: store.load(**rate), tarries=2, pinned=False, shards=2),
-        "tarry-full-2-shards": lambda: with_store(bench, full, tarries=2, pinned=False, shards=2),
-    }
-    if has_bullmq(bench):
-        ways["bullmq"] = lambda: with_store(bench, lambda store: store.bullmq("late", 5000, seconds, 1000, 5000), tarries=0, pinned=False)
+    """lateness on Redis at 5,000 jobs/s: two tarry servers; BullMQ and Redisson"""
+    ways = {"tarry": lambda: with_store(bench, lambda store: store.load(**late(bench)), tarries=2, pinned=False)}
+    beside(bench, ways, lambda _, run: run("late", 5000, 2 * bench.seconds, 1000, 2000), pinned=False)
     return in_turn(bench, ways, lambda run: run["late_ms"]["p99"], "p99 {:>9.2f} ms")
 
 
 def redis_burst(bench):
-    """lateness on Redis of 500 jobs due at the same moment, ten times: two tarry servers; BullMQ"""
+    """lateness on Redis of 500 jobs due at the same moment, again and again: two tarry servers; BullMQ and Redisson"""
+    times = 2 * bench.seconds
+
     def bursts(store):
-        runs = [store.load(jobs=500, batch=500, connections=1, pipeline=1, delay="1s", consumers=4, take=100) for _ in range(11)][1:]
+        runs = [store.load(jobs=500, batch=500, connections=1, pipeline=1, delay="1s", consumers=4, take=100) for _ in range(times + 1)][1:]
         late = {name: statistics.median(run["late_ms"][name] for run in runs) for name in ("p50", "p99", "p99.9")}
         late["max"] = max(run["late_ms"]["max"] for run in runs)
-        return {"late_ms": late, "early": sum(run["early"] for run in runs), "pushed": 5000, "runs": runs}
+        return {"late_ms": late, "early": sum(run["early"] for run in runs), "pushed": 500 * times, "runs": runs}
 
     ways = {"tarry": lambda: with_store(bench, bursts, tarries=2, pinned=False)}
-    if has_bullmq(bench):
-        ways["bullmq"] = lambda: with_store(bench, lambda store: store.bullmq("burst", 500, 1000, 10), tarries=0, pinned=False)
+    beside(bench, ways, lambda _, run: run("burst", 500, 1000, times), pinned=False)
+    return in_turn(bench, ways, lambda run: run["late_ms"]["p99"], "p99 {:>9.2f} ms")
+
+
+def redis_life(bench):
+    """whole life on Redis: pushed, due after 1 s, taken by 100 and acked; BullMQ with addBulk and a worker of 200 at once; Redisson"""
+    ways = {"tarry": lambda: with_store(bench, lambda store: store.load(delay="1s", **living(bench)))}
+    beside(bench, ways, lambda name, run: run("life", (20_000 if name == "bullmq" else 10_000) * bench.seconds, 1000))
+    return in_turn(bench, ways, lambda run: run["lives_per_s"])
+
+
+def living(bench):
+    return {"duration": f"{2 * bench.seconds}s", "consumers": 4, "take": 100, "patience": "120s"}
+
+
+# ---- more of tarry ----
+
+def redis_life_now(bench):
+    """the same due at once, one by one and in batches of 100; the plain queue, due after 1 s; BullMQ, due at once"""
+    ways = {
+        "tarry": lambda: with_store(bench, lambda store: store.load(delay="0s", **living(bench))),
+        "tarry-batch": lambda: with_store(bench, lambda store: store.load(delay="0s", pipeline=8, batch=100, **living(bench))),
+        "plain-1s": lambda: with_store(bench, lambda store: store.load(delay="1s", **living(bench)), tarries=0),
+    }
+    if redis_peers.has_bullmq(bench):
+        ways["bullmq"] = lambda: with_store(bench, lambda store: store.bullmq("life", 20_000 * bench.seconds, 0), tarries=0)
+    return in_turn(bench, ways, lambda run: run["lives_per_s"])
+
+
+def redis_late_full(bench):
+    """lateness on Redis at 5,000 jobs/s, two servers, with 1 million others pending"""
+    def full(store):
+        bench.load(store.tarries[0], core=None, topic="late", jobs=100_000 if bench.quick else 1_000_000, delay="2h..3h", consumers=0, pipeline=8, batch=100)
+        return store.load(topic="late", **late(bench))
+
+    ways = {"tarry": lambda: with_store(bench, full, tarries=2, pinned=False)}
+    return in_turn(bench, ways, lambda run: run["late_ms"]["p99"], "p99 {:>9.2f} ms")
+
+
+def redis_shards(bench):
+    """lateness on Redis by the number of shards: one server at 2,000 jobs/s, two at 5,000"""
+    ways = {}
+    for shards in (1, 2, 8):
+        for tarries, rate in ((1, 2000), (2, 5000)):
+            flags, options = {**late(bench), "rate": rate}, {"tarries": tarries, "shards": shards}
+            ways[f"tarry-{shards}-at-{rate}"] = lambda flags=flags, options=options: with_store(bench, lambda store: store.load(**flags), pinned=False, **options)
     return in_turn(bench, ways, lambda run: run["late_ms"]["p99"], "p99 {:>9.2f} ms")
 
 
@@ -361,8 +375,10 @@ def redis_ram(bench):
         "tarry-own-ids": lambda: with_store(bench, lambda store: generated(store, own_ids=True)),
         "plain": lambda: with_store(bench, lambda store: generated(store, own_ids=True), tarries=0),
     }
-    if has_bullmq(bench):
-        ways["bullmq"] = lambda: with_store(bench, lambda store: filled(store, lambda: store.bullmq("fill", jobs // 10, 36_000_000), jobs // 10), tarries=0)
+    for name, has in (("bullmq", redis_peers.has_bullmq), ("redisson", redis_peers.has_redisson)):
+        if has(bench):
+            ways[name] = lambda name=name: with_store(
+                bench, lambda store: filled(store, lambda: getattr(store, name)("fill", jobs // 10, 36_000_000), jobs // 10), tarries=0)
     bench_rounds, bench.rounds = bench.rounds, 1
     try:
         return in_turn(bench, ways, lambda run: run["bytes_per_job"], "{:>10.1f} bytes a job")
@@ -370,4 +386,5 @@ def redis_ram(bench):
         bench.rounds = bench_rounds
 
 
-PIECES = {piece.__name__: piece for piece in (redis_push, redis_life, redis_late, redis_burst, redis_masters, redis_ram)}
+PIECES = {piece.__name__: piece for piece in (redis_one_by_one, redis_late, redis_burst, redis_life, redis_ram)}
+MORE = {piece.__name__: piece for piece in (redis_push, redis_life_now, redis_late_full, redis_shards, redis_masters)}

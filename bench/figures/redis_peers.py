@@ -1,0 +1,79 @@
+"""The other queues on Redis: how BullMQ and Redisson are fetched and driven."""
+
+import json
+import os
+import shutil
+import subprocess
+
+BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BULLMQ, REDISSON = os.path.join(BENCH, "bullmq"), os.path.join(BENCH, "redisson")
+TAKERS = "32"  # of Redisson's consumer: with 8 a whole life is a tenth slower, with 1 by half
+
+
+def bullmq(bench, port, core, mode, *numbers):
+    """One run of bench/bullmq/drive.js; what it printed."""
+    modules = os.path.join(fetched(bench, "bullmq"), "node_modules")
+    return driven(bench, "bullmq", core, ["node", os.path.join(BULLMQ, "drive.js"), port, mode, *numbers], NODE_PATH=modules, NODE_ENV="production")
+
+
+def redisson(bench, port, core, mode, *numbers):
+    """One run of bench/redisson/Drive.java; what it printed."""
+    jars = os.path.join(fetched(bench, "redisson"), "*")
+    return driven(bench, "redisson", core, ["java", "-cp", jars, os.path.join(REDISSON, "Drive.java"), port, mode, *numbers], TAKERS=TAKERS)
+
+
+def driven(bench, name, core, command, **environment):
+    pinned = ["taskset", "-c", core] if core else []
+    done = subprocess.run([*pinned, *map(str, command)], text=True, capture_output=True, env={**os.environ, **environment})
+    if done.returncode != 0:
+        raise RuntimeError(f"{name}: {done.stderr.strip()[-500:]}")
+    result = json.loads(done.stdout)
+    if result.get("problem") or result["missing"]:
+        bench.say(f"    {name}: missing {result['missing']}  {result.get('problem', '')}")
+    return result
+
+
+def fetched(bench, name):
+    """Where its packages are: beside the build. Fetched once, and again when what is wanted changed."""
+    here = os.path.join(os.path.dirname(bench.generator), name)
+    source, present, fetch = {
+        "bullmq": (os.path.join(BULLMQ, "package.json"), os.path.join(here, "package.json"),
+                   ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error"]),
+        "redisson": (os.path.join(REDISSON, "pom.xml"), os.path.join(here, "pom.xml"),
+                     ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={here}"]),
+    }[name]
+    if os.path.exists(present) and open(present).read() == open(source).read():
+        return here
+    shutil.rmtree(here, ignore_errors=True)
+    os.makedirs(here)
+    shutil.copy(source, here)
+    try:
+        subprocess.run(fetch, cwd=here, check=True, stdout=subprocess.DEVNULL, timeout=600)
+    except BaseException:
+        os.unlink(present)
+        raise
+    return here
+
+
+def has(bench, name, title, programs):
+    """Whether it can be measured; says why not."""
+    if bench.only and name not in bench.only:
+        return False
+    for program in programs:
+        if not shutil.which(program):
+            bench.say(f"  '{program}' is not installed, '{name}' is left out: see scripts/setup")
+            return False
+    try:
+        fetched(bench, name)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        bench.say(f"  {title} cannot be fetched, it is left out")
+        return False
+    return True
+
+
+def has_bullmq(bench):
+    return has(bench, "bullmq", "BullMQ", ("node", "npm"))
+
+
+def has_redisson(bench):
+    return has(bench, "redisson", "Redisson", ("javac", "mvn"))
