@@ -17,8 +17,8 @@ struct deadline {
     int fd;
     void (*fire)(void *ctx);
     void *ctx;
-    int64_t at_ms;
-    int64_t armed_ms; /* the inner time the timer is set for; INT64_MAX: not set */
+    int64_t at_us;
+    int64_t armed_us; /* the inner time the timer is set for; INT64_MAX: not set */
 };
 
 /* From now, rounded up; 0 us would stop the timer. */
@@ -32,16 +32,16 @@ static void set_timer(struct deadline *deadline, int64_t us)
 
 static void arm(struct deadline *deadline)
 {
-    int64_t left_us = deadline->at_ms * 1000 - clock_inner_us();
+    int64_t left_us = deadline->at_us - clock_inner_us();
     set_timer(deadline, left_us > 0 ? left_us : 1);
-    deadline->armed_ms = deadline->at_ms;
+    deadline->armed_us = deadline->at_us;
 }
 
 static void disarm(struct deadline *deadline)
 {
-    if (deadline->armed_ms != INT64_MAX)
+    if (deadline->armed_us != INT64_MAX)
         set_timer(deadline, 0);
-    deadline->armed_ms = INT64_MAX;
+    deadline->armed_us = INT64_MAX;
 }
 
 static void on_timer(uv_poll_t *poll, int status, int events)
@@ -52,14 +52,14 @@ static void on_timer(uv_poll_t *poll, int status, int events)
     (void)events;
     if (read(deadline->fd, &rings, sizeof rings) < 0)
         return; /* set again since it rang */
-    deadline->armed_ms = INT64_MAX;
-    if (deadline->at_ms == INT64_MAX)
+    deadline->armed_us = INT64_MAX;
+    if (deadline->at_us == INT64_MAX)
         return;
-    if (clock_inner_ms() < deadline->at_ms) {
+    if (clock_inner_us() < deadline->at_us) {
         arm(deadline);
         return;
     }
-    deadline->at_ms = INT64_MAX;
+    deadline->at_us = INT64_MAX;
     deadline->fire(deadline->ctx);
 }
 
@@ -70,7 +70,7 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
         return NULL;
     deadline->fire = fire;
     deadline->ctx = ctx;
-    deadline->at_ms = deadline->armed_ms = INT64_MAX;
+    deadline->at_us = deadline->armed_us = INT64_MAX;
     deadline->fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (deadline->fd < 0 || uv_poll_init(reactor_loop(reactor), &deadline->poll, deadline->fd)) {
         if (deadline->fd >= 0)
@@ -85,15 +85,20 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
 
 /* A deadline that moves later leaves the timer alone: when it rings it is set again. One that is
  * gone stops it, so that nobody is woken for nothing. */
+void deadline_set_us(struct deadline *deadline, int64_t at_us)
+{
+    if (at_us == deadline->at_us)
+        return;
+    deadline->at_us = at_us;
+    if (at_us == INT64_MAX)
+        disarm(deadline);
+    else if (at_us < deadline->armed_us)
+        arm(deadline);
+}
+
 void deadline_set(struct deadline *deadline, int64_t at_ms)
 {
-    if (at_ms == deadline->at_ms)
-        return;
-    deadline->at_ms = at_ms;
-    if (at_ms == INT64_MAX)
-        disarm(deadline);
-    else if (at_ms < deadline->armed_ms)
-        arm(deadline);
+    deadline_set_us(deadline, at_ms < INT64_MAX / 1000 ? at_ms * 1000 : INT64_MAX);
 }
 
 static void on_closed(uv_handle_t *handle)

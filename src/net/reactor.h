@@ -59,11 +59,12 @@ struct turn_end_call {
 void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call);
 void reactor_cancel_at_turn_end(struct turn_end_call *call);
 
-/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, never
- * before. Setting it again moves it; INT64_MAX: never. */
+/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, or
+ * `at_us` of its microseconds, never before. Setting it again moves it; INT64_MAX: never. */
 struct deadline;
 struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), void *ctx);
 void deadline_set(struct deadline *deadline, int64_t at_ms);
+void deadline_set_us(struct deadline *deadline, int64_t at_us);
 void deadline_free(struct deadline *deadline);
 
 /* Runs the loop on the calling thread until reactor_stop. */

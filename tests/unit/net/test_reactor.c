@@ -216,6 +216,21 @@ static void never_fires_early(void **state)
     reactor_free(wake.reactor);
 }
 
+static void fires_between_two_milliseconds(void **state)
+{
+    struct wake wake = {.reactor = reactor_new(0), .rounds = 1};
+    int64_t at_us = clock_inner_us() + 1500;
+    (void)state;
+    wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
+    deadline_set(wake.deadline, clock_inner_ms() + 3600 * 1000);
+    deadline_set_us(wake.deadline, at_us);
+    reactor_run(wake.reactor);
+    assert_int_equal(wake.rings, 1);
+    assert_true(clock_inner_us() >= at_us);
+    deadline_free(wake.deadline);
+    reactor_free(wake.reactor);
+}
+
 static void moves_earlier_later_and_away(void **state)
 {
     struct wake wake = {.reactor = reactor_new(0), .rounds = 1};
@@ -322,6 +337,7 @@ int main(void)
         cmocka_unit_test(another_turn_can_be_asked_for),
         cmocka_unit_test(a_call_at_turn_end_is_made_once_and_after_the_hooks),
         cmocka_unit_test(never_fires_early),
+        cmocka_unit_test(fires_between_two_milliseconds),
         cmocka_unit_test(moves_earlier_later_and_away),
         cmocka_unit_test(work_comes_home_in_order),
         cmocka_unit_test(given_work_is_performed_before_the_end),
