@@ -29,8 +29,11 @@ bool redis_head_read(const redisReply *reply, struct redis_head *out)
         out->next_ms = INT64_MAX;
     if (out->adjust_ms & sign)
         out->adjust_ms -= 2 * sign;
-    out->rest =
-        slice_make(head + REDIS_HEAD_BYTES, (size_t)reply->element[0]->len - REDIS_HEAD_BYTES);
+    size_t name_len = at[REDIS_HEAD_BYTES - 1], len = (size_t)reply->element[0]->len;
+    if (len < REDIS_HEAD_BYTES + name_len)
+        return false;
+    out->next_topic = slice_make(head + REDIS_HEAD_BYTES, name_len);
+    out->rest = slice_make(out->next_topic.at + name_len, len - REDIS_HEAD_BYTES - name_len);
     return true;
 }
 

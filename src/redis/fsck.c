@@ -2,6 +2,7 @@
  * then every job is hung where it belongs, then all is counted; at last, that all shards agree on the
  * topics' settings. */
 #include "redis/fsck_run.h"
+#include "redis/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,19 +16,17 @@
 
 enum { CORE_KEY_BYTES = REDIS_TAG_BYTES + 16 };
 
-static int ask_text(struct fsck *fsck, const char *key, const char *field, redisReply **out)
+static int ask_text(struct fsck *fsck, const char *key, redisReply **out)
 {
-    const struct slice words[] = {slice_of(field ? "HGET" : "GET"), slice_of(key),
-                                  slice_of(field ? field : "")};
-    return fsck_ask(fsck, redis_slot_of(words[1]), words, field ? 3 : 2, out);
+    const struct slice words[] = {slice_of("GET"), slice_of(key)};
+    return fsck_ask(fsck, redis_slot_of(words[1]), words, 2, out);
 }
 
 /* What the key holds; 0 where there is none or it is no number of shards (then *is_there). */
-static int ask_number(struct fsck *fsck, const char *key, const char *field, uint32_t *number,
-                      bool *is_there)
+static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool *is_there)
 {
     redisReply *reply;
-    int result = ask_text(fsck, key, field, &reply);
+    int result = ask_text(fsck, key, &reply);
     if (result != 0)
         return result;
     *is_there = reply->type == REDIS_REPLY_STRING;
@@ -42,13 +41,16 @@ static int ask_number(struct fsck *fsck, const char *key, const char *field, uin
 static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint32_t *witnesses)
 {
     char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
-    uint32_t says = 0;
-    bool is_there;
+    redisReply *reply;
     redis_slot_tag(fsck->url.prefix, shard, shards, tag);
     snprintf(core, sizeof core, "%s:core", tag);
-    int result = ask_number(fsck, core, "shards", &says, &is_there);
-    *witnesses += result == 0 && says == shards;
-    return result;
+    int result = ask_text(fsck, core, &reply);
+    if (result != 0)
+        return result;
+    *witnesses += reply->type == REDIS_REPLY_STRING &&
+                  redis_core_shards(slice_make(reply->str, reply->len)) == shards;
+    freeReplyObject(reply);
+    return 0;
 }
 
 static int count_witnesses(struct fsck *fsck, uint32_t shards, uint32_t *out)
@@ -167,7 +169,7 @@ static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
 {
     uint32_t said, witnesses = 0, others = 0;
     bool is_there;
-    int result = ask_number(fsck, key, NULL, &said, &is_there);
+    int result = ask_number(fsck, key, &said, &is_there);
     if (result == 0 && said)
         result = count_witnesses(fsck, said, &witnesses);
     if (result == 0 && !witnesses)
@@ -248,11 +250,11 @@ static struct slice element_of(const redisReply *reply, size_t at)
 }
 
 /* As settings_here in check.lua has it. */
-static void append_value(struct buffer *out, struct slice paused, struct slice settings,
+static void append_value(struct buffer *out, bool is_paused, struct slice settings,
                          struct slice extension)
 {
-    buffer_append_slice(out, paused);
-    if (!paused.len || (!settings.len && !extension.len))
+    buffer_append_byte(out, is_paused ? '1' : '0');
+    if (!settings.len && !extension.len)
         return;
     buffer_append_byte(out, (char)(extension.len >> 8 & 255));
     buffer_append_byte(out, (char)(extension.len & 255));
@@ -262,20 +264,22 @@ static void append_value(struct buffer *out, struct slice paused, struct slice s
 
 static int topic_view_read_shard(struct fsck *fsck, uint32_t shard, struct topic_view *view)
 {
-    char key[TOPIC_KEY_BYTES];
-    snprintf(key, sizeof key, "%s:topic:%.*s", fsck->report->shard[shard].tag, (int)view->topic.len,
-             view->topic.at);
-    const struct slice words[] = {slice_of("HMGET"),     slice_of(key),
-                                  slice_of("paused"),    slice_of("settings"),
-                                  slice_of("extension"), slice_of("cancelled")};
+    char topic[TOPIC_KEY_BYTES], extension[TOPIC_KEY_BYTES];
+    const char *tag = fsck->report->shard[shard].tag;
+    struct slice name = view->topic;
+    snprintf(topic, sizeof topic, "%s:topic:%.*s", tag, (int)name.len, name.at);
+    snprintf(extension, sizeof extension, "%s:extension:%.*s", tag, (int)name.len, name.at);
+    const struct slice words[] = {slice_of("MGET"), slice_of(topic), slice_of(extension)};
+    struct redis_topic_state state;
     redisReply *reply;
-    int result =
-        fsck_ask(fsck, redis_slot_of(words[1]), words, sizeof words / sizeof words[0], &reply);
+    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 3, &reply);
     if (result != 0)
         return result;
-    append_value(&view->value[shard], element_of(reply, 0), element_of(reply, 1),
-                 element_of(reply, 2));
-    buffer_append_slice(&view->cancelled[shard], element_of(reply, 3));
+    if (redis_topic_state_read(element_of(reply, 0), &state)) {
+        append_value(&view->value[shard], state.is_paused, state.settings, element_of(reply, 1));
+        buffer_append_format(&view->cancelled[shard], "%lld",
+                             (long long)state.figure[REDIS_FIGURE_CANCELLED]);
+    }
     freeReplyObject(reply);
     return 0;
 }

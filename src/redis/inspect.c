@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "redis/answer.h"
 #include "redis/name.h"
+#include "redis/state.h"
 #include "redis/survey.h"
 
 #include <errno.h>
@@ -280,6 +281,21 @@ static int ask_number(struct shards_question *question, const char *const *words
 #define ASK_NUMBER(question, number, ...)                                                          \
     ask_number((question), (const char *const[]){__VA_ARGS__, NULL}, (number))
 
+/* 0 in *number: there is no core, or none that says. */
+static int ask_core(struct shards_question *question, const char *core, uint32_t *number)
+{
+    redisReply *reply;
+    int result = ask_owner(question, (const char *const[]){"GET", core, NULL}, &reply);
+    if (result != 0)
+        return result;
+    uint32_t found = reply->type == REDIS_REPLY_STRING
+                         ? redis_core_shards(slice_make(reply->str, reply->len))
+                         : 0;
+    *number = found <= REDIS_SHARDS_MAX ? found : 0;
+    freeReplyObject(reply);
+    return 0;
+}
+
 /* The name of shard 0 depends on how many there are; there are only a few such names. */
 static int ask_cores(struct shards_question *question, uint32_t *number)
 {
@@ -292,7 +308,7 @@ static int ask_cores(struct shards_question *question, uint32_t *number)
             continue;
         strcpy(last, tag);
         snprintf(core, sizeof core, "%s:core", tag);
-        result = ASK_NUMBER(question, number, "HGET", core, "shards");
+        result = ask_core(question, core, number);
     }
     return result;
 }
@@ -385,16 +401,15 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
                     char out[REDIS_NAME_BYTES], const struct redis_report *report)
 {
     struct shards_question question = {.url = url, .map = map, .report = report};
-    char tag[REDIS_TAG_BYTES], core[KEY_BYTES], drawn[REDIS_NAME_BYTES];
+    char tag[REDIS_TAG_BYTES], key[KEY_BYTES], drawn[REDIS_NAME_BYTES];
     redisReply *reply = NULL;
     redis_slot_tag(url->prefix, 0, shards, tag);
-    snprintf(core, sizeof core, "%s:core", tag);
+    snprintf(key, sizeof key, "%s:name", tag);
     redis_name_draw(drawn);
     /* Refused where Redis is full: then hello, which always may, makes it. */
-    if (ask_owner(&question, (const char *const[]){"HSETNX", core, "name", drawn, NULL}, &reply) ==
-        0)
+    if (ask_owner(&question, (const char *const[]){"SET", key, drawn, "NX", NULL}, &reply) == 0)
         freeReplyObject(reply);
-    int result = ask_owner(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply);
+    int result = ask_owner(&question, (const char *const[]){"GET", key, NULL}, &reply);
     if (result != 0)
         return result;
     redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)

@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 7 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 10 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -47,10 +47,10 @@ static const struct source {
 #name, redis_lua_common_##name##_text, &redis_lua_common_##name##_bytes                    \
     }
 
-/* The first of them begins a call; the first LIBRARY_PARTS make the library. */
-static const struct source parts[] = {PART(base),    PART(topics),   PART(leaves),
-                                      PART(history), PART(jobs),     PART(due),
-                                      PART(ending),  PART(findings), PART(sound)};
+/* The first LIBRARY_PARTS make the library. */
+static const struct source parts[] = {PART(base),  PART(topics), PART(leaves),   PART(history),
+                                      PART(jobs),  PART(events), PART(due),      PART(answers),
+                                      PART(takes), PART(ending), PART(findings), PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;
@@ -99,13 +99,13 @@ static bool digest(const struct buffer *whole, char sha[REDIS_SHA_BYTES + 1])
 
 /* ---- a script of its own ---- */
 
-/* The first line must stay the first; the second names the parts that come next. */
+/* The first line must stay the first; the second names the parts that come next. Once the first of
+ * them is there the shard is reached: others ask Redis something when they are run. */
 static void append_whole(struct buffer *out, const struct source *source)
 {
     struct slice text = slice_make(source->text, *source->bytes), line, word;
 
     buffer_append_slice(out, take_line(&text));
-    buffer_append_text(out, "local keys, arguments = KEYS, ARGV\n");
     line = take_line(&text);
     assert(line.len > sizeof PARTS && memcmp(line.at, PARTS, sizeof PARTS - 1) == 0);
     line = slice_make(line.at + sizeof PARTS - 1, line.len - (sizeof PARTS - 1));
@@ -115,9 +115,11 @@ static void append_whole(struct buffer *out, const struct source *source)
         assert(part);
         buffer_append(out, part->text, *part->bytes);
         if (part == parts)
-            buffer_append_text(out, "begin(keys, arguments)\n");
+            buffer_append_text(out, "reach(KEYS)\n");
     }
+    buffer_append_text(out, "return (function()\n"); /* one function has 200 variables at most */
     buffer_append_slice(out, text);
+    buffer_append_text(out, "\nend)()\n");
 }
 
 static bool assemble(const struct source *source, struct redis_script_text *out)
@@ -150,9 +152,7 @@ static void append_function(struct buffer *out, const struct source *source, con
         buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),
                              flags);
     }
-    /* hello makes the core that all others want. */
-    buffer_append_format(out, "callback=function(keys, arguments)\nbegin(keys, arguments, %s)\n",
-                         source == &sources[REDIS_HELLO] ? "false" : "true");
+    buffer_append_text(out, "callback=function(KEYS, ARGV)\n");
     buffer_append_slice(out, text);
     buffer_append_text(out, "\nend}\n");
 }

@@ -218,7 +218,9 @@ void redis_news_hear(struct redis_shard *shard, struct slice message)
     if (message.len == 0)
         return;
     struct slice rest = slice_make(message.at + 1, message.len - 1);
-    if (message.at[0] == 'd' && text_parse_u64(rest, INT64_MAX, &at_ms)) {
+    const char *space = memchr(rest.at, ' ', rest.len); /* behind it: whose event it is */
+    struct slice number = space ? slice_make(rest.at, (size_t)(space - rest.at)) : rest;
+    if (message.at[0] == 'd' && text_parse_u64(number, INT64_MAX, &at_ms)) {
         if ((int64_t)at_ms < shard->news_ms)
             shard->news_ms = (int64_t)at_ms;
     } else if (message.at[0] == 'x') {

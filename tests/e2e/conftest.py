@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
 
 from endpoint import Endpoint, write_policy  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402

@@ -4,6 +4,7 @@ import subprocess
 import time
 
 import pytest
+import state
 from redis_servers import Cluster, RedisServer
 from redis_serving import acl_more, acl_rule, denied, info, metric, push_answer, ready, refused, works
 from server import BINARY, Server, eventually
@@ -156,7 +157,7 @@ def test_each_permission_for_fsck_is_needed():
             server.client().zadd("{tarry:0}:topics", {"t": 5})
             server.client().hset("{tarry:0}:job:t", "a", "x")
             server.client().zadd("{tarry:0}:fresh:t", {b"\0\0\0\0\0\1a": 1 << 42})
-            server.client().hset("{tarry:0}:topic:t", "paused", 0)
+            server.client().set("{tarry:0}:topic:t", state.topic_written(state.Values(dict.fromkeys([name for name, _ in state.TOPIC_NUMBERS], 0), settings=b"")))
             server.call(*acl_rule("tarry fsck"), *([taken_away(permission)] if permission else []))
             server.call("ACL", "LOG", "RESET")
             done = subprocess.run([str(BINARY), "fsck", "--store", url], capture_output=True, text=True, check=False)

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+import state
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import RedisServer
 from server import eventually
@@ -155,7 +156,7 @@ def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
 
     def during():
         clock.step(400)
-        eventually(lambda: int(redis.client().hget(redis.client().keys("{tarry:0*}:core")[0], "adjust")) < -300, 3)
+        eventually(lambda: state.core_read(redis.client().get(redis.client().keys("{tarry:0*}:core")[0])).adjust < -300, 3)
         start_server("--store", redis.url).client().take("other")
 
     late = late_ms(servers, during, delays)

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+import state
 from redis_servers import Cluster, RedisServer
 from redis_serving import acl_rule
 from server import BINARY, eventually, free_port
@@ -162,7 +163,7 @@ def test_cut_connections_and_a_stopped_redis_are_waited_out(queue):
 def spoil(client, tag, loses_fresh):
     """Each kind of damage, by hand."""
     client.zadd(f"{tag}:topics", {"later": "+inf"})  # it would sleep through every due
-    client.hincrby(f"{tag}:topic:now", "delayed", 7)
+    state.topic_change(client, tag, "now", delayed=state.topic_of(client, tag, "now").delayed + 7)
     client.delete(f"{tag}:priorities:now", f"{tag}:held:leased", f"{tag}:dead:dead")
     if loses_fresh:
         client.delete(f"{tag}:fresh:later", f"{tag}:index:later")
@@ -347,8 +348,8 @@ def test_a_lost_master_leaves_shards_that_are_found_and_mended_and_the_others_de
     code, report, _ = fsck(cluster.url, "--repair")
     assert code == CLEAN and report["mended"] == report["finding_count"] == len(texts)
     must_be_clean(cluster.url)
-    kept = {node.client().hget(f"{tag}:topic:now", "settings") for node in masters(cluster) for tag in tags(node.client())}
-    assert len(kept) == 1 and kept != {None}, "the settings are the same in all shards again"
+    kept = {state.topic_of(node.client(), tag, "now").settings for node in masters(cluster) for tag in tags(node.client())}
+    assert len(kept) == 1 and kept != {b""}, "the settings are the same in all shards again"
 
     server.start()
     assert set(deliver(server, ["now"], len(left))) == left
@@ -387,12 +388,12 @@ def test_what_a_topic_says_of_delivery_is_the_same_in_all_shards(queue):
     assert len(at) == SHARDS
     for number, tag in enumerate(at):
         if number == 3:
-            client.hset(f"{tag}:topic:now", "extension", '{"of":"before"}')
+            state.extend(client, tag, "now", '{"of":"before"}')
         elif number != 5:
-            client.hset(f"{tag}:topic:now", "extension", extension)
+            state.extend(client, tag, "now", extension)
     code, found, _ = fsck(shared.url)
     assert code == FOUND and [finding["text"] for finding in found["findings"]] == ["the settings are not those of the other shards"] * 2, found
     fsck(shared.url, "--repair")
-    assert {client.hget(f"{tag}:topic:now", "extension") for tag in at} == {extension.encode()}
-    assert [client.hget(f"{tag}:core", "changes") for tag in (at[3], at[5])] == [b"2"] * 2, "who follows settings hears of it"
+    assert {client.get(f"{tag}:extension:now") for tag in at} == {extension.encode()}
+    assert [state.core_of(client, tag).changes for tag in (at[3], at[5])] == [2] * 2, "who follows settings hears of it"
     assert fsck(shared.url)[0] == CLEAN

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+import state
 from redis_servers import RedisServer
 from redis_serving import info, metric, push_answer, ready, refused, works
 from server import BINARY, eventually
@@ -22,8 +23,8 @@ def fresh(shared):
 
 
 def name_of(redis):
-    [core] = [key for key in redis.client().keys("{tarry:0*}:core")]
-    return redis.client().hget(core, "name")
+    [key] = redis.client().keys("{tarry:0*}:name")
+    return redis.client().get(key)
 
 
 def fsck(redis):
@@ -95,14 +96,14 @@ def test_a_server_that_finds_its_queue_under_another_number_of_shards_takes_noth
 
 
 def test_cores_that_do_not_tell_the_number_are_not_passed_by(fresh, start_server):
-    """As servers of before left them, which did not notice that Redis had lost its data."""
-    fresh.client().hset("{tarry:0}:core", "sequence", 5)
+    fresh.client().set("{tarry:0}:core", b"\2")
     said = refused("--store", fresh.url)
     assert "does not tell how many shards there are" in said and "--shards" in said
     done = fsck(fresh)
     assert done.returncode != 0 and "nothing tells how many shards there are" in done.stderr + done.stdout
+    fresh.client().delete("{tarry:0}:core")
     works(start_server("--store", fresh.url, "--shards", "1"))
-    assert fresh.client().hget("{tarry:0}:core", "shards") == b"1"
+    assert state.core_of(fresh.client(), "{tarry:0}").shards == 1
 
 
 def test_all_servers_of_a_queue_have_one_name_and_an_older_queue_gets_one(fresh, start_server):
@@ -110,7 +111,7 @@ def test_all_servers_of_a_queue_have_one_name_and_an_older_queue_gets_one(fresh,
     name = name_of(fresh)
     start_server("--store", fresh.url)
     assert name_of(fresh) == name and len(name) == 32
-    fresh.client().hdel(fresh.client().keys("{tarry:0*}:core")[0], "name")
+    fresh.client().delete(fresh.client().keys("{tarry:0*}:name")[0])
     start_server("--store", fresh.url)
     assert len(name_of(fresh)) == 32 and name_of(fresh) != name
 
@@ -145,9 +146,9 @@ def test_a_lease_from_before_a_snapshot_was_restored_is_nobody_elses(restore, st
         snapshot(redis, tmp_path / "backup")
         old = [job["lease"] for job in client.take("t", max=5, lease_for="1h")]
         assert len(old) == 5
-        greeted = redis.client().hget("{tarry:0}:core", "run")
+        greeted = state.core_of(redis.client(), "{tarry:0}").run
         restore(redis, tmp_path / "backup")
-        eventually(lambda: redis.client().hget("{tarry:0}:core", "run") != greeted and ready(server) == 200, 20)
+        eventually(lambda: state.core_of(redis.client(), "{tarry:0}").run != greeted and ready(server) == 200, 20)
         taken = {job["lease"]: job["id"] for job in client.take("t", max=20, wait="5s", lease_for="1h")}
         assert len(taken) == 20, "all of the snapshot"
         assert not set(old) & set(taken)

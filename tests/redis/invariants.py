@@ -6,15 +6,17 @@ it; counts are what a scan finds; no key is left over. `scan` gives a sentence f
 import collections
 import struct
 
+import state
+
 ATTEMPTS_MAX = 8  # a history remembers
 LEAF_MAX = 128  # entries a leaf may hold, besides those of one due: Redis' limit of the compact form
 DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
-PER_TOPIC = {"topic": "hash", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
+PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
              "dead": "zset", "finished": "zset", "history": "hash"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
-OF_SHARD = {"core": "hash", "topics": "zset", "leases": "zset", "leased": "hash", "tickets": "hash", "unpacked": "set"}
+OF_SHARD = {"core": "string", "name": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set"}
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
 
@@ -32,7 +34,7 @@ class _Keys:
 
     def __init__(self, client, tag):
         self.client, self.tag, self.faults = client, tag, []
-        self.core, self.leases, self.leased, self.events = {}, {}, {}, {}
+        self.core, self.name, self.unpacked, self.servers, self.leases, self.leased, self.events = None, b"", set(), {}, {}, {}, {}
         self.topics = {}  # name: {kind: {} or {part: {}}}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
@@ -45,6 +47,10 @@ class _Keys:
                 pipe.hgetall(key)
             elif kind == b"zset":
                 pipe.zrange(key, 0, -1, withscores=True)
+            elif kind == b"string":
+                pipe.get(key)
+            elif kind == b"set":
+                pipe.smembers(key)
             else:
                 pipe.exists(key)
         values = pipe.execute()
@@ -60,16 +66,20 @@ class _Keys:
         part = None
         if family in PER_PART:
             name, _, part = name.rpartition(b":")
-        if family == "broken":
-            return None  # records that could not be read, set aside by a check
+        if family in ("broken", "ticket"):
+            return None  # records that could not be read, set aside by a check; calls of servers
         wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
         if wanted is None or (family in OF_SHARD) != (not name):
             return self.blame(f"a key nobody knows: {rest!r}")
         if kind != wanted:
             return self.blame(f"{rest!r} is a {kind}, not a {wanted}")
-        if kind == "set":
-            return None
-        value = dict(value)
+        if kind in ("hash", "zset"):
+            value = dict(value)
+        elif family in ("core", "topic"):
+            try:
+                value = (state.core_read if family == "core" else state.topic_read)(value)
+            except ValueError as fault:
+                return self.blame(f"{rest!r}: {fault}")
         if family in OF_SHARD:
             setattr(self, {"topics": "events"}.get(family, family), value)
             return None
@@ -81,10 +91,10 @@ class _Keys:
         return None
 
     def judge(self):
-        core = {name.decode(): int(value) if name not in (b"run", b"mover", b"name", b"lease_key") else value for name, value in self.core.items()}
-        for field in ("version", "shards", "sequence", "leaf", "adjust"):
-            if field not in core:
-                self.blame(f"core has no {field}")
+        if self.core is None:
+            return self.blame("there is no core")
+        if self.core.layout != state.LAYOUT or not 0 < self.core.sequence + 1 < 2**47:
+            self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}")
         if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
             self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
         found = {str(number).encode(): until for number, (until, _) in self.deliveries.items()}
@@ -93,6 +103,16 @@ class _Keys:
         places = {str(number).encode(): place for number, (_, place) in self.deliveries.items()}
         if self.leased != places:
             self.blame(f"leased says {_differ(self.leased, places)}")
+        self.judge_next()
+        return None
+
+    def judge_next(self):
+        """The kept events are lower bounds: of the one of next_topic, and of all others."""
+        events = {name: kinds["topic"].next for name, kinds in self.topics.items() if kinds.get("topic")}
+        named = events.pop(self.core.next_topic, INFINITE)
+        others = min([*events.values(), *self.leases.values(), INFINITE])
+        if self.core.next_topic and (self.core.next > named or self.core.rest > others) or self.core.next > min(named, others):
+            self.blame(f"next {self.core.next} of {self.core.next_topic!r} and {self.core.rest}, but {named} and {others}")
 
 
 class _Job:
@@ -103,7 +123,7 @@ class _Job:
         self.flags, self.priority = struct.unpack(">BH", record[:3])
         self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
         self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
-        self.own_ttl = 0
+        self.own_ttl, self.tried = 0, tried is not None
         if self.flags & ~15:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
@@ -141,7 +161,8 @@ class _Topic:
                 self.blame(f"job {ident!r}: {fault}")
         for ident in set(self.get("try")) - set(self.get("job")):
             self.blame(f"a try without a job: {ident!r}")
-        self.ttl = _number(self.hash[b"settings"][6:12]) if self.hash.get(b"settings") else 0
+        if len(self.hash.settings) not in (0, 40):
+            self.blame(f"settings of {len(self.hash.settings)} bytes")
         self.places = {}
         self.judge_leaves()
         self.judge_ready()
@@ -240,12 +261,12 @@ class _Topic:
                 self.blame(f"{job.id!r}: not leased, but until {job.until}")
             if job.state not in (DELAYED, READY, LEASED, DEAD):
                 self.blame(f"{job.id!r}: state {job.state}")
-            if (job.own_ttl or job.flags & 1 or job.priority != 100) and self.hash.get(b"special") != b"1":
+            if (job.own_ttl or job.flags & 1 or job.priority != 100) and not self.hash.flags & state.SPECIAL:
                 self.blame(f"{job.id!r} has a policy or priority of its own, and the topic does not know of such")
             if job.sequence in sequences:
                 self.blame(f"push number {job.sequence} twice")
             sequences.add(job.sequence)
-            if max(job.sequence, job.delivery) > int(self.shard.core.get(b"sequence", 0)):
+            if self.shard.core and max(job.sequence, job.delivery) > self.shard.core.sequence:
                 self.blame(f"{job.id!r}: push {job.sequence}, delivery {job.delivery}, above the shard's sequence")
 
     def judge_counts(self):
@@ -255,20 +276,26 @@ class _Topic:
                 found["retrying" if self.jobs[member[6:]].attempt else "delayed"] += 1
             else:
                 found[{"held": "leased", "dead": "dead"}.get(where, "ready")] += 1
-        kept = {field: int(self.hash.get(field.encode(), 0)) for field in LIVE + GONE + ("pushed",)}
+        kept = {field: self.hash[field] for field in LIVE + GONE + ("pushed",)}
         for field in LIVE:
             if kept[field] != found[field]:
                 self.blame(f"counts {kept[field]} {field}, a scan finds {found[field]}")
         dead = sum(len(self.get("job")[member[6:]]) + len(member) - 6 for member, where in self.places.items() if where == "dead")
-        if int(self.hash.get(b"dead_bytes", 0)) != dead:
-            self.blame(f"counts {self.hash.get(b'dead_bytes')} bytes of dead jobs, a scan finds {dead}")
+        if self.hash.dead_bytes != dead:
+            self.blame(f"counts {self.hash.dead_bytes} bytes of dead jobs, a scan finds {dead}")
         if kept["pushed"] != sum(kept[field] for field in LIVE + GONE):
             self.blame(f"pushed {kept['pushed']}, accounted for {({field: kept[field] for field in LIVE + GONE})}")
 
     def judge_histories(self):
         """Whole, of the present job, and known of."""
-        if self.get("history") and self.hash.get(b"special") not in (b"1", b"2"):
-            self.blame("has histories, and nobody looks for them")
+        for kind, flag in (("history", state.HISTORIC), ("extension", state.EXTENDED), ("index", state.PACKED), ("expiry", state.EXPIRING),
+                           ("finished", state.REMEMBERING)):
+            if self.kinds.get(kind) and not self.hash.flags & flag:
+                self.blame(f"has {kind}, and nobody looks for it")
+        if (self.name in self.shard.unpacked) != bool(self.hash.flags & state.UNPACKED):
+            self.blame("its flag and T:unpacked say two things")
+        if not self.hash.flags & state.TRIED and any(job.tried and job.state in (DELAYED, READY) for job in self.jobs.values()):
+            self.blame("has jobs that wait and have a try, and nobody looks for it")
         for ident, kept in self.get("history").items():
             job = self.jobs.get(ident)
             if job is None:
@@ -281,8 +308,10 @@ class _Topic:
     def judge_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
         dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
-        if dues and self.shard.events.get(self.name, -INFINITE) > min(dues):
-            self.blame(f"its next event is at {min(dues):.0f}, the shard looks at {self.shard.events[self.name]:.0f}")
+        if self.hash.next > min([*dues, INFINITE]):
+            self.blame(f"its next event is at {min(dues):.0f}, it looks at {self.hash.next}")
+        if self.shard.events.get(self.name) != self.hash.listed or self.hash.listed > self.hash.next:
+            self.blame(f"is listed by {self.shard.events.get(self.name)}, says {self.hash.listed}, next is {self.hash.next}")
 
 
 def _number(data):

@@ -5,6 +5,7 @@ import random
 
 import pytest
 from abi import ACK, CANCEL, DEAD, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack, settings, unpack
+import state
 from invariants import scan
 from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor
@@ -138,6 +139,16 @@ def set_hash(shard, ident, value, kind="job"):
     shard.client.hset(f"{shard.tag}:{kind}:t", ident, value)
 
 
+def add(shard, **steps):
+    """To figures of the topic."""
+    topic = state.topic_of(shard.client, shard.tag, "t")
+    state.topic_change(shard.client, shard.tag, "t", **{figure: topic[figure] + step for figure, step in steps.items()})
+
+
+def forget_flag(shard, flag):
+    state.topic_change(shard.client, shard.tag, "t", flags=state.topic_of(shard.client, shard.tag, "t").flags & ~flag)
+
+
 def test_a_job_in_two_places_keeps_the_right_one(shard):
     fill(shard)
     dead = shard.client.zrange(f"{shard.tag}:dead:t", 0, 0, withscores=True)
@@ -193,9 +204,8 @@ def test_settings_are_set_as_other_shards_have_them_unless_they_changed_meanwhil
         check.part("settings", name, here, there)
         assert [says in finding.what for finding in check.findings] == ([True] if says else []), (mode, name)
         assert all(finding.how == (MENDED if mode == "repair" else TO_MEND) for finding in check.findings)
-    assert shard.client.hmget(f"{shard.tag}:topic:t", "paused", "settings", "extension") == [b"0", settings(lease=7000), b"{}"]
-    assert shard.client.hmget(f"{shard.tag}:topic:new", "paused", "settings", "extension") == [b"1", settings(lease=7000), None]
-    assert shard.client.hmget(f"{shard.tag}:topic:bare", "paused", "settings", "extension") == [b"1", None, None]
+    shown = {name.decode(): (topic.paused, topic.settings, topic.extension) for name, topic in shard.topics()[1].items()}
+    assert shown == {"t": (0, settings(lease=7000), b"{}"), "new": (1, settings(lease=7000), b""), "bare": (1, b"", b"")}
     assert shard.counters()[0] == 6, "put once, and each time that something was mended"
 
 
@@ -225,7 +235,7 @@ def test_one_delivery_number_of_two_jobs_stays_with_the_one_it_leads_to(shard):
 
 def test_numbers_are_raised_above_every_one_given_out(shard):
     fill(shard)
-    shard.client.hset(shard.core, mapping={"sequence": 1, "leaf": 0})
+    state.core_change(shard.client, shard.tag, sequence=1, leaf=0)
     found = must_be_mended(shard)
     assert only(found, "above the shard's counter 'sequence'") and only(found, "above the shard's counter 'leaf'")
     shard.push("t", job("new"))
@@ -236,35 +246,15 @@ def test_a_lost_core_is_made_anew_above_every_number_ever_given_out(shard):
     fill(shard)
     shard.client.delete(shard.core)
     assert only(must_be_mended(shard), "the shard has no core")
-    assert shard.hello().shards == 8
-    assert int(shard.client.hget(shard.core, "sequence")) > 1_000_000_000_000
-
-
-def test_a_lost_core_that_servers_went_on_with_is_raised_above_what_was_given_out_before(shard):
-    fill(shard)
-    shard.client.flushall()
-    shard.hello()
-    shard.push("t", job("after"))
-    assert shard.get("t", "after").sequence < 10
-    shard.client.hdel(shard.core, "version", "shards", "adjust", "run")  # servers of before, which did not notice, left it so
-    found = must_be_mended(shard)
-    assert only(found, "the shard has no core")
-    shard.push("t", job("new"))
-    assert shard.get("t", "new").sequence > 1_000_000_000_000
+    again = shard.hello()
+    assert (again.shards, again.lease_key) == (8, b"0123456789abcdef")
+    assert state.core_of(shard.client, shard.tag).sequence > 1_000_000_000_000
 
 
 def test_another_number_of_shards_is_put_right(shard):
     fill(shard)
-    shard.client.hset(shard.core, "shards", 7)
+    state.core_change(shard.client, shard.tag, shards=7)
     assert only(must_be_mended(shard), "the number of shards in the core")
-
-
-def test_fields_of_the_core_that_are_no_numbers_are_set_anew(shard):
-    fill(shard)
-    shard.client.hdel(shard.core, "leaf")
-    shard.client.hset(shard.core, mapping={"sequence": "many", "adjust": ""})
-    found = must_be_mended(shard)
-    assert only(found, "'leaf' is missing") and only(found, "'sequence' is no number") and only(found, "'adjust' is no number")
 
 
 def test_a_lease_of_another_end_is_named_from_both_sides(shard):
@@ -276,7 +266,7 @@ def test_a_lease_of_another_end_is_named_from_both_sides(shard):
 
 def test_leaves_that_are_missing_or_have_no_number_are_named(shard):
     fill(shard)
-    shard.client.hset(shard.core, "leaf", 5000)
+    state.core_change(shard.client, shard.tag, leaf=5000)
     shard.client.zadd(f"{shard.tag}:index:t", {"4711": 2**41, "x y": 2**42})
     found = must_be_mended(shard)
     assert only(found, "the index names leaf 4711, which is missing") and only(found, "the index names a leaf that has no number")
@@ -290,10 +280,10 @@ def test_a_topic_that_does_not_exist_is_forgotten(shard):
 
 def test_a_newer_version_is_left_alone(shard):
     fill(shard)
-    shard.client.hset(shard.core, "version", 2)
-    with pytest.raises(Exception, match="newer tarry"):
+    state.core_change(shard.client, shard.tag, layout=3)
+    with pytest.raises(Exception, match="another version"):
         Check(shard, "repair")
-    shard.client.hset(shard.core, "version", 1)
+    state.core_change(shard.client, shard.tag, layout=state.LAYOUT)
 
 
 def test_every_form_of_a_record_is_readable(shard):
@@ -343,7 +333,7 @@ def test_a_try_that_contradicts_itself_is_put_right(shard):
     assert only(found, "leased at attempt 0") and only(found, "not leased and has the end of a lease")
 
 
-def test_a_topic_that_lost_its_hash_is_set_up_anew_with_its_jobs(shard):
+def test_a_topic_that_lost_its_counts_is_set_up_anew_with_its_jobs(shard):
     fill(shard)
     shard.client.delete(f"{shard.tag}:topic:t")
     assert only(must_be_mended(shard), "no counts and settings")
@@ -352,17 +342,15 @@ def test_a_topic_that_lost_its_hash_is_set_up_anew_with_its_jobs(shard):
     assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
 
 
-def test_counts_that_are_no_numbers_and_settings_nobody_can_read_are_dropped(shard):
+def test_settings_nobody_can_read_are_dropped(shard):
     fill(shard)
-    shard.client.hset(f"{shard.tag}:topic:t", mapping={"delayed": "many", "pushed": "", "settings": "x", "paused": "perhaps"})
-    found = must_be_mended(shard)
-    assert only(found, "'delayed' is no number") and only(found, "settings cannot be read") and only(found, "neither paused nor not")
+    shard.client.append(f"{shard.tag}:topic:t", "x")
+    assert only(must_be_mended(shard), "settings cannot be read")
 
 
 def test_the_split_of_delayed_and_retrying_is_counted(shard):
     fill(shard)
-    shard.client.hincrby(f"{shard.tag}:topic:t", "delayed", 1)
-    shard.client.hincrby(f"{shard.tag}:topic:t", "retrying", -1)
+    add(shard, delayed=1, retrying=-1)
     assert only(must_be_mended(shard), "counts 0 retrying, there are 1")
 
 
@@ -402,7 +390,7 @@ def test_the_history_a_server_of_before_left_is_dropped(shard):
 def test_histories_that_nobody_looks_for_are_noted(shard):
     with_history(shard)
     shard.purge_all("t", READY)
-    shard.client.hdel(f"{shard.tag}:topic:t", "special")
+    forget_flag(shard, state.HISTORIC)
     assert shard.get("t", "failed").history == []
     assert only(must_be_mended(shard), "histories that nobody looks for")
     assert len(shard.get("t", "failed").history) == 1
@@ -413,28 +401,17 @@ def test_what_the_dead_take_is_counted(shard, most):
     fill(shard)
     shard.push("t", *[job(f"dead{n}", b"x" * n, past=(1, 1, b"")) for n in range(200)])
     right = shard.stats("t").dead_bytes
-    shard.client.hset(f"{shard.tag}:topic:t", "dead_bytes", -5)
+    state.topic_change(shard.client, shard.tag, "t", dead_bytes=-5)
     assert only(must_be_mended(shard, most=most), "bytes of dead jobs")
     assert shard.stats("t").dead_bytes == right > 200 * 100
-    shard.client.hset(f"{shard.tag}:topic:t", "dead_bytes", "much")
-    assert [finding for finding in must_be_mended(shard) if "no number" in finding.what]
-    assert shard.stats("t").dead_bytes == right
 
 
 def test_an_extension_that_is_too_long_is_dropped_and_told_of(shard):
     fill(shard)
-    shard.client.hset(f"{shard.tag}:topic:t", "extension", "{" * 4097)
+    shard.client.set(f"{shard.tag}:extension:t", "{" * 4097)
     before = shard.counters()[0]
     assert only(must_be_mended(shard), "extension of the settings is too long")
     assert shard.counters()[0] == before + 1 and shard.stats("t").extension == b""
-
-
-@pytest.mark.parametrize("value", ["", "x", "-1", "1.5"])
-def test_numbers_of_events_that_are_none_begin_again(shard, value):
-    fill(shard)
-    shard.client.hset(shard.core, mapping={"changes": value, "deaths": value})
-    assert len(must_be_mended(shard)) == 2
-    assert shard.counters() == (0, 0)
 
 
 def test_a_finished_id_that_is_there_is_forgotten_as_finished(shard):
@@ -453,7 +430,7 @@ def test_ready_jobs_of_a_priority_nobody_noted_are_found_by_their_key(shard):
 
 def test_a_policy_the_topic_does_not_know_of_is_noted(shard):
     fill(shard)
-    shard.client.hdel(f"{shard.tag}:topic:t", "special")
+    forget_flag(shard, state.SPECIAL)
     assert only(must_be_mended(shard), "a priority or policy of its own")
 
 
@@ -513,8 +490,7 @@ def test_a_walk_that_is_overtaken_again_and_again_says_so_and_raises_no_alarm(sh
     check = Check.__new__(Check)
     check.shard, check.mode, check.most, check.findings, check.names, check.steps = shard, "check", 20, [], set(), 0
     check.between = lambda: shard.push("t", job(f"more{next(names)}", delay=100_000_000))
-    shard.client.hincrby(f"{shard.tag}:topic:t", "retrying", 3)
-    shard.client.hincrby(f"{shard.tag}:topic:t", "delayed", -3)
+    add(shard, retrying=3, delayed=-3)
     check.part("split", "t")
     assert [finding.how for finding in check.findings] == [NOTE]
     check.between = lambda: None
@@ -554,20 +530,40 @@ class Vandal:
         self.client, self.tag, self.random = shard.client, shard.tag, chance
 
     def strike(self):
-        keys = sorted(key for key in self.client.scan_iter(self.tag + ":*", count=1000) if not key.endswith(b":tickets"))
+        keys = sorted(key for key in self.client.scan_iter(self.tag + ":*", count=1000) if b":ticket:" not in key and not key.endswith((b":servers", b":extension:")))
         key = self.random.choice(keys)
-        is_hash = self.client.type(key) == b"hash"
+        kind_of_key = self.client.type(key)
         kind = self.random.random()
         if kind < 0.07:
             self.client.delete(key)
-        elif is_hash:
+        elif kind_of_key == b"string":
+            self.spoil_string(key)
+        elif kind_of_key == b"hash":
             self.spoil_hash(key, self.random.choice(sorted(self.client.hkeys(key))))
         else:
             self.spoil_set(key, self.random.choice(sorted(self.client.zrange(key, 0, -1))), keys)
 
-    def spoil_hash(self, key, field):
-        if key == self.tag.encode() + b":core" and field == b"version":
+    def near(self, number):
+        return min(max(0, number + self.random.choice((-50, -1, 1, 50))), state.NONE)
+
+    def spoil_string(self, key):
+        family, name = key.decode().split(":")[2:][0], key.decode().split(":")[-1]
+        what = self.random.randrange(4)
+        if family == "topic" and self.client.strlen(key) < 110:
             return
+        if family == "topic" and what == 0:
+            self.client.set(key, self.client.get(key)[:self.random.randrange(110)])
+        elif family == "topic" and what == 1:
+            state.topic_change(self.client, self.tag, name, flags=self.random.randrange(1 << 10))
+        elif family == "topic":
+            topic = state.topic_of(self.client, self.tag, name)
+            field = self.random.choice(state.FIGURES[:7] + ("next", "listed"))
+            state.topic_change(self.client, self.tag, name, **{field: self.near(topic[field])})
+        elif family == "core":
+            field = self.random.choice(("shards", "changes", "deaths", "sequence", "leaf", "adjust", "next", "rest"))
+            state.core_change(self.client, self.tag, **{field: self.near(state.core_of(self.client, self.tag)[field])})
+
+    def spoil_hash(self, key, field):
         value = bytearray(self.client.hget(key, field))
         what = self.random.randrange(4)
         if what == 0:

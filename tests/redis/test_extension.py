@@ -33,7 +33,7 @@ def test_it_is_kept_with_the_settings_and_goes_with_them(shard):
     for topic in (shard.topic(TOPIC_GET, "t")[1], shard.topics()[1][b"t"]):
         assert (topic.extension, topic.settings) == (TEXT, settings(lease=5))
     assert shard.topic(TOPIC_PUT, "t", settings(ttl=7))[1].extension == b""
-    assert shard.client.hexists(f"{shard.tag}:topic:t", "extension") is False
+    assert shard.client.exists(f"{shard.tag}:extension:t") == 0
 
 
 def test_it_may_be_as_long_as_its_limit(shard):
@@ -41,13 +41,6 @@ def test_it_may_be_as_long_as_its_limit(shard):
     assert shard.stats("t").extension == b"{" * 4096
     shard.push("t", job("a"))
     assert shard.take("t")[0].id == b"a"
-
-
-def test_a_put_of_a_server_of_before_leaves_it(shard):
-    """It knows the settings alone."""
-    shard.topic(TOPIC_PUT, "t", settings(), 1, extension=TEXT)
-    shard.client.hset(f"{shard.tag}:topic:t", "settings", settings(lease=9))
-    assert (shard.stats("t").extension, shard.stats("t").settings) == (TEXT, settings(lease=9))
 
 
 # ---- what the dead take ----
@@ -88,17 +81,6 @@ def test_whoever_is_dead_no_longer_is_not_counted(shard, way):
         assert shard.topics()[1] == {}
         return
     assert shard.stats("t").dead_bytes == (0 if way == "all redriven" else size_of(shard, "b"))
-
-
-def test_what_servers_of_before_did_not_count_is_never_less_than_nothing_and_ends_with_the_last(shard):
-    shard.check = False
-    shard.push("t", *[job(f"j{n}", b"x" * 100, past=(1, 1, b"")) for n in range(3)])
-    shard.client.hdel(f"{shard.tag}:topic:t", "dead_bytes")
-    shard.redrive("t", "j0")
-    assert (shard.stats("t").dead, shard.stats("t").dead_bytes) == (2, 0)
-    shard.purge("t", DEAD)
-    shard.push("t", job("new", b"x", past=(1, 1, b"")))
-    assert shard.stats("t").dead_bytes == size_of(shard, "new")
 
 
 # ---- who is told ----

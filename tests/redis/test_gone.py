@@ -45,15 +45,6 @@ def test_hello_makes_a_lost_core_anew_and_says_so_and_no_number_comes_again(shar
     assert [answer[0] for answer in shard.answer((ACK, old.delivery), (ACK, waiting.delivery))] == [OK, OK]
 
 
-def test_a_core_that_servers_of_before_left_without_a_version_keeps_what_it_has(shard):
-    shard.push("t", *[job(f"job-{number}") for number in range(3)])
-    sequence = shard.hello().sequence
-    shard.client.hdel(shard.core, "version", "shards")
-    again = shard.hello("run", 8)
-    assert (again.is_new, again.shards, again.sequence) == (1, 8, sequence)
-    assert len(shard.take("t")) == 3
-
-
 def test_the_queues_name_is_drawn_once_and_kept_in_the_shard_that_is_asked_for_it(shard):
     assert shard.hello().name == b""
     assert shard.hello(name="a" * 32).name == b"a" * 32

@@ -1,6 +1,7 @@
 """What became of a job's attempts: what is added when, how much is kept, what keeps it and what ends it; and what servers of before leave behind."""
 
 import pytest
+import state
 from abi import (ACK, CANCEL, DEAD, DELAYED, EXTEND, FAILED, LEASE_OVER, NACK, OK, READY, REFUSE, REFUSED, RETURN, TOPIC_PUT, job, settings)
 from invariants import scan
 
@@ -153,10 +154,10 @@ def test_nothing_is_left_of_a_job_that_is_gone(shard, end):
     assert shard.get("t", "a").history == []
 
 
-# ---- servers of before ----
+# ---- what servers of before left, or wrote ----
 
 def forget_as_before(shard, ident):
-    """An ack of a server that knows nothing of histories."""
+    """An ack of a server that knew nothing of histories."""
     place = shard.client.hget(f"{shard.tag}:leased", take_one(shard).delivery)
     delivery = next(iter(shard.client.hgetall(f"{shard.tag}:leased")))
     shard.client.zrem(f"{shard.tag}:leases", delivery)
@@ -164,8 +165,8 @@ def forget_as_before(shard, ident):
     shard.client.zrem(f"{shard.tag}:held:t", place[:6] + ident.encode())
     shard.client.hdel(f"{shard.tag}:job:t", ident)
     shard.client.hdel(f"{shard.tag}:try:t", ident)
-    shard.client.hincrby(f"{shard.tag}:topic:t", "leased", -1)
-    shard.client.hincrby(f"{shard.tag}:topic:t", "acked", 1)
+    topic = state.topic_of(shard.client, shard.tag, "t")
+    state.topic_change(shard.client, shard.tag, "t", leased=topic.leased - 1, acked=topic.acked + 1)
 
 
 def test_what_a_server_of_before_leaves_is_not_taken_for_the_next_jobs(shard):

@@ -2,9 +2,11 @@
 
 import concurrent.futures
 import random
+import time
 
 import pytest
 import redis
+import state
 from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, Shard, job, settings
 from redis_servers import RedisServer
 
@@ -28,24 +30,68 @@ def test_after_another_run_of_the_master_no_number_comes_again(shard):
     shard.take("t")
     before = shard.hello("run").sequence
     assert shard.hello("run").sequence == before
-    assert shard.hello("another run").sequence >= before + 1_000_000
-    assert shard.hello("another run").sequence < before + 2_000_000
+    after = shard.hello("another run")
+    assert before + 1_000_000 <= after.sequence < 2**47
+    assert shard.hello("another run").sequence == after.sequence
+    more = shard.hello("a third run").sequence
+    assert after.sequence + 1_000_000 <= more < after.sequence + 1_000_000 + 32 * 60_000
 
 
-def test_a_shard_of_a_newer_version_is_refused(shard):
-    shard.client.hset(shard.core, "version", 2)
-    with pytest.raises(redis.exceptions.ResponseError, match="VERSION"):
-        shard.hello()
-    shard.client.hset(shard.core, "version", 1)
+def test_numbers_leave_more_undone_than_were_given_out_behind_and_stay_far_below_what_fits(shard):
+    """An older state is put back: its clock is that of Redis, so what was given out since is below."""
+    before = shard.hello("run").sequence
+    given = before + 3_000_000
+    state.core_change(shard.client, shard.tag, sequence=given)
+    older = before
+    state.core_change(shard.client, shard.tag, sequence=older)
+    assert shard.hello("restored").sequence > given
+    for year in (2100, 2110, 2500, 9000):
+        shard.jump((year - 1970) * 31_557_600_000 - int(time.time() * 1000) - shard.jumped_ms)
+        sequence = shard.hello("restored").sequence
+        after = shard.hello(f"another in {year}").sequence
+        assert sequence + 1_000_000 <= after < 2**47
+    shard.jump(-shard.jumped_ms)
+
+
+@pytest.mark.parametrize("layout", [1, 3])
+def test_a_shard_of_another_layout_is_refused_by_every_call_and_left_alone(shard, layout):
+    shard.push("t", job("a"))
+    state.core_change(shard.client, shard.tag, layout=layout)
+    before = shard.dump()
+    for call in (shard.hello, lambda: shard.take("t"), lambda: shard.push("t", job("b")), lambda: shard.get("t", "a"), shard.advance):
+        with pytest.raises(redis.exceptions.ResponseError, match="^VERSION"):
+            call()
+    assert shard.dump() == before
+    state.core_change(shard.client, shard.tag, layout=state.LAYOUT)
+
+
+def test_a_shard_as_servers_of_before_kept_it_is_refused_and_left_alone(redis_server):
+    redis_server.call("FLUSHALL")
+    shard = Shard(redis_server.client())
+    shard.client.hset(shard.core, mapping={"version": 1, "shards": 8, "sequence": 5, "leaf": 0, "adjust": 0, "run": ""})
+    before = shard.dump()
+    for call in (shard.hello, lambda: shard.take("t"), lambda: shard.push("t", job("b"))):
+        with pytest.raises(redis.exceptions.ResponseError, match="^VERSION"):
+            call()
+    assert shard.dump() == before
+    redis_server.call("FLUSHALL")
 
 
 def test_old_tickets_are_forgotten_and_young_ones_not(shard):
-    for server in range(20):
-        for slot in range(4):
-            shard.client.hset(shard.tag + ":tickets", f"{server:08x}{slot}", b"000000000001" + (1000).to_bytes(6, "big") + b"\x92\xa0\x90")
-    shard.push("t", job("a"), ticket=f"{0xaaaaaaaa:08x}0{1:012x}")
+    now, day = shard.hello().now, 86_400_000
+    for server, used in (("aaaaaaaa0", now), ("bbbbbbbb0", now - day - 1000), ("bbbbbbbb1", 1000), ("cccccccc0", now - day + 60_000)):
+        shard.push("t", job(server), ticket=server + "000000000001")
+        key = f"{shard.tag}:ticket:{server}"
+        kept = shard.client.get(key)
+        shard.client.set(key, kept[:12] + used.to_bytes(6, "big") + kept[18:])
+    assert shard.client.zcard(shard.tag + ":servers") == 4
     shard.hello()
-    assert list(shard.client.hgetall(shard.tag + ":tickets")) == [b"aaaaaaaa0"]
+    assert shard.client.zcard(shard.tag + ":servers") == 4, "all of them were seen today"
+    shard.client.zadd(shard.tag + ":servers", {server: 1000 for server in shard.client.zrange(shard.tag + ":servers", 0, -1)})
+    shard.hello()
+    left = {b"aaaaaaaa0", b"cccccccc0"}
+    assert set(shard.client.zrange(shard.tag + ":servers", 0, -1)) == left
+    assert {key[-9:] for key in shard.client.keys(shard.tag + ":ticket:*")} == left
 
 
 def test_time_goes_as_redis_and_the_adjustment_say(shard):
@@ -105,7 +151,7 @@ def test_steps_are_bounded_and_the_last_one_says_so(shard):
     assert max(sizes) <= 100 and sum(sizes) == 500 and shard.stats("u").expired == 50
 
 
-def test_a_topic_that_lost_its_hash_holds_up_no_other(shard):
+def test_a_topic_that_lost_its_counts_holds_up_no_other(shard):
     shard.check = False
     shard.push("lost", job("a", delay=10))
     shard.push("whole", job("b", delay=20))
@@ -155,7 +201,7 @@ def test_news_tell_of_an_earlier_event_and_of_nothing_else(shard):
     told = []
     while (message := news.parse_response(block=False, timeout=0.05)) is not None:
         told.append(message[2])
-    assert told == [b"d%d" % first, b"d%d" % second]
+    assert told == [b"d%d t" % first, b"d%d u" % second]
     news.close()
 
 

@@ -170,7 +170,7 @@ def test_news_of_a_lease_that_ends_before_anything_else(shard):
     shard.push("t", job("a"), job("b"))
     assert news.parse_response()[2] == b"r" + shard.server.encode() + b"t"
     call = shard.take_call("t", 1, lease=5000)
-    assert news.parse_response()[2] == b"d%d" % (call.now + 5001)
+    assert news.parse_response()[2] == b"d%d " % (call.now + 5001)
     shard.take_call("t", 1, lease=9000)
     assert news.parse_response(block=False, timeout=0.05) is None, "a later end is no news"
     news.close()
@@ -193,8 +193,8 @@ def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_t
 
 
 def test_what_changes_with_every_job_is_never_searched_from_end_to_end(shard):
-    shard.push("t", *[job(f"j{number}") for number in range(5)])
-    shard.take("t", 2)
+    shard.push("t", *[job(f"j{number}") for number in range(50)])
+    shard.take("t", 20)
     kinds = {name: shard.client.object("encoding", f"{shard.tag}:{name}") for name in ("try:t", "leased", "leases", "held:t")}
     assert kinds == {"try:t": b"hashtable", "leased": b"hashtable", "leases": b"skiplist", "held:t": b"skiplist"}
-    assert shard.client.hlen(shard.tag + ":try:t") == shard.client.zcard(shard.tag + ":held:t") == 2
+    assert shard.client.hlen(shard.tag + ":try:t") == shard.client.zcard(shard.tag + ":held:t") == 20

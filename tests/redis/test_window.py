@@ -2,6 +2,7 @@
 
 import pytest
 import redis
+import state
 from abi import ACK, DELAYED, OK, READY, RUN, job, pack
 
 HOUR_MS = 3_600_000
@@ -26,7 +27,7 @@ def ticket(shard):
 
 
 def step(shard, ms):
-    shard.client.hincrby(shard.core, "adjust", ms)
+    state.core_change(shard.client, shard.tag, adjust=state.core_of(shard.client, shard.tag).adjust + ms)
 
 
 def test_a_clock_that_jumped_makes_nothing_ready_and_ends_no_lease(stepped):

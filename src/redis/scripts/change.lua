@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Cancels, reschedules and runs jobs of one topic by id.
 local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 4
+begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
@@ -27,10 +28,7 @@ local function move(j, verb, when, ms, priority)
     if verb == RUN or when ~= UNCHANGED then j.due, j.first = due, due end
     if priority then
         j.priority = priority
-        if priority ~= 100 and not t.special then
-            t.special = true
-            call('HSET', t.key, 'special', '1')
-        end
+        if priority ~= 100 then raise(t, SPECIAL) end
     end
     j.state = DELAYED
     hang(t, j)

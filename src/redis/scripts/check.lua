@@ -1,45 +1,34 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs due ending findings sound
+-- parts: base topics leaves history jobs events due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
--- Where the version is gone, the core was lost, and numbers begin above any given out: the clock is. Servers that went on
--- counted up from 0 again.
-local function make_core()
+-- Where the core is gone, numbers begin above any given out.
+local function make_core(shards)
     if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
-    local sequence, leaf, adjust = unpack(call('HMGET', CORE, 'sequence', 'leaf', 'adjust'))
-    call('HSET', CORE, 'version', '1', 'shards', ARGV[6], 'sequence', text_of(math.max(tonumber(sequence or nil) or 0, now)),
-        'leaf', text_of(math.max(tonumber(leaf or nil) or 0, now)), 'adjust', text_of(tonumber(adjust or nil) or 0))
-    call('HSETNX', CORE, 'run', '')
+    local number = number_beyond(0)
+    core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = '', lease_key = ''}, number, number, 0)
 end
 
 local function check_core()
+    local text, shards = call('GET', CORE), tonumber(ARGV[6])
     step.looked = 1
-    local version = call('HGET', CORE, 'version')
-    if not version then
-        make_core()
+    if text and #text >= CORE_BYTES_MIN and byte(text) ~= LAYOUT then refuse_core(text) end
+    if not text or not core_open(text) then
+        make_core(shards)
         return ''
     end
-    if version ~= '1' then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
-    if call('HGET', CORE, 'shards') ~= ARGV[6] and find('', '', "the number of shards in the core is not that of the queue, " .. ARGV[6], 'put right') then
-        call('HSET', CORE, 'shards', ARGV[6])
-    end
-    for field, value in pairs({sequence = text_of(now), leaf = text_of(now), adjust = '0'}) do
-        local kept = call('HGET', CORE, field)
-        local wrong = not kept and 'missing' or not string.find(kept, '^%-?%d+$') and 'no number'
-        if wrong and find('', '', format("the core's '%s' is %s", field, wrong), 'set to ' .. value) then call('HSET', CORE, field, value) end
-    end
-    for _, field in ipairs({'changes', 'deaths'}) do -- not there before the first
-        if not string.find(call('HGET', CORE, field) or '0', '^%d+$') and find('', '', format("the core's '%s' is no number", field), 'counted anew') then
-            call('HDEL', CORE, field)
-        end
+    local more = core_more()
+    if more.shards ~= shards and find('', '', 'the number of shards in the core is not that of the queue, ' .. ARGV[6], 'put right') then
+        more.shards = shards
+        core_more_set(more)
     end
     return ''
 end
 
 -- ---- keys ----
 
-local TYPES = {core = 'hash', topics = 'zset', leases = 'zset', leased = 'hash', tickets = 'hash', unpacked = 'set'}
-local TYPES_OF_TOPIC = {topic = 'hash', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
+local TYPES = {core = 'string', name = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set'}
+local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
 
 -- One of the numbered keys must be known where they are looked for. True: there is more to be done with it.
@@ -73,7 +62,7 @@ local function check_key(rest)
         find(topic or '', '', what, 'look at it, and rename or delete it', 2)
         return false
     end
-    if topic then step.names[#step.names + 1] = topic end
+    if topic and family ~= 'ticket' then step.names[#step.names + 1] = topic end
     return number and check_numbered(family, topic, number)
 end
 
@@ -94,30 +83,38 @@ local function check_topics()
     for i = 1, #page, 2 do
         step.looked = step.looked + 1
         step.names[#step.names + 1] = page[i]
-        local t = topic_keys(page[i])
+        local t = keys_of(page[i]).__index
         local keys = call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished)
-        if keys == 0 and find(page[i], '', 'the shard looks at a topic that does not exist', 'forgotten') then call('ZREM', TOPICS, page[i]) end
+        if keys == 0 and find(page[i], '', 'the shard looks at a topic that does not exist', 'forgotten') then
+            call('ZREM', TOPICS, page[i])
+            shard_look()
+        end
     end
     return following
 end
 
--- As fsck_settings.c puts it: "": no such topic; else the pause and, where there are any, `>I2` length of the extension, that, and
+-- As fsck.c puts it: "": no such topic; else the pause and, where there are any, `>I2` length of the extension, that, and
 -- the packed settings.
 local function settings_here()
-    local paused, settings, extension = unpack(call('HMGET', T .. ':topic:' .. step.name, 'paused', 'settings', 'extension'))
-    if not settings and not extension then return paused or '' end
-    return paused and paused .. pack('>I2', #(extension or '')) .. (extension or '') .. (settings or '') or ''
-end
-
-local function set_or_drop(key, field, value)
-    if value ~= '' then call('HSET', key, field, value) else call('HDEL', key, field) end
+    local t, exists = topic_here()
+    if not exists then return '' end
+    local paused, extension = has(t, PAUSED) and '1' or '0', call('GET', t.extension) or ''
+    if t.packed == '' and extension == '' then return paused end
+    return paused .. pack('>I2', #extension) .. extension .. t.packed
 end
 
 local function settings_set(t, wanted)
     local extension_bytes = #wanted > 1 and unpack_from('>I2', wanted, 2) or 0
-    call('HSET', t.key, 'paused', sub(wanted, 1, 1))
-    set_or_drop(t.key, 'extension', sub(wanted, 4, 3 + extension_bytes))
-    set_or_drop(t.key, 'settings', sub(wanted, 4 + extension_bytes))
+    local extension = sub(wanted, 4, 3 + extension_bytes)
+    if sub(wanted, 1, 1) == '1' then raise(t, PAUSED) else lower(t, PAUSED) end
+    if extension ~= '' then
+        call('SET', t.extension, extension)
+        raise(t, EXTENDED)
+    else
+        call('DEL', t.extension)
+        lower(t, EXTENDED)
+    end
+    t.packed, t.is_changed = sub(wanted, 4 + extension_bytes), true
     settings_tell(NOBODY, t.name)
 end
 
@@ -131,15 +128,20 @@ local function check_settings()
         or sub(here, 2) ~= sub(wanted, 2) and 'the settings are not those of the other shards'
         or 'the pause is not that of the other shards'
     if not find(step.name, '', what, here == '' and 'put back' or 'set as there') then return '' end
-    local t = topic_make(step.name, NEVER)
+    local t = known_topics[step.name]
+    if t.is_lost then
+        call('ZADD', TOPICS, text_of(NONE), t.name)
+        t.is_lost, t.is_counted = false, true
+    end
     settings_set(t, wanted)
-    if sub(wanted, 1, 1) == '0' and t.ready > 0 then tell('r' .. NOBODY .. step.name) end
+    if sub(wanted, 1, 1) == '0' and t.f[AT.ready] > 0 then tell('r' .. NOBODY .. step.name) end
     return ''
 end
 
 -- ---- leases ----
 
 local function check_leases()
+    check_next(first_score(LEASES), '')
     local page, following = scan(LEASES, 'ZSCAN', step.cursor)
     for i = 1, #page, 2 do
         local delivery = page[i]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs due ending findings sound
+-- parts: base topics leaves history jobs events due ending findings sound
 -- A step of a check of a topic's jobs: can each be read, and does it hang where it belongs?
 local t = topic_here()
 
@@ -36,10 +36,9 @@ local function check_try(j)
 end
 
 local function check_job(j, place)
-    if not t.special and (j.flags % 2 == 1 or j.priority ~= 100) then
-        t.special = true
-        if find(t.name, j.id, 'has a priority or policy of its own, which the topic does not know of', 'noted') then call('HSET', t.key, 'special', '1') end
-    end
+    if not has(t, SPECIAL) and (j.flags % 2 == 1 or j.priority ~= 100)
+        and find(t.name, j.id, 'has a priority or policy of its own, which the topic does not know of', 'noted') then raise(t, SPECIAL) end
+    if not has(t, TRIED) and j.tried and j.state == DELAYED and find(t.name, j.id, 'waits and was tried, which the topic does not know of', 'noted') then raise(t, TRIED) end
     check_try(j)
     local wrong = what_is_wrong(j, place)
     if wrong and find(t.name, j.id, 'is ' .. wrong, 'hung where it belongs') then rehang(t, j) end
@@ -96,7 +95,7 @@ local page, following = scan(t.jobs, 'HSCAN', step.cursor)
 local jobs = jobs_of(page)
 local places, highest = places_of(jobs), 0
 for i = 1, #jobs do
-    highest = math.max(highest, jobs[i].sequence, jobs[i].delivery)
+    highest = max(highest, jobs[i].sequence, jobs[i].delivery)
     check_job(jobs[i], places[i])
 end
 must_be_below('sequence', highest, 'number')

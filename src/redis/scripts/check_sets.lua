@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs due ending findings sound
+-- parts: base topics leaves history jobs events due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)
@@ -82,11 +82,11 @@ local function leaf_is_spoiled(t, leaf, low)
         end
         return false
     end
-    local above = tonumber(call('ZRANGE', t.index, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2] or '+inf') or NEVER
+    local above = tonumber(call('ZRANGE', t.index, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2] or '+inf') or NONE
     local twins = call('ZCOUNT', t.index, low, low)
     if tonumber(first) >= tonumber(low) and tonumber(last) < above and twins == 1 then return false end
     local what = twins > 1 and format('leaf %s begins at %s, as another does', leaf, low)
-        or format('leaf %s spans %s to %s and holds %s to %s', leaf, low, above == NEVER and 'the end' or text_of(above), first, last)
+        or format('leaf %s spans %s to %s and holds %s to %s', leaf, low, above == NONE and 'the end' or text_of(above), first, last)
     return find(t.name, '', what, 'its jobs hung where they belong')
 end
 
@@ -143,23 +143,21 @@ local function history_is_whole(kept)
     if #kept < 19 then return false end
     local _, _, _, attempts, at = unpack_from('>I6I6I6B', kept)
     local size = at + attempts - 1
-    for i = at, math.min(size, #kept) do size = size + byte(kept, i) end
+    for i = at, min(size, #kept) do size = size + byte(kept, i) end
     return attempts <= 8 and size == #kept
 end
 
 -- Servers of before leave the histories of jobs that are gone.
 local function check_histories(t)
-    local page, following = scan(history_key(t), 'HSCAN', step.cursor)
-    if #page > 0 and not t.historic and call('EXISTS', t.key) == 1 and find(t.name, '', 'has histories that nobody looks for', 'noted') then
-        call('HSET', t.key, 'special', '2')
-    end
+    local page, following = scan(t.history, 'HSCAN', step.cursor)
+    if #page > 0 and not t.is_lost and not has(t, HISTORIC) and find(t.name, '', 'has histories that nobody looks for', 'noted') then raise(t, HISTORIC) end
     for i = 1, #page, 2 do
         local id, kept = page[i], page[i + 1]
         local record = call('HGET', t.jobs, id)
         local wrong = not record and 'a history and no job' or not history_is_whole(kept) and 'a history that cannot be read'
             or is_readable(record) and unpack_from('>I6', record, 4) ~= unpack_from('>I6', kept) and 'the history of another job'
         step.looked, step.bytes = step.looked + 1, step.bytes + (record and #record or 0)
-        if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', history_key(t), id) end
+        if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', t.history, id) end
     end
     return following
 end

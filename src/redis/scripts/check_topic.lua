@@ -1,34 +1,28 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs due ending findings sound
--- A step of a check of a topic as a whole: its hash, its counts, its next event.
+-- parts: base topics leaves history jobs events due ending findings sound
+-- A step of a check of a topic as a whole: its settings, its counts, its next event.
 local t, exists = topic_here()
 local EXTENSION_BYTES_MAX = 4096
 
-local function check_hash()
+local function check_whole()
     step.looked = 1
     if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished) == 0 then return '' end -- it was deleted
-    local paused = call('HGET', t.key, 'paused')
-    if not exists or paused ~= '0' and paused ~= '1' then
-        local what = exists and 'neither paused nor not' or 'jobs, and no counts and settings: they were lost'
-        if find(t.name, '', 'the topic has ' .. what, 'set up anew, not paused') then
-            call('HSET', t.key, 'paused', '0')
-            call('ZADD', TOPICS, 'NX', '+inf', t.name)
-        end
+    if not exists and find(t.name, '', 'the topic has jobs, and no counts and settings: they were lost', 'set up anew, not paused') then
+        t.is_lost, t.is_counted, t.is_changed = false, true, true
+        t.f[LISTED] = tonumber(call('ZSCORE', TOPICS, t.name) or NONE)
+        t.f[NEXT] = t.f[LISTED]
+        call('ZADD', TOPICS, 'NX', text_of(NONE), t.name)
     end
-    local packed = call('HGET', t.key, 'settings') or ''
-    if packed ~= '' and #packed ~= SETTINGS_BYTES and find(t.name, '', 'the settings cannot be read', 'dropped') then
-        call('HDEL', t.key, 'settings')
+    local kept = exists and #call('GET', t.key) - TOPIC_BYTES or 0
+    if kept ~= 0 and kept ~= SETTINGS_BYTES and find(t.name, '', 'the settings cannot be read', 'dropped') then
+        t.is_changed = true
         settings_tell(NOBODY, t.name)
     end
-    if call('HSTRLEN', t.key, 'extension') > EXTENSION_BYTES_MAX and find(t.name, '', 'the extension of the settings is too long', 'dropped') then
-        call('HDEL', t.key, 'extension')
+    local extension = call('STRLEN', t.extension)
+    if extension > 0 and not has(t, EXTENDED) and find(t.name, '', 'the settings have an extension that nobody looks for', 'noted') then raise(t, EXTENDED) end
+    if extension > EXTENSION_BYTES_MAX and find(t.name, '', 'the extension of the settings is too long', 'dropped') then
+        call('DEL', t.extension)
         settings_tell(NOBODY, t.name)
-    end
-    local figures = call('HMGET', t.key, unpack(FIGURES))
-    for i = 1, #FIGURES do
-        if figures[i] and not string.find(figures[i], '^%-?%d+$') and find(t.name, '', format("the count '%s' is no number", FIGURES[i]), 'counted anew') then
-            call('HSET', t.key, FIGURES[i], 0)
-        end
     end
     return ''
 end
@@ -40,21 +34,26 @@ local PAST = {'pushed', 'acked', 'cancelled', 'expired'}
 
 local function figures_of(fields)
     local out = {}
-    for i, value in ipairs(call('HMGET', t.key, unpack(fields))) do out[fields[i]] = tonumber(value or nil) or 0 end
+    for i = 1, #fields do out[fields[i]] = t.f[AT[fields[i]]] end
     return out
+end
+
+local function figure_put(field, number)
+    t.f[AT[field]], t.is_changed, t.is_counted = number, true, true
 end
 
 local function set_figure(field, kept, found)
     if kept == found or not find(t.name, '', format('counts %d %s, there are %d', kept, field, found), 'counted anew') then return end
-    call('HSET', t.key, field, text_of(found))
+    figure_put(field, found)
 end
 
 local function check_waiting(kept, waiting)
     if kept.delayed + kept.retrying == waiting and kept.delayed >= 0 and kept.retrying >= 0 then return end
     local what = format('counts %d delayed and %d retrying, there are %d of both', kept.delayed, kept.retrying, waiting)
     if find(t.name, '', what, 'counted anew') then
-        local retrying = math.min(math.max(0, kept.retrying), waiting)
-        call('HSET', t.key, 'delayed', text_of(waiting - retrying), 'retrying', text_of(retrying))
+        local retrying = min(max(0, kept.retrying), waiting)
+        figure_put('delayed', waiting - retrying)
+        figure_put('retrying', retrying)
     end
 end
 
@@ -64,7 +63,7 @@ local function check_past(jobs)
     if past.pushed == accounted then return end
     local what = format('counts %d pushed and can account for %d', past.pushed, accounted)
     if past.pushed > accounted then what = what .. format(': %d were lost', past.pushed - accounted) end
-    if find(t.name, '', what, 'counted anew') then call('HSET', t.key, 'pushed', text_of(accounted)) end
+    if find(t.name, '', what, 'counted anew') then figure_put('pushed', accounted) end
 end
 
 -- All but the split of delayed and retrying. Every job hangs in one place, so who is in no other waits for its due.
@@ -75,7 +74,6 @@ local function check_counts()
     for i = 1, #priorities do ready = ready + call('ZCARD', t.ready_of .. priorities[i]) end
     step.looked = 1 + #priorities
     set_figure('ready', kept.ready, ready)
-    if step.repairs and kept.ready <= 0 and ready > 0 and not t.paused then tell('r' .. NOBODY .. t.name) end
     set_figure('leased', kept.leased, held)
     set_figure('dead', kept.dead, dead)
     local jobs = call('HLEN', t.jobs)
@@ -88,8 +86,8 @@ end
 
 -- The same between two looks: nothing was moved in between.
 local function signature()
-    local figures = call('HMGET', t.key, unpack(FIGURES))
-    for i = 1, #figures do figures[i] = figures[i] or '' end
+    local figures = {}
+    for i = 1, #FIGURES do figures[i] = t.f[AT[FIGURES[i]]] end
     figures[#figures + 1] = call('HLEN', t.jobs)
     figures[#figures + 1] = call('HLEN', t.tries)
     figures[#figures + 1] = call('ZCARD', t.fresh)
@@ -128,14 +126,15 @@ local function judge_split(found)
     local kept = figures_of({'delayed', 'retrying'})
     if kept.retrying == found then return end
     if find(t.name, '', format('counts %d retrying, there are %d', kept.retrying, found), 'counted anew') then
-        call('HSET', t.key, 'retrying', text_of(found), 'delayed', text_of(kept.delayed + kept.retrying - found))
+        figure_put('retrying', found)
+        figure_put('delayed', kept.delayed + kept.retrying - found)
     end
 end
 
 local function judge_dead_bytes(found)
     local kept = figures_of({'dead_bytes'}).dead_bytes
     if kept ~= found and find(t.name, '', format('counts %d bytes of dead jobs, there are %d', kept, found), 'counted anew') then
-        call('HSET', t.key, 'dead_bytes', text_of(found))
+        figure_put('dead_bytes', found)
     end
 end
 
@@ -178,23 +177,41 @@ end
 -- Fresh jobs stay below the bound that others pack by until time passes; twice that leaves room for a clock that was put right.
 local function check_unpacked()
     local last = tonumber(call('ZRANGE', t.fresh, -1, -1, 'WITHSCORES')[2] or '0')
-    if last <= now + 2 * FAR_MS or call('SISMEMBER', UNPACKED, t.name) == 1 then return end
-    if find(t.name, '', 'has fresh jobs due far from now that nobody packs', 'noted') then call('SADD', UNPACKED, t.name) end
+    if last <= now + 2 * FAR_MS or call('SISMEMBER', UNPACKED, t.name) == 1 and has(t, UNPACKED_TOO) then return end
+    if find(t.name, '', 'has fresh jobs due far from now that nobody packs', 'noted') then
+        call('SADD', UNPACKED, t.name)
+        raise(t, UNPACKED_TOO)
+    end
+end
+
+-- Sets that nobody would look into.
+local function check_flags()
+    local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'jobs that expire'}, {REMEMBERING, t.finished, 'ids to remember'}}
+    for _, set in ipairs(optional) do
+        if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s that nobody looks for', set[3]), 'noted') then raise(t, set[1]) end
+    end
+    if has(t, UNPACKED_TOO) and call('SISMEMBER', UNPACKED, t.name) == 0 and find(t.name, '', 'takes itself for one that is to be packed', 'put right') then
+        lower(t, UNPACKED_TOO)
+    end
 end
 
 local function check_event()
     step.looked = 1
     if not exists then return '' end
     check_unpacked()
-    local real, kept = math.min(delayed_first(t), first_score(t.expiry), first_score(t.finished)), call('ZSCORE', TOPICS, t.name)
-    if kept and tonumber(kept) <= real then return '' end
-    local what = kept and format('looks at the topic at %s, and its next event is at %d', kept, real) or 'does not know of the topic'
-    if find(t.name, '', 'the shard ' .. what, 'put right') then
-        topic_refresh(t)
-        if real < NEVER then tell('d' .. text_of(real)) end
+    check_flags()
+    local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
+    local looks_at = kept and max(kept, t.f[LISTED], t.f[NEXT])
+    if not kept or looks_at > real or kept ~= t.f[LISTED] or kept > t.f[NEXT] then
+        local what = kept and format('looks at the topic at %d, and its next event is at %d', looks_at, real) or 'does not know of the topic'
+        if find(t.name, '', 'the shard ' .. what, 'put right') then
+            t.f[NEXT], t.f[LISTED], t.is_changed = real, real, true
+            call('ZADD', TOPICS, text_of(real), t.name)
+        end
     end
+    check_next(real, t.name)
     return ''
 end
 
-local PARTS = {topic = check_hash, counts = check_counts, split = check_split, bytes = check_bytes, event = check_event}
+local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, event = check_event}
 return step_end(PARTS[step.part]())

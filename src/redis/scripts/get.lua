@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- One job.
+begin(KEYS, nil, ARGV[1])
 local t = topic_find(ARGV[1])
 local j = t and job_find(t, ARGV[2])
 if not j then return shown(pack('>BB', NOT_FOUND, 0)) end
-local kept = j.tried and t.historic and call('HGET', history_key(t), j.id)
+local kept = j.tried and has(t, HISTORIC) and call('HGET', t.history, j.id)
 return shown(pack('>BB', OK, shown_state(j)), {j.record, j.tried and history_shown(j.record, try_of(j), kept) or ''})

@@ -1,42 +1,52 @@
 #!lua flags=allow-oom
 -- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
-local run, shards, name, drawn = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local run, shards, name, drawn = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local DAY_MS, TICKETS_LOOKED_AT = 86400000, 64
 
--- Where jobs are left of a shard whose core was lost, numbers begin above any given out: the clock is.
-local is_new = call('HSETNX', CORE, 'version', '1')
-if is_new == 1 then
-    local number = text_of(call('EXISTS', TOPICS) * now)
-    local first = {shards = shards, sequence = number, leaf = number, adjust = '0', run = run}
-    for field, value in pairs(first) do call('HSETNX', CORE, field, value) end
-end
-if call('HGET', CORE, 'version') ~= '1' then
-    return redis.error_reply('VERSION the jobs were stored by a newer tarry, use that one or another prefix')
+-- Where jobs are left of a shard whose core was lost, numbers begin above any given out.
+local text = reach(KEYS)
+local is_new = not text
+if is_new then
+    if is_of_before() then refuse_core() end
+    local number = call('EXISTS', TOPICS) == 1 and number_beyond(0) or 0
+    core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = run, lease_key = drawn}, number, number, 0)
+elseif not core_open(text) then
+    refuse_core(text)
 end
 
--- Another process serves the shard, and may have lost its last writes: numbers given out by the one before must not come
--- again.
-if call('HGET', CORE, 'run') ~= run then
-    call('HSET', CORE, 'run', run)
-    call('HINCRBY', CORE, 'sequence', 1000000)
+-- Another process serves the shard, and may have lost its last writes: numbers given out by the one before must not come again.
+local more = core_more()
+if more.run ~= run then
+    more.run = run
+    core_more_set(more)
+    sequence = number_beyond(sequence)
 end
+
+-- Under this key servers check leases. Whoever greets first has drawn it, for all of them; a core that a check made has none.
+if more.lease_key == '' then
+    more.lease_key = drawn
+    core_more_set(more)
+end
+shard_look()
 
 -- The queue's name, in its first shard: drawn once, by whichever server came first.
 if name ~= '' then
-    call('HSETNX', CORE, 'name', name)
-    name = call('HGET', CORE, 'name')
+    call('SET', T .. ':name', name, 'NX')
+    name = call('GET', T .. ':name')
 end
 
--- Servers come and go: what is older than a day belongs to none that has a call under way.
-if call('HLEN', TICKETS) > 64 then
-    local kept, old = call('HGETALL', TICKETS), {}
-    for i = 1, #kept, 2 do
-        if unpack_from('>I6', kept[i + 1], 13) < now - 86400000 then old[#old + 1] = kept[i] end
+-- Servers come and go: a ticket that is older than a day belongs to none that has a call under way.
+local old = call('ZRANGE', SERVERS, '-inf', text_of(clock - DAY_MS), 'BYSCORE', 'LIMIT', '0', TICKETS_LOOKED_AT)
+for i = 1, #old do
+    local ticket = call('GET', TICKET .. old[i])
+    local used = ticket and unpack_from('>I6', ticket, 13) or 0
+    if used > clock - DAY_MS then
+        call('ZADD', SERVERS, text_of(used), old[i])
+    else
+        call('DEL', TICKET .. old[i])
+        call('ZREM', SERVERS, old[i])
     end
-    call_many('HDEL', TICKETS, old)
 end
 
--- Under this key servers check leases. Whoever greets first has drawn it, for all of them.
-call('HSETNX', CORE, 'lease_key', drawn)
-
-return shown(pack('>BI4I6', is_new, tonumber(call('HGET', CORE, 'shards')), tonumber(call('HGET', CORE, 'sequence')))
-    .. call('HGET', CORE, 'lease_key') .. name)
+write('')
+return shown(pack('>BI4I6', is_new and 1 or 0, more.shards, sequence) .. more.lease_key .. name)

@@ -3,6 +3,7 @@
 local name, state, limit, after_due, after_sequence, with_body =
     ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
 local BYTES_MAX = 16777216
+begin(KEYS, nil, name)
 
 local t = topic_find(name)
 if not t then return shown(pack('>BB', NOT_FOUND, 0)) end
@@ -86,11 +87,11 @@ local function without_body(record)
 end
 
 local more, bytes, listed = {}, 0, 0
-for i = 1, math.min(limit, #found) do
+for i = 1, min(limit, #found) do
     local f = found[i]
     local record, try = call('HGET', t.jobs, f[3]), call('HGET', t.tries, f[3]) or ''
     if record then
-        if try ~= '' and t.historic then try = history_shown(record, try, call('HGET', history_key(t), f[3])) end
+        if try ~= '' and has(t, HISTORIC) then try = history_shown(record, try, call('HGET', t.history, f[3])) end
         if not with_body then record = without_body(record) end
         bytes = bytes + #record
         if bytes > BYTES_MAX and listed > 0 then break end

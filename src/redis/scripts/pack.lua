@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Moves up to `max` fresh jobs that are due far from now into leaves, where they take less memory. Done when there is time; a
+-- Moves up to `most` fresh jobs that are due far from now into leaves, where they take less memory. Done when there is time; a
 -- job that falls due before that never was in one.
-local max = tonumber(ARGV[1])
+local most = tonumber(ARGV[1])
+begin(KEYS)
 
 local name = call('SRANDMEMBER', UNPACKED)
 local t = name and topic_find(name)
 local moved = 0
 if t then
-    local far = call('ZRANGE', t.fresh, '(' .. text_of(now + FAR_MS), '+inf', 'BYSCORE', 'LIMIT', 0, max, 'WITHSCORES')
+    local far = call('ZRANGE', t.fresh, '(' .. text_of(now + FAR_MS), '+inf', 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     local items, members = {}, {}
     for i = 1, #far, 2 do
         members[#members + 1] = far[i]
@@ -17,5 +18,9 @@ if t then
     call_many('ZREM', t.fresh, members)
     moved = #members
 end
-if name and moved < max then call('SREM', UNPACKED, name) end
+if name and moved < most then
+    call('SREM', UNPACKED, name)
+    if t then lower(t, UNPACKED_TOO) end
+end
+settle(NOBODY)
 return shown(pack('>BI4', call('EXISTS', UNPACKED), moved))

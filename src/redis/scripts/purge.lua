@@ -2,24 +2,25 @@
 -- Drops a topic's jobs in one state or all but the leased; or, step by step, the whole topic. Spares jobs pushed after it
 -- began.
 local ticket, is_delete, name = ARGV[1], ARGV[2] == 'delete', ARGV[3]
-local state, until_sequence, max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local state, until_sequence, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
 local t = topic_find(name)
 if not t then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
-if until_sequence == 0 then until_sequence = tonumber(call('HGET', CORE, 'sequence')) end
+if until_sequence == 0 then until_sequence = sequence end
 if is_delete then until_sequence = NONE end
 
 local affected = 0
 
--- Members of a sorted set that may go, up to what is left of `max`; taken out of it.
+-- Members of a sorted set that may go, up to what is left of `most`; taken out of it.
 local function take_out(key)
     local out, rank = {}, 0
-    while affected + #out < max do
+    while affected + #out < most do
         local some = call('ZRANGE', key, rank, rank + MANY - 1)
         for i = 1, #some do
-            if affected + #out < max and unpack_from('>I6', some[i]) <= until_sequence then out[#out + 1] = some[i] end
+            if affected + #out < most and unpack_from('>I6', some[i]) <= until_sequence then out[#out + 1] = some[i] end
         end
         if #some < MANY then break end
         rank = rank + MANY
@@ -59,7 +60,7 @@ end
 local function purge_delayed()
     local rank = 0
     purge_waiting(t.fresh)
-    while affected < max do
+    while affected < most do
         local leaf = call('ZRANGE', t.index, rank, rank)[1]
         if not leaf then return end
         purge_waiting(t.leaf .. leaf)
@@ -69,7 +70,7 @@ end
 
 local function purge_ready()
     for _, priority in ipairs(call('ZRANGE', t.priorities, 0, -1)) do
-        if affected >= max then return end
+        if affected >= most then return end
         local members = take_out(t.ready_of .. priority)
         call_many('ZREM', t.expiry, members)
         count(t, 'ready', -#members)
@@ -101,7 +102,7 @@ end
 -- What is due counts as ready, also before it was moved: where more is due than one call may move, the rest is for the next.
 local is_due = false
 if not is_delete and state ~= DEAD then
-    advance_topic(t, max)
+    advance_topic(t, most)
     topic_refresh(t)
     is_due = state ~= 0 and delayed_first(t) <= now
 end
@@ -110,16 +111,17 @@ if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
 
-local more = (affected >= max or is_due) and 1 or 0
+local more = (affected >= most or is_due) and 1 or 0
 if is_delete and more == 0 then
     call('ZREMRANGEBYRANK', t.finished, 0, 9999)
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.expiry, history_key(t))
+        call('DEL', t.key, t.extension, t.expiry, t.history)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
-        t.deleted = true
+        t.is_deleted = true
+        if next_topic == name then shard_look() end
         settings_tell(server_of(ticket), name)
     end
 end

@@ -1,6 +1,7 @@
 #!lua
 -- Jobs of one topic. Room for them is made sure of by Redis before the script begins (no allow-oom).
 local ticket, name, topics_max = ARGV[1], ARGV[2], ARGV[3]
+begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
@@ -8,14 +9,14 @@ if kept then return repeated(kept) end
 local t = topic_find(name)
 local jobs = (#ARGV - 3) / 3
 -- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority.
-local later, first, last, ready = {}, NEVER, 0, {}
+local later, first, last, ready = {}, NONE, 0, {}
 local now_text = text_of(now)
 
 local function hang_new()
     delayed_add(t, later, first, last)
     count(t, 'delayed', #later / 2)
     for priority, words in pairs(ready) do ready_add(t, priority, words) end
-    later, first, last, ready = {}, NEVER, 0, {}
+    later, first, last, ready = {}, NONE, 0, {}
 end
 
 -- nil: further away than ten years.
@@ -41,7 +42,7 @@ for i = 1, t and 0 or jobs do
     end
 end
 
-local remembers = t and (settings_of(t).dedup > 0 or call('EXISTS', t.finished) == 1)
+local remembers = t and has(t, REMEMBERING)
 
 local function is_remembered(id)
     local until_ms = call('ZSCORE', t.finished, id)
@@ -141,10 +142,7 @@ local function push(id, spec, tail, sequence, exists)
         if not is_new then is_stored[id] = true end
         pushed = pushed + 1
     end
-    if not t.special and (priority ~= 100 or flags % 2 == 1) then
-        t.special = true
-        call('HSET', t.key, 'special', '1')
-    end
+    if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
     local state
     if dead then
         state = hang_with_past(id, record, dead, attempt, error)
@@ -185,12 +183,13 @@ local function answer(i, text)
     answers[i] = text
 end
 
-local sequence = call('HINCRBY', CORE, 'sequence', jobs) - jobs
+local before = sequence
+if jobs > 0 then sequence, core_is_changed = sequence + jobs, true end
 for from = 1, t and jobs or 0, 32 do
-    local to = math.min(from + 31, jobs)
+    local to = min(from + 31, jobs)
     local known = existing(from, to)
     for i = from, to do
-        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], sequence + i, known[i])
+        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], before + i, known[i])
         if text or answers then answer(i, text) end
     end
     store_new() -- before the next are asked for

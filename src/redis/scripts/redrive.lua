@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Dead jobs go round again from the first attempt: one by its id, or up to `max`.
-local ticket, name, id, max, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+-- Dead jobs go round again from the first attempt: one by its id, or up to `most`.
+local ticket, name, id, most, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
@@ -24,7 +25,7 @@ end
 
 -- Those that die while the redrive goes on wait for the next one: else it might never end.
 if left < 0 then left = call('ZCARD', t.dead) end
-local some = math.min(max, left)
+local some = min(most, left)
 local members = some > 0 and call('ZRANGE', t.dead, 0, some - 1) or {} -- a range that ends at -1 would be all of them
 for i = 1, #members do
     local j = job_find(t, sub(members[i], 7))

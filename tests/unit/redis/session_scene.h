@@ -3,6 +3,7 @@
 #define TARRY_TESTS_SESSION_SCENE_H
 
 #include "redis/session_state.h"
+#include "redis/state.h"
 #include "support/redis_server.h"
 
 #include "session_rig.h"
@@ -23,17 +24,19 @@ static inline void scene_start(struct rig *rig, struct redis_server *server)
         RIG_UNTIL(rig, 5, redis_session_is_up(rig->session) && rig->session->news.is_subscribed));
 }
 
-/* A field of the topic's hash; 0 where there is none. */
-static inline long long scene_field(struct redis_server *server, const char *topic,
-                                    const char *name)
+/* A figure of the topic; 0 where there is none. */
+static inline long long scene_figure(struct redis_server *server, const char *topic,
+                                     enum redis_figure figure)
 {
-    redisReply *reply = redis_server_ask(server, "HGET {tarry:0}:topic:%s %s", topic, name);
+    redisReply *reply = redis_server_ask(server, "GET {tarry:0}:topic:%s", topic);
     if (!reply) /* its connection had been cut */
-        reply = redis_server_ask(server, "HGET {tarry:0}:topic:%s %s", topic, name);
-    long long value = reply && reply->str ? atoll(reply->str) : 0;
+        reply = redis_server_ask(server, "GET {tarry:0}:topic:%s", topic);
+    struct redis_topic_state state = {0};
+    if (reply && reply->str)
+        redis_topic_state_read(slice_make(reply->str, reply->len), &state);
     if (reply)
         freeReplyObject(reply);
-    return value;
+    return state.figure[figure];
 }
 
 static inline void scene_cut(struct redis_server *server)

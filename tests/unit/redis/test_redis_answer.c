@@ -3,6 +3,32 @@
 
 #include "unit/cases.h"
 
+static bool read_head(const char *text, size_t len, struct redis_head *out)
+{
+    redisReply first = {.type = REDIS_REPLY_STRING, .str = (char *)text, .len = len};
+    redisReply *elements[] = {&first};
+    redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = elements};
+    return redis_head_read(&reply, out);
+}
+
+static void a_head_says_when_what_is_next_and_whose_it_is(void **state)
+{
+    static const char head[] = "\0\0\0\0\0\5\0\0\0\0\1\0\377\377\377\377\377\376\6ordersrest";
+    static const char bare[] = "\0\0\0\0\0\5\377\377\377\377\377\377\0\0\0\0\0\0\0";
+    struct redis_head out;
+    (void)state;
+    assert_true(read_head(head, sizeof head - 1, &out));
+    assert_int_equal(out.now_ms, 5);
+    assert_int_equal(out.next_ms, 256);
+    assert_int_equal(out.adjust_ms, -2);
+    assert_true(slice_is(out.next_topic, "orders"));
+    assert_true(slice_is(out.rest, "rest"));
+    for (size_t len = 0; len < REDIS_HEAD_BYTES + 6; len++)
+        assert_false(read_head(head, len, &out));
+    assert_true(read_head(bare, sizeof bare - 1, &out));
+    assert_true(out.next_ms == INT64_MAX && out.next_topic.len == 0 && out.rest.len == 0);
+}
+
 static void errors_mean_what_the_table_says(void **state)
 {
     static const struct {
@@ -70,6 +96,7 @@ static void moved_says_where(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_says_when_what_is_next_and_whose_it_is),
         cmocka_unit_test(errors_mean_what_the_table_says),
         cmocka_unit_test(moved_says_where),
     };

@@ -1,4 +1,5 @@
 /* Sessions on a real cluster whose slots move and whose masters fall. */
+#include "redis/state.h"
 #include "support/redis_cluster.h"
 
 #include "session_rig.h"
@@ -98,11 +99,13 @@ static bool has_job(struct redis_server *server, const struct rig *rig, const ch
 
 static long long pushed(struct redis_server *server, const struct rig *rig)
 {
-    redisReply *reply = redis_server_ask(server, "HGET %s:topic:t pushed", rig->tag);
-    long long count = reply && reply->str ? atoll(reply->str) : 0;
+    redisReply *reply = redis_server_ask(server, "GET %s:topic:t", rig->tag);
+    struct redis_topic_state topic = {0};
+    if (reply && reply->str)
+        redis_topic_state_read(slice_make(reply->str, reply->len), &topic);
     if (reply)
         freeReplyObject(reply);
-    return count;
+    return topic.figure[REDIS_FIGURE_PUSHED];
 }
 
 /* ---- claims ---- */

@@ -327,7 +327,11 @@ static void numbers_that_went_back_are_noticed(void **state)
     pass(rig, 300);
     forget(rig);
     redis_slot_tag("tarry", 0, SHARDS, tag);
-    redis_server_do(rig->redis, "HSET %s:core changes 1", tag);
+    char key[REDIS_TAG_BYTES + 8];
+    snprintf(key, sizeof key, "%s:core", tag);
+    redisReply *reply =
+        redis_server_ask(rig->redis, "SETRANGE %s 10 %b", key, "\0\0\0\0\0\1", (size_t)6);
+    freeReplyObject(reply);
     assert_true(await_event(rig, here, QUEUE_EVENT_TOPIC, "") < LOOK_US);
     assert_true(is_told_by_name(rig, put, there, QUEUE_EVENT_TOPIC));
     rig_free(rig);

@@ -16,7 +16,7 @@ static void calls_are_answered(void **state)
     assert_true(llabs(push->now_ms - clock_wall_ms()) < 1000);
     free(push);
     assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 5), REDIS_CALL_OK);
-    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
     assert_int_equal(rig.figures.calls, 2);
     assert_int_equal(rig.figures.resent, 0);
     assert_int_equal(redis_session_calls(rig.session), 0);
@@ -47,7 +47,7 @@ static void no_more_calls_are_under_way_than_there_are_slots(void **state)
         assert_int_equal(calls[i]->end, REDIS_CALL_OK);
         free(calls[i]);
     }
-    assert_int_equal(scene_field(server, "t", "pushed"), PUSHES);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), PUSHES);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -78,7 +78,7 @@ static void a_change_that_too_few_replicas_have_is_not_promised(void **state)
     (void)state;
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_UNAVAILABLE);
-    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
     assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 5), REDIS_CALL_OK);
     redis_server_do(server, "CONFIG SET repl-diskless-sync-delay 0");
     redis_server_do(replica, "REPLICAOF 127.0.0.1 %d", (int)server->port);
@@ -115,7 +115,7 @@ static void a_change_asked_for_again_waits_for_its_replicas_too(void **state)
     assert_true(RIG_UNTIL(&rig, 5, push->end));
     assert_int_equal(push->end, REDIS_CALL_UNAVAILABLE);
     assert_int_equal(rig.figures.resent, 1);
-    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
     free(push);
     rig_stop(&rig);
     redis_server_free(server);

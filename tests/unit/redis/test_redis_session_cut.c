@@ -35,8 +35,10 @@ static void cut_and_see_it_pushed(redisContext *killer)
     assert_int_equal(redisGetReply(killer, (void **)&reply), REDIS_OK);
     assert_int_equal(reply->integer, 3); /* the session's, the sleeper's, the one of `server` */
     freeReplyObject(reply);
-    reply = redisCommand(killer, "HGET {tarry:0}:topic:t pushed");
-    assert_string_equal(reply->str, "1");
+    reply = redisCommand(killer, "GET {tarry:0}:topic:t");
+    struct redis_topic_state topic;
+    assert_true(redis_topic_state_read(slice_make(reply->str, reply->len), &topic));
+    assert_int_equal(topic.figure[REDIS_FIGURE_PUSHED], 1);
     freeReplyObject(reply);
 }
 
@@ -59,8 +61,8 @@ static void a_change_whose_reply_was_lost_is_made_once(void **state)
     assert_int_equal(push->status, CREATED);
     assert_int_equal(rig.figures.resent, 1);
     assert_int_equal(rig.figures.reconnects, 1);
-    assert_int_equal(scene_field(server, "t", "pushed"), 1);
-    assert_int_equal(scene_field(server, "t", "replaced"), 0);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_REPLACED), 0);
     free(push);
     redisFree(sleeper);
     redisFree(killer);
@@ -118,8 +120,8 @@ static void push_under(struct rig *rig, struct redis_server *server, int count,
         free(calls[i]);
     }
     free(calls);
-    assert_int_equal(scene_field(server, "t", "pushed"), count);
-    assert_int_equal(scene_field(server, "t", "replaced"), 0);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), count);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_REPLACED), 0);
 }
 
 static void flush_scripts(struct redis_server *server)

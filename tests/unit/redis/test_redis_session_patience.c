@@ -106,7 +106,7 @@ static void a_server_that_falls_silent_is_left_and_found_again(void **state)
     assert_true(RIG_UNTIL(&rig, 8, push->end));
     assert_int_equal(push->end, REDIS_CALL_OK);
     assert_int_equal(push->status, CREATED);
-    assert_int_equal(scene_field(server, "t", "pushed"), 1);
+    assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
     free(push);
     rig_stop(&rig);
     redis_server_free(server);

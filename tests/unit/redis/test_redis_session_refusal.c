@@ -148,7 +148,9 @@ static void a_queue_of_other_shards_is_refused(void **state)
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 300};
     (void)state;
-    redis_server_do(server, "HSET {tarry:0}:core version 1 shards 8 sequence 0 leaf 0 adjust 0");
+    char core[85] = {[0] = 2, [5] = 8, [68] = 16}; /* layout, shards, length of the lease key */
+    redisReply *reply = redis_server_ask(server, "SET {tarry:0}:core %b", core, sizeof core);
+    freeReplyObject(reply);
     char url[64];
     scene_url(server, url);
     rig_start(&rig, url);

@@ -1,10 +1,10 @@
--- What all scripts stand on, first of seven parts that stand in front of them. README.md one folder up says what the keys hold.
--- The parts are run once, when the library is loaded, and Redis gives them nothing then: `begin` fetches what a call needs.
+-- What all scripts stand on, first of the parts that stand in front of them: the shard's keys, its time, its core. README.md one folder
+-- up says what the keys hold. The parts are run once, when the library is loaded, and Redis gives them nothing then: `reach` fetches
+-- what a call needs.
 
-local call, pack, unpack_from, floor, sub, byte, char, format
-local ARGV
-local T, CORE, TOPICS, LEASES, LEASED, TICKETS, UNPACKED
-local NONE, NEVER = 2 ^ 48 - 1, 1 / 0
+local call, pack, unpack_from, floor, sub, byte, char, format, min, max
+local T, CORE, TOPICS, LEASES, LEASED, TICKET, SERVERS, UNPACKED, NOWHERE
+local NONE = 2 ^ 48 - 1 -- as a time: never
 
 local OK, CREATED, REPLACED, EXISTED, CANCELLED = 0, 1, 2, 3, 4
 local NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = 5, 6, 7, 8, 9
@@ -17,33 +17,157 @@ local LEAF_MAX = 100 -- below Redis' own limit of the compact form (zset-max-lis
 local FAR_MS = 60000  -- what is due later than this from now is worth packing
 local MANY = 500     -- arguments of one command, so that Lua's stack is never short
 
--- ---- time ----
-
-local wall, adjust
+local wall -- Redis' own
 local clock, now -- as it is shown; and what happens goes by `now`, which a call's window may hold back
 
-local soonest -- the earliest event this call brought about
-local known_topics -- those this call has to do with, by name
+local soonest -- the earliest end of a lease this call gave
+local known_topics, met_topics -- those this call has to do with: by name (false: there is none), and in the order they were met
+local shards_topics, topics_cached, shard_topics = {}, 0, nil -- names of topics' keys, kept between calls: by shard and topic; of this shard
+local found_name, found_topic, found_ticket -- what was read at once with the core: a topic's name, it, and the ticket
 
--- Each call begins with it. `wants_core`: refused, before anything was changed, where the shard's core is not there (any more).
-local function begin(keys, arguments, wants_core)
+-- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
+
+local LAYOUT = 2
+local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
+local CORE_BYTES_MIN = 69
+
+local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, core_tail
+local next_before -- as this call found it
+local core_is_changed
+
+-- From its text; false where it cannot be read.
+local function core_open(text)
+    core_is_changed = false
+    if not text or #text < CORE_BYTES_MIN or byte(text) ~= LAYOUT then
+        adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
+        return false
+    end
+    local layout, at
+    layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
+    core_tail, next_before = sub(text, at), next_ms
+    return true
+end
+
+local function core_text()
+    return pack(CORE_FORM, LAYOUT, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
+end
+
+-- What is seldom asked for: {shards, generation, changes, deaths, run, lease_key}.
+local function core_more()
+    local more = {}
+    more.shards, more.generation, more.changes, more.deaths = unpack_from(CORE_SELDOM, core_seldom)
+    more.run, more.lease_key = unpack_from(CORE_TAIL, core_tail)
+    return more
+end
+
+local function core_more_set(more)
+    core_seldom = pack(CORE_SELDOM, more.shards, more.generation, more.changes, more.deaths)
+    core_tail = pack(CORE_TAIL, #more.run, more.run, #more.lease_key, more.lease_key)
+    core_is_changed = true
+end
+
+-- A new one. `more` as above; the next event is unknown, so the first that looks for what is due finds it.
+local function core_make(more, first_sequence, first_leaf, ms)
+    sealed, sequence, leaf_number, adjust = 0, first_sequence, first_leaf, ms
+    next_ms, rest_ms, mover, next_topic, next_before = 0, 0, '--------\0\0\0\0\0\0', '', 0
+    core_more_set(more)
+end
+
+-- Above any number that was given out, also where the last of them were lost: numbers rise by less than this in a millisecond, but
+-- for bursts. (The half of 48 bits that a clock may use lasts until 2109; after that only the million is left.)
+local NUMBERS_A_MS = 32
+
+local function number_beyond(number)
+    local by_clock = clock * NUMBERS_A_MS
+    return max(number + 1000000, by_clock < 2 ^ 47 and by_clock or 0)
+end
+
+-- ---- reaching the shard ----
+
+local function fetch()
     call, pack, unpack_from = redis.call, struct.pack, struct.unpack
-    floor, sub, byte, char, format = math.floor, string.sub, string.byte, string.char, string.format
-    ARGV = arguments
-    CORE = keys[1]
-    T = sub(CORE, 1, -6) -- without ':core'
-    TOPICS, LEASES, LEASED, TICKETS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':tickets', T .. ':unpacked'
+    floor, sub, byte, char, format, min, max = math.floor, string.sub, string.byte, string.char, string.format, math.min, math.max
+end
 
-    -- Refused by a cluster exactly while the shard's slot is moving (README.md, "A slot that moves").
-    call('EXISTS', T .. ':never:1', T .. ':never:2')
+-- All but the core's lead on from it. They are made again only where the call before was for another shard.
+local function name_shard(core)
+    CORE = core
+    T = sub(core, 1, -6) -- without ':core'
+    TOPICS, LEASES, LEASED, SERVERS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':servers', T .. ':unpacked'
+    TICKET, NOWHERE = T .. ':ticket:', T .. ':never'
+    shard_topics = shards_topics[core]
+    if not shard_topics then
+        shard_topics = {}
+        shards_topics[core] = shard_topics
+    end
+end
 
+-- A topic's keys, as a metatable, so that a topic has them by name without a copy. Kept for as many topics as are in use.
+local TOPICS_CACHED_MAX = 1000
+
+local function keys_make(name)
+    if topics_cached >= TOPICS_CACHED_MAX then shards_topics, topics_cached, shard_topics = {}, 0, {} end
+    shards_topics[CORE], topics_cached = shard_topics, topics_cached + 1
+    local keys = {__index = {
+        key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
+        history = T .. ':history:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
+        ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
+        expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name}}
+    shard_topics[name] = keys
+    return keys
+end
+
+local function keys_of(name)
+    return shard_topics[name] or keys_make(name)
+end
+
+-- The shard's clock and core, a topic and a ticket, in one command. Redis Cluster refuses it, since there is nothing under one of its
+-- keys, exactly while the shard's slot is moving (README.md, "A slot that moves"). Returns the core's text.
+local function reach(keys, ticket, name)
+    if not call then fetch() end
+    if keys[1] ~= CORE then name_shard(keys[1]) end
+    known_topics, met_topics, soonest = {}, {}, NONE
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
-    local core = call('HMGET', CORE, 'version', 'adjust')
-    if wants_core and not core[1] then error({err = 'GONE the core of this shard is not there, Redis lost its data'}) end
-    adjust = tonumber(core[2] or 0) or 0
+    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket and ticket ~= '' and TICKET .. sub(ticket, 1, 9) or NOWHERE, NOWHERE)
+    found_name, found_topic, found_ticket = name, found[2], found[3]
+    core_open(found[1])
     clock = wall + adjust
-    now, soonest, known_topics = clock, NEVER, {}
+    now = clock
+    return found[1]
+end
+
+-- Whether something else than a string stands in the core's place: servers of before made it a hash.
+local function is_of_before()
+    local found = redis.pcall('GET', CORE)
+    return type(found) == 'table'
+end
+
+-- Why the core could not be opened. Nothing was changed yet.
+local function refuse_core(text)
+    if text or is_of_before() then
+        error({err = 'VERSION the jobs were stored by another version of tarry, which keeps them in another way'})
+    end
+    error({err = 'GONE the core of this shard is not there, Redis lost its data'})
+end
+
+-- What the caller knows of the time from its own elapsed time. A clock that jumped, or a call that waited for long: it is
+-- carried out as of the latest moment that is sure to have been. A clock that went back: nothing is.
+local function clock_within(window)
+    local earliest, latest = unpack_from('>I6I6', window)
+    if clock < earliest then error({err = 'CLOCK it went back'}) end
+    if clock > latest then
+        now = latest
+        wall = now - adjust
+    end
+end
+
+-- Each call that servers make begins with it, but for hello: `ticket` (or nil), which may bring a window, and the topic it is about
+-- (or nil).
+local function begin(keys, ticket, name)
+    local text = reach(keys, ticket, name)
+    if not text or byte(text) ~= LAYOUT then refuse_core(text) end
+    if ticket and #ticket > 21 then clock_within(sub(ticket, 22)) end
 end
 
 local function text_of(number)
@@ -63,7 +187,7 @@ local function call_many(command, key, words)
     if count == 0 then return end
     if count <= MANY then return call(command, key, unpack(words)) end
     for from = 1, count, MANY do
-        call(command, key, unpack(words, from, math.min(from + MANY - 1, count)))
+        call(command, key, unpack(words, from, min(from + MANY - 1, count)))
     end
 end
 
@@ -74,7 +198,7 @@ local function ask_many(command, key, words)
     if count <= MANY then return call(command, key, unpack(words)) end
     local all = {}
     for from = 1, count, MANY do
-        local some = call(command, key, unpack(words, from, math.min(from + MANY - 1, count)))
+        local some = call(command, key, unpack(words, from, min(from + MANY - 1, count)))
         for i = 1, #some do all[from + i - 1] = some[i] end
     end
     return all

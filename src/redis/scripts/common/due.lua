@@ -1,7 +1,5 @@
 -- Letting what is due happen.
-local advance_topic, expire_all = (function()
-
--- ---- letting what is due happen ----
+local advance_topic, expire_all, advance_shard = (function()
 
 -- Ready jobs whose ttl is over.
 local function expire_all(t, members)
@@ -10,7 +8,6 @@ local function expire_all(t, members)
         call('ZREM', t.expiry, members[i])
         -- Not one that is elsewhere by now: a topic may have lost its ttl in between.
         if j and j.member == members[i] and ready_remove(t, j.priority, j.member) then
-            count(t, 'ready', -1)
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
                 count(t, 'died', 1)
@@ -23,17 +20,25 @@ local function expire_all(t, members)
     end
 end
 
-local function expire_some(t, max)
-    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', '0', max)
+local function expire_some(t, most)
+    if not has(t, EXPIRING) then return 0 end
+    local members = call('ZRANGE', t.expiry, '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
     expire_all(t, members)
     return #members
+end
+
+local function forget_some(t, most)
+    if not has(t, REMEMBERING) then return 0 end
+    local old = min(call('ZCOUNT', t.finished, '-inf', now), most)
+    if old > 0 then call('ZREMRANGEBYRANK', t.finished, '0', old - 1) end
+    return old
 end
 
 -- Every one must be looked at: it may have a priority or a ttl of its own, and those tried are counted apart.
 local function move_looking(t, due)
     for from = 1, #due, 64 do
         local ids = {}
-        for i = from, math.min(from + 63, #due), 2 do ids[#ids + 1] = sub(due[i], 7) end
+        for i = from, min(from + 63, #due), 2 do ids[#ids + 1] = sub(due[i], 7) end
         local records, tries = call('HMGET', t.jobs, unpack(ids)), call('HMGET', t.tries, unpack(ids))
         for i = 1, #ids do
             if records[i] then
@@ -46,43 +51,80 @@ local function move_looking(t, due)
     end
 end
 
--- Up to `max` jobs of the topic. Returns how many.
-local function advance_topic(t, max)
-    local due = delayed_take_due(t, max)
-    if #due > 0 then
-        local looks = t.special or t.packed ~= '' and (settings_of(t).ttl > 0)
-        local tried = 0
-        if not looks then
-            local ids = {}
-            for i = 1, #due, 2 do ids[#ids + 1] = sub(due[i], 7) end
-            local tries = ask_many('HMGET', t.tries, ids)
-            for i = 1, #ids do
-                if tries[i] and unpack_from(TRY, tries[i]) then
-                    local _, _, attempt = unpack_from(TRY, tries[i])
-                    if attempt > 0 then tried = tried + 1 end
-                end
+-- They all go into the one ready set. Only where some are retrying is each looked at for that.
+local function move_plain(t, due)
+    local tried, words, ids = 0, {}, {}
+    for i = 1, #due, 2 do words[i], words[i + 1] = due[i + 1], due[i] end
+    if t.f[AT.retrying] ~= 0 then
+        for i = 1, #due, 2 do ids[#ids + 1] = sub(due[i], 7) end
+        for _, try in pairs(ask_many('HMGET', t.tries, ids)) do
+            if try then
+                local _, _, attempt = unpack_from(TRY, try)
+                if attempt > 0 then tried = tried + 1 end
             end
-            local words = {}
-            for i = 1, #due, 2 do words[i], words[i + 1] = due[i + 1], due[i] end
-            count(t, 'retrying', -tried)
-            count(t, 'delayed', tried - #ids)
-            ready_add(t, 100, words)
-        else
-            move_looking(t, due)
         end
     end
-    local done = #due / 2
-    if done < max then done = done + expire_some(t, max - done) end
-    if done < max then
-        local old = call('ZCOUNT', t.finished, '-inf', now)
-        if old > max - done then old = max - done end
-        if old > 0 then call('ZREMRANGEBYRANK', t.finished, '0', old - 1) end
-        done = done + old
+    count(t, 'retrying', -tried)
+    count(t, 'delayed', tried - #due / 2)
+    ready_add(t, 100, words)
+end
+
+-- Up to `most` jobs of the topic. Returns how many.
+local function advance_topic(t, most)
+    local due = delayed_take_due(t, most)
+    if #due > 0 then
+        if has(t, SPECIAL) or settings_of(t).ttl > 0 then move_looking(t, due) else move_plain(t, due) end
     end
+    local done = #due / 2
+    if done < most then done = done + expire_some(t, most - done) end
+    if done < most then done = done + forget_some(t, most - done) end
     return done
 end
 
-return advance_topic, expire_all
+-- Up to `most` leases that are over. Returns how many.
+local function end_leases(most)
+    local deliveries = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
+    for i = 1, #deliveries do
+        local place = call('HGET', LEASED, deliveries[i])
+        local split = place and string.find(place, '\0', 7, true)
+        local t = place and topic_find(sub(place, 7, split - 1))
+        local j = t and job_find(t, sub(place, split + 1))
+        if j and text_of(j.delivery) == deliveries[i] then
+            count(t, 'lease_ended', 1)
+            unhang(t, j)
+            fail(t, j, NONE, 'lease ended', LEASE_OVER)
+        else
+            call('ZREM', LEASES, deliveries[i])
+            call('HDEL', LEASED, deliveries[i])
+        end
+    end
+    return #deliveries
+end
+
+-- Up to `most` of all that is due in the shard, leases first.
+local function advance_shard(most)
+    if next_ms > now then return end
+    local done = 0
+    if next_topic == '' or rest_ms <= now then done = end_leases(most) end
+    if next_topic == '' then
+        events_settle() -- what ended leases brought about is listed before it is looked for
+        shard_look()
+    end
+    while done < most and next_ms <= now and next_topic ~= '' do
+        local t = topic_find(next_topic)
+        if t then
+            done = done + max(1, advance_topic(t, most - done))
+            topic_refresh(t)
+            events_settle()
+        else
+            call('ZADD', TOPICS, 'XX', text_of(NONE), next_topic) -- it was lost: other topics go on, and a check finds it
+            done = done + 1
+            shard_look()
+        end
+    end
+end
+
+return advance_topic, expire_all, advance_shard
 
 end)()
 

@@ -3,13 +3,13 @@
 -- What a step finds is wrong at that instant, whatever servers do meanwhile: nothing is concluded from what two steps saw. Sets
 -- lose what does not belong there, jobs are hung where they belong, counts follow; a record is never dropped. A step may be
 -- repeated, and none needs the next one.
-local step, find, topic_here, must_be_below, scan, entry_after, step_end, SETTINGS_BYTES = (function()
+local step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end, SETTINGS_BYTES = (function()
 
 -- `most`: about how many entries are looked at.
 local step = {repairs = ARGV[1] == 'repair', part = ARGV[2], name = ARGV[3], cursor = ARGV[4], most = tonumber(ARGV[5]),
               looked = 0, bytes = 0, -- entries, and of records
               names = {},            -- topics met
-              touched = false}       -- the earliest event of a topic may be another now
+              touched = false}       -- something was mended
 local findings = {}
 local SETTINGS_BYTES = 40
 
@@ -19,29 +19,37 @@ local function find(topic, id, what, repair, how)
     how = how or step.repairs and 1 or 0
     local at = #findings
     findings[at + 1], findings[at + 2], findings[at + 3], findings[at + 4], findings[at + 5] = pack('>B', how), topic, id, what, repair
+    if how == 1 then step.touched = true end
     return how == 1
 end
 
--- The step's topic, and whether its hash is there: one that lost it is looked at all the same.
+-- The step's topic, and whether its counts and settings are there: one that lost them is looked at all the same.
 local function topic_here()
-    local t = topic_find(step.name)
-    if t then
-        if #t.packed ~= SETTINGS_BYTES then t.packed = '' end
-        t.ready = t.ready or 0
-        return t, true
-    end
-    t = topic_keys(step.name)
-    t.paused, t.packed, t.ready, t.special = false, '', 0, true
-    return t, false
+    local kept = call('GET', keys_of(step.name).__index.key)
+    local exists = kept and #kept >= TOPIC_BYTES
+    local t = topic_open(step.name, exists and kept or TOPIC_NEW)
+    if #t.packed ~= SETTINGS_BYTES then t.packed = '' end
+    t.is_exact, t.is_lost = true, not exists
+    return t, exists
 end
 
--- A counter of the core must not be behind a number that was given out. The clock is beyond any that was counted up from 0.
+-- A counter of the core must not be behind a number that was given out. The clock is beyond any that was.
 local function must_be_below(field, number, what)
-    local kept = tonumber(call('HGET', CORE, field) or nil) or 0
+    local kept = field == 'leaf' and leaf_number or sequence
     if number <= kept then return end
-    local raised = text_of(math.max(number, now))
-    if find('', '', format("%s %d is above the shard's counter '%s', %d", what, number, field, kept), 'counter raised to ' .. raised) then
-        call('HSET', CORE, field, raised)
+    local raised = max(number, number_beyond(0))
+    if not find('', '', format("%s %d is above the shard's counter '%s', %d", what, number, field, kept), 'counter raised to ' .. text_of(raised)) then return end
+    if field == 'leaf' then leaf_number = raised else sequence = raised end
+    core_is_changed = true
+end
+
+-- The shard's next event is kept in the core: not later than one of this topic ('': of a lease).
+local function check_next(ms, name)
+    local kept = (next_topic == '' or next_topic == name and name ~= '') and next_ms or rest_ms
+    if kept <= ms then return end
+    if find(name, '', format('the shard looks for what is next at %d, and there is something at %d', kept, ms), 'put right') then
+        shard_look()
+        tell('d' .. text_of(next_ms) .. ' ' .. next_topic)
     end
 end
 
@@ -60,10 +68,22 @@ local function entry_after(key, entry, score)
     return found[1], found[2]
 end
 
--- The answer. `following`: the cursor of the next step, '' where the part is done. Counts are made right as a whole (check_topic.lua),
--- so steps change none.
+-- A topic's figures as they were kept: the check counts them as a whole (check_topic.lua), so other steps change none.
+local function figures_restore(t)
+    local kept = call('GET', t.key)
+    if t.is_lost or not kept then
+        t.is_changed = false
+        return
+    end
+    local was = topic_figures(kept)
+    for i = 1, #FIGURES do t.f[i + FIRST_FIGURE - 1] = was[i + FIRST_FIGURE - 1] end
+end
+
+-- The answer. `following`: the cursor of the next step, '' where the part is done. Only what was mended is written.
 local function step_end(following)
-    for _, t in pairs(known_topics) do t.change, t.ready = {}, t.ready or 0 end
+    for i = 1, step.touched and #met_topics or 0 do
+        if not met_topics[i].is_counted then figures_restore(met_topics[i]) end
+    end
     if step.touched then settle(NOBODY) end
     local answer = {following}
     for i = 1, #step.names do answer[#answer + 1] = step.names[i] end
@@ -71,7 +91,7 @@ local function step_end(following)
     return shown(pack('>I4I4I4', step.looked, step.bytes, #step.names), answer)
 end
 
-return step, find, topic_here, must_be_below, scan, entry_after, step_end, SETTINGS_BYTES
+return step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end, SETTINGS_BYTES
 
 end)()
 

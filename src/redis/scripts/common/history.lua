@@ -1,18 +1,14 @@
 -- What became of a job's attempts, beside its try: those that ended without an ack, as job/job.h encodes a history, so that nobody has to
 -- turn it into something else. The key is another than the try's because servers of before know nothing of it, and the sequence stands in
 -- it because they leave it behind.
-local history_key, history_begun, history_add, history_forget, history_shown = (function()
+local history_begun, history_add, history_forget, history_shown = (function()
 
 local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that is under way, when it began; attempts
 local ATTEMPTS_MAX, ERROR_BYTES_MAX = 8, 100
 
-local function history_key(t)
-    return T .. ':history:' .. t.name
-end
-
 -- What is kept; of another job that had the id before: nothing.
 local function read(t, j)
-    local kept = t.historic and call('HGET', history_key(t), j.id)
+    local kept = may_have(t, HISTORIC) and call('HGET', t.history, j.id)
     if not kept or #kept < HEAD_BYTES or unpack_from('>I6', kept) ~= j.sequence then
         return {delivery = 0, started = 0, lengths = '', attempts = ''}
     end
@@ -21,16 +17,13 @@ local function read(t, j)
 end
 
 local function write(t, j, h)
-    if not t.historic then
-        t.historic = true
-        if not t.special then call('HSET', t.key, 'special', '2') end
-    end
-    call('HSET', history_key(t), j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
+    raise(t, HISTORIC)
+    call('HSET', t.history, j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
 end
 
 -- When a lease began that nobody has extended.
 local function started_of(j)
-    return math.max(0, j.lease_until - 1 - j.lease)
+    return max(0, j.lease_until - 1 - j.lease)
 end
 
 -- Before the end of a lease is moved: then nothing else tells when it began.
@@ -60,9 +53,9 @@ end
 -- The attempt of a leased job ended. It is shown on the wall clock as that is now. The oldest makes room.
 local function history_add(t, j, outcome, ended, error)
     local h = read(t, j)
-    local started = math.min(h.delivery == j.delivery and h.started or started_of(j), ended)
+    local started = min(h.delivery == j.delivery and h.started or started_of(j), ended)
     error = cut(error)
-    local attempt = varint(j.attempt) .. varint(math.max(0, started - adjust)) .. varint(ended - started) .. char(outcome) .. varint(#error) .. error
+    local attempt = varint(j.attempt) .. varint(max(0, started - adjust)) .. varint(ended - started) .. char(outcome) .. varint(#error) .. error
     if #h.lengths >= ATTEMPTS_MAX then
         h.attempts, h.lengths = sub(h.attempts, byte(h.lengths) + 1), sub(h.lengths, 2)
     end
@@ -71,7 +64,7 @@ local function history_add(t, j, outcome, ended, error)
 end
 
 local function history_forget(t, ids)
-    if t.historic then call_many('HDEL', history_key(t), ids) end
+    if may_have(t, HISTORIC) then call_many('HDEL', t.history, ids) end
 end
 
 -- A job's try as answers show it: with the history, where there is one (README.md, "Calls").
@@ -83,7 +76,7 @@ local function history_shown(record, try, kept)
     return char(byte(try) % 128 + 128) .. sub(try, 2, 37) .. pack('>I2', #try - 37) .. sub(try, 38) .. sub(kept, at + attempts)
 end
 
-return history_key, history_begun, history_add, history_forget, history_shown
+return history_begun, history_add, history_forget, history_shown
 
 end)()
 

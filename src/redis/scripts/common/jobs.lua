@@ -31,27 +31,14 @@ end
 
 local function try_write(t, j)
     call('HSET', t.tries, j.id, try_of(j))
+    if j.state == DELAYED then raise(t, TRIED) end
     j.tried = true
 end
 
 -- Own, else the topic's, else the default (job/policy.h).
 local function policy_of(t, j)
-    local own = j.flags % 2 == 1
-    if not own and t.policy then return t.policy end
-    local s = settings_of(t)
-    local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts}
-    if own then
-        local lease, ttl, backoff, first, max, attempts = unpack_from('>I6I6BI6I6I4', j.record, 16)
-        if lease > 0 then p.lease = lease end
-        if ttl > 0 then p.ttl = ttl end
-        if backoff > 0 then p.backoff, p.first, p.max = backoff, first, max end
-        if attempts > 0 then p.attempts = attempts end
-    end
-    if p.lease == 0 then p.lease = 60000 end
-    if p.backoff == 0 then p.backoff, p.first, p.max = 2, 1000, 600000 end
-    if p.attempts == 0 then p.attempts = 16 end
-    if not own then t.policy = p end
-    return p
+    local s, own = settings_of(t), j.flags % 2 == 1
+    return not own and s.policy or policy_of_settings(s, own and j.record)
 end
 
 -- What people see: a job whose due has passed is ready, also before it was moved.
@@ -65,8 +52,7 @@ end
 
 -- Whatever its ttl is now: it may have become ready under another setting of the topic.
 local function expiry_remove(t, member)
-    if t.expires == nil then t.expires = call('EXISTS', t.expiry) == 1 end
-    if t.expires then call('ZREM', t.expiry, member) end
+    if may_have(t, EXPIRING) then call('ZREM', t.expiry, member) end
 end
 
 -- What a dead job takes, about.
@@ -86,12 +72,10 @@ local function unhang(t, j)
         count(t, 'dead', -1)
         count(t, 'dead_bytes', -bytes_of(j))
     elseif j.due <= now and ready_remove(t, j.priority, j.member) then
-        count(t, 'ready', -1)
         expiry_remove(t, j.member)
     elseif delayed_remove(t, j.due, j.member) then
         count(t, j.attempt > 0 and 'retrying' or 'delayed', -1)
     elseif j.due > now and ready_remove(t, j.priority, j.member) then -- it was due before the clock went back
-        count(t, 'ready', -1)
         expiry_remove(t, j.member)
     end
 end
@@ -100,7 +84,7 @@ local function expire_later(t, j)
     local ttl = ttl_of(t, j)
     if ttl == 0 then return end
     call('ZADD', t.expiry, j.first + ttl, j.member)
-    t.expires = true
+    raise(t, EXPIRING)
     event_at(t, j.first + ttl)
 end
 
@@ -131,6 +115,7 @@ local function finish(t, j, total, is_purge)
     local window = settings_of(t).dedup
     if window > 0 and not is_purge then
         call('ZADD', t.finished, now + 1 + window, j.id)
+        raise(t, REMEMBERING)
         event_at(t, now + 1 + window)
     end
 end
@@ -153,9 +138,9 @@ end
 local function backoff_ms(p, attempt)
     local wait = p.first
     if p.backoff == 2 then
-        wait = attempt > 60 and p.max or math.min(p.first * 2 ^ (attempt - 1), p.max)
+        wait = attempt > 60 and p.max or min(p.first * 2 ^ (attempt - 1), p.max)
     end
-    wait = math.min(wait, DELAY_MAX)
+    wait = min(wait, DELAY_MAX)
     local spread = floor(wait * 20 / 100)
     return wait - spread + floor(chance_next() * (2 * spread + 1))
 end
@@ -165,7 +150,7 @@ local FAILED, LEASE_OVER, REFUSED = 1, 2, 3 -- enum job_outcome
 -- The attempt ended without an ack and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
 local function fail(t, j, delay, error, outcome)
     local p = policy_of(t, j)
-    history_add(t, j, outcome, outcome == LEASE_OVER and math.min(now, j.lease_until) or now, error)
+    history_add(t, j, outcome, outcome == LEASE_OVER and min(now, j.lease_until) or now, error)
     j.error, j.state, j.lease_until = error, DELAYED, 0
     if outcome == REFUSED or j.attempt >= p.attempts then
         j.state = DEAD

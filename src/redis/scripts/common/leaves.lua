@@ -1,6 +1,13 @@
 -- Where delayed and ready jobs hang.
-local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty,
-    ready_remove = (function()
+local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, is_plain, ready_add, ready_is_empty,
+    ready_remove, may_have = (function()
+
+local READY_AT = AT.ready
+
+-- Whether the optional set that the flag stands for is worth a look.
+local function may_have(t, flag)
+    return t.is_exact or has(t, flag)
+end
 
 -- ---- leaves: small sorted sets in Redis' compact form, each with a span of due times ----
 
@@ -9,8 +16,10 @@ local function leaf_of(t, due)
 end
 
 local function leaf_new(t, lowest)
-    local leaf = tostring(call('HINCRBY', CORE, 'leaf', 1))
+    leaf_number, core_is_changed = leaf_number + 1, true
+    local leaf = text_of(leaf_number)
     call('ZADD', t.index, lowest, leaf)
+    raise(t, PACKED)
     return leaf
 end
 
@@ -40,7 +49,7 @@ local function last_in_leaf(t, leaf, items, at)
     local size, due = call('ZCARD', t.leaf .. leaf), items[at][1]
     if size >= LEAF_MAX and leaf_split(t, leaf, size, due) then return at - 1 end
     local above = call('ZRANGE', t.index, '(' .. text_of(due), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
-    above = above and tonumber(above) or NEVER
+    above = above and tonumber(above) or NONE
     local last = at
     while last < #items and last - at < MANY / 2 - 1 do
         local following = items[last + 1][1]
@@ -80,26 +89,29 @@ local function delayed_add(t, words, first, last)
     if #words == 0 then return end
     call_many('ZADD', t.fresh, words)
     event_at(t, first)
-    if last > now + FAR_MS and not t.unpacked then
+    if last > now + FAR_MS and not has(t, UNPACKED_TOO) then
         call('SADD', UNPACKED, t.name)
-        t.unpacked = true
+        raise(t, UNPACKED_TOO)
     end
 end
 
 -- False where it is not there.
 local function delayed_remove(t, due, member)
-    return call('ZREM', t.fresh, member) == 1 or leaf_remove(t, due, member)
+    return call('ZREM', t.fresh, member) == 1 or may_have(t, PACKED) and leaf_remove(t, due, member)
 end
 
--- Up to `max` that are due, taken out: {member, due, member, due, …}.
-local function delayed_take_due(t, max)
-    local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', '0', max, 'WITHSCORES')
+-- Up to `most` that are due, taken out: {member, due, member, due, …}.
+local function delayed_take_due(t, most)
+    local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', '0', most, 'WITHSCORES')
     if #all > 0 then call('ZREMRANGEBYRANK', t.fresh, '0', #all / 2 - 1) end
-    while #all < 2 * max do
+    while #all < 2 * most and may_have(t, PACKED) do
         local leaf = call('ZRANGE', t.index, '0', '0')[1]
-        if not leaf then break end
+        if not leaf then
+            lower(t, PACKED)
+            break
+        end
         local key = t.leaf .. leaf
-        local some = call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', '0', max - #all / 2, 'WITHSCORES')
+        local some = call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', '0', most - #all / 2, 'WITHSCORES')
         if #some > 0 then call('ZREMRANGEBYRANK', key, '0', #some / 2 - 1) end
         for i = 1, #some do all[#all + 1] = some[i] end
         if call('EXISTS', key) == 1 then break end
@@ -108,40 +120,48 @@ local function delayed_take_due(t, max)
     return all
 end
 
+-- When the first of them is due.
 local function delayed_first(t)
-    local fresh = call('ZRANGE', t.fresh, '0', '0', 'WITHSCORES')[2]
+    local fresh = tonumber(call('ZRANGE', t.fresh, '0', '0', 'WITHSCORES')[2] or NONE)
+    if not may_have(t, PACKED) then return fresh end
     local leaf = call('ZRANGE', t.index, '0', '0')[1]
+    if not leaf then lower(t, PACKED) end
     local packed = leaf and call('ZRANGE', t.leaf .. leaf, '0', '0', 'WITHSCORES')[2]
-    return math.min(fresh and tonumber(fresh) or NEVER, packed and tonumber(packed) or NEVER)
+    return packed and min(fresh, tonumber(packed)) or fresh
 end
 
 -- ---- ready jobs ----
 
+-- The jobs of a topic that is not special have priority 100, so its count tells what T:priorities holds.
+local function is_plain(t)
+    return not has(t, SPECIAL) and not t.is_exact
+end
+
 -- `words`: {due, member, due, member, …}.
 local function ready_add(t, priority, words)
-    if not t.has_priority[priority] then
-        call('ZADD', t.priorities, priority, priority)
-        t.has_priority[priority] = true
-    end
+    if not is_plain(t) or t.f[READY_AT] <= 0 then call('ZADD', t.priorities, priority, priority) end
     call_many('ZADD', t.ready_of .. priority, words)
     count(t, 'ready', #words / 2)
 end
 
+-- Whether none of this priority is left; then it is noted no more. To be asked after they were taken out and counted.
 local function ready_is_empty(t, priority)
-    if call('EXISTS', t.ready_of .. priority) == 1 then return false end
-    call('ZREM', t.priorities, priority)
-    t.has_priority[priority] = nil
-    return true
+    local is_empty
+    if is_plain(t) then is_empty = t.f[READY_AT] <= 0 else is_empty = call('EXISTS', t.ready_of .. priority) == 0 end
+    if is_empty then call('ZREM', t.priorities, priority) end
+    return is_empty
 end
 
+-- Counts it, too. False where it is not there.
 local function ready_remove(t, priority, member)
     if call('ZREM', t.ready_of .. priority, member) == 0 then return false end
+    count(t, 'ready', -1)
     ready_is_empty(t, priority)
     return true
 end
 
-return leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, ready_add, ready_is_empty,
-    ready_remove
+return leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, is_plain, ready_add, ready_is_empty,
+    ready_remove, may_have
 
 end)()
 

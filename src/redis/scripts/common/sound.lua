@@ -43,7 +43,7 @@ end
 local function jobs_get(t, ids)
     local jobs, tries = {}, ask_many('HMGET', t.tries, ids)
     for from = 1, #ids, 16 do
-        local to = math.min(from + 15, #ids)
+        local to = min(from + 15, #ids)
         local records = call('HMGET', t.jobs, unpack(ids, from, to))
         for i = from, to do
             local record = records[i - from + 1]
@@ -79,7 +79,6 @@ local function rehang(t, j)
     call('ZREM', t.expiry, j.member)
     ready_remove(t, j.priority, j.member)
     if delayed_remove(t, j.due, j.member) then delayed_remove(t, j.due, j.member) end -- fresh and in a leaf
-    step.touched = true
     local delivery = text_of(j.delivery)
     if j.state == LEASED_STATE then
         local other = call('HGET', LEASED, delivery)
@@ -87,7 +86,7 @@ local function rehang(t, j)
             call('ZADD', t.held, j.due, j.member)
             call('ZADD', LEASES, j.lease_until, delivery)
             call('HSET', LEASED, delivery, place_of(t, j))
-            soonest = math.min(soonest, j.lease_until)
+            soonest = min(soonest, j.lease_until)
             return
         end
         j.state, j.lease_until = DELAYED, 0 -- its number is another's: it goes round again

@@ -1,89 +1,149 @@
--- Topics: found, made, counted, shown.
-local topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at = (function()
+-- Topics: one packed string each (README.md), read where a call meets it and written where the call changed it.
+local TOPIC_BYTES, TOPIC_NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, policy_of_settings, topic_packed, count, event_at = (function()
 
--- ---- topics ----
+-- The numbers of a topic `t` are t.f: its flags, its figures, its next event, the one it is listed by in T:topics.
+local FORM = '>I2i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6I6I6'
+local NUMBERS, BYTES = 19, 110
+local NEXT, LISTED = 18, 19
 
-local function topic_keys(name)
-    return {
-        name = name, key = T .. ':topic:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
-        fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':', ready_of = T .. ':ready:' .. name .. ':',
-        priorities = T .. ':priorities:' .. name, expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name,
-        dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
-        soonest = NEVER, change = {}, has_priority = {},
-        -- found out later; room for them is made here
-        paused = false, packed = '', ready = 0, special = false, settings = false, policy = false, unpacked = false,
-    }
+local FIGURES = {'delayed', 'retrying', 'ready', 'leased', 'dead', 'dead_bytes', 'pushed', 'acked', 'cancelled', 'expired', 'replaced',
+                 'delivered', 'nacked', 'lease_ended', 'died', 'redriven'}
+local FIRST_FIGURE = 2
+local AT = {} -- where each stands
+for i = 1, #FIGURES do AT[FIGURES[i]] = i + FIRST_FIGURE - 1 end
+
+-- Flags: it is paused; some of its jobs have a priority or policy of their own; some may have a history; it has an extension; some
+-- may be in leaves; some may expire; some ids may be remembered; it is in T:unpacked; the keys that change with every job were
+-- made large; some jobs that wait may have been tried, or moved.
+local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED =
+    1, 2, 4, 8, 16, 32, 64, 128, 256, 512
+
+local function has(t, flag)
+    return floor(t.f[1] / flag) % 2 == 1
 end
 
--- nil where there is none. `special`: some of its jobs have a priority or a ttl of their own. `historic`: some may have a history; it is
--- said by the same field, so that nobody has to ask for one more.
+local function raise(t, flag)
+    if has(t, flag) then return end
+    t.f[1], t.is_changed = t.f[1] + flag, true
+end
+
+local function lower(t, flag)
+    if not has(t, flag) then return end
+    t.f[1], t.is_changed = t.f[1] - flag, true
+end
+
+-- The numbers of its text, and where they end.
+local function topic_figures(text)
+    return {unpack_from(FORM, text)}
+end
+
+-- From its text; `packed` are the settings. Of the call: how many were ready; whether it was changed, is deleted, has jobs that died; whether
+-- its counts and flags are not to be trusted (a check).
+local function topic_open(name, text)
+    local f = topic_figures(text)
+    local t = {name = name, f = f, packed = #text > BYTES and sub(text, f[NUMBERS + 1]) or '', ready_before = f[4],
+               is_changed = false, is_deleted = false, has_dead = false, is_exact = false}
+    known_topics[name], met_topics[#met_topics + 1] = t, t
+    return setmetatable(t, keys_of(name))
+end
+
+local function topic_text(t)
+    return pack(FORM, unpack(t.f, 1, NUMBERS)) .. t.packed
+end
+
+-- nil where there is none.
 local function topic_find(name)
     local t = known_topics[name]
-    if t then return t end
-    t = topic_keys(name)
-    local f = call('HMGET', t.key, 'paused', 'settings', 'ready', 'special')
-    if not f[1] then return nil end
-    t.paused, t.packed, t.ready, t.special, t.historic = f[1] == '1', f[2] or '', tonumber(f[3] or 0), f[4] == '1', f[4]
-    known_topics[name] = t
-    return t
+    if t ~= nil then return t or nil end
+    local text
+    if name == found_name then text = found_topic else text = call('GET', keys_of(name).__index.key) end
+    if text and #text >= BYTES then return topic_open(name, text) end -- else it was lost, or spoiled: a check finds it
+    known_topics[name] = false
+    return nil
 end
 
 -- nil where that would be one too many.
+local NEW = '\0\0' .. '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+    .. '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+    .. '\255\255\255\255\255\255\255\255\255\255\255\255'
+
 local function topic_make(name, topics_max)
     local t = topic_find(name)
     if t then return t, false end
     if call('ZCARD', TOPICS) >= tonumber(topics_max) then return nil end
-    t = topic_keys(name)
-    t.paused, t.packed, t.ready, t.special = false, '', 0, false
-    call('HSET', t.key, 'paused', '0')
-    call('ZADD', TOPICS, '+inf', name)
-    known_topics[name] = t
+    t = topic_open(name, NEW)
+    t.is_changed = true
+    call('ZADD', TOPICS, text_of(NONE), name)
     return t, true
 end
 
-local SETTINGS = '>I6I6BI6I6I4BBI2BI6'
+-- ---- settings ----
 
-local function settings_of(t)
-    if t.settings then return t.settings end
-    local s = {lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100,
-               dead_letter_expired = false, dedup = 0}
-    if t.packed ~= '' then
-        local has_priority, priority, dead_letter
-        s.lease, s.ttl, s.backoff, s.first, s.max, s.attempts, s.on_conflict, has_priority, priority, dead_letter, s.dedup =
-            unpack_from(SETTINGS, t.packed)
-        if has_priority == 1 then s.priority = priority end
-        s.dead_letter_expired = dead_letter == 1
-    end
-    t.settings = s
+local SETTINGS = '>I6I6BI6I6I4BBI2BI6'
+local DEFAULT = {lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
+local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
+
+local function settings_read(packed)
+    local s, has_priority, priority, dead_letter = {}, nil, nil, nil
+    s.lease, s.ttl, s.backoff, s.first, s.max, s.attempts, s.on_conflict, has_priority, priority, dead_letter, s.dedup = unpack_from(SETTINGS, packed)
+    s.priority = has_priority == 1 and priority or 100
+    s.dead_letter_expired = dead_letter == 1
+    if settings_cached >= SETTINGS_CACHED_MAX then known_settings, settings_cached = {}, 0 end
+    known_settings[packed], settings_cached = s, settings_cached + 1
     return s
 end
 
-local FIGURES = {'delayed', 'retrying', 'ready', 'leased', 'dead', 'dead_bytes', 'pushed', 'acked', 'cancelled', 'expired', 'replaced',
-                 'delivered', 'nacked', 'lease_ended', 'died', 'redriven'}
-local DEAD_BYTES = 6
+-- Nobody changes what it returns.
+local function settings_of(t)
+    if t.packed == '' then return DEFAULT end
+    return known_settings[t.packed] or settings_read(t.packed)
+end
+
+-- What is missing in a policy, or in settings, by default (job/policy.h).
+local function policy_fill(p)
+    if p.lease == 0 then p.lease = 60000 end
+    if p.backoff == 0 then p.backoff, p.first, p.max = 2, 1000, 600000 end
+    if p.attempts == 0 then p.attempts = 16 end
+    return p
+end
+
+local function policy_of_settings(s, own)
+    local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts}
+    if own then
+        local lease, ttl, backoff, first, most, attempts = unpack_from('>I6I6BI6I6I4', own, 16)
+        if lease > 0 then p.lease = lease end
+        if ttl > 0 then p.ttl = ttl end
+        if backoff > 0 then p.backoff, p.first, p.max = backoff, first, most end
+        if attempts > 0 then p.attempts = attempts end
+        return policy_fill(p)
+    end
+    s.policy = policy_fill(p)
+    return p
+end
 
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local figures, packed = call('HMGET', t.key, 'extension', unpack(FIGURES)), {pack('>B', t.paused and 1 or 0)}
-    local extension = table.remove(figures, 1) or ''
-    -- Servers of before do not count these.
-    figures[DEAD_BYTES] = math.max(0, tonumber(figures[DEAD_BYTES] or 0))
-    for i = 1, #FIGURES do packed[i + 1] = pack('>I6', tonumber(figures[i] or 0)) end
+    local f, packed = t.f, {pack('>B', has(t, PAUSED) and 1 or 0)}
+    for i = 1, #FIGURES do packed[i + 1] = pack('>I6', max(0, f[i + FIRST_FIGURE - 1])) end
     local priority = call('ZRANGE', t.priorities, '0', '0')[1]
     local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
     packed[#packed + 1] = pack('>I6', tonumber(oldest or 0))
-    return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. extension
+    return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. (has(t, EXTENDED) and call('GET', t.extension) or '')
 end
 
-local function count(t, field, step)
-    t.change[field] = (t.change[field] or 0) + step
+local function count(t, figure, step)
+    local f, at = t.f, AT[figure]
+    f[at], t.is_changed = f[at] + step, true
 end
 
+-- Something is to happen in the topic at this time.
 local function event_at(t, ms)
-    if ms < t.soonest then t.soonest = ms end
+    if ms < t.f[NEXT] then t.f[NEXT], t.is_changed = ms, true end
 end
 
-return topic_keys, FIGURES, topic_find, topic_make, settings_of, topic_packed, count, event_at
+return BYTES, NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, policy_of_settings, topic_packed, count, event_at
 
 end)()
 

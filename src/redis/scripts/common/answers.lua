@@ -1,0 +1,118 @@
+-- What consumers say of their leases: ack, nack, extend, return, nack for good.
+local answers_carry_out = (function()
+
+local ACK, NACK, EXTEND, RETURN, REFUSE = 1, 2, 3, 4, 5
+local ANSWER = '>BBI6I6' -- status, state, due, end of the lease
+local ENDED, ACKED
+
+local gone -- deliveries that an answer of this call has ended
+local acked -- topics with acks in this call: each has lists of the deliveries, jobs and members that are to be taken away
+
+local function ack(t, place, id, delivery)
+    local a = t.acked
+    if not a then
+        a = {deliveries = {}, jobs = {}, held = {}}
+        t.acked, acked[#acked + 1] = a, t
+    end
+    local at = #a.jobs + 1
+    a.deliveries[at], a.jobs[at], a.held[at] = delivery, id, sub(place, 1, 6) .. id
+end
+
+local function take_away(t)
+    local a = t.acked
+    local jobs, n = a.jobs, #a.jobs
+    t.acked = nil
+    call_many('ZREM', LEASES, a.deliveries)
+    call_many('HDEL', LEASED, a.deliveries)
+    call_many('ZREM', t.held, a.held)
+    call_many('HDEL', t.jobs, jobs)
+    call_many('HDEL', t.tries, jobs)
+    history_forget(t, jobs)
+    count(t, 'leased', -n)
+    count(t, 'acked', n)
+    local window = settings_of(t).dedup
+    if window == 0 then return end
+    local words = {}
+    for i = 1, n do
+        words[2 * i - 1], words[2 * i] = now + 1 + window, jobs[i]
+    end
+    call_many('ZADD', t.finished, words)
+    raise(t, REMEMBERING)
+    event_at(t, now + 1 + window)
+end
+
+local function extend(t, j, ms)
+    if ms == NONE or ms == 0 then ms = j.lease end
+    history_begun(t, j)
+    j.lease_until = now + 1 + ms
+    call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
+    soonest = min(soonest, j.lease_until)
+    try_write(t, j)
+    return pack(ANSWER, OK, LEASED_STATE, j.due, j.lease_until)
+end
+
+-- In its old place, or after a delay.
+local function give_back(t, j, ms)
+    j.attempt, j.state, j.lease_until = j.attempt - 1, DELAYED, 0
+    if ms > 0 then j.due = now + 1 + ms end
+    hang(t, j)
+    try_write(t, j)
+end
+
+local function answer(verb, delivery, place, ms, error)
+    local split = string.find(place, '\0', 7, true)
+    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+    if verb == ACK then
+        gone[delivery] = true
+        ack(t, place, id, delivery)
+        return ACKED, sub(place, 7)
+    end
+    local j = job_find(t, id)
+    if not j then return ENDED, '' end
+    if verb == EXTEND then return extend(t, j, ms), sub(place, 7) end
+    gone[delivery] = true
+    unhang(t, j)
+    if verb == RETURN then
+        give_back(t, j, ms)
+    else
+        count(t, 'nacked', 1)
+        fail(t, j, ms, error, verb == REFUSE and REFUSED or FAILED)
+    end
+    return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
+end
+
+-- Whether some lease may be over that no server has seen to yet: only then is asked which.
+local function may_be_over()
+    return (next_topic == '' and next_ms or rest_ms) <= now
+end
+
+-- `n` answers, two words each from words[first] on. Returns a list of what became of each, and one of topic NUL id, or empty.
+local function answers_carry_out(words, first, n)
+    if not ACKED then ACKED, ENDED = pack(ANSWER, OK, FINISHED, 0, 0), pack(ANSWER, LEASE_ENDED, 0, 0, 0) end
+    local deliveries, verbs, waits = {}, {}, {}
+    local said, names = {}, {}
+    for i = 1, n do
+        local delivery
+        delivery, verbs[i], waits[i] = unpack_from('>I6BI6', words[first + 2 * i - 2])
+        deliveries[i] = text_of(delivery)
+    end
+    gone, acked = {}, {}
+    local places = ask_many('HMGET', LEASED, deliveries)
+    local ends = may_be_over() and ask_many('ZMSCORE', LEASES, deliveries)
+    for i = 1, n do
+        local place, delivery = places[i], deliveries[i]
+        if not place or gone[delivery] or ends and tonumber(ends[i] or 0) <= now then
+            said[i], names[i] = ENDED, ''
+        else
+            said[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1])
+        end
+    end
+    for i = 1, #acked do take_away(acked[i]) end
+    return said, names
+end
+
+return answers_carry_out
+
+end)()
+

@@ -1,0 +1,231 @@
+-- Leases of due jobs: by priority, due, push order.
+local take, take_again = (function()
+
+-- Not what is due later than this: it was moved while the clock was ahead. But servers may differ by a little over how far the clock is,
+-- and nobody would be woken again for what another one has found due.
+local LEEWAY_MS = 60
+
+-- Of the take that is being carried out.
+local t, most, bytes_max, lease_ms
+local shown, taken, bytes -- words of the answer: id, record, try per job; jobs; bytes of their records
+local tries, leased, leases, held -- what is to be written, as words
+local expiring -- how many of those whose ttl is over may go meanwhile
+local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
+local place_end, topic_lease
+
+-- How long it is leased, the try that says so, and the due. Without a table for each job: this is done for every one.
+local function try_leased(record, try, delivery)
+    local flags, priority, _, due = unpack_from('>BI2I6I6', record)
+    local attempt, first_due, error, length = 0, due, nil, lease_ms
+    if try then
+        local at
+        _, priority, attempt, due, first_due, _, _, _, at = unpack_from(TRY, try)
+        error = sub(try, at)
+    end
+    if length == 0 then
+        length = flags % 2 == 0 and topic_lease or policy_of(t, {flags = flags, record = record}).lease
+    end
+    local ms, text = now + 1 + length, until_texts[length]
+    if not text then
+        text = text_of(ms)
+        until_texts[length] = text
+        if ms < soonest then soonest = ms end
+    end
+    local new = pack(TRY, LEASED_STATE, priority, attempt + 1, due, first_due, ms, delivery, length)
+    return error and new .. error or new, text, due, attempt
+end
+
+-- The first of `members`, as many as the bytes allow. How many, and how many of them had failed before.
+local function lease(members)
+    local n, first, ids = #members, taken, {}
+    for i = 1, n do ids[i] = sub(members[i], 7) end
+    local records = call('HMGET', t.jobs, unpack(ids))
+    local old = has(t, TRIED) and call('HMGET', t.tries, unpack(ids)) or false
+    local histories = old and has(t, HISTORIC) and call('HMGET', t.history, unpack(ids)) or false
+    local at, shown_at, retrying = #tries, #shown, 0
+    for i = 1, n do
+        local id, record, member = ids[i], records[i], members[i]
+        local size = record and #record or 0
+        if taken > 0 and bytes + size > bytes_max then return i - 1, retrying end
+        if record then
+            local try, until_text, due, attempt = try_leased(record, old and old[i], sequence + 1)
+            local number = text_of(sequence + 1)
+            sequence, bytes, taken = sequence + 1, bytes + size, taken + 1
+            if attempt > 0 then retrying = retrying + 1 end
+            tries[at + 1], tries[at + 2] = id, try
+            leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
+            leases[at + 1], leases[at + 2] = until_text, number
+            held[at + 1], held[at + 2] = text_of(due), member
+            if histories and histories[i] then try = history_shown(record, try, histories[i]) end
+            shown[shown_at + 1], shown[shown_at + 2], shown[shown_at + 3] = id, record, try
+            at, shown_at = at + 2, shown_at + 3
+        end
+    end
+    return n, retrying
+end
+
+-- True: some of `members` had expired and nobody had seen to them; they are gone.
+local function drop_expired(members)
+    local ends, late = call('ZMSCORE', t.expiry, unpack(members)), {}
+    for i = 1, #members do
+        if ends[i] and tonumber(ends[i]) <= now then late[#late + 1] = members[i] end
+    end
+    expire_all(t, late)
+    expiring = expiring - #late
+    return #late > 0
+end
+
+-- How many to look at next: few at first, then as many as the bytes still allow.
+local function step(at_first)
+    local room = taken == 0 and at_first or floor((bytes_max - bytes) / (bytes / taken + 1)) + 1
+    return min(most - taken, max(1, room), 200)
+end
+
+-- From the ready set of a priority.
+local function take_ready(priority)
+    local key, out, goes_on = t.ready_of .. priority, 0, true
+    local expires = has(t, EXPIRING)
+    repeat
+        local members = call('ZRANGE', key, '-inf', text_of(now + LEEWAY_MS), 'BYSCORE', 'LIMIT', text_of(out), text_of(step(16)))
+        if #members == 0 then break end
+        if expires and drop_expired(members) then
+            goes_on = expiring > 0
+        else
+            local n = lease(members)
+            for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
+            out = out + n
+            goes_on = n == #members
+        end
+    until not goes_on or taken >= most
+    if not goes_on then most = taken end
+    if out > 0 then -- a range that ends at -1 would be all of them
+        call('ZREMRANGEBYRANK', key, '0', text_of(out - 1))
+        count(t, 'ready', -out)
+    end
+    return ready_is_empty(t, priority)
+end
+
+-- There may be as many priorities as numbers: few at a time, which then are gone from the front.
+local function take_by_priority()
+    local from = 0
+    repeat
+        local priorities = call('ZRANGE', t.priorities, text_of(from), text_of(from + 15))
+        for i = 1, #priorities do
+            if not take_ready(priorities[i]) then from = from + 1 end
+            if taken >= most then return end
+        end
+    until #priorities < 16
+end
+
+-- Straight from the delayed jobs of a set. The first and the one behind it are asked for at once: its due is the next event. Returns
+-- that; NONE where none is left.
+local function take_delayed(key)
+    local out, following = 0, nil
+    repeat
+        local wanted, members = out == 0 and 1 or step(16), {}
+        local found = call('ZRANGE', key, text_of(out), text_of(out + wanted), 'WITHSCORES')
+        following = NONE
+        for i = 1, #found, 2 do
+            local due = tonumber(found[i + 1])
+            if due > now or #members == wanted then
+                following = due
+                break
+            end
+            members[#members + 1] = found[i]
+        end
+        local n, retrying = 0, 0
+        if #members > 0 then n, retrying = lease(members) end
+        if n < #members then following = tonumber(found[2 * n + 2]) end
+        out = out + n
+        count(t, 'retrying', -retrying)
+        count(t, 'delayed', retrying - n)
+    until following > now or n < #members or taken >= most
+    if out > 0 then call('ZREMRANGEBYRANK', key, '0', text_of(out - 1)) end
+    return following
+end
+
+-- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
+-- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
+local MANY_LEASED = 16
+local LONG
+
+-- Before they are filled; and afterwards.
+local function swell()
+    LONG = LONG or string.rep('\255', 100)
+    call('HSET', t.tries, '', LONG)
+    call('HSET', LEASED, '', LONG)
+    call('ZADD', LEASES, 0, LONG)
+    call('ZADD', t.held, 0, LONG)
+    raise(t, LARGE)
+end
+
+local function shrink()
+    call('HDEL', t.tries, '')
+    call('HDEL', LEASED, '')
+    call('ZREM', LEASES, LONG)
+    call('ZREM', t.held, LONG)
+end
+
+local function write_leases()
+    if t.f[AT.leased] <= 0 then lower(t, LARGE) end
+    local swells = t.f[AT.leased] + taken >= MANY_LEASED and not has(t, LARGE)
+    if swells then swell() end
+    call_many('HSET', t.tries, tries)
+    call_many('HSET', LEASED, leased)
+    call_many('ZADD', LEASES, leases)
+    call_many('ZADD', t.held, held)
+    if swells then shrink() end
+    count(t, 'leased', taken)
+    count(t, 'delivered', taken)
+    core_is_changed = true
+    if t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
+end
+
+-- Whether its due jobs may go from delayed to leased without being ready in between: none of them can have another priority or expire,
+-- and nobody is ready before them.
+local function may_be_direct()
+    return t.f[AT.ready] == 0 and is_plain(t) and settings_of(t).ttl == 0
+end
+
+-- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. Returns how
+-- many jobs.
+local function take(topic, max_jobs, max_bytes, ms, out)
+    t, most, bytes_max, lease_ms = topic, max_jobs, max_bytes, ms
+    shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
+    expiring, place_end = most + 64, t.name .. '\0'
+    topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
+    if t.f[NEXT] <= now then
+        advance_topic(t, most + 64)
+        topic_refresh(t)
+    end
+    if t.f[AT.ready] > 0 then
+        if is_plain(t) then take_ready('100') else take_by_priority() end
+    end
+    if taken > 0 then write_leases() end
+    return taken
+end
+
+-- Asked again: those leases that still stand, of the deliveries `first` to `last`.
+local function take_again(first, last, out)
+    local n = 0
+    for delivery = first, last do
+        local place = call('HGET', LEASED, text_of(delivery))
+        if place then
+            local split = string.find(place, '\0', 7, true)
+            local topic, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+            local record, try = topic and call('HGET', topic.jobs, id), topic and call('HGET', topic.tries, id)
+            if record and try then
+                if has(topic, HISTORIC) then try = history_shown(record, try, call('HGET', topic.history, id)) end
+                local at = #out
+                out[at + 1], out[at + 2], out[at + 3] = id, record, try
+                n = n + 1
+            end
+        end
+    end
+    return n
+end
+
+return take, take_again
+
+end)()
+

@@ -1,0 +1,40 @@
+#include "redis/state.h"
+
+enum {
+    LAYOUT = 2,
+    CORE_SHARDS_AT = 2,
+    CORE_BYTES_MIN = 69,
+    FLAG_PAUSED = 1,
+    FIGURES_AT = 2,
+    FIGURE_BYTES = 6,
+    TOPIC_BYTES = FIGURES_AT + (REDIS_FIGURES + 2) * FIGURE_BYTES
+};
+
+static int64_t read_figure(const unsigned char *at)
+{
+    const int64_t sign = INT64_C(1) << 47;
+    int64_t number = 0;
+    for (int i = 0; i < FIGURE_BYTES; i++)
+        number = number << 8 | at[i];
+    return number & sign ? number - 2 * sign : number;
+}
+
+uint32_t redis_core_shards(struct slice core)
+{
+    if (core.len < CORE_BYTES_MIN || core.at[0] != LAYOUT)
+        return 0;
+    const unsigned char *at = (const void *)(core.at + CORE_SHARDS_AT);
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+bool redis_topic_state_read(struct slice value, struct redis_topic_state *out)
+{
+    if (value.len < TOPIC_BYTES)
+        return false;
+    const unsigned char *at = (const void *)value.at;
+    out->is_paused = at[1] & FLAG_PAUSED;
+    for (size_t i = 0; i < REDIS_FIGURES; i++)
+        out->figure[i] = read_figure(at + FIGURES_AT + i * FIGURE_BYTES);
+    out->settings = slice_make(value.at + TOPIC_BYTES, value.len - TOPIC_BYTES);
+    return true;
+}

@@ -1,0 +1,44 @@
+/*
+ * state: the packed values of a shard, its core and its topics (scripts/README.md), as far as they
+ * are read here. Pure; whoever changes them is a script.
+ */
+#ifndef TARRY_REDIS_STATE_H
+#define TARRY_REDIS_STATE_H
+
+#include "base/slice.h"
+
+#include <stdint.h>
+
+/* In the order they are packed in. */
+enum redis_figure {
+    REDIS_FIGURE_DELAYED,
+    REDIS_FIGURE_RETRYING,
+    REDIS_FIGURE_READY,
+    REDIS_FIGURE_LEASED,
+    REDIS_FIGURE_DEAD,
+    REDIS_FIGURE_DEAD_BYTES,
+    REDIS_FIGURE_PUSHED,
+    REDIS_FIGURE_ACKED,
+    REDIS_FIGURE_CANCELLED,
+    REDIS_FIGURE_EXPIRED,
+    REDIS_FIGURE_REPLACED,
+    REDIS_FIGURE_DELIVERED,
+    REDIS_FIGURE_NACKED,
+    REDIS_FIGURE_LEASE_ENDED,
+    REDIS_FIGURE_DIED,
+    REDIS_FIGURE_REDRIVEN,
+    REDIS_FIGURES
+};
+
+struct redis_topic_state {
+    bool is_paused;
+    int64_t figure[REDIS_FIGURES];
+    struct slice settings; /* as stored; empty: all default */
+};
+
+/* How many shards the core says there are; 0: it is none of this version. */
+uint32_t redis_core_shards(struct slice core);
+/* False: it is none. */
+bool redis_topic_state_read(struct slice value, struct redis_topic_state *out);
+
+#endif

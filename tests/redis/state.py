@@ -1,0 +1,91 @@
+"""The packed values of a shard, its core and its topics, in Python: src/redis/scripts/README.md. For tests that look at them, or spoil them."""
+
+import dataclasses
+
+NONE = 2**48 - 1
+LAYOUT = 2
+PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED = (1 << bit for bit in range(10))
+FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
+           "delivered", "nacked", "lease_ended", "died", "redriven")
+CORE_NUMBERS = (("layout", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),
+                ("adjust", -6), ("next", 6), ("rest", 6))
+CORE_TEXTS = ("next_topic", "run", "lease_key")
+TOPIC_NUMBERS = (("flags", 2), *((figure, -6) for figure in FIGURES), ("next", 6), ("listed", 6))
+
+
+class Values(dict):
+    """Fields as attributes, too."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+
+@dataclasses.dataclass
+class Reader:
+    data: bytes
+
+    def take(self, size):
+        if len(self.data) < size:
+            raise ValueError("cut short")
+        out, self.data = self.data[:size], self.data[size:]
+        return out
+
+    def numbers(self, fields):
+        return {name: int.from_bytes(self.take(abs(size)), "big", signed=size < 0) for name, size in fields}
+
+
+def numbers_written(fields, values):
+    return b"".join(values[name].to_bytes(abs(size), "big", signed=size < 0) for name, size in fields)
+
+
+def core_read(data):
+    reader = Reader(data)
+    core = Values(reader.numbers(CORE_NUMBERS))
+    core.mover, core.mover_ms = reader.take(8), int.from_bytes(reader.take(6), "big")
+    for name in CORE_TEXTS:
+        core[name] = reader.take(reader.take(1)[0])
+    if reader.data:
+        raise ValueError("something stands behind the core")
+    return core
+
+
+def core_written(core):
+    texts = b"".join(bytes([len(core[name])]) + core[name] for name in CORE_TEXTS)
+    return numbers_written(CORE_NUMBERS, core) + core.mover + core.mover_ms.to_bytes(6, "big") + texts
+
+
+def topic_read(data):
+    reader = Reader(data)
+    topic = Values(reader.numbers(TOPIC_NUMBERS))
+    topic.settings = reader.data
+    return topic
+
+
+def topic_written(topic):
+    return numbers_written(TOPIC_NUMBERS, topic) + topic.settings
+
+
+def core_of(client, tag):
+    return core_read(client.get(f"{tag}:core"))
+
+
+def topic_of(client, tag, name):
+    return topic_read(client.get(f"{tag}:topic:{name}"))
+
+
+def core_change(client, tag, **fields):
+    core = core_of(client, tag)
+    core.update(fields)
+    client.set(f"{tag}:core", core_written(core))
+
+
+def extend(client, tag, name, extension):
+    """Gives the topic's settings an extension."""
+    client.set(f"{tag}:extension:{name}", extension)
+    topic_change(client, tag, name, flags=topic_of(client, tag, name).flags | EXTENDED)
+
+
+def topic_change(client, tag, name, **fields):
+    topic = topic_of(client, tag, name)
+    topic.update(fields)
+    client.set(f"{tag}:topic:{name}", topic_written(topic))
