@@ -24,6 +24,7 @@ static const struct source {
     [REDIS_HELLO] = SOURCE(hello),
     [REDIS_ADJUST] = SOURCE(adjust),
     [REDIS_PUSH] = SOURCE(push),
+    [REDIS_TURN] = SOURCE(turn),
     [REDIS_TAKE] = SOURCE(take),
     [REDIS_ANSWER] = SOURCE(answer),
     [REDIS_CHANGE] = SOURCE(change),
@@ -139,22 +140,23 @@ static bool assemble(const struct source *source, struct redis_script_text *out)
 
 /* ---- the library ---- */
 
-/* "#!lua flags=allow-oom" of a script, as its registration wants it. */
+/* A script as a function, with the flags of its first line ("#!lua flags=allow-oom"). */
 static void append_function(struct buffer *out, const struct source *source, const char *name)
 {
     static const char flags_mark[] = "flags=";
     struct slice text = slice_make(source->text, *source->bytes), first = take_line(&text);
     const char *flags = memmem(first.at, first.len, flags_mark, sizeof flags_mark - 1);
 
-    buffer_append_format(out, "redis.register_function{function_name='%s', ", name);
+    buffer_append_text(out, "do\nlocal function body(KEYS, ARGV)\n");
+    buffer_append_slice(out, text);
+    buffer_append_format(out, "\nend\nredis.register_function{function_name='%s', ", name);
     if (flags) {
         flags += sizeof flags_mark - 1;
         buffer_append_format(out, "flags={'%.*s'}, ", (int)(first.at + first.len - 1 - flags),
                              flags);
     }
-    buffer_append_text(out, "callback=function(KEYS, ARGV)\n");
-    buffer_append_slice(out, text);
-    buffer_append_text(out, "\nend}\n");
+    buffer_append_text(out, "callback=function(KEYS, ARGV) return carry_out(body, KEYS, ARGV) "
+                            "end}\nend\n");
 }
 
 /* Another text has another name, so servers of several versions do not meet. */

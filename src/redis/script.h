@@ -12,6 +12,7 @@ enum redis_script {
     REDIS_HELLO = 1,
     REDIS_ADJUST,
     REDIS_PUSH,
+    REDIS_TURN,
     REDIS_TAKE,
     REDIS_ANSWER,
     REDIS_CHANGE,

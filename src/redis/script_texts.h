@@ -23,6 +23,7 @@ REDIS_LUA(common_sound);
 REDIS_LUA(hello);
 REDIS_LUA(adjust);
 REDIS_LUA(push);
+REDIS_LUA(turn);
 REDIS_LUA(take);
 REDIS_LUA(answer);
 REDIS_LUA(change);

@@ -84,7 +84,8 @@ def library():
             continue
         first, rest = path.read_bytes().split(b"\n", 1)
         flags = b"flags={'" + first.split(b"flags=")[1] + b"'}, " if b"flags=" in first else b""
-        out.append(b"redis.register_function{function_name='%s_%s', %scallback=function(KEYS, ARGV)\n%s\nend}" % (LIBRARY.encode(), path.stem.encode(), flags, rest))
+        out.append(b"do\nlocal function body(KEYS, ARGV)\n%s\nend\nredis.register_function{function_name='%s_%s', %s"
+                   b"callback=function(KEYS, ARGV) return carry_out(body, KEYS, ARGV) end}\nend" % (rest, LIBRARY.encode(), path.stem.encode(), flags))
     return b"\n".join(out)
 
 
@@ -265,16 +266,19 @@ class Shard:
     def take_call(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
         return self.change_call("take", topic, most, bytes_max, lease, ticket=ticket)
 
+    def turn(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
+        """answers as below; takes: (topic, most[, bytes_max[, lease_ms]]). A Turn."""
+        words = [pack(">I6I2I2I2", chance, most, len(answers), len(takes)), *answer_words(answers)]
+        for topic, wanted, *rest in takes:
+            words += [topic, pack(">I4I4I6", wanted, rest[0] if rest else 1 << 24, rest[1] if len(rest) > 1 else 0)]
+        return Turn(self.change_call("turn", *words, ticket=ticket), len(answers), len(takes))
+
     def answer(self, *answers, ticket=None, chance=12345):
         """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)]"""
         return self.answer_call(*answers, ticket=ticket, chance=chance).items(">BBI6I6")
 
     def answer_call(self, *answers, ticket=None, chance=12345):
-        words = []
-        for verb, delivery, *rest in answers:
-            ms = rest[0] if rest else NONE if verb in (NACK, REFUSE) else 0
-            words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
-        return self.change_call("answer", chance, *words, ticket=ticket)
+        return self.change_call("answer", chance, *answer_words(answers), ticket=ticket)
 
     def change(self, topic, *changes, ticket=None):
         """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
@@ -419,6 +423,38 @@ def content(client, key):
     if kind == b"zset":
         return dict(client.zrange(key, 0, -1, withscores=True))
     return client.dump(key)
+
+
+def answer_words(answers):
+    words = []
+    for verb, delivery, *rest in answers:
+        ms = rest[0] if rest else NONE if verb in (NACK, REFUSE) else 0
+        words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
+    return words
+
+
+class Turn:
+    """What a turn answers: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` per take, `woken` topics."""
+
+    def __init__(self, answer, answers, takes):
+        self.now, self.next, self.next_topic, self.elements = answer.now, answer.next, answer.next_topic, answer.elements
+        bits, rest = unpack(">B", answer.rest)
+        self.more, self.has_other = bool(bits & 1), bool(bits & 2)
+        self.said, self.jobs = [], []
+        for _ in range(answers):
+            *one, rest = unpack(">BBI6I6", rest)
+            self.said.append(tuple(one))
+        counts = []
+        for _ in range(takes):
+            count, rest = unpack(">I4", rest)
+            counts.append(count)
+        assert not rest and not bits & ~3
+        self.names = [tuple(name.split(b"\0", 1)) if name else None for name in answer.more[:answers]]
+        words = answer.more[answers:]
+        for count in counts:
+            self.jobs.append([Job(*words[at:at + 3], state=LEASED) for at in range(0, 3 * count, 3)])
+            words = words[3 * count:]
+        self.woken = words
 
 
 def jobs_taken(answer):

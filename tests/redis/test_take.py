@@ -181,6 +181,7 @@ def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_t
     news.execute_command("SSUBSCRIBE", shard.tag + ":news")
     news.parse_response()
     for name, call in (("t", lambda: shard.take("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
+        shard.push(name, job("more urgent", delay=100, priority=1))  # not in order of due: so they become ready first
         shard.push(name, job("a", delay=100), job("b", delay=100))
         shard.jump(102)
         call()

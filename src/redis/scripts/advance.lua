@@ -11,7 +11,7 @@ local MOVER_MS = 50 -- so long after its last call others count on it
 local has_other = sub(mover, 1, 8) ~= server and math.abs(now - unpack_from('>I6', mover, 9)) < MOVER_MS
 if not has_other then mover, core_is_changed = server .. pack('>I6', now), true end
 
-advance_shard(most)
+topics_due(most - leases_due(most))
 local woken = settle(server)
 table.insert(woken, 1, head(pack('>BB', next_ms <= now and 1 or 0, has_other and 1 or 0)))
 return woken

@@ -126,7 +126,7 @@ end
 local function reach(keys, ticket, name)
     if not call then fetch() end
     if keys[1] ~= CORE then name_shard(keys[1]) end
-    known_topics, met_topics, soonest = {}, {}, NONE
+    known_topics, met_topics, soonest, core_is_changed = {}, {}, NONE, false
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
     local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket and ticket ~= '' and TICKET .. sub(ticket, 1, 9) or NOWHERE, NOWHERE)

@@ -1,5 +1,5 @@
 -- Letting what is due happen.
-local advance_topic, expire_all, advance_shard = (function()
+local advance_topic, expire_all, leases_due, topics_due = (function()
 
 -- Ready jobs whose ttl is over.
 local function expire_all(t, members)
@@ -101,15 +101,21 @@ local function end_leases(most)
     return #deliveries
 end
 
--- Up to `most` of all that is due in the shard, leases first.
-local function advance_shard(most)
-    if next_ms > now then return end
-    local done = 0
-    if next_topic == '' or rest_ms <= now then done = end_leases(most) end
+-- The same, where some may be over.
+local function leases_due(most)
+    if (next_topic == '' and next_ms or rest_ms) > now then return 0 end
+    local done = end_leases(most)
     if next_topic == '' then
         events_settle() -- what ended leases brought about is listed before it is looked for
         shard_look()
     end
+    return done
+end
+
+-- Up to `most` of what is due in topics.
+local function topics_due(most)
+    local done = 0
+    events_settle()
     while done < most and next_ms <= now and next_topic ~= '' do
         local t = topic_find(next_topic)
         if t then
@@ -122,9 +128,10 @@ local function advance_shard(most)
             shard_look()
         end
     end
+    return done
 end
 
-return advance_topic, expire_all, advance_shard
+return advance_topic, expire_all, leases_due, topics_due
 
 end)()
 

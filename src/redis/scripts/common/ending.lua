@@ -1,5 +1,5 @@
 -- The end of a call: what it changed is written down, others are told, the answer; and tickets.
-local settle, head, shown, answered_before, changed, repeated, write = (function()
+local settle, head, shown, answered_before, changed, repeated, write, carry_out = (function()
 
 -- What became ready is told. Returns the topics that had nothing ready and have now. `server`: who knows already.
 local function wake(server)
@@ -91,6 +91,16 @@ local function repeated(kept)
     return shown(kept[1], kept[2])
 end
 
-return settle, head, shown, answered_before, changed, repeated, write
+-- A call that breaks (a record nobody can read) has done a part: what that was is written all the same, so that no number is given out twice and
+-- counts are right.
+local function carry_out(body, keys, arguments)
+    local done, answer = pcall(body, keys, arguments)
+    if done then return answer end
+    pcall(events_settle)
+    pcall(write, '')
+    error(answer, 0)
+end
+
+return settle, head, shown, answered_before, changed, repeated, write, carry_out
 
 end)()

@@ -1,5 +1,5 @@
 -- Where delayed and ready jobs hang.
-local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, is_plain, ready_add, ready_is_empty,
+local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, leaf_first, delayed_first, is_plain, ready_add, ready_is_empty,
     ready_remove, may_have = (function()
 
 local READY_AT = AT.ready
@@ -120,14 +120,19 @@ local function delayed_take_due(t, most)
     return all
 end
 
+-- When the first packed job is due, and in which leaf.
+local function leaf_first(t)
+    local leaf = call('ZRANGE', t.index, '0', '0')[1]
+    if not leaf then lower(t, PACKED) end
+    return leaf and tonumber(call('ZRANGE', t.leaf .. leaf, '0', '0', 'WITHSCORES')[2] or NONE) or NONE, leaf
+end
+
 -- When the first of them is due.
 local function delayed_first(t)
     local fresh = tonumber(call('ZRANGE', t.fresh, '0', '0', 'WITHSCORES')[2] or NONE)
     if not may_have(t, PACKED) then return fresh end
-    local leaf = call('ZRANGE', t.index, '0', '0')[1]
-    if not leaf then lower(t, PACKED) end
-    local packed = leaf and call('ZRANGE', t.leaf .. leaf, '0', '0', 'WITHSCORES')[2]
-    return packed and min(fresh, tonumber(packed)) or fresh
+    local packed = leaf_first(t)
+    return min(fresh, packed)
 end
 
 -- ---- ready jobs ----
@@ -160,7 +165,7 @@ local function ready_remove(t, priority, member)
     return true
 end
 
-return leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, delayed_first, is_plain, ready_add, ready_is_empty,
+return leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, leaf_first, delayed_first, is_plain, ready_add, ready_is_empty,
     ready_remove, may_have
 
 end)()

@@ -122,7 +122,7 @@ end
 local function take_delayed(key)
     local out, following = 0, nil
     repeat
-        local wanted, members = out == 0 and 1 or step(16), {}
+        local wanted, members = taken == 0 and 1 or step(16), {}
         local found = call('ZRANGE', key, text_of(out), text_of(out + wanted), 'WITHSCORES')
         following = NONE
         for i = 1, #found, 2 do
@@ -187,6 +187,26 @@ local function may_be_direct()
     return t.f[AT.ready] == 0 and is_plain(t) and settings_of(t).ttl == 0
 end
 
+-- Its due jobs, without a detour. False where that cannot be: some are fresh and some packed, and they have an order.
+local function take_direct()
+    local packed, leaf = NONE, nil
+    if has(t, PACKED) then packed, leaf = leaf_first(t) end
+    if packed > now then
+        topic_refresh(t, min(take_delayed(t.fresh), packed))
+        return true
+    end
+    if first_score(t.fresh) <= now then return false end
+    repeat
+        local following = take_delayed(t.leaf .. leaf)
+        if following == NONE then
+            call('ZREM', t.index, leaf)
+            packed, leaf = leaf_first(t)
+        end
+    until following < NONE or packed > now or taken >= most
+    topic_refresh(t)
+    return true
+end
+
 -- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. Returns how
 -- many jobs.
 local function take(topic, max_jobs, max_bytes, ms, out)
@@ -194,11 +214,11 @@ local function take(topic, max_jobs, max_bytes, ms, out)
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
-    if t.f[NEXT] <= now then
+    if t.f[NEXT] <= now and not (may_be_direct() and take_direct()) then
         advance_topic(t, most + 64)
         topic_refresh(t)
     end
-    if t.f[AT.ready] > 0 then
+    if taken < most and t.f[AT.ready] > 0 then
         if is_plain(t) then take_ready('100') else take_by_priority() end
     end
     if taken > 0 then write_leases() end

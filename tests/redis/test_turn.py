@@ -1,0 +1,436 @@
+"""turn.lua: what came in a turn of a server: answers, what is due, takes; as one call."""
+
+import random
+
+import pytest
+import redis
+import state
+from abi import (ACK, DEAD, DELAYED, EXTEND, FIXED, LEASE_ENDED, LEASED, NACK, NONE, OK, READY, REFUSE, RETURN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME,
+                 Shard, job, pack, settings)
+from test_random import NAMES, SEEDS, STEPS, TOPICS, Actor
+
+MOVER_MS = 50
+
+
+def ids(jobs):
+    return [found.id.decode() for found in jobs]
+
+
+def due_jobs(shard, *names, topic="t", ms=10, **options):
+    """Delayed, and due by now."""
+    shard.push(topic, *[job(name, delay=ms, **options) for name in names])
+    shard.jump(ms + 2)
+
+
+# ---- answers and takes ----
+
+def test_one_call_acks_a_job_and_leases_the_next_one(shard):
+    due_jobs(shard, "a", "b")
+    first = shard.turn(takes=[("t", 1)])
+    assert ids(first.jobs[0]) == ["a"] and first.jobs[0][0].attempt == 1 and first.more
+    second = shard.turn([(ACK, first.jobs[0][0].delivery)], [("t", 5)])
+    assert second.said == [(OK, 5, 0, 0)] and second.names == [(b"t", b"a")] and ids(second.jobs[0]) == ["b"]
+    assert not second.more and second.next == second.jobs[0][0].lease_until and second.next_topic == b""
+    stats = shard.stats("t")
+    assert (stats.leased, stats.acked, stats.delivered, stats.ready, stats.delayed) == (1, 1, 2, 0, 0)
+
+
+def test_what_an_answer_gives_back_a_take_of_the_same_turn_may_have(shard):
+    shard.push("t", job("a"), job("b"), job("c"))
+    taken = shard.take("t")
+    turn = shard.turn([(RETURN, taken[0].delivery), (NACK, taken[1].delivery, 0, b"why"), (ACK, taken[2].delivery)], [("t", 5)])
+    assert [status for status, *_ in turn.said] == [OK] * 3 and turn.woken == []
+    assert {(found.id, found.attempt, found.error) for found in turn.jobs[0]} == {(b"a", 1, b""), (b"b", 2, b"why")}
+    assert {found.delivery for found in turn.jobs[0]}.isdisjoint({found.delivery for found in taken})
+    assert [one[0] for one in shard.turn([(ACK, found.delivery) for found in taken]).said] == [LEASE_ENDED] * 3
+
+
+@pytest.mark.parametrize("most", [0, 1, 100])
+def test_a_lease_that_is_over_ends_in_a_turn_that_lets_due_things_happen(shard, most):
+    shard.topic(TOPIC_PUT, "t", settings(backoff=FIXED, first=1, most=1), 1)
+    shard.push("t", job("a"))
+    [old] = shard.take("t", lease=500)
+    shard.jump(502)
+    turn = shard.turn([(ACK, old.delivery)], [("t", 1)], most=most)
+    assert turn.said[0][0] == LEASE_ENDED
+    assert shard.stats("t").lease_ended == (1 if most else 0) and turn.jobs == [[]]
+    shard.turn(most=100)
+    shard.jump(10)
+    assert ids(shard.turn(takes=[("t", 1)], most=most).jobs[0]) == ["a"]
+    assert shard.stats("t").lease_ended == 1
+
+
+def test_several_topics_have_their_answers_and_takes_in_one_turn(shard):
+    for name in ("t", "u", "v"):
+        shard.push(name, job(f"{name}1"), job(f"{name}2", delay=5))
+    shard.jump(10)
+    taken = {name: shard.take(name, 1)[0] for name in ("t", "u")}
+    turn = shard.turn([(ACK, taken["u"].delivery), (EXTEND, taken["t"].delivery, 9000)], [("v", 1), ("t", 5), ("none", 5), ("u", 5)], most=10)
+    assert [one[0] for one in turn.said] == [OK, OK] and turn.names == [(b"u", b"u1"), (b"t", b"t1")]
+    assert [ids(jobs) for jobs in turn.jobs] == [["v1"], ["t2"], [], ["u2"]]
+    assert shard.stats("v").ready == 1
+
+
+def test_a_paused_topic_gives_nothing_and_its_due_jobs_become_ready(shard):
+    due_jobs(shard, "a")
+    shard.topic(TOPIC_PAUSE, "t")
+    turn = shard.turn(takes=[("t", 5)], most=10)
+    assert turn.jobs == [[]] and turn.woken == [] and shard.stats("t").ready == 1
+    shard.topic(TOPIC_RESUME, "t")
+    assert ids(shard.turn(takes=[("t", 5)]).jobs[0]) == ["a"]
+
+
+def test_nothing_at_all_is_written_by_a_turn_in_vain_after_the_first(shard):
+    shard.push("t", job("later", delay=60_000))
+    shard.turn(takes=[("t", 5)])
+    before = shard.client.info("commandstats")["cmdstat_mset"]["calls"]
+    turn = shard.turn(takes=[("t", 5)], most=100)
+    assert turn.jobs == [[]] and turn.next_topic == b"t" and shard.client.info("commandstats")["cmdstat_mset"]["calls"] == before
+
+
+# ---- the direct path ----
+
+def test_due_jobs_are_leased_in_order_of_due_and_push_and_are_ready_at_no_time(shard):
+    shard.push("t", *[job(f"j{n}", delay=100 - n // 3) for n in range(90)])
+    shard.jump(102)
+    first = shard.turn(takes=[("t", 40)])
+    assert ids(first.jobs[0]) == [f"j{n}" for third in range(29, -1, -1) for n in range(third * 3, third * 3 + 3)][:40]
+    assert first.more and first.woken == [] and shard.stats("t").ready == 0 and shard.client.exists(f"{shard.tag}:ready:t:100") == 0
+    rest = shard.turn(takes=[("t", 1000)], most=1000)
+    assert len(rest.jobs[0]) == 50 and not rest.more and rest.woken == [] and shard.stats("t").delayed == 0
+
+
+def test_what_takes_leave_becomes_ready_as_far_as_the_caller_asks(shard):
+    due_jobs(shard, *[f"j{n}" for n in range(10)])
+    turn = shard.turn(takes=[("t", 2)], most=3)
+    assert (len(turn.jobs[0]), shard.stats("t").ready, turn.more, turn.woken) == (2, 3, True, [b"t"])
+    turn = shard.turn(takes=[("t", 4)], most=0)
+    assert ids(turn.jobs[0]) == ["j2", "j3", "j4", "j5"], "those that are ready come before those that are not yet"
+    assert shard.stats("t").ready == 4, "what is due was moved for the take, which found some ready"
+
+
+def test_a_topic_that_another_one_is_due_in_is_moved_in_the_same_turn(shard):
+    shard.push("u", job("a", delay=10), job("b", delay=10))
+    due_jobs(shard, "a")
+    turn = shard.turn(takes=[("t", 1)], most=100)
+    assert ids(turn.jobs[0]) == ["a"] and turn.woken == [b"u"] and not turn.more
+    assert shard.stats("u").ready == 2
+
+
+def test_packed_jobs_are_leased_directly_too(shard):
+    shard.push("t", *[job(f"p{n:03}", delay=100_000 + n) for n in range(250)])
+    shard.pack_all()
+    shard.jump(100_300)
+    first = shard.turn(takes=[("t", 120)])
+    assert ids(first.jobs[0]) == [f"p{n:03}" for n in range(120)] and shard.stats("t").ready == 0
+    assert ids(shard.turn(takes=[("t", 500)]).jobs[0]) == [f"p{n:03}" for n in range(120, 250)]
+    assert shard.client.keys(f"{shard.tag}:leaf:*") == [] and shard.client.exists(f"{shard.tag}:index:t") == 0
+
+
+def test_fresh_and_packed_jobs_come_in_one_order(shard):
+    shard.push("t", *[job(f"p{n}", delay=100_000 + 10 * n) for n in range(5)])
+    shard.pack_all()
+    shard.jump(90_000)
+    shard.push("t", *[job(f"f{n}", delay=10_005 + 10 * n) for n in range(5)])
+    shard.jump(11_000)
+    turn = shard.turn(takes=[("t", 10)])
+    assert sorted(found.due for found in turn.jobs[0]) == [found.due for found in turn.jobs[0]] and len(turn.jobs[0]) == 10
+    assert shard.turn(takes=[("t", 10)]).jobs == [[]]
+
+
+def test_the_bytes_of_a_take_end_it_and_the_first_job_always_comes(shard):
+    due_jobs(shard, *[f"j{n}" for n in range(6)], body=b"x" * 1000)
+    assert ids(shard.turn(takes=[("t", 6, 10)]).jobs[0]) == ["j0"]
+    assert ids(shard.turn(takes=[("t", 6, 3000)]).jobs[0]) == ["j1", "j2"]
+    assert ids(shard.turn(takes=[("t", 6)]).jobs[0]) == ["j3", "j4", "j5"]
+
+
+def test_retrying_jobs_keep_what_they_went_through(shard):
+    shard.push("t", job("a"), job("b", delay=30))
+    [lease] = shard.take("t", 1)
+    shard.turn([(NACK, lease.delivery, 20, b"first")])
+    assert shard.stats("t").retrying == 1
+    shard.jump(50)
+    turn = shard.turn(takes=[("t", 5)])
+    assert [(found.id, found.attempt, found.error) for found in turn.jobs[0]] == [(b"a", 2, b"first"), (b"b", 1, b"")]
+    assert [attempt[4] for attempt in turn.jobs[0][0].history] == [b"first"]
+    assert (shard.stats("t").retrying, shard.stats("t").delayed, shard.stats("t").ready) == (0, 0, 0)
+
+
+def test_a_job_that_was_moved_keeps_its_new_due(shard):
+    shard.push("t", job("a", delay=5000))
+    shard.change("t", (2, "a", {"delay": 50}))
+    due = shard.get("t", "a").due
+    shard.jump(60)
+    [found] = shard.turn(takes=[("t", 5)]).jobs[0]
+    assert found.due == due and shard.client.zscore(f"{shard.tag}:held:t", shard.client.zrange(f"{shard.tag}:held:t", 0, 0)[0]) == due
+
+
+@pytest.mark.parametrize("kind", ["priorities", "ttl of the topic", "policy"])
+def test_jobs_that_need_a_look_take_the_other_way_and_come_right(shard, kind):
+    if kind == "ttl of the topic":
+        shard.topic(TOPIC_PUT, "t", settings(ttl=1000), 1)
+    own = {"lease": 7000} if kind == "policy" else None
+    shard.push("t", job("a", delay=10, own=own), job("b", delay=10, priority=5 if kind == "priorities" else None), job("late", delay=1))
+    shard.jump(12)
+    turn = shard.turn(takes=[("t", 2)])
+    assert ids(turn.jobs[0]) == {"priorities": ["b", "late"]}.get(kind, ["late", "a"])
+    if kind == "policy":
+        assert [found.lease for found in turn.jobs[0]] == [60_000, 7000]
+    if kind == "ttl of the topic":
+        shard.jump(1100)
+        assert shard.turn(takes=[("t", 2)], most=100).jobs == [[]] and shard.stats("t").expired == 1
+
+
+def test_a_job_that_died_does_not_come(shard):
+    shard.push("t", job("a", own={"attempts": 1}))
+    [lease] = shard.take("t")
+    turn = shard.turn([(REFUSE, lease.delivery, NONE, b"no")], [("t", 1)])
+    assert turn.said[0][:2] == (OK, DEAD) and turn.jobs == [[]]
+
+
+# ---- what is next ----
+
+def test_a_turn_says_when_to_come_next_and_for_whom(shard):
+    shard.push("t", job("a", delay=1000))
+    shard.push("u", job("b", delay=500))
+    turn = shard.turn(takes=[("t", 1), ("u", 1)])
+    assert (turn.next, turn.next_topic) == (shard.get("u", "b").due, b"u")
+    shard.jump(502)
+    turn = shard.turn(takes=[("u", 1)])
+    assert ids(turn.jobs[0]) == ["b"] and (turn.next, turn.next_topic) == (shard.get("t", "a").due, b"t")
+    shard.jump(502)
+    turn = shard.turn([(ACK, turn.jobs[0][0].delivery)], [("t", 1)])
+    assert turn.next == turn.jobs[0][0].lease_until - 502 or turn.next <= turn.jobs[0][0].lease_until
+
+
+def test_only_an_earlier_event_is_news(shard):
+    news = shard.client.pubsub()
+    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.parse_response()
+    due_jobs(shard, "a", "b")
+    turn = shard.turn(takes=[("t", 5, 1 << 20, 70_000)])
+    shard.turn([(ACK, turn.jobs[0][0].delivery)])
+    nacked = shard.turn([(NACK, turn.jobs[0][1].delivery, 5000, b"")])
+    told = []
+    while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+        told.append(message[2])
+    assert [one[:1] for one in told] == [b"d", b"d"] and told[1] == b"d%d t" % nacked.next
+    news.close()
+
+
+# ---- the mover ----
+
+def other(shard):
+    return Shard(shard.client, shard.tag, server="0000000b")
+
+
+def test_whoever_takes_in_vain_is_the_mover_for_a_while_and_others_hear_of_it(shard):
+    shard.push("t", job("later", delay=60_000))
+    assert not shard.turn(takes=[("t", 1)]).has_other
+    assert not shard.turn(takes=[("t", 1)]).has_other
+    assert other(shard).turn(takes=[("t", 1)]).has_other
+    shard.jump(MOVER_MS + 1)
+    mine = other(shard)
+    assert not mine.turn(takes=[("t", 1)]).has_other
+    assert shard.turn(takes=[("t", 1)]).has_other
+
+
+def test_a_mover_that_got_what_it_wanted_gives_its_place_up_and_the_other_is_served_meanwhile(shard):
+    shard.turn(takes=[("t", 1)])
+    shard.push("t", job("a"), job("b"))
+    served = other(shard).turn(takes=[("t", 1)])
+    assert served.has_other and ids(served.jobs[0]) == ["a"]
+    assert ids(shard.turn(takes=[("t", 1)]).jobs[0]) == ["b"]
+    assert not other(shard).turn(takes=[("t", 1)]).has_other
+
+
+# ---- asked again ----
+
+def test_the_same_ticket_shows_the_same_and_does_no_more(shard):
+    due_jobs(shard, *[f"j{n}" for n in range(10)])
+    taken = shard.take("t", 4)
+    ticket = shard.ticket()
+    answers = [(ACK, taken[0].delivery), (NACK, taken[1].delivery, 60_000, b"why"), (ACK, taken[0].delivery)]
+    first = shard.turn(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
+    assert [one[0] for one in first.said] == [OK, OK, LEASE_ENDED] and [len(jobs) for jobs in first.jobs] == [2, 0, 3]
+    before = shard.dump()
+    again = shard.turn(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
+    assert (again.said, again.names, again.elements[1:]) == (first.said, first.names, first.elements[1:])
+    assert shard.dump() == before
+    shard.turn([(ACK, first.jobs[0][1].delivery)], ticket=shard.ticket(slot=1))
+    again = shard.turn(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
+    assert [ids(jobs) for jobs in again.jobs] == [ids(first.jobs[0][:1]), [], ids(first.jobs[2])]
+
+
+def test_an_older_call_of_the_slot_is_refused(shard):
+    due_jobs(shard, "a")
+    shard.turn(takes=[("t", 1)], ticket=shard.ticket(number=7))
+    with pytest.raises(redis.exceptions.ResponseError, match="^STALE"):
+        shard.turn(takes=[("t", 1)], ticket=shard.ticket(number=6))
+
+
+def test_without_a_core_it_is_refused(redis_server):
+    redis_server.call("FLUSHALL")
+    with pytest.raises(redis.exceptions.ResponseError, match="^GONE"):
+        Shard(redis_server.client()).turn(takes=[("t", 1)])
+    assert redis_server.call("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_clock_that_jumped_makes_nothing_early_in_a_turn(shard, ahead):
+    shard.push("t", job("later", delay=60_000), job("leased"))
+    [lease] = shard.take("t")
+    now = shard.hello().now
+    window = pack(">I6I6", now - 500, now + 500)
+    state.core_change(shard.client, shard.tag, adjust=3_600_000 if ahead else -3_600_000)
+    before = shard.dump()
+    if ahead:
+        turn = shard.turn([(ACK, lease.delivery)], [("t", 5)], most=100, ticket=shard.ticket().encode() + window)
+        assert turn.said[0][0] == OK and turn.jobs == [[]] and turn.now > now + 1_800_000
+    else:
+        with pytest.raises(redis.exceptions.ResponseError, match="^CLOCK"):
+            shard.turn([(ACK, lease.delivery)], [("t", 5)], most=100, ticket=shard.ticket().encode() + window)
+        assert shard.dump() == before
+    state.core_change(shard.client, shard.tag, adjust=0)
+
+
+def test_a_turn_that_breaks_in_the_middle_gives_no_number_twice(shard):
+    """A record nobody can read stops it: what it did before that is kept, with its numbers and counts."""
+    due_jobs(shard, "a")
+    due_jobs(shard, "spoiled", "c", topic="u")
+    record = shard.client.hget(f"{shard.tag}:job:u", "spoiled")
+    shard.client.hset(f"{shard.tag}:job:u", "spoiled", b"?")
+    shard.check = False
+    with pytest.raises(redis.exceptions.ResponseError):
+        shard.turn(takes=[("t", 1), ("u", 2)])
+    shard.client.hset(f"{shard.tag}:job:u", "spoiled", record)
+    shard.must_be_sound()
+    assert shard.stats("t").leased == 1
+    numbers = [found.delivery for found in shard.turn(takes=[("u", 2)]).jobs[0]] + [shard.get("t", "a").delivery]
+    assert len(set(numbers)) == 3
+    shard.must_be_sound()
+
+
+# ---- random turns ----
+
+class Turner(Actor):
+    """Who says, moves and takes by turns alone."""
+
+    def __init__(self, shard, seed):
+        super().__init__(shard, seed)
+        self.given = set()
+
+    def take(self):
+        self.a_turn()
+
+    answer = advance = take
+
+    def a_turn(self):
+        answers = []
+        for _ in range(self.random.choice((0, 0, 1, 3, 20)) if self.leases else 0):
+            verb = self.random.choice((ACK, ACK, NACK, NACK, REFUSE, EXTEND, RETURN))
+            ms = self.random.choice((NONE, 0, 100)) if verb == NACK else self.random.choice((0, 1000))
+            answers.append((verb, self.random.choice(self.leases), ms, b"why"))
+        takes = [(self.name(), self.random.choice((1, 5, 50)), self.random.choice((1, 200, 1 << 20)), self.random.choice((0, 0, 200, 4000)))
+                 for _ in range(self.random.choice((0, 1, 1, 2, 4)))]
+        most, chance = self.random.choice((0, 1, 5, 1000)), self.random.randrange(2**48)
+
+        def call(ticket):
+            turn = self.shard.turn(answers, takes, most, ticket=ticket, chance=chance)
+            if answers or any(turn.jobs):
+                self.last = turn
+                shown = turn.elements[1:1 + len(answers) + 3 * sum(map(len, turn.jobs))]
+                return turn.said, turn.names, [[found.id for found in jobs] for jobs in turn.jobs], shown
+            return None
+
+        self.last = None
+        if self.again(call) is None:
+            return
+        names = [(topic, found.id) for (topic, *_), jobs in zip(takes, self.last.jobs) for found in jobs]
+        assert len(set(names)) == len(names), "none is given twice in a turn"
+        for (_, most_wanted, *_), jobs in zip(takes, self.last.jobs):
+            assert len(jobs) <= most_wanted
+            for found in jobs:
+                assert found.due <= self.last.now + 60 and found.lease_until > self.last.now
+                self.leases.append(found.delivery)
+        self.leases = self.leases[-60:]
+
+    def pack(self):
+        self.shard.pack(self.random.choice((1, 1000)))
+
+    def far(self):
+        self.shard.push(self.name(), *[job(self.random.choice(NAMES), delay=60_500 + self.random.randrange(5000)) for _ in range(5)])
+
+    def step(self):
+        if self.random.random() < 0.1:
+            self.random.choice((self.pack, self.far, lambda: self.shard.jump(61_000)))()
+        else:
+            super().step()
+
+
+@pytest.mark.parametrize("seed", range(2 * SEEDS))
+def test_no_sequence_of_turns_breaks_an_invariant(shard, seed):
+    actor = Turner(shard, 7000 + seed)
+    for name in TOPICS:
+        shard.topic(TOPIC_PUT, name, actor.some_settings(name) if seed % 2 else settings(), 1)
+    for step in range(STEPS):
+        try:
+            actor.step()
+        except AssertionError as fault:
+            raise AssertionError(f"seed {seed}, step {step}: {fault}") from fault
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_by_turns_every_job_ends_once(shard, seed):
+    actor = Turner(shard, 8000 + seed)
+    shard.check = False
+    for _ in range(STEPS):
+        actor.step()
+    for name in shard.topics()[1]:
+        shard.topic(TOPIC_RESUME, name.decode())
+    acked, held = set(), []
+    for _ in range(300):
+        shard.jump(700_000)
+        names = [name.decode() for name in shard.topics()[1]]
+        turn = shard.turn([(ACK, found.delivery) for _, found in held], [(name, 100, 1 << 20, 10_000_000) for name in names], most=1000)
+        for status, (name, found) in zip(turn.said, held):
+            assert status[0] == OK and (name, found.sequence) not in acked
+            acked.add((name, found.sequence))
+        held = [(name, found) for name, jobs in zip(names, turn.jobs) for found in jobs]
+        if not held and not any(topic.delayed + topic.retrying + topic.ready + topic.leased for topic in shard.topics()[1].values()):
+            break
+    for topic in shard.topics()[1].values():
+        assert topic.delayed + topic.retrying + topic.ready + topic.leased == 0
+        assert topic.pushed == topic.dead + topic.acked + topic.cancelled + topic.expired
+    shard.must_be_sound()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_turn_does_what_answer_advance_and_take_did_one_after_the_other(redis_server, seed):
+    """Two shards with the same jobs and steps: the same jobs come, in the same order, and the same is counted."""
+    redis_server.call("FLUSHALL")
+    draw = random.Random(seed)
+    both = [Shard(redis_server.client(), tag) for tag in ("{tarry:0}", "{tarry:1}")]
+    held = []
+    for shard in both:
+        shard.hello()
+        shard.jump(0)
+    for step in range(60):
+        jobs = [job(f"{step}-{n}", delay=draw.choice((None, 1, 100, 100, 2000)), priority=draw.choice((None, None, 1)) if seed else None) for n in range(draw.choice((1, 3)))]
+        ms, most, acks = draw.choice((5, 150, 3000)), draw.choice((1, 2, 10)), draw.choice((0, 1, 3))
+        for shard in both:
+            shard.push("t", *jobs)
+            shard.jump(ms)
+        said, held = held[:acks], held[acks:]
+        turn = both[0].turn([(ACK, mine.delivery) for mine, _ in said], [("t", most)], most=1000)
+        if said:
+            assert both[1].answer(*[(ACK, theirs.delivery) for _, theirs in said]) == turn.said
+        both[1].advance_all()
+        taken = both[1].take("t", most)
+        assert ids(taken) == ids(turn.jobs[0]), step
+        held += zip(turn.jobs[0], taken)
+        counts = [vars(shard.stats("t")) for shard in both]
+        for count in counts:
+            count.pop("oldest_due")
+        assert counts[0] == counts[1]
