@@ -107,5 +107,5 @@ int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
      * some time to get there, and whoever comes too early just asks again. */
     int64_t most_us = clock->offset_max_us - clock->offset_min_us;
     int64_t before_us = most_us / 2 < SOON_US ? most_us : most_us / 2 + SOON_US;
-    return ceil_ms(shard_ms * US_PER_MS - clock->offset_min_us - before_us);
+    return shard_ms * US_PER_MS - clock->offset_min_us - before_us;
 }

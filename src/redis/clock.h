@@ -59,7 +59,7 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjus
  * if it had not); what is before the earliest is refused. Only where the clock is known. */
 void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_t *earliest_ms,
                         int64_t *latest_ms);
-/* Shard time to inner time: a call sent from then on is carried out at that time or later. INT64_MAX
+/* Shard time to inner time, in microseconds: a call sent from then on is carried out at that time or later. INT64_MAX
  * stays what it is. Only where the clock is known. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 

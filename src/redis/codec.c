@@ -183,6 +183,28 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     pack_tail(args, push, flags);
 }
 
+void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
+                     uint32_t takes)
+{
+    struct packed packed = {.len = 0};
+    packed_put(&packed, chance, 6);
+    packed_put(&packed, due_max, 2);
+    packed_put(&packed, answers, 2);
+    packed_put(&packed, takes, 2);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
+void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
+                     int64_t lease_ms)
+{
+    struct packed packed = {.len = 0};
+    packed_put(&packed, max, 4);
+    packed_put(&packed, bytes_max, 4);
+    packed_put(&packed, (uint64_t)lease_ms, 6);
+    redis_command_arg(args, topic);
+    redis_command_arg(args, packed_slice(&packed));
+}
+
 /* One verb more than queue.h has: nack for good. */
 enum { REFUSE = 5 };
 
@@ -360,6 +382,14 @@ bool redis_unpack_u8(struct slice *rest, uint8_t *out)
 {
     struct unpacking in = {.rest = *rest};
     *out = (uint8_t)read_number(&in, 1);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_u32(struct slice *rest, uint32_t *out)
+{
+    struct unpacking in = {.rest = *rest};
+    *out = (uint32_t)read_number(&in, 4);
     *rest = in.rest;
     return !in.failed;
 }

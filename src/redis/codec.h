@@ -14,12 +14,19 @@
 #include "queue/queue.h"
 
 /* Each appends so many arguments. */
-enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2 };
+enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2, REDIS_TAKE_ARGS = 2 };
+/* So many elements of a reply are a job that was taken. */
+enum { REDIS_TAKE_ELEMENTS = 3 };
 
 /* `id_is_made`: it was made for this push, so nobody need look whether it has a job. */
 void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made);
 /* `delivery`: of the lease, below 2^48. */
 void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery);
+/* What stands in front of a turn's answers and takes: `due_max` jobs may become due. */
+void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
+                     uint32_t takes);
+void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
+                     int64_t lease_ms);
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 
@@ -32,6 +39,7 @@ void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t
 bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_u8(struct slice *rest, uint8_t *out);
+bool redis_unpack_u32(struct slice *rest, uint32_t *out);
 bool redis_unpack_u48(struct slice *rest, uint64_t *out);
 
 /* All but topic and id. `attempt` is the try's text as answers show it, empty where there is none;

@@ -111,24 +111,24 @@ static void stop_if_done(struct redis *redis)
     stopped(redis->stopped_ctx);
 }
 
-/* A millisecond that passes while the shards have their turns is noticed by the next one. */
+/* Time that passes while the shards have their turns is noticed by the next one. */
 static bool redis_turn(void *ctx)
 {
     struct redis *redis = ctx;
-    int64_t now_ms = clock_inner_ms();
-    bool looks = now_ms >= redis->look_ms;
+    int64_t now_us = clock_inner_us();
+    bool looks = now_us >= redis->look_ms * 1000;
     if (looks)
-        redis->look_ms = now_ms + LOOK_MS;
-    int64_t next_ms = redis->look_ms;
+        redis->look_ms = now_us / 1000 + LOOK_MS;
+    int64_t next_us = redis->look_ms * 1000;
     for (uint32_t i = 0; i < redis->shard_count; i++) {
-        int64_t at_ms = redis_shard_turn(redis->shards[i], now_ms, looks);
-        if (at_ms < next_ms)
-            next_ms = at_ms;
+        int64_t at_us = redis_shard_turn(redis->shards[i], now_us, looks);
+        if (at_us < next_us)
+            next_us = at_us;
     }
     stop_if_done(redis);
-    if (next_ms <= now_ms)
+    if (next_us <= now_us)
         return true;
-    deadline_set(redis->deadline, next_ms);
+    deadline_set_us(redis->deadline, next_us);
     return false;
 }
 
@@ -285,9 +285,9 @@ void redis_figures(const struct redis *redis, struct redis_figures *out)
 
 bool redis_is_quiet(const struct redis *redis)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_us = clock_inner_us();
     for (uint32_t i = 0; i < redis->shard_count; i++)
-        if (!redis_shard_is_quiet(redis->shards[i], now_ms))
+        if (!redis_shard_is_quiet(redis->shards[i], now_us))
             return false;
-    return now_ms < redis->look_ms;
+    return now_us < redis->look_ms * 1000;
 }

@@ -549,11 +549,11 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         call->kept = redis_connection_take_reply(session->connection);
 }
 
-/* A take that took nothing tells nothing that a failover could undo. */
+/* A turn that was asked for nothing but jobs, and had none, tells nothing that a failover could undo. */
 static bool needs_replicas(const struct redis_call *call)
 {
     const redisReply *kept = call->kept;
-    return call->script != REDIS_TAKE || kept->elements > 1;
+    return call->script != REDIS_TURN || kept->elements > 1;
 }
 
 static void wait_reply(struct redis_session *session, struct redis_call *call,

@@ -6,17 +6,17 @@
 #include "redis/shard_batch.h"
 #include "redis/shard_calls.h"
 #include "redis/shard_news.h"
+#include "redis/shard_turn.h"
 
 #include <stdlib.h>
 
-enum {
-    ROUNDS_MAX = 8,    /* of replies in one turn: what they ask for may be answered at once */
-    ADVANCE_JOBS = 500 /* a call */
-};
+enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answered at once */ };
 
-/* Between two advances. Where many fall due one after the other, some go together; and one server is
- * enough for that. In vain: its clock is not quite where we believe. */
-enum { IN_VAIN_PAUSE_MS = 1, ADVANCE_PAUSE_MS = 2, OTHER_PAUSE_MS = 15 };
+/* When a server comes for what is due. Where somebody waits for it: at once, and again after a pause
+ * where it found nothing (its clock is not quite where we believe); while another server is counted on,
+ * a little later, so that not all come for each job. Where nobody waits for it: later than any server
+ * where somebody does. */
+enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 15000 };
 
 enum {
     PACK_IDLE_MS = 50,    /* without a batch: then there is time */
@@ -28,7 +28,6 @@ enum {
 struct upkeep {
     struct redis_call call;
     struct redis_shard *shard;
-    int64_t asked_ms; /* inner */
 };
 
 /* NULL: no memory. */
@@ -41,7 +40,6 @@ static struct upkeep *upkeep_new(struct redis_shard *shard, enum redis_script sc
     if (!upkeep)
         return NULL;
     upkeep->shard = shard;
-    upkeep->asked_ms = clock_inner_ms();
     redis_shard_call_init(&upkeep->call, script, false, done);
     return upkeep;
 }
@@ -59,76 +57,6 @@ static bool upkeep_send(struct upkeep *upkeep, size_t argc)
         return true;
     upkeep_free(upkeep);
     return false;
-}
-
-/* ---- advance: what is due happens ---- */
-
-/* A time of the shard's on the inner clock; INT64_MAX stays what it is. */
-static int64_t to_inner(const struct redis_shard *shard, int64_t at_ms)
-{
-    const struct redis_clock *clock = redis_session_clock(shard->session);
-    return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
-}
-
-static void advance_pause(struct redis_shard *shard, int64_t ms)
-{
-    shard->pause_until_us = clock_boot_us() + ms * 1000;
-}
-
-/* How long it is left alone after the last time. */
-static int64_t advance_pause_left_ms(const struct redis_shard *shard)
-{
-    int64_t left_us = shard->pause_until_us - clock_boot_us();
-    return left_us > 0 ? (left_us + 999) / 1000 : 0;
-}
-
-static int64_t pause_after_ms(struct redis_shard *shard, int64_t asked_ms, bool more,
-                              bool has_other)
-{
-    if (more)
-        return 0;
-    bool in_vain = to_inner(shard, shard->next_ms) <= asked_ms;
-    if (in_vain) {
-        shard->in_vain_ms = asked_ms;
-        shard->in_vain_event_ms = shard->next_ms;
-    }
-    return has_other ? OTHER_PAUSE_MS : in_vain ? IN_VAIN_PAUSE_MS : ADVANCE_PAUSE_MS;
-}
-
-static void on_advanced(struct redis_call *call, enum redis_call_end end,
-                        const struct redis_head *head, const redisReply *reply)
-{
-    struct upkeep *upkeep = list_entry(call, struct upkeep, call);
-    struct redis_shard *shard = upkeep->shard;
-    uint8_t more = 0, has_other = 0;
-    shard->advancing = false;
-    if (end == REDIS_CALL_OK) {
-        struct slice rest = head->rest, topic;
-        redis_shard_hear(shard, head);
-        if (!redis_unpack_u8(&rest, &more) || !redis_unpack_u8(&rest, &has_other))
-            redis_shard_say_malformed(shard, REDIS_ADVANCE);
-        for (size_t i = 1; i < reply->elements; i++)
-            if (redis_element(reply, i, &topic))
-                redis_news_ready(shard, topic);
-    }
-    advance_pause(shard, pause_after_ms(shard, upkeep->asked_ms, more, has_other));
-    upkeep_free(upkeep);
-}
-
-static void advance(struct redis_shard *shard)
-{
-    struct upkeep *upkeep = upkeep_new(shard, REDIS_ADVANCE, on_advanced);
-    if (upkeep) {
-        struct buffer *args = &upkeep->call.args;
-        upkeep->call.is_timed = true;
-        redis_command_text(args, shard->options.server);
-        redis_command_number(args, (int64_t)random_below(&shard->random, UINT64_C(1) << 48));
-        redis_command_number(args, ADVANCE_JOBS);
-        shard->news_ms = INT64_MAX;
-        shard->advancing = upkeep_send(upkeep, 3);
-    }
-    if (!shard->advancing)
-        advance_pause(shard, ADVANCE_PAUSE_MS);
 }
 
 /* ---- packing jobs that are due far from now (scripts/README.md, "Fresh and packed") ---- */
@@ -156,9 +84,10 @@ static void on_packed(struct redis_call *call, enum redis_call_end end,
  * time of the turn it wants. */
 static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
 {
-    if (shard->batches_under_way || !list_is_empty(&shard->open))
+    if (shard->batches_under_way || shard->turns_under_way || !list_is_empty(&shard->open))
         shard->busy_ms = now_ms;
-    if (!shard->may_pack || shard->packing || shard->advancing || !shard->up || shard->stopping)
+    if (!shard->may_pack || shard->packing || shard->turns_under_way || !shard->up ||
+        shard->stopping)
         return INT64_MAX;
     if (now_ms - shard->busy_ms < PACK_IDLE_MS && shard->unpacked < UNPACKED_MAX)
         return shard->busy_ms + PACK_IDLE_MS;
@@ -239,33 +168,102 @@ static void on_turned(void *ctx, bool up)
 
 /* ---- the turn ---- */
 
-/* The earlier of what the last answer and the news say; INT64_MAX: none. */
-static int64_t next_event_ms(const struct redis_shard *shard)
+/* The earlier of what the last answer and the news say. */
+static const struct redis_next *next_event(const struct redis_shard *shard)
 {
-    return shard->next_ms < shard->news_ms ? shard->next_ms : shard->news_ms;
-}
-
-static int64_t next_event(const struct redis_shard *shard)
-{
-    return to_inner(shard, next_event_ms(shard));
+    return shard->news.ms < shard->next.ms ? &shard->news : &shard->next;
 }
 
 /* Nothing can be due before time goes on. */
-static bool nothing_is_due(const struct redis_shard *shard, int64_t now_ms)
+static bool nothing_is_due(const struct redis_shard *shard, int64_t now_us)
 {
-    return next_event(shard) > now_ms ||
-           (shard->in_vain_ms == now_ms && shard->in_vain_event_ms == next_event_ms(shard));
+    const struct redis_next *event = next_event(shard);
+    return redis_shard_to_inner_us(shard, event->ms) > now_us ||
+           (shard->in_vain_us == now_us && shard->in_vain_event_ms == event->ms);
 }
 
-static bool may_advance(const struct redis_shard *shard)
+/* Those who wait for its topic were told of this very event already. */
+static bool is_told(const struct redis_shard *shard, const struct redis_next *event)
 {
-    return shard->up && shard->known && !shard->advancing && !shard->stopping;
+    return shard->told.ms == event->ms &&
+           slice_equals(redis_next_topic(&shard->told), redis_next_topic(event));
 }
 
-static void advance_if_due(struct redis_shard *shard, int64_t now_ms)
+/* Whether somebody here waits for what happens then: of a topic, its jobs; of a lease that ends, any. */
+static bool is_waited_for(const struct redis_shard *shard, const struct redis_next *event)
 {
-    if (may_advance(shard) && next_event(shard) <= now_ms && !advance_pause_left_ms(shard))
-        advance(shard);
+    if (!shard->watches.table.count)
+        return false;
+    if (!event->topic_bytes)
+        return true;
+    return redis_watches_find(&shard->watches, redis_next_topic(event)) &&
+           !(shard->told_in_vain && is_told(shard, event));
+}
+
+static int64_t later_us(const struct redis_shard *shard, const struct redis_next *event)
+{
+    if (!is_waited_for(shard, event))
+        return NOBODY_LATER_US;
+    return clock_boot_us() < shard->other_until_us ? OTHER_LATER_US : 0;
+}
+
+static bool may_come(const struct redis_shard *shard)
+{
+    return shard->up && shard->known && !shard->stopping && !redis_turn_lets_due(shard);
+}
+
+/* How long the event has been due here, which is so at inner time `at_us`. The inner clock may stand
+ * still, where tests move it. */
+static int64_t due_since_us(struct redis_shard *shard, const struct redis_next *event,
+                            int64_t at_us, int64_t now_us)
+{
+    if (shard->due_event_ms != event->ms) {
+        shard->due_event_ms = event->ms;
+        shard->due_seen_us = clock_boot_us();
+    }
+    int64_t seen_us = clock_boot_us() - shard->due_seen_us, since_us = now_us - at_us;
+    return seen_us > since_us ? seen_us : since_us;
+}
+
+/* When this server comes for the next event: inner time, INT64_MAX: not at all, as things are. */
+static int64_t coming_us(struct redis_shard *shard, int64_t now_us)
+{
+    const struct redis_next *event = next_event(shard);
+    int64_t at_us = may_come(shard) ? redis_shard_to_inner_us(shard, event->ms) : INT64_MAX;
+    if (at_us == INT64_MAX)
+        return INT64_MAX;
+    int64_t later = later_us(shard, event), pause_us = shard->pause_until_us - clock_boot_us();
+    if (at_us > now_us)
+        return at_us + later;
+    later -= due_since_us(shard, event, at_us, now_us);
+    if (later < pause_us)
+        later = pause_us;
+    return later > 0 ? now_us + later : now_us;
+}
+
+/* The first time that an event is due those who wait for its topic are told, and what they take leaves
+ * with the turn. Where that is not enough the turn lets happen whatever is due. */
+static void come(struct redis_shard *shard)
+{
+    const struct redis_next *event = next_event(shard);
+    struct slice topic = redis_next_topic(event);
+    bool is_new = topic.len && is_waited_for(shard, event) && !is_told(shard, event);
+    shard->pause_until_us = clock_boot_us() + AGAIN_PAUSE_US;
+    if (!is_new) {
+        redis_turn_let_due(shard);
+        return;
+    }
+    redis_next_set(&shard->told, event->ms, topic);
+    shard->told_in_vain = false;
+    redis_news_ready(shard, topic);
+}
+
+/* After the takers had their say. */
+static void note_told(struct redis_shard *shard)
+{
+    const struct redis_next *event = next_event(shard);
+    if (is_told(shard, event) && !shard->turns_under_way)
+        shard->told_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
 }
 
 /* Those added by the callbacks wait for the next round. */
@@ -296,28 +294,29 @@ static void shard_look(struct redis_shard *shard)
     probe(shard);
 }
 
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
 {
     if (looks)
         shard_look(shard);
+    bool comes = coming_us(shard, now_us) <= now_us;
+    if (comes)
+        come(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (!has_to_tell(shard))
             break;
         redis_news_tell(shard);
         replies_run(shard);
     }
-    advance_if_due(shard, now_ms);
+    if (comes)
+        note_told(shard);
     redis_news_look(shard, false);
+    redis_turn_send(shard);
     redis_batches_send(shard);
-    int64_t pack_ms = pack_turn(shard, now_ms);
+    int64_t pack_ms = pack_turn(shard, now_us / 1000);
     if (has_to_tell(shard))
-        return now_ms;
-    if (!may_advance(shard))
-        return pack_ms;
-    int64_t at_ms = next_event(shard), free_ms = now_ms + advance_pause_left_ms(shard);
-    if (at_ms < free_ms)
-        at_ms = free_ms;
-    return at_ms < pack_ms ? at_ms : pack_ms;
+        return now_us;
+    int64_t at_us = coming_us(shard, now_us);
+    return pack_ms <= at_us / 1000 ? pack_ms * 1000 : at_us;
 }
 
 /* ---- what it is ---- */
@@ -345,11 +344,11 @@ bool redis_shard_is_done(const struct redis_shard *shard)
     return shard->calls == 0;
 }
 
-bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms)
+bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
 {
     return shard->calls == 0 && !has_to_tell(shard) && list_is_empty(&shard->fresh) &&
            redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
-           nothing_is_due(shard, now_ms);
+           nothing_is_due(shard, now_us);
 }
 
 /* ---- life ---- */
@@ -408,7 +407,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options, s
     shard->queue.ops = &ops;
     shard->options = *options;
     shard->random.state = random_u64();
-    shard->next_ms = shard->news_ms = INT64_MAX;
+    shard->next.ms = shard->news.ms = shard->told.ms = INT64_MAX;
     shard->turned_ms = clock_inner_ms();
     shard->has_space = !options->inspection->is_full;
     list_init(&shard->open);

@@ -45,8 +45,8 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options,
 void redis_shard_free(struct redis_shard *shard);
 
 /* At the end of each turn: tells, answers, sends; and where it `looks`, asks whether there is anything
- * that no message told. Returns the inner time of the turn it wants next; INT64_MAX: none. */
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_ms, bool looks);
+ * that no message told. Returns the inner time, in microseconds as `now_us`, of the turn it wants next; INT64_MAX: none. */
+int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
 
 /* Answers a call with this status at the end of the turn. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
@@ -57,6 +57,6 @@ void redis_shard_stop(struct redis_shard *shard);
 /* Every call has its reply. */
 bool redis_shard_is_done(const struct redis_shard *shard);
 /* Nothing under way, nothing due. */
-bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_ms);
+bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
 
 #endif

@@ -21,10 +21,10 @@ static void batch_free(struct redis_batch *batch)
     free(batch);
 }
 
-static void batch_end(struct redis_batch *batch, enum queue_status status,
-                      const struct redis_head *head, const redisReply *reply)
+void redis_batch_end(struct redis_batch *batch, enum queue_status status,
+                     const struct redis_batch_answer *answer)
 {
-    batch->kind->done(batch, status, head, reply);
+    batch->kind->done(batch, status, answer);
     batch_free(batch);
 }
 
@@ -33,9 +33,16 @@ static void on_done(struct redis_call *call, enum redis_call_end end, const stru
 {
     struct redis_batch *batch = list_entry(call, struct redis_batch, call);
     batch->shard->batches_under_way--;
-    if (end == REDIS_CALL_OK)
-        redis_shard_hear(batch->shard, head);
-    batch_end(batch, redis_shard_status(end), head, reply);
+    if (end != REDIS_CALL_OK) {
+        redis_batch_end(batch, redis_shard_status(end), NULL);
+        return;
+    }
+    struct slice rest = head->rest;
+    redis_shard_hear(batch->shard, head);
+    redis_batch_end(
+        batch, QUEUE_OK,
+        &(struct redis_batch_answer){
+            .head = head, .reply = reply, .rest = &rest, .at = 1, .count = reply->elements - 1});
 }
 
 /* ---- filling ---- */
@@ -77,7 +84,8 @@ static struct redis_batch *batch_new(struct redis_shard *shard, struct list *buc
     if (topic.len)
         memcpy(batch->topic, topic.at, topic.len);
     redis_shard_call_init(&batch->call, kind->script, true, on_done);
-    kind->begin(batch, topic);
+    if (kind->begin)
+        kind->begin(batch, topic);
     list_add_last(&shard->open, &batch->list);
     list_add_last(bucket, &batch->bucket);
     return batch;
@@ -126,28 +134,38 @@ struct redis_item *redis_batch_add(struct redis_batch *batch, void *owner, uint3
 
 /* ---- sending ---- */
 
+void redis_batch_close(struct redis_batch *batch)
+{
+    list_remove(&batch->list);
+    list_remove(&batch->bucket);
+    if (batch->kind->finish)
+        batch->kind->finish(batch);
+}
+
 static void batch_send(struct redis_batch *batch)
 {
     struct redis_shard *shard = batch->shard;
     const struct redis_batch_kind *kind = batch->kind;
-    list_remove(&batch->list);
-    list_remove(&batch->bucket);
-    if (kind->finish)
-        kind->finish(batch);
+    redis_batch_close(batch);
     list_add_last(&shard->sent, &batch->list);
     shard->batches_under_way++;
     shard->options.figures->jobs += kind->is_take ? 0 : batch->count;
     if (redis_shard_send(shard, &batch->call, kind->args + batch->count * kind->item_args))
         return;
     shard->batches_under_way--;
-    batch_end(batch, QUEUE_NO_MEMORY, NULL, NULL);
+    redis_batch_end(batch, QUEUE_NO_MEMORY, NULL);
+}
+
+bool redis_batch_is_grown(const struct redis_batch *batch)
+{
+    return batch->count >= ITEMS_GROWN || is_full(batch);
 }
 
 /* One of its kind is under way: until that is back more can join this one (decision 13). */
 static bool may_grow(const struct redis_batch *batch)
 {
     const struct list *sent = &batch->shard->sent;
-    if (batch->count >= ITEMS_GROWN || is_full(batch))
+    if (redis_batch_is_grown(batch))
         return false;
     for (const struct list *at = sent->next; at != sent; at = at->next)
         if (is_like(list_entry(at, struct redis_batch, list), batch->kind, redis_batch_topic(batch),
@@ -160,7 +178,7 @@ static struct redis_batch *first_to_send(struct redis_shard *shard)
 {
     for (struct list *at = shard->open.next; at != &shard->open; at = at->next) {
         struct redis_batch *batch = list_entry(at, struct redis_batch, list);
-        if (!shard->up || !may_grow(batch))
+        if (!redis_batch_is_of_turn(batch) && (!shard->up || !may_grow(batch)))
             return batch;
     }
     return NULL;
@@ -178,6 +196,6 @@ void redis_batches_send(struct redis_shard *shard)
 void redis_batches_free(struct redis_shard *shard)
 {
     while (!list_is_empty(&shard->open))
-        batch_end(list_entry(shard->open.next, struct redis_batch, list), QUEUE_STOPPING, NULL,
-                  NULL);
+        redis_batch_end(list_entry(shard->open.next, struct redis_batch, list), QUEUE_STOPPING,
+                        NULL);
 }

@@ -1,10 +1,11 @@
 /*
- * shard_batch: what is asked in a turn travels together, as one call of a script.
+ * shard_batch: what is asked in a turn travels together.
  *
  * A batch is of a kind, of one topic (answers: of any), and for takes of one length of lease. Items
- * are added until the end of the turn; while a batch like it is with Redis, and no more than
- * REDIS_SESSION_SLOTS are, it goes on growing, as in a group commit. What a kind's arguments look like
- * and what becomes of its answer only the kind knows.
+ * are added until the end of the turn. Pushes and changes are calls of their own: while a batch like it
+ * is with Redis, and no more than REDIS_SESSION_SLOTS are, it goes on growing, as in a group commit.
+ * Answers and takes travel together (shard_turn.h). What a kind's arguments look like and what becomes
+ * of its answer only the kind knows.
  */
 #ifndef TARRY_REDIS_SHARD_BATCH_H
 #define TARRY_REDIS_SHARD_BATCH_H
@@ -15,6 +16,15 @@ enum { REDIS_BATCH_ITEMS_MAX = 500 };
 
 struct redis_batch;
 
+/* What came for a batch: its results are next in `rest`; its elements of the reply are `count` from
+ * `at` on, for takes three for each job. The batch takes its results off `rest`. */
+struct redis_batch_answer {
+    const struct redis_head *head;
+    const redisReply *reply;
+    struct slice *rest;
+    size_t at, count;
+};
+
 struct redis_batch_kind {
     enum redis_script script;
     size_t args, item_args; /* of the script: of the batch, and of each item */
@@ -22,9 +32,9 @@ struct redis_batch_kind {
     /* Appends the arguments in front of those of the items; and, unless NULL, those behind. */
     void (*begin)(struct redis_batch *batch, struct slice topic);
     void (*finish)(struct redis_batch *batch);
-    /* Ends each item. `head` and `reply` with QUEUE_OK alone. The batch is freed after it. */
-    void (*done)(struct redis_batch *batch, enum queue_status status, const struct redis_head *head,
-                 const redisReply *reply);
+    /* Ends each item. `answer` with QUEUE_OK alone. The batch is freed after it. */
+    void (*done)(struct redis_batch *batch, enum queue_status status,
+                 const struct redis_batch_answer *answer);
 };
 
 struct redis_item {
@@ -34,7 +44,8 @@ struct redis_item {
 };
 
 struct redis_batch {
-    struct list list;   /* shard->open, in the order they were begun; then shard->sent */
+    struct list
+        list; /* shard->open, in the order they were begun; then shard->sent, or its turn's */
     struct list bucket; /* as long as more may be added */
     struct redis_shard *shard;
     struct redis_call call;
@@ -59,8 +70,21 @@ struct redis_batch *redis_batch_need(struct redis_shard *shard, const struct red
 /* After the item's arguments were appended. */
 struct redis_item *redis_batch_add(struct redis_batch *batch, void *owner, uint32_t index);
 
-/* Sends what may be sent now. */
+/* No more of its items wait for others. */
+bool redis_batch_is_grown(const struct redis_batch *batch);
+/* Takes it out of the open ones; its arguments are complete from then on. */
+void redis_batch_close(struct redis_batch *batch);
+/* Tells its items, and frees it. */
+void redis_batch_end(struct redis_batch *batch, enum queue_status status,
+                     const struct redis_batch_answer *answer);
+static inline bool redis_batch_is_of_turn(const struct redis_batch *batch)
+{
+    return batch->kind->script == REDIS_TURN;
+}
+
+/* Sends what may be sent now of those that are calls of their own. */
 void redis_batches_send(struct redis_shard *shard);
+/* Ends the open ones. */
 void redis_batches_free(struct redis_shard *shard);
 
 #endif

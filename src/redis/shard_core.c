@@ -6,7 +6,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { MISSED_MS = 1000 /* out of reach for so long: not healthy any more */ };
+enum {
+    MISSED_MS = 1000,       /* out of reach for so long: not healthy any more */
+    OTHER_COUNTS_US = 50000 /* so long another server is counted on */
+};
 
 /* ---- replies ---- */
 
@@ -53,6 +56,35 @@ enum queue_status redis_shard_accepts(const struct redis_shard *shard)
 bool redis_shard_is_missed(const struct redis_shard *shard)
 {
     return !shard->up && clock_inner_ms() - shard->turned_ms >= MISSED_MS;
+}
+
+/* ---- the next event ---- */
+
+void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic)
+{
+    next->ms = ms;
+    next->topic_bytes = topic.len <= sizeof next->topic ? topic.len : 0;
+    if (next->topic_bytes)
+        memcpy(next->topic, topic.at, next->topic_bytes);
+}
+
+int64_t redis_shard_to_inner_us(const struct redis_shard *shard, int64_t at_ms)
+{
+    const struct redis_clock *clock = redis_session_clock(shard->session);
+    return clock->known ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
+}
+
+void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const struct redis_due *due)
+{
+    if (redis_shard_to_inner_us(shard, shard->next.ms) <= asked_us) {
+        shard->in_vain_us = asked_us;
+        shard->in_vain_event_ms = shard->next.ms;
+    }
+    if (due->has_more)
+        shard->pause_until_us = 0;
+    if (due->was_taken)
+        shard->told.ms = INT64_MAX;
+    shard->other_until_us = due->has_other ? clock_boot_us() + OTHER_COUNTS_US : 0;
 }
 
 /* ---- calls of scripts ---- */

@@ -7,6 +7,7 @@
  *   shard_batch   what is asked in a turn travels together
  *   shard_items   push, answer, change: calls with a result for each item, in batches
  *   shard_take    takes, in batches
+ *   shard_turn    answers, takes and what is due, in one call
  *   shard_ask     get, list, topic, topics: calls that travel alone
  *   shard         the turn, what happens as time passes, life
  */
@@ -52,6 +53,20 @@ struct redis_events_heard {
     struct redis_heard changes, deaths;
 };
 
+/* ---- when something happens next, on the shard's clock, and to which topic ---- */
+
+struct redis_next {
+    int64_t ms; /* INT64_MAX: never */
+    size_t topic_bytes;
+    char topic[JOB_TOPIC_BYTES_MAX]; /* none: to a lease, or nobody knows */
+};
+
+static inline struct slice redis_next_topic(const struct redis_next *next)
+{
+    return slice_make(next->topic, next->topic_bytes);
+}
+void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic);
+
 struct redis_shard {
     struct queue queue; /* first: handed out as such */
     struct redis_shard_options options;
@@ -60,7 +75,7 @@ struct redis_shard {
 
     struct list open, sent; /* batches */
     struct list buckets[REDIS_BATCH_BUCKETS];
-    size_t batches_under_way, waiting_bytes;
+    size_t batches_under_way, turns_under_way, waiting_bytes;
     struct list soon; /* replies that are ready */
     size_t calls;     /* of the queue, without a reply */
 
@@ -72,16 +87,24 @@ struct redis_shard {
     size_t event_count;
     struct redis_events_heard heard;
 
-    int64_t next_ms, news_ms; /* the next event: as the last answer said; as news did since */
-    int64_t adjust_ms;        /* the shard's clock - its wall clock */
-    int64_t pause_until_us;   /* boot: an advance is not repeated at once */
-    int64_t in_vain_ms; /* inner: when an advance found that this event, which seemed to be due, */
-    int64_t in_vain_event_ms; /* is not yet */
-    int64_t turned_ms;        /* inner: since when it is up, or is not */
-    bool up, known;           /* known: an answer came since it is up */
-    int64_t busy_ms;          /* inner: the last turn that saw a batch */
-    uint64_t unpacked;        /* far jobs pushed through here and not packed yet, about */
-    bool advancing, looking, packing, probing;
+    struct redis_next next, news; /* the next event: as the last answer said; as news did since */
+    int64_t adjust_ms;            /* the shard's clock - its wall clock */
+    int64_t pause_until_us;       /* boot: what is due is not asked for again at once */
+    int64_t other_until_us;       /* boot: so long another server is counted on to come first */
+    /* inner: when a turn found that this event, which seemed to be due, is not yet */
+    int64_t in_vain_us;
+    int64_t in_vain_event_ms;
+    /* the event that is due; boot: since when it was seen to be */
+    int64_t due_event_ms;
+    int64_t due_seen_us;
+    struct redis_next told;       /* those who wait for its topic were told of this event; */
+    bool told_in_vain;            /* and none of them came */
+    int64_t turned_ms;            /* inner: since when it is up, or is not */
+    bool up, known;               /* known: an answer came since it is up */
+    int64_t busy_ms;              /* inner: the last turn that saw a batch */
+    uint64_t unpacked;            /* far jobs pushed through here and not packed yet, about */
+    bool lets_due, due_under_way; /* the next turn, and one that is with Redis */
+    bool looking, packing, probing;
     bool may_pack; /* there may be far jobs among the fresh */
     bool stopping, freeing, has_space;
 };
@@ -127,13 +150,23 @@ void redis_shard_call_init(struct redis_call *call, enum redis_script script, bo
 bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t argc);
 enum queue_status redis_shard_status(enum redis_call_end end);
 
-/* Time and adjustment that came with any answer. */
+/* The next event and the adjustment that came with any answer. */
 static inline void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
 {
-    shard->next_ms = head->next_ms;
+    redis_next_set(&shard->next, head->next_ms, head->next_topic);
     shard->adjust_ms = head->adjust_ms;
     shard->known = true;
 }
+/* A time of the shard's on the inner clock, in microseconds; INT64_MAX stays what it is. */
+int64_t redis_shard_to_inner_us(const struct redis_shard *shard, int64_t at_ms);
+/* A turn is back; what it says of what is due. `asked_us`: inner, when it was asked to let due things
+ * happen; INT64_MIN: it was not. */
+struct redis_due {
+    bool has_more;  /* more is due now */
+    bool has_other; /* another server comes for it */
+    bool was_taken; /* some of it was */
+};
+void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const struct redis_due *due);
 
 /* One element of an answer; empty where it is nil. False: not a text. */
 bool redis_element(const redisReply *reply, size_t at, struct slice *out);

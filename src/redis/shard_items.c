@@ -106,16 +106,18 @@ static bool push_unpack(const struct redis_item *item, const struct redis_head *
 }
 
 /* Pushes and changes answer with the same results; of a change none is `made`. */
-static void topic_items_done(struct redis_batch *batch, const struct redis_head *head, bool is_push)
+static void topic_items_done(struct redis_batch *batch, const struct redis_batch_answer *answer,
+                             bool is_push)
 {
     struct redis_shard *shard = batch->shard;
+    const struct redis_head *head = answer->head;
     bool any_ready = false, malformed = false;
-    struct slice rest = head->rest;
     for (size_t i = 0; i < batch->count; i++) {
         struct request *request = batch->items[i].owner;
         struct queue_result *result = &request->results[batch->items[i].index];
-        malformed = malformed || !(is_push ? push_unpack(&batch->items[i], head, &rest, result)
-                                           : redis_unpack_result(&rest, head->adjust_ms, result));
+        malformed =
+            malformed || !(is_push ? push_unpack(&batch->items[i], head, answer->rest, result)
+                                   : redis_unpack_result(answer->rest, head->adjust_ms, result));
         if (malformed) {
             result->status = QUEUE_UNAVAILABLE;
         } else if (is_push && result->due_ms > head->now_ms - head->adjust_ms + FAR_MS) {
@@ -132,12 +134,11 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_head 
 }
 
 static void push_done(struct redis_batch *batch, enum queue_status status,
-                      const struct redis_head *head, const redisReply *reply)
+                      const struct redis_batch_answer *answer)
 {
-    (void)reply;
     redis_shard_note_space(batch->shard, status);
     if (!batch_fail(batch, status))
-        topic_items_done(batch, head, true);
+        topic_items_done(batch, answer, true);
 }
 
 static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
@@ -160,11 +161,10 @@ static enum queue_status push_add(struct redis_shard *shard, const struct queue_
 /* ---- change ---- */
 
 static void change_done(struct redis_batch *batch, enum queue_status status,
-                        const struct redis_head *head, const redisReply *reply)
+                        const struct redis_batch_answer *answer)
 {
-    (void)reply;
     if (!batch_fail(batch, status))
-        topic_items_done(batch, head, false);
+        topic_items_done(batch, answer, false);
 }
 
 static const struct redis_batch_kind changes = {.script = REDIS_CHANGE,
@@ -185,13 +185,6 @@ static enum queue_status change_add(struct redis_shard *shard, const struct queu
 }
 
 /* ---- answer ---- */
-
-static void answer_begin(struct redis_batch *batch, struct slice topic)
-{
-    (void)topic;
-    redis_command_number(&batch->call.args,
-                         (int64_t)random_below(&batch->shard->random, UINT64_C(1) << 48));
-}
 
 /* Topic NUL id, as stored; empty where the lease was not good. */
 static bool split_name(struct slice name, struct slice *topic, struct slice *stored)
@@ -214,15 +207,15 @@ static void keep_id(struct request *request, uint32_t index, struct slice stored
         request->results[index].id = request_text(request, &at, id);
 }
 
-static bool answer_item_done(struct redis_batch *batch, size_t i, struct slice *rest,
-                             int64_t adjust_ms, const redisReply *reply)
+static bool answer_item_done(struct redis_batch *batch, size_t i,
+                             const struct redis_batch_answer *answer)
 {
     struct request *request = batch->items[i].owner;
     uint32_t index = batch->items[i].index;
     struct queue_result *result = &request->results[index];
     struct slice name, topic, stored;
-    bool good =
-        redis_unpack_answered(rest, adjust_ms, result) && redis_element(reply, 1 + i, &name);
+    bool good = redis_unpack_answered(answer->rest, answer->head->adjust_ms, result) &&
+                redis_element(answer->reply, answer->at + i, &name);
     if (good && split_name(name, &topic, &stored)) {
         keep_id(request, index, stored);
         if (result->state == JOB_READY)
@@ -235,23 +228,19 @@ static bool answer_item_done(struct redis_batch *batch, size_t i, struct slice *
 }
 
 static void answer_done(struct redis_batch *batch, enum queue_status status,
-                        const struct redis_head *head, const redisReply *reply)
+                        const struct redis_batch_answer *answer)
 {
     bool malformed = false;
     if (batch_fail(batch, status))
         return;
-    struct slice rest = head->rest;
     for (size_t i = 0; i < batch->count; i++)
-        malformed |= !answer_item_done(batch, i, &rest, head->adjust_ms, reply);
+        malformed |= !answer_item_done(batch, i, answer);
     if (malformed)
-        redis_shard_say_malformed(batch->shard, batch->call.script);
+        redis_shard_say_malformed(batch->shard, REDIS_TURN);
 }
 
-static const struct redis_batch_kind answers = {.script = REDIS_ANSWER,
-                                                .args = 1,
-                                                .item_args = REDIS_ANSWER_ARGS,
-                                                .begin = answer_begin,
-                                                .done = answer_done};
+static const struct redis_batch_kind answers = {
+    .script = REDIS_TURN, .item_args = REDIS_ANSWER_ARGS, .done = answer_done};
 
 static enum queue_status answer_add(struct redis_shard *shard, const struct queue_answer *answer,
                                     struct request *request, uint32_t index)

@@ -189,17 +189,26 @@ static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t
 
 /* ---- messages ---- */
 
+static struct slice before_space(struct slice text)
+{
+    const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;
+    return space ? slice_make(text.at, (size_t)(space - text.at)) : text;
+}
+
+static struct slice after_space(struct slice text)
+{
+    size_t before = before_space(text).len;
+    return before < text.len ? slice_make(text.at + before + 1, text.len - before - 1)
+                             : (struct slice){0};
+}
+
 /* NUMBER, a space, the topic. */
 static void hear_event(struct redis_shard *shard, enum queue_event event, struct slice text,
                        bool own)
 {
-    const char *space = text.len ? memchr(text.at, ' ', text.len) : NULL;
     uint64_t number;
-    if (!space ||
-        !text_parse_u64(slice_make(text.at, (size_t)(space - text.at)), INT64_MAX, &number))
-        return;
-    size_t topic_bytes = text.len - (size_t)(space + 1 - text.at);
-    event_hear(shard, event, number, slice_make(space + 1, topic_bytes), own);
+    if (after_space(text).len && text_parse_u64(before_space(text), INT64_MAX, &number))
+        event_hear(shard, event, number, after_space(text), own);
 }
 
 static void hear_of_server(struct redis_shard *shard, char kind, struct slice rest)
@@ -218,11 +227,9 @@ void redis_news_hear(struct redis_shard *shard, struct slice message)
     if (message.len == 0)
         return;
     struct slice rest = slice_make(message.at + 1, message.len - 1);
-    const char *space = memchr(rest.at, ' ', rest.len); /* behind it: whose event it is */
-    struct slice number = space ? slice_make(rest.at, (size_t)(space - rest.at)) : rest;
-    if (message.at[0] == 'd' && text_parse_u64(number, INT64_MAX, &at_ms)) {
-        if ((int64_t)at_ms < shard->news_ms)
-            shard->news_ms = (int64_t)at_ms;
+    if (message.at[0] == 'd' && text_parse_u64(before_space(rest), INT64_MAX, &at_ms)) {
+        if ((int64_t)at_ms < shard->news.ms)
+            redis_next_set(&shard->news, (int64_t)at_ms, after_space(rest));
     } else if (message.at[0] == 'x') {
         hear_event(shard, QUEUE_EVENT_DEAD, rest, false);
     } else if (rest.len > SERVER_BYTES) {
@@ -286,7 +293,7 @@ static void on_looked(struct redis_call *call, enum redis_call_end end,
     if (look->all)
         shard->looking = false;
     if (end == REDIS_CALL_OK) {
-        bool heard = head->next_ms >= shard->next_ms || head->next_ms >= shard->news_ms;
+        bool heard = head->next_ms >= shard->next.ms || head->next_ms >= shard->news.ms;
         shard->options.figures->news_lost += look->all && shard->known && !heard;
         redis_shard_hear(shard, head);
         hear_counters(look, head);

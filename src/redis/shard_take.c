@@ -9,10 +9,7 @@
 
 #include <stdlib.h>
 
-enum {
-    TAKE_ELEMENTS = 3, /* of an answer, for each job */
-    TAKE_BYTES_MAX = 16 << 20
-};
+enum { TAKE_BYTES_MAX = 16 << 20 };
 
 struct taking {
     struct redis_shard *shard;
@@ -195,17 +192,18 @@ static bool read_job(struct redis_batch *batch, const struct redis_head *head,
     return true;
 }
 
-static bool read_taken(struct redis_batch *batch, const struct redis_head *head,
-                       const redisReply *reply, struct taken *taken)
+static bool read_taken(struct redis_batch *batch, const struct redis_batch_answer *answer,
+                       struct taken *taken)
 {
-    size_t count = (reply->elements - 1) / TAKE_ELEMENTS;
+    size_t count = answer->count / REDIS_TAKE_ELEMENTS;
     taken->jobs = malloc((count + 1) * sizeof *taken->jobs);
     taken->texts = malloc((count + 1) * sizeof *taken->texts);
     if (!taken->jobs || !taken->texts)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (!read_job(batch, head, reply, 1 + i * TAKE_ELEMENTS, taken))
-            redis_shard_say_malformed(batch->shard, REDIS_TAKE); /* its lease ends by itself */
+        if (!read_job(batch, answer->head, answer->reply, answer->at + i * REDIS_TAKE_ELEMENTS,
+                      taken))
+            redis_shard_say_malformed(batch->shard, REDIS_TURN); /* its lease ends by itself */
     return true;
 }
 
@@ -215,17 +213,11 @@ static bool taking_ask_again(struct taking *taking, const struct taken *taken)
     return taken->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);
 }
 
-static void take_begin(struct redis_batch *batch, struct slice topic)
-{
-    redis_command_arg(&batch->call.args, topic);
-}
-
 /* How many are wanted is known when it is sent. */
 static void take_finish(struct redis_batch *batch)
 {
-    redis_command_number(&batch->call.args, (int64_t)batch->wanted);
-    redis_command_number(&batch->call.args, TAKE_BYTES_MAX);
-    redis_command_number(&batch->call.args, batch->lease_ms);
+    redis_pack_take(&batch->call.args, redis_batch_topic(batch), (uint32_t)batch->wanted,
+                    TAKE_BYTES_MAX, batch->lease_ms);
 }
 
 static void share_out(struct redis_batch *batch, const struct taken *taken)
@@ -243,10 +235,10 @@ static void share_out(struct redis_batch *batch, const struct taken *taken)
 }
 
 static void take_done(struct redis_batch *batch, enum queue_status status,
-                      const struct redis_head *head, const redisReply *reply)
+                      const struct redis_batch_answer *answer)
 {
     struct taken taken = {0};
-    if (status == QUEUE_OK && !read_taken(batch, head, reply, &taken))
+    if (status == QUEUE_OK && !read_taken(batch, answer, &taken))
         status = QUEUE_NO_MEMORY;
     if (status == QUEUE_OK)
         share_out(batch, &taken);
@@ -256,9 +248,5 @@ static void take_done(struct redis_batch *batch, enum queue_status status,
     free(taken.texts);
 }
 
-static const struct redis_batch_kind takes = {.script = REDIS_TAKE,
-                                              .args = 4,
-                                              .is_take = true,
-                                              .begin = take_begin,
-                                              .finish = take_finish,
-                                              .done = take_done};
+static const struct redis_batch_kind takes = {
+    .script = REDIS_TURN, .is_take = true, .finish = take_finish, .done = take_done};

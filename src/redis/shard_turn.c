@@ -1,0 +1,214 @@
+#include "redis/shard_turn.h"
+
+#include "base/clock.h"
+#include "redis/command.h"
+#include "redis/shard_news.h"
+
+#include <stdlib.h>
+
+enum { DUE_JOBS = 500 /* let become due by one turn */ };
+
+/* Of an answer. */
+enum { TURN_HAS_MORE = 1, TURN_HAS_OTHER = 2 };
+
+struct turn {
+    struct redis_call call;
+    struct redis_shard *shard;
+    struct list batches; /* those with answers, then those of takes */
+    size_t answers, takes;
+    int64_t asked_us; /* inner */
+    bool lets_due;
+};
+
+void redis_turn_let_due(struct redis_shard *shard)
+{
+    shard->lets_due = true;
+}
+
+bool redis_turn_lets_due(const struct redis_shard *shard)
+{
+    return shard->lets_due || shard->due_under_way;
+}
+
+bool redis_turn_takes(const struct redis_shard *shard, struct slice topic)
+{
+    for (const struct list *at = shard->open.next; at != &shard->open; at = at->next) {
+        const struct redis_batch *batch = list_entry(at, struct redis_batch, list);
+        if (batch->kind->is_take && slice_equals(redis_batch_topic(batch), topic))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what came ---- */
+
+static struct redis_batch *first_batch(const struct turn *turn)
+{
+    return list_is_empty(&turn->batches) ? NULL
+                                         : list_entry(turn->batches.next, struct redis_batch, list);
+}
+
+/* Every batch of the turn ends without an answer. */
+static void turn_fail(struct turn *turn, enum queue_status status)
+{
+    struct redis_batch *batch;
+    while ((batch = first_batch(turn)))
+        redis_batch_end(batch, status, NULL);
+}
+
+/* How many elements of the reply are the batch's. A take's jobs are counted in front. */
+static bool elements_of(const struct redis_batch *batch, struct slice *rest, size_t *out)
+{
+    uint32_t jobs = 0;
+    if (batch->kind->is_take && !redis_unpack_u32(rest, &jobs))
+        return false;
+    *out = batch->kind->is_take ? (size_t)jobs * REDIS_TAKE_ELEMENTS : batch->count;
+    return true;
+}
+
+/* Each batch gets what is its own; the topics that became ready come last. */
+static void turn_share(struct turn *turn, const struct redis_head *head, struct slice rest,
+                       const redisReply *reply)
+{
+    struct redis_shard *shard = turn->shard;
+    struct redis_batch *batch;
+    struct slice topic;
+    size_t at = 1, count;
+    while ((batch = first_batch(turn))) {
+        if (!elements_of(batch, &rest, &count) || count > reply->elements - at) {
+            redis_shard_say_malformed(shard, REDIS_TURN);
+            turn_fail(turn, QUEUE_UNAVAILABLE);
+            return;
+        }
+        redis_batch_end(batch, QUEUE_OK,
+                        &(struct redis_batch_answer){
+                            .head = head, .reply = reply, .rest = &rest, .at = at, .count = count});
+        at += count;
+    }
+    for (; at < reply->elements; at++)
+        if (redis_element(reply, at, &topic))
+            redis_news_ready(shard, topic);
+}
+
+static void on_turned(struct redis_call *call, enum redis_call_end end,
+                      const struct redis_head *head, const redisReply *reply)
+{
+    struct turn *turn = list_entry(call, struct turn, call);
+    struct redis_shard *shard = turn->shard;
+    shard->turns_under_way--;
+    if (turn->lets_due)
+        shard->due_under_way = false;
+    if (end == REDIS_CALL_OK) {
+        struct slice rest = head->rest;
+        uint8_t bits = 0;
+        redis_shard_hear(shard, head);
+        if (!redis_unpack_u8(&rest, &bits))
+            redis_shard_say_malformed(shard, REDIS_TURN);
+        redis_shard_note_due(shard, turn->lets_due ? turn->asked_us : INT64_MIN,
+                             &(struct redis_due){.has_more = bits & TURN_HAS_MORE,
+                                                 .has_other = bits & TURN_HAS_OTHER,
+                                                 .was_taken = reply->elements > 1 + turn->answers});
+        turn_share(turn, head, rest, reply);
+    } else {
+        turn_fail(turn, redis_shard_status(end));
+    }
+    buffer_fini(&turn->call.args);
+    free(turn);
+}
+
+/* ---- sending ---- */
+
+/* Moves open batches into the turn: answers, or takes of about so many jobs. Returns how many. */
+static size_t turn_gather(struct turn *turn, bool takes, size_t most)
+{
+    struct list *open = &turn->shard->open, *next;
+    size_t count = 0, jobs = 0;
+    for (struct list *at = open->next; at != open; at = next) {
+        struct redis_batch *batch = list_entry(at, struct redis_batch, list);
+        next = at->next;
+        if (!redis_batch_is_of_turn(batch) || batch->kind->is_take != takes)
+            continue;
+        size_t more = takes ? batch->wanted : batch->count;
+        if (jobs && jobs + more > most)
+            break;
+        redis_batch_close(batch);
+        list_add_last(&turn->batches, &batch->list);
+        jobs += more;
+        count++;
+    }
+    return count;
+}
+
+static void turn_pack(struct turn *turn)
+{
+    struct redis_shard *shard = turn->shard;
+    struct buffer *args = &turn->call.args;
+    uint64_t chance = random_below(&shard->random, UINT64_C(1) << 48);
+    redis_pack_turn(args, chance, turn->lets_due ? DUE_JOBS : 0, (uint32_t)turn->answers,
+                    (uint32_t)turn->takes);
+    for (struct list *at = turn->batches.next; at != &turn->batches; at = at->next) {
+        const struct redis_batch *batch = list_entry(at, struct redis_batch, list);
+        if (batch->call.args.failed)
+            args->failed = true;
+        buffer_append_slice(args, buffer_slice(&batch->call.args));
+    }
+}
+
+static struct turn *turn_new(struct redis_shard *shard)
+{
+    struct turn *turn = calloc(1, sizeof *turn);
+    if (!turn)
+        return NULL;
+    turn->shard = shard;
+    turn->asked_us = clock_inner_us();
+    turn->lets_due = shard->lets_due;
+    list_init(&turn->batches);
+    redis_shard_call_init(&turn->call, REDIS_TURN, true, on_turned);
+    return turn;
+}
+
+/* False: no memory; the batches wait for the next time. */
+static bool turn_send(struct redis_shard *shard)
+{
+    struct turn *turn = turn_new(shard);
+    if (!turn)
+        return false;
+    shard->lets_due = false;
+    shard->news.ms = INT64_MAX; /* the answer knows of it */
+    turn_gather(turn, false, REDIS_BATCH_ITEMS_MAX);
+    for (struct list *at = turn->batches.next; at != &turn->batches; at = at->next)
+        turn->answers += list_entry(at, struct redis_batch, list)->count;
+    turn->takes = turn_gather(turn, true, REDIS_BATCH_ITEMS_MAX);
+    turn_pack(turn);
+    shard->turns_under_way++;
+    shard->due_under_way |= turn->lets_due;
+    shard->options.figures->jobs += turn->answers;
+    size_t argc = 1 + turn->answers * REDIS_ANSWER_ARGS + turn->takes * REDIS_TAKE_ARGS;
+    if (!redis_shard_send(shard, &turn->call, argc))
+        on_turned(&turn->call, REDIS_CALL_UNAVAILABLE, NULL, NULL);
+    return true;
+}
+
+/* Whether there is anything for a turn; and whether it has grown so much that it need not wait. */
+static bool has_some(const struct redis_shard *shard, bool *grown)
+{
+    bool some = shard->lets_due;
+    *grown = false;
+    for (const struct list *at = shard->open.next; at != &shard->open; at = at->next) {
+        const struct redis_batch *batch = list_entry(at, struct redis_batch, list);
+        if (!redis_batch_is_of_turn(batch))
+            continue;
+        some = true;
+        *grown |= redis_batch_is_grown(batch);
+    }
+    return some;
+}
+
+void redis_turn_send(struct redis_shard *shard)
+{
+    bool grown;
+    while (has_some(shard, &grown) && (!shard->up || shard->turns_under_way == 0 ||
+                                       (grown && shard->turns_under_way < REDIS_SESSION_SLOTS)))
+        if (!turn_send(shard))
+            return;
+}
