@@ -31,7 +31,7 @@ import org.redisson.config.Config;
 public final class Drive {
     private static final int TAKERS = Integer.parseInt(System.getenv().getOrDefault("TAKERS", "8"));
     private static final int UNDER_WAY = Integer.parseInt(System.getenv().getOrDefault("UNDER_WAY", "1000"));
-    private static final int WARM_UP_JOBS = 20_000, WARM_UP_SECONDS = 5;
+    private static final int WARM_UP_JOBS = 20_000, WARM_UP_SECONDS = 3;
     private static final long PATIENCE_MS = 120_000;
     private static final String PADDING = "abcdefghijklmnopqrstuvwxyz".repeat(8).substring(0, 176);
 

@@ -20,10 +20,10 @@ def run(program, *words):
 def test_scripts_calls_each_case_and_tells_the_fixed_part():
     out = run("scripts", "--jobs", 200, "--batch", 1, "--batch", 20, "--inside", "--pending", 500)
     cases = re.findall(r"^(\w+) +1 ", out, re.M)
-    assert {"plain", "push", "take", "ack"} <= set(cases)
+    assert {"plain", "push", "nothing", "take", "ack", "turn"} <= set(cases)
     for case in cases:
         assert re.search(rf"^{case} +20 ", out, re.M), out
-        assert re.search(rf"^{case} +fixed +-?{FIGURE} us and +-?{FIGURE} commands a call", out, re.M), out
+        assert re.search(rf"^{case} +a call +-?{FIGURE} us of CPU, +-?{FIGURE} us in scripts, +-?{FIGURE} commands; each job ", out, re.M), out
 
 
 def test_run_measures_a_piece_on_redis():

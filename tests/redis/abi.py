@@ -268,10 +268,13 @@ class Shard:
 
     def turn(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
         """answers as below; takes: (topic, most[, bytes_max[, lease_ms]]). A Turn."""
+        return Turn(self.turn_call(answers, takes, most, ticket, chance), len(answers), len(takes))
+
+    def turn_call(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
         words = [pack(">I6I2I2I2", chance, most, len(answers), len(takes)), *answer_words(answers)]
         for topic, wanted, *rest in takes:
             words += [topic, pack(">I4I4I6", wanted, rest[0] if rest else 1 << 24, rest[1] if len(rest) > 1 else 0)]
-        return Turn(self.change_call("turn", *words, ticket=ticket), len(answers), len(takes))
+        return self.change_call("turn", *words, ticket=ticket)
 
     def answer(self, *answers, ticket=None, chance=12345):
         """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)]"""
