@@ -47,6 +47,7 @@ static const struct meaning {
     {"NOSCRIPT", NULL, REDIS_VERDICT_GREET},
     {"ERR", "Function not found", REDIS_VERDICT_GREET},
     {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (found by the script) */
+    {"OLDER", NULL, REDIS_VERDICT_GREET}, /* the shard is of layout 1 (found by the script) */
     {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is not there (found by the script) */
     {"MOVED", NULL, REDIS_VERDICT_MOVED},
     {"ASK", NULL, REDIS_VERDICT_AGAIN},            /* the slot is moving */

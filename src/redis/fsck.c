@@ -37,19 +37,57 @@ static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool
     return 0;
 }
 
-/* Whether a core of the layout of `shards` says so. */
+/* Servers of before, or one that has not ended converting what they left, have it. */
+static int refuse_before(struct fsck *fsck, const char *core)
+{
+    return REDIS_REPORT(&fsck->error, -EINVAL,
+                        "'%s' is of layout %d, as older versions kept it, start a server of this "
+                        "version, which converts it, and check again",
+                        core, REDIS_LAYOUT_BEFORE);
+}
+
+static int refuse_newer(struct fsck *fsck, const char *core, const struct redis_core_state *found)
+{
+    return REDIS_REPORT(&fsck->error, -EINVAL,
+                        "'%s' is of layout %u and this version reads up to %d, use the version "
+                        "that wrote it, or a newer one",
+                        core, (unsigned)found->layout, REDIS_LAYOUT);
+}
+
+/* It is no string: those of before are hashes; what else it is people have to decide. */
+static int judge_type(struct fsck *fsck, const char *core)
+{
+    const struct slice words[] = {slice_of("TYPE"), slice_of(core)};
+    redisReply *reply;
+    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
+    if (result != 0)
+        return result;
+    bool is_hash = slice_is(slice_make(reply->str, reply->len), "hash");
+    freeReplyObject(reply);
+    return is_hash ? refuse_before(fsck, core) : 0;
+}
+
+/* Whether a core that is there under this number of shards says so. */
 static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint32_t *witnesses)
 {
     char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
+    struct redis_core_state found = {0};
     redisReply *reply;
     redis_slot_tag(fsck->url.prefix, shard, shards, tag);
     snprintf(core, sizeof core, "%s:core", tag);
     int result = ask_text(fsck, core, &reply);
+    if (result == -EBADMSG)
+        return judge_type(fsck, core);
     if (result != 0)
         return result;
-    *witnesses += reply->type == REDIS_REPLY_STRING &&
-                  redis_core_shards(slice_make(reply->str, reply->len)) == shards;
+    bool is_core = reply->type == REDIS_REPLY_STRING &&
+                   redis_core_state_read(slice_make(reply->str, reply->len), &found);
     freeReplyObject(reply);
+    if (is_core && found.layout == REDIS_LAYOUT_BEFORE)
+        return refuse_before(fsck, core);
+    if (is_core && found.layout > REDIS_LAYOUT)
+        return refuse_newer(fsck, core, &found);
+    *witnesses += is_core && found.shards == shards;
     return 0;
 }
 

@@ -120,7 +120,7 @@ static int judge_error(struct fsck *fsck, const struct redis_sync_connection *co
     int result = redis_sync_connection_refused(connection, reply, "have the queue checked");
     if (strstr(reply->str, "WRONGTYPE"))
         return -EBADMSG;
-    if (is_for_good(fsck, reply))
+    if (is_for_good(fsck, reply) || redis_sync_connection_is_error(reply, "OLDER "))
         return result;
     switch (redis_error_judge(reply->str)) {
     case REDIS_VERDICT_AGAIN:

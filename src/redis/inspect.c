@@ -206,8 +206,15 @@ struct shards_question {
     const struct redis_url *url;
     const struct redis_survey *map;
     const struct redis_report *report;
+    const char *purpose;                   /* "cannot …" where it is refused */
     char place[REDIS_ENDPOINT_NAME_BYTES]; /* who answered */
 };
+
+/* Of the errors that are answers: the key is of another type. */
+static bool is_of_another_type(const redisReply *reply)
+{
+    return redis_sync_connection_is_error(reply, "WRONGTYPE ");
+}
 
 /* Asks one server; sends `ASKING` ahead where a slot is on its way there. */
 static int ask_there(struct shards_question *question, const struct redis_endpoint *endpoint,
@@ -227,8 +234,8 @@ static int ask_there(struct shards_question *question, const struct redis_endpoi
         if (!*out)
             result = -EHOSTUNREACH;
         else if ((*out)->type == REDIS_REPLY_ERROR && strncmp((*out)->str, "MOVED ", 6) != 0 &&
-                 strncmp((*out)->str, "ASK ", 4) != 0) {
-            result = redis_sync_connection_refused(&connection, *out, "read the number of shards");
+                 strncmp((*out)->str, "ASK ", 4) != 0 && !is_of_another_type(*out)) {
+            result = redis_sync_connection_refused(&connection, *out, question->purpose);
             freeReplyObject(*out);
         }
     }
@@ -245,7 +252,7 @@ static int ask_owner(struct shards_question *question, const char *const *words,
     bool ask_first = false;
     for (int i = 0; i < REDIRECTS_MAX; i++) {
         int result = ask_there(question, &endpoint, ask_first, words, out);
-        if (result != 0 || (*out)->type != REDIS_REPLY_ERROR)
+        if (result != 0 || (*out)->type != REDIS_REPLY_ERROR || is_of_another_type(*out))
             return result;
         ask_first = redis_sync_connection_is_error(*out, "ASK ");
         struct redis_endpoint asked = endpoint;
@@ -281,34 +288,53 @@ static int ask_number(struct shards_question *question, const char *const *words
 #define ASK_NUMBER(question, number, ...)                                                          \
     ask_number((question), (const char *const[]){__VA_ARGS__, NULL}, (number))
 
-/* 0 in *number: there is no core, or none that says. */
-static int ask_core(struct shards_question *question, const char *core, uint32_t *number)
+/* ---- a core ---- */
+
+struct core_seen {
+    bool is_there, is_hash;
+    struct redis_core_state core;
+};
+
+static void core_name(const struct shards_question *question, uint32_t shard, uint32_t shards,
+                      char out[KEY_BYTES])
+{
+    char tag[REDIS_TAG_BYTES];
+    redis_slot_tag(question->url->prefix, shard, shards, tag);
+    snprintf(out, KEY_BYTES, "%s:core", tag);
+}
+
+static int ask_core(struct shards_question *question, const char *core, struct core_seen *seen)
 {
     redisReply *reply;
+    *seen = (struct core_seen){0};
     int result = ask_owner(question, (const char *const[]){"GET", core, NULL}, &reply);
     if (result != 0)
         return result;
-    uint32_t found = reply->type == REDIS_REPLY_STRING
-                         ? redis_core_shards(slice_make(reply->str, reply->len))
-                         : 0;
-    *number = found <= REDIS_SHARDS_MAX ? found : 0;
+    seen->is_hash = is_of_another_type(reply);
+    seen->is_there = seen->is_hash || reply->type == REDIS_REPLY_STRING;
+    if (reply->type == REDIS_REPLY_STRING)
+        (void)redis_core_state_read(slice_make(reply->str, reply->len), &seen->core);
     freeReplyObject(reply);
-    return 0;
+    if (!seen->is_hash)
+        return 0;
+    seen->core.layout = REDIS_LAYOUT_BEFORE;
+    return ASK_NUMBER(question, &seen->core.shards, "HGET", core, "shards");
 }
 
 /* The name of shard 0 depends on how many there are; there are only a few such names. */
 static int ask_cores(struct shards_question *question, uint32_t *number)
 {
-    char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
+    char last[KEY_BYTES] = "", core[KEY_BYTES];
+    struct core_seen seen;
     int result = 0;
     *number = 0;
     for (uint32_t shards = 1; result == 0 && !*number && shards <= REDIS_SHARDS_MAX; shards++) {
-        redis_slot_tag(question->url->prefix, 0, shards, tag);
-        if (strcmp(tag, last) == 0)
+        core_name(question, 0, shards, core);
+        if (strcmp(core, last) == 0)
             continue;
-        strcpy(last, tag);
-        snprintf(core, sizeof core, "%s:core", tag);
-        result = ask_core(question, core, number);
+        strcpy(last, core);
+        result = ask_core(question, core, &seen);
+        *number = seen.core.shards;
     }
     return result;
 }
@@ -318,24 +344,19 @@ static int ask_cores(struct shards_question *question, uint32_t *number)
  * that another server has made since we asked for the number under `key` has the number there. */
 static int refuse_mute_cores(struct shards_question *question, const char *key, uint32_t *number)
 {
-    char tag[REDIS_TAG_BYTES], last[REDIS_TAG_BYTES] = "", core[KEY_BYTES];
+    char last[KEY_BYTES] = "", core[KEY_BYTES];
     for (uint32_t shards = 1; shards <= REDIS_SHARDS_MAX; shards++) {
-        redisReply *reply;
-        redis_slot_tag(question->url->prefix, 0, shards, tag);
-        if (strcmp(tag, last) == 0)
+        struct core_seen seen;
+        core_name(question, 0, shards, core);
+        if (strcmp(core, last) == 0)
             continue;
-        strcpy(last, tag);
-        snprintf(core, sizeof core, "%s:core", tag);
-        int result = ask_owner(question, (const char *const[]){"EXISTS", core, NULL}, &reply);
-        if (result != 0)
-            return result;
-        bool is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
-        freeReplyObject(reply);
-        if (is_there)
+        strcpy(last, core);
+        int result = ask_core(question, core, &seen);
+        if (result == 0 && seen.is_there)
             result = ASK_NUMBER(question, number, "GET", key);
-        if (is_there && (result != 0 || *number))
+        if (result != 0 || (seen.is_there && *number))
             return result;
-        if (is_there)
+        if (seen.is_there)
             return REDIS_REPORT(question->report, -EINVAL,
                                 "'%s' at '%s' does not tell how many shards there are, redis lost "
                                 "its data while servers ran, give --shards as they have it",
@@ -377,7 +398,8 @@ static int decide_number(struct shards_question *question, const char *key, uint
 static int fix_shards(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
                       uint32_t *out, const struct redis_report *report)
 {
-    struct shards_question question = {.url = url, .map = map, .report = report};
+    struct shards_question question = {
+        .url = url, .map = map, .report = report, .purpose = "read the number of shards"};
     char key[KEY_BYTES];
     uint32_t number = 0;
     snprintf(key, sizeof key, "{%s}:shards", url->prefix);
@@ -396,20 +418,91 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     return 0;
 }
 
-/* The queue's random name; made where it has none yet, or empty where Redis has no room. */
+/* ---- in which layout they are ---- */
+
+static int refuse_layout(const struct shards_question *question, const char *core,
+                         const struct core_seen *seen)
+{
+    return REDIS_REPORT(question->report, -EINVAL,
+                        "'%s' at '%s' is of layout %u and this version reads up to %u, use the "
+                        "version that wrote it, or a newer one",
+                        core, question->place, (unsigned)seen->core.layout, (unsigned)REDIS_LAYOUT);
+}
+
+/* How many servers of before listen to a shard's news. Those of this version listen elsewhere. The
+ * empty message means nothing to anybody. */
+static int ask_listeners(struct shards_question *question, uint32_t shard, uint32_t shards,
+                         uint32_t *count)
+{
+    char tag[REDIS_TAG_BYTES], channel[KEY_BYTES];
+    redisReply *reply;
+    redis_slot_tag(question->url->prefix, shard, shards, tag);
+    snprintf(channel, sizeof channel, "%s:news", tag);
+    question->purpose = "ask whether servers of an older version are at work";
+    int result = ask_owner(question, (const char *const[]){"SPUBLISH", channel, "", NULL}, &reply);
+    if (result != 0)
+        return result;
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer > *count)
+        *count = (uint32_t)reply->integer;
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* Servers of before know nothing of this layout, and would find their calls refused from one moment
+ * to the next: whoever upgrades stops them. */
+static int refuse_others(const struct shards_question *question, uint32_t count)
+{
+    return REDIS_REPORT(question->report, -EINVAL,
+                        "%u server%s of an older version %s at work on '%s' at '%s', stop %s, then "
+                        "start this one, which converts the jobs (docs/redis.md, Upgrades)",
+                        (unsigned)count, count == 1 ? "" : "s", count == 1 ? "is" : "are",
+                        question->url->prefix, question->place, count == 1 ? "it" : "them");
+}
+
+static int check_layouts(const struct redis_url *url, const struct redis_survey *map,
+                         uint32_t shards, const struct redis_report *report)
+{
+    struct shards_question question = {
+        .url = url, .map = map, .report = report, .purpose = "read the layout of the jobs"};
+    uint32_t at_work = 0;
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < shards; i++) {
+        char core[KEY_BYTES];
+        struct core_seen seen;
+        core_name(&question, i, shards, core);
+        result = ask_core(&question, core, &seen);
+        if (result == 0 && seen.core.layout > REDIS_LAYOUT)
+            result = refuse_layout(&question, core, &seen);
+        if (result == 0 && seen.is_hash)
+            result = ask_listeners(&question, i, shards, &at_work);
+    }
+    return result == 0 && at_work ? refuse_others(&question, at_work) : result;
+}
+
+/* The queue's random name; made where it has none yet, or empty where Redis has no room, or where
+ * servers of before left it in the core: then hello tells it. */
 static int fix_name(const struct redis_url *url, const struct redis_survey *map, uint32_t shards,
                     char out[REDIS_NAME_BYTES], const struct redis_report *report)
 {
-    struct shards_question question = {.url = url, .map = map, .report = report};
-    char tag[REDIS_TAG_BYTES], key[KEY_BYTES], drawn[REDIS_NAME_BYTES];
+    struct shards_question question = {
+        .url = url, .map = map, .report = report, .purpose = "read the name of the queue"};
+    char tag[REDIS_TAG_BYTES], core[KEY_BYTES], name[KEY_BYTES], drawn[REDIS_NAME_BYTES];
+    struct core_seen seen;
     redisReply *reply = NULL;
+    core_name(&question, 0, shards, core);
     redis_slot_tag(url->prefix, 0, shards, tag);
-    snprintf(key, sizeof key, "%s:name", tag);
+    snprintf(name, sizeof name, "%s:name", tag);
     redis_name_draw(drawn);
+    int result = ask_core(&question, core, &seen);
     /* Refused where Redis is full: then hello, which always may, makes it. */
-    if (ask_owner(&question, (const char *const[]){"SET", key, drawn, "NX", NULL}, &reply) == 0)
+    if (result == 0 && !seen.is_hash &&
+        ask_owner(&question, (const char *const[]){"SET", name, drawn, "NX", NULL}, &reply) == 0)
         freeReplyObject(reply);
-    int result = ask_owner(&question, (const char *const[]){"GET", key, NULL}, &reply);
+    if (result == 0)
+        result =
+            seen.is_hash
+                ? ask_owner(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply)
+                : ask_owner(&question, (const char *const[]){"GET", name, NULL}, &reply);
     if (result != 0)
         return result;
     redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)
@@ -526,6 +619,8 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
         result = fix_shards(url, map, options->shards, &sum.shards, &report);
+    if (result == 0)
+        result = check_layouts(url, map, sum.shards, &report);
     if (result == 0)
         result = fix_name(url, map, sum.shards, sum.name, &report);
     if (result == 0) {

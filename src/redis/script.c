@@ -34,6 +34,7 @@ static const struct source {
     [REDIS_REDRIVE] = SOURCE(redrive),
     [REDIS_LOOK] = SOURCE(look),
     [REDIS_PACK] = SOURCE(pack),
+    [REDIS_CONVERT] = SOURCE(convert),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
     [REDIS_CHECK_JOBS] = SOURCE(check_jobs),

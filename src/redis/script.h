@@ -22,8 +22,9 @@ enum redis_script {
     REDIS_REDRIVE,
     REDIS_LOOK,
     REDIS_PACK,
-    REDIS_SCRIPTS_SERVED = REDIS_PACK, /* up to here: what the library holds */
-    REDIS_CHECK,                       /* of fsck alone, with those that follow */
+    REDIS_CONVERT,
+    REDIS_SCRIPTS_SERVED = REDIS_CONVERT, /* up to here: what the library holds */
+    REDIS_CHECK,                          /* of fsck alone, with those that follow */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,

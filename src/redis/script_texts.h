@@ -33,6 +33,7 @@ REDIS_LUA(purge);
 REDIS_LUA(redrive);
 REDIS_LUA(look);
 REDIS_LUA(pack);
+REDIS_LUA(convert);
 REDIS_LUA(check);
 REDIS_LUA(check_sets);
 REDIS_LUA(check_jobs);

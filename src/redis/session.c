@@ -635,7 +635,7 @@ static bool news_init(struct redis_session *session)
                                               .subscribed = on_subscribed,
                                               .refused = on_news_refused,
                                               .ctx = session};
-    snprintf(news.channel, sizeof news.channel, "%s:news", options->tag);
+    snprintf(news.channel, sizeof news.channel, "%s:told", options->tag);
     return redis_subscription_init(&session->news, &news);
 }
 

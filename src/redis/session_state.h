@@ -60,6 +60,7 @@ enum session_expects {
     SESSION_EXPECTS_ROLE,
     SESSION_EXPECTS_LOAD,
     SESSION_EXPECTS_HELLO,
+    SESSION_EXPECTS_CONVERT,
     SESSION_EXPECTS_ADJUST
 };
 
@@ -108,6 +109,8 @@ struct redis_session {
     uint32_t unsure;   /* hellos of it that took too long to set the clock by */
     bool is_behind;    /* the clock is: a script refused a call for that */
     int64_t said_clock_ms;
+    uint64_t converted;      /* topics, of a shard of layout 1 */
+    int64_t convert_said_ms; /* when the log last heard of it */
     char run_id[SESSION_RUN_ID_BYTES], found_run_id[SESSION_RUN_ID_BYTES];
     char greeted_history[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was said */
 

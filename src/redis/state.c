@@ -1,7 +1,6 @@
 #include "redis/state.h"
 
 enum {
-    LAYOUT = 2,
     CORE_SHARDS_AT = 2,
     CORE_BYTES_MIN = 69,
     FLAG_PAUSED = 1,
@@ -19,12 +18,16 @@ static int64_t read_figure(const unsigned char *at)
     return number & sign ? number - 2 * sign : number;
 }
 
-uint32_t redis_core_shards(struct slice core)
+bool redis_core_state_read(struct slice value, struct redis_core_state *out)
 {
-    if (core.len < CORE_BYTES_MIN || core.at[0] != LAYOUT)
-        return 0;
-    const unsigned char *at = (const void *)(core.at + CORE_SHARDS_AT);
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    if (value.len < CORE_BYTES_MIN)
+        return false;
+    const unsigned char *at = (const void *)value.at;
+    *out = (struct redis_core_state){.layout = at[0]};
+    at += CORE_SHARDS_AT;
+    if (out->layout <= REDIS_LAYOUT)
+        out->shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    return true;
 }
 
 bool redis_topic_state_read(struct slice value, struct redis_topic_state *out)

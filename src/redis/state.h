@@ -36,8 +36,17 @@ struct redis_topic_state {
     struct slice settings; /* as stored; empty: all default */
 };
 
-/* How many shards the core says there are; 0: it is none of this version. */
-uint32_t redis_core_shards(struct slice core);
+/* Of layout 1 is a shard that servers of before left and that is being converted (convert.lua); until
+ * the first step of that its core is a hash. */
+enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT = 2 };
+
+struct redis_core_state {
+    uint32_t layout;
+    uint32_t shards; /* 0: unknown, the layout is newer */
+};
+
+/* False: it is none. */
+bool redis_core_state_read(struct slice value, struct redis_core_state *out);
 /* False: it is none. */
 bool redis_topic_state_read(struct slice value, struct redis_topic_state *out);
 

@@ -46,6 +46,21 @@ def push_answer(server, topic, ident, timeout=60.0):
     return server.client(timeout).call("PUT", job_path(topic, ident), b"x")
 
 
+def shown(client):
+    """All that the API shows: topics, and each job with its history."""
+    out = {"topics": {topic["topic"]: topic for topic in client.topics()}, "jobs": {}}
+    for name in out["topics"]:
+        ids, cursor = [], None
+        while True:
+            page = client.list(name, limit=1000, cursor=cursor)
+            ids += [job["id"] for job in page["jobs"]]
+            cursor = page.get("cursor")
+            if not cursor:
+                break
+        out["jobs"][name] = {ident: client.get(name, ident) for ident in ids}
+    return out
+
+
 # ---- the ACL rule of the documents ----
 
 PAGE = (REPO / "docs/redis.md").read_text(encoding="utf-8")

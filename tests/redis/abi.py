@@ -216,13 +216,16 @@ class Shard:
         return f"{self.server}{slot:x}{next(self.tickets) if number is None else number:012x}"
 
     def call(self, name, *arguments):
-        """Loads where it is not there, as servers do."""
+        return Answer(self.command(name, *arguments))
+
+    def command(self, name, *arguments):
+        """Its answer as it is. Loads where it is not there, as servers do."""
         words = [1, self.core, *[raw(argument) for argument in arguments]]
         if name.startswith("check"):
-            return Answer(self.client.eval(source(name), *words))
+            return self.client.eval(source(name), *words)
         for _ in range(3):
             try:
-                return Answer(self.client.execute_command("FCALL", f"{LIBRARY}_{name}", *words))
+                return self.client.execute_command("FCALL", f"{LIBRARY}_{name}", *words)
             except redis.exceptions.ResponseError as error:
                 if "Function not found" not in str(error):
                     raise

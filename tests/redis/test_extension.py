@@ -10,7 +10,7 @@ TEXT = b'{"deliver":{"to":"https://shop.example/close"}}'
 def news(shard):
     """What was told since it was asked last."""
     listener = shard.client.pubsub()
-    listener.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    listener.execute_command("SSUBSCRIBE", shard.tag + ":told")
     listener.parse_response()
 
     def told(kinds=b"sx"):

@@ -165,7 +165,7 @@ def test_an_empty_take_asked_again_takes_at_most_once(shard):
 
 def test_news_of_a_lease_that_ends_before_anything_else(shard):
     news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
     shard.push("t", job("a"), job("b"))
     assert news.parse_response()[2] == b"r" + shard.server.encode() + b"t"
@@ -178,7 +178,7 @@ def test_news_of_a_lease_that_ends_before_anything_else(shard):
 
 def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_too(shard):
     news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
     for name, call in (("t", lambda: shard.take("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
         shard.push(name, job("more urgent", delay=100, priority=1))  # not in order of due: so they become ready first

@@ -67,7 +67,7 @@ def test_news_when_a_paused_topic_with_ready_jobs_is_resumed_and_none_while_it_i
     shard.topic(TOPIC_PAUSE, "t")
     assert shard.look("t") == []
     news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
     shard.push("t", job("b"))
     shard.topic(TOPIC_RESUME, "t")

@@ -27,7 +27,7 @@ local found_name, found_topic, found_ticket -- what was read at once with the co
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
-local LAYOUT = 2
+local LAYOUT, CONVERTING = 2, 1 -- CONVERTING: a shard of layout 1 that is on its way to this one (convert.lua)
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
 local CORE_BYTES_MIN = 69
 
@@ -137,17 +137,18 @@ local function reach(keys, ticket, name)
     return found[1]
 end
 
--- Whether something else than a string stands in the core's place: servers of before made it a hash.
+-- Whether servers of before left the shard: its core was a hash, and its topics.
 local function is_of_before()
-    local found = redis.pcall('GET', CORE)
-    return type(found) == 'table'
+    local name = call('ZRANGE', TOPICS, '0', '0')[1]
+    return type(redis.pcall('GET', CORE)) == 'table' or name and type(redis.pcall('GET', keys_of(name).__index.key)) == 'table'
 end
 
 -- Why the core could not be opened. Nothing was changed yet.
 local function refuse_core(text)
-    if text or is_of_before() then
-        error({err = 'VERSION the jobs were stored by another version of tarry, which keeps them in another way'})
+    if text and byte(text) == CONVERTING or not text and is_of_before() then
+        error({err = 'OLDER the jobs lie as versions of before kept them, start a server, which converts them'})
     end
+    if text then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
     error({err = 'GONE the core of this shard is not there, Redis lost its data'})
 end
 
@@ -176,7 +177,7 @@ end
 
 -- To the other servers. They look by themselves where nothing comes, so nothing fails of it: an error here would leave a call half done.
 local function tell(news)
-    redis.pcall('SPUBLISH', T .. ':news', news)
+    redis.pcall('SPUBLISH', T .. ':told', news)
 end
 
 -- ---- sending many arguments ----

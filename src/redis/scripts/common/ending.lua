@@ -98,7 +98,8 @@ local function carry_out(body, keys, arguments)
     if done then return answer end
     pcall(events_settle)
     pcall(write, '')
-    error(answer, 0)
+    -- Redis' pcall gives the text of an error alone; with a word of its own in front it is one that callers know.
+    error(type(answer) == 'string' and string.find(answer, '^%u+ ') and {err = answer} or answer, 0)
 end
 
 return settle, head, shown, answered_before, changed, repeated, write, carry_out
