@@ -16,7 +16,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
 LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
-START_SECONDS = 6.0
+START_SECONDS = 60.0
 # Under a sanitizer freed memory is kept aside for a while: how much is resident says little.
 IS_SANITIZED = BINARY.exists() and any(mark in BINARY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
 
