@@ -268,6 +268,9 @@ struct queue_reply {
     size_t result_count;
     const struct queue_job *jobs; /* take, get, list */
     size_t job_count;
+    /* take: its topics had nothing more that is ready; where they are watched, on_ready comes when that
+     * changes. A store that cannot tell leaves it false. */
+    bool drained;
     const struct queue_topic *topics; /* topic calls (one), topics */
     size_t topic_count;
     struct slice cursor; /* list: empty when there is no more */

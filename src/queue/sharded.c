@@ -234,6 +234,7 @@ struct taking {
     uint32_t first, asked;     /* parts: where it began, how many were asked for this topic */
     uint32_t left;             /* jobs still wanted */
     size_t bytes;              /* of those that came */
+    bool leaves_some;          /* a part may have more than it gave */
     enum queue_status refusal; /* of a part; told where no other had jobs */
     struct queue_reply **replies;
     size_t reply_count;
@@ -244,7 +245,9 @@ static void take_next(struct taking *take);
 static void take_finish(struct taking *take)
 {
     size_t count = 0;
-    struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal};
+    bool has_asked_all = take->topic == take->command->take.topic_count;
+    struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal,
+                                .drained = has_asked_all && !take->leaves_some};
     for (size_t i = 0; i < take->reply_count; i++)
         count += take->replies[i]->job_count;
     struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
@@ -273,6 +276,7 @@ static void part_taken(void *owner, uint64_t tag, const struct queue_reply *repl
     if (reply->status != QUEUE_OK)
         take->refusal = reply->status;
     if (reply->job_count) {
+        take->leaves_some |= !reply->drained;
         struct queue_reply *copy = copy_reply(reply);
         if (copy) {
             take->replies[take->reply_count++] = copy;

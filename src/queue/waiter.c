@@ -327,9 +327,9 @@ static void return_jobs(struct queue *queue, const struct queue_reply *reply)
     }
 }
 
-/* A take found nothing for this line: it is watched from now on, unless jobs became ready
- * meanwhile. */
-static void line_had_none(struct waiters *waiters, struct slot *slot)
+/* A take found nothing for this line, or left nothing in it: it is watched from now on, unless jobs
+ * became ready meanwhile. */
+static void line_is_empty(struct waiters *waiters, struct slot *slot)
 {
     struct line *line = slot->line;
 
@@ -362,10 +362,10 @@ static void settle_lines(struct waiters *waiters, struct waiter *waiter,
             continue;
         slot->asked = false;
         slot->line->asking--;
-        if (reply->job_count > 0)
+        if (reply->job_count > 0 && !reply->drained)
             line_had_some(slot->line);
         else if (reply->status == QUEUE_OK)
-            line_had_none(waiters, slot);
+            line_is_empty(waiters, slot);
     }
 }
 

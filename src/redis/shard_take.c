@@ -104,9 +104,11 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
 
 /* ---- ending ---- */
 
-static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size_t count)
+/* `drained`: the last of its topics had no more, so none of them has. */
+static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size_t count,
+                       bool drained)
 {
-    struct queue_reply reply = {.jobs = jobs, .job_count = count};
+    struct queue_reply reply = {.jobs = jobs, .job_count = count, .drained = drained};
     struct queue_job *joined = NULL;
     if (taking->part_count) {
         size_t total = count, at = 0;
@@ -119,8 +121,9 @@ static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size
         for (size_t i = 0; joined && i < count; i++)
             joined[at++] = jobs[i];
         /* Out of memory the jobs are not handed out: their leases end by themselves. */
-        reply = joined ? (struct queue_reply){.jobs = joined, .job_count = total}
-                       : (struct queue_reply){.status = QUEUE_NO_MEMORY};
+        reply = joined
+                    ? (struct queue_reply){.jobs = joined, .job_count = total, .drained = drained}
+                    : (struct queue_reply){.status = QUEUE_NO_MEMORY};
     }
     redis_shard_reply(taking->shard, taking->reply_to, &reply);
     free(joined);
@@ -131,7 +134,7 @@ static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size
 static void taking_fail(struct taking *taking, enum queue_status status)
 {
     if (taking->part_count) {
-        reply_jobs(taking, NULL, 0);
+        reply_jobs(taking, NULL, 0, false);
         return;
     }
     redis_shard_reply_status(taking->shard, taking->reply_to, status);
@@ -159,7 +162,7 @@ static void taking_serve(struct taking *taking, const struct queue_job *jobs, si
 {
     bool is_last = taking->topic + 1 == taking->topic_count;
     if (is_last || enough || count == taking->left || !taking_keep(taking, jobs, count)) {
-        reply_jobs(taking, jobs, count);
+        reply_jobs(taking, jobs, count, is_last && !enough && count < taking->left);
         return;
     }
     taking->topic++;

@@ -225,7 +225,7 @@ def other(shard):
     return Shard(shard.client, shard.tag, server="0000000b")
 
 
-def test_whoever_takes_in_vain_is_the_mover_for_a_while_and_others_hear_of_it(shard):
+def test_whoever_takes_is_the_mover_for_a_while_and_others_hear_of_it(shard):
     shard.push("t", job("later", delay=60_000))
     assert not shard.turn(takes=[("t", 1)]).has_other
     assert not shard.turn(takes=[("t", 1)]).has_other
@@ -236,13 +236,18 @@ def test_whoever_takes_in_vain_is_the_mover_for_a_while_and_others_hear_of_it(sh
     assert shard.turn(takes=[("t", 1)]).has_other
 
 
-def test_a_mover_that_got_what_it_wanted_gives_its_place_up_and_the_other_is_served_meanwhile(shard):
+def test_whoever_takes_what_fell_due_before_the_mover_came_has_its_place(shard):
+    second = other(shard)
     shard.turn(takes=[("t", 1)])
-    shard.push("t", job("a"), job("b"))
-    served = other(shard).turn(takes=[("t", 1)])
-    assert served.has_other and ids(served.jobs[0]) == ["a"]
-    assert ids(shard.turn(takes=[("t", 1)]).jobs[0]) == ["b"]
-    assert not other(shard).turn(takes=[("t", 1)]).has_other
+    shard.push("t", job("ready"), job("later", delay=100))
+    served = second.turn(takes=[("t", 1)])
+    assert served.has_other and ids(served.jobs[0]) == ["ready"]
+    shard.jump(102)
+    shard.turn(takes=[("nothing", 1)], most=0)
+    assert second.turn(takes=[("nothing", 1)], most=0).has_other
+    quicker = second.turn(takes=[("t", 1)])
+    assert not quicker.has_other and ids(quicker.jobs[0]) == ["later"]
+    assert shard.turn(takes=[("t", 1)]).has_other
 
 
 # ---- asked again ----

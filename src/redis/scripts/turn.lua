@@ -5,12 +5,13 @@ local chance, most, answers, takes = struct.unpack('>I6I2I2I2', ARGV[2])
 local first_take = 3 + 2 * answers
 begin(KEYS, ticket, takes > 0 and ARGV[first_take] or nil)
 
-local MOVER_MS = 50 -- so long after it came with takes in vain others count on it to let due things happen
+local MOVER_MS = 50 -- so long after it came with takes others count on it to let due things happen
 local MOVER_STALE_MS = 25 -- sooner it is not worth a write
 local server = server_of(ticket)
 local since = math.abs(now - unpack_from('>I6', mover, 9))
 local is_mover = sub(mover, 1, 8) == server
 local has_other = not is_mover and since < MOVER_MS and sub(mover, 1, 8) ~= NOBODY
+local was_due = next_ms <= now
 
 local out = {false} -- the answer: the head comes last
 local bits, said, jobs = nil, '', {}
@@ -32,7 +33,7 @@ if kept then
     return finish({})
 end
 
-local names, numbers, taken, is_unserved = {}, {}, 0, false -- numbers: the first and last delivery of each take
+local names, numbers, taken = {}, {}, 0 -- numbers: the first and last delivery of each take
 if answers > 0 then
     local list
     chance_seed(chance)
@@ -53,15 +54,13 @@ for i = 1, takes do
     end
     numbers[2 * i - 1], numbers[2 * i] = before + 1, sequence
     taken = taken + jobs[i]
-    if jobs[i] == 0 then is_unserved = true end
 end
 if left > 0 then topics_due(left) end
 
--- The mover: of those whose takes were in vain, the one who came last of those that came in time.
-if is_unserved and not has_other and (not is_mover or since >= MOVER_STALE_MS) then
-    mover, core_is_changed = server .. pack('>I6', now), true
-elseif is_mover and takes > 0 and not is_unserved then
-    mover, core_is_changed = NOBODY .. pack('>I6', 0), true
+-- The mover: the server whose takes come for what is due. Another one has its place who got there first, or once it did not come for a
+-- while.
+if takes > 0 and is_mover and since >= MOVER_STALE_MS or takes > 0 and not is_mover and (not has_other or taken > 0 and was_due) then
+    mover, core_is_changed, has_other = server .. pack('>I6', now), true, false
 end
 local changed_something = answers > 0 or taken > 0
 return finish(settle(server, ticket, changed_something and cmsgpack.pack({said, names, numbers}) or nil))
