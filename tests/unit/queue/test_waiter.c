@@ -100,6 +100,46 @@ static void a_short_answer_does_not_strand_the_next_in_line(void **state)
     stage_end(stage);
 }
 
+static void a_take_that_left_nothing_saves_the_next_in_line_a_call(void **state)
+{
+    for (int says = 0; says <= 1; says++) {
+        struct stage *stage = stage_new(10);
+
+        (void)state;
+        stage->fake.says_drained = says;
+        stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
+        stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
+        stage_settle(stage);
+        size_t before = stage->fake.called;
+        stage_add_ready(stage, "a", 5);
+        stage_settle(stage);
+        assert_int_equal(stage->takers[0].jobs, 5);
+        assert_int_equal(stage->fake.called - before, says ? 1 : 2);
+        stage_add_ready(stage, "a", 1);
+        stage_settle(stage);
+        assert_int_equal(stage->takers[1].jobs, 1);
+        stage_end(stage);
+    }
+}
+
+/* The line is not watched before it was found empty, so that is when a job may come unheard of. */
+static void jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost(void **state)
+{
+    struct stage *stage = stage_new(10);
+
+    (void)state;
+    stage->fake.says_drained = true;
+    stage_add_ready(stage, "a", 1);
+    stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
+    stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
+    stage_answer_one(stage);
+    assert_int_equal(stage->takers[0].jobs, 1);
+    stage_add_ready(stage, "a", 2);
+    stage_settle(stage);
+    assert_int_equal(stage->takers[1].jobs, 2);
+    stage_end(stage);
+}
+
 static void no_busy_loop_when_paused(void **state)
 {
     struct stage *stage = stage_new(10);
@@ -222,6 +262,8 @@ int main(void)
         cmocka_unit_test(no_lost_wakeup_between_the_empty_take_and_the_watch),
         cmocka_unit_test(no_lost_wakeup_while_an_empty_answer_is_on_its_way),
         cmocka_unit_test(a_short_answer_does_not_strand_the_next_in_line),
+        cmocka_unit_test(a_take_that_left_nothing_saves_the_next_in_line_a_call),
+        cmocka_unit_test(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost),
         cmocka_unit_test(no_busy_loop_when_paused),
         cmocka_unit_test(an_error_of_the_queue_is_handed_on_to_each),
         cmocka_unit_test(a_taker_may_take_again_from_its_answer),

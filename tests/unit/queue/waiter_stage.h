@@ -35,6 +35,7 @@ struct fake {
     size_t called, answered;
     size_t returned;
     enum queue_status status;
+    bool says_drained; /* when a take left nothing */
 };
 
 struct taker {
@@ -148,6 +149,7 @@ static inline void stage_answer_one(struct stage *stage)
             fake->topics[at].ready--;
         }
     }
+    reply.drained = fake->says_drained && reply.job_count < call->max;
     call->to.done(call->to.owner, call->to.tag, &reply);
 }
 
