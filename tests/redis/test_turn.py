@@ -206,7 +206,7 @@ def test_a_turn_says_when_to_come_next_and_for_whom(shard):
 
 def test_only_an_earlier_event_is_news(shard):
     news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":news")
+    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
     due_jobs(shard, "a", "b")
     turn = shard.turn(takes=[("t", 5, 1 << 20, 70_000)])
@@ -422,17 +422,17 @@ def test_a_turn_does_what_answer_advance_and_take_did_one_after_the_other(redis_
         shard.hello()
         shard.jump(0)
     for step in range(60):
-        jobs = [job(f"{step}-{n}", delay=draw.choice((None, 1, 100, 100, 2000)), priority=draw.choice((None, None, 1)) if seed else None) for n in range(draw.choice((1, 3)))]
-        ms, most, acks = draw.choice((5, 150, 3000)), draw.choice((1, 2, 10)), draw.choice((0, 1, 3))
+        jobs = [job(f"{step}-{n}", delay=draw.choice((None, 100, 10_000, 10_000, 200_000)), priority=draw.choice((None, None, 1)) if seed else None) for n in range(draw.choice((1, 3)))]
+        ms, most, acks = draw.choice((3000, 15_000, 100_000)), draw.choice((1, 2, 10)), draw.choice((0, 1, 3))
         for shard in both:
             shard.push("t", *jobs)
             shard.jump(ms)
         said, held = held[:acks], held[acks:]
-        turn = both[0].turn([(ACK, mine.delivery) for mine, _ in said], [("t", most)], most=1000)
+        turn = both[0].turn([(ACK, mine.delivery) for mine, _ in said], [("t", most, 1 << 24, 10**9)], most=1000)
         if said:
             assert both[1].answer(*[(ACK, theirs.delivery) for _, theirs in said]) == turn.said
         both[1].advance_all()
-        taken = both[1].take("t", most)
+        taken = both[1].take("t", most, lease=10**9)
         assert ids(taken) == ids(turn.jobs[0]), step
         held += zip(turn.jobs[0], taken)
         counts = [vars(shard.stats("t")) for shard in both]

@@ -12,6 +12,6 @@ local has_other = sub(mover, 1, 8) ~= server and math.abs(now - unpack_from('>I6
 if not has_other then mover, core_is_changed = server .. pack('>I6', now), true end
 
 topics_due(most - leases_due(most))
-local woken = settle(server)
+local woken = settle(server) or {}
 table.insert(woken, 1, head(pack('>BB', next_ms <= now and 1 or 0, has_other and 1 or 0)))
 return woken

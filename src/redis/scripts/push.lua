@@ -8,15 +8,20 @@ if kept then return repeated(kept) end
 
 local t = topic_find(name)
 local jobs = (#ARGV - 3) / 3
--- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority.
-local later, first, last, ready = {}, NONE, 0, {}
-local now_text = text_of(now)
+-- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority. nil: none.
+local later, first, last, ready = nil, NONE, 0, nil
+local now_text
 
 local function hang_new()
-    delayed_add(t, later, first, last)
-    count(t, 'delayed', #later / 2)
-    for priority, words in pairs(ready) do ready_add(t, priority, words) end
-    later, first, last, ready = {}, NONE, 0, {}
+    if later then
+        delayed_add(t, later, first, last)
+        count(t, 'delayed', #later / 2)
+        later, first, last = nil, NONE, 0
+    end
+    if ready then
+        for priority, words in pairs(ready) do ready_add(t, priority, words) end
+        ready = nil
+    end
 end
 
 -- nil: further away than ten years.
@@ -73,8 +78,12 @@ local has_ttl = t and default.ttl > 0
 -- Hangs a stored job; those that need no look are hung together at the end.
 local function hang_later(id, flags, priority, sequence, due, record)
     if due > now then
-        local at = #later
-        later[at + 1], later[at + 2] = text_of(due), pack('>I6c0', sequence, id)
+        if later then
+            local at = #later
+            later[at + 1], later[at + 2] = text_of(due), pack('>I6c0', sequence, id)
+        else
+            later = {text_of(due), pack('>I6c0', sequence, id)}
+        end
         if due < first then first = due end
         if due > last then last = due end
         return DELAYED
@@ -84,6 +93,7 @@ local function hang_later(id, flags, priority, sequence, due, record)
         hang(t, job_make(t, id, record))
         return READY
     end
+    ready, now_text = ready or {}, now_text or text_of(now)
     local words = ready[priority]
     if not words then
         words = {}
@@ -106,11 +116,11 @@ local function hang_with_past(id, record, dead, attempt, error)
 end
 
 -- Records of new jobs, to be stored together: {id, record, id, record, …}; and where to look for them meanwhile.
-local stored, is_stored = {}, {}
+local stored, is_stored
 
 local function store_new()
-    call_many('HSET', t.jobs, stored)
-    stored = {}
+    if stored then call_many('HSET', t.jobs, stored) end
+    stored = nil
 end
 
 -- nil: the job was made as wanted, and its state follows from its due.
@@ -129,7 +139,7 @@ local function push(id, spec, tail, sequence, exists)
     if choice % 8 < 4 then priority = default.priority end
     flags = flags % 8 + (is_wall and 8 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
-    local replaces = not is_new and (exists or is_stored[id])
+    local replaces = not is_new and (exists or is_stored and is_stored[id])
     if replaces then
         store_new()
         local answer = meet(id, choice % 4 > 0 and choice % 4 or default.on_conflict)
@@ -137,9 +147,16 @@ local function push(id, spec, tail, sequence, exists)
         call('HSET', t.jobs, id, record)
         count(t, 'replaced', 1)
     else
-        local at_end = #stored
-        stored[at_end + 1], stored[at_end + 2] = id, record
-        if not is_new then is_stored[id] = true end
+        if stored then
+            local at_end = #stored
+            stored[at_end + 1], stored[at_end + 2] = id, record
+        else
+            stored = {id, record}
+        end
+        if not is_new then
+            is_stored = is_stored or {}
+            is_stored[id] = true
+        end
         pushed = pushed + 1
     end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
@@ -156,12 +173,15 @@ end
 -- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies. An id that was made for
 -- its job has none.
 local function existing(from, to)
-    local ids, at, all = {}, {}, {}
+    local ids, at, all
     for i = from, to do
-        if byte(ARGV[3 * i + 2]) < 8 then ids[#ids + 1], at[#at + 1] = ARGV[3 * i + 1], i end
+        if byte(ARGV[3 * i + 2]) < 8 then
+            if not ids then ids, at, all = {}, {}, {} end
+            ids[#ids + 1], at[#at + 1] = ARGV[3 * i + 1], i
+        end
     end
-    local found = ids[1] and call('HMGET', t.jobs, unpack(ids)) or {}
-    for i = 1, #ids do all[at[i]] = found[i] end
+    local found = ids and call('HMGET', t.jobs, unpack(ids))
+    for i = 1, ids and #ids or 0 do all[at[i]] = found[i] end
     return all
 end
 
@@ -189,7 +209,7 @@ for from = 1, t and jobs or 0, 32 do
     local to = min(from + 31, jobs)
     local known = existing(from, to)
     for i = from, to do
-        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], before + i, known[i])
+        local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], before + i, known and known[i])
         if text or answers then answer(i, text) end
     end
     store_new() -- before the next are asked for

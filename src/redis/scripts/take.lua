@@ -6,12 +6,13 @@ begin(KEYS, ticket, name)
 local more = {}
 local kept = answered_before(ticket)
 if kept then
-    take_again(kept[1], kept[2], more)
+    local first, last = unpack_from('>I6I6', kept)
+    take_again(first, last, more)
     return shown('', more)
 end
 local t = topic_find(name)
 if not t or has(t, PAUSED) then return shown('') end
 local before = sequence
 local taken = take(t, most, bytes_max, lease_ms, more)
-settle(NOBODY, ticket, taken > 0 and cmsgpack.pack({before + 1, sequence}) or nil) -- what fell due and was not taken is news to the caller, too
+settle(NOBODY, ticket, taken > 0 and pack('>I6I6', before + 1, sequence) or nil) -- what fell due and was not taken is news to the caller, too
 return shown('', more)

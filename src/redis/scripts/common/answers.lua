@@ -18,27 +18,31 @@ local function ack(t, place, id, delivery)
     a.deliveries[at], a.jobs[at], a.held[at] = delivery, id, sub(place, 1, 6) .. id
 end
 
-local function take_away(t)
-    local a = t.acked
-    local jobs, n = a.jobs, #a.jobs
-    t.acked = nil
-    call_many('ZREM', LEASES, a.deliveries)
-    call_many('HDEL', LEASED, a.deliveries)
-    call_many('ZREM', t.held, a.held)
-    call_many('HDEL', t.jobs, jobs)
-    call_many('HDEL', t.tries, jobs)
-    history_forget(t, jobs)
+-- `n` acked jobs of the topic were taken away: counted, and their ids remembered.
+local function acks_note(t, ids, n)
+    history_forget(t, ids)
     count(t, 'leased', -n)
     count(t, 'acked', n)
     local window = settings_of(t).dedup
     if window == 0 then return end
     local words = {}
     for i = 1, n do
-        words[2 * i - 1], words[2 * i] = now + 1 + window, jobs[i]
+        words[2 * i - 1], words[2 * i] = now + 1 + window, ids[i]
     end
     call_many('ZADD', t.finished, words)
     raise(t, REMEMBERING)
     event_at(t, now + 1 + window)
+end
+
+local function take_away(t)
+    local a = t.acked
+    t.acked = nil
+    call_many('ZREM', LEASES, a.deliveries)
+    call_many('HDEL', LEASED, a.deliveries)
+    call_many('ZREM', t.held, a.held)
+    call_many('HDEL', t.jobs, a.jobs)
+    call_many('HDEL', t.tries, a.jobs)
+    acks_note(t, a.jobs, #a.jobs)
 end
 
 local function extend(t, j, ms)
@@ -87,9 +91,42 @@ local function may_be_over()
     return (next_topic == '' and next_ms or rest_ms) <= now
 end
 
--- `n` answers, two words each from words[first] on. Returns a list of what became of each, and one of topic NUL id, or empty.
+-- A single ack, which is what comes most.
+local function ack_one(place, delivery)
+    local split = string.find(place, '\0', 7, true)
+    local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
+    if not t then return ENDED, '' end
+    call('ZREM', LEASES, delivery)
+    call('HDEL', LEASED, delivery)
+    call('ZREM', t.held, sub(place, 1, 6) .. id)
+    call('HDEL', t.jobs, id)
+    call('HDEL', t.tries, id)
+    if t.packed == '' and not has(t, HISTORIC) then
+        count(t, 'leased', -1)
+        count(t, 'acked', 1)
+    else
+        acks_note(t, {id}, 1)
+    end
+    return ACKED, sub(place, 7)
+end
+
+local function answer_one(delivery, verb, ms, error)
+    delivery = text_of(delivery)
+    local place = call('HGET', LEASED, delivery)
+    if not place or may_be_over() and tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return ENDED, '' end
+    if verb == ACK then return ack_one(place, delivery) end
+    gone = {}
+    return answer(verb, delivery, place, ms, error)
+end
+
+-- `n` answers, two words each from words[first] on. Returns what became of them, packed, and a list of topic NUL id each, or empty.
 local function answers_carry_out(words, first, n)
     if not ACKED then ACKED, ENDED = pack(ANSWER, OK, FINISHED, 0, 0), pack(ANSWER, LEASE_ENDED, 0, 0, 0) end
+    if n == 1 then
+        local delivery, verb, ms = unpack_from('>I6BI6', words[first])
+        local said, name = answer_one(delivery, verb, ms, words[first + 1])
+        return said, {name}
+    end
     local deliveries, verbs, waits = {}, {}, {}
     local said, names = {}, {}
     for i = 1, n do
@@ -109,7 +146,7 @@ local function answers_carry_out(words, first, n)
         end
     end
     for i = 1, #acked do take_away(acked[i]) end
-    return said, names
+    return table.concat(said), names
 end
 
 return answers_carry_out

@@ -24,6 +24,7 @@ local soonest -- the earliest end of a lease this call gave
 local known_topics, met_topics -- those this call has to do with: by name (false: there is none), and in the order they were met
 local shards_topics, topics_cached, shard_topics = {}, 0, nil -- names of topics' keys, kept between calls: by shard and topic; of this shard
 local found_name, found_topic, found_ticket -- what was read at once with the core: a topic's name, it, and the ticket
+local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
@@ -129,7 +130,8 @@ local function reach(keys, ticket, name)
     known_topics, met_topics, soonest, core_is_changed = {}, {}, NONE, false
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
-    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket and ticket ~= '' and TICKET .. sub(ticket, 1, 9) or NOWHERE, NOWHERE)
+    ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
+    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]
     core_open(found[1])
     clock = wall + adjust

@@ -1,13 +1,14 @@
 -- The end of a call: what it changed is written down, others are told, the answer; and tickets.
-local settle, head, shown, answered_before, changed, repeated, write, carry_out = (function()
+local settle, head, shown, answered_before, words_kept, words_read, changed, repeated, write, carry_out = (function()
 
--- What became ready is told. Returns the topics that had nothing ready and have now. `server`: who knows already.
+-- What became ready is told. Returns the topics that had nothing ready and have now; nil: none. `server`: who knows already.
 local function wake(server)
-    local woken = {}
+    local woken
     for i = 1, #met_topics do
         local t = met_topics[i]
         local ready = t.f[AT.ready]
         if t.ready_before <= 0 and ready > 0 and not has(t, PAUSED) then
+            woken = woken or {}
             woken[#woken + 1] = t.name
             tell('r' .. server .. t.name)
         end
@@ -34,16 +35,15 @@ local function write(ticket, kept)
         words[at + 1], words[at + 2], at = CORE, core_text(), at + 2
         core_is_changed = false
     end
-    if kept and ticket ~= '' then
-        local name = sub(ticket, 1, 9)
-        words[at + 1], words[at + 2], at = TICKET .. name, sub(ticket, 10, 21) .. pack('>I6', now) .. kept, at + 2
-        if not found_ticket then call('ZADD', SERVERS, text_of(now), name) end -- so that it is found once the server is gone
+    if kept and ticket_slot then
+        words[at + 1], words[at + 2], at = TICKET .. ticket_slot, pack('>c12I6', sub(ticket, 10, 21), now) .. kept, at + 2
+        if not found_ticket then call('ZADD', SERVERS, text_of(now), ticket_slot) end -- so that it is found once the server is gone
     end
     if at > 0 then call('MSET', unpack(words)) end
 end
 
 -- Notes what is next, tells the other servers, and writes. `kept`: what the ticket keeps of the answer; nil: nothing. Returns the topics that
--- had nothing ready and have now.
+-- had nothing ready and have now; nil: none.
 local function settle(server, ticket, kept)
     events_settle()
     local woken = wake(server)
@@ -70,25 +70,44 @@ end
 
 -- ---- tickets: no call is carried out twice ----
 
--- What this very call was answered when it was carried out before: {rest, more}; nil: it was not.
+-- What was kept of this very call when it was carried out before; nil: it was not.
 local function answered_before(ticket)
-    if not found_ticket or ticket == '' then return nil end
+    if not found_ticket then return nil end
     local last, number = sub(found_ticket, 1, 12), sub(ticket, 10, 21)
     if last > number then error({err = 'STALE a later call of this slot was carried out'}) end
     if last < number then return nil end
-    return cmsgpack.unpack(sub(found_ticket, 19))
+    return sub(found_ticket, 19)
+end
+
+-- Words of an answer as a ticket keeps them: how many, and each with its length.
+local function words_kept(words)
+    local count = words and #words or 0
+    if count == 0 then return '\0\0' end
+    if count == 1 then return pack('>I2I2c0', 1, #words[1], words[1]) end
+    local packed = {pack('>I2', count)}
+    for i = 1, count do packed[i + 1] = pack('>I2c0', #words[i], words[i]) end
+    return table.concat(packed)
+end
+
+-- The words, and where they end.
+local function words_read(kept)
+    local count, at = unpack_from('>I2', kept)
+    local words = {}
+    for i = 1, count do words[i], at = unpack_from('>I2c0', kept, at) end
+    return words, at
 end
 
 -- The answer of a call that changed something. `server`: who knows already what became ready, where it is not the caller.
 local function changed(ticket, rest, more, server)
-    more = more or {}
-    settle(server or server_of(ticket), ticket, cmsgpack.pack({rest or '', more}))
+    settle(server or server_of(ticket), ticket, words_kept(more) .. (rest or ''))
+    if not more then return {head(rest)} end
     table.insert(more, 1, head(rest))
     return more
 end
 
 local function repeated(kept)
-    return shown(kept[1], kept[2])
+    local more, at = words_read(kept)
+    return shown(sub(kept, at), more)
 end
 
 -- A call that breaks (a record nobody can read) has done a part: what that was is written all the same, so that no number is given out twice and
@@ -102,6 +121,6 @@ local function carry_out(body, keys, arguments)
     error(type(answer) == 'string' and string.find(answer, '^%u+ ') and {err = answer} or answer, 0)
 end
 
-return settle, head, shown, answered_before, changed, repeated, write, carry_out
+return settle, head, shown, answered_before, words_kept, words_read, changed, repeated, write, carry_out
 
 end)()

@@ -13,6 +13,16 @@ local expiring -- how many of those whose ttl is over may go meanwhile
 local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
 local place_end, topic_lease
 
+-- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
+-- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
+local MANY_LEASED = 16
+local LONG
+
+-- Whether the next lease is a matter of a few commands.
+local function may_be_one()
+    return taken == 0 and (t.f[AT.leased] + 1 < MANY_LEASED or has(t, LARGE))
+end
+
 -- How long it is leased, the try that says so, and the due. Without a table for each job: this is done for every one.
 local function try_leased(record, try, delivery)
     local flags, priority, _, due = unpack_from('>BI2I6I6', record)
@@ -37,7 +47,7 @@ end
 
 -- The first of `members`, as many as the bytes allow. How many, and how many of them had failed before.
 local function lease(members)
-    local n, first, ids = #members, taken, {}
+    local n, ids = #members, {}
     for i = 1, n do ids[i] = sub(members[i], 7) end
     local records = call('HMGET', t.jobs, unpack(ids))
     local old = has(t, TRIED) and call('HMGET', t.tries, unpack(ids)) or false
@@ -62,6 +72,27 @@ local function lease(members)
         end
     end
     return n, retrying
+end
+
+-- The first job of a take, where it is the only one that is looked at: which is what comes most, so without a list for each set.
+local function lease_one(member, due_text)
+    local id = sub(member, 7)
+    local record = call('HGET', t.jobs, id)
+    if not record then return 1, 0 end
+    local old = has(t, TRIED) and call('HGET', t.tries, id)
+    local number = text_of(sequence + 1)
+    local try, until_text, due, attempt = try_leased(record, old, sequence + 1)
+    sequence, bytes, taken, core_is_changed = sequence + 1, #record, 1, true
+    call('HSET', t.tries, id, try)
+    call('HSET', LEASED, number, sub(member, 1, 6) .. place_end .. id)
+    call('ZADD', LEASES, until_text, number)
+    call('ZADD', t.held, due_text or text_of(due), member)
+    count(t, 'leased', 1)
+    count(t, 'delivered', 1)
+    if old and has(t, HISTORIC) then try = history_shown(record, try, call('HGET', t.history, id)) end
+    local at = #shown
+    shown[at + 1], shown[at + 2], shown[at + 3] = id, record, try
+    return 1, attempt > 0 and 1 or 0
 end
 
 -- True: some of `members` had expired and nobody had seen to them; they are gone.
@@ -91,7 +122,8 @@ local function take_ready(priority)
         if expires and drop_expired(members) then
             goes_on = expiring > 0
         else
-            local n = lease(members)
+            local n
+            if #members == 1 and may_be_one() then n = lease_one(members[1]) else n = lease(members) end
             for i = 1, expires and n or 0 do call('ZREM', t.expiry, members[i]) end
             out = out + n
             goes_on = n == #members
@@ -134,7 +166,11 @@ local function take_delayed(key)
             members[#members + 1] = found[i]
         end
         local n, retrying = 0, 0
-        if #members > 0 then n, retrying = lease(members) end
+        if #members == 1 and may_be_one() then
+            n, retrying = lease_one(members[1], found[2])
+        elseif #members > 0 then
+            n, retrying = lease(members)
+        end
         if n < #members then following = tonumber(found[2 * n + 2]) end
         out = out + n
         count(t, 'retrying', -retrying)
@@ -143,11 +179,6 @@ local function take_delayed(key)
     if out > 0 then call('ZREMRANGEBYRANK', key, '0', text_of(out - 1)) end
     return following
 end
-
--- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
--- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
-local MANY_LEASED = 16
-local LONG
 
 -- Before they are filled; and afterwards.
 local function swell()
@@ -167,18 +198,16 @@ local function shrink()
 end
 
 local function write_leases()
-    if t.f[AT.leased] <= 0 then lower(t, LARGE) end
-    local swells = t.f[AT.leased] + taken >= MANY_LEASED and not has(t, LARGE)
+    local swells = t.f[AT.leased] + #held / 2 >= MANY_LEASED and not has(t, LARGE)
     if swells then swell() end
     call_many('HSET', t.tries, tries)
     call_many('HSET', LEASED, leased)
     call_many('ZADD', LEASES, leases)
     call_many('ZADD', t.held, held)
     if swells then shrink() end
-    count(t, 'leased', taken)
-    count(t, 'delivered', taken)
+    count(t, 'leased', #held / 2)
+    count(t, 'delivered', #held / 2)
     core_is_changed = true
-    if t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
 end
 
 -- Whether its due jobs may go from delayed to leased without being ready in between: none of them can have another priority or expire,
@@ -214,6 +243,7 @@ local function take(topic, max_jobs, max_bytes, ms, out)
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
+    if t.f[AT.leased] <= 0 then lower(t, LARGE) end
     if t.f[NEXT] <= now and not (may_be_direct() and take_direct()) then
         advance_topic(t, most + 64)
         topic_refresh(t)
@@ -221,7 +251,8 @@ local function take(topic, max_jobs, max_bytes, ms, out)
     if taken < most and t.f[AT.ready] > 0 then
         if is_plain(t) then take_ready('100') else take_by_priority() end
     end
-    if taken > 0 then write_leases() end
+    if #held > 0 then write_leases() end
+    if taken > 0 and t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
     return taken
 end
 

@@ -20,7 +20,7 @@ local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACK
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 
 local function has(t, flag)
-    return floor(t.f[1] / flag) % 2 == 1
+    return t.f[1] % (2 * flag) >= flag
 end
 
 local function raise(t, flag)
