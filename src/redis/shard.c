@@ -241,6 +241,14 @@ static int64_t coming_us(struct redis_shard *shard, int64_t now_us)
     return later > 0 ? now_us + later : now_us;
 }
 
+/* Somebody here waits for what happens within a moment. */
+static bool comes_soon(struct redis_shard *shard, int64_t now_us)
+{
+    int64_t at_us = coming_us(shard, now_us);
+    return at_us > now_us && at_us - now_us <= REDIS_ANSWERS_WAIT_US &&
+           is_waited_for(shard, next_event(shard));
+}
+
 /* The first time that an event is due those who wait for its topic are told, and what they take leaves
  * with the turn. Where that is not enough the turn lets happen whatever is due. */
 static void come(struct redis_shard *shard)
@@ -310,7 +318,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     if (comes)
         note_told(shard);
     redis_news_look(shard, false);
-    redis_turn_send(shard);
+    redis_turn_send(shard, comes_soon(shard, now_us));
     redis_batches_send(shard);
     int64_t pack_ms = pack_turn(shard, now_us / 1000);
     if (has_to_tell(shard))

@@ -97,13 +97,14 @@ struct redis_shard {
     /* the event that is due; boot: since when it was seen to be */
     int64_t due_event_ms;
     int64_t due_seen_us;
-    struct redis_next told;       /* those who wait for its topic were told of this event; */
-    bool told_in_vain;            /* and none of them came */
-    int64_t turned_ms;            /* inner: since when it is up, or is not */
-    bool up, known;               /* known: an answer came since it is up */
-    int64_t busy_ms;              /* inner: the last turn that saw a batch */
-    uint64_t unpacked;            /* far jobs pushed through here and not packed yet, about */
-    bool lets_due, due_under_way; /* the next turn, and one that is with Redis */
+    struct redis_next told;        /* those who wait for its topic were told of this event; */
+    bool told_in_vain;             /* and none of them came */
+    int64_t turned_ms;             /* inner: since when it is up, or is not */
+    bool up, known;                /* known: an answer came since it is up */
+    int64_t busy_ms;               /* inner: the last turn that saw a batch */
+    uint64_t unpacked;             /* far jobs pushed through here and not packed yet, about */
+    int64_t answers_wait_since_us; /* boot: answers alone wait for a turn; 0: none do */
+    bool lets_due, due_under_way;  /* the next turn, and one that is with Redis */
     bool looking, packing, probing;
     bool may_pack; /* there may be far jobs among the fresh */
     bool stopping, freeing, has_space;

@@ -189,26 +189,47 @@ static bool turn_send(struct redis_shard *shard)
     return true;
 }
 
-/* Whether there is anything for a turn; and whether it has grown so much that it need not wait. */
-static bool has_some(const struct redis_shard *shard, bool *grown)
+/* What there is for a turn. */
+struct turn_wants {
+    bool some;
+    bool grown; /* so much that it need not wait */
+    bool more;  /* than answers */
+};
+
+static struct turn_wants wants_of(const struct redis_shard *shard)
 {
-    bool some = shard->lets_due;
-    *grown = false;
+    struct turn_wants wants = {.some = shard->lets_due, .more = shard->lets_due};
     for (const struct list *at = shard->open.next; at != &shard->open; at = at->next) {
         const struct redis_batch *batch = list_entry(at, struct redis_batch, list);
         if (!redis_batch_is_of_turn(batch))
             continue;
-        some = true;
-        *grown |= redis_batch_is_grown(batch);
+        wants.some = true;
+        wants.grown |= redis_batch_is_grown(batch);
+        wants.more |= batch->kind->is_take;
     }
-    return some;
+    return wants;
 }
 
-void redis_turn_send(struct redis_shard *shard)
+/* Answers alone, for which the time to wait is not over. */
+static bool may_wait(struct redis_shard *shard, const struct turn_wants *wants)
 {
-    bool grown;
-    while (has_some(shard, &grown) && (!shard->up || shard->turns_under_way == 0 ||
-                                       (grown && shard->turns_under_way < REDIS_SESSION_SLOTS)))
+    if (wants->more || wants->grown || shard->stopping)
+        return false;
+    if (!shard->answers_wait_since_us)
+        shard->answers_wait_since_us = clock_boot_us();
+    return clock_boot_us() - shard->answers_wait_since_us < REDIS_ANSWERS_WAIT_US;
+}
+
+void redis_turn_send(struct redis_shard *shard, bool soon)
+{
+    struct turn_wants wants;
+    while ((wants = wants_of(shard)).some &&
+           (!shard->up || shard->turns_under_way == 0 ||
+            (wants.grown && shard->turns_under_way < REDIS_SESSION_SLOTS))) {
+        if (soon && may_wait(shard, &wants))
+            return;
+        shard->answers_wait_since_us = 0;
         if (!turn_send(shard))
             return;
+    }
 }

@@ -16,7 +16,9 @@ void redis_turn_let_due(struct redis_shard *shard);
 bool redis_turn_lets_due(const struct redis_shard *shard);
 /* Whether somebody's take of the topic goes with the next turn. */
 bool redis_turn_takes(const struct redis_shard *shard, struct slice topic);
-/* Sends what may be sent now. */
-void redis_turn_send(struct redis_shard *shard);
+/* Sends what may be sent now. `soon`: a turn will be wanted within a moment, so answers alone wait for it, but
+ * not for longer than REDIS_ANSWERS_WAIT_US. */
+enum { REDIS_ANSWERS_WAIT_US = 1000 };
+void redis_turn_send(struct redis_shard *shard, bool soon);
 
 #endif
