@@ -1,14 +1,15 @@
 /*
  * shard: one shard of the queue on Redis, as a queue of its own (queue/queue.h).
  *
- * What is asked in a turn travels together: pushes of a topic in one call of the script, changes
- * likewise, takes that differ only in how many they want, answers of all topics. While
- * REDIS_SESSION_SLOTS of these are with Redis the next batches fill, as a group commit does; nothing
- * waits for a timer.
+ * What is asked in a turn travels together: pushes of a topic in one call of a script, changes likewise;
+ * answers and takes of all topics in one (shard_turn.h). While such a call is with Redis the next one
+ * fills, as a group commit does.
  *
- * Time. Every answer says when the shard's next event is, the news say when one comes earlier. At
- * that moment each server moves what is due, in bounded steps; that two do it at once does no harm.
- * A look each second makes good what no message told.
+ * Time. Every answer says when the shard's next event is and of which topic, the news say when one comes
+ * earlier. At that moment those who wait for the topic here are told, and what they take leaves as a
+ * turn, which lets the jobs become due and leases them. Of several servers with such waiters one, the
+ * mover, comes at once, the others a little later; a server where nobody waits comes later still. A look
+ * each second makes good what no message told. Decision 35.
  *
  * All on the reactor's thread. Owner: redis.c, which calls the turns.
  */
