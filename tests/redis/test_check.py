@@ -644,3 +644,80 @@ def test_a_repair_that_is_cut_short_does_no_harm(shard, seed):
         assert finding.how == BY_HAND
         shard.client.delete(finding.what.split("'")[1].encode("latin1"))
     assert scan(shard.client, shard.tag) == []
+
+
+# ---- the packed values ----
+
+FAR = 2**45
+
+
+def spoil_core(**fields):
+    return lambda shard: state.core_change(shard.client, shard.tag, **fields)
+
+
+def spoil_topic(**fields):
+    return lambda shard: state.topic_change(shard.client, shard.tag, "t", **fields)
+
+
+def without(flag):
+    return lambda shard: state.topic_change(shard.client, shard.tag, "t", flags=state.topic_of(shard.client, shard.tag, "t").flags & ~flag)
+
+
+def cut(key, size):
+    return lambda shard: shard.client.set(f"{shard.tag}:{key}", shard.client.get(f"{shard.tag}:{key}")[:size])
+
+
+def patch(key, at, value):
+    return lambda shard: shard.client.setrange(f"{shard.tag}:{key}", at, value)
+
+
+VALUES = {
+    "the next event too late": (spoil_core(next=FAR, rest=FAR), "the shard looks for what is next at"),
+    "the next event too late, of another topic": (spoil_core(next=FAR, rest=FAR, next_topic=b"other"), "the shard looks for what is next at"),
+    "the event after the next too late": (spoil_core(next=5, rest=FAR, next_topic=b"other"), "the shard looks for what is next at"),
+    "a topic's next event too late": (spoil_topic(next=FAR), "its next event is at"),
+    "a topic listed by another event": (spoil_topic(listed=FAR), "looks at the topic at"),
+    "nobody looks into leaves": (without(state.PACKED), "has packed jobs that nobody looks for"),
+    "nobody looks for what expires": (without(state.EXPIRING), "has jobs that expire that nobody looks for"),
+    "nobody forgets finished ids": (without(state.REMEMBERING), "has ids to remember that nobody looks for"),
+    "nobody looks for jobs of their own": (without(state.SPECIAL), "has a priority or policy of its own"),
+    "nobody looks for tries": (without(state.TRIED), "was tried, which the topic does not know of"),
+    "a total below nothing": (spoil_topic(nacked=-5, delivered=-1), "counts -5 nacked"),
+    "the dead below nothing": (spoil_topic(dead_bytes=-5), "counts -5 bytes of dead jobs"),
+    "all counts gone": (spoil_topic(**dict.fromkeys(state.FIGURES, 0)), "counts 0 ready, there are 2"),
+    "a topic cut short": (cut("topic:t", 60), "no counts and settings"),
+    "a topic that is empty": (cut("topic:t", 0), "no counts and settings"),
+    "settings cut short": (cut("topic:t", 120), "the settings cannot be read"),
+    "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 30), "the settings cannot be read"),
+    "a core that is empty": (cut("core", 0), "the shard has no core"),
+    "a core cut short": (cut("core", 40), "the shard has no core"),
+    "a core without its end": (cut("core", 70), "the end of the core cannot be read"),
+    "a core whose topic is longer than it": (patch("core", 66, b"\xff"), "the shard has no core"),
+    "a ticket that nobody would drop": (lambda shard: shard.client.delete(shard.tag + ":servers"), "nobody would drop the ticket"),
+}
+
+
+@pytest.mark.parametrize("damage", VALUES)
+def test_each_field_of_the_packed_values_is_found_wrong_and_put_right(shard, damage):
+    fill(shard)
+    shard.topic(TOPIC_PUT, "t", settings(dedup=5000), 1)
+    spoil, says = VALUES[damage]
+    spoil(shard)
+    assert only(must_be_mended(shard), says)
+    shard.hello()
+    assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
+    shard.jump(80_000)
+    shard.advance_all()
+    assert {found.id for found in shard.take("t")} >= {b"delayed", b"fresh", b"retrying"}
+
+
+@pytest.mark.parametrize("damage", ["a core cut short", "a core whose topic is longer than it", "a core that is empty"])
+def test_no_call_is_carried_out_by_a_core_that_cannot_be_read(shard, damage):
+    fill(shard)
+    VALUES[damage][0](shard)
+    before = shard.dump()
+    for call in (shard.hello, lambda: shard.take("t"), lambda: shard.push("t", job("new")), shard.advance, lambda: shard.topic(TOPIC_PUT, "t", settings(), 1)):
+        with pytest.raises(Exception, match="^BROKEN .*tarry fsck"):
+            call()
+    assert shard.dump() == before
+    must_be_mended(shard)

@@ -17,7 +17,14 @@ local function check_core()
         make_core(shards)
         return ''
     end
-    local more = core_more()
+    local is_whole, more = pcall(core_more)
+    if not is_whole then
+        if find('', '', 'the end of the core cannot be read: which master was last seen, and the key that leases are checked with', 'dropped, so leases that are out end') then
+            local _, generation, changes, deaths = unpack_from(CORE_SELDOM, core_seldom)
+            core_more_set({shards = shards, generation = generation, changes = changes, deaths = deaths, run = '', lease_key = ''})
+        end
+        return ''
+    end
     if more.shards ~= shards and find('', '', 'the number of shards in the core is not that of the queue, ' .. ARGV[6], 'put right') then
         more.shards = shards
         core_more_set(more)
@@ -61,6 +68,9 @@ local function check_key(rest)
         local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("nobody knows the key '%s'", key)
         find(topic or '', '', what, 'look at it, and rename or delete it', 2)
         return false
+    end
+    if family == 'ticket' and not call('ZSCORE', SERVERS, topic) and find('', '', "nobody would drop the ticket '" .. topic .. "'", 'noted') then
+        call('ZADD', SERVERS, text_of(now), topic)
     end
     if topic and family ~= 'ticket' then step.names[#step.names + 1] = topic end
     return number and check_numbered(family, topic, number)

@@ -76,6 +76,9 @@ local function check_counts()
     set_figure('ready', kept.ready, ready)
     set_figure('leased', kept.leased, held)
     set_figure('dead', kept.dead, dead)
+    for i = AT.pushed - FIRST_FIGURE + 1, #FIGURES do
+        set_figure(FIGURES[i], t.f[AT[FIGURES[i]]], max(0, t.f[AT[FIGURES[i]]]))
+    end
     local jobs = call('HLEN', t.jobs)
     check_waiting(kept, math.max(0, jobs - ready - held - dead))
     check_past(jobs)

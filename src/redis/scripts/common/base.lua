@@ -30,22 +30,22 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 local LAYOUT, CONVERTING = 2, 1 -- CONVERTING: a shard of layout 1 that is on its way to this one (convert.lua)
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
-local CORE_BYTES_MIN = 69
+local CORE_NAME_AT, CORE_BYTES_MIN = 67, 69 -- where the length of the topic's name stands
 
 local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, core_tail
 local next_before -- as this call found it
-local core_is_changed
+local core_is_open, core_is_changed
 
 -- From its text; false where it cannot be read.
 local function core_open(text)
-    core_is_changed = false
-    if not text or #text < CORE_BYTES_MIN or byte(text) ~= LAYOUT then
+    core_is_open, core_is_changed = false, false
+    if not text or byte(text) ~= LAYOUT or #text < CORE_BYTES_MIN + (byte(text, CORE_NAME_AT) or 0) then
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
         return false
     end
     local layout, at
     layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
-    core_tail, next_before = sub(text, at), next_ms
+    core_tail, next_before, core_is_open = sub(text, at), next_ms, true
     return true
 end
 
@@ -150,6 +150,9 @@ local function refuse_core(text)
     if text and byte(text) == CONVERTING or not text and is_of_before() then
         error({err = 'OLDER the jobs lie as versions of before kept them, start a server, which converts them'})
     end
+    if text and (text == '' or byte(text) == LAYOUT) then
+        error({err = 'BROKEN the core of this shard cannot be read, run tarry fsck --repair with the same --store'})
+    end
     if text then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
     error({err = 'GONE the core of this shard is not there, Redis lost its data'})
 end
@@ -169,7 +172,7 @@ end
 -- (or nil).
 local function begin(keys, ticket, name)
     local text = reach(keys, ticket, name)
-    if not text or byte(text) ~= LAYOUT then refuse_core(text) end
+    if not core_is_open then refuse_core(text) end
     if ticket and #ticket > 21 then clock_within(sub(ticket, 22)) end
 end
 
