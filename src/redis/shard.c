@@ -15,8 +15,9 @@ enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answer
 /* When a server comes for what is due. Where somebody waits for it: at once, and again after a pause
  * where it found nothing (its clock is not quite where we believe); while another server is counted on,
  * a little later, so that not all come for each job. Where nobody waits for it: later than any server
- * where somebody does. */
-enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 15000 };
+ * where somebody does, but not by much: who waits may not know of it, since that a later event is the next
+ * one now is told to nobody. */
+enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 4500 };
 
 enum {
     PACK_IDLE_MS = 50,    /* without a batch: then there is time */
