@@ -263,11 +263,11 @@ class Shard:
         return self.change_call("push", topic, topics_max, *[argument for some in jobs for argument in some], ticket=ticket)
 
     def take(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
-        """[Job]"""
-        return jobs_taken(self.take_call(topic, most, bytes_max, lease, ticket))
+        """[Job], by a turn with nothing else."""
+        return self.turn(takes=[(topic, most, bytes_max, lease)], ticket=ticket).jobs[0]
 
     def take_call(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
-        return self.change_call("take", topic, most, bytes_max, lease, ticket=ticket)
+        return self.turn(takes=[(topic, most, bytes_max, lease)], ticket=ticket)
 
     def turn(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
         """answers as below; takes: (topic, most[, bytes_max[, lease_ms]]). A Turn."""
@@ -280,11 +280,8 @@ class Shard:
         return self.change_call("turn", *words, ticket=ticket)
 
     def answer(self, *answers, ticket=None, chance=12345):
-        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)]"""
-        return self.answer_call(*answers, ticket=ticket, chance=chance).items(">BBI6I6")
-
-    def answer_call(self, *answers, ticket=None, chance=12345):
-        return self.change_call("answer", chance, *answer_words(answers), ticket=ticket)
+        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)], by a turn with nothing else."""
+        return self.turn(answers, ticket=ticket, chance=chance).said
 
     def change(self, topic, *changes, ticket=None):
         """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
@@ -301,13 +298,9 @@ class Shard:
         return self.change_call("change", topic, *words, ticket=ticket)
 
     def advance(self, most=1000, chance=777):
-        """(answer, whether there is more, topics that have something ready now)"""
-        answer = self.call("advance", b"", self.server, chance, most)
-        if self.check:
-            self.must_be_sound()
-        more, answer.has_other, rest = unpack(">BB", answer.rest)
-        assert not rest
-        return answer, bool(more), answer.more
+        """(turn, whether there is more, topics that have something ready now)"""
+        turn = self.turn(most=most, chance=chance)
+        return turn, turn.more, turn.woken
 
     def advance_all(self, most=1000):
         for _ in range(10_000):
@@ -455,6 +448,7 @@ class Turn:
             count, rest = unpack(">I4", rest)
             counts.append(count)
         assert not rest and not bits & ~3
+        self.words = answer.more[answers:answers + 3 * sum(counts)]  # of the jobs: id, record, try
         self.names = [tuple(name.split(b"\0", 1)) if name else None for name in answer.more[:answers]]
         words = answer.more[answers:]
         for count in counts:

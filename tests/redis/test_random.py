@@ -5,7 +5,7 @@ import random
 
 import pytest
 from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, IS_LEASED, LEASED, NACK, NONE, OK, READY, REFUSE, RESCHEDULE,
-                 RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, jobs_taken, settings)
+                 RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings)
 
 TOPICS = ("plain", "ttl", "dedup", "short")
 STEPS = 300
@@ -58,10 +58,11 @@ class Actor:
         lease = self.random.choice((0, 0, 200, 4000))
 
         def call(ticket):
-            return self.shard.take_call(name, most, size, lease, ticket=ticket).more
+            self.last = self.shard.take_call(name, most, size, lease, ticket=ticket)
+            return self.last.words
 
-        words = self.again(call)
-        jobs = jobs_taken(type("Taken", (), {"rest": b"", "more": words}))
+        self.again(call)
+        [jobs] = self.last.jobs
         assert len(jobs) <= most
         assert len({found.id for found in jobs}) == len(jobs)
         self.leases += [found.delivery for found in jobs]

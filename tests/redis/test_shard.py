@@ -1,4 +1,4 @@
-"""hello.lua, adjust.lua, advance.lua: the shard as a whole, its clock, what falls due."""
+"""hello.lua, adjust.lua, and turn.lua: the shard as a whole, its clock, what falls due."""
 
 import concurrent.futures
 import random
@@ -274,15 +274,3 @@ def test_a_user_who_may_publish_nothing_changes_whole_all_the_same(shard):
     finally:
         mute.close()
         shard.client.execute_command("ACL", "DELUSER", "mute")
-
-
-def test_of_servers_that_move_what_is_due_one_is_the_mover_until_it_stays_away(shard):
-    other = Shard(shard.client, server="0000000b")
-    assert not shard.advance()[0].has_other and not shard.advance()[0].has_other
-    shard.push("t", job("a", delay=10))
-    shard.jump(20)
-    answer, more, topics = other.advance()
-    assert answer.has_other and topics == [b"t"], "it moves what is due all the same"
-    shard.jump(100)
-    assert not other.advance()[0].has_other, "the mover has stayed away"
-    assert shard.advance()[0].has_other

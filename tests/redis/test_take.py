@@ -1,4 +1,4 @@
-"""take.lua: order, limits, leases."""
+"""turn.lua, takes: order, limits, leases."""
 
 import pytest
 from abi import ACK, DELAYED, LEASED, NACK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings
@@ -100,7 +100,7 @@ def test_a_job_comes_not_one_millisecond_early(shard):
     shard.jump(due - shard.hello().now - 30)
     while True:
         call = shard.take_call("t")
-        if call.more:
+        if call.words:
             assert call.now >= due
             return
         assert call.now < due, "late: it was due and was not given"
@@ -140,7 +140,7 @@ def test_the_same_ticket_shows_the_same_leases_and_takes_no_more(shard):
     first = shard.take_call("t", 30, ticket=ticket)
     before = shard.dump()
     again = shard.take_call("t", 30, ticket=ticket)
-    assert again.more == first.more and len(first.more) == 90
+    assert again.words == first.words and len(first.words) == 90
     assert shard.dump() == before
 
 
@@ -150,7 +150,7 @@ def test_asked_again_a_take_shows_only_what_still_stands(shard):
     first, second, _ = shard.take("t", ticket=ticket)
     shard.answer((ACK, first.delivery), (NACK, second.delivery, 0), ticket=shard.ticket(slot=1))
     again = shard.take_call("t", ticket=ticket)
-    assert again.more[::3] == [b"c"]
+    assert again.words[::3] == [b"c"]
 
 
 def test_an_empty_take_asked_again_takes_at_most_once(shard):
@@ -180,15 +180,15 @@ def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_t
     news = shard.client.pubsub()
     news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
-    for name, call in (("t", lambda: shard.take("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
+    for name, call in (("t", lambda: shard.take_call("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
         shard.push(name, job("more urgent", delay=100, priority=1))  # not in order of due: so they become ready first
         shard.push(name, job("a", delay=100), job("b", delay=100))
         shard.jump(102)
-        call()
+        turn = call()
         told = []
         while (message := news.parse_response(block=False, timeout=0.05)) is not None:
             told.append(message[2])
-        assert b"r--------" + name.encode() in told
+        assert turn.woken == [b"t"] if name == "t" else b"r--------u" in told
         shard.advance_all()
     news.close()
 
