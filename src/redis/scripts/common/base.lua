@@ -30,22 +30,23 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 local LAYOUT, CONVERTING = 2, 1 -- CONVERTING: a shard of layout 1 that is on its way to this one (convert.lua)
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
-local CORE_NAME_AT, CORE_BYTES_MIN = 67, 69 -- where the length of the topic's name stands
+local CORE_BYTES_MIN = 69 -- with no topic's name, whose length stands two bytes before
 
-local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, core_tail
+local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic
+local core_tail -- false: it cannot be read
 local next_before -- as this call found it
-local core_is_open, core_is_changed
+local core_is_changed
 
 -- From its text; false where it cannot be read.
 local function core_open(text)
-    core_is_open, core_is_changed = false, false
-    if not text or byte(text) ~= LAYOUT or #text < CORE_BYTES_MIN + (byte(text, CORE_NAME_AT) or 0) then
+    core_tail, core_is_changed = false, false
+    if not text or byte(text) ~= LAYOUT or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
         return false
     end
     local layout, at
     layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
-    core_tail, next_before, core_is_open = sub(text, at), next_ms, true
+    core_tail, next_before = sub(text, at), next_ms
     return true
 end
 
@@ -172,7 +173,7 @@ end
 -- (or nil).
 local function begin(keys, ticket, name)
     local text = reach(keys, ticket, name)
-    if not core_is_open then refuse_core(text) end
+    if not core_tail then refuse_core(text) end
     if ticket and #ticket > 21 then clock_within(sub(ticket, 22)) end
 end
 
