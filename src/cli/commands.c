@@ -23,10 +23,10 @@ static const struct cli_command own_commands[] = {
 
 /* In the order in which the help shows them. */
 static const struct cli_command *const tables[] = {
-    cli_serve_commands,  cli_push_commands,   cli_lease_commands,   cli_work_commands,
-    cli_job_commands,    cli_topic_commands,  cli_deliver_commands, cli_dead_commands,
-    cli_export_commands, cli_import_commands, cli_bench_commands,   cli_backup_commands,
-    cli_fsck_commands,   own_commands,
+    cli_serve_commands,  cli_push_commands,    cli_lease_commands,   cli_work_commands,
+    cli_job_commands,    cli_topic_commands,   cli_deliver_commands, cli_dead_commands,
+    cli_export_commands, cli_import_commands,  cli_bench_commands,   cli_backup_commands,
+    cli_fsck_commands,   cli_reshard_commands, own_commands,
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], COMMANDS_MAX = 64 };

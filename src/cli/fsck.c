@@ -3,8 +3,8 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/redis_store.h"
 #include "redis/fsck.h"
-#include "server/secret.h"
 
 #include <errno.h>
 #include <string.h>
@@ -74,23 +74,6 @@ static void on_progress(void *ctx, uint64_t jobs, uint64_t total)
     progress_show(jobs, total, -1);
 }
 
-/* With the password of the file, where there is one. */
-static int make_url(const char *store, const char *password_file, char url[REDIS_URL_BYTES_MAX])
-{
-    char secret[256], error[256] = "";
-    int result = 0;
-    if (strlen(store) >= REDIS_URL_BYTES_MAX)
-        return cli_usage("'--store' is too long, give at most %d bytes", REDIS_URL_BYTES_MAX - 1);
-    strcpy(url, store);
-    if (password_file) {
-        result = secret_read(password_file, secret, sizeof secret, error, sizeof error);
-        if (result == 0)
-            result = secret_into_url(store, secret, url, REDIS_URL_BYTES_MAX, error, sizeof error);
-        explicit_bzero(secret, sizeof secret);
-    }
-    return result == 0 ? CLI_OK : cli_usage("%s", error);
-}
-
 static void print_redis(const struct redis_fsck_report *report, bool json)
 {
     struct buffer text;
@@ -102,19 +85,13 @@ static void print_redis(const struct redis_fsck_report *report, bool json)
     print(&text);
 }
 
-static int say_error(int result, const char *error)
-{
-    cli_error("%s", error);
-    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
-}
-
 static int check_redis(const char *store, const char *password_file, bool repair, bool json)
 {
     static struct redis_fsck_report report; /* large */
     char url[REDIS_URL_BYTES_MAX];
     const struct redis_fsck_options options = {
         .url = url, .repair = repair, .progress = isatty(STDERR_FILENO) ? on_progress : NULL};
-    int exit_code = make_url(store, password_file, url);
+    int exit_code = redis_store_url(store, password_file, url);
     if (exit_code != CLI_OK)
         return exit_code;
     progress_begin("checked", false);
@@ -124,7 +101,7 @@ static int check_redis(const char *store, const char *password_file, bool repair
     if (json || report.shards)
         print_redis(&report, json);
     if (result != 0)
-        exit_code = say_error(result, report.error);
+        exit_code = redis_store_error(result, report.error);
     else if (report.finding_count > report.mended)
         exit_code = CLI_REFUSED;
     redis_fsck_report_fini(&report);

@@ -75,6 +75,8 @@ static const struct refusal {
     [QUEUE_STOPPING] = {"The server is going down", 503},
     [QUEUE_DIRECTORY_MOVED] = {"The data directory was moved", 503},
     [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},
+    [QUEUE_ELSEWHERE] = {"The number of shards is being changed", 503},
+    [QUEUE_MOVING] = {"The job is on its way to another shard", 503},
 };
 
 static const struct row *row_of(enum http_problem problem)

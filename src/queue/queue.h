@@ -54,7 +54,11 @@ enum queue_status {
     /* The path of the data directory leads elsewhere: what changes something is refused; what was
      * under way is not known to have happened. */
     QUEUE_DIRECTORY_MOVED,
-    QUEUE_UNAVAILABLE /* the store is out of reach or failed: whether it was done is not known */
+    QUEUE_UNAVAILABLE, /* the store is out of reach or failed: whether it was done is not known */
+    /* Of parts of a queue that goes over into another one (handover.h). A caller sees one where that
+     * took too long: nothing was done. */
+    QUEUE_ELSEWHERE, /* push: a part that takes no new jobs knows none of this id */
+    QUEUE_MOVING     /* the job is on its way to another part */
 };
 
 /* ---- what is asked ---- */

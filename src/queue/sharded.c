@@ -150,6 +150,29 @@ static uint32_t first_of(const struct sharded_gather *gather, const size_t *next
     return best;
 }
 
+static struct queue_cursor place_of(const struct sharded *sharded, uint32_t part,
+                                    const struct job *job)
+{
+    const struct sharded_options *options = &sharded->options;
+    if (options->number_of_job)
+        part = options->number_of_job(options->ctx, part, job->topic, job->id);
+    return (struct queue_cursor){job->due_ms, job->sequence, part};
+}
+
+/* Whether the last of these is there already: it moved to another part between two replies. */
+static bool is_shown(const struct queue_job *jobs, size_t found)
+{
+    const struct job *last = &jobs[found].job;
+    for (size_t i = found; i-- > 0;) {
+        const struct job *other = &jobs[i].job;
+        if (other->due_ms != last->due_ms)
+            return false;
+        if (slice_equals(other->id, last->id))
+            return true;
+    }
+    return false;
+}
+
 /* Returns how many; `last` is the place of the last one. */
 static size_t merge_pages(const struct sharded_gather *gather, struct queue_job *jobs,
                           struct queue_cursor *last)
@@ -161,9 +184,9 @@ static size_t merge_pages(const struct sharded_gather *gather, struct queue_job 
             break;
         const struct queue_reply *part = gather->replies[best];
         jobs[found] = part->jobs[next[best]++];
-        *last = (struct queue_cursor){
-            .due_ms = jobs[found].job.due_ms, .sequence = jobs[found].job.sequence, .shard = best};
-        bytes += jobs[found++].job.body.len;
+        *last = place_of(gather->sharded, best, &jobs[found].job);
+        if (!gather->sharded->options.in_turn || !is_shown(jobs, found))
+            bytes += jobs[found++].job.body.len;
         /* A part that left some out says nothing of what follows its last. */
         if (next[best] == part->job_count && part->cursor.len)
             break;
@@ -263,6 +286,7 @@ static void take_finish(struct taking *take)
     free(jobs);
     for (size_t i = 0; i < take->reply_count; i++)
         free(take->replies[i]);
+    take->sharded->under_way--;
     free(take->replies);
     free(take->command);
     free(take);
@@ -331,6 +355,7 @@ static void spread_take(struct sharded *sharded, const struct command *command,
                             .first = sharded->take_from,
                             .left = command->take.max,
                             .replies = replies};
+    sharded->under_way++;
     sharded->take_from = (sharded->take_from + 1) % parts;
     take_next(take);
 }
@@ -436,6 +461,11 @@ struct sharded *sharded_new(const struct sharded_options *options)
 void sharded_free(struct sharded *sharded)
 {
     free(sharded);
+}
+
+bool sharded_is_idle(const struct sharded *sharded)
+{
+    return sharded->under_way == 0;
 }
 
 struct queue *sharded_queue(struct sharded *sharded)

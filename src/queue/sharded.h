@@ -38,8 +38,15 @@ struct sharded_options {
      * crash leaves half done can be told from it: what it says holds in all parts. */
     bool leads;
 
+    /* Lists and sums ask the parts one after the other: where jobs go from a part into a later one
+     * meanwhile, none is missed, and no list shows one twice. */
+    bool in_turn;
+
     /* Which part holds (or would hold) this job. Any text may come, valid or not. */
     uint32_t (*part_of_job)(void *ctx, struct slice topic, struct slice id);
+    /* The number that cursors name such a part's job by, where it is not the part's; it rises with the
+     * parts. NULL: it is. */
+    uint32_t (*number_of_job)(void *ctx, uint32_t part, struct slice topic, struct slice id);
     /* Which part gave this lease. False: it is nobody's; `home` refuses it. */
     bool (*part_of_lease)(void *ctx, struct slice lease, uint32_t *part);
     /* A reply that no part gives (out of memory, a refusal): later, not inside this call. */
@@ -50,6 +57,9 @@ struct sharded_options {
 /* NULL: out of memory. */
 struct sharded *sharded_new(const struct sharded_options *options);
 void sharded_free(struct sharded *sharded);
+
+/* No call is under way that the sharded queue takes part in any more. */
+bool sharded_is_idle(const struct sharded *sharded);
 
 struct queue *sharded_queue(struct sharded *sharded);
 

@@ -38,6 +38,7 @@ struct sharded_gather *sharded_gather_new(struct sharded *sharded,
         sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         return NULL;
     }
+    sharded->under_way++;
     gather->sharded = sharded;
     gather->join = join;
     gather->reply_to = reply_to;
@@ -48,6 +49,8 @@ void sharded_gather_free(struct sharded_gather *gather)
 {
     for (uint32_t i = 0; i < gather->sharded->part_count; i++)
         free(gather->replies[i]);
+    gather->sharded->under_way--;
+    free(gather->in_turn);
     free(gather->part_of);
     free(gather);
 }
@@ -70,6 +73,8 @@ static void part_done(void *owner, uint64_t part, const struct queue_reply *repl
     gather->replies[part] = copy_reply(reply);
     if (!--gather->left)
         gather->join(gather);
+    else if (gather->in_turn)
+        sharded_gather_ask(gather, (uint32_t)part + 1, gather->in_turn);
 }
 
 void sharded_gather_ask(struct sharded_gather *gather, uint32_t part, const struct command *command)
@@ -81,6 +86,8 @@ void sharded_gather_ask(struct sharded_gather *gather, uint32_t part, const stru
 void sharded_gather_ask_all(struct sharded_gather *gather, const struct command *command)
 {
     uint32_t count = gather->left = gather->sharded->part_count;
+    if (gather->sharded->options.in_turn && (gather->in_turn = copy_command(command)))
+        count = 1; /* without memory for that: all at once */
     for (uint32_t part = 0; part < count; part++)
         sharded_gather_ask(gather, part, command);
 }

@@ -17,6 +17,7 @@ struct sharded {
     struct sharded_options options;
     struct sharded_part parts[SHARDED_PARTS_MAX];
     uint32_t part_count;
+    size_t under_way;   /* calls that need it until they are replied to */
     uint32_t take_from; /* the part a take asks first; moves on, and to where jobs became ready */
 };
 
@@ -37,6 +38,7 @@ struct sharded_gather {
     struct queue_reply_to reply_to;
     void (*join)(struct sharded_gather *gather); /* ends in a sharded_gather_finish */
     uint32_t left;                               /* parts that have not replied */
+    struct command *in_turn; /* asked of one part after the other; a copy, else NULL */
     /* By part; copies. NULL: out of memory, or not asked. */
     struct queue_reply *replies[SHARDED_PARTS_MAX];
     uint32_t limit;   /* list */

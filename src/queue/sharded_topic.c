@@ -130,6 +130,7 @@ static struct topic_call *topic_call_new(struct sharded *sharded, const struct c
         sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
         return NULL;
     }
+    sharded->under_way++;
     *topic = (struct topic_call){
         .sharded = sharded, .reply_to = reply_to, .command = copy, .status = QUEUE_NOT_FOUND};
     return topic;
@@ -137,6 +138,7 @@ static struct topic_call *topic_call_new(struct sharded *sharded, const struct c
 
 static void topic_call_free(struct topic_call *topic)
 {
+    topic->sharded->under_way--;
     free(topic->command);
     free(topic);
 }

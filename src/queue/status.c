@@ -51,10 +51,14 @@ static const struct {
                            "the store cannot be reached or has failed, so whether this was done is "
                            "not known; call again with the same id or lease, and see the server's "
                            "log"},
+    [QUEUE_ELSEWHERE] = {"unavailable", "the number of shards is being changed and nothing was "
+                                        "done; call again"},
+    [QUEUE_MOVING] = {"unavailable", "the job is on its way to another shard and nothing was done; "
+                                     "call again"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];
-_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_UNAVAILABLE + 1, "every status has its row");
+_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_MOVING + 1, "every status has its row");
 
 const char *queue_status_code(enum queue_status status)
 {

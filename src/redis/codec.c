@@ -328,7 +328,7 @@ static void read_policy(struct unpacking *in, struct policy *out)
 
 static void read_status(struct unpacking *in, struct queue_result *out)
 {
-    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_UNAVAILABLE);
+    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_MOVING);
     out->state = (enum job_state)read_up_to(in, 1, JOB_FINISHED);
     out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
 }
@@ -475,12 +475,9 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }
 
-bool redis_unpack_counters(struct slice rest, uint64_t *changes, uint64_t *deaths)
+bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths)
 {
-    struct unpacking in = {.rest = rest};
-    *changes = read_number(&in, 6);
-    *deaths = read_number(&in, 6);
-    return !in.failed && in.rest.len == 0;
+    return redis_unpack_u48(rest, changes) && redis_unpack_u48(rest, deaths);
 }
 
 static void read_settings(struct unpacking *in, struct topic_settings *out)

@@ -47,7 +47,7 @@ bool redis_unpack_u48(struct slice *rest, uint64_t *out);
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
                       int64_t adjust_ms, struct job *out);
 /* A look's: how often settings changed; how often jobs died that somebody looks after. */
-bool redis_unpack_counters(struct slice rest, uint64_t *changes, uint64_t *deaths);
+bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths);
 /* All but the name. */
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);
 

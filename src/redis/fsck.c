@@ -30,9 +30,10 @@ static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool
     if (result != 0)
         return result;
     *is_there = reply->type == REDIS_REPLY_STRING;
-    char *end = NULL;
-    unsigned long found = *is_there ? strtoul(reply->str, &end, 10) : 0;
-    *number = end && !*end && found <= REDIS_SHARDS_MAX ? (uint32_t)found : 0;
+    struct redis_generation found = {0};
+    bool is_one = *is_there && redis_generation_parse(slice_make(reply->str, reply->len), &found);
+    *number = is_one ? found.shards : 0;
+    fsck->generation = is_one ? found.number : 0;
     freeReplyObject(reply);
     return 0;
 }
@@ -73,7 +74,7 @@ static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint3
     char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
     struct redis_core_state found = {0};
     redisReply *reply;
-    redis_slot_tag(fsck->url.prefix, shard, shards, tag);
+    redis_slot_tag_of(fsck->url.prefix, fsck->generation, shard, shards, tag);
     snprintf(core, sizeof core, "%s:core", tag);
     int result = ask_text(fsck, core, &reply);
     if (result == -EBADMSG)
@@ -222,6 +223,26 @@ static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
     return refuse_unknown(fsck, key, is_there);
 }
 
+/* Jobs that are on their way from one shard to another hang in neither. */
+static int refuse_on_the_way(struct fsck *fsck)
+{
+    char core[CORE_KEY_BYTES];
+    redisReply *reply;
+    snprintf(core, sizeof core, "%s:core", fsck->report->shard[0].tag);
+    int result = ask_text(fsck, core, &reply);
+    if (result != 0)
+        return result;
+    struct redis_core_state state = {0};
+    bool is_on_the_way = reply->type == REDIS_REPLY_STRING &&
+                         redis_core_state_read(slice_make(reply->str, reply->len), &state) &&
+                         state.sealed != 0;
+    freeReplyObject(reply);
+    return is_on_the_way ? REDIS_REPORT(&fsck->error, -EBUSY,
+                                        "the number of shards is being changed, see that through "
+                                        "with 'tarry reshard' and check again")
+                         : 0;
+}
+
 /* Settles report->shards. */
 static int count_shards(struct fsck *fsck)
 {
@@ -235,10 +256,10 @@ static int count_shards(struct fsck *fsck)
     report->shards = shards;
     for (uint32_t i = 0; i < shards; i++) {
         char tag[REDIS_TAG_BYTES];
-        redis_slot_tag(fsck->url.prefix, i, shards, tag);
+        redis_slot_tag_of(fsck->url.prefix, fsck->generation, i, shards, tag);
         snprintf(report->shard[i].tag, sizeof report->shard[i].tag, "%s", tag);
     }
-    return 0;
+    return refuse_on_the_way(fsck);
 }
 
 /* ---- the topics' settings ----

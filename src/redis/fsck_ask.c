@@ -469,13 +469,24 @@ static uint32_t shard_of(const struct fsck *fsck, struct slice key, struct slice
     return i;
 }
 
+/* What a shard leaves that was given up: it tells servers that come late where its jobs went. */
+static bool is_of_closed(const struct fsck *fsck, struct slice rest)
+{
+    static const char *const left[] = {":core", ":name", ":servers", ":moving", ":aware"};
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
+        if (slice_is(rest, left[i]))
+            return fsck->generation > 0;
+    return fsck->generation > 0 && rest.len > 8 && memcmp(rest.at, ":ticket:", 8) == 0;
+}
+
 /* Told of once for each tag. */
 static void find_stray(struct fsck *fsck, struct slice key)
 {
     const char *close = memchr(key.at, '}', key.len);
     size_t len = close ? (size_t)(close - key.at) + 1 : 0;
     char tag[REDIS_TAG_BYTES], what[REDIS_TAG_BYTES + 96];
-    if (!len || len >= sizeof tag || fsck->stray_count == FSCK_STRAYS_MAX)
+    if (!len || len >= sizeof tag || fsck->stray_count == FSCK_STRAYS_MAX ||
+        is_of_closed(fsck, slice_make(key.at + len, key.len - len)))
         return;
     snprintf(tag, sizeof tag, "%.*s", (int)len, key.at);
     for (uint32_t i = 0; i < fsck->stray_count; i++)

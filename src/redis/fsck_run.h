@@ -4,6 +4,7 @@
 
 #include "redis/fsck.h"
 #include "redis/fsck_names.h"
+#include "redis/generation.h"
 #include "redis/script.h"
 #include "redis/survey.h"
 
@@ -14,6 +15,7 @@ struct fsck {
     struct redis_fsck_report *report;
     struct redis_report error; /* into report->error */
     struct redis_url url;
+    uint32_t generation; /* of the shards (generation.h) */
 
     /* fsck_ask.c */
     struct redis_survey *survey; /* NULL: to be made (again) */

@@ -207,6 +207,7 @@ struct shards_question {
     const struct redis_survey *map;
     const struct redis_report *report;
     const char *purpose;                   /* "cannot …" where it is refused */
+    uint32_t generation;                   /* of the number that was found last */
     char place[REDIS_ENDPOINT_NAME_BYTES]; /* who answered */
 };
 
@@ -273,15 +274,17 @@ static int ask_number(struct shards_question *question, const char *const *words
     int result = ask_owner(question, words, &reply);
     if (result != 0)
         return result;
-    unsigned long found = reply->type == REDIS_REPLY_STRING ? strtoul(reply->str, NULL, 10) : 0;
-    bool wrong = reply->type == REDIS_REPLY_STRING && (found < 1 || found > REDIS_SHARDS_MAX);
+    struct redis_generation found = {0};
+    bool wrong = reply->type == REDIS_REPLY_STRING &&
+                 !redis_generation_parse(slice_make(reply->str, reply->len), &found);
     freeReplyObject(reply);
     if (wrong)
         return REDIS_REPORT(question->report, -EINVAL,
                             "'%s' at '%s' is no number of shards, another program uses these keys, "
                             "give tarry a prefix of its own (?prefix=NAME)",
                             words[1], question->place);
-    *number = (uint32_t)found;
+    *number = found.shards;
+    question->generation = found.number;
     return 0;
 }
 
@@ -295,12 +298,20 @@ struct core_seen {
     struct redis_core_state core;
 };
 
+static void core_name_of(const struct shards_question *question,
+                         const struct redis_generation *generation, uint32_t shard,
+                         char out[KEY_BYTES])
+{
+    char tag[REDIS_TAG_BYTES];
+    redis_slot_tag_of(question->url->prefix, generation->number, shard, generation->shards, tag);
+    snprintf(out, KEY_BYTES, "%s:core", tag);
+}
+
+/* Of the first generation. */
 static void core_name(const struct shards_question *question, uint32_t shard, uint32_t shards,
                       char out[KEY_BYTES])
 {
-    char tag[REDIS_TAG_BYTES];
-    redis_slot_tag(question->url->prefix, shard, shards, tag);
-    snprintf(out, KEY_BYTES, "%s:core", tag);
+    core_name_of(question, &(struct redis_generation){.shards = shards}, shard, out);
 }
 
 static int ask_core(struct shards_question *question, const char *core, struct core_seen *seen)
@@ -396,7 +407,7 @@ static int decide_number(struct shards_question *question, const char *key, uint
 
 /* How many there are; what is wanted (0: what suits) where there are none yet. */
 static int fix_shards(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
-                      uint32_t *out, const struct redis_report *report)
+                      bool exists, struct redis_generation *out, const struct redis_report *report)
 {
     struct shards_question question = {
         .url = url, .map = map, .report = report, .purpose = "read the number of shards"};
@@ -404,6 +415,9 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     uint32_t number = 0;
     snprintf(key, sizeof key, "{%s}:shards", url->prefix);
     int result = ASK_NUMBER(&question, &number, "GET", key);
+    if (result == 0 && !number && exists)
+        return REDIS_REPORT(report, -ENOENT, "no queue is kept under '%s' at '%s', check the URL",
+                            url->prefix, question.place);
     if (result == 0 && !number)
         result = decide_number(&question, key, wanted, &number);
     if (result != 0)
@@ -414,7 +428,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
                             "leave --shards out or give another ?prefix=",
                             (unsigned)wanted, url->prefix, question.place, (unsigned)number,
                             number == 1 ? "" : "s");
-    *out = number;
+    *out = (struct redis_generation){.number = question.generation, .shards = number};
     return 0;
 }
 
@@ -460,37 +474,94 @@ static int refuse_others(const struct shards_question *question, uint32_t count)
 }
 
 static int check_layouts(const struct redis_url *url, const struct redis_survey *map,
-                         uint32_t shards, const struct redis_report *report)
+                         const struct redis_generation *generation,
+                         const struct redis_report *report)
 {
     struct shards_question question = {
         .url = url, .map = map, .report = report, .purpose = "read the layout of the jobs"};
     uint32_t at_work = 0;
     int result = 0;
-    for (uint32_t i = 0; result == 0 && i < shards; i++) {
+    for (uint32_t i = 0; result == 0 && i < generation->shards; i++) {
         char core[KEY_BYTES];
         struct core_seen seen;
-        core_name(&question, i, shards, core);
+        core_name_of(&question, generation, i, core);
         result = ask_core(&question, core, &seen);
         if (result == 0 && seen.core.layout > REDIS_LAYOUT)
             result = refuse_layout(&question, core, &seen);
         if (result == 0 && seen.is_hash)
-            result = ask_listeners(&question, i, shards, &at_work);
+            result = ask_listeners(&question, i, generation->shards, &at_work);
     }
     return result == 0 && at_work ? refuse_others(&question, at_work) : result;
 }
 
+/* ---- where they went, if they did ---- */
+
+enum { IS_CLOSED = 4 }; /* a shard that holds nothing any more (enum redis_move_state) */
+
+static int read_target(struct shards_question *question, const struct redis_generation *generation,
+                       struct redis_generation *target)
+{
+    char tag[REDIS_TAG_BYTES], key[KEY_BYTES];
+    redisReply *reply;
+    redis_slot_tag_of(question->url->prefix, generation->number, 0, generation->shards, tag);
+    snprintf(key, sizeof key, "%s:moving", tag);
+    int result = ask_owner(question, (const char *const[]){"HGET", key, "target", NULL}, &reply);
+    if (result != 0)
+        return result;
+    if (reply->type == REDIS_REPLY_STRING)
+        (void)redis_generation_parse(slice_make(reply->str, reply->len), target);
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* The generation that this one's jobs go to, its shards 0: none; and whether all have gone. */
+static int find_next(struct shards_question *question, const struct redis_generation *generation,
+                     struct redis_generation *next, bool *is_closed)
+{
+    char core[KEY_BYTES];
+    struct core_seen seen;
+    core_name_of(question, generation, 0, core);
+    int result = ask_core(question, core, &seen);
+    *next = (struct redis_generation){0};
+    *is_closed = seen.core.sealed == IS_CLOSED;
+    if (result == 0 && seen.core.sealed != 0)
+        result = read_target(question, generation, next);
+    for (uint32_t i = 1; result == 0 && *is_closed && i < generation->shards; i++) {
+        core_name_of(question, generation, i, core);
+        result = ask_core(question, core, &seen);
+        *is_closed = seen.core.sealed == IS_CLOSED;
+    }
+    return result;
+}
+
+/* A command that was cut short may have left the key behind what the shards say. */
+static int follow_generations(const struct redis_url *url, const struct redis_survey *map,
+                              struct redis_inspection *sum, const struct redis_report *report)
+{
+    struct shards_question question = {
+        .url = url, .map = map, .report = report, .purpose = "read which shards there are"};
+    bool is_closed = false;
+    for (;;) {
+        int result = find_next(&question, &sum->generation, &sum->next, &is_closed);
+        if (result != 0 || !is_closed || !sum->next.shards)
+            return result;
+        sum->generation = sum->next;
+    }
+}
+
 /* The queue's random name; made where it has none yet, or empty where Redis has no room, or where
  * servers of before left it in the core: then hello tells it. */
-static int fix_name(const struct redis_url *url, const struct redis_survey *map, uint32_t shards,
-                    char out[REDIS_NAME_BYTES], const struct redis_report *report)
+static int fix_name(const struct redis_url *url, const struct redis_survey *map,
+                    const struct redis_generation *generation, char out[REDIS_NAME_BYTES],
+                    const struct redis_report *report)
 {
     struct shards_question question = {
         .url = url, .map = map, .report = report, .purpose = "read the name of the queue"};
     char tag[REDIS_TAG_BYTES], core[KEY_BYTES], name[KEY_BYTES], drawn[REDIS_NAME_BYTES];
     struct core_seen seen;
     redisReply *reply = NULL;
-    core_name(&question, 0, shards, core);
-    redis_slot_tag(url->prefix, 0, shards, tag);
+    core_name_of(&question, generation, 0, core);
+    redis_slot_tag_of(url->prefix, generation->number, 0, generation->shards, tag);
     snprintf(name, sizeof name, "%s:name", tag);
     redis_name_draw(drawn);
     int result = ask_core(&question, core, &seen);
@@ -589,12 +660,14 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
 static void warn_of_shards(const struct redis_inspection *sum)
 {
     enum { A_MASTER_MAX = 2 };
-    const char *reason = sum->shards < sum->masters                  ? "some masters have none"
-                         : sum->shards > A_MASTER_MAX * sum->masters ? "each costs calls of its own"
-                                                                     : NULL;
+    const char *reason = sum->generation.shards < sum->masters ? "some masters have none"
+                         : sum->generation.shards > A_MASTER_MAX * sum->masters
+                             ? "each costs calls of its own"
+                             : NULL;
     if (reason)
-        log_event(LOG_WARN, "the number of shards does not fit", LOG_NUMBER("shards", sum->shards),
-                  LOG_NUMBER("masters", sum->masters), LOG_TEXT("reason", reason),
+        log_event(LOG_WARN, "the number of shards does not fit",
+                  LOG_NUMBER("shards", sum->generation.shards), LOG_NUMBER("masters", sum->masters),
+                  LOG_TEXT("reason", reason),
                   LOG_TEXT("advice", "tarry reshard, see docs/redis.md"));
 }
 
@@ -605,7 +678,7 @@ static void say_what_there_is(const struct redis_inspection *sum)
               LOG_NUMBER("replicas", sum->replicas), LOG_TEXT("durability", durability),
               LOG_TEXT("appendfsync", sum->sync), LOG_NUMBER("maxmemory", sum->maxmemory_bytes),
               LOG_NUMBER("min_replicas_to_write", sum->min_replicas),
-              LOG_NUMBER("shards", sum->shards));
+              LOG_NUMBER("shards", sum->generation.shards));
 }
 
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
@@ -618,11 +691,14 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
-        result = fix_shards(url, map, options->shards, &sum.shards, &report);
+        result = fix_shards(url, map, options->shards, options->exists, &sum.generation, &report);
+    sum.written = sum.generation;
     if (result == 0)
-        result = check_layouts(url, map, sum.shards, &report);
+        result = check_layouts(url, map, &sum.generation, &report);
     if (result == 0)
-        result = fix_name(url, map, sum.shards, sum.name, &report);
+        result = follow_generations(url, map, &sum, &report);
+    if (result == 0)
+        result = fix_name(url, map, &sum.generation, sum.name, &report);
     if (result == 0) {
         redis_inspection_say(&sum, options->wait_replicas);
         say_what_there_is(&sum);
@@ -630,6 +706,28 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         warn_of_shards(&sum);
         *out = sum;
     }
+    redis_survey_free(map);
+    return result;
+}
+
+int redis_inspect_write_generation(const struct redis_url *url,
+                                   const struct redis_generation *generation, char *error,
+                                   size_t error_bytes)
+{
+    const struct redis_report report = {.error = error, .error_bytes = error_bytes};
+    struct redis_survey *map = NULL;
+    char key[KEY_BYTES], text[REDIS_GENERATION_BYTES];
+    redisReply *reply;
+    int result = redis_survey_find(url, &map, &report);
+    if (result != 0)
+        return result;
+    struct shards_question question = {
+        .url = url, .map = map, .report = &report, .purpose = "write which shards there are"};
+    snprintf(key, sizeof key, "{%s}:shards", url->prefix);
+    redis_generation_write(generation, text);
+    result = ask_owner(&question, (const char *const[]){"SET", key, text, NULL}, &reply);
+    if (result == 0)
+        freeReplyObject(reply);
     redis_survey_free(map);
     return result;
 }

@@ -11,6 +11,7 @@
 #ifndef TARRY_REDIS_INSPECT_H
 #define TARRY_REDIS_INSPECT_H
 
+#include "redis/generation.h"
 #include "redis/master.h"
 #include "redis/redis.h"
 #include "redis/url.h"
@@ -25,7 +26,9 @@ struct redis_inspection {
     bool loads_torn;   /* starts on an append-only file that was cut off (decision 11) */
     uint32_t masters;  /* 1 but for a cluster */
     uint32_t replicas; /* connected */
-    uint32_t shards;
+    struct redis_generation generation; /* which shards there are */
+    struct redis_generation written;    /* the one that the key outside all shards says */
+    struct redis_generation next;       /* those their jobs go to; shards 0: they stay */
     char name[REDIS_NAME_BYTES]; /* the queue's; empty: Redis had no room for it, hello tells it */
     uint32_t min_replicas;       /* min-replicas-to-write */
     uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
@@ -41,6 +44,12 @@ struct redis_inspection {
  */
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
                   struct redis_inspection *out, char *error, size_t error_bytes);
+
+/* Says which shards there are, once those of another generation hold no job any more. Errors as
+ * above. */
+int redis_inspect_write_generation(const struct redis_url *url,
+                                   const struct redis_generation *generation, char *error,
+                                   size_t error_bytes);
 
 /* One more master; and, once all were added, the sentence. */
 void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master);

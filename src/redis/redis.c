@@ -1,44 +1,21 @@
 /* One queue over the shards: opens, assembles, and turns them. */
-#include "redis/redis.h"
+#include "redis/redis_core.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "queue/door.h"
-#include "queue/sharded.h"
 #include "redis/lease.h"
 #include "redis/script.h"
-#include "redis/shard.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* all servers must agree */ };
-
-struct redis {
-    struct redis_options options;
-    struct redis_url url;
-    struct redis_inspection inspection; /* kept true: of each shard's master, as last heard */
-    struct redis_master masters[REDIS_SHARDS_MAX];
-    bool is_known[REDIS_SHARDS_MAX];
-    char server[9], name[REDIS_NAME_BYTES];
-    struct reactor *reactor;
-    struct redis_topology *topology;
-    struct redis_shard *shards[REDIS_SHARDS_MAX];
-    struct queue *parts[REDIS_SHARDS_MAX]; /* the same, as queues */
-    uint32_t shard_count;
-    struct sharded *sharded; /* NULL: there is one shard */
-    struct queue *queue;     /* of them all */
-    struct deadline *deadline;
-    int64_t look_ms; /* the next regular look */
-    struct redis_figures figures;
-    bool stopping;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
-};
 
 /* ---- open ---- */
 
@@ -63,8 +40,6 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
         return failed;
     }
     snprintf(redis->server, sizeof redis->server, "%08" PRIx32, (uint32_t)random_u64());
-    redis->shard_count = redis->inspection.shards;
-    redis->figures.shards = redis->shard_count;
     memcpy(redis->name, redis->inspection.name, sizeof redis->name);
     *out = redis;
     return 0;
@@ -80,36 +55,115 @@ const char *redis_store_name(const struct redis *redis)
 /* The high half, as in the embedded store. */
 static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
-    const struct redis *redis = ctx;
+    const struct redis_set *set = ctx;
     struct hash128 key = hash_pair(topic, id, HASH_SEED);
-    return (uint32_t)(((key.high >> 32) * redis->shard_count) >> 32);
+    return (uint32_t)(((key.high >> 32) * set->generation.shards) >> 32);
+}
+
+static uint32_t number_in(void *ctx, uint32_t part, struct slice topic, struct slice id)
+{
+    const struct redis_set *set = ctx;
+    (void)topic;
+    (void)id;
+    return redis_generation_number_of(&set->generation, part);
 }
 
 static bool part_of_lease(void *ctx, struct slice lease, uint32_t *part)
 {
+    const struct redis_set *set = ctx;
+    uint32_t number, first = redis_generation_number_of(&set->generation, 0);
+    if (!redis_lease_find_shard(lease, &number) || number < first)
+        return false;
+    *part = number - first;
+    return *part < set->generation.shards;
+}
+
+static void refuse_in(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
+{
+    struct redis_set *set = ctx;
+    redis_shard_refuse(set->shards[0], status, reply_to);
+}
+
+/* ---- where it is while there are two generations: `from` is part 0 ---- */
+
+static struct redis_set *set_of_part(const struct redis *redis, uint32_t part)
+{
+    return part == 0 && redis->from ? redis->from : redis->into;
+}
+
+static uint32_t number_in_either(void *ctx, uint32_t part, struct slice topic, struct slice id)
+{
+    struct redis_set *set = set_of_part(ctx, part);
+    return redis_generation_number_of(&set->generation, part_of_job(set, topic, id));
+}
+
+static bool is_sealed(void *ctx)
+{
     const struct redis *redis = ctx;
-    return redis_lease_find_shard(lease, part) && *part < redis->shard_count;
+    const struct redis_set *from = redis->from;
+    for (uint32_t i = 0; from && i < from->generation.shards; i++)
+        if (from->states[i] < REDIS_MOVE_SEALED)
+            return false;
+    return true;
+}
+
+static bool set_of_lease(void *ctx, struct slice lease, uint32_t *part)
+{
+    const struct redis *redis = ctx;
+    uint32_t shard;
+    *part = redis->from && part_of_lease(redis->from, lease, &shard) ? 0 : 1;
+    return *part == 0 || part_of_lease(redis->into, lease, &shard);
 }
 
 static void refuse_call(void *ctx, enum queue_status status, struct queue_reply_to reply_to)
 {
-    struct redis *redis = ctx;
-    redis_shard_refuse(redis->shards[0], status, reply_to);
+    const struct redis *redis = ctx;
+    refuse_in(redis->into, status, reply_to);
 }
 
 /* ---- the turn ---- */
 
+static bool set_is_done(const struct redis_set *set)
+{
+    for (uint32_t i = 0; set && i < set->generation.shards; i++)
+        if (!redis_shard_is_done(set->shards[i]))
+            return false;
+    return true;
+}
+
 static void stop_if_done(struct redis *redis)
 {
-    if (!redis->stopping || !redis->stopped)
+    if (!redis->stopping || !redis->stopped || !set_is_done(redis->from) ||
+        !set_is_done(redis->into) || !handover_is_quiet(redis->handover))
         return;
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        if (!redis_shard_is_done(redis->shards[i]))
-            return;
     void (*stopped)(void *ctx) = redis->stopped;
     redis->stopped = NULL;
     stopped(redis->stopped_ctx);
 }
+
+static int64_t set_turn(struct redis_set *set, int64_t now_us, bool looks)
+{
+    int64_t next_us = INT64_MAX;
+    for (uint32_t i = 0; set && i < set->generation.shards; i++) {
+        int64_t at_us = redis_shard_turn(set->shards[i], now_us, looks);
+        if (at_us < next_us)
+            next_us = at_us;
+    }
+    return next_us;
+}
+
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+static int64_t handover_turn_us(struct redis *redis, int64_t now_ms)
+{
+    int64_t at_ms = handover_turn(redis->handover, now_ms);
+    return at_ms == INT64_MAX ? INT64_MAX : at_ms * 1000;
+}
+
+static void follow_generations(struct redis *redis);
 
 /* Time that passes while the shards have their turns is noticed by the next one. */
 static bool redis_turn(void *ctx)
@@ -119,12 +173,13 @@ static bool redis_turn(void *ctx)
     bool looks = now_us >= redis->look_ms * 1000;
     if (looks)
         redis->look_ms = now_us / 1000 + LOOK_MS;
-    int64_t next_us = redis->look_ms * 1000;
-    for (uint32_t i = 0; i < redis->shard_count; i++) {
-        int64_t at_us = redis_shard_turn(redis->shards[i], now_us, looks);
-        if (at_us < next_us)
-            next_us = at_us;
-    }
+    int64_t next_us = earlier(redis->look_ms * 1000, handover_turn_us(redis, now_us / 1000));
+    next_us = earlier(next_us, set_turn(redis->from, now_us, looks));
+    next_us = earlier(next_us, set_turn(redis->into, now_us, looks));
+    next_us = earlier(next_us, set_turn(redis->ready, now_us, looks));
+    follow_generations(redis);
+    if (redis->after_turn)
+        redis->after_turn(redis->after_turn_ctx, now_us / 1000);
     stop_if_done(redis);
     if (next_us <= now_us)
         return true;
@@ -154,79 +209,215 @@ static void say_change(const struct redis_inspection *before, const struct redis
                   LOG_TEXT("is", redis_durability_name(now->durability)));
 }
 
+static void add_masters(struct redis_inspection *sum, const struct redis_set *set)
+{
+    for (uint32_t i = 0; set && i < set->generation.shards; i++)
+        if (set->is_known[i])
+            redis_inspection_add(sum, &set->masters[i]);
+}
+
 /* A master was greeted, or looked at: others may have been promoted, or set otherwise. */
 static void on_learned(void *ctx, uint32_t shard, const struct redis_master *master)
 {
-    struct redis *redis = ctx;
+    struct redis_set *set = ctx;
+    struct redis *redis = set->redis;
     struct redis_inspection sum = {0}, before = redis->inspection;
-    redis->masters[shard] = *master;
-    redis->is_known[shard] = true;
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        if (redis->is_known[i])
-            redis_inspection_add(&sum, &redis->masters[i]);
+    set->masters[shard] = *master;
+    set->is_known[shard] = true;
+    add_masters(&sum, redis->from);
+    add_masters(&sum, redis->into);
+    if (!sum.masters)
+        return;
     redis_inspection_say(&sum, redis->options.wait_replicas);
-    sum.shards = before.shards;
+    sum.generation = before.generation;
+    sum.written = before.written;
     memcpy(sum.name, before.name, sizeof sum.name);
     memcpy(sum.version, before.version, sizeof sum.version);
     redis->inspection = sum;
     say_change(&before, &sum);
 }
 
-/* ---- attach ---- */
+/* ---- a generation ---- */
 
-static bool shards_new(struct redis *redis)
+static void on_moved(void *ctx, uint32_t shard, enum redis_move_state state,
+                     const struct redis_generation *target)
 {
-    for (uint32_t i = 0; i < redis->shard_count; i++) {
-        struct redis_shard_options options = {.reactor = redis->reactor,
-                                              .topology = redis->topology,
-                                              .url = &redis->url,
-                                              .server = redis->server,
-                                              .name = redis->name,
-                                              .inspection = &redis->inspection,
-                                              .index = i,
-                                              .shards = redis->shard_count,
-                                              .topics_max = redis->options.topics_max,
-                                              .wait_replicas = redis->options.wait_replicas,
-                                              .body_bytes_max = redis->options.body_bytes_max,
-                                              .patience_ms = redis->options.patience_ms,
-                                              .require_durability =
-                                                  redis->options.require_durability,
-                                              /* But for a cluster all are on one master. */
-                                              .asks = i == 0 || redis->url.kind == REDIS_CLUSTER,
-                                              .learned = on_learned,
-                                              .learned_ctx = redis,
-                                              .figures = &redis->figures};
-        if (!(redis->shards[i] = redis_shard_new(&options, &redis->parts[i])))
+    struct redis_set *set = ctx;
+    set->states[shard] = state;
+    if (shard != 0)
+        return;
+    set->is_heard = true;
+    set->target = state == REDIS_MOVE_NONE ? (struct redis_generation){0} : *target;
+}
+
+static struct redis_shard *next_of(void *ctx, struct slice topic, struct slice id)
+{
+    const struct redis_set *set = ctx;
+    struct redis_set *into = set->redis->into;
+    return set == set->redis->from ? into->shards[part_of_job(into, topic, id)] : NULL;
+}
+
+static bool shards_new(struct redis_set *set)
+{
+    struct redis *redis = set->redis;
+    for (uint32_t i = 0; i < set->generation.shards; i++) {
+        struct redis_shard_options options = {
+            .reactor = redis->reactor,
+            .topology = redis->topology,
+            .url = &redis->url,
+            .server = redis->server,
+            .name = redis->name,
+            .inspection = &redis->inspection,
+            .index = redis_generation_number_of(&set->generation, i),
+            .place = i,
+            .generation = set->generation,
+            .topics_max = redis->options.topics_max,
+            .wait_replicas = redis->options.wait_replicas,
+            .body_bytes_max = redis->options.body_bytes_max,
+            .patience_ms = redis->options.patience_ms,
+            .require_durability = redis->options.require_durability,
+            /* But for a cluster all are on one master. */
+            .asks = i == 0 || redis->url.kind == REDIS_CLUSTER,
+            .learned = on_learned,
+            .learned_ctx = set,
+            .moved = on_moved,
+            .next_of = next_of,
+            .figures = &redis->figures};
+        if (!(set->shards[i] = redis_shard_new(&options, &set->parts[i])))
             return false;
+        redis->figures.shards++;
     }
     return true;
 }
 
-static struct sharded *make_sharded(struct redis *redis)
+static struct sharded *make_sharded(struct redis_set *set)
 {
     return sharded_new(&(struct sharded_options){
-        .parts = redis->parts,
-        .part_count = redis->shard_count,
+        .parts = set->parts,
+        .part_count = set->generation.shards,
         /* Where takes begin: servers that start alike should not all ask the same one first. */
-        .home = (uint32_t)(random_u64() % redis->shard_count),
+        .home = (uint32_t)(random_u64() % set->generation.shards),
         .part_of_job = part_of_job,
+        .number_of_job = number_in,
         .part_of_lease = part_of_lease,
-        .refuse = refuse_call,
-        .ctx = redis});
+        .refuse = refuse_in,
+        .ctx = set});
+}
+
+void redis_set_free(struct redis_set *set)
+{
+    if (!set)
+        return;
+    for (uint32_t i = 0; i < set->generation.shards; i++) {
+        set->redis->figures.shards -= set->shards[i] != NULL;
+        redis_shard_free(set->shards[i]);
+    }
+    sharded_free(set->sharded);
+    free(set);
 }
 
 /* One shard is the queue; several are made one. */
+struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation)
+{
+    struct redis_set *set = calloc(1, sizeof *set);
+    if (!set)
+        return NULL;
+    set->redis = redis;
+    set->generation = *generation;
+    bool is_made = shards_new(set);
+    if (is_made && generation->shards > 1)
+        is_made = (set->sharded = make_sharded(set)) != NULL;
+    if (!is_made) {
+        redis_set_free(set);
+        return NULL;
+    }
+    set->queue = set->sharded ? sharded_queue(set->sharded) : set->parts[0];
+    return set;
+}
+
+/* ---- from one generation to the next ---- */
+
+static void say_generation(const char *event, const struct redis_set *set)
+{
+    log_event(LOG_INFO, event, LOG_NUMBER("shards", set->generation.shards),
+              LOG_NUMBER("generation", set->generation.number));
+}
+
+static bool is_same(const struct redis_generation *a, const struct redis_generation *b)
+{
+    return a->number == b->number && a->shards == b->shards;
+}
+
+/* The next generation is told: from now on there are two. Without memory: at the next turn. */
+static void adopt(struct redis *redis, const struct redis_generation *target)
+{
+    struct redis_set *next = redis->ready;
+    if (next && !is_same(&next->generation, target))
+        return;
+    if (!next && !(next = redis_set_new(redis, target)))
+        return;
+    redis->ready = next;
+    if (!handover_begin(redis->handover, next->queue))
+        return;
+    redis->from = redis->into;
+    redis->into = next;
+    redis->ready = NULL;
+    redis->is_ended = false;
+    for (uint32_t i = 0; i < redis->from->generation.shards; i++)
+        redis_shard_go_on(redis->from->shards[i], "adopt", target, NULL, NULL);
+    say_generation("the number of shards is being changed", next);
+}
+
+static bool is_empty(const struct redis_set *set)
+{
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        if (set->states[i] != REDIS_MOVE_CLOSED)
+            return false;
+    return true;
+}
+
+/* What the shards have said of generations is done here, at the end of a turn: not inside a callback
+ * of one of them. */
+static void follow_generations(struct redis *redis)
+{
+    if (redis->stopping)
+        return;
+    if (redis->from && !redis->is_ended && is_empty(redis->from)) {
+        redis->is_ended = true;
+        handover_end(redis->handover);
+        say_generation("the number of shards was changed", redis->into);
+    }
+    if (redis->from && redis->is_ended && set_is_done(redis->from) &&
+        handover_is_over(redis->handover)) {
+        redis_set_free(redis->from);
+        redis->from = NULL;
+    }
+    if (!redis->from && redis->into->target.shards)
+        adopt(redis, &redis->into->target);
+}
+
+/* ---- attach ---- */
+
 static bool queue_new(struct redis *redis)
 {
-    struct queue *queue = redis->parts[0];
-    if (redis->shard_count > 1) {
-        if (!(redis->sharded = make_sharded(redis)))
-            return false;
-        queue = sharded_queue(redis->sharded);
-    }
-    queue->door = queue_door_new(redis->options.body_bytes_max, random_u64(), clock_wall_ms);
-    redis->queue = queue;
-    return queue->door != NULL;
+    redis->into = redis_set_new(redis, &redis->inspection.generation);
+    if (!redis->into)
+        return false;
+    redis->handover =
+        handover_new(&(struct handover_options){.queue = redis->into->queue,
+                                                .is_sealed = is_sealed,
+                                                .number_of_job = number_in_either,
+                                                .part_of_lease = set_of_lease,
+                                                .refuse = refuse_call,
+                                                .ctx = redis,
+                                                .patience_ms = redis->options.patience_ms});
+    if (!redis->handover)
+        return false;
+    if (redis->inspection.next.shards)
+        adopt(redis, &redis->inspection.next);
+    redis->queue = handover_queue(redis->handover);
+    redis->queue->door = queue_door_new(redis->options.body_bytes_max, random_u64(), clock_wall_ms);
+    return redis->queue->door != NULL;
 }
 
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
@@ -235,7 +426,7 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
     redis->reactor = reactor;
     redis->topology = redis_topology_new(reactor, &redis->url);
     redis->deadline = deadline_new(reactor, on_deadline, redis);
-    if (!redis->topology || !redis->deadline || !shards_new(redis) || !queue_new(redis)) {
+    if (!redis->topology || !redis->deadline || !queue_new(redis)) {
         snprintf(error, error_bytes,
                  "cannot begin with Redis: out of memory or of file descriptors");
         return -ENOMEM; /* redis_free gives back what there is */
@@ -247,13 +438,19 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
 
 /* ---- stop ---- */
 
+static void set_stop(struct redis_set *set)
+{
+    for (uint32_t i = 0; set && i < set->generation.shards; i++)
+        redis_shard_stop(set->shards[i]);
+}
+
 void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx)
 {
     redis->stopping = true;
     redis->stopped = stopped;
     redis->stopped_ctx = ctx;
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        redis_shard_stop(redis->shards[i]);
+    set_stop(redis->from);
+    set_stop(redis->into);
     reactor_turn_again(redis->reactor);
 }
 
@@ -265,9 +462,11 @@ void redis_free(struct redis *redis)
         reactor_remove_at_turn_end(redis->reactor, redis_turn, redis);
     if (redis->queue)
         queue_door_free(redis->queue->door);
-    sharded_free(redis->sharded);
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        redis_shard_free(redis->shards[i]);
+    /* Those that jobs come to first: what is on its way ends there. */
+    redis_set_free(redis->ready);
+    redis_set_free(redis->into);
+    redis_set_free(redis->from);
+    handover_free(redis->handover);
     if (redis->topology)
         redis_topology_free(redis->topology);
     if (redis->deadline)
@@ -283,11 +482,17 @@ void redis_figures(const struct redis *redis, struct redis_figures *out)
     *out = redis->figures;
 }
 
+static bool set_is_quiet(const struct redis_set *set, int64_t now_us)
+{
+    for (uint32_t i = 0; set && i < set->generation.shards; i++)
+        if (!redis_shard_is_quiet(set->shards[i], now_us))
+            return false;
+    return true;
+}
+
 bool redis_is_quiet(const struct redis *redis)
 {
     int64_t now_us = clock_inner_us();
-    for (uint32_t i = 0; i < redis->shard_count; i++)
-        if (!redis_shard_is_quiet(redis->shards[i], now_us))
-            return false;
-    return now_us < redis->look_ms * 1000;
+    return set_is_quiet(redis->from, now_us) && set_is_quiet(redis->into, now_us) &&
+           now_us < redis->look_ms * 1000;
 }

@@ -48,6 +48,7 @@ enum redis_durability redis_durability_parse(struct slice name);
 struct redis_options {
     const char *url; /* see url.h */
     uint32_t shards; /* 0: those there are, one for each master where there are none yet */
+    bool exists;     /* refuse to begin a new queue */
     uint64_t body_bytes_max;
     uint32_t topics_max;
     uint32_t wait_replicas;                   /* an answered change has reached so many replicas */

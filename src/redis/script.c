@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 10 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 11 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -34,6 +34,10 @@ static const struct source {
     [REDIS_REDRIVE] = SOURCE(redrive),
     [REDIS_LOOK] = SOURCE(look),
     [REDIS_PACK] = SOURCE(pack),
+    [REDIS_RESHARD] = SOURCE(reshard),
+    [REDIS_LEAVE] = SOURCE(leave),
+    [REDIS_ARRIVE] = SOURCE(arrive),
+    [REDIS_DROP] = SOURCE(drop),
     [REDIS_CONVERT] = SOURCE(convert),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
@@ -47,9 +51,10 @@ static const struct source {
     }
 
 /* The first LIBRARY_PARTS make the library. */
-static const struct source parts[] = {PART(base),  PART(topics), PART(leaves),   PART(history),
-                                      PART(jobs),  PART(events), PART(due),      PART(answers),
-                                      PART(takes), PART(ending), PART(findings), PART(sound)};
+static const struct source parts[] = {PART(base),  PART(topics), PART(leaves), PART(history),
+                                      PART(jobs),  PART(events), PART(due),    PART(answers),
+                                      PART(takes), PART(ending), PART(moving), PART(findings),
+                                      PART(sound)};
 
 static struct redis_script_text scripts[REDIS_SCRIPTS + 1];
 static struct redis_library library;

@@ -22,6 +22,10 @@ enum redis_script {
     REDIS_REDRIVE,
     REDIS_LOOK,
     REDIS_PACK,
+    REDIS_RESHARD,
+    REDIS_LEAVE,
+    REDIS_ARRIVE,
+    REDIS_DROP,
     REDIS_CONVERT,
     REDIS_SCRIPTS_SERVED = REDIS_CONVERT, /* up to here: what the library holds */
     REDIS_CHECK,                          /* of fsck alone, with those that follow */

@@ -9,6 +9,7 @@
     extern const size_t redis_lua_##name##_bytes
 
 REDIS_LUA(common_base);
+REDIS_LUA(common_moving);
 REDIS_LUA(common_topics);
 REDIS_LUA(common_leaves);
 REDIS_LUA(common_history);
@@ -33,6 +34,10 @@ REDIS_LUA(purge);
 REDIS_LUA(redrive);
 REDIS_LUA(look);
 REDIS_LUA(pack);
+REDIS_LUA(reshard);
+REDIS_LUA(leave);
+REDIS_LUA(arrive);
+REDIS_LUA(drop);
 REDIS_LUA(convert);
 REDIS_LUA(check);
 REDIS_LUA(check_sets);

@@ -28,6 +28,7 @@
 #include "base/mac.h"
 #include "redis/answer.h"
 #include "redis/clock.h"
+#include "redis/generation.h"
 #include "redis/master.h"
 #include "redis/redis.h"
 #include "redis/script.h"
@@ -71,7 +72,7 @@ struct redis_session_options {
     char tag[REDIS_TAG_BYTES];
     char server[9]; /* 8 hex digits drawn at the start, names this server in tickets and news */
     char *name; /* the queue's (REDIS_NAME_BYTES), as hello finds it; NULL: not the first shard */
-    uint32_t shards;
+    uint32_t shards, generation; /* how many there are, of which generation */
     uint32_t wait_replicas;
     enum redis_durability require_durability; /* on less it takes no calls */
     int64_t patience_ms;

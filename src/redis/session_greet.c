@@ -50,11 +50,12 @@ static void introduce(struct redis_session *session)
  * no other queue. In a cluster the key mostly is on another node: some session leads there. */
 static void keep_shards(struct redis_session *session)
 {
-    char key[REDIS_TAG_BYTES + sizeof ":shards"], number[16];
+    const struct redis_generation own = {session->options.generation, session->options.shards};
+    char key[REDIS_TAG_BYTES + sizeof ":shards"], text[REDIS_GENERATION_BYTES];
     struct buffer *out = session_command(session, SESSION_EXPECTS_SHARDS, NULL);
     snprintf(key, sizeof key, "{%s}:shards", session->options.url->prefix);
-    snprintf(number, sizeof number, "%u", (unsigned)session->options.shards);
-    redis_command_words(out, "SET", key, number, "NX", "GET", NULL);
+    redis_generation_write(&own, text);
+    redis_command_words(out, "SET", key, text, "NX", "GET", NULL);
 }
 
 /* Numbers given out under one name go on, under another they begin further up (hello.lua): another
@@ -70,12 +71,21 @@ static void name_run(const struct redis_session *session, char out[SESSION_RUN_I
         memcpy(out, session->found_run_id, SESSION_RUN_ID_BYTES);
 }
 
+/* For a queue that has none; the shards of a later generation have that of the one before. */
+static void offer_name(const struct redis_session *session, char out[REDIS_NAME_BYTES])
+{
+    if (session->options.generation && !session->was_up && session->options.name[0])
+        memcpy(out, session->options.name, REDIS_NAME_BYTES);
+    else
+        redis_name_draw(out);
+}
+
 static void say_hello(struct redis_session *session)
 {
     struct buffer *out = session_command(session, SESSION_EXPECTS_HELLO, NULL);
     char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES], run[SESSION_RUN_ID_BYTES];
     if (session->options.name)
-        redis_name_draw(name);                 /* for a queue that has none */
+        offer_name(session, name);
     random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
     session_script(session, out, REDIS_HELLO, 4);
     name_run(session, run);
@@ -249,12 +259,18 @@ static struct session_greeting convert_reply(struct redis_session *session, cons
 
 static const char other_shards[] = "its queue has another number of shards, restart this server";
 
-/* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. */
+/* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. The
+ * generation before ours is there until all its jobs have come over. */
 static struct session_greeting shards_reply(const struct redis_session *session,
                                             const redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_STRING &&
-        strtoul(reply->str, NULL, 10) != session->options.shards)
+    const struct redis_session_options *options = &session->options;
+    struct redis_generation found;
+    if (reply->type != REDIS_REPLY_STRING)
+        return goes_on;
+    if (!redis_generation_parse(slice_make(reply->str, reply->len), &found) ||
+        found.number > options->generation ||
+        (found.number == options->generation && found.shards != options->shards))
         return greeting_ends(REDIS_VERDICT_REFUSED, other_shards);
     return goes_on;
 }

@@ -5,6 +5,7 @@
 #include "redis/command.h"
 #include "redis/shard_batch.h"
 #include "redis/shard_calls.h"
+#include "redis/shard_move.h"
 #include "redis/shard_news.h"
 #include "redis/shard_turn.h"
 
@@ -151,7 +152,7 @@ static void on_learned(void *ctx, const struct redis_master *master)
         return;
     if (master->is_full)
         note_full(shard);
-    options->learned(options->learned_ctx, options->index, master);
+    options->learned(options->learned_ctx, options->place, master);
 }
 
 /* News may have been missed while it was down. */
@@ -322,6 +323,9 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     redis_turn_send(shard, comes_soon(shard, now_us));
     redis_batches_send(shard);
     int64_t pack_ms = pack_turn(shard, now_us / 1000);
+    int64_t move_ms = redis_move_turn(shard, now_us / 1000, looks);
+    if (move_ms < pack_ms)
+        pack_ms = move_ms;
     if (has_to_tell(shard))
         return now_us;
     int64_t at_us = coming_us(shard, now_us);
@@ -350,7 +354,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
 
 bool redis_shard_is_done(const struct redis_shard *shard)
 {
-    return shard->calls == 0;
+    return shard->calls == 0 && !shard->move.is_under_way;
 }
 
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
@@ -393,8 +397,9 @@ static struct redis_session *session_new(struct redis_shard *shard)
     struct redis_session_options session = {.reactor = options->reactor,
                                             .topology = options->topology,
                                             .url = options->url,
-                                            .name = options->index == 0 ? options->name : NULL,
-                                            .shards = options->shards,
+                                            .name = options->place == 0 ? options->name : NULL,
+                                            .shards = options->generation.shards,
+                                            .generation = options->generation.number,
                                             .wait_replicas = options->wait_replicas,
                                             .patience_ms = options->patience_ms,
                                             .figures = options->figures,
@@ -403,7 +408,8 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .learned = on_learned,
                                             .require_durability = options->require_durability,
                                             .ctx = shard};
-    redis_slot_tag(options->url->prefix, options->index, options->shards, session.tag);
+    redis_slot_tag_of(options->url->prefix, options->generation.number, options->place,
+                      options->generation.shards, session.tag);
     memcpy(session.server, options->server, sizeof session.server);
     return redis_session_new(&session);
 }
@@ -444,6 +450,7 @@ void redis_shard_free(struct redis_shard *shard)
     if (!shard)
         return;
     shard->freeing = true;
+    shard->options.figures->shards_up -= shard->up;
     if (shard->session)
         redis_session_free(shard->session);
     shard->session = NULL;

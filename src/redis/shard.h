@@ -21,6 +21,15 @@
 
 struct redis_shard;
 
+/* How far a shard is on its way to the next generation; as in its core (scripts/README.md). */
+enum redis_move_state {
+    REDIS_MOVE_NONE = 0,
+    REDIS_MOVE_ANNOUNCED, /* the next generation is told: what is new goes there */
+    REDIS_MOVE_SEALED,    /* it takes no new job */
+    REDIS_MOVE_LEAVING,   /* its jobs leave */
+    REDIS_MOVE_CLOSED     /* none is left */
+};
+
 struct redis_shard_options {
     struct reactor *reactor;
     struct redis_topology *topology;
@@ -28,7 +37,10 @@ struct redis_shard_options {
     const char *server; /* 8 hex digits and NUL: names this server */
     char *name;         /* the queue's (REDIS_NAME_BYTES); the first shard keeps it true */
     const struct redis_inspection *inspection;
-    uint32_t index, shards, topics_max, wait_replicas;
+    uint32_t index;                     /* in leases and cursors; another one in each generation */
+    uint32_t place;                     /* in its generation */
+    struct redis_generation generation; /* its own */
+    uint32_t topics_max, wait_replicas;
     uint64_t body_bytes_max;
     int64_t patience_ms;
     enum redis_durability require_durability;
@@ -36,6 +48,11 @@ struct redis_shard_options {
     bool asks;
     void (*learned)(void *ctx, uint32_t shard, const struct redis_master *master);
     void *learned_ctx;
+    /* How far it is, once a second and at once where that changes; and to which generation. */
+    void (*moved)(void *ctx, uint32_t shard, enum redis_move_state state,
+                  const struct redis_generation *target);
+    /* The shard of the next generation that a job goes to. NULL: that generation is not here yet. */
+    struct redis_shard *(*next_of)(void *ctx, struct slice topic, struct slice id);
     struct redis_figures *figures; /* of all shards; keeps count of those that are up */
 };
 
@@ -48,6 +65,15 @@ void redis_shard_free(struct redis_shard *shard);
 /* At the end of each turn: tells, answers, sends; and where it `looks`, asks whether there is anything
  * that no message told. Returns the inner time, in microseconds as `now_us`, of the turn it wants next; INT64_MAX: none. */
 int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
+
+/* Takes the shard a step on its way to the generation `target`, or makes it ready to be one of those
+ * that jobs come to: "prepare", "announce", "seal", "leave"; or says that this server knows of it:
+ * "adopt" (scripts/reshard.lua). `done` (or NULL), once, not inside this call: QUEUE_OK, or why not; then `target` is where it goes, its shards 0: nowhere. */
+void redis_shard_go_on(struct redis_shard *shard, const char *verb,
+                       const struct redis_generation *target,
+                       void (*done)(void *ctx, enum queue_status status,
+                                    const struct redis_generation *target),
+                       void *ctx);
 
 /* Answers a call with this status at the end of the turn. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,

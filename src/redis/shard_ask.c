@@ -81,7 +81,7 @@ static enum queue_status read_status(const struct redis_head *head, uint8_t *mor
     struct slice rest = head->rest;
     uint8_t status;
     if (!redis_unpack_u8(&rest, &status) || !redis_unpack_u8(&rest, more) ||
-        (status != QUEUE_OK && status != QUEUE_NOT_FOUND))
+        (status != QUEUE_OK && status != QUEUE_NOT_FOUND && status != QUEUE_MOVING))
         return QUEUE_UNAVAILABLE;
     return (enum queue_status)status;
 }
@@ -116,7 +116,7 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
         if (answer.status == QUEUE_OK) {
             answer.jobs = &job;
             answer.job_count = 1;
-        } else if (answer.status != QUEUE_NOT_FOUND) {
+        } else if (answer.status == QUEUE_UNAVAILABLE) {
             redis_shard_say_malformed(inquiry->shard, REDIS_GET);
         }
     }

@@ -8,6 +8,7 @@
  *   shard_items   push, answer, change: calls with a result for each item, in batches
  *   shard_take    takes, in batches
  *   shard_turn    answers, takes and what is due, in one call
+ *   shard_move    the way to the next generation
  *   shard_ask     get, list, topic, topics: calls that travel alone
  *   shard         the turn, what happens as time passes, life
  */
@@ -67,6 +68,19 @@ static inline struct slice redis_next_topic(const struct redis_next *next)
 }
 void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic);
 
+/* ---- its way to the next generation (shard_move.c) ---- */
+
+struct redis_move {
+    enum redis_move_state state;
+    struct redis_generation target;
+    int64_t next_ms;  /* inner: when the next page may be asked for */
+    int64_t began_us; /* inner: when this one was */
+    bool is_under_way;
+    uint32_t left;   /* shards that this page has not come to yet */
+    bool has_failed; /* with one of them */
+    uint64_t page;
+};
+
 struct redis_shard {
     struct queue queue; /* first: handed out as such */
     struct redis_shard_options options;
@@ -106,6 +120,7 @@ struct redis_shard {
     int64_t answers_wait_since_us; /* boot: answers alone wait for a turn; 0: none do */
     bool lets_due, due_under_way;  /* the next turn, and one that is with Redis */
     bool looking, packing, probing;
+    struct redis_move move;
     bool may_pack; /* there may be far jobs among the fresh */
     bool stopping, freeing, has_space;
 };

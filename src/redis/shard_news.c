@@ -1,5 +1,7 @@
 #include "redis/shard_news.h"
 
+#include "redis/shard_move.h"
+
 #include "base/text.h"
 #include "redis/command.h"
 
@@ -230,6 +232,8 @@ void redis_news_hear(struct redis_shard *shard, struct slice message)
     if (message.at[0] == 'd' && text_parse_u64(before_space(rest), INT64_MAX, &at_ms)) {
         if ((int64_t)at_ms < shard->news.ms)
             redis_next_set(&shard->news, (int64_t)at_ms, after_space(rest));
+    } else if (message.at[0] == 'g') {
+        redis_news_look(shard, true);
     } else if (message.at[0] == 'x') {
         hear_event(shard, QUEUE_EVENT_DEAD, rest, false);
     } else if (rest.len > SERVER_BYTES) {
@@ -279,9 +283,11 @@ static void tell_found(struct redis_shard *shard, const struct look *look)
 static void hear_counters(const struct look *look, const struct redis_head *head)
 {
     uint64_t changes, deaths;
-    if (redis_unpack_counters(head->rest, &changes, &deaths))
+    struct slice rest = head->rest;
+    if (redis_unpack_counters(&rest, &changes, &deaths)) {
         events_counted(look->shard, changes, deaths, &look->heard);
-    else
+        redis_move_hear(look->shard, rest);
+    } else
         redis_shard_say_malformed(look->shard, REDIS_LOOK);
 }
 

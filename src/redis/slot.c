@@ -51,17 +51,34 @@ static bool is_central(uint16_t slot, uint32_t shard, uint32_t shards)
     return abs((int)slot - middle) < reach;
 }
 
-void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards, char out[REDIS_TAG_BYTES])
+static size_t write_stem(char stem[REDIS_TAG_BYTES], const char *prefix, uint32_t generation,
+                         uint32_t shard, uint32_t shards)
 {
-    char stem[REDIS_TAG_BYTES], more[16] = "";
+    int len = generation ? snprintf(stem, REDIS_TAG_BYTES, "%s:%u.%u:%u", prefix,
+                                    (unsigned)generation, (unsigned)shards, (unsigned)shard)
+                         : snprintf(stem, REDIS_TAG_BYTES, "%s:%u", prefix, (unsigned)shard);
+    assert(len > 0);
+    return (size_t)len;
+}
+
+void redis_slot_tag_of(const char *prefix, uint32_t generation, uint32_t shard, uint32_t shards,
+                       char out[REDIS_TAG_BYTES])
+{
+    char stem[REDIS_TAG_BYTES], more[12] = "";
     assert(shard < shards);
-    int len = snprintf(stem, sizeof stem, "%s:%u", prefix, shard);
-    assert(len > 0 && (size_t)len + sizeof more + 3 <= REDIS_TAG_BYTES);
-    uint16_t crc_of_stem = crc16(0, slice_make(stem, (size_t)len)), crc = crc_of_stem;
+    size_t stem_len = write_stem(stem, prefix, generation, shard, shards);
+    assert(stem_len + sizeof more + 3 <= REDIS_TAG_BYTES);
+    uint16_t crc_of_stem = crc16(0, slice_make(stem, stem_len)), crc = crc_of_stem;
     for (uint32_t k = 0; !is_central(slot_of_crc(crc), shard, shards); k++) {
         int digits = snprintf(more, sizeof more, ":%u", k);
         crc = crc16(crc_of_stem, slice_make(more, (size_t)digits));
     }
-    len = snprintf(out, REDIS_TAG_BYTES, "{%s%s}", stem, more);
+    int len = snprintf(out, REDIS_TAG_BYTES, "{%s%s}", stem, more);
     assert(len < REDIS_TAG_BYTES);
+    (void)len;
+}
+
+void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards, char out[REDIS_TAG_BYTES])
+{
+    redis_slot_tag_of(prefix, 0, shard, shards, out);
 }

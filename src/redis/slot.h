@@ -18,7 +18,11 @@ uint16_t redis_slot_of(struct slice key);
  * one more or less, over any even division of the slots among up to N masters; anywhere in the part
  * would not do, as 8 shards on 3 masters could then be 2, 4 and 2. Depends on nothing but its
  * arguments. At most 64 shards and 32 bytes of prefix.
+ * That is the first generation; a later one (generation.h) has "{prefix:generation.shards:shard…}".
  */
+void redis_slot_tag_of(const char *prefix, uint32_t generation, uint32_t shard, uint32_t shards,
+                       char out[REDIS_TAG_BYTES]);
+/* Of the first generation. */
 void redis_slot_tag(const char *prefix, uint32_t shard, uint32_t shards, char out[REDIS_TAG_BYTES]);
 
 #endif

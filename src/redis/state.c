@@ -1,6 +1,7 @@
 #include "redis/state.h"
 
 enum {
+    CORE_SEALED_AT = 1,
     CORE_SHARDS_AT = 2,
     CORE_BYTES_MIN = 69,
     FLAG_PAUSED = 1,
@@ -24,6 +25,8 @@ bool redis_core_state_read(struct slice value, struct redis_core_state *out)
         return false;
     const unsigned char *at = (const void *)value.at;
     *out = (struct redis_core_state){.layout = at[0]};
+    if (out->layout == REDIS_LAYOUT)
+        out->sealed = at[CORE_SEALED_AT];
     at += CORE_SHARDS_AT;
     if (out->layout <= REDIS_LAYOUT)
         out->shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];

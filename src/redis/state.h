@@ -43,6 +43,7 @@ enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT = 2 };
 struct redis_core_state {
     uint32_t layout;
     uint32_t shards; /* 0: unknown, the layout is newer */
+    uint32_t sealed; /* how far it is on its way to another generation (enum redis_move_state) */
 };
 
 /* False: it is none. */

@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
@@ -26,7 +27,7 @@ from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel, takeovers, wait_for  # noqa: E402
-from server import Server, StartFailed, eventually, free_port  # noqa: E402
+from server import BINARY, Server, StartFailed, eventually, free_port  # noqa: E402
 
 SERVERS = 3
 PEACE_EVERY = 15  # faults between two looks in peace
@@ -56,10 +57,11 @@ class RedisLoop(Loop):
         self.servers = [Server(self.directory / f"server{number}") for number in range(SERVERS)]
         self.probe = Server(self.directory / "probe")
         self.kinds = {"kill server": (4, self.kill_server), "kill servers": (1, self.kill_all_servers), "cut": (2, self.cut),
-                      "freeze server": (2, self.freeze_server), "function flush": (1, self.function_flush), **self.store_kinds()}
+                      "freeze server": (2, self.freeze_server), "change shards": (3, self.change_shards), "function flush": (1, self.function_flush), **self.store_kinds()}
         if chosen.only:
             self.kinds = {name: self.kinds[name] for name in chosen.only.split(",")}
         self.plan = self.plan_faults()
+        self.shards_command, self.shards_wanted = None, None  # a change of the number of shards that is under way
         self.changes_of_master = []  # (begin, end) of those made here
 
     def make_store(self):
@@ -87,8 +89,12 @@ class RedisLoop(Loop):
             server.own_port = free_port()
         for server in self.servers:
             self.start_server(server)
+        for server in [*self.servers, self.probe]:
+            server.flags = [flag for flag in server.flags if flag not in ("--shards", str(self.chosen.shards))]
 
     def stop(self):
+        if self.shards_command:
+            self.shards_command.kill()
         for server in [*self.servers, self.probe]:
             if server.proc and server.alive:
                 server.kill()
@@ -152,6 +158,36 @@ class RedisLoop(Loop):
         with frozen(self.random.choice(self.servers)):
             time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
 
+    def change_shards(self):
+        """By the command, which is killed at any moment, and begun again by the next fault of this kind."""
+        if self.shards_command is None:
+            self.shards_wanted = self.random.choice([number for number in range(1, 5) if number != self.shards_wanted])
+        if self.shards_command is None or self.shards_command.poll() is not None:
+            self.shards_command = subprocess.Popen(self.change_command(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(self.random.random() ** 2 * 4)
+        if self.random.random() < 0.5:
+            self.shards_command.kill()
+        elif self.shards_command.poll() == 0:
+            self.shards_command = None
+
+    def change_command(self):
+        return [str(BINARY), "reshard", "--store", self.store.url, "--shards", str(self.shards_wanted)]
+
+    def end_change(self):
+        """What is on its way to another shard has come there."""
+        if self.shards_command is None:
+            return
+        self.shards_command.kill()
+        self.shards_command.wait()
+        self.shards_command = None
+        limit = time.monotonic() + 60
+        while True:
+            done = subprocess.run(self.change_command(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode == 0 or "already" in done.stderr:
+                return
+            if time.monotonic() > limit:
+                raise SystemExit(f"the number of shards cannot be changed: {done.stderr}")
+
     def cut(self):
         for master in self.masters():
             master.cut_connections()
@@ -175,6 +211,7 @@ class RedisLoop(Loop):
 
     def settle(self):
         self.in_order()
+        self.end_change()
         super().settle()
         self.in_order()
         self.find_takeovers()
@@ -196,6 +233,7 @@ class RedisLoop(Loop):
     def look_in_peace(self):
         """No server runs: the invariants; then what one server counts, before and after a restart of Redis."""
         begin = now()
+        self.end_change()
         for server in self.servers:
             server.kill()
         self.fsck()

@@ -59,7 +59,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "events", "due", "answers", "takes", "ending")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "events", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 
@@ -399,8 +399,29 @@ class Shard:
     def counters(self):
         """(how often settings changed, how often jobs died that somebody looks after)"""
         changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
-        assert not rest
+        assert rest == b"\0"
         return changes, deaths
+
+    # ---- another number of shards ----
+
+    def reshard(self, verb, generation="1@1"):
+        """(how far it is, the generation it goes to)"""
+        rest = self.change_call("reshard", verb, generation).rest
+        return rest[0], rest[1:].decode()
+
+    def leave(self, most=100, bytes_max=1 << 20):
+        """(what, number of the page, now, kind, topic, [(id, record, try, history)])"""
+        answer = self.change_call("leave", most, bytes_max, check=False)
+        what, page, now, kind, rest = unpack(">BI6I6B", answer.rest)
+        assert not rest
+        topic, *words = answer.more or [b""]
+        return what, page, now, kind, topic, [tuple(words[at:at + 4]) for at in range(0, len(words), 4)]
+
+    def arrive(self, source, page, kind, topic, entries, shift=0):
+        self.change_call("arrive", source, page, kind, topic, shift, *[word for entry in entries for word in entry])
+
+    def drop(self, page):
+        self.change_call("drop", page, check=False)
 
     # ---- the keys, for tests ----
 

@@ -5,7 +5,8 @@ begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
-local t = topic_find(name)
+wants_aware(ticket)
+local t, on_its_way = topic_find(name), page_under_way()
 
 local function said(status, j)
     return pack('>BBI6', status, shown_state(j), j.due)
@@ -37,6 +38,7 @@ local function move(j, verb, when, ms, priority)
 end
 
 local function change(id, verb, when, has_priority, priority, ms)
+    if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     local j = t and job_find(t, id)
     if not j then return pack('>BBI6', NOT_FOUND, 0, 0) end
     if verb == CANCEL_DEAD then -- `ms` is the delivery it died with

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- One job.
 begin(KEYS, nil, ARGV[1])
+if is_leaving(ARGV[1], ARGV[2], page_under_way()) then return shown(pack('>BB', MOVING, 0)) end
 local t = topic_find(ARGV[1])
 local j = t and job_find(t, ARGV[2])
 if not j then return shown(pack('>BB', NOT_FOUND, 0)) end

@@ -70,6 +70,18 @@ if state == 0 or state == READY or state == DELAYED then
     add_from(t.fresh, rank_after(t.fresh), limit + 1)
 end
 
+-- Those that are on their way to another shard may not have come there yet.
+local function add_leaving()
+    for _, id in ipairs(call('ZRANGE', T .. ':leaving', '0', '-1')) do
+        local j = job_find(t, id)
+        local is = j and shown_state(j)
+        if j and (state == 0 or state == is) and (j.due > after_due or j.due == after_due and j.sequence > after_sequence) then
+            found[#found + 1] = {j.due, j.sequence, id, is}
+        end
+    end
+end
+if page_under_way() == name then add_leaving() end
+
 table.sort(found, function(a, b)
     if a[1] ~= b[1] then return a[1] < b[1] end
     return a[2] < b[2]

@@ -7,7 +7,10 @@ begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
+wants_aware(ticket)
 local t = topic_find(name)
+local is_on_its_way = page_under_way() == name -- what is on its way is met where it comes to
+if not t and is_on_its_way then return shown(pack('>BBI6I6', OK, 1, 0, until_sequence)) end
 if not t then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
 if until_sequence == 0 then until_sequence = sequence end
 if is_delete then until_sequence = NONE end
@@ -111,7 +114,7 @@ if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
 
-local more = (affected >= most or is_due) and 1 or 0
+local more = (affected >= most or is_due or is_on_its_way) and 1 or 0
 if is_delete and more == 0 then
     call('ZREMRANGEBYRANK', t.finished, 0, 9999)
     if call('EXISTS', t.finished) == 1 then

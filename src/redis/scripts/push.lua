@@ -5,9 +5,11 @@ begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
+wants_aware(ticket)
 
 local t = topic_find(name)
 local jobs = (#ARGV - 3) / 3
+local takes_new, on_its_way = sealed < SEALED, page_under_way()
 -- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority. nil: none.
 local later, first, last, ready = nil, NONE, 0, nil
 local now_text
@@ -40,7 +42,7 @@ local function due_of_spec(spec)
 end
 
 -- A topic is not made for jobs that are refused.
-for i = 1, t and 0 or jobs do
+for i = 1, (t or not takes_new) and 0 or jobs do
     if due_of_spec(ARGV[3 * i + 2]) then
         t = topic_make(name, topics_max)
         break
@@ -128,7 +130,9 @@ local function push(id, spec, tail, sequence, exists)
     local choice, when, flags, priority, ms = unpack_from('>BBBI2I6', spec)
     local due, is_wall = due_of(when, ms)
     if not due then return pack('>BBI6', BAD_OPTION, 0, 0) end
+    if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
+    if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
 
     local dead, attempt, length, at, error
     if flags >= 16 then
@@ -220,7 +224,8 @@ if t then
 else
     answers = {}
     for i = 1, jobs do
-        answers[i] = pack('>BBI6', due_of_spec(ARGV[3 * i + 2]) and TOO_MANY_TOPICS or BAD_OPTION, 0, 0)
+        local refusal = takes_new and TOO_MANY_TOPICS or ELSEWHERE
+        answers[i] = pack('>BBI6', due_of_spec(ARGV[3 * i + 2]) and refusal or BAD_OPTION, 0, 0)
     end
 end
 return changed(ticket, answers and table.concat(answers) or pack('>I6', now))

@@ -5,6 +5,9 @@ begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
+wants_aware(ticket)
+local on_its_way, is_one = page_under_way(), id ~= ''
+if on_its_way == name and (not is_one or is_leaving(name, id, name)) then return shown(pack('>BBI6I6', OK, 1, 0, left < 0 and NONE or left)) end
 local t = topic_find(name)
 if not t then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
 

@@ -6,9 +6,10 @@ begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
+wants_aware(ticket)
 
 local t, is_new = topic_find(name), false
-if not t and (verb == PUT or makes == '1') then
+if not t and sealed < SEALED and (verb == PUT or makes == '1') then
     t, is_new = topic_make(name, topics_max)
     if not t then return changed(ticket, pack('>B', TOO_MANY_TOPICS)) end
 end

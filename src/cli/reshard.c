@@ -1,0 +1,123 @@
+/* reshard: changes the number of shards of a queue in Redis while servers are at work on it. */
+#include "redis/reshard.h"
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/redis_store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void on_progress(void *ctx, uint64_t moved, uint64_t total)
+{
+    (void)ctx;
+    if (total)
+        progress_show(moved, total, -1);
+}
+
+static bool on_is_enough(void *ctx)
+{
+    (void)ctx;
+    return interrupt_came();
+}
+
+static void print_json(const struct redis_reshard_report *report)
+{
+    printf("{\"from\":%u,\"to\":%u,\"generation\":%u,\"begun_before\":%s,\"done\":%s,"
+           "\"moved\":%" PRIu64 ",\"took_ms\":%" PRId64 "}\n",
+           (unsigned)report->from.shards, (unsigned)report->into.shards,
+           (unsigned)report->into.number, report->was_begun ? "true" : "false",
+           report->is_done ? "true" : "false", report->moved, report->took_ms);
+}
+
+static void print_text(const struct redis_reshard_report *report)
+{
+    if (report->is_done)
+        printf("%u shard%s now, %" PRIu64 " job%s moved in %" PRId64 ".%01" PRId64 " s\n",
+               (unsigned)report->into.shards, report->into.shards == 1 ? "" : "s", report->moved,
+               report->moved == 1 ? "" : "s", report->took_ms / 1000, report->took_ms % 1000 / 100);
+}
+
+static int reshard(const char *store, const char *password_file, uint32_t shards, bool json)
+{
+    struct redis_reshard_report report;
+    char url[REDIS_URL_BYTES_MAX];
+    const struct redis_reshard_options options = {
+        .url = url, .shards = shards, .progress = on_progress, .is_enough = on_is_enough};
+    int exit_code = redis_store_url(store, password_file, url);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    (void)log_open(NULL, LOG_ERROR, false);
+    interrupt_catch();
+    progress_begin("moved", false);
+    int result = redis_reshard_run(&options, &report);
+    explicit_bzero(url, sizeof url);
+    progress_clear();
+    if (result != 0)
+        return redis_store_error(result, report.error);
+    if (json)
+        print_json(&report);
+    else
+        print_text(&report);
+    if (!report.is_done)
+        return cli_error("left off before all jobs had moved, run it again to see it through");
+    return CLI_OK;
+}
+
+/* 0: it is no number of shards. */
+static uint32_t parse_shards(const char *text)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(text, &end, 10);
+    bool is_number = *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+    return is_number && number <= REDIS_SHARDS_MAX ? (uint32_t)number : 0;
+}
+
+static int reshard_command(int argc, char **argv)
+{
+    const char *store = NULL, *password_file = NULL, *number = NULL;
+    bool json = false;
+    const struct cli_flag flags[] = {
+        {"store", CLI_TEXT, &store, "URL", "the queue in this Redis, as 'tarry serve' has it"},
+        {"shards", CLI_TEXT, &number, "N", "how many there shall be, 1 to 64"},
+        {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
+        {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "reshard --store URL --shards N [--json]",
+        .about =
+            "Changes the number of shards of a queue in Redis while servers are at work on it:\n"
+            "they take what is new to the new shards at once, and move to them what there is.\n"
+            "Jobs that are on lease move once that has ended; the command waits for the last.\n\n"
+            "It may be stopped or killed at any moment, nothing is lost or late by that: run it\n"
+            "again with the same number and it goes on. Start no server of an older version, and\n"
+            "none with another --shards, until it is done.",
+        .flags = flags,
+        .is_local = true,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!store || !number)
+        return cli_usage("give --store and the URL of a Redis, and --shards");
+    uint32_t shards = parse_shards(number);
+    if (!shards)
+        return cli_usage("'--shards' is '%s', give a number from 1 to %d", number,
+                         REDIS_SHARDS_MAX);
+    return reshard(store, password_file, shards, json);
+}
+
+const struct cli_command cli_reshard_commands[] = {
+    {.name = "reshard",
+     .run = reshard_command,
+     .help = "change the number of shards of a queue in Redis"},
+    {0},
+};

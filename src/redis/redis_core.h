@@ -1,0 +1,54 @@
+/*
+ * redis_core: what a queue on Redis (redis.h) consists of, for its two files: redis.c, and reshard.c,
+ * which takes it to another number of shards.
+ */
+#ifndef TARRY_REDIS_REDIS_CORE_H
+#define TARRY_REDIS_REDIS_CORE_H
+
+#include "queue/handover.h"
+#include "queue/sharded.h"
+#include "redis/redis.h"
+#include "redis/shard.h"
+
+/* The shards of one generation, and the queue they are together. */
+struct redis_set {
+    struct redis *redis;
+    struct redis_generation generation;
+    struct redis_shard *shards[REDIS_SHARDS_MAX];
+    struct queue *parts[REDIS_SHARDS_MAX]; /* the same, as queues */
+    enum redis_move_state states[REDIS_SHARDS_MAX];
+    struct redis_generation target; /* where the first shard says it goes; its shards 0: nowhere */
+    bool is_heard;                  /* the first shard has said so */
+    struct redis_master masters[REDIS_SHARDS_MAX];
+    bool is_known[REDIS_SHARDS_MAX];
+    struct sharded *sharded; /* NULL: there is one shard */
+    struct queue *queue;
+};
+
+struct redis {
+    struct redis_options options;
+    struct redis_url url;
+    struct redis_inspection inspection; /* kept true: of each shard's master, as last heard */
+    char server[9], name[REDIS_NAME_BYTES];
+    struct reactor *reactor;
+    struct redis_topology *topology;
+    struct redis_set *from; /* whose jobs go over into `into`; NULL: there is only that */
+    struct redis_set *into;
+    struct redis_set *ready;   /* made, but nobody was told yet; NULL: none is */
+    struct handover *handover; /* between the two */
+    struct queue *queue;       /* of them all */
+    struct deadline *deadline;
+    int64_t look_ms; /* the next regular look */
+    struct redis_figures figures;
+    bool stopping, is_ended; /* ended: nobody asks `from` any more */
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    void (*after_turn)(void *ctx, int64_t now_ms); /* NULL: nothing */
+    void *after_turn_ctx;
+};
+
+/* NULL: out of memory. */
+struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation);
+void redis_set_free(struct redis_set *set); /* NULL: nothing */
+
+#endif

@@ -1,0 +1,482 @@
+#include "redis/reshard.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "queue/copy.h"
+#include "redis/redis_core.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    HEAR_MS = 15000,     /* until the shards have said how far they are */
+    ANNOUNCED_MS = 3000, /* three looks: each server has heard of the next generation */
+    COUNT_MS = 500,      /* between two looks at how many jobs are left */
+    ROUNDS_MAX = 100     /* of settings: they are changed faster than they are copied */
+};
+
+enum step { HEAR = 1, PREPARE, COPY_FIRST, ANNOUNCE, WAIT, SEAL, COPY_LAST, LEAVE, WATCH, OVER };
+
+struct reshard {
+    const struct redis_reshard_options *options;
+    struct redis_reshard_report *report;
+    struct redis *redis;
+    struct reactor *reactor;
+    struct deadline *deadline;
+    struct redis_generation target;
+    enum step step;
+    size_t left; /* replies that this step waits for */
+    int result;
+    int64_t began_ms, step_ms, counted_ms; /* inner */
+    struct queue_reply *before; /* the topics as they were copied last; NULL: none were */
+    struct queue_reply *topics; /* as they are being copied */
+    size_t topic;               /* the next one of them */
+    size_t changed, rounds;
+    bool is_counting;
+    uint64_t total, left_jobs;
+};
+
+/* ---- the end ---- */
+
+static void finish(struct reshard *reshard, int result)
+{
+    if (reshard->step == OVER)
+        return;
+    reshard->result = result;
+    reshard->step = OVER;
+    reactor_stop(reshard->reactor);
+}
+
+#define FAIL(RESHARD, CODE, ...)                                                                   \
+    finish((RESHARD), error_result((CODE), (RESHARD)->report->error,                               \
+                                   sizeof(RESHARD)->report->error, __VA_ARGS__))
+
+static void go_to(struct reshard *reshard, enum step step)
+{
+    reshard->step = step;
+    reshard->step_ms = clock_inner_ms();
+    reshard->left = 0;
+}
+
+static void fail_by_status(struct reshard *reshard, enum queue_status status)
+{
+    if (status == QUEUE_NO_SPACE)
+        FAIL(reshard, -EINVAL, "redis is full, make room and run this again");
+    else
+        FAIL(reshard, -EHOSTUNREACH,
+             "a shard cannot be reached, run this again once it can: it goes on from here");
+}
+
+/* ---- steps of shards ---- */
+
+static void fail_by_target(struct reshard *reshard, const struct redis_generation *target)
+{
+    FAIL(reshard, -EBUSY,
+         "the number of shards is being changed to %u already, run this with '--shards %u' to see "
+         "that through",
+         (unsigned)target->shards, (unsigned)target->shards);
+}
+
+static bool is_target(const struct reshard *reshard, const struct redis_generation *generation)
+{
+    return generation->number == reshard->target.number &&
+           generation->shards == reshard->target.shards;
+}
+
+/* A shard of the new generation is there; it goes nowhere itself. */
+static void on_prepared(void *ctx, enum queue_status status, const struct redis_generation *target)
+{
+    struct reshard *reshard = ctx;
+    (void)target;
+    reshard->left--;
+    if (status != QUEUE_OK)
+        fail_by_status(reshard, status);
+}
+
+static void on_stepped(void *ctx, enum queue_status status, const struct redis_generation *target)
+{
+    struct reshard *reshard = ctx;
+    reshard->left--;
+    if (status != QUEUE_OK)
+        fail_by_status(reshard, status);
+    else if (!is_target(reshard, target))
+        fail_by_target(reshard, target);
+}
+
+static void step_shard(struct reshard *reshard, struct redis_shard *shard, const char *verb)
+{
+    reshard->left++;
+    redis_shard_go_on(shard, verb, &reshard->target, on_stepped, reshard);
+}
+
+static void prepare_all(struct reshard *reshard, const struct redis_set *set)
+{
+    reshard->left = set->generation.shards;
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        redis_shard_go_on(set->shards[i], "prepare", &reshard->target, on_prepared, reshard);
+}
+
+/* Those that are not that far yet. */
+static void step_all(struct reshard *reshard, const struct redis_set *set, const char *verb,
+                     enum redis_move_state state)
+{
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        if (set->states[i] < state)
+            step_shard(reshard, set->shards[i], verb);
+}
+
+/* ---- settings and pauses ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const struct queue_topic *x = a, *y = b;
+    size_t len = x->name.len < y->name.len ? x->name.len : y->name.len;
+    int order = memcmp(x->name.at, y->name.at, len);
+    return order ? order : x->name.len < y->name.len ? -1 : x->name.len > y->name.len;
+}
+
+/* Whether it says what the same topic said before; of one that was not there: nothing. */
+static bool is_copied(const struct reshard *reshard, const struct queue_topic *topic)
+{
+    const struct queue_reply *before = reshard->before;
+    const struct queue_topic nothing = {0}, *was = NULL;
+    if (before && before->topic_count)
+        was = bsearch(topic, before->topics, before->topic_count, sizeof *was, by_name);
+    if (!was)
+        was = &nothing;
+    return topic->paused == was->paused && topic_settings_equal(&topic->settings, &was->settings);
+}
+
+static void copy_next(struct reshard *reshard);
+
+static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct reshard *reshard = owner;
+    (void)tag;
+    reshard->left--;
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_CREATED)
+        fail_by_status(reshard, reply->status);
+    else if (reshard->left == 0)
+        copy_next(reshard);
+}
+
+static void ask_part(struct reshard *reshard, struct queue *part, const struct command *command,
+                     queue_done *done)
+{
+    reshard->left++;
+    part->ops->submit(part, command, (struct queue_reply_to){.done = done, .owner = reshard});
+}
+
+/* Where the jobs go, and where they are. */
+static struct redis_set *new_set(const struct reshard *reshard)
+{
+    return reshard->redis->from ? reshard->redis->into : reshard->redis->ready;
+}
+
+static struct redis_set *old_set(const struct reshard *reshard)
+{
+    return reshard->redis->from ? reshard->redis->from : reshard->redis->into;
+}
+
+static void copy_topic(struct reshard *reshard, const struct queue_topic *topic)
+{
+    const struct redis_set *set = new_set(reshard);
+    const struct command put = {
+        .kind = COMMAND_TOPIC,
+        .topic = {.verb = QUEUE_TOPIC_PUT, .topic = topic->name, .settings = topic->settings}};
+    const struct command pause = {
+        .kind = COMMAND_TOPIC,
+        .topic = {.verb = topic->paused ? QUEUE_TOPIC_PAUSE : QUEUE_TOPIC_RESUME,
+                  .topic = topic->name,
+                  .makes = topic->paused}};
+    for (uint32_t i = 0; i < set->generation.shards; i++) {
+        ask_part(reshard, set->parts[i], &put, on_copied);
+        ask_part(reshard, set->parts[i], &pause, on_copied);
+    }
+}
+
+/* All topics were looked at: once nothing had changed since the look before, all is there. */
+static void copy_end(struct reshard *reshard)
+{
+    free(reshard->before);
+    reshard->before = reshard->topics;
+    reshard->topics = NULL;
+    if (reshard->changed == 0)
+        go_to(reshard, reshard->step == COPY_FIRST ? ANNOUNCE : LEAVE);
+    else if (++reshard->rounds > ROUNDS_MAX)
+        FAIL(reshard, -EBUSY, "settings of topics are changed all the time, run this again later");
+    else
+        reshard->left = 0; /* the next turn looks again */
+}
+
+static void copy_next(struct reshard *reshard)
+{
+    while (reshard->topic < reshard->topics->topic_count) {
+        const struct queue_topic *topic = &reshard->topics->topics[reshard->topic++];
+        if (is_copied(reshard, topic))
+            continue;
+        reshard->changed++;
+        copy_topic(reshard, topic);
+        return;
+    }
+    copy_end(reshard);
+}
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct reshard *reshard = owner;
+    (void)tag;
+    reshard->left--;
+    if (reply->status != QUEUE_OK) {
+        fail_by_status(reshard, reply->status);
+        return;
+    }
+    reshard->topics = copy_reply(reply);
+    reshard->topic = reshard->changed = 0;
+    if (reshard->topics)
+        copy_next(reshard);
+    else
+        FAIL(reshard, -ENOMEM, "out of memory");
+}
+
+/* Those of the first shard: what is set is set in all of them. */
+static void copy_begin(struct reshard *reshard)
+{
+    const struct command command = {.kind = COMMAND_TOPICS};
+    free(reshard->topics);
+    reshard->topics = NULL;
+    ask_part(reshard, old_set(reshard)->parts[0], &command, on_topics);
+}
+
+/* ---- how many are left ---- */
+
+static void on_counted(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct reshard *reshard = owner;
+    uint64_t left = 0;
+    (void)tag;
+    reshard->is_counting = false;
+    if (reply->status != QUEUE_OK)
+        return;
+    for (size_t i = 0; i < reply->topic_count; i++) {
+        const struct queue_counts *counts = &reply->topics[i].counts;
+        left += counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+    }
+    reshard->left_jobs = left;
+    if (left > reshard->total)
+        reshard->total = left;
+}
+
+static void count(struct reshard *reshard, int64_t now_ms)
+{
+    const struct command command = {.kind = COMMAND_TOPICS};
+    struct queue *queue = reshard->redis->from->queue;
+    if (reshard->is_counting || now_ms - reshard->counted_ms < COUNT_MS)
+        return;
+    reshard->is_counting = true;
+    reshard->counted_ms = now_ms;
+    queue->ops->submit(queue, &command,
+                       (struct queue_reply_to){.done = on_counted, .owner = reshard});
+}
+
+static void show(const struct reshard *reshard)
+{
+    const struct redis_reshard_options *options = reshard->options;
+    if (options->progress)
+        options->progress(options->ctx, reshard->total - reshard->left_jobs, reshard->total);
+}
+
+/* ---- the steps ---- */
+
+static bool are_all(const struct redis_set *set, enum redis_move_state state)
+{
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        if (set->states[i] < state)
+            return false;
+    return true;
+}
+
+/* What an earlier run, or another one, has begun. */
+static void resume(struct reshard *reshard)
+{
+    const struct redis *redis = reshard->redis;
+    reshard->target = redis->into->generation;
+    reshard->report->from = redis->from->generation;
+    reshard->report->was_begun = true;
+    if (redis->into->generation.shards != reshard->options->shards)
+        fail_by_target(reshard, &redis->into->generation);
+    else
+        go_to(reshard, are_all(redis->from, REDIS_MOVE_LEAVING) ? WATCH : WAIT);
+}
+
+static void begin(struct reshard *reshard)
+{
+    struct redis *redis = reshard->redis;
+    const struct redis_generation *now = &redis->into->generation;
+    const struct redis_generation *written = &redis->inspection.written;
+    reshard->report->from = *now;
+    reshard->target = (struct redis_generation){now->number + 1, reshard->options->shards};
+    if (now->shards == reshard->options->shards) {
+        reshard->target = *now;
+        if (written->number == now->number)
+            FAIL(reshard, -EALREADY, "the queue has %u shard%s already, nothing is to be done",
+                 (unsigned)now->shards, now->shards == 1 ? "" : "s");
+        else
+            finish(reshard, 0); /* an earlier run was cut short before it said so */
+        return;
+    }
+    if ((redis->ready = redis_set_new(redis, &reshard->target)))
+        go_to(reshard, PREPARE);
+    else
+        FAIL(reshard, -ENOMEM, "out of memory");
+}
+
+/* All shards there are have said how far they are, as far as that is to be waited for. */
+static void hear(struct reshard *reshard, int64_t now_ms)
+{
+    const struct redis *redis = reshard->redis;
+    if (redis->into->is_heard && !redis->into->target.shards) {
+        if (redis->from && !redis->is_ended)
+            resume(reshard);
+        else if (!redis->from)
+            begin(reshard);
+    } else if (now_ms - reshard->step_ms > HEAR_MS) {
+        fail_by_status(reshard, QUEUE_UNAVAILABLE);
+    }
+}
+
+static void take_step(struct reshard *reshard, int64_t now_ms)
+{
+    const struct redis *redis = reshard->redis;
+    switch (reshard->step) {
+    case PREPARE:
+        prepare_all(reshard, redis->ready);
+        reshard->step = COPY_FIRST;
+        break;
+    case COPY_FIRST:
+    case COPY_LAST:
+        copy_begin(reshard);
+        break;
+    case ANNOUNCE:
+        step_shard(reshard, redis->into->shards[0], "announce");
+        reshard->step = WAIT;
+        reshard->step_ms = now_ms;
+        break;
+    case WAIT:
+        if (redis->from && now_ms - reshard->step_ms >= ANNOUNCED_MS)
+            go_to(reshard, SEAL);
+        break;
+    case SEAL:
+        step_all(reshard, redis->from, "seal", REDIS_MOVE_SEALED);
+        reshard->step = COPY_LAST;
+        break;
+    case LEAVE:
+        step_all(reshard, redis->from, "leave", REDIS_MOVE_LEAVING);
+        reshard->step = WATCH;
+        break;
+    case WATCH:
+        if (!redis->from || redis->is_ended)
+            finish(reshard, 0);
+        else
+            count(reshard, now_ms);
+        break;
+    case HEAR:
+    case OVER:
+        break;
+    }
+}
+
+/* At the end of each turn: the next step, once all replies to the last one are there. */
+static void after_turn(void *ctx, int64_t now_ms)
+{
+    struct reshard *reshard = ctx;
+    const struct redis_reshard_options *options = reshard->options;
+    if (reshard->step == OVER)
+        return;
+    if (options->is_enough && options->is_enough(options->ctx)) {
+        finish(reshard, -EINTR);
+        return;
+    }
+    if (reshard->step == HEAR)
+        hear(reshard, now_ms);
+    else if (reshard->left == 0)
+        take_step(reshard, now_ms);
+    if (reshard->step == WATCH)
+        show(reshard);
+    deadline_set(reshard->deadline, now_ms + COUNT_MS / 5);
+}
+
+static void on_deadline(void *ctx)
+{
+    (void)ctx; /* the turn that follows is all that is wanted */
+}
+
+/* ---- the run ---- */
+
+static int reshard_open(struct reshard *reshard)
+{
+    struct redis_reshard_report *report = reshard->report;
+    const struct redis_options options = {.url = reshard->options->url,
+                                          .exists = true,
+                                          .body_bytes_max = UINT32_MAX,
+                                          .topics_max = UINT32_MAX};
+    struct queue *unused;
+    int result = redis_open(&options, &reshard->redis, report->error, sizeof report->error);
+    if (result != 0)
+        return result;
+    reshard->reactor = reactor_new(0);
+    reshard->deadline =
+        reshard->reactor ? deadline_new(reshard->reactor, on_deadline, reshard) : NULL;
+    if (!reshard->deadline)
+        return error_result(-ENOMEM, report->error, sizeof report->error, "out of memory");
+    return redis_attach(reshard->redis, reshard->reactor, &unused, report->error,
+                        sizeof report->error);
+}
+
+static void reshard_close(struct reshard *reshard)
+{
+    redis_free(reshard->redis);
+    deadline_free(reshard->deadline);
+    if (reshard->reactor)
+        reactor_free(reshard->reactor);
+    free(reshard->before);
+    free(reshard->topics);
+}
+
+/* The new generation alone is there: servers that start begin with it. */
+static int write_generation(const struct reshard *reshard)
+{
+    struct redis_reshard_report *report = reshard->report;
+    return redis_inspect_write_generation(&reshard->redis->url, &reshard->target, report->error,
+                                          sizeof report->error);
+}
+
+int redis_reshard_run(const struct redis_reshard_options *options,
+                      struct redis_reshard_report *report)
+{
+    struct reshard reshard = {.options = options, .report = report, .step = HEAR};
+    *report = (struct redis_reshard_report){0};
+    struct redis_url url;
+    if (!redis_url_parse(options->url, &url, report->error, sizeof report->error))
+        return -EDOM;
+    explicit_bzero(&url, sizeof url);
+    int result = reshard_open(&reshard);
+    if (result == 0) {
+        reshard.began_ms = reshard.step_ms = clock_inner_ms();
+        reshard.redis->after_turn = after_turn;
+        reshard.redis->after_turn_ctx = &reshard;
+        reactor_run(reshard.reactor);
+        result = reshard.result;
+        report->into = reshard.target;
+        report->took_ms = clock_inner_ms() - reshard.began_ms;
+        report->moved = reshard.total - (result == 0 ? 0 : reshard.left_jobs);
+    }
+    if (result == 0 && (result = write_generation(&reshard)) == 0)
+        report->is_done = true;
+    if (result == -EINTR)
+        result = 0;
+    reshard_close(&reshard);
+    return result;
+}

@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- A page that left (leave.lua) has come to all shards it goes to: here it is no more. One that is not under way (any more) is none.
+local ticket, page = ARGV[1], ARGV[2]
+begin(KEYS, ticket)
+local MOVES, LEAVES = T .. ':moving', T .. ':leaving'
+local JOBS, IDS, RECORDS = 1, 2, 4
+local found = call('HMGET', MOVES, 'page', 'kind', 'topic')
+local kind, name = tonumber(found[2] or 0), found[3]
+if found[1] ~= page or kind == 0 then return shown('') end
+
+local ids, keys = call('ZRANGE', LEAVES, '0', '-1'), keys_of(name).__index
+if kind == JOBS then
+    call_many('HDEL', keys.jobs, ids)
+    call_many('HDEL', keys.tries, ids)
+    call_many('HDEL', keys.history, ids)
+elseif kind == IDS then
+    call_many('ZREM', keys.finished, ids)
+elseif kind == RECORDS then
+    call_many('HDEL', T .. ':broken:' .. name, ids)
+end
+call('DEL', LEAVES)
+call('HDEL', MOVES, 'kind', 'topic')
+return shown('')

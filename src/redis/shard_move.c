@@ -1,0 +1,377 @@
+#include "redis/shard_move.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis/command.h"
+#include "redis/id.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    PAGE_JOBS = 100,         /* some milliseconds of Redis' time in all */
+    PAGE_BYTES = 512 * 1024, /* of records; one job may be more */
+    REST_MAX_MS = 100,       /* between two pages, at most; else as long as the last one took */
+    IDLE_MS = 200,           /* another server moves them, or all that is left is on lease */
+    JOB_ELEMENTS = 4,        /* id, record, try, history */
+    FIRST_JOB = 2            /* behind the head and the topic */
+};
+
+enum leave_says { NOTHING_LEAVES = 0, PAGE_LEAVES, OTHER_MOVES, NOTHING_IS_LEFT };
+enum page_kind { PAGE_OF_JOBS = 1, PAGE_OF_IDS, PAGE_OF_TOTALS, PAGE_OF_RECORDS };
+
+/* ---- how far it is ---- */
+
+static void note_state(struct redis_shard *shard, enum redis_move_state state,
+                       const struct redis_generation *target)
+{
+    shard->move.state = state;
+    shard->move.target = *target;
+    shard->options.moved(shard->options.learned_ctx, shard->options.place, state, target);
+}
+
+/* Its byte, and the generation's name where there is one. False: it makes no sense. */
+static bool read_state(struct slice rest, enum redis_move_state *state,
+                       struct redis_generation *target)
+{
+    uint8_t byte;
+    *target = (struct redis_generation){0};
+    if (!redis_unpack_u8(&rest, &byte) || byte > REDIS_MOVE_CLOSED)
+        return false;
+    *state = (enum redis_move_state)byte;
+    return byte == REDIS_MOVE_NONE || redis_generation_parse(rest, target);
+}
+
+void redis_move_hear(struct redis_shard *shard, struct slice rest)
+{
+    enum redis_move_state state;
+    struct redis_generation target;
+    if (read_state(rest, &state, &target))
+        note_state(shard, state, &target);
+    else
+        redis_shard_say_malformed(shard, REDIS_LOOK);
+}
+
+/* ---- a step on the way ---- */
+
+struct step {
+    struct redis_call call;
+    struct redis_shard *shard;
+    void (*done)(void *ctx, enum queue_status status, const struct redis_generation *target);
+    void *ctx;
+};
+
+static void on_stepped(struct redis_call *call, enum redis_call_end end,
+                       const struct redis_head *head, const redisReply *reply)
+{
+    struct step *step = list_entry(call, struct step, call);
+    enum queue_status status = redis_shard_status(end);
+    struct redis_generation target = {0};
+    enum redis_move_state state;
+    (void)reply;
+    if (step->shard->freeing)
+        status = QUEUE_STOPPING;
+    else if (status == QUEUE_OK && read_state(head->rest, &state, &target))
+        note_state(step->shard, state, &target);
+    else if (status == QUEUE_OK)
+        status = QUEUE_UNAVAILABLE;
+    if (step->done && !step->shard->freeing)
+        step->done(step->ctx, status, &target);
+    buffer_fini(&step->call.args);
+    free(step);
+}
+
+static bool go_on(struct redis_shard *shard, const char *verb,
+                  const struct redis_generation *target,
+                  void (*done)(void *ctx, enum queue_status status,
+                               const struct redis_generation *target),
+                  void *ctx)
+{
+    struct step *step = malloc(sizeof *step);
+    char text[REDIS_GENERATION_BYTES];
+    if (!step)
+        return false;
+    *step = (struct step){.shard = shard, .done = done, .ctx = ctx};
+    redis_shard_call_init(&step->call, REDIS_RESHARD, true, on_stepped);
+    redis_command_text(&step->call.args, verb);
+    redis_generation_write(target, text);
+    redis_command_text(&step->call.args, text);
+    if (redis_shard_send(shard, &step->call, 2))
+        return true;
+    buffer_fini(&step->call.args);
+    free(step);
+    return false;
+}
+
+void redis_shard_go_on(struct redis_shard *shard, const char *verb,
+                       const struct redis_generation *target,
+                       void (*done)(void *ctx, enum queue_status status,
+                                    const struct redis_generation *target),
+                       void *ctx)
+{
+    bool sent = go_on(shard, verb, target, done, ctx);
+    assert(sent); /* a handful of steps, by a command that has nothing else to do */
+    (void)sent;
+}
+
+/* Lets the scripts know that this server knows of the next generation. Each second anew: a failover
+ * may undo it. */
+static void adopt(struct redis_shard *shard)
+{
+    (void)go_on(shard, "adopt", &shard->move.target, NULL, NULL);
+}
+
+/* ---- a page ---- */
+
+/* A call of the mover's, to the shard that is left or to one that jobs come to. */
+struct moving {
+    struct redis_call call;
+    struct redis_shard *from, *into;
+    size_t argc;
+};
+
+static struct moving *moving_new(struct redis_shard *from, struct redis_shard *into,
+                                 enum redis_script script,
+                                 void (*done)(struct redis_call *call, enum redis_call_end end,
+                                              const struct redis_head *head,
+                                              const redisReply *reply))
+{
+    struct moving *moving = calloc(1, sizeof *moving);
+    if (!moving)
+        return NULL;
+    moving->from = from;
+    moving->into = into;
+    redis_shard_call_init(&moving->call, script, true, done);
+    return moving;
+}
+
+static void moving_free(struct moving *moving)
+{
+    buffer_fini(&moving->call.args);
+    free(moving);
+}
+
+/* Where it cannot be sent it is let go of: false. */
+static bool moving_send(struct moving *moving, struct redis_shard *to)
+{
+    if (redis_shard_send(to, &moving->call, moving->argc))
+        return true;
+    moving_free(moving);
+    return false;
+}
+
+/* The page is done with, or given up: what is under way is shown again by the next ask. */
+static void page_end(struct redis_shard *shard, int64_t rest_ms)
+{
+    shard->move.is_under_way = false;
+    shard->move.next_ms = clock_inner_ms() + rest_ms;
+}
+
+/* Servers shall keep at least half of Redis' time. */
+static int64_t rest_ms(const struct redis_shard *shard)
+{
+    int64_t took_ms = (clock_inner_us() - shard->move.began_us) / 1000;
+    return took_ms < REST_MAX_MS ? took_ms + 1 : REST_MAX_MS;
+}
+
+static void on_dropped(struct redis_call *call, enum redis_call_end end,
+                       const struct redis_head *head, const redisReply *reply)
+{
+    struct moving *moving = list_entry(call, struct moving, call);
+    struct redis_shard *shard = moving->from;
+    (void)head;
+    (void)reply;
+    page_end(shard, end == REDIS_CALL_OK ? rest_ms(shard) : IDLE_MS);
+    moving_free(moving);
+}
+
+static void page_drop(struct redis_shard *shard)
+{
+    struct moving *moving = moving_new(shard, NULL, REDIS_DROP, on_dropped);
+    if (moving) {
+        redis_command_number(&moving->call.args, (int64_t)shard->move.page);
+        moving->argc = 1;
+    }
+    if (!moving || !moving_send(moving, shard))
+        page_end(shard, IDLE_MS);
+}
+
+/* The last one to come lets the page be dropped. */
+static void arrival_ended(struct redis_shard *shard, bool is_there)
+{
+    shard->move.has_failed |= !is_there;
+    if (--shard->move.left > 0)
+        return;
+    if (shard->move.has_failed)
+        page_end(shard, IDLE_MS);
+    else
+        page_drop(shard);
+}
+
+static void on_arrived(struct redis_call *call, enum redis_call_end end,
+                       const struct redis_head *head, const redisReply *reply)
+{
+    struct moving *moving = list_entry(call, struct moving, call);
+    struct redis_shard *shard = moving->from;
+    (void)reply;
+    if (end == REDIS_CALL_OK)
+        redis_shard_hear(moving->into, head);
+    moving_free(moving);
+    arrival_ended(shard, end == REDIS_CALL_OK);
+}
+
+/* What the clock of `into` shows more than that of `from`. Of two masters that is known to within two
+ * journeys: at most so much, for nothing may come early. */
+static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard *into)
+{
+    const struct redis_clock *old = redis_session_clock(from->session);
+    const struct redis_clock *new = redis_session_clock(into->session);
+    int64_t earliest_ms, latest_ms, now_us = clock_inner_us(), unused;
+    if (from->options.url->kind != REDIS_CLUSTER)
+        return new->adjust_ms - old->adjust_ms;
+    redis_clock_window(old, now_us, &earliest_ms, &unused);
+    redis_clock_window(new, now_us, &unused, &latest_ms);
+    return latest_ms - earliest_ms;
+}
+
+/* The shard's share of the page, begun with the first job for it. NULL: out of memory. */
+static struct moving *share_of(struct redis_shard *from, struct redis_shard *into,
+                               enum page_kind kind, struct slice topic,
+                               struct moving *shares[REDIS_SHARDS_MAX])
+{
+    struct moving **share = &shares[into->options.place];
+    if (*share)
+        return *share;
+    if (!(*share = moving_new(from, into, REDIS_ARRIVE, on_arrived)))
+        return NULL;
+    struct buffer *args = &(*share)->call.args;
+    redis_command_number(args, (int64_t)from->options.place);
+    redis_command_number(args, (int64_t)from->move.page);
+    redis_command_number(args, kind);
+    redis_command_arg(args, topic);
+    redis_command_number(args, shift_ms(from, into));
+    (*share)->argc = 5;
+    return *share;
+}
+
+/* Each job to the shard it belongs to now. False: out of memory, or an answer that makes no sense. */
+static bool page_share(struct redis_shard *shard, const redisReply *reply, enum page_kind kind,
+                       struct slice topic, struct moving *shares[REDIS_SHARDS_MAX])
+{
+    for (size_t at = FIRST_JOB; at < reply->elements; at += JOB_ELEMENTS) {
+        struct slice stored, id = {0}, part;
+        char room[REDIS_ID_ROOM_BYTES];
+        if (!redis_element(reply, at, &stored) ||
+            (kind != PAGE_OF_TOTALS && !redis_id_show(stored, room, &id)))
+            return false;
+        struct redis_shard *into = shard->options.next_of(shard->options.learned_ctx, topic, id);
+        struct moving *share = into ? share_of(shard, into, kind, topic, shares) : NULL;
+        if (!share)
+            return false;
+        for (size_t i = 0; i < JOB_ELEMENTS; i++) {
+            if (!redis_element(reply, at + i, &part))
+                return false;
+            redis_command_arg(&share->call.args, part);
+        }
+        share->argc += JOB_ELEMENTS;
+    }
+    return true;
+}
+
+static void shares_free(struct moving *shares[REDIS_SHARDS_MAX])
+{
+    for (size_t i = 0; i < REDIS_SHARDS_MAX; i++)
+        if (shares[i])
+            moving_free(shares[i]);
+}
+
+static void page_send(struct redis_shard *shard, const redisReply *reply, enum page_kind kind)
+{
+    struct moving *shares[REDIS_SHARDS_MAX] = {0};
+    struct slice topic;
+    if (!redis_element(reply, 1, &topic) || !page_share(shard, reply, kind, topic, shares)) {
+        shares_free(shares);
+        redis_shard_say_malformed(shard, REDIS_LEAVE);
+        page_end(shard, REST_MAX_MS * 10);
+        return;
+    }
+    shard->move.has_failed = false;
+    shard->move.left = 1;
+    for (size_t i = 0; i < REDIS_SHARDS_MAX; i++) {
+        if (!shares[i])
+            continue;
+        shard->move.left++;
+        if (!moving_send(shares[i], shares[i]->into))
+            arrival_ended(shard, false);
+    }
+    arrival_ended(shard, true);
+}
+
+static bool read_page(struct slice rest, uint8_t *says, uint8_t *kind, uint64_t *page)
+{
+    uint64_t now_ms;
+    return redis_unpack_u8(&rest, says) && redis_unpack_u48(&rest, page) &&
+           redis_unpack_u48(&rest, &now_ms) && redis_unpack_u8(&rest, kind);
+}
+
+static void closed(struct redis_shard *shard)
+{
+    const struct redis_generation target = shard->move.target;
+    note_state(shard, REDIS_MOVE_CLOSED, &target);
+}
+
+static void on_left(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
+                    const redisReply *reply)
+{
+    struct moving *moving = list_entry(call, struct moving, call);
+    struct redis_shard *shard = moving->from;
+    uint8_t says = NOTHING_LEAVES, kind = 0;
+    moving_free(moving);
+    if (end == REDIS_CALL_OK) {
+        redis_shard_hear(shard, head);
+        if (!read_page(head->rest, &says, &kind, &shard->move.page))
+            redis_shard_say_malformed(shard, REDIS_LEAVE);
+    }
+    if (says == NOTHING_IS_LEFT)
+        closed(shard);
+    if (says == PAGE_LEAVES)
+        page_send(shard, reply, (enum page_kind)kind);
+    else
+        page_end(shard, IDLE_MS);
+}
+
+static void page_ask(struct redis_shard *shard)
+{
+    struct moving *moving = moving_new(shard, NULL, REDIS_LEAVE, on_left);
+    shard->move.is_under_way = true;
+    shard->move.began_us = clock_inner_us();
+    if (moving) {
+        redis_command_number(&moving->call.args, PAGE_JOBS);
+        redis_command_number(&moving->call.args, PAGE_BYTES);
+        moving->argc = 2;
+    }
+    if (!moving || !moving_send(moving, shard))
+        page_end(shard, IDLE_MS);
+}
+
+/* ---- the turn ---- */
+
+static bool knows_next(const struct redis_shard *shard)
+{
+    return shard->options.next_of(shard->options.learned_ctx, slice_of(""), slice_of(""));
+}
+
+int64_t redis_move_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
+{
+    struct redis_move *move = &shard->move;
+    if (move->state == REDIS_MOVE_CLOSED || shard->stopping || !shard->up || !knows_next(shard))
+        return INT64_MAX;
+    if (looks)
+        adopt(shard);
+    if (move->state != REDIS_MOVE_LEAVING || move->is_under_way)
+        return INT64_MAX;
+    if (move->next_ms > now_ms)
+        return move->next_ms;
+    page_ask(shard);
+    return INT64_MAX;
+}

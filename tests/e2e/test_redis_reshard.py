@@ -1,0 +1,188 @@
+"""tarry reshard: another number of shards, while servers are at work."""
+
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+from client import Refused
+from redis_servers import RedisServer
+from redis_serving import info, metric, works
+from server import BINARY, eventually
+
+
+@pytest.fixture(scope="module")
+def redis_server():
+    with RedisServer(aof="everysec") as server:
+        yield server
+
+
+def url_of(server, prefix):
+    return f"{server.url}?prefix={prefix}"
+
+
+def command(store, shards, *flags):
+    return [str(BINARY), "reshard", "--store", store, "--shards", str(shards), *flags]
+
+
+def reshard(store, shards, *flags, code=0, seconds=60):
+    done = subprocess.run(command(store, shards, *flags), capture_output=True, text=True, check=False, timeout=seconds, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def jobs_of(server, topic):
+    """{id: job}, by pages."""
+    client, found, cursor = server.client(), {}, None
+    while True:
+        page = client.call("GET", f"/v1/topics/{topic}/jobs?limit=100" + (f"&cursor={cursor}" if cursor else "")).json()
+        for job in page["jobs"]:
+            assert job["id"] not in found, f"{job['id']} is shown twice"
+            found[job["id"]] = job
+        cursor = page.get("cursor") or page.get("next_cursor")
+        if not cursor:
+            return found
+
+
+def test_refuses_what_makes_no_sense(redis_server, start_server):
+    store = url_of(redis_server, "refused")
+    assert "no queue is kept under 'refused'" in reshard(store, 2, code=1)
+    start_server("--store", store, "--shards", "2")
+    assert "has 2 shards already" in reshard(store, 2, code=1)
+    for number in ("0", "65", "-1", "two", ""):
+        assert "give a number from 1 to 64" in reshard(store, number, code=2)
+    assert "give --store" in subprocess.run([str(BINARY), "reshard"], capture_output=True, text=True, check=False).stderr
+    assert "cannot" in reshard("redis://127.0.0.1:1", 2, code=3).lower()
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 3), (2, 5)])
+def test_takes_all_along_and_keeps_it_as_it_was(redis_server, start_server, before, after):
+    store = url_of(redis_server, f"along{before}{after}")
+    servers = [start_server("--store", store, "--shards", str(before)), start_server("--store", store)]
+    client = servers[0].client()
+    client.call("PUT", "/v1/topics/work", json.dumps({"max_attempts": 2, "dedup_window": "1h", "backoff": "fixed:10m"}).encode())
+    for number in range(300):
+        client.push("work", f"later-{number}", body=b"x" * number, delay="1h")
+    for number in range(50):
+        client.push("work", f"ready-{number}", body=b"r")
+    leased = client.take("work", max=20, lease_for="4s")
+    for job in client.take("work", max=5):
+        client.nack(job["lease"], error="no")
+    for job in client.take("work", max=5):
+        client.nack(job["lease"], error="never", final="true")
+    for job in client.take("work", max=5):
+        client.ack(job["lease"])
+    client.call("POST", "/v1/topics/idle/pause")
+    client.push("idle", "a", body=b"i")
+    client.call("POST", "/v1/topics/idle/pause")
+    shown, topics = jobs_of(servers[0], "work"), client.call("GET", "/v1/topics/work").json()
+
+    said = json.loads(reshard(store, after, "--json"))
+    assert (said["from"], said["to"], said["done"], said["begun_before"]) == (before, after, True, False)
+
+    for server in [*servers, start_server("--store", store)]:
+        eventually(lambda server=server: info(server)["shards"] == after, 5)
+        assert metric(server, "tarry_redis_shards") == after
+        again = jobs_of(server, "work")
+        assert again.keys() == shown.keys()
+        for ident, job in shown.items():
+            if job["state"] not in ("leased", "ready"):
+                assert again[ident] == job
+        counts = server.client().call("GET", "/v1/topics/work").json()
+        for name in ("pushed", "acked", "delivered", "nacked", "died"):
+            assert counts["totals"][name] >= topics["totals"][name]
+        assert counts["settings"] == topics["settings"]
+        assert server.client().take("idle", max=1) == []
+    assert client.call("GET", "/v1/topics/work").json()["totals"]["pushed"] == topics["totals"]["pushed"]
+    with pytest.raises(Refused) as refused:
+        client.ack(leased[0]["lease"])
+    assert refused.value.code == "lease_ended"
+    assert client.push("work", "later-1", body=b"y", on_conflict="keep")["result"] == "existed"
+    works(servers[1])
+    tags = {key.split(b"}")[0] for key in redis_server.client().scan_iter(match=f"{{along{before}{after}:*") if not key.endswith((b":core", b":moving", b":aware", b":name", b":servers")) and b":ticket:" not in key}
+    assert all(b":1." in tag for tag in tags), tags
+
+
+def test_goes_on_where_it_was_killed(redis_server, start_server):
+    store = url_of(redis_server, "killed")
+    servers = [start_server("--store", store, "--shards", "4") for _ in range(2)]
+    client = servers[0].client()
+    for number in range(2000):
+        client.push("work", f"job-{number}", body=b"x", delay="1h")
+    for moment in (0.05, 0.3, 3.2, 3.5):
+        run = subprocess.Popen(command(store, 2), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moment)
+        run.kill()
+        run.wait()
+        works(servers[1], f"after-{moment}")
+    both = [subprocess.Popen(command(store, 2), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    said = [one.communicate(timeout=60)[0] for one in both]
+    assert all(one.returncode == 0 or "already" in text for one, text in zip(both, said, strict=True)), said
+    eventually(lambda: all(info(server)["shards"] == 2 for server in servers), 5)
+    assert len(jobs_of(servers[0], "work")) == 2000
+
+
+def test_calls_go_on_meanwhile(redis_server, start_server):
+    store = url_of(redis_server, "meanwhile")
+    servers = [start_server("--store", store, "--shards", "3") for _ in range(2)]
+    for number in range(3000):
+        servers[0].client().push("still", f"job-{number}", body=b"x", delay="1h")
+    ends, lock = threading.Event(), threading.Lock()
+    pushed, cancelled, acked, slowest = set(), set(), [], [0.0]
+
+    def timed(call):
+        began = time.monotonic()
+        result = call()
+        with lock:
+            slowest[0] = max(slowest[0], time.monotonic() - began)
+        return result
+
+    def push(server, name):
+        client = server.client()
+        for number in range(10**6):
+            if ends.is_set():
+                return
+            ident = f"{name}-{number}"
+            assert timed(lambda ident=ident: client.push("work", ident, body=b"x", delay="2s"))["result"] == "created"
+            assert timed(lambda ident=ident: client.push("work", ident, body=b"x", on_conflict="keep"))["result"] == "existed"
+            if number % 3 == 0:
+                timed(lambda ident=ident: client.call("DELETE", f"/v1/topics/work/jobs/{ident}"))
+                with lock:
+                    cancelled.add(ident)
+            else:
+                with lock:
+                    pushed.add(ident)
+
+    def take(server):
+        client = server.client()
+        while not (ends.is_set() and len(acked) >= len(pushed)):
+            for job in client.take("work", max=10, wait="1s"):
+                assert [answer["result"] for answer in client.ack(job["lease"])] == ["ok"]
+                with lock:
+                    acked.append(job["id"])
+
+    failed = []
+
+    def guarded(work, *args):
+        def run():
+            try:
+                work(*args)
+            except BaseException as fault:
+                failed.append(fault)
+                raise
+        return threading.Thread(target=run, daemon=True)
+
+    threads = [guarded(push, server, f"p{at}") for at, server in enumerate(servers)] + [guarded(take, server) for server in servers]
+    for thread in threads:
+        thread.start()
+    for shards in (1, 4):
+        print(reshard(store, shards))
+    ends.set()
+    for thread in threads:
+        thread.join(60)
+    assert not failed and not any(thread.is_alive() for thread in threads), failed
+    assert sorted(acked) == sorted(pushed), (len(acked), len(pushed), set(acked) & cancelled)
+    assert len(jobs_of(servers[0], "still")) == 3000
+    print(len(pushed), "pushed; the slowest call took", slowest[0])
+    assert slowest[0] < 2
