@@ -395,19 +395,27 @@ struct showing {
     struct redis_call call;
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    struct queue_topic *topics; /* their names are put in at the end, `names` may move */
-    size_t *name_at;
+    struct queue_topic *topics; /* their texts are put in at the end, `texts` may move */
+    size_t *text_at;
     size_t count, cap;
-    struct buffer names;
+    struct buffer texts; /* of each its name, then the extension of its settings */
 };
 
 static void showing_free(struct showing *showing)
 {
     buffer_fini(&showing->call.args);
-    buffer_fini(&showing->names);
+    buffer_fini(&showing->texts);
     free(showing->topics);
-    free(showing->name_at);
+    free(showing->text_at);
     free(showing);
+}
+
+static void showing_put_texts(struct showing *showing, size_t i)
+{
+    struct queue_topic *topic = &showing->topics[i];
+    topic->name.at = showing->texts.at + showing->text_at[i];
+    if (topic->settings.extension.len)
+        topic->settings.extension.at = topic->name.at + topic->name.len;
 }
 
 static void showing_end(struct showing *showing, enum queue_status status)
@@ -415,7 +423,7 @@ static void showing_end(struct showing *showing, enum queue_status status)
     struct queue_reply answer = {.status = status};
     if (status == QUEUE_OK) {
         for (size_t i = 0; i < showing->count; i++)
-            showing->topics[i].name.at = showing->names.at + showing->name_at[i];
+            showing_put_texts(showing, i);
         queue_topics_sort(showing->topics, showing->count);
         answer.topics = showing->topics;
         answer.topic_count = showing->count;
@@ -432,10 +440,10 @@ static bool showing_has_room(struct showing *showing)
     struct queue_topic *topics = realloc(showing->topics, cap * sizeof *topics);
     if (topics)
         showing->topics = topics;
-    size_t *name_at = realloc(showing->name_at, cap * sizeof *name_at);
-    if (name_at)
-        showing->name_at = name_at;
-    if (!topics || !name_at)
+    size_t *text_at = realloc(showing->text_at, cap * sizeof *text_at);
+    if (text_at)
+        showing->text_at = text_at;
+    if (!topics || !text_at)
         return false;
     showing->cap = cap;
     return true;
@@ -451,11 +459,12 @@ static enum queue_status showing_add(struct showing *showing, const redisReply *
     if (!redis_element(reply, at, &name) || !redis_element(reply, at + 1, &text) || !name.len ||
         !redis_unpack_topic(text, adjust_ms, topic))
         return QUEUE_UNAVAILABLE;
-    showing->name_at[showing->count] = showing->names.len;
+    showing->text_at[showing->count] = showing->texts.len;
     topic->name.len = name.len;
-    buffer_append_slice(&showing->names, name);
+    buffer_append_slice(&showing->texts, name);
+    buffer_append_slice(&showing->texts, topic->settings.extension);
     showing->count++;
-    return showing->names.failed ? QUEUE_NO_MEMORY : QUEUE_OK;
+    return showing->texts.failed ? QUEUE_NO_MEMORY : QUEUE_OK;
 }
 
 static void on_shown(struct redis_call *call, enum redis_call_end end,
@@ -467,7 +476,7 @@ static bool showing_ask_page(struct showing *showing)
     if (showing->count) {
         size_t last = showing->count - 1;
         after =
-            slice_make(showing->names.at + showing->name_at[last], showing->topics[last].name.len);
+            slice_make(showing->texts.at + showing->text_at[last], showing->topics[last].name.len);
     }
     buffer_fini(&showing->call.args);
     redis_shard_call_init(&showing->call, REDIS_TOPICS, false, on_shown);
@@ -508,7 +517,7 @@ static bool topics_begin(struct redis_shard *shard, struct queue_reply_to reply_
         return false;
     showing->shard = shard;
     showing->reply_to = reply_to;
-    buffer_init(&showing->names, SIZE_MAX / 2);
+    buffer_init(&showing->texts, SIZE_MAX / 2);
     if (showing_ask_page(showing))
         return true;
     showing_free(showing);

@@ -106,6 +106,16 @@ def test_metrics_count_what_goes_to_redis(fresh, start_server):
     assert 'tarry_jobs{topic="counted",state="delayed"} 20' in started.client().call("GET", "/metrics").body.decode()
 
 
+def test_a_list_of_many_topics_shows_the_settings_of_each(fresh, start_server):
+    """They come in pages, and what the first ones say of dead letters is shown with the last."""
+    client = start_server("--store", fresh.url).client()
+    for number in range(3):
+        client.put_topic(f"a{number}", dead_letter={"keep": {"count": number + 1}})
+    client.push_batch([{"topic": f"b{number:04}", "delay": "1h", "body": "x"} for number in range(900)])
+    topics = {topic["topic"]: topic for topic in client.topics()}
+    assert len(topics) >= 900 and [topics[f"a{number}"]["settings"]["dead_letter"] for number in range(3)] == [{"keep": {"count": n}} for n in (1, 2, 3)]
+
+
 def test_jobs_outlive_the_server_and_a_second_one_sees_them(fresh, start_server):
     one, two = start_server("--store", fresh.url), start_server("--store", fresh.url)
     one.client().push("shared", "a", body=b"x", delay="300ms")
