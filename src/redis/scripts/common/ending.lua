@@ -79,22 +79,26 @@ local function answered_before(ticket)
     return sub(found_ticket, 19)
 end
 
--- Words of an answer as a ticket keeps them: how many, and each with its length.
+-- Words of an answer as a ticket keeps them: none, one, or (2) more.
 local function words_kept(words)
     local count = words and #words or 0
     if count == 0 then return '\0\0' end
     if count == 1 then return pack('>I2I2c0', 1, #words[1], words[1]) end
-    local packed = {pack('>I2', count)}
-    for i = 1, count do packed[i + 1] = pack('>I2c0', #words[i], words[i]) end
-    return table.concat(packed)
+    local packed = cmsgpack.pack(words)
+    return pack('>I2I4c0', 2, #packed, packed)
 end
 
 -- The words, and where they end.
 local function words_read(kept)
-    local count, at = unpack_from('>I2', kept)
-    local words = {}
-    for i = 1, count do words[i], at = unpack_from('>I2c0', kept, at) end
-    return words, at
+    local kind, at = unpack_from('>I2', kept)
+    local word
+    if kind == 0 then return {}, at end
+    if kind == 1 then
+        word, at = unpack_from('>I2c0', kept, at)
+        return {word}, at
+    end
+    word, at = unpack_from('>I4c0', kept, at)
+    return cmsgpack.unpack(word), at
 end
 
 -- The answer of a call that changed something. `server`: who knows already what became ready, where it is not the caller.
