@@ -116,6 +116,7 @@ struct redis_shard {
     int64_t turned_ms;             /* inner: since when it is up, or is not */
     bool up, known;                /* known: an answer came since it is up */
     int64_t busy_ms;               /* inner: the last turn that saw a batch */
+    size_t record_bytes;           /* of a job that was taken of late, about */
     uint64_t unpacked;             /* far jobs pushed through here and not packed yet, about */
     int64_t answers_wait_since_us; /* boot: answers alone wait for a turn; 0: none do */
     bool lets_due, due_under_way;  /* the next turn, and one that is with Redis */

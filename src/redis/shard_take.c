@@ -237,12 +237,23 @@ static void share_out(struct redis_batch *batch, const struct taken *taken)
     }
 }
 
+/* Bigger ones count at once, smaller ones by and by. */
+static void note_size(struct redis_shard *shard, const struct taken *taken)
+{
+    size_t bytes = taken->count ? taken->bytes / taken->count : 0;
+    if (bytes > shard->record_bytes)
+        shard->record_bytes = bytes;
+    else if (bytes)
+        shard->record_bytes -= (shard->record_bytes - bytes) / 8;
+}
+
 static void take_done(struct redis_batch *batch, enum queue_status status,
                       const struct redis_batch_answer *answer)
 {
     struct taken taken = {0};
     if (status == QUEUE_OK && !read_taken(batch, answer, &taken))
         status = QUEUE_NO_MEMORY;
+    note_size(batch->shard, &taken);
     if (status == QUEUE_OK)
         share_out(batch, &taken);
     for (size_t i = 0; status != QUEUE_OK && i < batch->count; i++)

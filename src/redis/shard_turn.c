@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
-enum { DUE_JOBS = 500 /* let become due by one turn */ };
+enum {
+    DUE_JOBS = 500,           /* let become due by one turn */
+    TURN_BYTES_MAX = 16 << 20 /* of what is taken, about: Redis does nothing else meanwhile */
+};
 
 /* Of an answer. */
 enum { TURN_HAS_MORE = 1, TURN_HAS_OTHER = 2 };
@@ -139,6 +142,13 @@ static size_t turn_gather(struct turn *turn, bool takes, size_t most)
     return count;
 }
 
+/* As many as are not too big all together, as far as those before them tell. */
+static size_t jobs_wanted(const struct redis_shard *shard)
+{
+    size_t most = TURN_BYTES_MAX / (shard->record_bytes + 1);
+    return most < REDIS_BATCH_ITEMS_MAX ? most : REDIS_BATCH_ITEMS_MAX;
+}
+
 static void turn_pack(struct turn *turn)
 {
     struct redis_shard *shard = turn->shard;
@@ -178,7 +188,7 @@ static bool turn_send(struct redis_shard *shard)
     turn_gather(turn, false, REDIS_BATCH_ITEMS_MAX);
     for (struct list *at = turn->batches.next; at != &turn->batches; at = at->next)
         turn->answers += list_entry(at, struct redis_batch, list)->count;
-    turn->takes = turn_gather(turn, true, REDIS_BATCH_ITEMS_MAX);
+    turn->takes = turn_gather(turn, true, jobs_wanted(shard));
     turn_pack(turn);
     shard->turns_under_way++;
     shard->due_under_way |= turn->lets_due;

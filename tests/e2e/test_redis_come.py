@@ -156,3 +156,25 @@ def test_servers_whose_consumers_wait_for_nothing_ask_once_a_second(redis, serve
     assert used <= 18
     for consumer in consumers:
         consumer.done = True
+
+
+def test_one_call_does_not_bring_more_large_jobs_than_redis_can_bear(redis, start_server):
+    """It does nothing else meanwhile. 24 consumers ask at once for 12 MiB each."""
+    server = start_server("--store", redis.url)
+    client, came = server.client(60), []
+    for number in range(12):
+        for topic in range(24):
+            client.push(f"t{topic}", body=b"x" * (1 << 20))
+    came += client.take("t0", max=1)
+    redis.config("slowlog-log-slower-than", "0")
+    redis.config("slowlog-max-len", "10000")
+    consumers = [threading.Thread(target=lambda topic=topic: came.extend(server.client(60).take(f"t{topic}", max=12))) for topic in range(24)]
+    for consumer in consumers:
+        consumer.start()
+    for consumer in consumers:
+        consumer.join()
+    assert len(came) == 24 * 12
+    calls = [words for _, _, _, words, *_ in redis.call("SLOWLOG", "GET", "10000") if words[0] == b"FCALL" and words[1].endswith(b"_turn")]
+    takes = [int.from_bytes(words[5][-2:], "big") for words in calls]
+    print("takes of a call:", takes)
+    assert sum(takes) >= 24 and max(takes) <= 2

@@ -127,6 +127,19 @@ def test_packed_jobs_are_leased_directly_too(shard):
     assert shard.client.keys(f"{shard.tag}:leaf:*") == [] and shard.client.exists(f"{shard.tag}:index:t") == 0
 
 
+def test_after_the_fresh_jobs_the_packed_ones_are_next(shard):
+    shard.push("t", *[job(f"p{n}", delay=100_000) for n in range(3)])
+    shard.pack_all()
+    due_jobs(shard, "a", "b")
+    assert ids(shard.turn(takes=[("t", 1)]).jobs[0]) == ["a"]
+    turn = shard.turn(takes=[("t", 5, 1 << 20, 500_000)])
+    assert ids(turn.jobs[0]) == ["b"] and turn.next_topic == b"" and not turn.more  # the lease of the first
+    shard.turn([(ACK, shard.get("t", "a").delivery), (ACK, shard.get("t", "b").delivery)])
+    shard.jump(70_000)
+    turn = shard.turn(most=10)
+    assert (turn.next, turn.next_topic) == (shard.get("t", "p0").due, b"t")
+
+
 def test_fresh_and_packed_jobs_come_in_one_order(shard):
     shard.push("t", *[job(f"p{n}", delay=100_000 + 10 * n) for n in range(5)])
     shard.pack_all()
