@@ -1,4 +1,4 @@
-/* Answers, changes and looks on their way to the scripts, and what the scripts say of them. */
+/* Answers, changes, turns and looks on their way to the scripts, and what the scripts say of them. */
 #include "redis/codec.h"
 #include "redis/id.h"
 
@@ -165,6 +165,41 @@ static void an_unknown_status_or_state_is_refused(void **state)
     assert_false(redis_unpack_result(&is, 0, &result));
 }
 
+/* ---- turns ---- */
+
+static void a_turn_says_how_many_answers_and_takes_follow(void **state)
+{
+    struct buffer args;
+    struct slice rest;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_turn(&args, 0x010203040506, 500, 258, 3);
+    rest = buffer_slice(&args);
+    assert_true(slice_equals(next_arg(&rest), slice_make("\1\2\3\4\5\6\1\xf4\1\2\0\3", 12)));
+    assert_int_equal(rest.len, 0);
+    buffer_fini(&args);
+}
+
+static void a_take_of_a_turn_says_how_much_it_wants_and_for_how_long(void **state)
+{
+    struct buffer args;
+    struct slice rest;
+
+    (void)state;
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_take(&args, slice_of("orders"), 500, 16 << 20, 30000);
+    redis_pack_take(&args, slice_of("mails"), 1, 1, 0); /* for as long as the policy says */
+    rest = buffer_slice(&args);
+    assert_true(slice_is(next_arg(&rest), "orders"));
+    assert_true(
+        slice_equals(next_arg(&rest), slice_make("\0\0\1\xf4\1\0\0\0\0\0\0\0\x75\x30", 14)));
+    assert_true(slice_is(next_arg(&rest), "mails"));
+    assert_true(slice_equals(next_arg(&rest), slice_make("\0\0\0\1\0\0\0\1\0\0\0\0\0\0", 14)));
+    assert_int_equal(rest.len, 0);
+    buffer_fini(&args);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +211,8 @@ int main(void)
         cmocka_unit_test(results_are_read_one_after_the_other),
         cmocka_unit_test(pushes_that_were_simply_made_are_told_by_when_they_were_made),
         cmocka_unit_test(an_unknown_status_or_state_is_refused),
+        cmocka_unit_test(a_turn_says_how_many_answers_and_takes_follow),
+        cmocka_unit_test(a_take_of_a_turn_says_how_much_it_wants_and_for_how_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
