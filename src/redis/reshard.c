@@ -172,7 +172,8 @@ static void ask_part(struct reshard *reshard, struct queue *part, const struct c
 /* Where the jobs go, and where they are. */
 static struct redis_set *new_set(const struct reshard *reshard)
 {
-    return reshard->redis->from ? reshard->redis->into : reshard->redis->ready;
+    const struct redis *redis = reshard->redis;
+    return is_target(reshard, &redis->into->generation) ? redis->into : redis->ready;
 }
 
 static struct redis_set *old_set(const struct reshard *reshard)
@@ -347,9 +348,20 @@ static void hear(struct reshard *reshard, int64_t now_ms)
     }
 }
 
+/* Nothing is left where the jobs were; with what an earlier run has begun that may be so at any step. */
+static bool is_over(const struct reshard *reshard)
+{
+    const struct redis *redis = reshard->redis;
+    return is_target(reshard, &redis->into->generation) && (!redis->from || redis->is_ended);
+}
+
 static void take_step(struct reshard *reshard, int64_t now_ms)
 {
     const struct redis *redis = reshard->redis;
+    if (is_over(reshard)) {
+        finish(reshard, 0);
+        return;
+    }
     switch (reshard->step) {
     case PREPARE:
         prepare_all(reshard, redis->ready);
@@ -377,10 +389,7 @@ static void take_step(struct reshard *reshard, int64_t now_ms)
         reshard->step = WATCH;
         break;
     case WATCH:
-        if (!redis->from || redis->is_ended)
-            finish(reshard, 0);
-        else
-            count(reshard, now_ms);
+        count(reshard, now_ms);
         break;
     case HEAR:
     case OVER:
