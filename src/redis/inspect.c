@@ -43,14 +43,20 @@ enum { OLDEST_MAJOR = 7 };
 
 /* ---- one master: what it is ---- */
 
+/* Valkey calls the field by another name. */
+static bool is_in_mode(const char *info, const char *mode)
+{
+    return redis_info_is(info, "redis_mode", mode) || redis_info_is(info, "server_mode", mode);
+}
+
 static int check_mode(const struct redis_sync_connection *connection, enum redis_kind kind,
                       const char *info)
 {
-    if (redis_info_is(info, "redis_mode", "sentinel"))
+    if (is_in_mode(info, "sentinel"))
         return REDIS_REPORT(connection->report, -EINVAL,
                             "'%s' is a sentinel, write redis-sentinel://%s/NAME-OF-THE-MASTER",
                             connection->place, connection->place);
-    if (kind != REDIS_CLUSTER && redis_info_is(info, "redis_mode", "cluster"))
+    if (kind != REDIS_CLUSTER && is_in_mode(info, "cluster"))
         return REDIS_REPORT(connection->report, -EINVAL,
                             "redis at '%s' is part of a cluster, write redis-cluster://%s",
                             connection->place, connection->place);
