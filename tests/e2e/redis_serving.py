@@ -47,9 +47,11 @@ def push_answer(server, topic, ident, timeout=60.0):
 
 
 def shown(client):
-    """All that the API shows: topics, and each job with its history."""
+    """All that the API shows: topics, and each job with its history (but for those of tarry itself, which are at work)."""
     out = {"topics": {topic["topic"]: topic for topic in client.topics()}, "jobs": {}}
     for name in out["topics"]:
+        if name.startswith("tarry."):
+            continue
         ids, cursor = [], None
         while True:
             page = client.list(name, limit=1000, cursor=cursor)

@@ -36,6 +36,11 @@ class Before(Shard):
             words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
         return self.change_call("answer", chance, *words, ticket=ticket).items(">BBI6I6")
 
+    def counters(self):
+        changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
+        assert not rest
+        return changes, deaths
+
     def advance(self, most=1000, chance=777):
         answer = self.call("advance", b"", self.server, chance, most)
         more, _, rest = unpack(">BB", answer.rest)

@@ -313,7 +313,7 @@ def test_no_call_does_anything_in_another_layout(before, after, state):
         if name == "convert":
             continue
         with pytest.raises(redis.exceptions.ResponseError, match="^VERSION " if state == "newer" else "^OLDER "):
-            after.call(name, *{"turn": ["", bytes(12)], **ARGUMENTS}[name])
+            after.call(name, *{"turn": ["", bytes(12)], **ARGUMENTS}.get(name, ["", "", 1, 1, "t", 0]))
     if state == "newer":
         with pytest.raises(redis.exceptions.ResponseError, match="^VERSION "):
             convert(after)
