@@ -9,7 +9,10 @@
 
 #include <stdlib.h>
 
-enum { TAKE_BYTES_MAX = 16 << 20 };
+enum {
+    TAKE_BYTES_MAX = 16 << 20,
+    RECORD_REST_BYTES_MAX = 64 << 10 /* of a record but its body */
+};
 
 struct taking {
     struct redis_shard *shard;
@@ -156,13 +159,14 @@ static bool taking_keep(struct taking *taking, const struct queue_job *jobs, siz
     return true;
 }
 
-/* It got these of its topic; `enough`: no further topic is asked. */
+/* It got these of its topic; `enough`: no further topic is asked; `may_be_cut`: a further job may have
+ * been too big to come along. */
 static void taking_serve(struct taking *taking, const struct queue_job *jobs, size_t count,
-                         bool enough)
+                         bool enough, bool may_be_cut)
 {
     bool is_last = taking->topic + 1 == taking->topic_count;
     if (is_last || enough || count == taking->left || !taking_keep(taking, jobs, count)) {
-        reply_jobs(taking, jobs, count, is_last && !enough && count < taking->left);
+        reply_jobs(taking, jobs, count, is_last && !may_be_cut && count < taking->left);
         return;
     }
     taking->topic++;
@@ -226,13 +230,17 @@ static void take_finish(struct redis_batch *batch)
 static void share_out(struct redis_batch *batch, const struct taken *taken)
 {
     size_t at = 0;
+    bool enough = taken->bytes >= TAKE_BYTES_MAX / 2;
+    bool may_be_cut =
+        enough || taken->bytes + batch->shard->options.body_bytes_max + RECORD_REST_BYTES_MAX >
+                      TAKE_BYTES_MAX;
     batch->shard->options.figures->jobs += taken->count;
     for (size_t i = 0; i < batch->count; i++) {
         struct taking *taking = batch->items[i].owner;
         size_t left = taken->count - at;
         size_t count = left < taking->left ? left : taking->left;
         if (count || !taking_ask_again(taking, taken))
-            taking_serve(taking, taken->jobs + at, count, taken->bytes >= TAKE_BYTES_MAX / 2);
+            taking_serve(taking, taken->jobs + at, count, enough, may_be_cut);
         at += count;
     }
 }
