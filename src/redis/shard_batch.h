@@ -17,12 +17,14 @@ enum { REDIS_BATCH_ITEMS_MAX = 500 };
 struct redis_batch;
 
 /* What came for a batch: its results are next in `rest`; its elements of the reply are `count` from
- * `at` on, for takes three for each job. The batch takes its results off `rest`. */
+ * `at` on, for takes three for each job. The batch takes its results off `rest`. `leaves_some`: of a
+ * take, its topic may have more that is ready. */
 struct redis_batch_answer {
     const struct redis_head *head;
     const redisReply *reply;
     struct slice *rest;
     size_t at, count;
+    bool leaves_some;
 };
 
 struct redis_batch_kind {

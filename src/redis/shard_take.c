@@ -9,10 +9,7 @@
 
 #include <stdlib.h>
 
-enum {
-    TAKE_BYTES_MAX = 16 << 20,
-    RECORD_REST_BYTES_MAX = 64 << 10 /* of a record but its body */
-};
+enum { TAKE_BYTES_MAX = 16 << 20 };
 
 struct taking {
     struct redis_shard *shard;
@@ -29,7 +26,8 @@ struct taking {
 struct taken {
     struct queue_job *jobs;
     size_t count;
-    size_t bytes; /* of their records */
+    size_t bytes;     /* of their records */
+    bool leaves_some; /* the topic may have more that is ready */
     struct taken_text {
         char id[REDIS_ID_ROOM_BYTES], lease[REDIS_LEASE_BYTES];
     } * texts;
@@ -159,14 +157,13 @@ static bool taking_keep(struct taking *taking, const struct queue_job *jobs, siz
     return true;
 }
 
-/* It got these of its topic; `enough`: no further topic is asked; `may_be_cut`: a further job may have
- * been too big to come along. */
+/* It got these of its topic; `enough`: no further topic is asked; `leaves_some`: the topic may have more. */
 static void taking_serve(struct taking *taking, const struct queue_job *jobs, size_t count,
-                         bool enough, bool may_be_cut)
+                         bool enough, bool leaves_some)
 {
     bool is_last = taking->topic + 1 == taking->topic_count;
     if (is_last || enough || count == taking->left || !taking_keep(taking, jobs, count)) {
-        reply_jobs(taking, jobs, count, is_last && !may_be_cut && count < taking->left);
+        reply_jobs(taking, jobs, count, is_last && !leaves_some);
         return;
     }
     taking->topic++;
@@ -203,6 +200,7 @@ static bool read_taken(struct redis_batch *batch, const struct redis_batch_answe
                        struct taken *taken)
 {
     size_t count = answer->count / REDIS_TAKE_ELEMENTS;
+    taken->leaves_some = answer->leaves_some;
     taken->jobs = malloc((count + 1) * sizeof *taken->jobs);
     taken->texts = malloc((count + 1) * sizeof *taken->texts);
     if (!taken->jobs || !taken->texts)
@@ -231,16 +229,13 @@ static void share_out(struct redis_batch *batch, const struct taken *taken)
 {
     size_t at = 0;
     bool enough = taken->bytes >= TAKE_BYTES_MAX / 2;
-    bool may_be_cut =
-        enough || taken->bytes + batch->shard->options.body_bytes_max + RECORD_REST_BYTES_MAX >
-                      TAKE_BYTES_MAX;
     batch->shard->options.figures->jobs += taken->count;
     for (size_t i = 0; i < batch->count; i++) {
         struct taking *taking = batch->items[i].owner;
         size_t left = taken->count - at;
         size_t count = left < taking->left ? left : taking->left;
         if (count || !taking_ask_again(taking, taken))
-            taking_serve(taking, taken->jobs + at, count, enough, may_be_cut);
+            taking_serve(taking, taken->jobs + at, count, enough, taken->leaves_some);
         at += count;
     }
 }

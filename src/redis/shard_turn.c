@@ -59,14 +59,20 @@ static void turn_fail(struct turn *turn, enum queue_status status)
         redis_batch_end(batch, status, NULL);
 }
 
-/* How many elements of the reply are the batch's. A take's jobs are counted in front. */
-static bool elements_of(const struct redis_batch *batch, struct slice *rest, size_t *out)
+/* How many elements of the reply are the batch's. A take's jobs are counted in front, behind whether it
+ * left some. */
+static bool read_share(const struct redis_batch *batch, struct redis_batch_answer *answer)
 {
+    uint8_t leaves_some = 0;
     uint32_t jobs = 0;
-    if (batch->kind->is_take && !redis_unpack_u32(rest, &jobs))
-        return false;
-    *out = batch->kind->is_take ? (size_t)jobs * REDIS_TAKE_ELEMENTS : batch->count;
-    return true;
+    answer->count = batch->count;
+    if (batch->kind->is_take) {
+        if (!redis_unpack_u8(answer->rest, &leaves_some) || !redis_unpack_u32(answer->rest, &jobs))
+            return false;
+        answer->count = (size_t)jobs * REDIS_TAKE_ELEMENTS;
+        answer->leaves_some = leaves_some != 0;
+    }
+    return answer->count <= answer->reply->elements - answer->at;
 }
 
 /* Each batch gets what is its own; the topics that became ready come last. */
@@ -76,19 +82,17 @@ static void turn_share(struct turn *turn, const struct redis_head *head, struct 
     struct redis_shard *shard = turn->shard;
     struct redis_batch *batch;
     struct slice topic;
-    size_t at = 1, count;
+    struct redis_batch_answer answer = {.head = head, .reply = reply, .rest = &rest, .at = 1};
     while ((batch = first_batch(turn))) {
-        if (!elements_of(batch, &rest, &count) || count > reply->elements - at) {
+        if (!read_share(batch, &answer)) {
             redis_shard_say_malformed(shard, REDIS_TURN);
             turn_fail(turn, QUEUE_UNAVAILABLE);
             return;
         }
-        redis_batch_end(batch, QUEUE_OK,
-                        &(struct redis_batch_answer){
-                            .head = head, .reply = reply, .rest = &rest, .at = at, .count = count});
-        at += count;
+        redis_batch_end(batch, QUEUE_OK, &answer);
+        answer.at += answer.count;
     }
-    for (; at < reply->elements; at++)
+    for (size_t at = answer.at; at < reply->elements; at++)
         if (redis_element(reply, at, &topic))
             redis_news_ready(shard, topic);
 }

@@ -454,19 +454,20 @@ def answer_words(answers):
 
 
 class Turn:
-    """What a turn answers: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` per take, `woken` topics."""
+    """What a turn answers: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take, `woken` topics."""
 
     def __init__(self, answer, answers, takes):
         self.now, self.next, self.next_topic, self.elements = answer.now, answer.next, answer.next_topic, answer.elements
         bits, rest = unpack(">B", answer.rest)
         self.more, self.has_other = bool(bits & 1), bool(bits & 2)
-        self.said, self.jobs = [], []
+        self.said, self.jobs, self.leaves_some = [], [], []
         for _ in range(answers):
             *one, rest = unpack(">BBI6I6", rest)
             self.said.append(tuple(one))
         counts = []
         for _ in range(takes):
-            count, rest = unpack(">I4", rest)
+            leaves_some, count, rest = unpack(">BI4", rest)
+            self.leaves_some.append(bool(leaves_some))
             counts.append(count)
         assert not rest and not bits & ~3
         self.words = answer.more[answers:answers + 3 * sum(counts)]  # of the jobs: id, record, try

@@ -232,6 +232,25 @@ def test_only_an_earlier_event_is_news(shard):
     news.close()
 
 
+# ---- whether a take left some ----
+
+def test_a_take_says_whether_its_topic_may_have_more(shard):
+    def left(wanted, *more, **options):
+        return shard.turn(takes=[("t", wanted, *more)], **options).leaves_some[0]
+
+    shard.push("t", job("a", body=b"x" * 5000), job("b", body=b"x" * 5000), job("c"))
+    assert left(1)
+    assert left(10, 5020)  # b alone: c would be too much
+    assert not left(1)
+    assert not left(1) and not shard.turn(takes=[("nothing", 1)]).leaves_some[0]
+    due_jobs(shard, "d", "e", "f")
+    shard.push("t", job("later", delay=60_000))
+    assert left(1)
+    ticket = shard.ticket()
+    assert not left(2, ticket=ticket)
+    assert left(2, ticket=ticket)  # asked again nobody knows what came meanwhile
+
+
 # ---- the mover ----
 
 def other(shard):

@@ -15,7 +15,7 @@ local has_other = not is_mover and since < MOVER_MS and holder ~= NOBODY
 local was_due = next_ms <= now
 
 local out = {false} -- the answer: the head comes last
-local said, names, counts, numbers = '', nil, '', '' -- per answer; per take how many jobs, and their first and last delivery
+local said, names, counts, numbers = '', nil, '', '' -- per answer; per take whether more is ready, how many jobs, and their first and last delivery
 
 -- Carried out before: the same answers, and of the leases those that still stand.
 local kept = answered_before(ticket)
@@ -25,7 +25,7 @@ if kept then
     for i = 1, answers do out[i + 1] = names[i] end
     for _ = 1, takes do
         first, last, at = unpack_from('>I6I6', kept, at)
-        counts = counts .. pack('>I4', take_again(first, last, out))
+        counts = counts .. pack('>BI4', 1, take_again(first, last, out))
     end
     out[1] = head(char((next_ms <= now and 1 or 0) + (has_other and 2 or 0)) .. sub(kept, at) .. counts)
     return out
@@ -39,12 +39,13 @@ if answers > 0 then
 end
 local left = most > 0 and most - leases_due(most) or 0
 for i = first_take, first_take + 2 * takes - 2, 2 do
-    local t, first, jobs = topic_find(ARGV[i]), sequence + 1, 0
+    local t, first, jobs, leaves_some = topic_find(ARGV[i]), sequence + 1, 0, 0
     if t and not has(t, PAUSED) then
         local jobs_max, bytes_max, lease_ms = unpack_from('>I4I4I6', ARGV[i + 1])
         jobs = take(t, jobs_max, bytes_max, lease_ms, out)
+        if t.f[AT.ready] > 0 or t.f[NEXT] <= now then leaves_some = 1 end
     end
-    counts, numbers = counts .. pack('>I4', jobs), numbers .. pack('>I6I6', first, sequence)
+    counts, numbers = counts .. pack('>BI4', leaves_some, jobs), numbers .. pack('>I6I6', first, sequence)
 end
 if left > 0 then topics_due(left) end
 
