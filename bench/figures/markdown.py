@@ -76,8 +76,8 @@ def late_flush(results):
 
 def beside(runs, form):
     """The median over the runs of what `form` makes of them, and what lay around it."""
-    found = sorted(runs)
-    return form.format(statistics.median(found)) + (f" ({form.format(found[0])} to {form.format(found[-1])})" if len(found) > 1 else "")
+    found, bare = sorted(runs), form[:form.index("}") + 1]  # without the unit
+    return form.format(statistics.median(found)) + (f" ({bare.format(found[0])} to {bare.format(found[-1])})" if len(found) > 1 else "")
 
 
 def redis_rows(results):
