@@ -97,12 +97,22 @@ class Order:
         if change.what == "push":
             return [entry for entry in self.jobs.get((change.topic, change.id), ()) if entry[0] > change.asked
                     and entry[2].origin in (PUSHED, PUSHED_REPLACING) and entry[2].body == change.body]
-        if change.what == "topic" and change.paused is not None:  # nothing need be written where it is so already
-            return [entry for entry in self.topics.get(change.topic, ()) if entry[0] < change.answered][-1:]
+        if change.what == "topic" and change.paused is not None:
+            return self._paused_by(change)
         if change.what == "topic":
             return [entry for entry in self.topics.get(change.topic, ()) if entry[0] > change.asked and entry[2].exists]
         low = key_of(change.topic, change.id, self.seed)[1]
         return [entry for entry in self.keys.get(low, ()) if entry[0] > change.asked and self._is_it(change, entry[2])]
+
+    def _paused_by(self, change):
+        """Nothing need be written where it is so already: all records that say it, back to the last that says otherwise. A checkpoint repeats them."""
+        said = []
+        for entry in self.topics.get(change.topic, ()):
+            if entry[0] < change.asked and entry[2].paused != change.paused:
+                said.clear()
+            elif entry[0] < change.answered and entry[2].paused == change.paused:
+                said.append(entry)
+        return said
 
     @staticmethod
     def _is_it(change, said):
