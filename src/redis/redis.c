@@ -364,7 +364,7 @@ static void adopt(struct redis *redis, const struct redis_generation *target)
     redis->ready = NULL;
     redis->is_ended = false;
     for (uint32_t i = 0; i < redis->from->generation.shards; i++)
-        redis_shard_go_on(redis->from->shards[i], "adopt", target, NULL, NULL);
+        redis_shard_go_on(redis->from->shards[i], "adopt", target, 0, NULL, NULL);
     say_generation("the number of shards is being changed", next);
 }
 

@@ -108,14 +108,22 @@ static void on_stepped(void *ctx, enum queue_status status, const struct redis_g
 static void step_shard(struct reshard *reshard, struct redis_shard *shard, const char *verb)
 {
     reshard->left++;
-    redis_shard_go_on(shard, verb, &reshard->target, on_stepped, reshard);
+    redis_shard_go_on(shard, verb, &reshard->target, 0, on_stepped, reshard);
 }
 
+/* Numbers of the new shards begin above all that the old ones may give out until they are empty: a
+ * delivery of an id that ended there and was pushed again here has a higher one. */
 static void prepare_all(struct reshard *reshard, const struct redis_set *set)
 {
+    const struct redis_set *old = reshard->redis->into;
+    uint64_t least = 0;
+    for (uint32_t i = 0; i < old->generation.shards; i++) {
+        uint64_t number = redis_shard_number(old->shards[i]);
+        least = number > least ? number : least;
+    }
     reshard->left = set->generation.shards;
     for (uint32_t i = 0; i < set->generation.shards; i++)
-        redis_shard_go_on(set->shards[i], "prepare", &reshard->target, on_prepared, reshard);
+        redis_shard_go_on(set->shards[i], "prepare", &reshard->target, least, on_prepared, reshard);
 }
 
 /* Those that are not that far yet. */

@@ -68,12 +68,15 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
 
 /* Takes the shard a step on its way to the generation `target`, or makes it ready to be one of those
  * that jobs come to: "prepare", "announce", "seal", "leave"; or says that this server knows of it:
- * "adopt" (scripts/reshard.lua). `done` (or NULL), once, not inside this call: QUEUE_OK, or why not; then `target` is where it goes, its shards 0: nowhere. */
+ * "adopt" (scripts/reshard.lua). Numbers of one that is made ready begin above `least`. `done` (or NULL), once, not inside this call: QUEUE_OK, or why not; then `target` is where it goes, its shards 0: nowhere. */
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,
-                       const struct redis_generation *target,
+                       const struct redis_generation *target, uint64_t least,
                        void (*done)(void *ctx, enum queue_status status,
                                     const struct redis_generation *target),
                        void *ctx);
+
+/* The last number of a job or a delivery that it is known to have given out. */
+uint64_t redis_shard_number(const struct redis_shard *shard);
 
 /* Answers a call with this status at the end of the turn. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,

@@ -73,6 +73,7 @@ void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic);
 struct redis_move {
     enum redis_move_state state;
     struct redis_generation target;
+    uint64_t number;  /* the last it gave out, as a look or a step said */
     int64_t next_ms;  /* inner: when the next page may be asked for */
     int64_t began_us; /* inner: when this one was */
     bool is_under_way;

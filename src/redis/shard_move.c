@@ -30,14 +30,18 @@ static void note_state(struct redis_shard *shard, enum redis_move_state state,
     shard->options.moved(shard->options.learned_ctx, shard->options.place, state, target);
 }
 
-/* Its byte, and the generation's name where there is one. False: it makes no sense. */
-static bool read_state(struct slice rest, enum redis_move_state *state,
+/* Its byte, the last number it gave out, and the generation's name where there is one. False: it makes
+ * no sense. */
+static bool read_state(struct redis_shard *shard, struct slice rest, enum redis_move_state *state,
                        struct redis_generation *target)
 {
     uint8_t byte;
+    uint64_t number;
     *target = (struct redis_generation){0};
-    if (!redis_unpack_u8(&rest, &byte) || byte > REDIS_MOVE_CLOSED)
+    if (!redis_unpack_u8(&rest, &byte) || byte > REDIS_MOVE_CLOSED ||
+        !redis_unpack_u48(&rest, &number))
         return false;
+    shard->move.number = number;
     *state = (enum redis_move_state)byte;
     return byte == REDIS_MOVE_NONE || redis_generation_parse(rest, target);
 }
@@ -46,7 +50,7 @@ void redis_move_hear(struct redis_shard *shard, struct slice rest)
 {
     enum redis_move_state state;
     struct redis_generation target;
-    if (read_state(rest, &state, &target))
+    if (read_state(shard, rest, &state, &target))
         note_state(shard, state, &target);
     else
         redis_shard_say_malformed(shard, REDIS_LOOK);
@@ -71,7 +75,7 @@ static void on_stepped(struct redis_call *call, enum redis_call_end end,
     (void)reply;
     if (step->shard->freeing)
         status = QUEUE_STOPPING;
-    else if (status == QUEUE_OK && read_state(head->rest, &state, &target))
+    else if (status == QUEUE_OK && read_state(step->shard, head->rest, &state, &target))
         note_state(step->shard, state, &target);
     else if (status == QUEUE_OK)
         status = QUEUE_UNAVAILABLE;
@@ -82,7 +86,7 @@ static void on_stepped(struct redis_call *call, enum redis_call_end end,
 }
 
 static bool go_on(struct redis_shard *shard, const char *verb,
-                  const struct redis_generation *target,
+                  const struct redis_generation *target, uint64_t least,
                   void (*done)(void *ctx, enum queue_status status,
                                const struct redis_generation *target),
                   void *ctx)
@@ -96,20 +100,26 @@ static bool go_on(struct redis_shard *shard, const char *verb,
     redis_command_text(&step->call.args, verb);
     redis_generation_write(target, text);
     redis_command_text(&step->call.args, text);
-    if (redis_shard_send(shard, &step->call, 2))
+    redis_command_number(&step->call.args, (int64_t)least);
+    if (redis_shard_send(shard, &step->call, 3))
         return true;
     buffer_fini(&step->call.args);
     free(step);
     return false;
 }
 
+uint64_t redis_shard_number(const struct redis_shard *shard)
+{
+    return shard->move.number;
+}
+
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,
-                       const struct redis_generation *target,
+                       const struct redis_generation *target, uint64_t least,
                        void (*done)(void *ctx, enum queue_status status,
                                     const struct redis_generation *target),
                        void *ctx)
 {
-    bool sent = go_on(shard, verb, target, done, ctx);
+    bool sent = go_on(shard, verb, target, least, done, ctx);
     assert(sent); /* a handful of steps, by a command that has nothing else to do */
     (void)sent;
 }
@@ -118,7 +128,7 @@ void redis_shard_go_on(struct redis_shard *shard, const char *verb,
  * may undo it. */
 static void adopt(struct redis_shard *shard)
 {
-    (void)go_on(shard, "adopt", &shard->move.target, NULL, NULL);
+    (void)go_on(shard, "adopt", &shard->move.target, 0, NULL, NULL);
 }
 
 /* ---- a page ---- */

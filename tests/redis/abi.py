@@ -404,10 +404,10 @@ class Shard:
 
     # ---- another number of shards ----
 
-    def reshard(self, verb, generation="1@1"):
+    def reshard(self, verb, generation="1@1", least=0):
         """(how far it is, the generation it goes to)"""
-        rest = self.change_call("reshard", verb, generation).rest
-        return rest[0], rest[1:].decode()
+        rest = self.change_call("reshard", verb, generation, least).rest
+        return rest[0], rest[7:].decode()
 
     def leave(self, most=100, bytes_max=1 << 20):
         """(what, number of the page, now, kind, topic, [(id, record, try, history)])"""

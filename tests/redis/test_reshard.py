@@ -46,13 +46,25 @@ def test_each_step_is_taken_once_and_to_one_generation(shard):
     assert shard.reshard("seal", "2@1") == (ANNOUNCED, "4@1")
     assert shard.reshard("seal", "4@1") == (SEALED, "4@1")
     assert shard.reshard("announce", "4@1") == (SEALED, "4@1")
-    assert shard.call("look").rest[12:] == bytes([SEALED]) + b"4@1"
+    rest = shard.call("look").rest[12:]
+    assert rest[:1] + rest[7:] == bytes([SEALED]) + b"4@1" and int.from_bytes(rest[1:7], "big") == shard.hello().sequence
 
 
 def test_numbers_of_the_next_generation_begin_above_those_of_before(shard, new):
-    assert new.hello(shards=1).sequence > shard.hello().sequence
-    sequence = new.hello(shards=1).sequence
-    assert new.reshard("prepare") == (STAYS, "") and new.hello(shards=1).sequence == sequence
+    sequence = shard.hello().sequence
+    assert new.hello(shards=1).sequence > sequence + (1 << 32)
+    far = 1 << 46
+    assert new.reshard("prepare", least=far) == (STAYS, "") and new.hello(shards=1).sequence > far + (1 << 32)
+    assert new.reshard("prepare", least=9) == (STAYS, "") and new.hello(shards=1).sequence > far
+    # Also where Redis is started again in between: both then go on beyond what the clock gives.
+    for each in shard, new:
+        each.hello(shards=1, run="another")
+    shard.push("t", job("a"))
+    [taken] = shard.take("t")
+    shard.answer((ACK, taken.delivery))
+    new.push("t", job("a"))
+    [again] = new.take("t")
+    assert again.delivery > taken.delivery
 
 
 def test_a_sealed_shard_takes_no_new_id_and_knows_those_it_has(shard):

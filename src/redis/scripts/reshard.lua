@@ -14,14 +14,12 @@ local function go_on(step)
 end
 
 if verb == 'prepare' then
-    -- A shard of the next generation: its numbers begin above those of jobs that come from the one before.
+    -- A shard of the next generation. An id that ends in the one before may be pushed again here, so its numbers begin far above the
+    -- last one given out there: it gives out more while it empties, and goes on by the clock where Redis is started again.
     local more = core_more()
-    local generation = tonumber(string.match(target, '@(%d+)$'))
-    if more.generation ~= generation then
-        more.generation = generation
-        core_more_set(more)
-        sequence = number_beyond(sequence)
-    end
+    more.generation = tonumber(string.match(target, '@(%d+)$'))
+    core_more_set(more)
+    sequence, core_is_changed = max(sequence, number_beyond(tonumber(ARGV[4])) + 2 ^ 32), true
 elseif verb == 'announce' then
     go_on(ANNOUNCED)
 elseif verb == 'seal' then

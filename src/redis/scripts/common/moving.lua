@@ -28,7 +28,7 @@ end
 
 -- How far it is, and the generation it goes to.
 local function state_told()
-    return char(sealed) .. (sealed > 0 and call('HGET', T .. ':moving', 'target') or '')
+    return pack('>BI6', sealed, sequence) .. (sealed > 0 and call('HGET', T .. ':moving', 'target') or '')
 end
 
 return ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, state_told
