@@ -2,12 +2,15 @@
 
 #include "http/dispatch.h"
 
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
-    CROWD_MAX = 64, /* beyond the limit, and told so; more are closed without a word */
+    ACCEPTS_MAX = 256, /* in a turn */
+    CROWD_MAX = 64,    /* beyond the limit, and told so; more are closed without a word */
     LINGER_MS = 2000,
     HELD_MS = 500,
     STALL_MS = 100,
@@ -136,7 +139,7 @@ static void drop_output(struct http_connection *connection)
 {
     uint64_t written = connection->out_at;
     if (connection->writing)
-        written -= uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+        written -= uv_stream_get_write_queue_size(&connection->stream);
     if (connection->unsent.cap)
         http_lease_settle(connection, written, true);
     count_out(connection, 0);
@@ -180,7 +183,7 @@ static void cut_connection(struct http_connection *connection)
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
-    uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
+    uv_close(&connection->handle, on_connection_closed);
 }
 
 /* The last answer it gets; what else comes in is thrown away. */
@@ -224,7 +227,7 @@ static enum http_phase input_phase(const struct http_connection *connection)
 static void stop_reading(struct http_connection *connection)
 {
     if (connection->is_reading)
-        (void)uv_read_stop((uv_stream_t *)&connection->tcp);
+        (void)uv_read_stop(&connection->stream);
     connection->is_reading = false;
 }
 
@@ -347,7 +350,7 @@ static void end_input(struct http_connection *connection)
 static void probe_peer(struct http_connection *connection)
 {
     struct pollfd asked = {.events = POLLRDHUP};
-    if (uv_fileno((uv_handle_t *)&connection->tcp, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
+    if (uv_fileno(&connection->handle, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
         if (asked.revents & (POLLERR | POLLHUP)) {
             cut_connection(connection);
             return;
@@ -365,7 +368,9 @@ static bool is_stale(struct http_connection *connection)
     socklen_t bytes = sizeof info;
     int fd;
     connection->pauses = connection->front->pauses;
-    if (uv_fileno((uv_handle_t *)&connection->tcp, &fd) != 0 ||
+    if (connection->listener->about->kind != LISTENER_TCP) /* its age is not known */
+        return false;
+    if (uv_fileno(&connection->handle, &fd) != 0 ||
         getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return false;
     return info.tcpi_state == TCP_CLOSE ||
@@ -417,7 +422,7 @@ static void start_reading(struct http_connection *connection)
 {
     if (connection->is_reading || connection->saw_end || connection->is_cut)
         return;
-    connection->is_reading = uv_read_start((uv_stream_t *)&connection->tcp, on_alloc, on_read) == 0;
+    connection->is_reading = uv_read_start(&connection->stream, on_alloc, on_read) == 0;
     if (!connection->is_reading)
         cut_connection(connection);
 }
@@ -477,8 +482,7 @@ static bool write_output_later(struct http_connection *connection, size_t done)
     connection->out = (struct buffer){0};
     connection->out_at += writing->bytes.len;
     connection->writing = writing;
-    if (uv_write(&writing->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_output_written) !=
-        0) {
+    if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
         connection->writing = NULL;
         connection->out_at -= rest.len;
         http_budget_remove(connection->front, writing->counted);
@@ -498,14 +502,14 @@ static bool write_output(struct http_connection *connection)
     if (out->failed)
         return false;
     if (connection->writing) {
-        connection->writing->left = uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp);
+        connection->writing->left = uv_stream_get_write_queue_size(&connection->stream);
         count_out(connection, out->cap);
         return true;
     }
     if (out->len == 0)
         return true;
     uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
-    int done = uv_try_write((uv_stream_t *)&connection->tcp, &all, 1);
+    int done = uv_try_write(&connection->stream, &all, 1);
     if (done < 0 && done != UV_EAGAIN)
         return false;
     http_count(&connection->front->counters.bytes_out, out->len);
@@ -537,7 +541,7 @@ static bool linger_on(struct http_connection *connection)
     if (connection->is_lingering)
         return true;
     uv_shutdown_t *request = malloc(sizeof *request);
-    if (!request || uv_shutdown(request, (uv_stream_t *)&connection->tcp, on_output_shut) != 0) {
+    if (!request || uv_shutdown(request, &connection->stream, on_output_shut) != 0) {
         free(request);
         return false;
     }
@@ -588,18 +592,38 @@ bool http_connections_flush(struct http_front *front)
 
 /* ---- all of a front ---- */
 
-/* A connection without a socket yet. NULL: no memory or descriptor. */
-static struct http_connection *connection_new(struct http_front *front)
+static int init_handle(struct http_connection *connection)
 {
+    uv_loop_t *loop = reactor_loop(connection->front->reactor);
+    return connection->listener->about->kind == LISTENER_UNIX
+               ? uv_pipe_init(loop, &connection->unix_socket, 0)
+               : uv_tcp_init(loop, &connection->tcp);
+}
+
+static int open_handle(struct http_connection *connection, int fd)
+{
+    if (connection->listener->about->kind == LISTENER_UNIX)
+        return uv_pipe_open(&connection->unix_socket, fd);
+    int code = uv_tcp_open(&connection->tcp, fd);
+    if (code == 0)
+        (void)uv_tcp_nodelay(&connection->tcp, 1);
+    return code;
+}
+
+/* A connection without a socket yet. NULL: no memory. */
+static struct http_connection *connection_new(struct http_listener *listener)
+{
+    struct http_front *front = listener->front;
     struct http_connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         return NULL;
-    if (uv_tcp_init(reactor_loop(front->reactor), &connection->tcp) != 0) {
+    connection->front = front;
+    connection->listener = listener;
+    if (init_handle(connection) != 0) {
         free(connection);
         return NULL;
     }
-    connection->tcp.data = connection;
-    connection->front = front;
+    connection->handle.data = connection;
     list_init(&connection->dirty);
     list_init(&connection->timed);
     list_init(&connection->long_line);
@@ -610,29 +634,32 @@ static struct http_connection *connection_new(struct http_front *front)
     list_add_last(&front->connections, &connection->node);
     front->open_handles++;
     front->connection_count++;
+    atomic_store_explicit(&front->counters.connections, front->connection_count,
+                          memory_order_relaxed);
     return connection;
 }
 
-void http_connections_accept(struct http_front *front)
+/* `fd` has been accepted, and is the connection's from now on. */
+static void enter_connection(struct http_listener *listener, int fd, const struct peer *peer)
 {
-    uv_stream_t *listener = (uv_stream_t *)&front->listener;
-    struct http_connection *connection = connection_new(front);
+    struct http_front *front = listener->front;
+    struct http_connection *connection = connection_new(listener);
     struct http_fault fault;
     if (!connection) {
-        front->is_stalled = true;
-        front->alarm_ms = http_front_now_ms(front) + STALL_MS;
-        deadline_set(front->alarm, front->alarm_ms);
+        (void)close(fd);
         return;
     }
-    atomic_store_explicit(&front->counters.connections, front->connection_count,
-                          memory_order_relaxed);
-    bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
-    if (uv_accept(listener, (uv_stream_t *)&connection->tcp) != 0 || front->is_draining ||
-        (is_crowd && front->crowd_count >= CROWD_MAX)) {
+    connection->peer = *peer;
+    if (open_handle(connection, fd) != 0) {
+        (void)close(fd);
         cut_connection(connection);
         return;
     }
-    (void)uv_tcp_nodelay(&connection->tcp, 1);
+    bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
+    if (is_crowd && front->crowd_count >= CROWD_MAX) {
+        cut_connection(connection);
+        return;
+    }
     if (is_crowd) {
         connection->is_crowd = true;
         front->crowd_count++;
@@ -646,6 +673,49 @@ void http_connections_accept(struct http_front *front)
     http_count(&front->counters.accepted, 1);
     start_reading(connection);
     wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+}
+
+/* No connection can be let in now; those that come wait in the system. */
+static void stall(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].is_open)
+            (void)uv_poll_stop(&front->listeners[i].poll);
+    front->is_stalled = true;
+    front->alarm_ms = http_front_now_ms(front) + STALL_MS;
+    deadline_set(front->alarm, front->alarm_ms);
+}
+
+/* A descriptor that all fronts accept from gives each of them one at a time, so that those which
+ * came together are spread. */
+static void on_listener_ready(uv_poll_t *poll, int status, int events)
+{
+    struct http_listener *listener = poll->data;
+    (void)status;
+    (void)events;
+    int most = listener->is_shared ? 1 : ACCEPTS_MAX;
+    for (int i = 0; i < most; i++) {
+        struct peer peer;
+        int fd = listener_accept(listener->about, listener->fd, &peer);
+        if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
+            stall(listener->front);
+        if (fd < 0)
+            return;
+        enter_connection(listener, fd, &peer);
+    }
+}
+
+bool http_listener_watch(struct http_listener *listener)
+{
+    return uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready) == 0;
+}
+
+static void end_stall(struct http_front *front)
+{
+    front->is_stalled = false;
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].is_open)
+            (void)http_listener_watch(&front->listeners[i]);
 }
 
 /* The time of its phase is over. */
@@ -665,9 +735,8 @@ static void give_up_connection(struct http_connection *connection)
         refuse_connection(connection, &fault);
         return;
     }
-    size_t left = phase == HTTP_PHASE_WRITE
-                      ? uv_stream_get_write_queue_size((uv_stream_t *)&connection->tcp)
-                      : 0;
+    size_t left =
+        phase == HTTP_PHASE_WRITE ? uv_stream_get_write_queue_size(&connection->stream) : 0;
     if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
         connection->write_left = left;
         wait_in_phase(connection, phase, true);
@@ -679,10 +748,8 @@ static void give_up_connection(struct http_connection *connection)
 void http_connections_expire(struct http_front *front)
 {
     int64_t now_ms = http_front_now_ms(front);
-    if (front->is_stalled) {
-        front->is_stalled = false;
-        http_connections_accept(front);
-    }
+    if (front->is_stalled)
+        end_stall(front);
     for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
         struct list *list = &front->timed[phase];
         while (!list_is_empty(list)) {
@@ -692,7 +759,7 @@ void http_connections_expire(struct http_front *front)
             give_up_connection(first);
         }
     }
-    int64_t next_ms = front->is_stalled ? now_ms + STALL_MS : INT64_MAX;
+    int64_t next_ms = INT64_MAX;
     for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++)
         if (!list_is_empty(&front->timed[phase])) {
             int64_t until_ms =

@@ -20,12 +20,19 @@
 struct http_writing;
 
 struct http_connection {
-    uv_tcp_t tcp;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;          /* of a listener on an address */
+        uv_pipe_t unix_socket; /* of a unix socket */
+    };
     struct http_front *front;
-    struct list node;      /* in front->connections */
-    struct list dirty;     /* in front->dirty, or alone */
-    struct list timed;     /* in front->timed[phase], or alone */
-    struct list long_line; /* in front->long_line, or alone */
+    struct http_listener *listener; /* where it came in */
+    struct peer peer;               /* the client, or the proxy in front of it */
+    struct list node;               /* in front->connections */
+    struct list dirty;              /* in front->dirty, or alone */
+    struct list timed;              /* in front->timed[phase], or alone */
+    struct list long_line;          /* in front->long_line, or alone */
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
@@ -59,7 +66,8 @@ static inline void http_connection_touch(struct http_connection *connection)
 }
 
 /* All connections of a front; the front calls these. */
-void http_connections_accept(struct http_front *front);
+/* The listener's connections are accepted as they come, from now on. False: no memory. */
+bool http_listener_watch(struct http_listener *listener);
 /* Those whose time is over are given up, or asked whether they still stand. */
 void http_connections_expire(struct http_front *front);
 /* End of a turn: writes what there is to write. True when there is more to do at once. */

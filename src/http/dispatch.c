@@ -347,7 +347,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         case HTTP_STEP_REFUSED:
             return HTTP_DISPATCH_REFUSED;
         case HTTP_STEP_HEAD:
-            if (!http_hosts_admit(&front->hosts, &front->request, fault))
+            if (!http_hosts_admit(&connection->listener->hosts, &front->request, fault))
                 return HTTP_DISPATCH_REFUSED;
             if (!ask_for_body(connection, left, &match))
                 return HTTP_DISPATCH_FAILED;

@@ -2,15 +2,13 @@
 #include "http/connection.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum {
-    BACKLOG = 1024,
     BUDGET_BYTES = 256 * 1024 * 1024,
     BODY_BYTES_MAX = 1 << 20,
     BATCH_BYTES_MAX = 16 << 20,
@@ -123,94 +121,59 @@ static bool on_front_turn_end(void *ctx)
 
 /* ---- listening ---- */
 
-static void on_connection(uv_stream_t *listener, int status)
+static int open_listener(struct http_front *front, struct listener *about, char *error)
 {
-    if (status == 0)
-        http_connections_accept(listener->data);
-}
-
-/* Says in `error` why not. Returns the code. */
-static int refuse_to_listen(char *error, size_t error_bytes, const struct http_options *options,
-                            const char *what, int code)
-{
-    (void)snprintf(error, error_bytes, "cannot listen on '%s' port %u: %s: %s", options->host,
-                   options->port, what,
-                   code == UV_EADDRINUSE ? "the address is in use; stop what listens there, or "
-                                           "choose another port"
-                                         : uv_strerror(code));
-    return code;
-}
-
-static int read_listen_address(const struct http_options *options, struct sockaddr_storage *out)
-{
-    if (uv_ip4_addr(options->host, options->port, (struct sockaddr_in *)out) == 0)
-        return 0;
-    return uv_ip6_addr(options->host, options->port, (struct sockaddr_in6 *)out);
-}
-
-static int open_listener_socket(const struct http_options *options,
-                                const struct sockaddr_storage *address)
-{
-    int on = 1;
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int code = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (code == 0 && options->reuse_port)
-        code = setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    socklen_t bytes =
-        address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    if (code == 0)
-        code = bind(fd, (const struct sockaddr *)address, bytes);
+    struct http_listener *listener = &front->listeners[front->listener_count++];
+    listener->front = front;
+    listener->about = about;
+    http_hosts_init(&listener->hosts, about->is_local, front->options.allowed_hosts);
+    listener->is_shared = about->kind == LISTENER_UNIX || about->is_inherited;
+    listener->fd = listener_descriptor(about, error);
+    if (listener->fd < 0)
+        return UV_EADDRINUSE;
+    int code = uv_poll_init(reactor_loop(front->reactor), &listener->poll, listener->fd);
     if (code != 0) {
-        code = -errno;
-        (void)close(fd);
-        return code;
+        (void)close(listener->fd);
+        return error_result(code, error, LISTENER_ERROR_BYTES, "cannot listen on '%s', %s",
+                            about->name, uv_strerror(code));
     }
-    return fd;
-}
-
-static int listen_on(struct http_front *front, char *error, size_t error_bytes)
-{
-    const struct http_options *options = &front->options;
-    struct sockaddr_storage address = {0};
-    int code = read_listen_address(options, &address);
-    if (code != 0)
-        return refuse_to_listen(error, error_bytes, options,
-                                "the host must be an address, not a name", code);
-    int fd = open_listener_socket(options, &address);
-    if (fd < 0)
-        return refuse_to_listen(error, error_bytes, options, "bind", fd);
-    (void)uv_tcp_init(reactor_loop(front->reactor), &front->listener);
-    front->listener.data = front;
-    front->is_listening = true;
+    listener->poll.data = listener;
+    listener->is_open = true;
     front->open_handles++;
-    code = uv_tcp_open(&front->listener, fd);
-    if (code != 0) {
-        (void)close(fd);
-        return refuse_to_listen(error, error_bytes, options, "open", code);
+    if (!http_listener_watch(listener))
+        return error_result(UV_ENOMEM, error, LISTENER_ERROR_BYTES,
+                            "cannot listen on '%s', out of memory", about->name);
+    return 0;
+}
+
+static int open_listeners(struct http_front *front, char *error)
+{
+    struct listeners *listeners = front->options.listeners;
+    for (uint32_t i = 0; i < listeners->count; i++) {
+        int code = open_listener(front, &listeners->at[i], error);
+        if (code != 0)
+            return code;
     }
-    code = uv_listen((uv_stream_t *)&front->listener, BACKLOG, on_connection);
-    if (code != 0)
-        return refuse_to_listen(error, error_bytes, options, "listen", code);
-    int bytes = sizeof address;
-    (void)uv_tcp_getsockname(&front->listener, (struct sockaddr *)&address, &bytes);
-    front->port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* the same place in IPv6 */
     return 0;
 }
 
 static void on_listener_closed(uv_handle_t *handle)
 {
-    struct http_front *front = handle->data;
-    front->open_handles--;
-    reactor_turn_again(front->reactor);
+    struct http_listener *listener = handle->data;
+    listener->front->open_handles--;
+    reactor_turn_again(listener->front->reactor);
 }
 
 static void stop_listening(struct http_front *front)
 {
-    if (front->is_listening)
-        uv_close((uv_handle_t *)&front->listener, on_listener_closed);
-    front->is_listening = false;
+    for (uint32_t i = 0; i < front->listener_count; i++) {
+        struct http_listener *listener = &front->listeners[i];
+        if (!listener->is_open)
+            continue;
+        listener->is_open = false;
+        uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+        (void)close(listener->fd);
+    }
 }
 
 /* ---- life ---- */
@@ -268,7 +231,7 @@ static void leave_shared(struct http_front *front)
 
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    const struct http_options *options, struct http_shared *shared,
-                   struct http_front **out, char *error, size_t error_bytes)
+                   struct http_front **out, char *error)
 {
     struct http_front *front = calloc(1, sizeof *front);
     int code = UV_ENOMEM;
@@ -280,7 +243,6 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->shared = shared;
     set_front_options(front, options);
     list_init(&front->long_line);
-    http_hosts_init(&front->hosts, options->host, options->allowed_hosts);
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
     list_init(&front->dirty);
@@ -304,7 +266,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
         http_front_free(front);
         goto out_of_memory;
     }
-    code = listen_on(front, error, error_bytes);
+    code = open_listeners(front, error);
     if (code != 0) {
         http_front_free(front);
         return code;
@@ -313,13 +275,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     return 0;
 
 out_of_memory:
-    (void)snprintf(error, error_bytes, "cannot listen: out of memory");
-    return code;
-}
-
-uint16_t http_front_port(const struct http_front *front)
-{
-    return front->port;
+    return error_result(code, error, LISTENER_ERROR_BYTES, "cannot listen, out of memory");
 }
 
 void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void *ctx)

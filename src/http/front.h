@@ -1,8 +1,8 @@
 /*
  * front: HTTP/1.1 in front of a queue: the public face of this room.
  *
- * One front per reactor; all fronts of a server listen on the same address (reuse_port) and share
- * one struct http_shared. A front belongs to its reactor's thread; http_shared_set_ready may be
+ * One front per reactor; all fronts of a server serve the same listeners and share one struct
+ * http_shared. A front belongs to its reactor's thread; http_shared_set_ready may be
  * called from any.
  *
  * Life
@@ -22,6 +22,7 @@
 #define TARRY_HTTP_FRONT_H
 
 #include "base/buffer.h"
+#include "net/listener.h"
 #include "net/reactor.h"
 #include "queue/waiter.h"
 
@@ -30,9 +31,7 @@ struct http_shared;
 
 /* A zero means the default that stands with it. */
 struct http_options {
-    const char *host; /* an address, not a name: "127.0.0.1", "::1" */
-    uint16_t port;    /* 0: the system picks one, see http_front_port */
-    bool reuse_port;  /* several fronts on one address */
+    struct listeners *listeners; /* open; what the front accepts from; outlives it */
     const char
         *allowed_hosts;       /* names beside its own, see host.h; NULL: none; outlives the front */
     uint64_t body_bytes_max;  /* of one job; 1 MiB */
@@ -98,12 +97,10 @@ struct http_backup_hooks {
 void http_shared_set_backup_hooks(struct http_shared *shared,
                                   const struct http_backup_hooks *hooks);
 
-/* 0 or negative errno, then `error` says what, where and what to do. */
+/* 0 or negative errno, then `error` (LISTENER_ERROR_BYTES) says what, where and what to do. */
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    const struct http_options *options, struct http_shared *shared,
-                   struct http_front **out, char *error, size_t error_bytes);
-/* The port it listens on. */
-uint16_t http_front_port(const struct http_front *front);
+                   struct http_front **out, char *error);
 /*
  * Accepts no more; answers what is under way, the last answer of a connection with `Connection:
  * close`; closes connections with nothing under way. Takes that wait are answered when the caller

@@ -126,13 +126,10 @@ static bool is_address(struct slice host, bool *is_loopback)
     return in_brackets ? is_address_v6(text, is_loopback) : is_address_v4(text, is_loopback);
 }
 
-void http_hosts_init(struct http_hosts *hosts, const char *listen, const char *names)
+void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names)
 {
-    bool is_loopback = false;
-    if (!is_address_v4(listen, &is_loopback))
-        (void)is_address_v6(listen, &is_loopback);
     *hosts =
-        (struct http_hosts){.names = slice_of(names ? names : ""), .has_any_address = !is_loopback};
+        (struct http_hosts){.names = slice_of(names ? names : ""), .has_any_address = !is_local};
 }
 
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed)

@@ -9,7 +9,7 @@
  * browser sends neither mark, and HTTP/1.0 no name.
  *
  * The server's own names, each with any port: localhost; addresses of loopback, and every address
- * where it listens beyond loopback (nobody else can own an address); the names it was given.
+ * over a listener that is beyond loopback (nobody else can own an address); the names it was given.
  *
  * One thread.
  */
@@ -27,9 +27,9 @@ struct http_hosts {
     char last[HTTP_HOST_LAST_BYTES]; /* the Host that was let in last: most come again */
 };
 
-/* `listen` is the address the server listens on, `names` what http_host_names_check took or NULL.
- */
-void http_hosts_init(struct http_hosts *hosts, const char *listen, const char *names);
+/* `is_local`: it is called over loopback or a unix socket; `names` is what http_host_names_check took,
+ * or NULL. */
+void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names);
 
 /* Names with commas or blanks between: "queue.internal", "*.internal" for all names below, an
  * address; without a port. False: *bad is one that is none of these. */

@@ -49,18 +49,28 @@ struct http_counters {
     _Atomic uint64_t connections, waiting;
 };
 
+/* A listener as one front serves it. */
+struct http_listener {
+    uv_poll_t poll;
+    struct http_front *front;
+    const struct listener *about;
+    struct http_hosts hosts; /* by which names it may be called here */
+    int fd;
+    bool is_open;
+    bool is_shared; /* the descriptor is every front's: each takes one connection at a time */
+};
+
 struct http_front {
     struct reactor *reactor;
     struct queue *queue;
     struct waiters *waiters;
     struct http_shared *shared;
     struct http_options options;
-    struct http_hosts hosts;
-    uv_tcp_t listener;
-    uint16_t port;
+    struct http_listener listeners[LISTENERS_MAX];
+    uint32_t listener_count;
     struct list connections, dirty, timed[HTTP_PHASE_COUNT];
     uint32_t connection_count, crowd_count; /* the crowd is counted in both */
-    uint32_t open_handles;                  /* connections and the listener */
+    uint32_t open_handles;                  /* connections and listeners */
     struct deadline *alarm;                 /* connections that take too long */
     struct deadline *expiry;                /* takes that waited long enough */
     int64_t alarm_ms, expiry_ms;
@@ -75,8 +85,8 @@ struct http_front {
     int64_t date_s;
     bool has_date; /* in this turn */
     char date[32];
-    bool is_draining, is_listening, is_ending;
-    bool is_stalled; /* a connection could not be let in for want of memory: try again */
+    bool is_draining, is_ending;
+    bool is_stalled; /* no connection could be let in, for want of memory or files: try again */
     void (*drained)(void *ctx);
     void *drained_ctx;
 

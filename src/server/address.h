@@ -1,32 +1,36 @@
 /*
- * address: where a server listens, as text and as the system wants it. Pure.
+ * address: where a server listens, as people write it. Pure.
  *
- * Text: "127.0.0.1:8279", "[::1]:8279", "localhost:8279" (127.0.0.1). Names are not resolved: a
- * server says which of its addresses it means. Port 0: any free one. (base/url.h knows no port 0,
- * and no address without a scheme.)
+ *     127.0.0.1:8279              an address and a port; port 0 is any free one
+ *     [::1]:8279                  of IPv6
+ *     localhost:8279              127.0.0.1
+ *     unix:/run/tarry/tarry.sock  a unix socket
+ *     fd:web  fd:3                a socket that is there already: its name, or its number
+ *
+ * and after it, with commas between, words about it:
+ *
+ *     tls              TLS is spoken here
+ *     plain            no TLS is meant, where other machines reach it
+ *     require-token    clients must prove themselves
+ *     no-token         they need not
+ *     proxy-protocol   each connection begins with the header of a proxy
+ *     mode=0660        of the file of a unix socket
+ *     group=tarry      of the file of a unix socket
+ *
+ * Names are not resolved: a server says which of its addresses it means.
  */
 #ifndef TARRY_SERVER_ADDRESS_H
 #define TARRY_SERVER_ADDRESS_H
 
 #include "base/slice.h"
+#include "net/listener.h"
 
-#include <netinet/in.h>
-#include <stdint.h>
-#include <sys/socket.h>
+enum { ADDRESS_TEXT_BYTES = LISTENER_NAME_BYTES, ADDRESS_ERROR_BYTES = 200 };
 
-enum { ADDRESS_TEXT_BYTES = 64 };
-
-struct address {
-    struct sockaddr_storage socket;
-    socklen_t socket_bytes;
-    char host[INET6_ADDRSTRLEN]; /* without port and brackets */
-    uint16_t port;
-    bool is_ipv6;
-    bool is_loopback; /* only this machine reaches it: 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104 */
-};
-
-/* False, *out untouched, on anything else than the above. */
-bool address_parse(struct slice text, struct address *out);
-void address_emit(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
+/* False, *out untouched: `error` says what to write instead. */
+bool address_parse(struct slice text, struct listener_options *out,
+                   char error[ADDRESS_ERROR_BYTES]);
+/* Without the words. */
+void address_emit(const struct listener_options *options, char out[ADDRESS_TEXT_BYTES]);
 
 #endif

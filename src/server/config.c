@@ -21,8 +21,12 @@
 static const struct option options[] = {
     {"data", OPTION_TEXT, "DIR", FIELD(data), "./tarry-data", 0, 0,
      "where the embedded store keeps the jobs; made where missing"},
-    {"listen", OPTION_ADDRESS, "ADDRESS:PORT", FIELD(listen), "127.0.0.1:8279", 0, 0,
-     "where to serve HTTP; port 0 is any free one"},
+    {"listen", OPTION_LISTEN, "ADDRESS[,WORD...]", FIELD(listen), "127.0.0.1:8279", 0, 0,
+     "where to serve HTTP: ADDRESS:PORT (port 0 is any free one), unix:PATH, or fd:NAME of a "
+     "socket "
+     "that systemd opened; words after it: plain (other machines may reach it without TLS), "
+     "require-token or no-token, and of a unix socket mode=0660 and group=NAME; may be given "
+     "again"},
     {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
      "further names that clients may call this server by: in the Host header only localhost and "
      "its addresses are taken, so that no web page reaches it; *.NAME is all names below; may be "
@@ -163,9 +167,30 @@ static bool parse_number(const struct option *option, const char *text, int64_t 
     return true;
 }
 
-/* Sets the field of `option` within `base` from text. False, nothing changed, where it will not
- * do. */
-static bool option_set(const struct option *option, void *base, const char *text)
+/* One or several, with blanks between; added to those that are there where there are to be `more`. */
+static bool parse_listen(const char *text, bool more, struct option_listen *out, char *why)
+{
+    struct option_listen listen = {0};
+    if (more)
+        listen = *out;
+    for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
+        struct slice one = slice_make(text, strcspn(text, " \t"));
+        if (listen.count == OPTION_LISTEN_MAX)
+            return error_text(why, ADDRESS_ERROR_BYTES, "give at most %d", OPTION_LISTEN_MAX);
+        if (!address_parse(one, &listen.at[listen.count++], why))
+            return false;
+        text += one.len;
+    }
+    if (listen.count == 0)
+        return address_parse(slice_of(""), out->at, why);
+    *out = listen;
+    return true;
+}
+
+/* Sets the field of `option` within `base` from text; `more`: it was set in the same place before.
+ * False, nothing changed, where it will not do; `why` may say what would. */
+static bool option_set(const struct option *option, void *base, const char *text, bool more,
+                       char why[ADDRESS_ERROR_BYTES])
 {
     void *field = (char *)base + option->offset;
     int64_t number = 0;
@@ -177,8 +202,8 @@ static bool option_set(const struct option *option, void *base, const char *text
         return true;
     case OPTION_NAMES:
         return parse_names(text, field);
-    case OPTION_ADDRESS:
-        return address_parse(slice_of(text), field);
+    case OPTION_LISTEN:
+        return parse_listen(text, more, field, why);
     case OPTION_SYNC:
         return parse_sync(option, text, field);
     case OPTION_CHOICE:
@@ -222,9 +247,7 @@ static void option_describe(const struct option *option, char *out, size_t out_b
                  "give names without a port, such as queue.internal or *.internal, with commas "
                  "between");
         break;
-    case OPTION_ADDRESS:
-        snprintf(out, out_bytes,
-                 "give an address and a port, such as 127.0.0.1:8279 or [::1]:8279");
+    case OPTION_LISTEN: /* address_parse has said it */
         break;
     case OPTION_SYNC:
         snprintf(out, out_bytes, "give always, never or a time from 1ms to 1m, such as 50ms");
@@ -289,13 +312,14 @@ void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES
 
 /* ---- the four sources ---- */
 
-/* `place` is where it was said: "--sync", "TARRY_SYNC", "tarry.conf:3: sync". */
+/* `place` is where it was said: "--sync", "TARRY_SYNC", "tarry.conf:3: sync"; `more`: not for the
+ * first time. */
 static bool set_or_explain(struct config *config, const struct option *option, const char *place,
-                           const char *text, char *error)
+                           const char *text, bool more, char *error)
 {
-    char right[160];
+    char right[ADDRESS_ERROR_BYTES];
     config->given |= UINT64_C(1) << (option - options);
-    if (option_set(option, config, text))
+    if (option_set(option, config, text, more, right))
         return true;
     option_describe(option, right, sizeof right);
     if (option->offset == FIELD(store))
@@ -306,9 +330,10 @@ static bool set_or_explain(struct config *config, const struct option *option, c
 
 static void set_defaults(struct config *config)
 {
+    char unused[ADDRESS_ERROR_BYTES];
     *config = (struct config){0};
     for (size_t i = 0; i < OPTIONS; i++)
-        option_set(&options[i], config, options[i].initial);
+        option_set(&options[i], config, options[i].initial, false, unused);
 }
 
 /* The flag at args[*i] and its value; *i moves past both. */
@@ -341,8 +366,8 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
     return true;
 }
 
-/* A flag beats what the file and the environment say, but names are added to those of the same flag
- * before it. */
+/* A flag beats what the file and the environment say, but names and listeners are added to those of
+ * the same flag before it. */
 static bool read_flags(struct config *config, int count, char *const *args, char *error)
 {
     bool seen[OPTIONS] = {false};
@@ -357,10 +382,10 @@ static bool read_flags(struct config *config, int count, char *const *args, char
                      OPTION_TEXT_BYTES, value);
             value = all;
         }
-        seen[option - options] = true;
         snprintf(place, sizeof place, "--%s", option->name);
-        if (!set_or_explain(config, option, place, value, error))
+        if (!set_or_explain(config, option, place, value, seen[option - options], error))
             return false;
+        seen[option - options] = true;
     }
     return true;
 }
@@ -371,7 +396,7 @@ static bool read_environment(struct config *config, config_environment *environm
         char variable[CONFIG_VARIABLE_BYTES];
         config_variable(&options[i], variable);
         const char *value = environment(variable);
-        if (value && *value && !set_or_explain(config, &options[i], variable, value, error))
+        if (value && *value && !set_or_explain(config, &options[i], variable, value, false, error))
             return false;
     }
     return true;
@@ -399,12 +424,13 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     if (option->offset == FIELD(config))
         return error_text(error, CONFIG_ERROR_BYTES,
                           "%s: 'config' cannot be here, name the file by --config", where);
-    if (seen[option - options])
+    bool more = seen[option - options];
+    if (more && option->kind != OPTION_LISTEN)
         return error_text(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where,
                           key);
     seen[option - options] = true;
     char why[CONFIG_ERROR_BYTES];
-    if (set_or_explain(config, option, option->name, pair.value, why))
+    if (set_or_explain(config, option, option->name, pair.value, more, why))
         return true;
     return error_text(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
 }
@@ -512,17 +538,34 @@ static bool check_redis(const struct config *config, char *error)
     return true;
 }
 
+/* What can be said of listeners before they are open. */
+static bool check_listen(const struct config *config, char *error)
+{
+    const struct option_listen *listen = &config->listen;
+    for (uint32_t i = 0; i < listen->count; i++) {
+        char text[ADDRESS_TEXT_BYTES], other[ADDRESS_TEXT_BYTES];
+        const struct peer address = peer_of_socket(&listen->at[i].address);
+        address_emit(&listen->at[i], text);
+        if (listen->at[i].kind == LISTENER_TCP && !peer_is_loopback(&address) && !config->insecure)
+            return error_text(
+                error, CONFIG_ERROR_BYTES,
+                "refusing to listen on '%s', which other machines reach without TLS and tokens, "
+                "give --insecure if that is meant",
+                text);
+        for (uint32_t j = 0; j < i; j++) {
+            address_emit(&listen->at[j], other);
+            if (strcmp(text, other) == 0 && (address.kind != PEER_ADDRESS || address.port))
+                return error_text(error, CONFIG_ERROR_BYTES,
+                                  "'--listen %s' is given twice, leave one out", text);
+        }
+    }
+    return true;
+}
+
 static bool check(const struct config *config, char *error)
 {
-    char text[ADDRESS_TEXT_BYTES];
-    if (!config->listen.is_loopback && !config->insecure) {
-        address_emit(&config->listen, text);
-        return error_text(
-            error, CONFIG_ERROR_BYTES,
-            "refusing to listen on '%s', which other machines reach without TLS and tokens, "
-            "give --insecure if that is meant",
-            text);
-    }
+    if (!check_listen(config, error))
+        return false;
     if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config))
         return error_text(
             error, CONFIG_ERROR_BYTES,

@@ -7,7 +7,7 @@
  * counts as not set.
  *
  * File: `key = value` a line; # begins a comment at the start of a line or after a blank; each key
- * at most once. What can go wrong: an unknown name, a bad value, an unreadable file; the error
+ * at most once, but `listen`. What can go wrong: an unknown name, a bad value, an unreadable file; the error
  * names the place, the nearest known name and what would be right.
  */
 #ifndef TARRY_SERVER_CONFIG_H
@@ -25,7 +25,7 @@
 enum option_kind {
     OPTION_TEXT = 1, /* char[OPTION_TEXT_BYTES] */
     OPTION_NAMES,    /* the same: host names; given again on the command line they are added */
-    OPTION_ADDRESS,  /* struct address */
+    OPTION_LISTEN,   /* struct option_listen; given again in the same place they are added */
     OPTION_SYNC,     /* struct option_sync */
     OPTION_CHOICE,   /* uint32_t: one of `values`, kept as its number from 1 */
     OPTION_COUNT,    /* uint32_t */
@@ -34,11 +34,16 @@ enum option_kind {
     OPTION_SWITCH    /* bool */
 };
 
-enum { OPTION_TEXT_BYTES = 1024 };
+enum { OPTION_TEXT_BYTES = 1024, OPTION_LISTEN_MAX = 16 };
 
 struct option_sync {
     enum wal_sync kind;
     int64_t interval_ms; /* WAL_SYNC_INTERVAL */
+};
+
+struct option_listen {
+    struct listener_options at[OPTION_LISTEN_MAX];
+    uint32_t count;
 };
 
 struct option {
@@ -66,7 +71,7 @@ struct config {
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
-    struct address listen;
+    struct option_listen listen;
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
     struct option_sync sync;
     char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */

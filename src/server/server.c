@@ -46,7 +46,7 @@ struct server {
     struct letter broken;
     atomic_bool is_broken; /* the store failed */
     const struct config *config;
-    struct address address;
+    struct listeners listeners;
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
@@ -142,6 +142,7 @@ static void drain(struct server *server, const char *why)
     process_notify("STOPPING=1");
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
+    listeners_close(&server->listeners);
     deadline_set(server->stop_timer, clock_inner_ms() + DRAIN_MS);
     server->draining = server->reactor_count + 1 + (server->amqp_in != NULL);
     if (server->amqp_in)
@@ -190,30 +191,31 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- starting ---- */
 
-/* Several listeners share the port with SO_REUSEPORT, which would also let a second server in: so
- * it is bound alone first. */
-static bool check_address(const struct config *config)
+/* Before anything long begins, so that a port that is taken is known at once. */
+static bool open_listeners(struct server *server)
 {
-    char text[ADDRESS_TEXT_BYTES], error[ERROR_BYTES];
-    const int on = 1;
-    address_emit(&config->listen, text);
-    int fd = socket(config->listen.socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(fd, (const struct sockaddr *)&config->listen.socket,
-                 config->listen.socket_bytes) == 0) {
-            close(fd);
-            return true;
+    const struct option_listen *listen = &server->config->listen;
+    char error[LISTENER_ERROR_BYTES];
+    if (!listeners_open(&server->listeners, listen->at, listen->count, error))
+        return start_failed(error);
+    for (uint32_t i = 0; i < server->listeners.count; i++) {
+        struct listener *listener = &server->listeners.at[i];
+        if (listener->options.tls || listener->options.proxy_protocol ||
+            listener->options.token == LISTENER_TOKEN_REQUIRED) {
+            snprintf(error, sizeof error,
+                     "cannot listen on '%s', this version has no TLS, tokens or PROXY protocol yet",
+                     listener->name);
+            return start_failed(error);
+        }
+        if (!listener->is_local && !server->config->insecure) { /* an inherited one */
+            snprintf(error, sizeof error,
+                     "refusing to listen on '%s', which other machines reach without TLS and "
+                     "tokens, give --insecure if that is meant",
+                     listener->name);
+            return start_failed(error);
         }
     }
-    const char *advice = errno == EADDRINUSE ? "stop the other server or choose another --listen"
-                         : errno == EACCES   ? "choose a port from 1024 on"
-                                             : "choose another --listen";
-    snprintf(error, sizeof error, "cannot listen on '%s', %s, %s", text,
-             errno == EADDRINUSE ? "the port is taken" : strerror(errno), advice);
-    if (fd >= 0)
-        close(fd);
-    return start_failed(error);
+    return true;
 }
 
 static bool open_queue(struct server *server)
@@ -270,16 +272,14 @@ static bool recover(struct server *server)
 static bool open_front(struct server *server, struct per_reactor *per)
 {
     const struct config *config = server->config;
-    char error[ERROR_BYTES] = "";
+    char error[LISTENER_ERROR_BYTES] = "";
     uint32_t waiting_max =
         (config->max_waiting + server->reactor_count - 1) / server->reactor_count;
     per->waiters = waiters_new(per->queue, waiting_max);
     if (!per->waiters)
         return start_failed("out of memory");
     const struct http_options options = {
-        .host = server->address.host,
-        .port = server->address.port,
-        .reuse_port = server->reactor_count > 1,
+        .listeners = &server->listeners,
         .allowed_hosts = config->allowed_host,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .connections_max =
@@ -287,11 +287,9 @@ static bool open_front(struct server *server, struct per_reactor *per)
         .waiting_max = waiting_max,
         .idle_ms = config->idle_timeout_ms,
     };
-    if (http_front_new(per->reactor, per->queue, per->waiters, &options, server->http, &per->front,
-                       error, sizeof error) != 0)
-        return start_failed(error);
-    server->address.port = http_front_port(per->front);
-    return true;
+    return http_front_new(per->reactor, per->queue, per->waiters, &options, server->http,
+                          &per->front, error) == 0 ||
+           start_failed(error);
 }
 
 static void emit_metrics(void *ctx, struct buffer *out)
@@ -390,13 +388,13 @@ static bool watch_signals(struct server *server)
 
 static void log_listening(struct server *server, size_t topics, uint64_t jobs)
 {
-    char address_text[ADDRESS_TEXT_BYTES];
-    const char *address = address_text, *place = server->backend.place;
+    const char *address = server->listeners.at[0].name, *place = server->backend.place;
     const char *kind = config_is_redis(server->config) ? "redis" : "data";
     struct queue *queue = server->per_reactor[0].queue;
     struct queue_info info = {0};
-    address_emit(&server->address, address_text);
     queue_info(queue, &info);
+    for (uint32_t i = 1; i < server->listeners.count; i++)
+        log_event(LOG_INFO, "listening also", LOG_TEXT("address", server->listeners.at[i].name));
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
@@ -429,11 +427,14 @@ static bool start(struct server *server)
     if (server->files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
-    if (!config->listen.is_loopback)
-        log_event(LOG_WARN, "insecure", LOG_TEXT("reason", insecure));
-    server->address = config->listen;
-    return check_address(config) && open_queue(server) && recover(server) && open_fronts(server) &&
-           open_delivery(server) && open_amqp_in(server) && watch_signals(server);
+    if (!open_listeners(server))
+        return false;
+    for (uint32_t i = 0; i < server->listeners.count; i++)
+        if (!server->listeners.at[i].is_local)
+            log_event(LOG_WARN, "insecure", LOG_TEXT("address", server->listeners.at[i].name),
+                      LOG_TEXT("reason", insecure));
+    return open_queue(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
+           open_amqp_in(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -469,6 +470,7 @@ static void fini(struct server *server)
         if (per->waiters)
             waiters_free(per->waiters);
     }
+    listeners_close(&server->listeners);
     http_shared_free(server->http);
     if (server->backend.self)
         server->backend.ops->free(&server->backend);

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -110,8 +111,8 @@ def test_a_name_with_a_port_is_refused_at_the_start():
 
 def test_beyond_loopback_every_address_is_a_name(start_server):
     server = start_server("--listen", "0.0.0.0:0", "--insecure", started=False)
-    server.launch()
-    server.port = int(eventually(lambda: server.log().partition("address=0.0.0.0:")[2].split(" ")[0] or None))
+    server.launch().wait_listening()
+    server.port = int(re.search(r'"listening also" address=0\.0\.0\.0:(\d+)', server.log()).group(1))
     assert ask(server, "GET", "/v1/info", Host=f"192.0.2.7:{server.port}").status == 200
     assert ask(server, "GET", "/v1/info", Host="localhost").status == 200
     assert ask(server, "GET", "/v1/info", Host="evil.example").status == 421

@@ -18,21 +18,27 @@ struct front_rig {
     struct waiters *waiters;
     struct http_shared *shared;
     struct http_front *front;
+    struct listeners listeners;
 };
 
 /* The reactor does not run yet. */
 static inline void front_rig_open(struct front_rig *rig, struct queue *queue,
                                   struct http_options options)
 {
-    char error[200];
-    options.host = "127.0.0.1";
+    char error[LISTENER_ERROR_BYTES];
+    struct listener_options loopback = {.kind = LISTENER_TCP};
+    struct sockaddr_in *address = (struct sockaddr_in *)&loopback.address;
+    address->sin_family = AF_INET;
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(listeners_open(&rig->listeners, &loopback, 1, error));
+    options.listeners = &rig->listeners;
     options.allowed_hosts = "a";
     rig->reactor = reactor_new(0);
     rig->waiters = waiters_new(queue, options.waiting_max ? options.waiting_max : 10);
     rig->shared = http_shared_new("test");
     http_shared_set_ready(rig->shared, true);
     assert_int_equal(http_front_new(rig->reactor, queue, rig->waiters, &options, rig->shared,
-                                    &rig->front, error, sizeof error),
+                                    &rig->front, error),
                      0);
 }
 
@@ -46,6 +52,7 @@ static inline void front_rig_halt(struct front_rig *rig)
 static inline void front_rig_close(struct front_rig *rig)
 {
     http_front_free(rig->front);
+    listeners_close(&rig->listeners);
     for (int i = 0; i < 10; i++)
         (void)uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
     waiters_free(rig->waiters);
@@ -56,7 +63,7 @@ static inline void front_rig_close(struct front_rig *rig)
 static inline int front_rig_dial(const struct front_rig *rig)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(http_front_port(rig->front)),
+                                  .sin_port = htons(rig->listeners.at[0].address.port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = 10};
     int fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -47,7 +47,7 @@ static void defaults_are_those_of_the_manual(void **state)
     (void)state;
     variables = NULL;
     assert_true(load(&config, ARGS(NULL), error));
-    address_emit(&config.listen, listen);
+    address_emit(&config.listen.at[0], listen);
     assert_string_equal(listen, "127.0.0.1:8279");
     assert_string_equal(config.data, "./tarry-data");
     assert_string_equal(config.deliver, "");
@@ -94,6 +94,40 @@ static void names_are_added_up_within_the_flags(void **state)
     assert_false(load(&config, ARGS("--allowed-host", "a", "--allowed-host", "http://b"), error));
     assert_non_null(strstr(error, "for '--allowed-host', give names without a port"));
     variables = NULL;
+}
+
+static void assert_listens(const struct config *config, const char *expected)
+{
+    char all[1024] = "", one[ADDRESS_TEXT_BYTES];
+    for (uint32_t i = 0; i < config->listen.count; i++) {
+        address_emit(&config->listen.at[i], one);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? " " : "", one);
+    }
+    assert_string_equal(all, expected);
+}
+
+static void listeners_add_up_within_a_source_and_the_nearer_source_wins(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    write_file("listen = 127.0.0.1:1\nlisten = unix:/a,mode=0660   # a file\n");
+    variables = NULL;
+    assert_true(load(&config, ARGS("--config", file_path), error));
+    assert_listens(&config, "127.0.0.1:1 unix:/a");
+    assert_int_equal(config.listen.at[1].mode, 0660);
+    variables = (const char *const[]){"TARRY_LISTEN", " [::1]:2  fd:web,no-token ", NULL};
+    assert_true(load(&config, ARGS("--config", file_path), error));
+    assert_listens(&config, "[::1]:2 fd:web");
+    assert_int_equal(config.listen.at[1].token, LISTENER_TOKEN_NONE);
+    assert_true(load(
+        &config, ARGS("--config", file_path, "--listen", "localhost:3", "--listen=unix:b"), error));
+    assert_listens(&config, "127.0.0.1:3 unix:b");
+    variables = NULL;
+    assert_false(load(&config, ARGS("--listen", "unix:b", "--listen=unix:b,mode=0600"), error));
+    assert_string_equal(error, "'--listen unix:b' is given twice, leave one out");
+    assert_true(load(&config, ARGS("--listen", "127.0.0.1:0", "--listen=127.0.0.1:0"), error));
+    unlink(file_path);
 }
 
 static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
@@ -212,7 +246,7 @@ static void refuses_flags_and_says_why(void **state)
         {{"--insecure=maybe"}, "bad value 'maybe' for '--insecure', give true or false", "a maybe"},
         {{"--listen", "example.org:80"},
          "bad value 'example.org:80' for '--listen', give an address and a port, such as "
-         "127.0.0.1:8279 or [::1]:8279",
+         "127.0.0.1:8279 or [::1]:8279, or a unix socket, such as unix:/run/tarry/tarry.sock",
          "a name"},
         {{"--listen", "0.0.0.0:8279"},
          "refusing to listen on '0.0.0.0:8279', which other machines reach without TLS and tokens, "
@@ -289,55 +323,13 @@ static void refuses_a_line_or_a_text_without_end(void **state)
     assert_true(load(&config, ARGS("--data", text), error));
 }
 
-static void reads_addresses(void **state)
-{
-    static const struct {
-        const char *text;
-        const char *emitted; /* NULL: refused */
-        bool is_loopback;
-        const char *sentence;
-    } rows[] = {
-        {"127.0.0.1:8279", "127.0.0.1:8279", true, "loopback"},
-        {"127.255.0.9:0", "127.255.0.9:0", true, "all of 127 is loopback"},
-        {"localhost:65535", "127.0.0.1:65535", true, "the one name"},
-        {"[::1]:8279", "[::1]:8279", true, "loopback of version 6"},
-        {"[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", true, "mapped loopback"},
-        {"[::ffff:10.0.0.1]:1", "[::ffff:10.0.0.1]:1", false, "mapped, not loopback"},
-        {"0.0.0.0:8279", "0.0.0.0:8279", false, "all addresses"},
-        {"[::]:8279", "[::]:8279", false, "all addresses of version 6"},
-        {"128.0.0.1:1", "128.0.0.1:1", false, "next to 127"},
-        {"127.0.0.1:65536", NULL, false, "a port too high"},
-        {"127.0.0.1:", NULL, false, "no port"},
-        {"127.0.0.1", NULL, false, "no colon"},
-        {":8279", NULL, false, "no address"},
-        {"::1:8279", NULL, false, "version 6 without brackets"},
-        {"[127.0.0.1]:1", NULL, false, "version 4 in brackets"},
-        {"[localhost]:1", NULL, false, "a name in brackets"},
-        {"127.0.0.1:80x", NULL, false, "letters in the port"},
-        {"127.0.0.1:+80", NULL, false, "a sign in the port"},
-        {"", NULL, false, "nothing"},
-        {":", NULL, false, "a colon"},
-    };
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct address address;
-        char text[ADDRESS_TEXT_BYTES];
-        bool good = address_parse(slice_of(rows[i].text), &address);
-        CASE_HOLDS(rows[i].sentence, good == (rows[i].emitted != NULL));
-        if (!good)
-            continue;
-        address_emit(&address, text);
-        CASE_HOLDS(rows[i].sentence, strcmp(text, rows[i].emitted) == 0);
-        CASE_HOLDS(rows[i].sentence, address.is_loopback == rows[i].is_loopback);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_manual),
         cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
         cmocka_unit_test(names_are_added_up_within_the_flags),
+        cmocka_unit_test(listeners_add_up_within_a_source_and_the_nearer_source_wins),
         cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
         cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),
@@ -345,7 +337,6 @@ int main(void)
         cmocka_unit_test(names_file_and_line_of_a_fault),
         cmocka_unit_test(names_the_variable_of_a_fault),
         cmocka_unit_test(refuses_a_line_or_a_text_without_end),
-        cmocka_unit_test(reads_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
