@@ -38,7 +38,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     front->sweep_count--;
     if (!exchange)
         return;
-    http_change_end(exchange, result->status, result->jobs);
+    http_change_count(exchange, result->jobs);
     if (result->status != QUEUE_OK) {
         refuse_sweep(exchange, result);
         return;
@@ -73,8 +73,8 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
                               "has ended",
                               HTTP_SWEEPS_MAX);
     call->exchange->is_dry_run = fields->dry_run;
-    if (!fields->dry_run)
-        http_change_begin(call, verb == SWEEP_CANCEL ? "topic purged" : "topic redriven", true);
+    if (fields->dry_run)
+        http_change_drop(call->exchange);
     call->exchange->waits = true; /* takes as long as there are jobs: no request's duration */
     if (!sweep_start(front->queue, &order, sweep_is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
@@ -101,7 +101,6 @@ static void purge(struct http_call *call)
                             "'state' is 'leased' but must be delayed, ready or dead: what a "
                             "consumer holds is not purged");
     } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
-        http_change_begin(call, "topic purged", true);
         call_all(call,
                  (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {
@@ -120,7 +119,6 @@ static void redrive(struct http_call *call)
     http_note_subject(call, fields->id.len ? HTTP_SUBJECT_DEAD_JOB : HTTP_SUBJECT_TOPIC,
                       fields->id);
     if (!(fields->set & filter)) {
-        http_change_begin(call, "topic redriven", true);
         call_all(call, (struct queue_topic_call){.verb = QUEUE_TOPIC_REDRIVE,
                                                  .id = fields->id,
                                                  .max = (uint64_t)fields->max});
@@ -138,11 +136,13 @@ const struct http_route http_dead_routes[] = {
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/purge",
      .name = "purge",
+     .audit = "topic purged",
      .handle = purge,
      .options = OPTION_BIT(OPTION_STATE) | SWEEP},
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/redrive",
      .name = "redrive",
+     .audit = "topic redriven",
      .handle = redrive,
      .options = OPTION_BIT(OPTION_ID) | SWEEP},
     {0},

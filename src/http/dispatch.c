@@ -268,6 +268,8 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
         return HTTP_DISPATCH_DONE;
     }
     exchange->route = match->route;
+    if (match->route->audit)
+        http_change_begin(exchange, is_good ? call.topic : match->topic);
     if (!is_good) {
         http_answer_fault(exchange, &fault);
         return HTTP_DISPATCH_DONE;

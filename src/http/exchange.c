@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "http/connection.h"
+#include "queue/status.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -221,7 +222,7 @@ static void release_exchange(struct http_exchange *exchange)
         long_end(exchange);
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
-    free(exchange->change);
+    http_change_drop(exchange);
     slab_remove(&front->exchanges, exchange->id);
 }
 
@@ -293,13 +294,16 @@ static const char *date_of(struct http_front *front)
     return front->date;
 }
 
-/* Counts it for /metrics, with its duration unless it waited for something else than the store. */
-static void count_answer(const struct http_exchange *exchange, uint16_t status)
+/* Counts it for /metrics, with its duration unless it waited for something else than the store; and
+ * tells the audit where it was a change. */
+static void count_answer(struct http_exchange *exchange, uint16_t status)
 {
     struct http_front *front = exchange->front;
     uint32_t index =
         exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
     http_count(&front->counters.requests[index][status / 100], 1);
+    if (exchange->change)
+        http_change_end(exchange, exchange->outcome);
     if (exchange->waits || !exchange->route)
         return;
     int64_t took_us = http_front_now_us(front) - exchange->started_us;
@@ -441,6 +445,7 @@ static void end_problem(struct http_exchange *exchange, uint16_t status)
 
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault)
 {
+    exchange->outcome = http_problem_code(fault->problem);
     end_problem(exchange, http_problem_write(http_answer_start(exchange), fault));
 }
 
@@ -505,6 +510,7 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
     if (status == QUEUE_NOT_FOUND && !detail)
         detail = describe_missing(exchange, missing);
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
+    exchange->outcome = queue_status_code(status);
     end_problem(exchange,
                 http_refusal_write(http_answer_start(exchange), status, detail, state, limit));
 }
@@ -552,11 +558,11 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
-    http_change_end(exchange, reply->status, reply->status == QUEUE_OK ? reply->affected : 0);
     if (reply->status != QUEUE_OK) {
         http_answer_refusal(exchange, reply->status, NULL, 0);
         return;
     }
+    http_change_count(exchange, reply->affected);
     buffer_append_byte(http_answer_start_affected(exchange, reply->affected), '}');
     http_answer_end_json(exchange, 200);
 }

@@ -46,6 +46,7 @@ struct http_exchange {
     bool is_dry_run;            /* of a sweep */
     bool is_single;             /* answers: one lease, named in the query */
     struct http_change *change; /* see change.c; NULL: the call is none */
+    const char *outcome;        /* code of the problem it is answered with */
     enum http_subject subject;
     bool is_long;         /* counted in front->long_count */
     bool is_waiting;      /* counted in connection->wait_count */
@@ -129,9 +130,14 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
 
 /* ---- changes by operators ---- */
 
-/* What an operator is about to change; `event` names it in the log. Told there once, by
- * http_change_end, where it happened or may have. */
-void http_change_begin(struct http_call *call, const char *event, bool counts_jobs);
-void http_change_end(struct http_exchange *exchange, enum queue_status status, uint64_t jobs);
+/* A call that its route wants audited has begun, with this topic where it is about one. Its answer
+ * is the end: then the audit is told, once. */
+void http_change_begin(struct http_exchange *exchange, struct slice topic);
+/* How many jobs it concerned. */
+void http_change_count(struct http_exchange *exchange, uint64_t jobs);
+/* It changes nothing after all, so there is nothing to tell. */
+void http_change_drop(struct http_exchange *exchange);
+/* `outcome` NULL: it was done. */
+void http_change_end(struct http_exchange *exchange, const char *outcome);
 
 #endif

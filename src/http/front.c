@@ -308,7 +308,8 @@ void http_front_free(struct http_front *front)
         struct http_exchange *left = slab_at(&front->exchanges, id);
         buffer_fini(&left->reply); /* of those the queue has not answered; zeroed else */
         buffer_fini(&left->note);
-        free(left->change);
+        if (left->change)
+            http_change_end(left, "unknown");
     }
     slab_fini(&front->exchanges);
     free(front->pushes);

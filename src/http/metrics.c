@@ -1,4 +1,5 @@
 /* /metrics: sums over the fronts of all reactors, and the topics' figures. */
+#include "audit/audit.h"
 #include "base/heap.h"
 #include "base/prometheus.h"
 #include "http/exchange.h"
@@ -133,6 +134,11 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
               sums.bytes_in);
     write_one(out, "tarry_http_sent_bytes_total", PROMETHEUS_COUNTER, "Bytes sent.",
               sums.bytes_out);
+    write_one(out, "tarry_audit_events_total", PROMETHEUS_COUNTER,
+              "Administrative changes, and what the audit tells of beside them.", audit_events());
+    write_one(out, "tarry_audit_failures_total", PROMETHEUS_COUNTER,
+              "Events that the audit file does not have: it could not be written.",
+              audit_failures());
     prometheus_family(out, "process_start_time_seconds", PROMETHEUS_GAUGE,
                       "When the process started, in seconds since 1970.");
     prometheus_sample_seconds(out, "process_start_time_seconds", NULL, shared->started_ms);

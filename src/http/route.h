@@ -38,6 +38,7 @@ struct http_route {
     uint8_t verb;        /* tells calls of one handler apart; the handler's own words */
     const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
     const char *name;    /* in metrics */
+    const char *audit;   /* what the audit calls it; NULL: nothing that it is told of */
     void (*handle)(struct http_call *call);
 };
 

@@ -189,9 +189,9 @@ static void call_backup(struct http_call *call)
     {                                                                                              \
         .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE)        \
     }
-#define BACKUP(METHOD, PATTERN, VERB)                                                              \
+#define BACKUP(METHOD, PATTERN, VERB, AUDIT)                                                       \
     {                                                                                              \
-        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "backup",                    \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "backup", .audit = (AUDIT),  \
         .handle = call_backup, .verb = HTTP_BACKUP_##VERB                                          \
     }
 
@@ -199,9 +199,9 @@ const struct http_route http_system_routes[] = {
     GET_CALL("/healthz", "healthz", get_healthz),
     GET_CALL("/readyz", "readyz", get_readyz),
     GET_CALL("/v1/info", "info", get_info),
-    BACKUP(POST, "/v1/backup", BEGIN),
-    BACKUP(PUT, "/v1/backup/{id}", RENEW),
-    BACKUP(DELETE, "/v1/backup/{id}", END),
+    BACKUP(POST, "/v1/backup", BEGIN, "backup begun"),
+    BACKUP(PUT, "/v1/backup/{id}", RENEW, "backup renewed"),
+    BACKUP(DELETE, "/v1/backup/{id}", END, "backup ended"),
     GET_CALL("/openapi.yaml", "openapi", get_openapi),
     GET_CALL("/problems/{id}", "problem", get_problem),
     GET_CALL("/", "root", get_root),

@@ -319,7 +319,6 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
-    http_change_end(exchange, reply->status, 0);
     if ((reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) || reply->topic_count == 0) {
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
         return;
@@ -331,22 +330,12 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
 /* Get, delete, pause, resume; the route's verb is the enum queue_topic_verb. */
 static void call_topic(struct http_call *call)
 {
-    static const struct {
-        const char *event; /* in the log; NULL: nothing is changed */
-        bool counts_jobs;
-        queue_done *done;
-    } calls[] = {
-        [QUEUE_TOPIC_GET] = {.done = answer_topic},
-        [QUEUE_TOPIC_DELETE] = {"topic deleted", true, http_answer_affected},
-        [QUEUE_TOPIC_PAUSE] = {"topic paused", false, answer_topic},
-        [QUEUE_TOPIC_RESUME] = {"topic resumed", false, answer_topic},
-    };
     uint8_t verb = call->exchange->route->verb;
     struct queue_topic_call topic = {.verb = (enum queue_topic_verb)verb, .topic = call->topic};
-    if (calls[verb].event)
-        http_change_begin(call, calls[verb].event, calls[verb].counts_jobs);
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
-    queue_topic(call->front->queue, &topic, http_reply_to(call, calls[verb].done));
+    queue_topic(
+        call->front->queue, &topic,
+        http_reply_to(call, verb == QUEUE_TOPIC_DELETE ? http_answer_affected : answer_topic));
 }
 
 /* ---- settings: the calls ---- */
@@ -454,7 +443,6 @@ static void put_topic(struct http_call *call)
     struct noted_settings noted = {0};
     struct http_fault fault;
     buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
-    http_change_begin(call, "topic settings changed", false);
     if (!read_settings(call, &extension, &fault)) {
         http_answer_fault(call->exchange, &fault);
     } else {
@@ -525,7 +513,6 @@ static void patch_topic(struct http_call *call)
                             "a patch of settings has at most %d bytes", HTTP_PATCH_BYTES_MAX);
         return;
     }
-    http_change_begin(call, "topic settings changed", false);
     look_up(call, (struct noted_settings){0}, body, on_patch_looked_up);
 }
 
@@ -565,9 +552,9 @@ static void test_delivery(struct http_call *call)
                 http_exchange_tag(call->exchange));
 }
 
-#define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB)                                                   \
+#define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB, AUDIT)                                            \
     {                                                                                              \
-        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME),                      \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .audit = (AUDIT),    \
         .handle = call_topic, .verb = QUEUE_TOPIC_##VERB                                           \
     }
 
@@ -578,24 +565,27 @@ const struct http_route http_topics_routes[] = {
      .handle = list_topics,
      .options = OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR),
      .answer = HTTP_ANSWER_LONG},
-    TOPIC_ROUTE(GET, HTTP_TOPIC_PATH, "topic", GET),
+    TOPIC_ROUTE(GET, HTTP_TOPIC_PATH, "topic", GET, NULL),
     {.method = HTTP_METHOD_PUT,
      .pattern = HTTP_TOPIC_PATH,
      .name = "topic_put",
+     .audit = "topic settings changed",
      .handle = put_topic,
      .options = OPTIONS_TOPIC,
      .body = HTTP_BODY_SMALL},
     {.method = HTTP_METHOD_PATCH,
      .pattern = HTTP_TOPIC_PATH,
      .name = "topic_patch",
+     .audit = "topic settings changed",
      .handle = patch_topic,
      .body = HTTP_BODY_SMALL},
-    TOPIC_ROUTE(DELETE, HTTP_TOPIC_PATH, "topic_delete", DELETE),
-    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/pause", "pause", PAUSE),
-    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/resume", "resume", RESUME),
+    TOPIC_ROUTE(DELETE, HTTP_TOPIC_PATH, "topic_delete", DELETE, "topic deleted"),
+    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/pause", "pause", PAUSE, "topic paused"),
+    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/resume", "resume", RESUME, "topic resumed"),
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/deliver-test",
      .name = "deliver_test",
+     .audit = "sample sent",
      .handle = test_delivery,
      .body = HTTP_BODY_JOB},
     {0},

@@ -54,6 +54,9 @@ static const struct option options[] = {
      "the least that is logged"},
     {"log-format", OPTION_CHOICE, "text|json", FIELD(log_format), "text", 0, 0,
      "key=value pairs, or one JSON object a line"},
+    {"audit", OPTION_TEXT, "FILE", FIELD(audit), "", 0, 0,
+     "where to note who changed what, one JSON object a line, beside the log, which has it in any "
+     "case; opened again on SIGHUP"},
     {"insecure", OPTION_SWITCH, "", FIELD(insecure), "false", 0, 0,
      "allow an address that other machines reach, without TLS and tokens"},
     {"core-dumps", OPTION_SWITCH, "", FIELD(core_dumps), "false", 0, 0,

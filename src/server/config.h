@@ -69,6 +69,7 @@ struct config {
     char data[OPTION_TEXT_BYTES];
     char config[OPTION_TEXT_BYTES];  /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
+    char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct option_listen listen;

@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include "amqp/in.h"
+#include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/front.h"
@@ -139,6 +140,8 @@ static void run_drain(struct letter *letter)
 static void drain(struct server *server, const char *why)
 {
     log_event(LOG_INFO, "stopping", LOG_TEXT("reason", why));
+    audit_event(&(struct audit_event){
+        .action = "drain begun", .kind = "server", .detail = why, .outcome = AUDIT_OUTCOME_OK});
     process_notify("STOPPING=1");
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
@@ -179,6 +182,12 @@ static void on_signal(uv_signal_t *handle, int number)
             log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
         else
             log_event(LOG_INFO, "log reopened");
+        if (!audit_reopen())
+            log_event(LOG_ERROR, "audit file not reopened", LOG_TEXT("error", strerror(errno)));
+        audit_event(&(struct audit_event){.action = "configuration reloaded",
+                                          .kind = "server",
+                                          .detail = "SIGHUP",
+                                          .outcome = AUDIT_OUTCOME_OK});
         delivery_reload(&server->delivery);
         return;
     }
@@ -488,6 +497,12 @@ bool server_run(const struct config *config)
                   config->log_format == CONFIG_LOG_JSON)) {
         char error[ERROR_BYTES];
         snprintf(error, sizeof error, "cannot write the log '%.300s', %s", config->log,
+                 strerror(errno));
+        return start_failed(error);
+    }
+    if (config->audit[0] && !audit_open(config->audit)) {
+        char error[ERROR_BYTES];
+        snprintf(error, sizeof error, "cannot write the audit file '%.300s', %s", config->audit,
                  strerror(errno));
         return start_failed(error);
     }

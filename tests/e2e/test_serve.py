@@ -276,11 +276,11 @@ def test_json_logs_are_one_object_a_line(start_server, tmp_path):
 
 
 def changes(server):
-    """What the log tells of changes by operators: each as a dict of its fields."""
+    """What the audit in the log tells of changes by operators: each as a dict of its fields."""
     found = []
     for line in server.log().splitlines():
         fields = dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line))
-        if fields.get("event", "").startswith('"topic '):
+        if fields.get("event") == "audit":
             found.append({name: value.strip('"') for name, value in fields.items()})
     return found
 
@@ -305,22 +305,24 @@ def change_a_topic(server):
     return client
 
 
-WHAT_IS_TOLD = [("topic settings changed", None), ("topic settings changed", None), ("topic paused", None), ("topic resumed", None), ("topic redriven", "1"),
-                ("topic redriven", "0"), ("topic purged", "4"), ("topic deleted", "1")]
+WHAT_IS_TOLD = [("topic settings changed", "ok", None), ("topic settings changed", "ok", None), ("topic paused", "ok", None), ("topic resumed", "ok", None),
+                ("topic redriven", "ok", "1"), ("topic redriven", "ok", "0"), ("topic purged", "ok", "4"), ("topic settings changed", "bad_option", None),
+                ("topic purged", "not_found", None), ("topic deleted", "ok", "1")]
 
 
 def test_what_operators_change_is_told_in_the_log(start_server):
     server = start_server()
     change_a_topic(server)
     told = changes(server)
-    assert [(line["event"], line.get("jobs")) for line in told] == WHAT_IS_TOLD, told
-    assert all(line["topic"] == "orders" and line["level"] == "info" and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in told)
+    assert [(line["action"], line["outcome"], line.get("jobs")) for line in told] == WHAT_IS_TOLD, told
+    assert all(line["level"] == ("info" if line["outcome"] == "ok" else "warn") and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in told)
+    assert {line["topic"] for line in told} == {"orders", "none"}
 
 
 def test_and_so_it_is_on_redis(start_server, start_redis):
     server = start_server("--store", start_redis().url, "--shards", "1")
     change_a_topic(server)
-    assert [(line["event"], line.get("jobs")) for line in changes(server)] == WHAT_IS_TOLD
+    assert [(line["action"], line["outcome"], line.get("jobs")) for line in changes(server)] == WHAT_IS_TOLD
 
 
 def test_the_change_of_a_client_that_is_gone_is_told_too(start_server):
@@ -331,7 +333,7 @@ def test_the_change_of_a_client_that_is_gone_is_told_too(start_server):
     connection.send(request_bytes("POST", "/v1/topics/orders/purge"))
     connection.close()
     (line,) = eventually(lambda: changes(server))
-    assert line["event"] == "topic purged" and line["jobs"] == "1" and line["peer"] == peer
+    assert line["action"] == "topic purged" and line["jobs"] == "1" and line["peer"] == peer
 
 
 def test_the_journal_gets_priorities_and_no_second_time(start_server):
@@ -343,4 +345,4 @@ def test_the_journal_gets_priorities_and_no_second_time(start_server):
     server.client().call("PUT", "/v1/topics/t")
     lines = server.log().splitlines()
     assert lines and all(re.match(r"<[3467]>level=\w+ event=", line) for line in lines), lines
-    assert any(line.startswith('<6>level=info event="topic settings changed"') for line in lines)
+    assert any(line.startswith('<6>level=info event=audit action="topic settings changed"') for line in lines)

@@ -1,0 +1,49 @@
+"""The calls of openapi.yaml with what it says of who may make them: what the tests of access and audit are generated from."""
+
+import re
+
+import yaml
+from server import REPO
+
+# What is written for {topic}, {id} and {code} where nothing else is said.
+WORDS = {"id": "1", "code": "not_found"}
+# Bodies without which a call is not right.
+BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}'}
+
+
+class Call:
+    """One operation. `scope`: the word of its security; "" for any caller, None for everybody. `topics`: its x-tarry-topics."""
+
+    def __init__(self, method, path, operation):
+        self.method, self.path, self.name = method.upper(), path, operation["operationId"]
+        self.scope = _scope(operation["security"])
+        self.topics, self.audit = operation["x-tarry-topics"], operation.get("x-tarry-audit")
+        self.statuses = set(operation["responses"])
+
+    def __repr__(self):
+        return self.name
+
+    def target(self, topic="orders", **words):
+        """`topic` stands there as it is given: encoded, or on purpose not."""
+        words = {**WORDS, **words, "topic": topic}
+        path = re.sub(r"\{(\w+)\}", lambda found: words[found[1]], self.path)
+        return path + (f"?topic={topic}" if self.name == "takeAny" else "")
+
+
+def _scope(security):
+    if not security:
+        return None
+    # The same scope by whichever way one proves oneself.
+    scopes = {tuple(words) for way in security for words in way.values()}
+    assert [list(way) for way in security] == [["token"], ["password"], ["certificate"]] and len(scopes) == 1, security
+    words = scopes.pop()
+    assert len(words) <= 1, security
+    return words[0] if words else ""
+
+
+def calls():
+    paths = yaml.safe_load((REPO / "openapi.yaml").read_text(encoding="utf-8"))["paths"]
+    return [Call(method, path, operation) for path, item in paths.items() for method, operation in item.items() if method != "parameters"]
+
+
+CALLS = calls()
