@@ -8,6 +8,7 @@
 #include "job/job.h"
 #include "redis/redis.h"
 #include "redis/url.h"
+#include "server/exposure.h"
 #include "server/secret.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static const struct option options[] = {
      "where to note who changed what, one JSON object a line, beside the log, which has it in any "
      "case; opened again on SIGHUP"},
     {"insecure", OPTION_SWITCH, "", FIELD(insecure), "false", 0, 0,
-     "allow an address that other machines reach, without TLS and tokens"},
+     "allow addresses that other machines reach, without TLS and tokens; said at every start"},
     {"core-dumps", OPTION_SWITCH, "", FIELD(core_dumps), "false", 0, 0,
      "allow core dumps and debuggers, which show keys, passwords and jobs"},
     {"max-body", OPTION_BYTES, "SIZE", FIELD(max_body_bytes), "1MiB", 1, 16 * MIB,
@@ -91,6 +92,7 @@ static const struct option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof options[0], FILE_LINE_BYTES_MAX = 4096 };
 
+_Static_assert((int)LISTENER_ERROR_BYTES == (int)CONFIG_ERROR_BYTES, "one error for both");
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
 _Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
 _Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
@@ -549,12 +551,15 @@ static bool check_listen(const struct config *config, char *error)
         char text[ADDRESS_TEXT_BYTES], other[ADDRESS_TEXT_BYTES];
         const struct peer address = peer_of_socket(&listen->at[i].address);
         address_emit(&listen->at[i], text);
-        if (listen->at[i].kind == LISTENER_TCP && !peer_is_loopback(&address) && !config->insecure)
-            return error_text(
-                error, CONFIG_ERROR_BYTES,
-                "refusing to listen on '%s', which other machines reach without TLS and tokens, "
-                "give --insecure if that is meant",
-                text);
+        const struct exposure exposure = {
+            .options = &listen->at[i],
+            .name = text,
+            .is_local = listen->at[i].kind != LISTENER_TCP || peer_is_loopback(&address),
+            .can_prove = config_can_prove(config),
+            .is_insecure = config->insecure,
+        };
+        if (!exposure_check(&exposure, error))
+            return false;
         for (uint32_t j = 0; j < i; j++) {
             address_emit(&listen->at[j], other);
             if (strcmp(text, other) == 0 && (address.kind != PEER_ADDRESS || address.port))

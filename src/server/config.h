@@ -104,6 +104,13 @@ static inline bool config_is_redis(const struct config *config)
     return strcmp(config->store, "embedded") != 0;
 }
 
+/* Is there a way for clients to prove themselves? */
+static inline bool config_can_prove(const struct config *config)
+{
+    (void)config;
+    return false;
+}
+
 /* With less than that the largest batch and the largest answer would not fit. */
 static inline int64_t config_memory_bytes_least(const struct config *config)
 {

@@ -8,6 +8,7 @@
 #include "net/thread.h"
 #include "server/backend.h"
 #include "server/delivery.h"
+#include "server/exposure.h"
 #include "server/machine.h"
 #include "server/process.h"
 
@@ -200,6 +201,35 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- starting ---- */
 
+/* May it be served? What is unusual about it is said; of one that was inherited it is known only
+ * now. */
+static bool judge_listener(const struct server *server, struct listener *listener)
+{
+    char error[LISTENER_ERROR_BYTES];
+    const struct exposure exposure = {
+        .options = &listener->options,
+        .name = listener->name,
+        .is_local = listener->is_local,
+        .can_prove = config_can_prove(server->config),
+        .is_insecure = server->config->insecure,
+    };
+    if (listener->options.tls || listener->options.proxy_protocol) {
+        snprintf(error, sizeof error,
+                 "cannot listen on '%s', there is no TLS and no PROXY protocol "
+                 "yet, leave the word out",
+                 listener->name);
+        return start_failed(error);
+    }
+    if (!exposure_check(&exposure, error))
+        return start_failed(error);
+    listener->requires_token = exposure_requires_token(&exposure);
+    const char *departure = exposure_departure(&exposure);
+    if (departure)
+        log_event(LOG_WARN, "insecure", LOG_TEXT("address", listener->name),
+                  LOG_TEXT("reason", departure));
+    return true;
+}
+
 /* Before anything long begins, so that a port that is taken is known at once. */
 static bool open_listeners(struct server *server)
 {
@@ -207,23 +237,9 @@ static bool open_listeners(struct server *server)
     char error[LISTENER_ERROR_BYTES];
     if (!listeners_open(&server->listeners, listen->at, listen->count, error))
         return start_failed(error);
-    for (uint32_t i = 0; i < server->listeners.count; i++) {
-        struct listener *listener = &server->listeners.at[i];
-        if (listener->options.tls || listener->options.proxy_protocol ||
-            listener->options.token == LISTENER_TOKEN_REQUIRED) {
-            snprintf(error, sizeof error,
-                     "cannot listen on '%s', this version has no TLS, tokens or PROXY protocol yet",
-                     listener->name);
-            return start_failed(error);
-        }
-        if (!listener->is_local && !server->config->insecure) { /* an inherited one */
-            snprintf(error, sizeof error,
-                     "refusing to listen on '%s', which other machines reach without TLS and "
-                     "tokens, give --insecure if that is meant",
-                     listener->name);
-            return start_failed(error);
-        }
-    }
+    for (uint32_t i = 0; i < server->listeners.count; i++)
+        if (!judge_listener(server, &server->listeners.at[i]))
+            return false;
     return true;
 }
 
@@ -430,20 +446,12 @@ static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply
 static bool start(struct server *server)
 {
     const struct config *config = server->config;
-    static const char *const insecure =
-        "other machines can reach this server, which has neither TLS nor tokens (--insecure)";
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
     if (server->files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
-    if (!open_listeners(server))
-        return false;
-    for (uint32_t i = 0; i < server->listeners.count; i++)
-        if (!server->listeners.at[i].is_local)
-            log_event(LOG_WARN, "insecure", LOG_TEXT("address", server->listeners.at[i].name),
-                      LOG_TEXT("reason", insecure));
-    return open_queue(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
-           open_amqp_in(server) && watch_signals(server);
+    return open_listeners(server) && open_queue(server) && recover(server) && open_fronts(server) &&
+           open_delivery(server) && open_amqp_in(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
