@@ -1,7 +1,7 @@
 #include "guard/policy.h"
 
-#include "base/access.h"
 #include "base/error.h"
+#include "base/file_mode.h"
 #include "base/key_value.h"
 #include "base/text.h"
 
@@ -498,7 +498,7 @@ static int read_open(struct policy *policy, const char *path, int fd, const stru
     int code = len < 0 ? cannot_read((int)len, error, path, strerror((int)-len))
                        : read_lines(policy, path, text, (size_t)len, error);
     if (code == 0)
-        code = check_mode(policy, path, access_of_others(fd, info->st_mode), error);
+        code = check_mode(policy, path, file_mode_of_others(fd, info->st_mode), error);
     explicit_bzero(text, room + 1);
     free(text);
     return code;

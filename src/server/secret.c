@@ -1,8 +1,8 @@
 #include "server/secret.h"
 
-#include "base/access.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/file_mode.h"
 #include "base/text.h"
 #include "base/url.h"
 
@@ -15,7 +15,7 @@ bool secret_is_open_to_others(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-           access_of_others(fd, info.st_mode) & (S_IRWXG | S_IRWXO);
+           file_mode_of_others(fd, info.st_mode) & (S_IRWXG | S_IRWXO);
 }
 
 int secret_read(const char *path, char *out, size_t out_bytes, char *error, size_t error_bytes)

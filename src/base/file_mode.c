@@ -1,4 +1,4 @@
-#include "base/access.h"
+#include "base/file_mode.h"
 
 #include <endian.h>
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static bool is_of_others(const struct acl_entry *entry)
     }
 }
 
-mode_t access_of_others(int fd, mode_t mode)
+mode_t file_mode_of_others(int fd, mode_t mode)
 {
     struct {
         uint32_t version;

@@ -1,0 +1,427 @@
+#include "access/access.h"
+
+#include "access/caller.h"
+#include "access/token_file.h"
+#include "access/token_list.h"
+#include "base/error.h"
+#include "base/prometheus.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* What one proves himself by: the hash of a secret, or the name in a certificate. */
+struct credential {
+    struct table_entry entry;
+    struct access_caller *caller; /* NULL: it was revoked */
+    unsigned char hash[TOKEN_HASH_BYTES];
+    char name[TOKEN_NAME_BYTES_MAX];
+};
+TABLE_DECLARE(credentials, struct credential, entry)
+
+/* All tokens as they were read at one time. */
+struct book {
+    struct credentials secrets, certificates;
+    struct credential *all;
+    size_t count, token_count;
+};
+
+struct access {
+    char *tokens_file; /* NULL: none */
+    atomic_bool is_on;
+    pthread_rwlock_t lock; /* of the book */
+    struct book *book;
+    struct token_file_mark mark;
+    bool was_lost; /* at the last look the file was gone, or not ours alone */
+    _Atomic uint64_t generation, admitted, reload_failures;
+    _Atomic uint64_t refusals[ACCESS_REFUSALS];
+};
+
+/* ---- the book ---- */
+
+static void book_free(struct book *book)
+{
+    if (!book)
+        return;
+    for (size_t i = 0; i < book->count; i++)
+        access_caller_release(book->all[i].caller);
+    credentials_fini(&book->secrets);
+    credentials_fini(&book->certificates);
+    free(book->all);
+    free(book);
+}
+
+/* The caller of a token until a time: the old book's where nothing about him has changed. */
+static struct access_caller *book_caller(const struct token *token, int64_t until_ms,
+                                         const struct credential *old)
+{
+    const struct access_caller like = {.kind = token->kind,
+                                       .scopes = token->scopes,
+                                       .name = token->name,
+                                       .topics = token->topics,
+                                       .limits = token->limits,
+                                       .ends_ms = token->expires_ms < until_ms ? token->expires_ms
+                                                                               : until_ms};
+    if (old && old->caller && caller_equals(old->caller, &like))
+        return access_caller_hold(old->caller);
+    return caller_new(&like);
+}
+
+/* One credential more. False when out of memory. */
+static bool book_add(struct book *book, const struct token *token,
+                     const struct token_secret *secret, const struct book *old)
+{
+    struct credential *made = &book->all[book->count++];
+    struct credentials *into = secret ? &book->secrets : &book->certificates;
+    const struct credentials *in_old = secret ? &old->secrets : &old->certificates;
+    memcpy(made->name, token->name.at, token->name.len);
+    made->entry.key = slice_make(made->name, token->name.len);
+    if (secret) {
+        memcpy(made->hash, secret->hash, sizeof made->hash);
+        made->entry.key = slice_make(made->hash, sizeof made->hash);
+    }
+    credentials_add(into, made);
+    if (token->revoked_ms != INT64_MAX)
+        return true;
+    made->caller = book_caller(token, secret ? secret->until_ms : INT64_MAX,
+                               credentials_find(in_old, made->entry.key));
+    return made->caller;
+}
+
+static struct book *book_new(const struct token_list *list, const struct book *old)
+{
+    struct book *book = calloc(1, sizeof *book);
+    if (book)
+        book->all = calloc(2 * list->count + 1, sizeof *book->all);
+    bool ok = book && book->all;
+    for (size_t i = 0; ok && i < list->count; i++) {
+        const struct token *token = &list->tokens[i];
+        if (token->kind == ACCESS_CERTIFICATE)
+            ok = book_add(book, token, NULL, old);
+        for (size_t k = 0; ok && k < token->secret_count; k++)
+            ok = book_add(book, token, &token->secrets[k], old);
+        book->token_count += token->revoked_ms == INT64_MAX;
+    }
+    if (ok)
+        return book;
+    book_free(book);
+    return NULL;
+}
+
+/* Callers that are not in the new book any more have ended. */
+static void book_end_callers(const struct book *old, const struct book *now)
+{
+    for (size_t i = 0; i < old->count; i++) {
+        const struct credential *credential = &old->all[i];
+        bool is_secret = credentials_find(&old->secrets, credential->entry.key) == credential;
+        const struct credential *found =
+            credentials_find(is_secret ? &now->secrets : &now->certificates, credential->entry.key);
+        if (credential->caller && (!found || found->caller != credential->caller))
+            caller_end(credential->caller);
+    }
+}
+
+/* How the one differs from the other, by credentials. */
+static void book_compare(const struct book *old, const struct book *now,
+                         struct access_change *change)
+{
+    uint32_t kept = 0;
+    for (size_t i = 0; i < now->count; i++) {
+        const struct credential *credential = &now->all[i], *before;
+        bool is_secret = credentials_find(&now->secrets, credential->entry.key) == credential;
+        before =
+            credentials_find(is_secret ? &old->secrets : &old->certificates, credential->entry.key);
+        change->added += !before;
+        change->altered += before && before->caller != credential->caller;
+        kept += before != NULL;
+    }
+    change->removed = (uint32_t)old->count - kept;
+    change->total = (uint32_t)now->token_count;
+    change->is_changed = change->added || change->altered || change->removed;
+}
+
+/* From now on the tokens are these. */
+static int access_replace(struct access *access, struct slice text, const char *place,
+                          struct access_change *change, char *error)
+{
+    struct token_list list;
+    int result = token_list_read(text, place, &list, error);
+    if (result != 0)
+        return result;
+    struct book *old = access->book, *now = book_new(&list, old);
+    token_list_fini(&list);
+    if (!now)
+        return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
+    book_compare(old, now, change);
+    pthread_rwlock_wrlock(&access->lock);
+    access->book = now;
+    pthread_rwlock_unlock(&access->lock);
+    book_end_callers(old, now);
+    if (change->is_changed)
+        atomic_fetch_add(&access->generation, 1);
+    book_free(old);
+    return 0;
+}
+
+/* ---- life ---- */
+
+int access_new(const struct access_options *options, struct access **out,
+               char error[ACCESS_ERROR_BYTES])
+{
+    struct access_change change = {0};
+    struct access *access = calloc(1, sizeof *access);
+    bool has_file = options->tokens_file && options->tokens_file[0];
+    if (access) {
+        access->book = calloc(1, sizeof *access->book);
+        access->tokens_file = has_file ? strdup(options->tokens_file) : NULL;
+    }
+    if (!access || !access->book || (has_file && !access->tokens_file)) {
+        access_free(access);
+        return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
+    }
+    pthread_rwlock_init(&access->lock, NULL);
+    access->generation = 1;
+    access->is_on = has_file || options->has_stored_tokens;
+    int result = has_file ? access_reload(access, true, &change, error) : 0;
+    if (result != 0)
+        access_free(access);
+    else
+        *out = access;
+    return result;
+}
+
+void access_free(struct access *access)
+{
+    if (!access)
+        return;
+    if (access->book)
+        book_end_callers(access->book, &(struct book){0});
+    book_free(access->book);
+    free(access->tokens_file);
+    pthread_rwlock_destroy(&access->lock);
+    free(access);
+}
+
+bool access_is_on(const struct access *access)
+{
+    return atomic_load_explicit(&access->is_on, memory_order_relaxed);
+}
+
+uint64_t access_generation(const struct access *access)
+{
+    return atomic_load_explicit(&access->generation, memory_order_acquire);
+}
+
+/* ---- who asks ---- */
+
+const char *access_refusal_name(enum access_refusal refusal)
+{
+    static const char *const names[ACCESS_REFUSALS] = {[ACCESS_OK] = "none",
+                                                       [ACCESS_MISSING] = "missing",
+                                                       [ACCESS_MALFORMED] = "malformed",
+                                                       [ACCESS_UNKNOWN] = "unknown",
+                                                       [ACCESS_REVOKED] = "revoked",
+                                                       [ACCESS_EXPIRED] = "expired",
+                                                       [ACCESS_UNAVAILABLE] = "unavailable"};
+    return names[refusal];
+}
+
+const char *access_challenge(enum access_refusal refusal)
+{
+    return refusal == ACCESS_MISSING ? "Bearer realm=\"tarry\""
+                                     : "Bearer realm=\"tarry\", error=\"invalid_token\"";
+}
+
+/* The caller of a credential, held. */
+static enum access_refusal admit_credential(const struct credential *credential, int64_t now_ms,
+                                            struct access_caller **caller)
+{
+    if (!credential)
+        return ACCESS_UNKNOWN;
+    if (!credential->caller)
+        return ACCESS_REVOKED;
+    if (credential->caller->ends_ms <= now_ms)
+        return ACCESS_EXPIRED;
+    *caller = access_caller_hold(credential->caller);
+    return ACCESS_OK;
+}
+
+static enum access_refusal admit_token(struct access *access, struct slice token, int64_t now_ms,
+                                       struct access_caller **caller)
+{
+    unsigned char hash[TOKEN_HASH_BYTES];
+    token_hash(token, hash);
+    pthread_rwlock_rdlock(&access->lock);
+    enum access_refusal refusal = admit_credential(
+        credentials_find(&access->book->secrets, slice_make(hash, sizeof hash)), now_ms, caller);
+    pthread_rwlock_unlock(&access->lock);
+    return refusal;
+}
+
+static enum access_refusal admit_certificate(struct access *access, struct slice name,
+                                             int64_t now_ms, struct access_caller **caller)
+{
+    pthread_rwlock_rdlock(&access->lock);
+    enum access_refusal refusal =
+        admit_credential(credentials_find(&access->book->certificates, name), now_ms, caller);
+    pthread_rwlock_unlock(&access->lock);
+    return refusal;
+}
+
+/* What stands behind "Bearer " or "Basic ", of any case. */
+static bool has_scheme(struct slice header, const char *scheme, struct slice *rest)
+{
+    size_t len = strlen(scheme);
+    if (header.len <= len || strncasecmp(header.at, scheme, len) != 0 || header.at[len] != ' ')
+        return false;
+    *rest = slice_make(header.at + len, header.len - len);
+    while (rest->len && rest->at[0] == ' ')
+        *rest = slice_make(rest->at + 1, rest->len - 1);
+    return rest->len;
+}
+
+static enum access_refusal admit_header(struct access *access, const struct access_asked *asked,
+                                        struct access_caller **caller)
+{
+    struct slice rest, header = asked->authorization;
+    if (header.len > ACCESS_HEADER_BYTES_MAX)
+        return ACCESS_MALFORMED;
+    if (has_scheme(header, "Bearer", &rest))
+        return admit_token(access, rest, asked->now_ms, caller);
+    if (!has_scheme(header, "Basic", &rest))
+        return ACCESS_MALFORMED;
+    struct buffer pair;
+    enum access_refusal refusal = ACCESS_MALFORMED;
+    buffer_init(&pair, ACCESS_HEADER_BYTES_MAX);
+    if (text_base64_decode(rest, &pair)) {
+        const char *colon = pair.len ? memchr(pair.at, ':', pair.len) : NULL;
+        size_t user = colon ? (size_t)(colon - pair.at) + 1 : 0;
+        if (colon)
+            refusal =
+                admit_token(access, slice_make(colon + 1, pair.len - user), asked->now_ms, caller);
+    }
+    buffer_fini(&pair);
+    return refusal;
+}
+
+static enum access_refusal admit(struct access *access, const struct access_asked *asked,
+                                 struct access_caller **caller)
+{
+    if (!access_is_on(access) && !asked->needs_caller) {
+        *caller = access_anyone();
+        return ACCESS_OK;
+    }
+    if (asked->authorization.at)
+        return admit_header(access, asked, caller);
+    if (asked->certificate.len) {
+        enum access_refusal refusal =
+            admit_certificate(access, asked->certificate, asked->now_ms, caller);
+        if (refusal != ACCESS_UNKNOWN || asked->needs_caller)
+            return refusal;
+    }
+    if (asked->needs_caller)
+        return ACCESS_MISSING;
+    *caller = access_anyone();
+    return ACCESS_OK;
+}
+
+enum access_refusal access_admit(struct access *access, const struct access_asked *asked,
+                                 struct access_caller **caller)
+{
+    enum access_refusal refusal = admit(access, asked, caller);
+    atomic_fetch_add_explicit(refusal ? &access->refusals[refusal] : &access->admitted, 1,
+                              memory_order_relaxed);
+    return refusal;
+}
+
+bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms)
+{
+    if (caller->kind == ACCESS_ANYONE)
+        return !access_is_on(access);
+    return !caller_has_ended(caller) && now_ms < caller->ends_ms;
+}
+
+/* ---- changes ---- */
+
+static bool is_lost(int result)
+{
+    return result == -ENOENT || result == -ENOTDIR || result == -EPERM || result == -EACCES;
+}
+
+/* Reads the file of tokens. What is gone, or open to others, counts as empty at the second look:
+ * whoever edits it may just be about to put it back. */
+static int reload_tokens(struct access *access, bool is_forced, struct access_change *change,
+                         char *error)
+{
+    char ignored[ACCESS_ERROR_BYTES];
+    struct buffer text;
+    buffer_init(&text, TOKEN_LIST_BYTES_MAX + 1);
+    int result = token_file_read(access->tokens_file, &text, &access->mark, error);
+    if (result == 0) {
+        access->was_lost = false;
+        result = access_replace(access, buffer_slice(&text), access->tokens_file, change, error);
+    } else if (is_lost(result)) {
+        if (access->was_lost || is_forced)
+            access_replace(access, slice_of(""), access->tokens_file, change, ignored);
+        access->was_lost = true;
+    }
+    buffer_fini(&text);
+    return result;
+}
+
+int access_reload(struct access *access, bool is_forced, struct access_change *change,
+                  char error[ACCESS_ERROR_BYTES])
+{
+    *change = (struct access_change){.total = (uint32_t)access->book->token_count};
+    if (!access->tokens_file)
+        return 0;
+    if (!is_forced && !access->was_lost &&
+        !token_file_has_changed(access->tokens_file, &access->mark))
+        return 0;
+    int result = reload_tokens(access, is_forced, change, error);
+    if (result != 0)
+        atomic_fetch_add(&access->reload_failures, 1);
+    return result;
+}
+
+int access_set_tokens(struct access *access, struct slice text, struct access_change *change,
+                      char error[ACCESS_ERROR_BYTES])
+{
+    *change = (struct access_change){0};
+    int result = access_replace(access, text, "the store's tokens", change, error);
+    if (result != 0)
+        atomic_fetch_add(&access->reload_failures, 1);
+    else if (change->total)
+        access->is_on = true;
+    return result;
+}
+
+/* ---- metrics ---- */
+
+void access_emit_metrics(struct access *access, struct buffer *out)
+{
+    pthread_rwlock_rdlock(&access->lock);
+    size_t tokens = access->book->token_count;
+    pthread_rwlock_unlock(&access->lock);
+    prometheus_family(out, "tarry_access_tokens", PROMETHEUS_GAUGE,
+                      "Tokens and certificates that are known and not revoked.");
+    prometheus_sample(out, "tarry_access_tokens", NULL, (int64_t)tokens);
+    prometheus_family(out, "tarry_access_generation", PROMETHEUS_COUNTER,
+                      "How often what is known of callers has changed.");
+    prometheus_sample(out, "tarry_access_generation", NULL, (int64_t)access_generation(access));
+    prometheus_family(out, "tarry_access_reload_failures_total", PROMETHEUS_COUNTER,
+                      "Tokens or keys that could not be read again.");
+    prometheus_sample(out, "tarry_access_reload_failures_total", NULL,
+                      (int64_t)access->reload_failures);
+    prometheus_family(out, "tarry_access_refusals_total", PROMETHEUS_COUNTER,
+                      "Requests of which it was not clear who asked, by reason.");
+    for (int refusal = ACCESS_OK + 1; refusal < ACCESS_REFUSALS; refusal++) {
+        const struct prometheus_label labels[] = {
+            {"reason", slice_of(access_refusal_name(refusal))}, {0}};
+        prometheus_sample(out, "tarry_access_refusals_total", labels,
+                          (int64_t)access->refusals[refusal]);
+    }
+}

@@ -1,0 +1,153 @@
+/*
+ * access: who calls, and what he may do.
+ *
+ * A caller is made by a token, a certificate or a JWT: a name, scopes, topics and limits. Who asks
+ * with none of these is refused, or is anyone, who may do everything: that is the listener's rule.
+ * Callers never change and are counted. What a server knows of them does: each change raises the
+ * generation, and whoever holds a caller asks for it again then.
+ *
+ *     struct access_asked asked = {.authorization = header, .now_ms = clock_wall_ms()};
+ *     struct access_caller *caller;
+ *     enum access_refusal refusal = access_admit(access, &asked, &caller);
+ *     if (refusal)
+ *         ...401 with access_challenge(refusal)...
+ *     if (!access_may(caller, ACCESS_PUSH, topic))
+ *         ...403...
+ *     access_caller_release(caller);
+ *
+ * Threads: any, all of it, but for access_new and access_free. A caller may be let go on another
+ * thread than the one that asked for it. What is read from outside (files, a URL) is read by whoever
+ * calls access_reload, never by access_admit.
+ * Secrets: no secret is kept, logged or named in an error. A token is known by its SHA-256 alone and
+ * looked for by it, so that how long an answer takes says nothing of the tokens there are.
+ */
+#ifndef TARRY_ACCESS_ACCESS_H
+#define TARRY_ACCESS_ACCESS_H
+
+#include "access/limits.h"
+#include "access/rights.h"
+#include "base/buffer.h"
+
+enum {
+    ACCESS_ERROR_BYTES = 512,
+    ACCESS_HEADER_BYTES_MAX = 16 * 1024 /* of the header Authorization; longer ones are refused */
+};
+
+/* ---- callers ---- */
+
+enum access_kind { ACCESS_ANYONE = 1, ACCESS_TOKEN, ACCESS_CERTIFICATE, ACCESS_JWT };
+const char *access_kind_name(enum access_kind kind); /* "anyone", "token", "certificate", "jwt" */
+
+/* Read only. Name and topics end with it. */
+struct access_caller {
+    enum access_kind kind;
+    unsigned scopes;     /* of enum access_scope */
+    bool has_all_topics; /* one of the patterns is "*" */
+    struct slice name;   /* of the token or the certificate, the JWT's subject; anyone: "anyone" */
+    struct slice topics; /* patterns, see rights.h */
+    struct access_limits limits;
+    int64_t ends_ms; /* wall clock: no caller any more from then on; INT64_MAX: never */
+};
+
+/* One more who holds it; returns it. */
+struct access_caller *access_caller_hold(struct access_caller *caller);
+/* One less; NULL is fine. */
+void access_caller_release(struct access_caller *caller);
+
+/* Scopes alone: for what is about no topic, and before it is known which. All of them are needed
+ * where several are given. */
+static inline bool access_has_scope(const struct access_caller *caller, unsigned scopes)
+{
+    return (caller->scopes & scopes) == scopes;
+}
+
+/* Scopes, and the topic. An empty topic is none: then it takes all topics. */
+static inline bool access_may(const struct access_caller *caller, unsigned scopes,
+                              struct slice topic)
+{
+    return access_has_scope(caller, scopes) &&
+           (caller->has_all_topics || access_topics_match(caller->topics, topic));
+}
+
+/* ---- a server's knowledge ---- */
+
+struct access;
+
+struct access_options {
+    const char *tokens_file; /* NULL or empty: none */
+    bool has_stored_tokens;  /* instead: access_set_tokens says what they are */
+};
+
+/* 0 or negative errno with `error`. Without any of the options it knows nobody (see
+ * access_is_on). */
+int access_new(const struct access_options *options, struct access **out,
+               char error[ACCESS_ERROR_BYTES]);
+void access_free(struct access *access);
+
+/* Whether there is a way to say who one is. Without one everybody is anyone, whatever header he
+ * sends. */
+bool access_is_on(const struct access *access);
+
+/* Who everybody is where nothing is asked: all scopes, all topics, no limits. Held by nobody: the
+ * caller of this function need not let it go. NULL as `access` will do. */
+struct access_caller *access_anyone(void);
+
+/* Rises with each change of what is known. Cheap: asked at each request. */
+uint64_t access_generation(const struct access *access);
+
+struct access_asked {
+    struct slice authorization; /* the header's value; `at` NULL: there is none. Who finds two of
+                                   them refuses the request himself */
+    struct slice certificate;   /* the name in the client's certificate, verified; empty: none */
+    bool needs_caller;          /* the listener's rule: who does not say who he is, is refused */
+    int64_t now_ms;             /* wall clock */
+};
+
+/* Why nobody was admitted: for logs and metrics. The client is told one of two things only, see
+ * access_challenge. */
+enum access_refusal {
+    ACCESS_OK = 0,
+    ACCESS_MISSING,     /* nothing says who it is */
+    ACCESS_MALFORMED,   /* neither Bearer nor Basic, no token in it, too long */
+    ACCESS_UNKNOWN,     /* no such token */
+    ACCESS_REVOKED,     /* it was */
+    ACCESS_EXPIRED,     /* its time is over */
+    ACCESS_UNAVAILABLE, /* nothing wrong was found but it could not be looked at: 503 */
+    ACCESS_REFUSALS
+};
+const char *access_refusal_name(enum access_refusal refusal); /* "missing", … */
+/* The value of WWW-Authenticate. */
+const char *access_challenge(enum access_refusal refusal);
+
+/*
+ * Who asks. A header counts before a certificate; one that is wrong is refused, also where nothing
+ * need be said. ACCESS_OK: *caller is held for whoever asked, who lets it go.
+ */
+enum access_refusal access_admit(struct access *access, const struct access_asked *asked,
+                                 struct access_caller **caller);
+
+/* After a change of the generation: whether a caller is what he was when he was admitted. Where not,
+ * he is asked again who he is. Where he is, it is the same caller, so nothing need be made anew. */
+bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms);
+
+/* ---- changes ---- */
+
+struct access_change {
+    bool is_changed; /* the generation has risen */
+    uint32_t added, removed, altered, total;
+};
+
+/* Reads files again where they changed, or all of them where `is_forced`. 0; or negative errno with
+ * `error`: what could not be read stays in force as it was, but for a file of tokens that is gone or
+ * open to others: then nobody is known any more. */
+int access_reload(struct access *access, bool is_forced, struct access_change *change,
+                  char error[ACCESS_ERROR_BYTES]);
+
+/* What stands in a store instead of a file; empty: there are no tokens. */
+int access_set_tokens(struct access *access, struct slice text, struct access_change *change,
+                      char error[ACCESS_ERROR_BYTES]);
+
+/* Lines for /metrics. */
+void access_emit_metrics(struct access *access, struct buffer *out);
+
+#endif

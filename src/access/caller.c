@@ -1,0 +1,86 @@
+#include "access/caller.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+struct counted {
+    struct access_caller caller;
+    atomic_uint holders; /* of anyone: not counted */
+    atomic_bool has_ended;
+    char text[]; /* name and topics */
+};
+
+static struct counted anyone = {.caller = {.kind = ACCESS_ANYONE,
+                                           .scopes = ACCESS_SCOPES_ALL,
+                                           .has_all_topics = true,
+                                           .name = {"anyone", 6},
+                                           .topics = {"*", 1},
+                                           .ends_ms = INT64_MAX}};
+
+static struct counted *counted_of(const struct access_caller *caller)
+{
+    return (struct counted *)(void *)((const char *)caller - offsetof(struct counted, caller));
+}
+
+const char *access_kind_name(enum access_kind kind)
+{
+    static const char *const names[] = {[ACCESS_ANYONE] = "anyone",
+                                        [ACCESS_TOKEN] = "token",
+                                        [ACCESS_CERTIFICATE] = "certificate",
+                                        [ACCESS_JWT] = "jwt"};
+    return names[kind];
+}
+
+struct access_caller *caller_new(const struct access_caller *like)
+{
+    struct counted *made = calloc(1, sizeof *made + like->name.len + like->topics.len);
+    if (!made)
+        return NULL;
+    char *topics = made->text + like->name.len;
+    made->caller = *like;
+    memcpy(made->text, like->name.at, like->name.len);
+    memcpy(topics, like->topics.at, like->topics.len);
+    made->caller.name.at = made->text;
+    made->caller.topics.at = topics;
+    made->caller.has_all_topics = access_topics_are_all(like->topics);
+    atomic_init(&made->holders, 1);
+    return &made->caller;
+}
+
+bool caller_equals(const struct access_caller *a, const struct access_caller *b)
+{
+    return a->kind == b->kind && a->scopes == b->scopes && a->ends_ms == b->ends_ms &&
+           slice_equals(a->name, b->name) && slice_equals(a->topics, b->topics) &&
+           memcmp(&a->limits, &b->limits, sizeof a->limits) == 0;
+}
+
+void caller_end(struct access_caller *caller)
+{
+    atomic_store_explicit(&counted_of(caller)->has_ended, true, memory_order_release);
+}
+
+bool caller_has_ended(const struct access_caller *caller)
+{
+    return atomic_load_explicit(&counted_of(caller)->has_ended, memory_order_acquire);
+}
+
+struct access_caller *access_anyone(void)
+{
+    return &anyone.caller;
+}
+
+struct access_caller *access_caller_hold(struct access_caller *caller)
+{
+    if (caller->kind != ACCESS_ANYONE)
+        atomic_fetch_add_explicit(&counted_of(caller)->holders, 1, memory_order_relaxed);
+    return caller;
+}
+
+void access_caller_release(struct access_caller *caller)
+{
+    if (!caller || caller->kind == ACCESS_ANYONE)
+        return;
+    if (atomic_fetch_sub_explicit(&counted_of(caller)->holders, 1, memory_order_acq_rel) == 1)
+        free(counted_of(caller));
+}

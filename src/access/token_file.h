@@ -1,0 +1,31 @@
+/*
+ * token_file: the file of tokens, read where it has changed.
+ *
+ * Others than its owner and group must have no right to it, nor the group to write, and the owner is
+ * root or this user: who can write it can let himself in.
+ */
+#ifndef TARRY_ACCESS_TOKEN_FILE_H
+#define TARRY_ACCESS_TOKEN_FILE_H
+
+#include "base/buffer.h"
+
+#include <sys/stat.h>
+
+/* What a file was like when it was read. Zeroed: it was not. */
+struct token_file_mark {
+    dev_t device;
+    ino_t inode;
+    off_t bytes;
+    mode_t mode;
+    struct timespec modified, changed;
+};
+
+/* Whether it is another one, or another content, than at `mark`; also where it is gone. */
+bool token_file_has_changed(const char *path, const struct token_file_mark *mark);
+
+/* Appends all of it. 0 with *mark; or negative errno with `error`, ACCESS_ERROR_BYTES: -ENOENT,
+ * -EPERM: its mode or owner will not do, … */
+int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark,
+                    char *error);
+
+#endif
