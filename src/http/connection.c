@@ -1,6 +1,7 @@
 #include "http/connection.h"
 
 #include "http/dispatch.h"
+#include "net/proxy_protocol.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -38,6 +39,7 @@ struct http_writing {
 static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
 {
     switch (phase) {
+    case HTTP_PHASE_GREET:
     case HTTP_PHASE_HEAD:
         return front->options.header_ms;
     case HTTP_PHASE_BODY:
@@ -397,11 +399,53 @@ static void refuse_read_for_memory(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
+/* It did not say what comes before requests, or not in time: there is no language to answer in. */
+static void cut_ungreeted(struct http_connection *connection)
+{
+    http_count(&connection->listener->ungreeted, 1);
+    cut_connection(connection);
+}
+
+/* Who the client is, where a proxy says it. True: *used bytes are read, and the rest is the
+ * client's. */
+static bool read_proxy_header(struct http_connection *connection, char *bytes, size_t len,
+                              size_t *used)
+{
+    struct peer client;
+    switch (proxy_protocol_read(slice_make(bytes, len), &client, used)) {
+    case PROXY_PROTOCOL_WHOLE:
+        connection->awaits_proxy = false;
+        if (client.kind != PEER_UNKNOWN)
+            connection->peer = client;
+        return true;
+    case PROXY_PROTOCOL_MORE:
+        if (keep_input(connection, bytes, len))
+            return false;
+        cut_connection(connection);
+        return false;
+    case PROXY_PROTOCOL_BAD:
+        cut_ungreeted(connection);
+        return false;
+    }
+    return false;
+}
+
+/* `bytes` is the shared buffer or the connection's own. */
+static void receive(struct http_connection *connection, char *bytes, size_t len)
+{
+    size_t used = 0;
+    if (connection->awaits_proxy && !read_proxy_header(connection, bytes, len, &used))
+        return;
+    feed_input(connection, bytes + used, len - used);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct http_connection *connection = stream->data;
     struct http_front *front = connection->front;
-    if (got == UV_EOF) {
+    if (got == UV_EOF && connection->awaits_proxy) {
+        cut_ungreeted(connection);
+    } else if (got == UV_EOF) {
         end_input(connection);
     } else if (got == UV_ENOBUFS && !connection->is_closing) {
         refuse_read_for_memory(connection);
@@ -413,8 +457,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         if (connection->pauses != front->pauses && is_stale(connection))
             refuse_stale(connection);
         else
-            feed_input(connection, buf->base - connection->in_len,
-                       connection->in_len + (size_t)got);
+            receive(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
     }
 }
 
@@ -650,6 +693,7 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
         return;
     }
     connection->peer = *peer;
+    connection->awaits_proxy = listener->about->options.proxy_protocol;
     if (open_handle(connection, fd) != 0) {
         (void)close(fd);
         cut_connection(connection);
@@ -671,8 +715,9 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
         return;
     }
     http_count(&front->counters.accepted, 1);
+    http_count(&listener->accepted, 1);
     start_reading(connection);
-    wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+    wait_in_phase(connection, connection->awaits_proxy ? HTTP_PHASE_GREET : HTTP_PHASE_IDLE, false);
 }
 
 /* No connection can be let in now; those that come wait in the system. */

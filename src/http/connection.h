@@ -36,9 +36,10 @@ struct http_connection {
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
-    bool is_crowd;   /* beyond the limit: here only to be told so */
-    bool peer_ended; /* it sends no more, and may be gone */
-    bool is_starved; /* the last read found no memory for its bytes in the budget */
+    bool is_crowd;     /* beyond the limit: here only to be told so */
+    bool awaits_proxy; /* the header of a proxy comes first */
+    bool peer_ended;   /* it sends no more, and may be gone */
+    bool is_starved;   /* the last read found no memory for its bytes in the budget */
     uint32_t exchange_count;
     uint32_t weight;     /* of the exchanges under way */
     uint32_t wait_count; /* takes among them that may wait */

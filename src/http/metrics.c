@@ -9,6 +9,11 @@
 struct sums {
     uint64_t requests[HTTP_ROUTES_MAX][6];
     uint64_t accepted, refused, bytes_in, bytes_out, connections, waiting;
+    struct {
+        const char *name;
+        uint64_t accepted, ungreeted;
+    } listeners[LISTENERS_MAX];
+    uint32_t listener_count;
     struct histogram lateness, durations;
 };
 
@@ -29,6 +34,12 @@ static void add_front(struct sums *sums, struct http_front *front)
     sums->bytes_out += read_counter(&counters->bytes_out);
     sums->connections += read_counter(&counters->connections);
     sums->waiting += read_counter(&counters->waiting);
+    sums->listener_count = front->listener_count; /* each front has all of them */
+    for (uint32_t i = 0; i < front->listener_count; i++) {
+        sums->listeners[i].name = front->listeners[i].about->name;
+        sums->listeners[i].accepted += read_counter(&front->listeners[i].accepted);
+        sums->listeners[i].ungreeted += read_counter(&front->listeners[i].ungreeted);
+    }
     pthread_mutex_lock(&front->lock);
     histogram_merge(&sums->lateness, &front->lateness);
     histogram_merge(&sums->durations, &front->durations);
@@ -98,6 +109,29 @@ static void write_requests(struct buffer *out, const struct sums *sums,
                           (int64_t)sums->requests[HTTP_ROUTES_MAX - 1][hundred]);
 }
 
+static void write_listener(struct buffer *out, const char *family, const char *listener,
+                           uint64_t value)
+{
+    prometheus_sample(out, family,
+                      (const struct prometheus_label[]){
+                          {.key = "listener", .value = slice_of(listener)}, {.key = NULL}},
+                      (int64_t)value);
+}
+
+static void write_listeners(struct buffer *out, const struct sums *sums)
+{
+    static const char accepted[] = "tarry_http_listener_connections_total";
+    static const char ungreeted[] = "tarry_http_listener_failures_total";
+    prometheus_family(out, accepted, PROMETHEUS_COUNTER, "Connections let in, by listener.");
+    for (uint32_t i = 0; i < sums->listener_count; i++)
+        write_listener(out, accepted, sums->listeners[i].name, sums->listeners[i].accepted);
+    prometheus_family(out, ungreeted, PROMETHEUS_COUNTER,
+                      "Connections closed before their first request, by listener: they lacked "
+                      "the header of a proxy.");
+    for (uint32_t i = 0; i < sums->listener_count; i++)
+        write_listener(out, ungreeted, sums->listeners[i].name, sums->listeners[i].ungreeted);
+}
+
 static void write_front_metrics(struct buffer *out, struct http_shared *shared)
 {
     static const uint32_t late_ms[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60000};
@@ -121,6 +155,7 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
               sums.accepted);
     write_one(out, "tarry_http_connections_refused_total", PROMETHEUS_COUNTER,
               "Connections refused because there were too many.", sums.refused);
+    write_listeners(out, &sums);
     write_one(out, "tarry_waiting_takes", PROMETHEUS_GAUGE, "Takes that wait for a job.",
               sums.waiting);
     write_one(out, "tarry_http_memory_bytes", PROMETHEUS_GAUGE,

@@ -33,6 +33,7 @@ enum {
 /* What a connection may be waited for, and so how long. */
 enum http_phase {
     HTTP_PHASE_NONE = 0, /* for the queue: as long as it takes */
+    HTTP_PHASE_GREET,    /* what comes before requests: the header of a proxy */
     HTTP_PHASE_IDLE,     /* the next request */
     HTTP_PHASE_HEAD,
     HTTP_PHASE_BODY,
@@ -58,6 +59,7 @@ struct http_listener {
     int fd;
     bool is_open;
     bool is_shared; /* the descriptor is every front's: each takes one connection at a time */
+    _Atomic uint64_t accepted, ungreeted; /* connections; of these closed for want of a greeting */
 };
 
 struct http_front {

@@ -4,6 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+struct in6_addr peer_address_v4(struct in_addr address)
+{
+    struct in6_addr mapped = {0};
+    mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
+    memcpy(&mapped.s6_addr[12], &address, sizeof address);
+    return mapped;
+}
+
 struct peer peer_of_socket(const struct sockaddr_storage *address)
 {
     struct peer peer = {0};
@@ -12,8 +20,7 @@ struct peer peer_of_socket(const struct sockaddr_storage *address)
     if (address->ss_family == AF_INET) {
         peer.kind = PEER_ADDRESS;
         peer.port = ntohs(v4->sin_port);
-        peer.address.s6_addr[10] = peer.address.s6_addr[11] = 0xff;
-        memcpy(&peer.address.s6_addr[12], &v4->sin_addr, sizeof v4->sin_addr);
+        peer.address = peer_address_v4(v4->sin_addr);
     } else if (address->ss_family == AF_INET6) {
         peer.kind = PEER_ADDRESS;
         peer.port = ntohs(v6->sin6_port);

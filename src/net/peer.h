@@ -30,6 +30,8 @@ struct peer {
 /* Room for "[2001:db8:…]:65535" and "unix:uid=4294967295". */
 enum { PEER_TEXT_BYTES = INET6_ADDRSTRLEN + 16 };
 
+/* The address of IPv6 that stands for one of IPv4. */
+struct in6_addr peer_address_v4(struct in_addr address);
 /* Of an address of the system; of another family than IP: PEER_UNKNOWN. */
 struct peer peer_of_socket(const struct sockaddr_storage *address);
 /* Who made the connection `fd` over a unix socket. */

@@ -213,10 +213,8 @@ static bool judge_listener(const struct server *server, struct listener *listene
         .can_prove = config_can_prove(server->config),
         .is_insecure = server->config->insecure,
     };
-    if (listener->options.tls || listener->options.proxy_protocol) {
-        snprintf(error, sizeof error,
-                 "cannot listen on '%s', there is no TLS and no PROXY protocol "
-                 "yet, leave the word out",
+    if (listener->options.tls) {
+        snprintf(error, sizeof error, "cannot listen on '%s', there is no TLS yet, leave it out",
                  listener->name);
         return start_failed(error);
     }

@@ -1,6 +1,7 @@
 """A small HTTP client for the tests: one connection per thread, kept alive; nothing clever, nothing shared with the server."""
 
 import json
+import os
 import socket
 import threading
 import urllib.parse
@@ -54,12 +55,28 @@ def request_bytes(method, target, body=b"", headers=None, host="localhost"):
     return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + body
 
 
-class Connection:
-    """One socket. Requests may be pipelined: send several, then read as many replies."""
+def dial(place, timeout, source=None):
+    """A socket to a port of 127.0.0.1, to ("::1", port), or to the path of a unix socket."""
+    if isinstance(place, (str, os.PathLike)):
+        unix = socket.socket(socket.AF_UNIX)
+        unix.settimeout(timeout)
+        try:
+            unix.connect(os.fspath(place))
+        except OSError:
+            unix.close()
+            raise
+        return unix
+    address = place if isinstance(place, tuple) else ("127.0.0.1", place)
+    tcp = socket.create_connection(address, timeout=timeout, source_address=(source, 0) if source else None)
+    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return tcp
 
-    def __init__(self, port, timeout=30.0):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+class Connection:
+    """One socket, to where `dial` says. Requests may be pipelined: send several, then read as many replies."""
+
+    def __init__(self, place, timeout=30.0, source=None):
+        self.socket = dial(place, timeout, source)
         self.pending = bytearray()
 
     def close(self):

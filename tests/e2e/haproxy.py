@@ -1,0 +1,37 @@
+"""A real HAProxy in front of a server: TCP is passed on as it is, with a header that says who the client is."""
+
+import shutil
+
+from child import Child, listens
+
+PROGRAM = shutil.which("haproxy") or "/usr/sbin/haproxy"
+CONFIG = """
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 1m
+    timeout server 1m
+frontend clients
+    bind 127.0.0.1:{port}
+    default_backend servers
+backend servers
+    server tarry {server} {words}
+"""
+
+
+class HAProxy(Child):
+    """`server` is 127.0.0.1:PORT, or the path of a unix socket; `words` say how it is spoken to: send-proxy, send-proxy-v2, check …"""
+
+    NAME = "haproxy"
+    START_SECONDS, PAUSE_SECONDS = 10.0, 0.01
+    HAS_HELPERS = False
+
+    def __init__(self, directory, server, words):
+        super().__init__(directory)
+        (self.directory / "haproxy.cfg").write_text(CONFIG.format(port=self.port, server=server, words=words))
+
+    def command(self):
+        return [PROGRAM, "-db", "-f", self.directory / "haproxy.cfg"]
+
+    def is_ready(self):
+        return listens(self.port)

@@ -1,0 +1,204 @@
+"""A server with several listeners: who may connect, who the client is said to be, what a socket leaves behind."""
+
+import os
+import pathlib
+import re
+import socket
+import stat
+import subprocess
+
+import pytest
+from client import Client, Connection
+from haproxy import HAProxy
+from server import BINARY, eventually
+
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+
+
+def listening(server, place):
+    """The port of a further listener, as the log says it; `place` is its address."""
+    return int(re.search(rf'"listening also" address={re.escape(place)}:(\d+)', server.log()).group(1))
+
+
+def metric(server, name, listener):
+    text = server.client().call("GET", "/metrics").body.decode()
+    return int(re.search(rf'^{name}{{listener="{re.escape(listener)}"}} (\d+)$', text, re.MULTILINE).group(1))
+
+
+def refused_start(*flags):
+    ended = subprocess.run([str(BINARY), "serve", *map(str, flags)], capture_output=True, text=True, check=False, timeout=30)
+    assert ended.returncode in (1, 2), ended.stderr
+    return ended.stderr
+
+
+# ---- several at once ----
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_all_listeners_serve_the_same_jobs(start_server, tmp_path, shards):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--shards", shards, "--listen", "127.0.0.2:0", "--listen", f"unix:{path}", "--listen", "[::1]:0")
+    doors = [Client(server.port), Client(("127.0.0.2", listening(server, "127.0.0.2"))), Client(path), Client(("::1", listening(server, "[::1]")))]
+    for number, door in enumerate(doors):
+        door.push("t", f"job-{number}", body=b"x" * 300_000)
+    for door in doors:
+        assert {job["id"] for job in door.list("t")["jobs"]} == {"job-0", "job-1", "job-2", "job-3"}
+    lease = doors[2].take("t")[0]["lease"]
+    assert doors[0].ack(lease)[0]["result"] == "ok"
+    assert f'address=unix:{path}' in server.log()
+    assert metric(server, "tarry_http_listener_connections_total", f"unix:{path}") >= 1
+    server.terminate()
+    assert not path.exists()
+    for place in (server.port, ("::1", listening(server, "[::1]"))):
+        with pytest.raises(OSError):
+            Connection(place)
+
+
+def test_names_are_checked_at_each_listener(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--listen", f"unix:{path}", "--listen", "0.0.0.0:0", "--insecure", "--allowed-host", "queue.internal")
+    port = listening(server, "0.0.0.0")
+    rows = [("localhost", 200, 200, 200), ("127.0.0.1:80", 200, 200, 200), ("queue.internal", 200, 200, 200), ("192.0.2.7", 421, 421, 200),
+            ("evil.example", 421, 421, 421), ("127.0.0.1.evil.example", 421, 421, 421)]
+    for host, *expected in rows:
+        for place, status in zip((server.port, path, port), expected):
+            connection = Connection(place)
+            connection.send(f"GET /v1/info HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert connection.read().status == status, (host, place)
+            connection.close()
+    assert server.log().count("event=insecure") == 1 and f"event=insecure address=0.0.0.0:{port}" in server.log()
+
+
+# ---- unix sockets ----
+
+
+def test_only_those_whom_the_mode_lets_in_may_connect(start_server, tmp_path):
+    own, shared = tmp_path / "own.sock", tmp_path / "shared.sock"
+    group = os.getgroups()[0] if os.getgroups() else os.getgid()
+    start_server("--listen", f"unix:{own}", "--listen", f"unix:{shared},mode=0660,group={group}")
+    assert stat.S_IMODE(own.stat().st_mode) == 0o600 and stat.S_IMODE(shared.stat().st_mode) == 0o660
+    assert shared.stat().st_gid == group
+    assert Client(own).good("GET", "/v1/info") and Client(shared).good("GET", "/v1/info")
+    if os.getuid() == 0:  # then it can be tried by somebody else
+        for parent in [tmp_path, *tmp_path.parents]:
+            if parent != pathlib.Path("/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+        dial = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        for groups, path, works in (([], own, False), ([], shared, False), ([group], own, False), ([group], shared, True)):
+            ended = subprocess.run(["/usr/bin/python3", "-c", dial, path], user=65534, group=65534, extra_groups=groups, capture_output=True, check=False, timeout=30)
+            assert (ended.returncode == 0) == works, (groups, path, ended.stderr)
+
+
+def test_who_changes_what_over_a_unix_socket_is_told_by_user(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--listen", f"unix:{path}")
+    Client(path).push("t", "1")
+    Client(path).good("POST", "/v1/topics/t/purge")
+    eventually(lambda: f"unix:uid={os.getuid()}" in server.log())
+
+
+def test_a_socket_file_of_a_dead_server_is_replaced_and_no_other(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--listen", f"unix:{path}")
+    said = refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
+    assert f"cannot listen on 'unix:{path}', a server listens there, stop the other server or choose another path" in said
+    assert Client(path).good("GET", "/v1/info") and not (tmp_path / "other").exists()
+    server.kill()
+    assert path.is_socket()
+    server.start()
+    assert Client(path).good("GET", "/v1/info")
+    server.terminate()
+    assert not path.exists()
+    path.write_text("a file of somebody's")
+    assert "there is a file that is no socket, remove it or choose another path" in refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
+    assert path.read_text() == "a file of somebody's"
+
+
+def test_what_replaced_the_socket_file_stays(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    first = start_server("--listen", f"unix:{path}")
+    path.unlink()
+    start_server("--listen", f"unix:{path}")
+    first.terminate()
+    assert Client(path).good("GET", "/v1/info")
+
+
+def test_bad_words_are_refused_with_good_ones(tmp_path):
+    for word, advice in (("127.0.0.1:0,tsl", "did you mean tls"), ("unix:a,mode=rw", "give the mode as chmod takes it, such as mode=0660"),
+                         ("fd:web", "no socket was handed to this process"), ("unix:/none/a.sock", "make its directory first"),
+                         ("127.0.0.1:0,require-token", "there are none")):
+        assert advice in refused_start("--data", tmp_path / "data", "--listen", word)
+    assert not (tmp_path / "data").exists()
+
+
+# ---- behind a proxy ----
+
+
+def start_behind_proxy(start_server):
+    server = start_server("--listen", "127.0.0.2:0,proxy-protocol")
+    server.client().push("t")
+    return server, ("127.0.0.2", listening(server, "127.0.0.2"))
+
+
+def test_a_header_says_who_the_client_is(start_server):
+    server, place = start_behind_proxy(start_server)
+    v2 = SIGNATURE + b"\x21\x21\0\x24" + socket.inet_pton(socket.AF_INET6, "2001:db8::7") * 2 + b"\x30\x39\0\x50"
+    for header, peer in ((b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n", "192.0.2.7:12345"), (v2, "[2001:db8::7]:12345")):
+        for pieces in ([header], [header[:7], header[7:]]):
+            connection = Connection(place)
+            for piece in pieces:
+                connection.send(piece)
+            assert connection.call("POST", "/v1/topics/t/purge").status == 200
+            assert connection.call("GET", "/v1/info").status == 200, "it is said once"
+            connection.close()
+        eventually(lambda: server.log().count(peer) >= 2)
+    for header in (b"PROXY UNKNOWN\r\n", SIGNATURE + b"\x20\0\0\0"):
+        connection = Connection(place, source="127.0.0.9")
+        connection.send(header)
+        assert connection.call("POST", "/v1/topics/t/purge").status == 200
+        connection.close()
+    eventually(lambda: server.log().count("127.0.0.9:") == 2)
+    assert metric(server, "tarry_http_listener_failures_total", f"127.0.0.2:{place[1]}") == 0
+
+
+def test_without_a_header_nobody_is_served(start_server):
+    server, place = start_behind_proxy(start_server)
+    bad = [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"PROXY TCP4 nonsense\r\n", SIGNATURE + b"\x21\x12\0\x0c" + b"\0" * 12, b"\x16\x03\x01" * 30]
+    for sent in bad:
+        connection = Connection(place)
+        connection.send(sent)
+        assert connection.at_end(), sent
+        connection.close()
+    Connection(place).close()
+    name = f"127.0.0.2:{place[1]}"
+    eventually(lambda: metric(server, "tarry_http_listener_failures_total", name) == len(bad) + 1)
+    # Elsewhere the header is no request.
+    connection = server.connection()
+    connection.send(b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n\r\n")
+    assert connection.read().status == 400
+    assert "192.0.2.7" not in server.log()
+
+
+@pytest.mark.parametrize("words", ["send-proxy check inter 100ms", "send-proxy-v2 check inter 100ms", "send-proxy-v2 proxy-v2-options crc32c,unique-id"])
+def test_haproxy_passes_clients_on(start_server, tmp_path, words):
+    server, place = start_behind_proxy(start_server)
+    with HAProxy(tmp_path / "haproxy", f"127.0.0.2:{place[1]}", words) as proxy:
+        connection = Connection(proxy.port, source="127.0.0.5")
+        port = connection.socket.getsockname()[1]
+        assert connection.call("POST", "/v1/topics/t/purge").status == 200
+        eventually(lambda: f"127.0.0.5:{port}" in server.log())
+        body = os.urandom(200_000)
+        assert connection.call("PUT", "/v1/topics/t/jobs/1", body).status == 201
+        assert connection.call("POST", "/v1/topics/t/take", headers={"Accept": "application/octet-stream"}).body == body
+        connection.close()
+
+
+def test_haproxy_reaches_a_unix_socket(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--listen", f"unix:{path},proxy-protocol")
+    server.client().push("t")
+    with HAProxy(tmp_path / "haproxy", f"unix@{path}", "send-proxy-v2") as proxy:
+        connection = Connection(proxy.port, source="127.0.0.6")
+        assert connection.call("POST", "/v1/topics/t/purge").status == 200
+        eventually(lambda: "127.0.0.6:" in server.log())
+        connection.close()
