@@ -36,14 +36,16 @@ enum {
 /* ---- callers ---- */
 
 enum access_kind { ACCESS_ANYONE = 1, ACCESS_TOKEN, ACCESS_CERTIFICATE, ACCESS_JWT };
-const char *access_kind_name(enum access_kind kind); /* "anyone", "token", "certificate", "jwt" */
+const char *access_kind_name(
+    enum access_kind kind); /* "anonymous", "token", "certificate", "jwt" */
 
 /* Read only. Name and topics end with it. */
 struct access_caller {
     enum access_kind kind;
     unsigned scopes;     /* of enum access_scope */
     bool has_all_topics; /* one of the patterns is "*" */
-    struct slice name;   /* of the token or the certificate, the JWT's subject; anyone: "anyone" */
+    struct slice name;   /* of the token or the certificate, the JWT's subject; "anonymous". A NUL
+                            stands behind it */
     struct slice topics; /* patterns, see rights.h */
     struct access_limits limits;
     int64_t ends_ms; /* wall clock: no caller any more from then on; INT64_MAX: never */

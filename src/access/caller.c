@@ -14,7 +14,7 @@ struct counted {
 static struct counted anyone = {.caller = {.kind = ACCESS_ANYONE,
                                            .scopes = ACCESS_SCOPES_ALL,
                                            .has_all_topics = true,
-                                           .name = {"anyone", 6},
+                                           .name = {"anonymous", 9},
                                            .topics = {"*", 1},
                                            .ends_ms = INT64_MAX}};
 
@@ -25,7 +25,7 @@ static struct counted *counted_of(const struct access_caller *caller)
 
 const char *access_kind_name(enum access_kind kind)
 {
-    static const char *const names[] = {[ACCESS_ANYONE] = "anyone",
+    static const char *const names[] = {[ACCESS_ANYONE] = "anonymous",
                                         [ACCESS_TOKEN] = "token",
                                         [ACCESS_CERTIFICATE] = "certificate",
                                         [ACCESS_JWT] = "jwt"};
@@ -34,10 +34,10 @@ const char *access_kind_name(enum access_kind kind)
 
 struct access_caller *caller_new(const struct access_caller *like)
 {
-    struct counted *made = calloc(1, sizeof *made + like->name.len + like->topics.len);
+    struct counted *made = calloc(1, sizeof *made + like->name.len + 1 + like->topics.len);
     if (!made)
         return NULL;
-    char *topics = made->text + like->name.len;
+    char *topics = made->text + like->name.len + 1;
     made->caller = *like;
     memcpy(made->text, like->name.at, like->name.len);
     memcpy(topics, like->topics.at, like->topics.len);

@@ -48,6 +48,9 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
      "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+    {"tokens", OPTION_TEXT, "FILE", FIELD(tokens), "", 0, 0,
+     "let in who has a token of this file (made by tarry token, see docs/security.md); read again "
+     "where it changes, and on SIGHUP"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},

@@ -71,6 +71,7 @@ struct config {
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
+    char tokens[OPTION_TEXT_BYTES];  /* the file of tokens; empty: none */
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct option_listen listen;
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
@@ -107,8 +108,7 @@ static inline bool config_is_redis(const struct config *config)
 /* Is there a way for clients to prove themselves? */
 static inline bool config_can_prove(const struct config *config)
 {
-    (void)config;
-    return false;
+    return config->tokens[0];
 }
 
 /* With less than that the largest batch and the largest answer would not fit. */

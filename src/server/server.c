@@ -7,6 +7,7 @@
 #include "http/front.h"
 #include "net/thread.h"
 #include "server/backend.h"
+#include "server/callers.h"
 #include "server/delivery.h"
 #include "server/exposure.h"
 #include "server/machine.h"
@@ -54,6 +55,7 @@ struct server {
     struct http_shared *http;
     struct http_backup_hooks backup_hooks;
     struct delivery delivery;
+    struct callers callers;
     struct amqp_in *amqp_in; /* NULL: none was asked for */
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and amqp_in */
@@ -190,6 +192,7 @@ static void on_signal(uv_signal_t *handle, int number)
                                           .detail = "SIGHUP",
                                           .outcome = AUDIT_OUTCOME_OK});
         delivery_reload(&server->delivery);
+        callers_reload(&server->callers);
         return;
     }
     if (server->phase != SERVING) {
@@ -239,6 +242,20 @@ static bool open_listeners(struct server *server)
         if (!judge_listener(server, &server->listeners.at[i]))
             return false;
     return true;
+}
+
+/* Who is let in has changed: connections see it by themselves at their next request. */
+static void on_callers_changed(void *ctx)
+{
+    (void)ctx;
+}
+
+static bool open_callers(struct server *server)
+{
+    char error[ACCESS_ERROR_BYTES] = "";
+    return callers_open(&server->callers, server->config, server->per_reactor[0].reactor,
+                        on_callers_changed, server, error) ||
+           start_failed(error);
 }
 
 static bool open_queue(struct server *server)
@@ -323,6 +340,7 @@ static void emit_metrics(void *ctx, struct buffer *out)
         backend->ops->emit_metrics(backend, out);
     deliver_emit_metrics(server->delivery.deliver, out);
     amqp_in_emit_metrics(server->amqp_in, out);
+    access_emit_metrics(server->callers.access, out);
     process_emit_metrics(out);
 }
 
@@ -448,8 +466,9 @@ static bool start(struct server *server)
     if (server->files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
-    return open_listeners(server) && open_queue(server) && recover(server) && open_fronts(server) &&
-           open_delivery(server) && open_amqp_in(server) && watch_signals(server);
+    return open_listeners(server) && open_queue(server) && open_callers(server) &&
+           recover(server) && open_fronts(server) && open_delivery(server) &&
+           open_amqp_in(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -463,6 +482,7 @@ static void run(struct server *server)
         }
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     deliver_start(server->delivery.deliver);
+    callers_start(&server->callers);
     if (server->amqp_in)
         amqp_in_start(server->amqp_in);
     reactor_run(server->per_reactor[0].reactor);
@@ -487,6 +507,7 @@ static void fini(struct server *server)
     }
     listeners_close(&server->listeners);
     http_shared_free(server->http);
+    callers_close(&server->callers);
     if (server->backend.self)
         server->backend.ops->free(&server->backend);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++)

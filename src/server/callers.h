@@ -1,0 +1,32 @@
+/*
+ * callers: who the server lets in: tokens and keys as the configuration names them, looked at again
+ * each second and when told to.
+ *
+ * Life: callers_open before the reactors run, callers_start when they do, callers_close after they
+ * have ended. All of it on the first reactor's thread; `access` may be asked on any.
+ */
+#ifndef TARRY_SERVER_CALLERS_H
+#define TARRY_SERVER_CALLERS_H
+
+#include "access/access.h"
+#include "net/reactor.h"
+#include "server/config.h"
+
+struct callers { /* zeroed: closed */
+    struct access *access;
+    struct deadline *look;              /* the next one; NULL: there is nothing to look at */
+    char complaint[ACCESS_ERROR_BYTES]; /* the last one, said once */
+    void (*changed)(void *ctx);         /* somebody is let in no more, or with other rights */
+    void *ctx;
+};
+
+/* False: `error` (ACCESS_ERROR_BYTES) says what and what to do. `changed` is called on the first
+ * reactor's thread. */
+bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
+                  void (*changed)(void *ctx), void *ctx, char *error);
+void callers_start(struct callers *callers);
+/* Reads all of it again, and says what became of it. */
+void callers_reload(struct callers *callers);
+void callers_close(struct callers *callers);
+
+#endif
