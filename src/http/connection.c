@@ -14,7 +14,9 @@ enum {
     CROWD_MAX = 64,    /* beyond the limit, and told so; more are closed without a word */
     LINGER_MS = 2000,
     HELD_MS = 500,
-    STALL_MS = 100,
+    STALL_MS = 100, /* no connection can be let in, for want of memory or files: tried again */
+    AHEAD_MAX = 8,
+    AHEAD_MS = 1,
     OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
     /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
@@ -720,32 +722,74 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
     wait_in_phase(connection, connection->awaits_proxy ? HTTP_PHASE_GREET : HTTP_PHASE_IDLE, false);
 }
 
-/* No connection can be let in now; those that come wait in the system. */
-static void stall(struct http_front *front)
+/* Looks away from listeners for a while: those that are shared, or all. */
+static void pause_listeners(struct http_front *front, bool all, int64_t ms)
 {
-    for (uint32_t i = 0; i < front->listener_count; i++)
-        if (front->listeners[i].is_open)
-            (void)uv_poll_stop(&front->listeners[i].poll);
-    front->is_stalled = true;
-    front->alarm_ms = http_front_now_ms(front) + STALL_MS;
-    deadline_set(front->alarm, front->alarm_ms);
+    for (uint32_t i = 0; i < front->listener_count; i++) {
+        struct http_listener *listener = &front->listeners[i];
+        if (!listener->is_open || !(all || listener->is_shared))
+            continue;
+        (void)uv_poll_stop(&listener->poll);
+        listener->was_paused = true;
+    }
+    front->is_paused = true;
+    int64_t until_ms = http_front_now_ms(front) + ms;
+    if (until_ms < front->alarm_ms) {
+        front->alarm_ms = until_ms;
+        deadline_set(front->alarm, until_ms);
+    }
 }
 
-/* A descriptor that all fronts accept from gives each of them one at a time, so that those which
- * came together are spread. */
+static void end_pause(struct http_front *front)
+{
+    front->is_paused = false;
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].is_open)
+            (void)http_listener_watch(&front->listeners[i]);
+}
+
+/* Has it clearly more connections than another? */
+static bool is_ahead(struct http_front *front)
+{
+    struct http_shared *shared = front->shared;
+    uint64_t least = front->connection_count;
+    pthread_mutex_lock(&shared->lock);
+    for (uint32_t i = 0; i < shared->front_count; i++) {
+        uint64_t count =
+            atomic_load_explicit(&shared->fronts[i]->counters.connections, memory_order_relaxed);
+        least = count < least ? count : least;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return front->connection_count > least + least / 8 + AHEAD_MAX;
+}
+
+/* How many connections to accept now. The system wakes every front for a connection to a shared
+ * descriptor, and the same one is always first. So each takes one at a time, and one that is ahead
+ * leaves it to the others for a moment; where none of them has come by then, it takes it after all.
+ */
+static int accepts_due(struct http_listener *listener)
+{
+    if (!listener->is_shared)
+        return ACCEPTS_MAX;
+    if (listener->was_paused || !is_ahead(listener->front))
+        return 1;
+    pause_listeners(listener->front, false, AHEAD_MS);
+    return 0;
+}
+
 static void on_listener_ready(uv_poll_t *poll, int status, int events)
 {
     struct http_listener *listener = poll->data;
     (void)status;
     (void)events;
-    int most = listener->is_shared ? 1 : ACCEPTS_MAX;
-    for (int i = 0; i < most; i++) {
+    for (int due = accepts_due(listener); due > 0; due--) {
         struct peer peer;
         int fd = listener_accept(listener->about, listener->fd, &peer);
         if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
-            stall(listener->front);
+            pause_listeners(listener->front, true, STALL_MS);
         if (fd < 0)
             return;
+        listener->was_paused = false;
         enter_connection(listener, fd, &peer);
     }
 }
@@ -753,14 +797,6 @@ static void on_listener_ready(uv_poll_t *poll, int status, int events)
 bool http_listener_watch(struct http_listener *listener)
 {
     return uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready) == 0;
-}
-
-static void end_stall(struct http_front *front)
-{
-    front->is_stalled = false;
-    for (uint32_t i = 0; i < front->listener_count; i++)
-        if (front->listeners[i].is_open)
-            (void)http_listener_watch(&front->listeners[i]);
 }
 
 /* The time of its phase is over. */
@@ -793,8 +829,8 @@ static void give_up_connection(struct http_connection *connection)
 void http_connections_expire(struct http_front *front)
 {
     int64_t now_ms = http_front_now_ms(front);
-    if (front->is_stalled)
-        end_stall(front);
+    if (front->is_paused)
+        end_pause(front);
     for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
         struct list *list = &front->timed[phase];
         while (!list_is_empty(list)) {

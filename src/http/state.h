@@ -58,7 +58,8 @@ struct http_listener {
     struct http_hosts hosts; /* by which names it may be called here */
     int fd;
     bool is_open;
-    bool is_shared; /* the descriptor is every front's: each takes one connection at a time */
+    bool is_shared;  /* the descriptor is every front's: they see to it that all have their share */
+    bool was_paused; /* since the last connection */
     _Atomic uint64_t accepted, ungreeted; /* connections; of these closed for want of a greeting */
 };
 
@@ -88,7 +89,7 @@ struct http_front {
     bool has_date; /* in this turn */
     char date[32];
     bool is_draining, is_ending;
-    bool is_stalled; /* no connection could be let in, for want of memory or files: try again */
+    bool is_paused; /* it looks away from some listeners for a while */
     void (*drained)(void *ctx);
     void *drained_ctx;
 

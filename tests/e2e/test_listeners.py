@@ -8,7 +8,7 @@ import stat
 import subprocess
 
 import pytest
-from client import Client, Connection
+from client import Client, Connection, request_bytes
 from haproxy import HAProxy
 from server import BINARY, eventually
 
@@ -67,6 +67,21 @@ def test_names_are_checked_at_each_listener(start_server, tmp_path):
             assert connection.read().status == status, (host, place)
             connection.close()
     assert server.log().count("event=insecure") == 1 and f"event=insecure address=0.0.0.0:{port}" in server.log()
+
+
+def test_who_finds_no_descriptor_left_waits_for_one(start_server, tmp_path):
+    path = tmp_path / "tarry.sock"
+    server = start_server("--listen", f"unix:{path}", started=False)
+    server.prefix = ["prlimit", "--nofile=100:100"]
+    server.start()
+    connections = [Connection(place) for place in (server.port, path) for _ in range(60)]
+    waiting = connections[40:60] + connections[100:]
+    for connection in waiting:
+        connection.send(request_bytes("GET", "/healthz"))
+    for connection in connections:
+        if connection not in waiting:
+            connection.close()
+    assert {connection.read().status for connection in waiting} == {200}
 
 
 # ---- unix sockets ----
@@ -129,6 +144,17 @@ def test_bad_words_are_refused_with_good_ones(tmp_path):
                          ("127.0.0.1:0,require-token", "there are none")):
         assert advice in refused_start("--data", tmp_path / "data", "--listen", word)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.shards
+def test_connections_over_a_unix_socket_are_spread_over_all_shards(start_server, tmp_path):
+    """Each of four shards may have 60 connections: 200 find room only where none has many more than its share."""
+    path = tmp_path / "tarry.sock"
+    start_server("--shards", "4", "--listen", f"unix:{path}", "--max-connections", "240")
+    connections = [Connection(path) for _ in range(200)]
+    assert {connection.call("GET", "/healthz").status for connection in connections} == {200}
+    for connection in connections:
+        connection.close()
 
 
 # ---- behind a proxy ----
