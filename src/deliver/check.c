@@ -201,6 +201,21 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
             check_dead_letter(guard, topic, parts.dead_letter, error));
 }
 
+bool deliver_other_topic(struct slice extension, char *other)
+{
+    char error[DELIVER_ERROR_BYTES];
+    struct extension parts;
+    struct dead_letter rules = {0};
+    if (!extension_parse(extension, &parts, error) || !parts.dead_letter.len ||
+        !dead_letter_parse(parts.dead_letter, &rules, error))
+        return false;
+    bool is_given = rules.to_topic != NULL;
+    if (is_given)
+        (void)snprintf(other, JOB_TOPIC_BYTES_MAX + 1, "%s", rules.to_topic);
+    dead_letter_fini(&rules);
+    return is_given;
+}
+
 bool check_callback_form(struct slice url, char error[DELIVER_ERROR_BYTES])
 {
     bool is_http = (url.len > 7 && strncasecmp(url.at, "http://", 7) == 0) ||

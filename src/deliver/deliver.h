@@ -54,6 +54,9 @@ void deliver_free(struct deliver *deliver);
 enum { DELIVER_ERROR_BYTES = 512 };
 bool deliver_check(struct guard *guard, struct slice topic, struct slice extension,
                    char error[DELIVER_ERROR_BYTES]);
+/* Do dead jobs of a topic with this extension, which was found right, go over to another topic? Then
+ * `other` (JOB_TOPIC_BYTES_MAX + 1) is its name. */
+bool deliver_other_topic(struct slice extension, char *other);
 /* A push's own callback: a URL of http or https whose host may be reached. Whether the topic allows
  * it is seen when it is sent. */
 bool deliver_check_callback(struct guard *guard, struct slice url, char error[DELIVER_ERROR_BYTES]);

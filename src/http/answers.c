@@ -253,7 +253,8 @@ static void answer_leases(struct http_call *call)
 #define ANSWER(PATTERN, NAME, VERB, OPTIONS)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = (NAME), .handle = answer_leases, \
-        .verb = (VERB), .options = OPTION_BIT(OPTION_LEASE) | (OPTIONS), .body = HTTP_BODY_SMALL   \
+        .verb = (VERB), .options = OPTION_BIT(OPTION_LEASE) | (OPTIONS), .body = HTTP_BODY_SMALL,  \
+        .scope = ACCESS_CONSUME, .topics = HTTP_TOPICS_LEASE                                       \
     }
 
 const struct http_route http_answers_routes[] = {

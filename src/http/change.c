@@ -5,21 +5,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { CALLER_BYTES = 128 };
+
 struct http_change {
+    const char *kind;
     bool counts_jobs;
     uint64_t jobs;
+    char caller[CALLER_BYTES];
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     char peer[PEER_TEXT_BYTES]; /* the client, or the proxy in front of it */
 };
 
+static void copy_text(char *out, size_t out_bytes, struct slice text)
+{
+    for (size_t i = 0; i < text.len && i < out_bytes - 1; i++)
+        out[i] = text.at[i] ? text.at[i] : '?';
+}
+
 /* Noted now, since the client may be gone by the time it is done. */
-void http_change_begin(struct http_exchange *exchange, struct slice topic)
+void http_change_begin(struct http_exchange *exchange, const struct access_caller *caller,
+                       struct slice topic)
 {
     struct http_change *change = calloc(1, sizeof *change);
     if (!change)
         return; /* the change itself is what matters */
-    for (size_t i = 0; i < topic.len && i < sizeof change->topic - 1; i++)
-        change->topic[i] = topic.at[i] ? topic.at[i] : '?';
+    change->kind = access_kind_name(caller->kind);
+    copy_text(change->caller, sizeof change->caller, caller->name);
+    copy_text(change->topic, sizeof change->topic, topic);
     peer_emit(&exchange->connection->peer, change->peer);
     exchange->change = change;
 }
@@ -43,6 +55,8 @@ void http_change_end(struct http_exchange *exchange, const char *outcome)
     const struct http_change *change = exchange->change;
     audit_event(&(struct audit_event){
         .action = exchange->route->audit,
+        .caller = change->caller,
+        .kind = change->kind,
         .peer = change->peer,
         .topic = change->topic[0] ? change->topic : NULL,
         .outcome = outcome ? outcome : AUDIT_OUTCOME_OK,

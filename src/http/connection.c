@@ -182,6 +182,7 @@ static void cut_connection(struct http_connection *connection)
     list_remove(&connection->timed);
     drop_input(connection);
     drop_output(connection);
+    http_gate_fini(connection);
     http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
     front->crowd_count -= connection->is_crowd;

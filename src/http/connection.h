@@ -29,10 +29,11 @@ struct http_connection {
     struct http_front *front;
     struct http_listener *listener; /* where it came in */
     struct peer peer;               /* the client, or the proxy in front of it */
-    struct list node;               /* in front->connections */
-    struct list dirty;              /* in front->dirty, or alone */
-    struct list timed;              /* in front->timed[phase], or alone */
-    struct list long_line;          /* in front->long_line, or alone */
+    struct http_gate gate;
+    struct list node;      /* in front->connections */
+    struct list dirty;     /* in front->dirty, or alone */
+    struct list timed;     /* in front->timed[phase], or alone */
+    struct list long_line; /* in front->long_line, or alone */
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;

@@ -214,10 +214,12 @@ static bool check_no_body(struct http_front *front, const struct http_route *rou
 }
 
 /* What the request asks for. False: *fault says what is wrong with it. */
-static bool read_call(struct http_front *front, const struct http_match *match,
+static bool read_call(struct http_connection *connection, const struct http_match *match,
                       struct http_call *call, struct http_fault *fault)
 {
+    struct http_front *front = connection->front;
     *call = (struct http_call){.front = front,
+                               .caller = connection->gate.caller,
                                .request = &front->request,
                                .topic = match->topic,
                                .id = match->id,
@@ -242,34 +244,61 @@ static void refuse_path(struct http_exchange *exchange, const struct http_fault 
     http_answer_end(exchange, status, "application/problem+json");
 }
 
+/* The exchange of the front's request. NULL: no memory. */
+static struct http_exchange *begin_exchange(struct http_connection *connection,
+                                            const struct http_route *route)
+{
+    const struct http_request *request = &connection->front->request;
+    struct http_exchange *exchange = http_exchange_add(connection);
+    if (!exchange)
+        return NULL;
+    exchange->is_head = request->method == HTTP_METHOD_HEAD;
+    exchange->is_http_1_0 = request->is_http_1_0;
+    exchange->route = route;
+    if (!request->keeps_alive)
+        connection->is_closing = true;
+    return exchange;
+}
+
+/* The gate does not let it through. The audit is told who tried to change something. */
+static enum http_dispatched refuse_at_gate(struct http_connection *connection,
+                                           const struct http_match *match, bool is_known,
+                                           const struct http_fault *fault)
+{
+    struct http_exchange *exchange = begin_exchange(connection, match->route);
+    if (!exchange)
+        return HTTP_DISPATCH_FAILED;
+    if (is_known && match->route && match->route->audit)
+        http_change_begin(exchange, connection->gate.caller, match->topic);
+    http_answer_fault(exchange, fault);
+    return HTTP_DISPATCH_DONE;
+}
+
 /* Carries the request out, or holds it back until there is room for it. `match`: its route, where it
  * is known already. */
 static enum http_dispatched carry_out(struct http_connection *connection, struct http_match *match)
 {
     struct http_front *front = connection->front;
-    const struct http_request *request = &front->request;
     struct http_call call;
-    struct http_fault fault;
+    struct http_fault fault, denied;
     uint32_t weight = 0;
+    bool is_known;
     bool has_route = match->route || find_route(front, match, &fault);
-    bool is_good = has_route && read_call(front, match, &call, &fault);
+    if (!http_gate_ask(connection, match->route, match->topic, &denied, &is_known))
+        return refuse_at_gate(connection, match, is_known, &denied);
+    bool is_good = has_route && read_call(connection, match, &call, &fault);
     if (is_good && !may_begin(connection, match->route, &weight))
         return HTTP_DISPATCH_HELD;
 
-    struct http_exchange *exchange = http_exchange_add(connection);
+    struct http_exchange *exchange = begin_exchange(connection, match->route);
     if (!exchange)
         return HTTP_DISPATCH_FAILED;
-    exchange->is_head = request->method == HTTP_METHOD_HEAD;
-    exchange->is_http_1_0 = request->is_http_1_0;
-    if (!request->keeps_alive)
-        connection->is_closing = true;
     if (!has_route) {
         refuse_path(exchange, &fault);
         return HTTP_DISPATCH_DONE;
     }
-    exchange->route = match->route;
     if (match->route->audit)
-        http_change_begin(exchange, is_good ? call.topic : match->topic);
+        http_change_begin(exchange, connection->gate.caller, is_good ? call.topic : match->topic);
     if (!is_good) {
         http_answer_fault(exchange, &fault);
         return HTTP_DISPATCH_DONE;
@@ -309,18 +338,46 @@ static bool has_body_memory(struct http_connection *connection, size_t bytes_her
     return false;
 }
 
-/* The head is whole, *match its route: how long may the body be, and does the client wait to be asked
- * for it? False: no memory. */
-static bool ask_for_body(struct http_connection *connection, size_t bytes_here,
-                         struct http_match *match)
+/* The head is whole: its route, and how long the body may be. */
+static void look_at_head(struct http_connection *connection, struct http_match *match)
+{
+    struct http_fault fault;
+    if (!find_route(connection->front, match, &fault))
+        match->route = NULL;
+    connection->framing.body_bytes_max = body_bytes_max_of(connection->front, match->route);
+}
+
+/* Is the body here, or so short that it is read and thrown away where its request is refused? Then
+ * the gate is asked once it is whole, and the connection is kept. */
+static bool body_is_cheap(const struct http_connection *connection, size_t bytes_here)
+{
+    const struct http_framing *framing = &connection->framing;
+    if (framing->chunked || framing->length > framing->body_bytes_max)
+        return false;
+    return bytes_here - framing->head_bytes >= framing->length ||
+           (framing->length <= HTTP_BUDGET_SMALL_BYTES &&
+            !connection->front->request.expects_continue);
+}
+
+/* True: nobody is let through with this, and its body is not read. The connection ends, as it is not
+ * known what else comes. */
+static bool is_refused_unread(struct http_connection *connection, const struct http_match *match,
+                              enum http_dispatched *done)
+{
+    struct http_fault denied;
+    bool is_known;
+    if (http_gate_ask(connection, match->route, match->topic, &denied, &is_known))
+        return false;
+    connection->is_closing = connection->lingers = true;
+    *done = refuse_at_gate(connection, match, is_known, &denied);
+    return true;
+}
+
+/* Does the client wait to be asked for the body? False: no memory. */
+static bool ask_for_body(struct http_connection *connection, size_t bytes_here)
 {
     struct http_front *front = connection->front;
-    struct http_framing *framing = &connection->framing;
-    struct http_fault fault;
-    if (!find_route(front, match, &fault))
-        match->route = NULL;
-    framing->body_bytes_max = body_bytes_max_of(front, match->route);
-
+    const struct http_framing *framing = &connection->framing;
     if (!front->request.expects_continue || front->request.is_http_1_0)
         return true;
     bool is_here = !framing->chunked && bytes_here - framing->head_bytes >= framing->length;
@@ -351,7 +408,10 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         case HTTP_STEP_HEAD:
             if (!http_hosts_admit(&connection->listener->hosts, &front->request, fault))
                 return HTTP_DISPATCH_REFUSED;
-            if (!ask_for_body(connection, left, &match))
+            look_at_head(connection, &match);
+            if (!body_is_cheap(connection, left) && is_refused_unread(connection, &match, &done))
+                return done;
+            if (!ask_for_body(connection, left))
                 return HTTP_DISPATCH_FAILED;
             if (!has_body_memory(connection, left, fault))
                 return HTTP_DISPATCH_REFUSED;

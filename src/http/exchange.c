@@ -216,6 +216,7 @@ static void release_exchange(struct http_exchange *exchange)
         exchange->connection->weight -= exchange->weight;
         exchange->connection->wait_count -= exchange->is_waiting;
     }
+    front->held_waits -= exchange->is_waiting && exchange->caller;
     if (exchange->bytes_counted)
         http_budget_remove(front, exchange->bytes_counted);
     if (exchange->is_long)
@@ -223,6 +224,7 @@ static void release_exchange(struct http_exchange *exchange)
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
     http_change_drop(exchange);
+    access_caller_release(exchange->caller);
     slab_remove(&front->exchanges, exchange->id);
 }
 
@@ -248,6 +250,7 @@ static const struct reason {
     {201, "HTTP/1.1 201 Created\r\nDate: "},
     {204, "HTTP/1.1 204 No Content\r\nDate: "},
     {400, "HTTP/1.1 400 Bad Request\r\nDate: "},
+    {401, "HTTP/1.1 401 Unauthorized\r\nDate: "},
     {403, "HTTP/1.1 403 Forbidden\r\nDate: "},
     {404, "HTTP/1.1 404 Not Found\r\nDate: "},
     {405, "HTTP/1.1 405 Method Not Allowed\r\nDate: "},
@@ -445,8 +448,11 @@ static void end_problem(struct http_exchange *exchange, uint16_t status)
 
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault)
 {
+    struct buffer *body = http_answer_start(exchange);
     exchange->outcome = http_problem_code(fault->problem);
-    end_problem(exchange, http_problem_write(http_answer_start(exchange), fault));
+    if (fault->challenge)
+        http_answer_field(exchange, "WWW-Authenticate", slice_of(fault->challenge));
+    end_problem(exchange, http_problem_write(body, fault));
 }
 
 void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,

@@ -9,6 +9,7 @@
 #ifndef TARRY_HTTP_EXCHANGE_H
 #define TARRY_HTTP_EXCHANGE_H
 
+#include "http/gate.h"
 #include "http/problem.h"
 #include "http/state.h"
 
@@ -42,11 +43,13 @@ struct http_exchange {
     bool answered;   /* `reply` waits for its turn */
     bool is_head, is_http_1_0;
     bool waits, wants_raw, wants_lines;
-    enum http_bodies bodies;    /* of a list */
-    bool is_dry_run;            /* of a sweep */
-    bool is_single;             /* answers: one lease, named in the query */
-    struct http_change *change; /* see change.c; NULL: the call is none */
-    const char *outcome;        /* code of the problem it is answered with */
+    enum http_bodies bodies;      /* of a list */
+    bool is_dry_run;              /* of a sweep */
+    bool is_single;               /* answers: one lease, named in the query */
+    struct http_change *change;   /* see change.c; NULL: the call is none */
+    const char *outcome;          /* code of the problem it is answered with */
+    struct access_caller *caller; /* held, where it is needed beyond the handler; else NULL */
+    uint64_t generation;          /* of what was known of callers when it was held */
     enum http_subject subject;
     bool is_long;         /* counted in front->long_count */
     bool is_waiting;      /* counted in connection->wait_count */
@@ -62,6 +65,7 @@ struct http_exchange {
 struct http_call {
     struct http_front *front;
     struct http_exchange *exchange;
+    struct access_caller *caller;
     const struct http_request *request;
     struct slice topic, id; /* from the path, unescaped */
     struct http_query *query;
@@ -130,9 +134,10 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
 
 /* ---- changes by operators ---- */
 
-/* A call that its route wants audited has begun, with this topic where it is about one. Its answer
+/* A call that its route wants audited has begun, by whom, with this topic where it is about one. Its answer
  * is the end: then the audit is told, once. */
-void http_change_begin(struct http_exchange *exchange, struct slice topic);
+void http_change_begin(struct http_exchange *exchange, const struct access_caller *caller,
+                       struct slice topic);
 /* How many jobs it concerned. */
 void http_change_count(struct http_exchange *exchange, uint64_t jobs);
 /* It changes nothing after all, so there is nothing to tell. */

@@ -10,6 +10,7 @@ bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_
     va_list args;
     fault->problem = problem;
     fault->limit = limit;
+    fault->challenge = NULL;
     va_start(args, format);
     (void)vsnprintf(fault->detail, sizeof fault->detail, format, args);
     va_end(args);

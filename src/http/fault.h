@@ -25,6 +25,8 @@ enum http_problem {
     PROBLEM_DELIVERY_IS_OFF,
     PROBLEM_BAD_DELIVERY,
     PROBLEM_BAD_CALLBACK,
+    PROBLEM_UNAUTHORIZED,
+    PROBLEM_FORBIDDEN,
     PROBLEM_CROSS_SITE,
     PROBLEM_NO_SUCH_PATH,
     PROBLEM_NO_TARGET,
@@ -48,6 +50,7 @@ enum http_problem {
     PROBLEM_TOO_MUCH_MEMORY,
     PROBLEM_CONNECTION_ENDED,
     PROBLEM_NOT_READY,
+    PROBLEM_ACCESS_UNAVAILABLE,
     PROBLEM_NO_MEMORY,
     PROBLEM_COUNT
 };
@@ -56,6 +59,7 @@ enum http_problem {
 struct http_fault {
     enum http_problem problem;
     uint64_t limit;
+    const char *challenge; /* for WWW-Authenticate; NULL: none */
     char detail[512];
 };
 

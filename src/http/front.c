@@ -15,6 +15,7 @@ enum {
     CONNECTIONS_MAX = 10000,
     WAITING_MAX = 10000,
     IDLE_MS = 60 * 1000,
+    LOOK_MS = 1000, /* at the callers of takes that wait */
     HEADER_MS = 10 * 1000,
     BODY_MS = 120 * 1000
 };
@@ -66,6 +67,11 @@ void http_shared_add_metrics(struct http_shared *shared,
     shared->emit_ctx = ctx;
 }
 
+void http_shared_set_access(struct http_shared *shared, struct access *access)
+{
+    shared->access = access && access_is_on(access) ? access : NULL;
+}
+
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)
 {
     shared->hooks = hooks;
@@ -84,6 +90,8 @@ static void expire_waits(void *ctx)
     front->expiry_ms = INT64_MAX;
     front->now_ms = 0;
     waiters_expire(front->waiters, http_front_now_ms(front));
+    if (front->held_waits)
+        http_gate_end_waits(front);
 }
 
 static void expire_connections(void *ctx)
@@ -109,6 +117,8 @@ static bool on_front_turn_end(void *ctx)
     struct http_front *front = ctx;
     bool again = http_connections_flush(front);
     http_front_wake_by(front, waiters_next_ms(front->waiters));
+    if (front->held_waits)
+        http_front_wake_by(front, http_front_now_ms(front) + LOOK_MS);
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
     if (front->now_ms)
@@ -310,6 +320,7 @@ void http_front_free(struct http_front *front)
         buffer_fini(&left->note);
         if (left->change)
             http_change_end(left, "unknown");
+        access_caller_release(left->caller);
     }
     slab_fini(&front->exchanges);
     free(front->pushes);

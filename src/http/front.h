@@ -60,6 +60,11 @@ void http_shared_set_ready(struct http_shared *shared, bool ready);
 void http_shared_add_metrics(struct http_shared *shared,
                              void (*emit)(void *ctx, struct buffer *out), void *ctx);
 
+/* Who may call, and what; without it everybody may do everything. Before the reactors run; it must
+ * outlive the fronts. */
+struct access;
+void http_shared_set_access(struct http_shared *shared, struct access *access);
+
 /*
  * What the server lends the fronts for topics that deliver by themselves. Without hooks settings
  * with an extension are refused, and so are callbacks.
@@ -72,6 +77,9 @@ struct http_hooks {
     bool (*is_on)(void *ctx);
     /* Any thread. False: `error` (HTTP_HOOK_ERROR_BYTES) says what is wrong and what to do. */
     bool (*check_extension)(void *ctx, struct slice topic, struct slice extension, char *error);
+    /* Any thread. Do jobs of a topic with this extension, which was found right, go over to another
+     * topic of the queue? Then `other` (JOB_TOPIC_BYTES_MAX + 1) is that. NULL: never. */
+    bool (*other_topic)(void *ctx, struct slice extension, char *other);
     bool (*check_callback)(void *ctx, struct slice url, char *error);
     /* Sends a sample to the topic's target. `done` comes on the calling reactor's thread, once,
      * never inside the call; `json` is an object that explains the outcome. */

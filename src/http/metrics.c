@@ -8,6 +8,7 @@
 
 struct sums {
     uint64_t requests[HTTP_ROUTES_MAX][6];
+    uint64_t denied[HTTP_DENIALS];
     uint64_t accepted, refused, bytes_in, bytes_out, connections, waiting;
     struct {
         const char *name;
@@ -28,6 +29,8 @@ static void add_front(struct sums *sums, struct http_front *front)
     for (size_t route = 0; route < HTTP_ROUTES_MAX; route++)
         for (size_t hundred = 0; hundred < 6; hundred++)
             sums->requests[route][hundred] += read_counter(&counters->requests[route][hundred]);
+    for (size_t i = 0; i < HTTP_DENIALS; i++)
+        sums->denied[i] += read_counter(&counters->denied[i]);
     sums->accepted += read_counter(&counters->accepted);
     sums->refused += read_counter(&counters->refused);
     sums->bytes_in += read_counter(&counters->bytes_in);
@@ -132,6 +135,23 @@ static void write_listeners(struct buffer *out, const struct sums *sums)
         write_listener(out, ungreeted, sums->listeners[i].name, sums->listeners[i].ungreeted);
 }
 
+static void write_denials(struct buffer *out, const struct sums *sums)
+{
+    static const char name[] = "tarry_access_denied_total";
+    static const char *const reasons[] = {
+        [HTTP_DENIED_SCOPE] = "scope",
+        [HTTP_DENIED_TOPIC] = "topic",
+    };
+    prometheus_family(
+        out, name, PROMETHEUS_COUNTER,
+        "Requests, and items of batches, that callers may not make, by what they lack.");
+    for (size_t i = 0; i < HTTP_DENIALS; i++)
+        prometheus_sample(out, name,
+                          (const struct prometheus_label[]){
+                              {.key = "reason", .value = slice_of(reasons[i])}, {.key = NULL}},
+                          (int64_t)sums->denied[i]);
+}
+
 static void write_front_metrics(struct buffer *out, struct http_shared *shared)
 {
     static const uint32_t late_ms[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60000};
@@ -169,6 +189,7 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
               sums.bytes_in);
     write_one(out, "tarry_http_sent_bytes_total", PROMETHEUS_COUNTER, "Bytes sent.",
               sums.bytes_out);
+    write_denials(out, &sums);
     write_one(out, "tarry_audit_events_total", PROMETHEUS_COUNTER,
               "Administrative changes, and what the audit tells of beside them.", audit_events());
     write_one(out, "tarry_audit_failures_total", PROMETHEUS_COUNTER,
@@ -369,6 +390,10 @@ static void write_page(struct http_front *front, struct http_exchange *exchange,
     write_topics(body, shown, shown_count);
     free(shown);
     write_one(body, "tarry_topics", PROMETHEUS_GAUGE, "Topics there are.", count);
+    if (!exchange->caller->has_all_topics) {
+        http_answer_end(exchange, 200, PROMETHEUS_CONTENT_TYPE);
+        return;
+    }
     write_queue(body, front->queue);
     write_front_metrics(body, front->shared);
     if (front->shared->emit)
@@ -376,14 +401,35 @@ static void write_page(struct http_front *front, struct http_exchange *exchange,
     http_answer_end(exchange, 200, PROMETHEUS_CONTENT_TYPE);
 }
 
+/* For one who may see some topics there are no others, and no sums of the server's as a whole. */
+static void write_own_page(struct http_front *front, struct http_exchange *exchange,
+                           const struct queue_topic *list, size_t count)
+{
+    struct queue_topic *own = calloc(count ? count : 1, sizeof *own);
+    size_t own_count = 0;
+    if (!own) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (access_may(exchange->caller, exchange->route->scope, list[i].name))
+            own[own_count++] = list[i];
+    write_page(front, exchange, own, own_count);
+    free(own);
+}
+
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_front *front = owner;
     struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (!exchange)
+        return;
     /* A store that cannot be reached must not hide the rest. */
-    if (exchange)
-        write_page(front, exchange, reply->topics,
-                   reply->status == QUEUE_OK ? reply->topic_count : 0);
+    size_t count = reply->status == QUEUE_OK ? reply->topic_count : 0;
+    if (exchange->caller->has_all_topics)
+        write_page(front, exchange, reply->topics, count);
+    else
+        write_own_page(front, exchange, reply->topics, count);
 }
 
 /* A store out of reach is not waited for: the page is wanted just then. */
@@ -392,6 +438,7 @@ static void get_metrics(struct http_call *call)
     struct http_front *front = call->front;
     struct queue_info info = {0};
     queue_info(front->queue, &info);
+    http_gate_keep(call->exchange, call->caller);
     if (info.healthy)
         queue_topics(front->queue, http_reply_to(call, on_topics));
     else
@@ -402,6 +449,8 @@ const struct http_route http_metrics_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/metrics",
      .name = "metrics",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_SHOWN,
      .handle = get_metrics,
      .answer = HTTP_ANSWER_LONG},
     {0},

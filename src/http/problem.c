@@ -24,6 +24,8 @@ static const struct row {
     [PROBLEM_DELIVERY_IS_OFF] = {"delivery_is_off", "The server does not deliver by itself", 400},
     [PROBLEM_BAD_DELIVERY] = {"bad_delivery", "The delivery settings are not right", 400},
     [PROBLEM_BAD_CALLBACK] = {"bad_callback", "The callback is not right", 400},
+    [PROBLEM_UNAUTHORIZED] = {"unauthorized", "The server does not know who asks", 401},
+    [PROBLEM_FORBIDDEN] = {"forbidden", "The caller may not do this", 403},
     [PROBLEM_CROSS_SITE] = {"cross_site", "The page of another site asks", 403},
     [PROBLEM_NO_SUCH_PATH] = {"no_such_path", "There is nothing at this path", 404},
     [PROBLEM_NO_TARGET] = {"no_target", "The topic has no target", 404},
@@ -51,6 +53,7 @@ static const struct row {
     [PROBLEM_CONNECTION_ENDED] = {"connection_ended", "The client had closed before it was read",
                                   503},
     [PROBLEM_NOT_READY] = {"not_ready", "The server is not ready", 503},
+    [PROBLEM_ACCESS_UNAVAILABLE] = {"access_unavailable", "Who asks cannot be found out now", 503},
     [PROBLEM_NO_MEMORY] = {"no_memory", "The server is out of memory", 503},
 };
 

@@ -304,8 +304,9 @@ static void set_aside(struct http_batch *batch, const struct http_fault *fault)
 static void add_item(struct http_batch *batch, struct json_value value)
 {
     struct http_fault fault;
-    if (http_item_parse(value, &batch->pushes[batch->push_count], batch->arena, batch->meta,
-                        batch->hooks, &fault))
+    struct queue_push *push = &batch->pushes[batch->push_count];
+    if (http_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
+        (!batch->allows || batch->allows(batch->ctx, push->topic, &fault)))
         batch->push_count++;
     else
         set_aside(batch, &fault);
@@ -531,6 +532,12 @@ static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply 
         answer_batch(exchange, reply->results, reply->result_count);
 }
 
+static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
+{
+    const struct http_call *call = ctx;
+    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
+}
+
 /* POST /v1/jobs: many jobs in one body. */
 static void push_many(struct http_call *call)
 {
@@ -544,7 +551,9 @@ static void push_many(struct http_call *call)
                                .faults = &exchange->note,
                                .arena = &front->arena,
                                .meta = &front->meta,
-                               .hooks = front->shared->hooks};
+                               .hooks = front->shared->hooks,
+                               .allows = batch_allows,
+                               .ctx = call};
     if (!front->pushes)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!front->pushes ||
@@ -566,7 +575,8 @@ static void push_many(struct http_call *call)
 #define PUSH(METHOD, PATTERN)                                                                      \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
-        .options = OPTIONS_PUSH, .takes_meta = true, .body = HTTP_BODY_JOB                         \
+        .options = OPTIONS_PUSH, .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,  \
+        .topics = HTTP_TOPICS_PATH                                                                 \
     }
 
 const struct http_route http_push_routes[] = {
@@ -575,6 +585,8 @@ const struct http_route http_push_routes[] = {
     {.method = HTTP_METHOD_POST,
      .pattern = "/v1/jobs",
      .name = "batch",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_EACH,
      .handle = push_many,
      .body = HTTP_BODY_BATCH},
     {0},

@@ -35,6 +35,9 @@ struct http_batch {
     struct buffer *faults; /* struct http_item_fault each, in order */
     struct buffer *arena, *meta;
     const struct http_hooks *hooks; /* NULL: none */
+    /* May a job be pushed to this topic? False: *fault says why not. NULL: to each. */
+    bool (*allows)(void *ctx, struct slice topic, struct http_fault *fault);
+    void *ctx;
 };
 
 /* `type` is the body's content type. False: *fault says what is wrong with the whole. */

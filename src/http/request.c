@@ -157,6 +157,14 @@ static bool read_fetch_site(struct head_reading *reading, struct slice value)
                      "Sec-Fetch-Site");
 }
 
+/* Two would be two callers. */
+static bool read_authorization(struct head_reading *reading, struct slice value)
+{
+    struct http_request *request = reading->request;
+    return read_once(reading, value, &request->has_authorization, &request->authorization,
+                     "Authorization");
+}
+
 static bool read_coding(struct head_reading *reading, struct slice value)
 {
     return http_is(value, "identity") ||
@@ -176,6 +184,7 @@ static const struct known {
     {"origin", 6, read_origin},
     {"connection", 10, read_connection},
     {"content-type", 12, read_type},
+    {"authorization", 13, read_authorization},
     {"content-length", 14, read_length},
     {"sec-fetch-site", 14, read_fetch_site},
     {"content-encoding", 16, read_coding},

@@ -42,13 +42,14 @@ struct http_request {
     struct slice host;               /* empty: none, as HTTP/1.0 allows */
     struct slice origin, fetch_site; /* what a browser says of the page that asks */
     struct slice content_type, accept;
+    struct slice authorization; /* `at` NULL: there is none */
     struct slice body;
     uint64_t content_length;
     bool has_length, chunked;
     bool is_http_1_0, keeps_alive, expects_continue;
     bool has_tarry_headers;
     bool has_marks; /* authority, origin or fetch_site: few have */
-    bool has_type, has_accept, has_origin, has_fetch_site;
+    bool has_type, has_accept, has_origin, has_fetch_site, has_authorization;
     uint32_t header_count;
     struct http_header headers[HTTP_HEADERS_MAX];
 };

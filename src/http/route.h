@@ -7,6 +7,7 @@
 #ifndef TARRY_HTTP_ROUTE_H
 #define TARRY_HTTP_ROUTE_H
 
+#include "access/rights.h"
 #include "http/query.h"
 
 enum { HTTP_ROUTES_MAX = 40 };
@@ -28,8 +29,27 @@ enum http_answer_kind {
     HTTP_ANSWER_LONG
 };
 
+/* Who may make a call: callers with a scope (access/rights.h), or one of these. */
+enum {
+    HTTP_FOR_CALLERS = 64,   /* any, whatever he may do */
+    HTTP_FOR_EVERYBODY = 128 /* nobody is asked who he is */
+};
+
+/* Which topics the scope must be for; `x-tarry-topics` in openapi.yaml. */
+enum http_topics {
+    HTTP_TOPICS_NONE = 1, /* the call is about none */
+    HTTP_TOPICS_PATH,     /* the one in the path */
+    HTTP_TOPICS_EACH,     /* each that is named: the handler asks the gate */
+    HTTP_TOPICS_LEASE,    /* none: a lease proves that its holder may answer it */
+    HTTP_TOPICS_SHOWN,    /* none: the handler shows those that the caller may see */
+    HTTP_TOPICS_ALL       /* "*" */
+};
+
+/* A row says who may make its call: without `scope` and `topics` it is none (http_routes_list). */
 struct http_route {
     enum http_method method;
+    uint8_t scope; /* enum access_scope, or HTTP_FOR_… */
+    enum http_topics topics;
     enum http_body_kind body;
     enum http_answer_kind answer;
     uint32_t options; /* OPTION_BIT each */

@@ -13,7 +13,11 @@ uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX])
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         for (const struct http_route *row = tables[i]; row->pattern; row++) {
+            bool has_topic = strstr(row->pattern, "{topic}") != NULL;
             assert(count < HTTP_ROUTES_MAX - 1);
+            assert(row->scope && row->topics && has_topic == (row->topics == HTTP_TOPICS_PATH));
+            assert((row->scope == ACCESS_ADMIN) == (row->audit != NULL));
+            (void)has_topic;
             routes[count] = *row;
             routes[count++].head_bytes = (uint8_t)strcspn(row->pattern, "{");
         }

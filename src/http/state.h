@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/slab.h"
 #include "http/front.h"
+#include "http/gate.h"
 #include "http/host.h"
 #include "http/query.h"
 #include "http/route.h"
@@ -46,6 +47,7 @@ enum http_phase {
 /* Read by other threads, written by one. */
 struct http_counters {
     _Atomic uint64_t requests[HTTP_ROUTES_MAX][6]; /* by route, by hundreds of the status */
+    _Atomic uint64_t denied[HTTP_DENIALS];         /* callers, by what they lacked */
     _Atomic uint64_t accepted, refused, bytes_in, bytes_out;
     _Atomic uint64_t connections, waiting;
 };
@@ -102,6 +104,7 @@ struct http_front {
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
     uint32_t sweep_count; /* under way */
+    uint32_t held_waits;  /* takes that wait for a caller who may be nobody some time */
 
     struct http_counters counters;
     pthread_mutex_t lock; /* of the two histograms, in microseconds */
@@ -115,6 +118,7 @@ struct http_shared {
     uint32_t metrics_topics; /* that have lines of their own at /metrics */
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
+    struct access *access;                  /* NULL: everybody is anyone */
     const struct http_hooks *hooks;         /* NULL: none */
     const struct http_backup_hooks *backup; /* NULL: none */
     uint64_t memory_bytes_max;

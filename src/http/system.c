@@ -68,6 +68,8 @@ static void get_info(struct http_call *call)
     struct http_front *front = call->front;
     struct buffer *body = http_answer_start(call->exchange);
     struct queue_info info = {0};
+    /* What the jobs of all take together is for who may look at all. */
+    bool sees_sums = access_may(call->caller, ACCESS_READ, (struct slice){0});
     queue_info(front->queue, &info);
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
     json_write_string(body, slice_of(front->shared->version));
@@ -89,16 +91,20 @@ static void get_info(struct http_call *call)
     buffer_append_u64(body, info.wait_replicas);
     buffer_append_text(body, ",\"shards\":");
     buffer_append_u64(body, info.shards);
-    buffer_append_text(body, ",\"bytes_on_disk\":");
-    buffer_append_u64(body, info.bytes_on_disk);
+    if (sees_sums) {
+        buffer_append_text(body, ",\"bytes_on_disk\":");
+        buffer_append_u64(body, info.bytes_on_disk);
+    }
     buffer_append_text(body, ",\"healthy\":");
     buffer_append_text(body, info.healthy ? "true" : "false");
     buffer_append_text(body, ",\"accepting\":");
     buffer_append_text(body, info.accepting ? "true" : "false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
-    buffer_append_text(body, ",\"memory_bytes\":");
-    buffer_append_u64(body, http_budget_used(front->shared));
+    if (sees_sums) {
+        buffer_append_text(body, ",\"memory_bytes\":");
+        buffer_append_u64(body, http_budget_used(front->shared));
+    }
     buffer_append_text(body, ",\"limits\":");
     write_limits(body, front);
     buffer_append_byte(body, '}');
@@ -185,25 +191,27 @@ static void call_backup(struct http_call *call)
 
 /* ---- the calls ---- */
 
-#define GET_CALL(PATTERN, NAME, HANDLE)                                                            \
+#define GET_CALL(PATTERN, NAME, FOR, HANDLE)                                                       \
     {                                                                                              \
-        .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE)        \
+        .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = (NAME), .handle = (HANDLE),       \
+        .scope = HTTP_FOR_##FOR, .topics = HTTP_TOPICS_NONE                                        \
     }
 #define BACKUP(METHOD, PATTERN, VERB, AUDIT)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "backup", .audit = (AUDIT),  \
-        .handle = call_backup, .verb = HTTP_BACKUP_##VERB                                          \
+        .scope = ACCESS_ADMIN, .topics = HTTP_TOPICS_ALL, .handle = call_backup,                   \
+        .verb = HTTP_BACKUP_##VERB                                                                 \
     }
 
 const struct http_route http_system_routes[] = {
-    GET_CALL("/healthz", "healthz", get_healthz),
-    GET_CALL("/readyz", "readyz", get_readyz),
-    GET_CALL("/v1/info", "info", get_info),
+    GET_CALL("/healthz", "healthz", EVERYBODY, get_healthz),
+    GET_CALL("/readyz", "readyz", EVERYBODY, get_readyz),
+    GET_CALL("/v1/info", "info", CALLERS, get_info),
     BACKUP(POST, "/v1/backup", BEGIN, "backup begun"),
     BACKUP(PUT, "/v1/backup/{id}", RENEW, "backup renewed"),
     BACKUP(DELETE, "/v1/backup/{id}", END, "backup ended"),
-    GET_CALL("/openapi.yaml", "openapi", get_openapi),
-    GET_CALL("/problems/{id}", "problem", get_problem),
-    GET_CALL("/", "root", get_root),
+    GET_CALL("/openapi.yaml", "openapi", CALLERS, get_openapi),
+    GET_CALL("/problems/{id}", "problem", CALLERS, get_problem),
+    GET_CALL("/", "root", CALLERS, get_root),
     {0},
 };

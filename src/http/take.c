@@ -162,6 +162,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         exchange->waiter = 0;
     if (!exchange)
         used = 0;
+    else if (exchange->caller && !http_gate_holds(exchange))
+        http_gate_refuse_ended(exchange);
     else if (reply->status != QUEUE_OK)
         http_answer_refusal(exchange, reply->status, NULL, 0);
     else if (reply->job_count)
@@ -197,6 +199,10 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
     if (take->topic_count == 0)
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
                               "'topic' is missing: name at least one, as in /v1/take?topic=mail");
+    for (size_t i = 0; i < take->topic_count && !call->topic.len; i++)
+        if (!http_gate_allows(call->front, call->caller, call->exchange->route, take->topics[i],
+                              fault))
+            return false;
     call->exchange->wants_raw = http_begins(call->request->accept, "application/octet-stream");
     if (call->exchange->wants_raw && take->max != 1)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 1,
@@ -206,8 +212,12 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
 }
 
 /* One that may wait counts while it is under way: in the budget, and for the takes behind it. */
-static void begin_wait(struct http_exchange *exchange)
+static void begin_wait(struct http_exchange *exchange, struct access_caller *caller)
 {
+    if (exchange->front->shared->access) {
+        http_gate_keep(exchange, caller);
+        exchange->front->held_waits++;
+    }
     exchange->waits = exchange->is_waiting = true;
     exchange->connection->wait_count++;
     exchange->bytes_counted = WAIT_BYTES;
@@ -236,7 +246,7 @@ static void take_jobs(struct http_call *call)
     if (wait_ms > 0) {
         /* The millisecond that has begun does not count: a take is never answered empty too soon. */
         wait_ms++;
-        begin_wait(exchange);
+        begin_wait(exchange, call->caller);
     }
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
@@ -248,14 +258,15 @@ static void take_jobs(struct http_call *call)
 }
 
 #define TAKE (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR))
-#define TAKE_ROUTE(PATTERN, OPTIONS)                                                               \
+#define TAKE_ROUTE(PATTERN, OPTIONS, TOPICS)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = take_jobs,     \
-        .options = (OPTIONS), .answer = HTTP_ANSWER_TAKE                                           \
+        .options = (OPTIONS), .answer = HTTP_ANSWER_TAKE, .scope = ACCESS_CONSUME,                 \
+        .topics = HTTP_TOPICS_##TOPICS                                                             \
     }
 
 const struct http_route http_take_routes[] = {
-    TAKE_ROUTE(HTTP_TOPIC_PATH "/take", TAKE),
-    TAKE_ROUTE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC)),
+    TAKE_ROUTE(HTTP_TOPIC_PATH "/take", TAKE, PATH),
+    TAKE_ROUTE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC), EACH),
     {0},
 };

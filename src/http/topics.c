@@ -254,6 +254,29 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
 
 /* ---- all of them ---- */
 
+/* A page of the topics that the caller may see. What he may not see does not show in its cursor, its
+ * length or its end either. */
+static void write_topics(struct buffer *body, const struct http_exchange *exchange,
+                         const struct queue_topic *topics, size_t count)
+{
+    uint32_t shown = 0;
+    struct slice last = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (!access_may(exchange->caller, exchange->route->scope, topics[i].name))
+            continue;
+        if (shown == exchange->count) {
+            buffer_append_text(body, "],\"cursor\":");
+            json_write_string(body, last);
+            return;
+        }
+        if (shown++)
+            buffer_append_byte(body, ',');
+        write_topic(body, &topics[i]);
+        last = topics[i].name;
+    }
+    buffer_append_text(body, "],\"cursor\":null");
+}
+
 /* The first topic behind the cursor, which is the name of the last one shown. They come by name. */
 static size_t first_after(const struct queue_topic *topics, size_t count, struct slice cursor)
 {
@@ -274,20 +297,9 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     if (!exchange)
         return;
     size_t at = first_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
-    size_t end =
-        reply->topic_count - at > exchange->count ? at + exchange->count : reply->topic_count;
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topics\":[");
-    for (size_t i = at; i < end; i++) {
-        if (i > at)
-            buffer_append_byte(body, ',');
-        write_topic(body, &reply->topics[i]);
-    }
-    buffer_append_text(body, "],\"cursor\":");
-    if (end < reply->topic_count)
-        json_write_string(body, reply->topics[end - 1].name);
-    else
-        buffer_append_text(body, "null");
+    write_topics(body, exchange, reply->topics + at, reply->topic_count - at);
     buffer_append_byte(body, '}');
     http_answer_end_json(exchange, 200);
 }
@@ -304,10 +316,12 @@ static void list_topics(struct http_call *call)
         http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
     http_front_lend(exchange->front, &exchange->note);
     buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
-    /* One more than is shown tells that there are more. */
+    http_gate_keep(exchange, call->caller);
+    /* One more than is shown tells that there are more; of how many some are shown nobody knows. */
     queue_topics_page(
         call->front->queue,
-        (struct queue_topics_page){.after = fields->cursor, .limit = exchange->count + 1},
+        (struct queue_topics_page){.after = fields->cursor,
+                                   .limit = call->caller->has_all_topics ? exchange->count + 1 : 0},
         http_reply_to(call, on_topics));
 }
 
@@ -366,6 +380,7 @@ static void look_up(struct http_call *call, struct noted_settings noted, struct 
     struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call->topic};
     noted.topic_bytes = call->topic.len;
     noted.text_bytes = text.len;
+    http_gate_keep(call->exchange, call->caller);
     http_front_lend(call->front, note);
     buffer_append(note, &noted, sizeof noted);
     buffer_append_slice(note, call->topic);
@@ -390,6 +405,25 @@ static struct noted_settings read_note(const struct http_exchange *exchange, str
     return noted;
 }
 
+static bool names_other_topic(const struct http_hooks *hooks, struct slice extension, char *other)
+{
+    return extension.len && hooks && hooks->other_topic &&
+           hooks->other_topic(hooks->ctx, extension, other);
+}
+
+/* Settings by which jobs go over to another topic need the same right to that, unless they go there
+ * already. */
+static bool check_forward(struct http_exchange *exchange, struct slice extension, struct slice held,
+                          struct http_fault *fault)
+{
+    const struct http_hooks *hooks = exchange->front->shared->hooks;
+    char other[JOB_TOPIC_BYTES_MAX + 1], before[JOB_TOPIC_BYTES_MAX + 1];
+    return !names_other_topic(hooks, extension, other) ||
+           (names_other_topic(hooks, held, before) && strcmp(before, other) == 0) ||
+           http_gate_allows(exchange->front, exchange->caller, exchange->route, slice_of(other),
+                            fault);
+}
+
 /* What the topic has already is right: it was checked when it came, and a policy that changed since
  * (or is missing) is no reason to refuse another setting, or the same once more. */
 static bool check_topic_extension(struct http_exchange *exchange, struct slice topic,
@@ -397,7 +431,9 @@ static bool check_topic_extension(struct http_exchange *exchange, struct slice t
                                   struct http_fault *fault)
 {
     return slice_equals(settings->extension, held) ||
-           http_extension_check(exchange->front->shared->hooks, topic, settings->extension, fault);
+           (check_forward(exchange, settings->extension, held, fault) &&
+            http_extension_check(exchange->front->shared->hooks, topic, settings->extension,
+                                 fault));
 }
 
 /* ---- put ---- */
@@ -555,6 +591,7 @@ static void test_delivery(struct http_call *call)
 #define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB, AUDIT)                                            \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .audit = (AUDIT),    \
+        .scope = (AUDIT) ? ACCESS_ADMIN : ACCESS_READ, .topics = HTTP_TOPICS_PATH,                 \
         .handle = call_topic, .verb = QUEUE_TOPIC_##VERB                                           \
     }
 
@@ -562,6 +599,8 @@ const struct http_route http_topics_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/topics",
      .name = "topics",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_SHOWN,
      .handle = list_topics,
      .options = OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR),
      .answer = HTTP_ANSWER_LONG},
@@ -569,6 +608,8 @@ const struct http_route http_topics_routes[] = {
     {.method = HTTP_METHOD_PUT,
      .pattern = HTTP_TOPIC_PATH,
      .name = "topic_put",
+     .scope = ACCESS_ADMIN,
+     .topics = HTTP_TOPICS_PATH,
      .audit = "topic settings changed",
      .handle = put_topic,
      .options = OPTIONS_TOPIC,
@@ -576,6 +617,8 @@ const struct http_route http_topics_routes[] = {
     {.method = HTTP_METHOD_PATCH,
      .pattern = HTTP_TOPIC_PATH,
      .name = "topic_patch",
+     .scope = ACCESS_ADMIN,
+     .topics = HTTP_TOPICS_PATH,
      .audit = "topic settings changed",
      .handle = patch_topic,
      .body = HTTP_BODY_SMALL},
@@ -585,6 +628,8 @@ const struct http_route http_topics_routes[] = {
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/deliver-test",
      .name = "deliver_test",
+     .scope = ACCESS_ADMIN,
+     .topics = HTTP_TOPICS_PATH,
      .audit = "sample sent",
      .handle = test_delivery,
      .body = HTTP_BODY_JOB},

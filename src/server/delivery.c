@@ -22,6 +22,12 @@ static bool check_extension(void *ctx, struct slice topic, struct slice extensio
     return deliver_check(delivery->guard, topic, extension, error);
 }
 
+static bool other_topic(void *ctx, struct slice extension, char *other)
+{
+    (void)ctx;
+    return deliver_other_topic(extension, other);
+}
+
 static bool check_callback(void *ctx, struct slice url, char *error)
 {
     const struct delivery *delivery = ctx;
@@ -139,6 +145,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
     delivery->hooks = (struct http_hooks){.ctx = delivery,
                                           .is_on = is_delivery_on,
                                           .check_extension = check_extension,
+                                          .other_topic = other_topic,
                                           .check_callback = check_callback,
                                           .test = post_test};
     return true;

@@ -366,6 +366,7 @@ static bool open_fronts(struct server *server)
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
         return start_failed("out of memory");
+    http_shared_set_access(server->http, server->callers.access);
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);

@@ -1,0 +1,253 @@
+#include "http/gate.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "http/connection.h"
+
+#include <stdlib.h>
+
+#define BASIC_CHALLENGE "Bearer realm=\"tarry\", Basic realm=\"tarry\", charset=\"UTF-8\""
+
+enum { HEADER_CAP_MIN = 64 };
+
+void http_gate_fini(struct http_connection *connection)
+{
+    struct http_gate *gate = &connection->gate;
+    access_caller_release(gate->caller);
+    if (gate->header)
+        explicit_bzero(gate->header, gate->header_cap);
+    if (gate->header_cap)
+        http_budget_remove(connection->front, gate->header_cap);
+    free(gate->header);
+    *gate = (struct http_gate){0};
+}
+
+/* ---- refusals ---- */
+
+static void count_denial(struct http_front *front, enum http_denial denial)
+{
+    http_count(&front->counters.denied[denial], 1);
+}
+
+/* The client learns whether it said who it is, and no more. Who came with a password is told that
+ * one will do. */
+static bool refuse_caller(struct slice header, enum access_refusal refusal,
+                          struct http_fault *fault)
+{
+    if (refusal == ACCESS_UNAVAILABLE)
+        return http_fault_set(fault, PROBLEM_ACCESS_UNAVAILABLE, 0,
+                              "it cannot be found out now who makes this call: try again");
+    (void)http_fault_set(fault, PROBLEM_UNAUTHORIZED, 0, "%s",
+                         refusal == ACCESS_MISSING
+                             ? "this server wants to know who asks: send a token, as in "
+                               "'Authorization: Bearer tarry_...'"
+                             : "this is no token that the server knows, or none any more: ask for "
+                               "another one");
+    fault->challenge = http_begins(header, "basic ") ? BASIC_CHALLENGE : access_challenge(refusal);
+    return false;
+}
+
+static bool refuse_scope(struct http_front *front, const struct access_caller *caller,
+                         unsigned scope, struct http_fault *fault)
+{
+    count_denial(front, HTTP_DENIED_SCOPE);
+    return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
+                          "'%s' lacks the scope '%s' for this call: ask for a token that has it",
+                          http_quotable(caller->name, 60), access_scope_name(scope));
+}
+
+/* Of a topic that there is, and of one that there is not, in the same words. */
+static bool refuse_topic(struct http_front *front, const struct access_caller *caller,
+                         unsigned scope, struct slice topic, struct http_fault *fault)
+{
+    count_denial(front, HTTP_DENIED_TOPIC);
+    if (!topic.len)
+        return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
+                              "'%s' has the scope '%s' for some topics, and this call is about all "
+                              "of them: ask for a token that has it for '*'",
+                              http_quotable(caller->name, 60), access_scope_name(scope));
+    return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
+                          "'%s' has not the scope '%s' for the topic '%s': ask for a token that "
+                          "has it",
+                          http_quotable(caller->name, 60), access_scope_name(scope),
+                          http_quotable(topic, 90));
+}
+
+bool http_gate_allows(struct http_front *front, const struct access_caller *caller,
+                      const struct http_route *route, struct slice topic, struct http_fault *fault)
+{
+    return access_may(caller, route->scope, topic) ||
+           (access_has_scope(caller, route->scope)
+                ? refuse_topic(front, caller, route->scope, topic, fault)
+                : refuse_scope(front, caller, route->scope, fault));
+}
+
+/* ---- who it is ---- */
+
+/* In a time that does not tell how much of them is the same. */
+static bool bytes_are_same(const char *one, const char *other, size_t len)
+{
+    uint64_t differs = 0;
+    size_t i = 0;
+    for (; i + sizeof differs <= len; i += sizeof differs) {
+        uint64_t a, b;
+        memcpy(&a, one + i, sizeof a);
+        memcpy(&b, other + i, sizeof b);
+        differs |= a ^ b;
+    }
+    for (; i < len; i++)
+        differs |= (unsigned char)(one[i] ^ other[i]);
+    return differs == 0;
+}
+
+static inline bool caller_has_ended(const struct access_caller *caller)
+{
+    return caller->ends_ms != INT64_MAX && clock_wall_ms() >= caller->ends_ms;
+}
+
+static inline bool is_remembered(const struct http_gate *gate, const struct access *access,
+                                 struct slice header)
+{
+    return gate->caller && gate->generation == access_generation(access) &&
+           gate->header_len == header.len && bytes_are_same(gate->header, header.at, header.len) &&
+           !caller_has_ended(gate->caller);
+}
+
+/* One that there is no memory for is asked for again next time. */
+static void remember(struct http_connection *connection, struct access_caller *caller,
+                     uint64_t generation, struct slice header)
+{
+    struct http_gate *gate = &connection->gate;
+    if (header.len > gate->header_cap) {
+        size_t cap = header.len > HEADER_CAP_MIN ? header.len : HEADER_CAP_MIN;
+        http_gate_fini(connection);
+        gate->header = malloc(cap);
+        gate->header_cap = gate->header ? cap : 0;
+        http_budget_add(connection->front, gate->header_cap);
+    }
+    access_caller_release(gate->caller);
+    gate->caller = caller;
+    gate->generation = generation;
+    gate->header_len = header.len;
+    if (header.len > gate->header_cap)
+        gate->header_len = SIZE_MAX;
+    else if (header.len)
+        memcpy(gate->header, header.at, header.len);
+}
+
+/* The connection's gate has the caller of the front's request then. */
+static bool admit(struct http_connection *connection, struct http_fault *fault)
+{
+    struct http_front *front = connection->front;
+    struct access *access = front->shared->access;
+    struct http_gate *gate = &connection->gate;
+    struct slice header = front->request.authorization;
+    if (!access) {
+        if (!gate->caller)
+            gate->caller = access_caller_hold(access_anyone());
+        return true;
+    }
+    if (is_remembered(gate, access, header))
+        return true;
+    uint64_t generation = access_generation(access);
+    struct access_asked asked = {.authorization = header,
+                                 .needs_caller = connection->listener->about->requires_token,
+                                 .now_ms = clock_wall_ms()};
+    struct access_caller *caller;
+    enum access_refusal refusal = access_admit(access, &asked, &caller);
+    if (refusal != ACCESS_OK)
+        return refuse_caller(header, refusal, fault);
+    remember(connection, caller, generation, header);
+    return true;
+}
+
+/* ---- whether he may ---- */
+
+/* The topic of the path, with its %XX resolved. It is looked at once the scope is known to be right.
+ */
+static bool allows_path(struct http_front *front, const struct access_caller *caller,
+                        const struct http_route *route, struct slice topic,
+                        struct http_fault *fault)
+{
+    if (caller->has_all_topics)
+        return true;
+    if (memchr(topic.at, '%', topic.len)) {
+        buffer_clear(&front->decoded);
+        if (!text_percent_decode(topic, false, &front->decoded))
+            return refuse_topic(front, caller, route->scope, topic, fault);
+        topic = buffer_slice(&front->decoded);
+    }
+    return http_gate_allows(front, caller, route, topic, fault);
+}
+
+bool http_gate_ask(struct http_connection *connection, const struct http_route *route,
+                   struct slice topic, struct http_fault *fault, bool *is_known)
+{
+    struct http_front *front = connection->front;
+    *is_known = false;
+    if (route && route->scope == HTTP_FOR_EVERYBODY)
+        return true;
+    if (!admit(connection, fault))
+        return false;
+    *is_known = true;
+    const struct access_caller *caller = connection->gate.caller;
+    if (!route || route->scope == HTTP_FOR_CALLERS)
+        return true;
+    if (!access_has_scope(caller, route->scope))
+        return refuse_scope(front, caller, route->scope, fault);
+    if (route->topics == HTTP_TOPICS_PATH)
+        return allows_path(front, caller, route, topic, fault);
+    return route->topics != HTTP_TOPICS_ALL || caller->has_all_topics ||
+           refuse_topic(front, caller, route->scope, (struct slice){0}, fault);
+}
+
+/* ---- calls that take their time ---- */
+
+void http_gate_keep(struct http_exchange *exchange, struct access_caller *caller)
+{
+    const struct http_front *front = exchange->front;
+    exchange->caller = access_caller_hold(caller);
+    exchange->generation = front->shared->access ? access_generation(front->shared->access) : 0;
+}
+
+bool http_gate_holds(const struct http_exchange *exchange)
+{
+    struct access *access = exchange->front->shared->access;
+    const struct access_caller *caller = exchange->caller;
+    if (!access || !caller)
+        return true;
+    if (exchange->generation == access_generation(access))
+        return !caller_has_ended(caller);
+    return access_holds(access, caller, clock_wall_ms());
+}
+
+void http_gate_refuse_ended(struct http_exchange *exchange)
+{
+    struct http_fault fault;
+    bool has_ended = caller_has_ended(exchange->caller);
+    (void)refuse_caller((struct slice){0}, has_ended ? ACCESS_EXPIRED : ACCESS_REVOKED, &fault);
+    http_answer_fault(exchange, &fault);
+}
+
+static void end_waits_of(struct http_connection *connection)
+{
+    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
+        next = exchange->next;
+        if (!exchange->waits || !exchange->waiter || http_gate_holds(exchange))
+            continue;
+        waiter_cancel(connection->front->waiters, exchange->waiter);
+        exchange->waiter = 0;
+        http_gate_refuse_ended(exchange);
+    }
+}
+
+void http_gate_end_waits(struct http_front *front)
+{
+    for (struct list *node = front->connections.next, *next; node != &front->connections;
+         node = next) {
+        struct http_connection *connection = list_entry(node, struct http_connection, node);
+        next = node->next;
+        if (connection->wait_count)
+            end_waits_of(connection);
+    }
+}
