@@ -6,6 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static struct token_file_mark mark_of(const struct stat *info)
@@ -89,4 +93,105 @@ int token_file_read(const char *path, struct buffer *out, struct token_file_mark
                             "cannot read the tokens in '%.200s', %s", path, strerror(-result));
     *mark = mark_of(&info);
     return 0;
+}
+
+/* ---- editing ---- */
+
+enum { NAME_BYTES = PATH_MAX + 16 };
+
+/* The directory of a file, open and locked: the file itself is another one after each edit. */
+static int lock_directory(const char *path)
+{
+    char directory[NAME_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    while (flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR) {
+            int result = -errno;
+            close(fd);
+            return result;
+        }
+    return fd;
+}
+
+static int write_all(int fd, struct slice text)
+{
+    for (size_t done = 0; done < text.len;) {
+        ssize_t wrote = write(fd, text.at + done, text.len - done);
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return fsync(fd) == 0 ? 0 : -errno;
+}
+
+/* Under another name first, with the mode and the owner of the old one, then in its place. */
+static int replace_file(const char *path, struct slice text, const struct stat *old, int directory)
+{
+    char other[NAME_BYTES];
+    snprintf(other, sizeof other, "%s.XXXXXX", path);
+    int fd = mkostemp(other, O_CLOEXEC), result = 0;
+    if (fd < 0)
+        return -errno;
+    if (old && (old->st_uid != geteuid() || old->st_gid != getegid()) &&
+        fchown(fd, old->st_uid, old->st_gid) != 0)
+        result = -errno;
+    if (result == 0 && fchmod(fd, old ? old->st_mode & 0777 : S_IRUSR | S_IWUSR) != 0)
+        result = -errno;
+    if (result == 0)
+        result = write_all(fd, text);
+    close(fd);
+    if (result == 0 && rename(other, path) != 0)
+        result = -errno;
+    if (result != 0)
+        unlink(other);
+    else if (fsync(directory) != 0)
+        result = -errno;
+    return result;
+}
+
+static int edit_locked(const char *path, int directory, token_file_editor *edit, void *ctx,
+                       char *error)
+{
+    struct token_file_mark mark;
+    struct stat info;
+    struct buffer before, after;
+    bool is_there = stat(path, &info) == 0;
+    buffer_init(&before, TOKEN_LIST_BYTES_MAX + 1);
+    buffer_init(&after, TOKEN_LIST_BYTES_MAX);
+    int result = is_there ? token_file_read(path, &before, &mark, error) : 0;
+    if (result == 0)
+        result = edit(ctx, buffer_slice(&before), &after);
+    if (result == 0 && after.failed)
+        result = error_result(-EFBIG, error, ACCESS_ERROR_BYTES,
+                              "too many tokens for '%.200s', at most %d bytes", path,
+                              TOKEN_LIST_BYTES_MAX);
+    else if (result == 0 && (result = replace_file(path, buffer_slice(&after),
+                                                   is_there ? &info : NULL, directory)) != 0)
+        error_write(error, ACCESS_ERROR_BYTES, "cannot write the tokens to '%.200s', %s", path,
+                    strerror(-result));
+    buffer_fini(&before);
+    buffer_fini(&after);
+    return result;
+}
+
+int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *error)
+{
+    char real[PATH_MAX];
+    if (realpath(path, real)) /* what a symbolic link names is replaced, not the link */
+        path = real;
+    else if (strlen(path) >= PATH_MAX)
+        return error_result(-ENAMETOOLONG, error, ACCESS_ERROR_BYTES,
+                            "the name of the file of tokens is too long");
+    int directory = lock_directory(path);
+    if (directory < 0)
+        return error_result(directory, error, ACCESS_ERROR_BYTES,
+                            "cannot write the tokens to '%.200s', %s", path, strerror(-directory));
+    int result = edit_locked(path, directory, edit, ctx, error);
+    close(directory); /* which ends the lock */
+    return result;
 }

@@ -28,4 +28,13 @@ bool token_file_has_changed(const char *path, const struct token_file_mark *mark
 int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark,
                     char *error);
 
+/*
+ * Replaces it whole: `edit` is given what it holds (empty where there is no file yet) and appends
+ * what it shall hold. Two that edit at once do so one after the other; whoever reads meanwhile, or
+ * finds it after a crash, has the old text or the new one. Mode and owner stay; a new file is its
+ * maker's alone. `edit` returns 0, or what then is returned with nothing changed: it has said why.
+ */
+typedef int token_file_editor(void *ctx, struct slice text, struct buffer *out);
+int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *error);
+
 #endif

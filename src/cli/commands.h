@@ -27,5 +27,6 @@ extern const struct cli_command cli_bench_commands[];
 extern const struct cli_command cli_backup_commands[];
 extern const struct cli_command cli_fsck_commands[];
 extern const struct cli_command cli_reshard_commands[];
+extern const struct cli_command cli_token_commands[];
 
 #endif

@@ -1,0 +1,480 @@
+/* token: who may do what: tokens and certificates made, listed, revoked, given another secret. */
+#include "access/token_list.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/json_write.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/private_file.h"
+#include "cli/show.h"
+#include "cli/token_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define EXPIRES_MS_MAX (INT64_C(3650) * 24 * 3600 * 1000)
+#define OVERLAP "24h"
+enum { LIST_BYTES_MAX = 16 << 20 };
+
+struct wishes { /* what the command line says; NULL: nothing */
+    const char *scope, *topics, *expires, *overlap, *output;
+    const char *rate, *requests, *max_jobs, *max_bytes, *max_waiting, *max_connections;
+    bool is_certificate;
+};
+
+struct change {
+    const struct wishes *wishes;
+    const struct token_store *store;
+    struct slice name;
+    int64_t now_ms;
+    struct token token;           /* as it became */
+    char secret[TOKEN_BYTES + 1]; /* "": none was made */
+    int (*make)(struct change *change, const struct token *old);
+};
+
+/* ---- the wishes ---- */
+
+static int read_count(const char *text, const char *flag, uint64_t *out)
+{
+    if (!text || access_count_parse(slice_of(text), INT64_MAX, out))
+        return CLI_OK;
+    return cli_usage("bad value '%s' for '--%s', give a number from 1 on, such as 5000 or 1M", text,
+                     flag);
+}
+
+static int read_rate(const char *text, const char *flag, struct access_rate *out)
+{
+    if (!text || access_rate_parse(slice_of(text), out))
+        return CLI_OK;
+    return cli_usage("bad value '%s' for '--%s', give a rate such as 1000/s or 90/m", text, flag);
+}
+
+static int read_limits(const struct wishes *wishes, struct access_limits *limits)
+{
+    int exit_code = read_rate(wishes->rate, "rate", &limits->push_rate);
+    if (exit_code == CLI_OK)
+        exit_code = read_rate(wishes->requests, "requests", &limits->request_rate);
+    if (exit_code == CLI_OK)
+        exit_code = read_count(wishes->max_jobs, "max-jobs", &limits->jobs_max);
+    if (exit_code == CLI_OK)
+        exit_code = read_count(wishes->max_bytes, "max-bytes", &limits->bytes_max);
+    if (exit_code == CLI_OK)
+        exit_code = read_count(wishes->max_waiting, "max-waiting", &limits->waiting_max);
+    if (exit_code == CLI_OK)
+        exit_code =
+            read_count(wishes->max_connections, "max-connections", &limits->connections_max);
+    return exit_code;
+}
+
+static int read_span(const char *text, const char *flag, int64_t *out)
+{
+    if (duration_parse(slice_of(text), EXPIRES_MS_MAX, out))
+        return CLI_OK;
+    return cli_usage("bad value '%s' for '--%s', give a time such as 24h or 90d", text, flag);
+}
+
+static int read_expiry(const struct change *change, int64_t *expires_ms)
+{
+    int64_t span_ms;
+    if (!change->wishes->expires)
+        return CLI_OK;
+    int exit_code = read_span(change->wishes->expires, "expires", &span_ms);
+    if (exit_code == CLI_OK)
+        *expires_ms = change->now_ms + span_ms;
+    return exit_code;
+}
+
+/* ---- one token changed ---- */
+
+static void draw_secret(struct change *change)
+{
+    struct token *token = &change->token;
+    token_make(change->secret);
+    token_hash(slice_of(change->secret), token->secrets[0].hash);
+    token->secrets[0].until_ms = INT64_MAX;
+    token->secret_count = 1;
+}
+
+static int make_new(struct change *change, const struct token *old)
+{
+    const struct wishes *wishes = change->wishes;
+    struct token *token = &change->token;
+    *token = (struct token){.kind = wishes->is_certificate ? ACCESS_CERTIFICATE : ACCESS_TOKEN,
+                            .name = change->name,
+                            .created_ms = change->now_ms,
+                            .expires_ms = INT64_MAX,
+                            .revoked_ms = INT64_MAX};
+    if (old && old->revoked_ms == INT64_MAX)
+        return cli_error("there is '%.*s' already in '%s', rotate or revoke it",
+                         (int)change->name.len, change->name.at, change->store->place);
+    if (!wishes->scope || !(token->scopes = access_scopes_parse(slice_of(wishes->scope))))
+        return cli_usage("bad value '%s' for '--scope', give some of push,consume,read,admin",
+                         wishes->scope ? wishes->scope : "");
+    if (!wishes->topics || !access_topics_are_valid(slice_of(wishes->topics)))
+        return cli_usage("bad value '%s' for '--topics', give patterns such as 'orders-*,mail', "
+                         "or '*' for all",
+                         wishes->topics ? wishes->topics : "");
+    token->topics = slice_of(wishes->topics);
+    int exit_code = read_limits(wishes, &token->limits);
+    if (exit_code == CLI_OK)
+        exit_code = read_expiry(change, &token->expires_ms);
+    if (exit_code == CLI_OK && !wishes->is_certificate)
+        draw_secret(change);
+    return exit_code;
+}
+
+static int refuse_absent(const struct change *change, const struct token *old)
+{
+    int len = (int)change->name.len;
+    if (!old) {
+        cli_error("there is no '%.*s' in '%s', see 'tarry token list'", len, change->name.at,
+                  change->store->place);
+        return CLI_NOTHING;
+    }
+    if (old->revoked_ms != INT64_MAX)
+        return cli_error("'%.*s' is revoked already, nothing was changed", len, change->name.at);
+    return CLI_OK;
+}
+
+static int make_revoked(struct change *change, const struct token *old)
+{
+    int exit_code = refuse_absent(change, old);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    change->token = *old;
+    change->token.revoked_ms = change->now_ms;
+    return CLI_OK;
+}
+
+/* The secret it had is good for a while beside the new one; one from before is not any more. */
+static int make_rotated(struct change *change, const struct token *old)
+{
+    const struct wishes *wishes = change->wishes;
+    struct token *token = &change->token;
+    int64_t overlap_ms = 0;
+    int exit_code = refuse_absent(change, old);
+    if (exit_code == CLI_OK && old->kind == ACCESS_CERTIFICATE)
+        exit_code = cli_error("'%.*s' is a certificate and has no secret here, nothing was changed",
+                              (int)change->name.len, change->name.at);
+    if (exit_code == CLI_OK)
+        exit_code = read_span(wishes->overlap ? wishes->overlap : OVERLAP, "overlap", &overlap_ms);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    *token = *old;
+    exit_code = read_expiry(change, &token->expires_ms);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (token->expires_ms <= change->now_ms)
+        return cli_error("'%.*s' has expired, give --expires to rotate it all the same",
+                         (int)change->name.len, change->name.at);
+    draw_secret(change);
+    token->secrets[1].until_ms = INT64_MAX;
+    if (overlap_ms) {
+        token->secrets[1] = old->secrets[0];
+        token->secrets[1].until_ms = change->now_ms + overlap_ms;
+        token->secret_count = 2;
+    }
+    return CLI_OK;
+}
+
+static int edit_list(void *ctx, struct slice text, struct buffer *out)
+{
+    struct change *change = ctx;
+    struct token_list list;
+    char error[ACCESS_ERROR_BYTES];
+    if (token_list_read(text, change->store->place, &list, error) != 0)
+        return cli_error("%s", error);
+    int exit_code = change->make(change, token_list_find(&list, change->name));
+    if (exit_code == CLI_OK)
+        token_list_put(text, &change->token, out);
+    change->token.name = change->name; /* the text ends before what is said of it */
+    token_list_fini(&list);
+    return exit_code;
+}
+
+/* ---- what is said ---- */
+
+/* The secret alone on standard output, so that it can be piped where it belongs. */
+static int hand_over(const struct change *change, FILE *output)
+{
+    if (!change->secret[0])
+        return CLI_OK;
+    bool ok = fprintf(output ? output : stdout, "%s\n", change->secret) > 0 &&
+              fflush(output ? output : stdout) == 0;
+    return ok ? CLI_OK
+              : cli_error("cannot write the token, %s, make another one: tarry token rotate %.*s",
+                          strerror(errno), (int)change->name.len, change->name.at);
+}
+
+static void say_new(const struct change *change)
+{
+    const struct token *token = &change->token;
+    char scopes[ACCESS_SCOPES_TEXT_BYTES], until[TIMESTAMP_BYTES + 1] = "";
+    access_scopes_emit(token->scopes, scopes);
+    timestamp_write(until, token->expires_ms);
+    fprintf(stderr, "tarry: %.*s may %s on %.*s%s%s%s\n", (int)token->name.len, token->name.at,
+            scopes, (int)token->topics.len, token->topics.at,
+            token->expires_ms == INT64_MAX ? "" : " until ",
+            token->expires_ms == INT64_MAX ? "" : until,
+            token->kind == ACCESS_CERTIFICATE ? ", by its certificate"
+                                              : "; the token is shown this once");
+}
+
+static void say_rotated(const struct change *change)
+{
+    const struct token *token = &change->token;
+    char until[TIMESTAMP_BYTES + 1] = "";
+    timestamp_write(until, token->secrets[1].until_ms);
+    fprintf(stderr, "tarry: %.*s has a new token, shown this once; the old one %s%s\n",
+            (int)token->name.len, token->name.at,
+            token->secret_count > 1 ? "is good until " : "is refused from now on",
+            token->secret_count > 1 ? until : "");
+}
+
+static int run_change(struct change *change, bool is_rotation)
+{
+    const char *path = change->wishes->output;
+    FILE *output = path ? private_file_open(path, "w", 0) : NULL;
+    if (path && (!output || fchmod(fileno(output), S_IRUSR | S_IWUSR) != 0))
+        return cli_error("cannot write '%s', %s, nothing was changed", path, strerror(errno));
+    int exit_code = token_store_edit(change->store, edit_list, change);
+    if (exit_code == CLI_OK && !change->secret[0] && change->token.revoked_ms != INT64_MAX)
+        fprintf(stderr, "tarry: %.*s is revoked, servers refuse it within two seconds\n",
+                (int)change->name.len, change->name.at);
+    else if (exit_code == CLI_OK && is_rotation)
+        say_rotated(change);
+    else if (exit_code == CLI_OK)
+        say_new(change);
+    if (exit_code == CLI_OK)
+        exit_code = hand_over(change, output);
+    if (output && fclose(output) != 0 && exit_code == CLI_OK)
+        exit_code = cli_error("cannot write '%s', %s, make another one: tarry token rotate", path,
+                              strerror(errno));
+    explicit_bzero(change->secret, sizeof change->secret);
+    return exit_code;
+}
+
+/* ---- the list ---- */
+
+static const char *state_of(const struct token *token, int64_t now_ms)
+{
+    return token->revoked_ms != INT64_MAX                                   ? "revoked"
+           : token->expires_ms <= now_ms                                    ? "expired"
+           : token->secret_count > 1 && token->secrets[1].until_ms > now_ms ? "rotating"
+                                                                            : "valid";
+}
+
+static void add_cell(struct show_table *table, struct slice text)
+{
+    char cell[SHOW_CELL_BYTES];
+    snprintf(cell, sizeof cell, "%.*s", (int)text.len, text.len ? text.at : "");
+    show_table_add(table, cell);
+}
+
+static void add_time(struct show_table *table, int64_t ms)
+{
+    char cell[SHOW_CELL_BYTES], text[TIMESTAMP_BYTES + 1] = "";
+    timestamp_write(text, ms);
+    json_t *time = json_string(text);
+    bool is_set = ms && ms != INT64_MAX;
+    show_table_add(table, is_set && time ? show_time_from_now(time, cell) : "");
+    json_decref(time);
+}
+
+static void add_token(struct show_table *table, const struct token *token, int64_t now_ms)
+{
+    char scopes[ACCESS_SCOPES_TEXT_BYTES];
+    access_scopes_emit(token->scopes, scopes);
+    add_cell(table, token->name);
+    show_table_add(table, access_kind_name(token->kind));
+    show_table_add(table, state_of(token, now_ms));
+    show_table_add(table, scopes);
+    add_cell(table, token->topics);
+    add_time(table, token->created_ms);
+    add_time(table, token->expires_ms);
+}
+
+static void print_list(const struct token_list *list, int64_t now_ms)
+{
+    static const char *const heads[] = {"NAME",   "KIND",    "STATE",   "SCOPE",
+                                        "TOPICS", "CREATED", "EXPIRES", NULL};
+    struct show_table table;
+    show_table_init(&table, heads);
+    for (size_t i = 0; i < list->count; i++)
+        add_token(&table, &list->tokens[i], now_ms);
+    show_table_print(&table);
+    show_table_fini(&table);
+}
+
+static void write_time(struct buffer *out, const char *key, int64_t ms)
+{
+    if (!ms || ms == INT64_MAX)
+        return;
+    json_write_member(out, key);
+    json_write_time(out, ms);
+}
+
+static void write_rate(struct buffer *out, const char *key, struct access_rate rate)
+{
+    if (!rate.count)
+        return;
+    json_write_member(out, key);
+    buffer_append_byte(out, '"');
+    access_rate_emit(rate, out);
+    buffer_append_byte(out, '"');
+}
+
+static void write_count(struct buffer *out, const char *key, uint64_t count)
+{
+    if (count)
+        json_write_member_number(out, key, count);
+}
+
+static void write_token(struct buffer *out, const struct token *token, int64_t now_ms)
+{
+    char scopes[ACCESS_SCOPES_TEXT_BYTES];
+    access_scopes_emit(token->scopes, scopes);
+    buffer_append_byte(out, '{');
+    json_write_member_text(out, "name", token->name);
+    json_write_member_text(out, "kind", slice_of(access_kind_name(token->kind)));
+    json_write_member_text(out, "state", slice_of(state_of(token, now_ms)));
+    json_write_member_text(out, "scope", slice_of(scopes));
+    json_write_member_text(out, "topics", token->topics);
+    write_rate(out, "rate", token->limits.push_rate);
+    write_rate(out, "requests", token->limits.request_rate);
+    write_count(out, "max_jobs", token->limits.jobs_max);
+    write_count(out, "max_bytes", token->limits.bytes_max);
+    write_count(out, "max_waiting", token->limits.waiting_max);
+    write_count(out, "max_connections", token->limits.connections_max);
+    write_time(out, "created_at", token->created_ms);
+    write_time(out, "expires_at", token->expires_ms);
+    write_time(out, "revoked_at", token->revoked_ms);
+    if (token->secret_count > 1)
+        write_time(out, "old_until", token->secrets[1].until_ms);
+    buffer_append_byte(out, '}');
+}
+
+static int print_json_list(const struct token_list *list, int64_t now_ms)
+{
+    struct buffer out;
+    buffer_init(&out, LIST_BYTES_MAX);
+    buffer_append_text(&out, "{\"tokens\":[");
+    for (size_t i = 0; i < list->count; i++) {
+        if (i)
+            buffer_append_byte(&out, ',');
+        write_token(&out, &list->tokens[i], now_ms);
+    }
+    buffer_append_text(&out, "]}\n");
+    bool ok = !out.failed && fwrite(out.at, 1, out.len, stdout) == out.len;
+    buffer_fini(&out);
+    return ok ? CLI_OK : cli_error("cannot write to standard output");
+}
+
+static int run_list(const struct token_store *store, bool json)
+{
+    struct token_list list;
+    struct buffer text;
+    char error[ACCESS_ERROR_BYTES];
+    buffer_init(&text, TOKEN_LIST_BYTES_MAX + 1);
+    int exit_code = token_store_read(store, &text);
+    if (exit_code == CLI_OK &&
+        token_list_read(buffer_slice(&text), store->place, &list, error) != 0)
+        exit_code = cli_error("%s", error);
+    else if (exit_code == CLI_OK) {
+        if (json)
+            exit_code = print_json_list(&list, clock_wall_ms());
+        else
+            print_list(&list, clock_wall_ms());
+        token_list_fini(&list);
+    }
+    buffer_fini(&text);
+    return exit_code;
+}
+
+/* ---- the command ---- */
+
+static int run_verb(const char *verb, const char *name, const struct wishes *wishes,
+                    const struct token_store *store, bool json)
+{
+    struct change change = {.wishes = wishes, .store = store, .now_ms = clock_wall_ms()};
+    bool is_new = strcmp(verb, "new") == 0, is_rotation = strcmp(verb, "rotate") == 0;
+    if (strcmp(verb, "list") == 0)
+        return name ? cli_usage("unexpected argument '%s', 'tarry token list' shows all", name)
+                    : run_list(store, json);
+    if (!is_new && !is_rotation && strcmp(verb, "revoke") != 0)
+        return cli_usage("unknown '%s', give new, list, revoke or rotate", verb);
+    if (!name || !token_name_is_valid(slice_of(name)))
+        return cli_usage("bad name '%s', give 1 to %d of letters, digits and . _ @ : / -",
+                         name ? name : "", TOKEN_NAME_BYTES_MAX);
+    change.name = slice_of(name);
+    change.make = is_new ? make_new : is_rotation ? make_rotated : make_revoked;
+    return run_change(&change, is_rotation);
+}
+
+static int token_command(int argc, char **argv)
+{
+    struct wishes wishes = {0};
+    struct token_store_flags place = {0};
+    bool json = false;
+    const struct cli_flag flags[] = {
+        {"scope", CLI_TEXT, &wishes.scope, "SCOPES", "new: some of push,consume,read,admin"},
+        {"topics", CLI_TEXT, &wishes.topics, "PATTERNS",
+         "new: names, or beginnings such as orders-*, with commas between; * is all"},
+        {"expires", CLI_DURATION, &wishes.expires, "90d",
+         "new, rotate: when it is over; without it never"},
+        {"rate", CLI_TEXT, &wishes.rate, "1000/s", "new: how many jobs it may push"},
+        {"requests", CLI_TEXT, &wishes.requests, "2000/s", "new: how many requests it may make"},
+        {"max-jobs", CLI_TEXT, &wishes.max_jobs, "1M", "new: how many of its jobs may be pending"},
+        {"max-bytes", CLI_TEXT, &wishes.max_bytes, "1G", "new: how many bytes those may have"},
+        {"max-waiting", CLI_TEXT, &wishes.max_waiting, "100", "new: takes that wait at a time"},
+        {"max-connections", CLI_TEXT, &wishes.max_connections, "100", "new: connections at a time"},
+        {"certificate", CLI_SWITCH, &wishes.is_certificate, NULL,
+         "new: no secret; NAME is the one in the client's certificate"},
+        {"overlap", CLI_DURATION, &wishes.overlap, OVERLAP,
+         "rotate: how long the old one stays good (" OVERLAP "); 0ms is not at all"},
+        {"output", CLI_TEXT, &wishes.output, "FILE",
+         "new, rotate: write the token there, for its owner alone"},
+        {"tokens", CLI_TEXT, &place.tokens, "FILE",
+         "where they are kept; else TARRY_TOKENS, else as the configuration says"},
+        {"config", CLI_TEXT, &place.config, "FILE", "the server's configuration"},
+        {"json", CLI_SWITCH, &json, NULL, "list: print one JSON object, for programs"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "token new NAME --scope SCOPES --topics PATTERNS | token list | "
+                 "token revoke NAME | token rotate NAME",
+        .about =
+            "Says who may do what on a server: makes tokens, lists them, takes them back, or "
+            "gives\n"
+            "one another secret while the old one stays good for a while. Servers see a change\n"
+            "within two seconds. A token is printed once, on standard output; what is kept is its\n"
+            "SHA-256.\n\n"
+            "  tarry token new shop --scope push --topics 'orders-*,mail' --expires 90d\n"
+            "  tarry token new worker --scope consume --topics '*' --output worker.token\n"
+            "  tarry token new billing.internal --certificate --scope read --topics invoices\n"
+            "  tarry token rotate shop --overlap 1h\n\n"
+            "Scopes: push (push, cancel, reschedule), consume (take, ack), read (look at jobs,\n"
+            "topics and figures), admin (settings, purge, delete, redrive, backup).",
+        .flags = flags,
+        .least = 1,
+        .most = 2,
+        .is_local = true,
+    };
+    struct cli_args args;
+    struct token_store store;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = token_store_find(&store, &place);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    return run_verb(args.list.at[0], args.list.count > 1 ? args.list.at[1] : NULL, &wishes, &store,
+                    json);
+}
+
+const struct cli_command cli_token_commands[] = {
+    {.name = "token", .run = token_command, .help = "make, list, revoke or rotate tokens"},
+    {0},
+};
