@@ -1,5 +1,6 @@
 #include "http/connection.h"
 
+#include "http/channel.h"
 #include "http/dispatch.h"
 #include "net/proxy_protocol.h"
 
@@ -10,8 +11,10 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_MAX = 256, /* in a turn */
-    CROWD_MAX = 64,    /* beyond the limit, and told so; more are closed without a word */
+    ACCEPTS_MAX = 256,   /* in a turn */
+    CROWD_MAX = 64,      /* beyond the limit, and told so; more are closed without a word */
+    GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
+    HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
     LINGER_MS = 2000,
     HELD_MS = 500,
     STALL_MS = 100, /* no connection can be let in, for want of memory or files: tried again */
@@ -164,6 +167,13 @@ static void on_connection_closed(uv_handle_t *handle)
     free(connection);
 }
 
+/* What comes before requests has come, or never will. */
+static void end_greeting(struct http_connection *connection)
+{
+    connection->front->greeting_count -= connection->is_greeting;
+    connection->is_greeting = false;
+}
+
 /* At once; exchanges under way lose it, takes that wait are cancelled. */
 static void cut_connection(struct http_connection *connection)
 {
@@ -183,6 +193,9 @@ static void cut_connection(struct http_connection *connection)
     drop_input(connection);
     drop_output(connection);
     http_gate_fini(connection);
+    http_channel_free(connection->channel, front);
+    connection->channel = NULL;
+    end_greeting(connection);
     http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
     front->crowd_count -= connection->is_crowd;
@@ -296,18 +309,36 @@ static size_t input_cap_wanted(const struct http_connection *connection)
     return cap > connection->in_cap ? cap : connection->in_cap;
 }
 
+/* Is what comes next sealed? */
+static bool is_sealed(const struct http_connection *connection)
+{
+    return connection->channel && !connection->awaits_proxy;
+}
+
+/* Must its handshake wait for the next turn, since there were enough in this one? */
+static bool must_put_off(const struct http_connection *connection)
+{
+    return connection->is_greeting && connection->front->handshake_count >= HANDSHAKES_MAX;
+}
+
 /* Reads go to the shared buffer behind a short leftover, else to the connection's own, as far as the
  * budget allows. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct http_connection *connection = handle->data;
     (void)suggested;
+    if (is_sealed(connection)) {
+        connection->is_put_off = must_put_off(connection);
+        *out = uv_buf_init(connection->front->sealed_at,
+                           connection->is_put_off ? 0 : HTTP_SEALED_READ_BYTES);
+        return;
+    }
     if (connection->in_len <= LEFTOVER_BYTES) {
         char *shared = connection->front->read_at;
         if (connection->in_len)
             memcpy(shared, connection->in, connection->in_len);
-        *out = uv_buf_init(shared + connection->in_len,
-                           (unsigned)(HTTP_READ_BYTES - connection->in_len));
+        size_t cap = connection->channel ? HTTP_SEALED_READ_BYTES : HTTP_READ_BYTES;
+        *out = uv_buf_init(shared + connection->in_len, (unsigned)(cap - connection->in_len));
         return;
     }
     size_t cap = input_cap_wanted(connection);
@@ -433,23 +464,160 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
     return false;
 }
 
+/* The first byte of a handshake, which begins no request. */
+static bool is_handshake(const struct http_connection *connection, const char *bytes, size_t len)
+{
+    return len > 0 && bytes[0] == 0x16 && !connection->framing.head_bytes;
+}
+
+/* One side speaks TLS, the other does not. */
+static void refuse_language(struct http_connection *connection)
+{
+    struct http_fault fault;
+    bool is_tls = connection->channel;
+    http_channel_free(connection->channel, connection->front);
+    connection->channel = NULL;
+    end_greeting(connection);
+    (void)http_fault_set(&fault, PROBLEM_BAD_REQUEST, 0,
+                         is_tls ? "plain HTTP was sent to a port that speaks TLS, "
+                                  "give a URL that begins with https://"
+                                : "TLS was sent to a port that speaks plain HTTP, "
+                                  "give a URL that begins with http://");
+    refuse_connection(connection, &fault);
+}
+
+/* No more of what it sends can be read. In the handshake it is told why; later something damaged
+ * what it sends, or it was somebody else. */
+static void end_bad_channel(struct http_connection *connection)
+{
+    bool is_greeting = connection->is_greeting;
+    struct buffer *sealed = &connection->channel->sealed;
+    if (is_greeting)
+        http_count(&connection->listener->ungreeted, 1);
+    if (is_greeting && sealed->len && !connection->writing) {
+        connection->is_closing = connection->lingers = true;
+        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_connection_touch(connection);
+        return;
+    }
+    if (sealed->len && !connection->writing) {
+        uv_buf_t alert = uv_buf_init(sealed->at, (unsigned)sealed->len);
+        (void)uv_try_write(&connection->stream, &alert, 1);
+    }
+    cut_connection(connection);
+}
+
+/* Where `len` sealed bytes are opened to, behind what is there of a request; NULL: no memory. */
+static char *opening_place(struct http_connection *connection, size_t len)
+{
+    size_t cap = connection->in_len + len + HTTP_RECORD_BYTES;
+    if (connection->in_len <= LEFTOVER_BYTES) {
+        if (connection->in_len)
+            memcpy(connection->front->read_at, connection->in, connection->in_len);
+        return connection->front->read_at;
+    }
+    if (cap <= connection->in_cap)
+        return connection->in;
+    if (input_cap_wanted(connection) > cap)
+        cap = input_cap_wanted(connection);
+    connection->is_starved = !http_budget_has(connection->front, cap - connection->in_cap);
+    return !connection->is_starved && grow_input(connection, cap) ? connection->in : NULL;
+}
+
+/* The handshake is done. */
+static void greet(struct http_connection *connection)
+{
+    end_greeting(connection);
+    wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+}
+
+/* `sealed` is in no buffer of a connection. */
+static void open_input(struct http_connection *connection, const char *sealed, size_t len)
+{
+    struct http_channel *channel = connection->channel;
+    size_t got, kept = connection->in_len;
+    char *into = opening_place(connection, len);
+    if (!into) {
+        refuse_read_for_memory(connection);
+        return;
+    }
+    connection->front->handshake_count += connection->is_greeting;
+    enum http_opened opened =
+        http_channel_open(channel, connection->front, sealed, len, into + kept, &got);
+    if (opened == HTTP_OPENED_PLAIN) {
+        refuse_language(connection);
+        return;
+    }
+    if (connection->is_greeting && http_channel_is_open(channel))
+        greet(connection);
+    if (channel->sealed.len)
+        http_connection_touch(connection);
+    if (got)
+        feed_input(connection, into, kept + got);
+    if (connection->is_cut || opened == HTTP_OPENED)
+        return;
+    if (opened == HTTP_OPENED_BAD)
+        end_bad_channel(connection);
+    else if (!connection->is_closing)
+        end_input(connection);
+}
+
+/* What follows a proxy's header is sealed. */
+static void open_rest(struct http_connection *connection, const char *bytes, size_t len)
+{
+    char *sealed = connection->front->sealed_at;
+    memcpy(sealed, bytes, len);
+    drop_kept_bytes(connection);
+    if (len)
+        open_input(connection, sealed, len);
+}
+
 /* `bytes` is the shared buffer or the connection's own. */
 static void receive(struct http_connection *connection, char *bytes, size_t len)
 {
     size_t used = 0;
     if (connection->awaits_proxy && !read_proxy_header(connection, bytes, len, &used))
         return;
-    feed_input(connection, bytes + used, len - used);
+    bytes += used;
+    len -= used;
+    if (connection->channel) {
+        open_rest(connection, bytes, len);
+        return;
+    }
+    end_greeting(connection);
+    if (is_handshake(connection, bytes, len))
+        refuse_language(connection);
+    else
+        feed_input(connection, bytes, len);
+}
+
+/* Sealed bytes end where the peer says so; where a request is cut off in the middle it was not the
+ * peer. */
+static void end_stream(struct http_connection *connection)
+{
+    if (connection->is_greeting)
+        cut_ungreeted(connection);
+    else if (connection->channel && connection->in_len && !connection->is_closing)
+        cut_connection(connection);
+    else
+        end_input(connection);
+}
+
+/* It goes on at the end of the turn. */
+static void put_off(struct http_connection *connection)
+{
+    stop_reading(connection);
+    http_connection_touch(connection);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct http_connection *connection = stream->data;
     struct http_front *front = connection->front;
-    if (got == UV_EOF && connection->awaits_proxy) {
-        cut_ungreeted(connection);
-    } else if (got == UV_EOF) {
-        end_input(connection);
+    if (got == UV_EOF) {
+        end_stream(connection);
+    } else if (got == UV_ENOBUFS && connection->is_put_off) {
+        put_off(connection);
     } else if (got == UV_ENOBUFS && !connection->is_closing) {
         refuse_read_for_memory(connection);
     } else if (got < 0) {
@@ -459,6 +627,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         (void)http_front_now_ms(front);
         if (connection->pauses != front->pauses && is_stale(connection))
             refuse_stale(connection);
+        else if (is_sealed(connection))
+            open_input(connection, buf->base, (size_t)got);
         else
             receive(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
     }
@@ -511,22 +681,23 @@ static void on_output_written(uv_write_t *request, int status)
     http_connection_touch(connection);
 }
 
-/* The socket took `done` bytes; the rest follows by itself. */
-static bool write_output_later(struct http_connection *connection, size_t done)
+/* The socket took `done` bytes of `out`; the rest follows by itself. */
+static bool write_output_later(struct http_connection *connection, struct buffer *out, size_t done)
 {
     struct http_writing *writing = calloc(1, sizeof *writing);
     if (!writing)
         return false;
-    uv_buf_t rest = uv_buf_init(connection->out.at + done, (unsigned)(connection->out.len - done));
+    uv_buf_t rest = uv_buf_init(out->at + done, (unsigned)(out->len - done));
     writing->request.data = writing;
     writing->front = connection->front;
     writing->connection = connection;
-    writing->bytes = connection->out;
-    writing->counted = connection->out.cap;
+    writing->bytes = *out;
+    writing->counted = out->cap;
     http_budget_add(connection->front, writing->counted);
     count_out(connection, 0);
-    connection->out = (struct buffer){0};
-    connection->out_at += writing->bytes.len;
+    *out = (struct buffer){0};
+    if (!connection->channel)
+        connection->out_at += writing->bytes.len;
     connection->writing = writing;
     if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
         connection->writing = NULL;
@@ -541,16 +712,24 @@ static bool write_output_later(struct http_connection *connection, size_t done)
     return true;
 }
 
-/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. */
+/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. Sealed
+ * bytes are a few more than those they hold, so what is known to have left is never too much. */
 static bool write_output(struct http_connection *connection)
 {
     struct buffer *out = &connection->out;
+    struct http_channel *channel = connection->channel;
     if (out->failed)
         return false;
     if (connection->writing) {
         connection->writing->left = uv_stream_get_write_queue_size(&connection->stream);
         count_out(connection, out->cap);
         return true;
+    }
+    if (channel) {
+        connection->out_at += out->len;
+        if (!http_channel_seal(channel, connection->front, out))
+            return false;
+        out = &channel->sealed;
     }
     if (out->len == 0)
         return true;
@@ -562,8 +741,9 @@ static bool write_output(struct http_connection *connection)
     if (done < 0)
         done = 0;
     if ((size_t)done < out->len)
-        return write_output_later(connection, (size_t)done);
-    connection->out_at += out->len;
+        return write_output_later(connection, out, (size_t)done);
+    if (!channel)
+        connection->out_at += out->len;
     if (connection->unsent.cap)
         http_front_give_back(connection->front, &connection->unsent);
     if (connection->out_counted)
@@ -600,11 +780,20 @@ static bool linger_on(struct http_connection *connection)
 /* How does it go on? */
 static void settle_connection(struct http_connection *connection)
 {
+    struct http_channel *channel = connection->channel;
     bool is_done = !connection->first && !connection->out.len && !connection->writing;
     if (is_done && connection->is_closing) {
+        if (channel && http_channel_end(channel, connection->front)) {
+            http_connection_touch(connection);
+            return;
+        }
         if (!linger_on(connection))
             cut_connection(connection);
         return;
+    }
+    if (connection->is_put_off) {
+        connection->is_put_off = false;
+        start_reading(connection);
     }
     resume_input(connection);
     if (!connection->is_cut && is_done && !connection->first &&
@@ -615,6 +804,7 @@ static void settle_connection(struct http_connection *connection)
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
+    front->handshake_count = 0;
     if (list_is_empty(&front->dirty))
         return false;
     uint32_t serial = front->serial;
@@ -685,6 +875,19 @@ static struct http_connection *connection_new(struct http_listener *listener)
     return connection;
 }
 
+/* Before its first request something else is to come. Where there are too many such, the one that
+ * has been at it longest gives way: who means it is done within a few round trips. */
+static void begin_greeting(struct http_connection *connection)
+{
+    struct http_front *front = connection->front;
+    struct list *waiting = &front->timed[HTTP_PHASE_GREET];
+    if (front->greeting_count >= GREETING_MAX && !list_is_empty(waiting))
+        cut_ungreeted(list_entry(waiting->next, struct http_connection, timed));
+    connection->is_greeting = true;
+    front->greeting_count++;
+    wait_in_phase(connection, HTTP_PHASE_GREET, false);
+}
+
 /* `fd` has been accepted, and is the connection's from now on. */
 static void enter_connection(struct http_listener *listener, int fd, const struct peer *peer)
 {
@@ -697,13 +900,19 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
     }
     connection->peer = *peer;
     connection->awaits_proxy = listener->about->options.proxy_protocol;
+    connection->channel = listener->about->options.tls ? http_channel_new() : NULL;
+    if (listener->about->options.tls && !connection->channel) {
+        (void)close(fd);
+        cut_connection(connection);
+        return;
+    }
     if (open_handle(connection, fd) != 0) {
         (void)close(fd);
         cut_connection(connection);
         return;
     }
     bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
-    if (is_crowd && front->crowd_count >= CROWD_MAX) {
+    if (is_crowd && (front->crowd_count >= CROWD_MAX || connection->channel)) {
         cut_connection(connection);
         return;
     }
@@ -720,7 +929,10 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
     http_count(&front->counters.accepted, 1);
     http_count(&listener->accepted, 1);
     start_reading(connection);
-    wait_in_phase(connection, connection->awaits_proxy ? HTTP_PHASE_GREET : HTTP_PHASE_IDLE, false);
+    if (connection->awaits_proxy || connection->channel)
+        begin_greeting(connection);
+    else
+        wait_in_phase(connection, HTTP_PHASE_IDLE, false);
 }
 
 /* Looks away from listeners for a while: those that are shared, or all. */
@@ -815,6 +1027,17 @@ static void give_up_connection(struct http_connection *connection)
                              phase == HTTP_PHASE_HEAD ? "header" : "body",
                              (long long)timeout_ms(connection->front, phase));
         refuse_connection(connection, &fault);
+        return;
+    }
+    if (phase == HTTP_PHASE_GREET) {
+        cut_ungreeted(connection);
+        return;
+    }
+    if (phase == HTTP_PHASE_IDLE && connection->channel) {
+        connection->is_closing = true;
+        drop_input(connection);
+        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_connection_touch(connection);
         return;
     }
     size_t left =

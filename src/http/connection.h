@@ -17,6 +17,7 @@
 
 #include "http/exchange.h"
 
+struct http_channel;
 struct http_writing;
 
 struct http_connection {
@@ -39,8 +40,11 @@ struct http_connection {
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
     bool is_crowd;     /* beyond the limit: here only to be told so */
     bool awaits_proxy; /* the header of a proxy comes first */
+    bool is_greeting;  /* the header of a proxy or a handshake comes first; counted by the front */
+    bool is_put_off;   /* its handshake waits for the next turn */
     bool peer_ended;   /* it sends no more, and may be gone */
     bool is_starved;   /* the last read found no memory for its bytes in the budget */
+    struct http_channel *channel; /* of a listener with TLS, else NULL */
     uint32_t exchange_count;
     uint32_t weight;     /* of the exchanges under way */
     uint32_t wait_count; /* takes among them that may wait */

@@ -33,6 +33,7 @@ struct http_shared *http_shared_new(const char *version)
     http_shared_set_memory(shared, 0);
     http_shared_set_metrics_topics(shared, 0);
     pthread_mutex_init(&shared->lock, NULL);
+    pthread_mutex_init(&shared->tls_lock, NULL);
     return shared;
 }
 
@@ -41,6 +42,8 @@ void http_shared_free(struct http_shared *shared)
     if (!shared)
         return;
     pthread_mutex_destroy(&shared->lock);
+    pthread_mutex_destroy(&shared->tls_lock);
+    tls_context_release(shared->tls);
     free(shared);
 }
 
@@ -58,6 +61,15 @@ void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics)
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max)
 {
     shared->memory_bytes_max = bytes_max ? bytes_max : BUDGET_BYTES;
+}
+
+void http_shared_set_tls(struct http_shared *shared, struct tls_context *context)
+{
+    pthread_mutex_lock(&shared->tls_lock);
+    struct tls_context *former = shared->tls;
+    shared->tls = tls_context_hold(context);
+    pthread_mutex_unlock(&shared->tls_lock);
+    tls_context_release(former);
 }
 
 void http_shared_add_metrics(struct http_shared *shared,
@@ -266,11 +278,12 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     buffer_init(&front->arena, front->options.batch_bytes_max + 64 * 1024);
     pthread_mutex_init(&front->lock, NULL);
     front->read_at = malloc(HTTP_READ_BYTES);
+    front->sealed_at = malloc(HTTP_READ_BYTES);
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
     reactor_at_turn_end(reactor, on_front_turn_end, front);
     /* So much is never outgrown, and slices into it stay good. */
-    bool has_memory = front->read_at && front->alarm && front->expiry &&
+    bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
     if (!has_memory || !enter_shared(front)) {
         http_front_free(front);
@@ -332,5 +345,6 @@ void http_front_free(struct http_front *front)
     buffer_fini(&front->arena);
     pthread_mutex_destroy(&front->lock);
     free(front->read_at);
+    free(front->sealed_at);
     free(front);
 }

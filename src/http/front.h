@@ -24,6 +24,7 @@
 #include "base/buffer.h"
 #include "net/listener.h"
 #include "net/reactor.h"
+#include "net/tls.h"
 #include "queue/waiter.h"
 
 struct http_front;
@@ -55,6 +56,8 @@ void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max);
 void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics);
 /* Any thread: what /readyz says. */
 void http_shared_set_ready(struct http_shared *shared, bool ready);
+/* Any thread: what listeners with TLS speak with those who come from now on. Holds the context. */
+void http_shared_set_tls(struct http_shared *shared, struct tls_context *context);
 /* Something that adds lines to /metrics, e.g. what the server knows of its store. Called on any
  * reactor's thread. Before the reactors run; one. */
 void http_shared_add_metrics(struct http_shared *shared,

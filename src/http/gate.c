@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "http/channel.h"
 #include "http/connection.h"
 
 #include <stdlib.h>
@@ -151,6 +152,7 @@ static bool admit(struct http_connection *connection, struct http_fault *fault)
         return true;
     uint64_t generation = access_generation(access);
     struct access_asked asked = {.authorization = header,
+                                 .certificate = http_channel_certificate(connection->channel),
                                  .needs_caller = connection->listener->about->requires_token,
                                  .now_ms = clock_wall_ms()};
     struct access_caller *caller;

@@ -130,7 +130,7 @@ static void write_listeners(struct buffer *out, const struct sums *sums)
         write_listener(out, accepted, sums->listeners[i].name, sums->listeners[i].accepted);
     prometheus_family(out, ungreeted, PROMETHEUS_COUNTER,
                       "Connections closed before their first request, by listener: they lacked "
-                      "the header of a proxy.");
+                      "the header of a proxy, or their TLS handshake was not finished.");
     for (uint32_t i = 0; i < sums->listener_count; i++)
         write_listener(out, ungreeted, sums->listeners[i].name, sums->listeners[i].ungreeted);
 }

@@ -34,7 +34,7 @@ enum {
 /* What a connection may be waited for, and so how long. */
 enum http_phase {
     HTTP_PHASE_NONE = 0, /* for the queue: as long as it takes */
-    HTTP_PHASE_GREET,    /* what comes before requests: the header of a proxy */
+    HTTP_PHASE_GREET,    /* what comes before requests: the header of a proxy, a handshake */
     HTTP_PHASE_IDLE,     /* the next request */
     HTTP_PHASE_HEAD,
     HTTP_PHASE_BODY,
@@ -95,7 +95,10 @@ struct http_front {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    char *read_at; /* HTTP_READ_BYTES */
+    char *read_at;            /* HTTP_READ_BYTES */
+    char *sealed_at;          /* the same for what TLS connections read; see channel.h */
+    uint32_t greeting_count;  /* connections before their first request, see connection.c */
+    uint32_t handshake_count; /* steps of handshakes, in this turn */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;
@@ -123,7 +126,9 @@ struct http_shared {
     const struct http_backup_hooks *backup; /* NULL: none */
     uint64_t memory_bytes_max;
     _Atomic uint64_t memory_bytes, memory_refused;
-    pthread_mutex_t lock; /* of the fronts */
+    pthread_mutex_t tls_lock;
+    struct tls_context *tls; /* of connections that come from now on; NULL: there is no TLS */
+    pthread_mutex_t lock;    /* of the fronts */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
     struct http_route routes[HTTP_ROUTES_MAX]; /* the last place is for requests without a route */

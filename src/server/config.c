@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "http/host.h"
 #include "job/job.h"
+#include "net/tls.h"
 #include "redis/redis.h"
 #include "redis/url.h"
 #include "server/exposure.h"
@@ -25,7 +26,8 @@ static const struct option options[] = {
     {"listen", OPTION_LISTEN, "ADDRESS[,WORD...]", FIELD(listen), "127.0.0.1:8279", 0, 0,
      "where to serve HTTP: ADDRESS:PORT (port 0 is any free one), unix:PATH, or fd:NAME of a "
      "socket "
-     "that systemd opened; words after it: plain (other machines may reach it without TLS), "
+     "that systemd opened; words after it: tls (see --tls-cert), plain (other machines may reach "
+     "it without TLS), "
      "require-token or no-token, and of a unix socket mode=0660 and group=NAME; may be given "
      "again"},
     {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
@@ -51,6 +53,18 @@ static const struct option options[] = {
     {"tokens", OPTION_TEXT, "FILE", FIELD(tokens), "", 0, 0,
      "let in who has a token of this file (made by tarry token, see docs/security.md); read again "
      "where it changes, and on SIGHUP"},
+    {"tls-cert", OPTION_TEXT, "FILE", FIELD(tls_cert), "", 0, 0,
+     "the certificate that listeners with the word tls show, PEM, and behind it those up to the "
+     "root; read again where it changes, and on SIGHUP, without dropping connections"},
+    {"tls-key", OPTION_TEXT, "FILE", FIELD(tls_key), "", 0, 0,
+     "the key of --tls-cert, PEM without a passphrase, in a file that others may not read"},
+    {"tls-client-ca", OPTION_TEXT, "FILE", FIELD(tls_client_ca), "", 0, 0,
+     "let clients show certificates that one of these (PEM) has signed; the name in it, the first "
+     "DNS name, else the common name, is who calls"},
+    {"tls-client-auth", OPTION_CHOICE, "off|request|require", FIELD(tls_client_auth), "request", 0,
+     0, "what of clients without a certificate, where there is --tls-client-ca"},
+    {"tls-min", OPTION_CHOICE, "1.2|1.3", FIELD(tls_min), "1.2", 0, 0,
+     "the oldest version of TLS that is spoken"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},
@@ -546,6 +560,46 @@ static bool check_redis(const struct config *config, char *error)
     return true;
 }
 
+bool config_can_prove(const struct config *config, const struct listener_options *listener)
+{
+    bool wants_certificate =
+        config->tls_client_ca[0] && config->tls_client_auth == TLS_CLIENT_AUTH_REQUIRE + 1;
+    return config->tokens[0] || (listener->tls && wants_certificate);
+}
+
+/* TLS where it is asked for, and nowhere else. */
+static bool check_tls(const struct config *config, char *error)
+{
+    static const char *const all[] = {"tls-cert",        "tls-key", "tls-client-ca",
+                                      "tls-client-auth", "tls-min", NULL};
+    static const char *const auth[] = {"tls-client-auth", NULL};
+    const struct option_listen *listen = &config->listen;
+    const char *given = find_given(config, all);
+    char name[ADDRESS_TEXT_BYTES];
+    bool has_both = config->tls_cert[0] && config->tls_key[0], speaks = false;
+    for (uint32_t i = 0; i < listen->count && !has_both; i++) {
+        address_emit(&listen->at[i], name);
+        if (listen->at[i].tls)
+            return error_text(error, CONFIG_ERROR_BYTES,
+                              "cannot speak TLS on '%s' without a certificate, give --tls-cert "
+                              "FILE and --tls-key FILE",
+                              name);
+    }
+    for (uint32_t i = 0; i < listen->count; i++)
+        speaks |= listen->at[i].tls;
+    if (given && !speaks)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--%s' without a listener that speaks TLS, give one the word: "
+                          "--listen 0.0.0.0:8443,tls",
+                          given);
+    if (find_given(config, auth) && config->tls_client_auth != TLS_CLIENT_AUTH_OFF + 1 &&
+        !config->tls_client_ca[0])
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--tls-client-auth' without --tls-client-ca, name the file of those "
+                          "who sign the certificates");
+    return true;
+}
+
 /* What can be said of listeners before they are open. */
 static bool check_listen(const struct config *config, char *error)
 {
@@ -558,7 +612,7 @@ static bool check_listen(const struct config *config, char *error)
             .options = &listen->at[i],
             .name = text,
             .is_local = listen->at[i].kind != LISTENER_TCP || peer_is_loopback(&address),
-            .can_prove = config_can_prove(config),
+            .can_prove = config_can_prove(config, &listen->at[i]),
             .is_insecure = config->insecure,
         };
         if (!exposure_check(&exposure, error))
@@ -575,7 +629,7 @@ static bool check_listen(const struct config *config, char *error)
 
 static bool check(const struct config *config, char *error)
 {
-    if (!check_listen(config, error))
+    if (!check_tls(config, error) || !check_listen(config, error))
         return false;
     if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config))
         return error_text(

@@ -62,6 +62,8 @@ enum { CONFIG_ERROR_BYTES = 512, CONFIG_OPTIONS_MAX = 64, CONFIG_VARIABLE_BYTES 
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
+enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
+
 /* The rest of the choices are enum redis_durability's. */
 enum { CONFIG_DURABILITY_ANY = 1 };
 
@@ -81,6 +83,10 @@ struct config {
     uint32_t require_durability; /* CONFIG_DURABILITY_ANY or enum redis_durability */
     uint32_t wait_replicas;
     int64_t redis_patience_ms;
+    char tls_cert[OPTION_TEXT_BYTES], tls_key[OPTION_TEXT_BYTES]; /* empty: no TLS */
+    char tls_client_ca[OPTION_TEXT_BYTES]; /* empty: clients show no certificates */
+    uint32_t tls_client_auth;              /* enum tls_client_auth, and 1 */
+    uint32_t tls_min;                      /* enum config_tls */
     uint32_t log_level;
     uint32_t log_format; /* enum config_log_format */
     uint32_t shards;     /* 0: what the store has */
@@ -105,11 +111,8 @@ static inline bool config_is_redis(const struct config *config)
     return strcmp(config->store, "embedded") != 0;
 }
 
-/* Is there a way for clients to prove themselves? */
-static inline bool config_can_prove(const struct config *config)
-{
-    return config->tokens[0];
-}
+/* Is there a way for clients of this listener to prove themselves? */
+bool config_can_prove(const struct config *config, const struct listener_options *listener);
 
 /* With less than that the largest batch and the largest answer would not fit. */
 static inline int64_t config_memory_bytes_least(const struct config *config)

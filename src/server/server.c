@@ -8,6 +8,7 @@
 #include "net/thread.h"
 #include "server/backend.h"
 #include "server/callers.h"
+#include "server/certificates.h"
 #include "server/delivery.h"
 #include "server/exposure.h"
 #include "server/machine.h"
@@ -56,6 +57,7 @@ struct server {
     struct http_backup_hooks backup_hooks;
     struct delivery delivery;
     struct callers callers;
+    struct certificates certificates;
     struct amqp_in *amqp_in; /* NULL: none was asked for */
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and amqp_in */
@@ -193,6 +195,7 @@ static void on_signal(uv_signal_t *handle, int number)
                                           .outcome = AUDIT_OUTCOME_OK});
         delivery_reload(&server->delivery);
         callers_reload(&server->callers);
+        certificates_reload(&server->certificates);
         return;
     }
     if (server->phase != SERVING) {
@@ -213,14 +216,9 @@ static bool judge_listener(const struct server *server, struct listener *listene
         .options = &listener->options,
         .name = listener->name,
         .is_local = listener->is_local,
-        .can_prove = config_can_prove(server->config),
+        .can_prove = config_can_prove(server->config, &listener->options),
         .is_insecure = server->config->insecure,
     };
-    if (listener->options.tls) {
-        snprintf(error, sizeof error, "cannot listen on '%s', there is no TLS yet, leave it out",
-                 listener->name);
-        return start_failed(error);
-    }
     if (!exposure_check(&exposure, error))
         return start_failed(error);
     listener->requires_token = exposure_requires_token(&exposure);
@@ -341,6 +339,7 @@ static void emit_metrics(void *ctx, struct buffer *out)
     deliver_emit_metrics(server->delivery.deliver, out);
     amqp_in_emit_metrics(server->amqp_in, out);
     access_emit_metrics(server->callers.access, out);
+    certificates_emit_metrics(&server->certificates, out);
     process_emit_metrics(out);
 }
 
@@ -363,6 +362,7 @@ static uint64_t memory_bytes_max(const struct config *config)
 
 static bool open_fronts(struct server *server)
 {
+    char error[TLS_ERROR_BYTES] = "";
     server->http = http_shared_new(TARRY_VERSION);
     if (!server->http)
         return start_failed("out of memory");
@@ -370,6 +370,9 @@ static bool open_fronts(struct server *server)
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);
+    if (!certificates_open(&server->certificates, server->config, server->http,
+                           server->per_reactor[0].reactor, error))
+        return start_failed(error);
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
@@ -484,6 +487,7 @@ static void run(struct server *server)
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     deliver_start(server->delivery.deliver);
     callers_start(&server->callers);
+    certificates_start(&server->certificates);
     if (server->amqp_in)
         amqp_in_start(server->amqp_in);
     reactor_run(server->per_reactor[0].reactor);
@@ -509,6 +513,7 @@ static void fini(struct server *server)
     listeners_close(&server->listeners);
     http_shared_free(server->http);
     callers_close(&server->callers);
+    certificates_close(&server->certificates);
     if (server->backend.self)
         server->backend.ops->free(&server->backend);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++)
