@@ -1,0 +1,372 @@
+"""Who may do what: every call of openapi.yaml, with each scope, for own, foreign and look-alike topics, on each listener. Nothing of a foreign topic comes out."""
+
+import contextlib
+import itertools
+import json
+import re
+import socket
+
+import pytest
+from api import BODIES, CALLS
+from client import Connection, request_bytes
+from conftest import FLAGS
+from redis_servers import RedisServer
+from server import Server, eventually, free_port
+from tokens import SCOPES, Token, TokenFile, decoded
+
+OWN = ("orders", "orders-*")
+ALL = Token("all")
+NOBODY = None
+# One with each scope, one with all but that: what is missing is what counts.
+LIMITED = [Token(scope, [scope], OWN) for scope in SCOPES] + [Token("no-" + scope, [other for other in SCOPES if other != scope], OWN) for scope in SCOPES]
+WIDE = [Token("wide-" + scope, [scope]) for scope in SCOPES]
+TOKENS = [ALL, *LIMITED, *WIDE]
+
+# A word that no answer may hold but for those who may see all.
+SECRET = "gEhEiM"
+FOREIGN = "mail-" + SECRET
+LOOK_ALIKES = ["orders", "orders-", "orders-1", "orders-x%2F..", "orders-%2e%2e%2fmail", "orders%2D1", "%6Frders", "Orders", "ORDERS-1", "order", "ordersx", "orders.", "orders_1",
+               "orders%00", "orders-%00", "orders%00-1", "%00orders", "%20orders", "orders%20", "orders%09", "orders%0A", "*", "%2A", "orders-*", "orders%2A", "orders%2C" + FOREIGN,
+               "orders,orders-1", "..%2Forders", "orders%2F" + FOREIGN, "%", "orders%", "orders-%zz", "%C3%B6rders", "%EF%BD%8Frders", "orders%E2%80%8B", "tarry.dead-letters", "absent", FOREIGN]
+MAY_NOT = (401, 403)
+
+
+class House:
+    """A server with tokens and a listener of each kind, and a foreign topic that holds jobs of every state."""
+
+    def __init__(self, directory, *flags):
+        self.open_port, self.path = free_port(), f"{directory}/sock"
+        self.tokens = TokenFile(directory / "tokens", *TOKENS)
+        self.server = Server(directory / "server", ["--tokens", str(self.tokens.path), "--audit", str(directory / "audit"), "--listen", f"unix:{self.path}",
+                                                    "--listen", f"127.0.0.1:{self.open_port},no-token", *flags])
+        self.server.start()
+        self.all = Client(Connection(self.server.port), ALL)
+        self.fill(FOREIGN)
+
+    def fill(self, topic):
+        call = self.all.call
+        call("PUT", f"/v1/topics/{topic}?max_attempts=1", b"")
+        for n in range(6):
+            call("PUT", f"/v1/topics/{topic}/jobs/{SECRET}-{n}" + ("?delay=1h" if n > 2 else ""), f'{{"body":"{SECRET}"}}'.encode(), {"Content-Type": "application/json"})
+        dead, leased = call("POST", f"/v1/topics/{topic}/take?max=2&lease_for=1h").json()["jobs"]
+        assert call("POST", f"/v1/nack?lease={dead['lease']}&error={SECRET}").ok
+        self.lease = leased["lease"]
+
+    def look(self):
+        """All that there is of the foreign topic."""
+        return [self.all.call("GET", f"/v1/topics/{FOREIGN}{rest}").body for rest in ("", "/jobs?body=true&limit=100")]
+
+    def on(self, listener):
+        if listener == "unix":
+            connection = Connection.__new__(Connection)
+            connection.socket, connection.pending = socket.socket(socket.AF_UNIX), bytearray()
+            connection.socket.settimeout(30)
+            connection.socket.connect(self.path)
+            return connection
+        return Connection(self.open_port if listener == "no-token" else self.server.port)
+
+
+class Client:
+    """Calls by a token over one connection, made again where the server ends it."""
+
+    def __init__(self, connection, token, again=None):
+        self.connection, self.token, self.again = connection, token, again
+
+    def call(self, method, target, body=b"", headers=None):
+        reply = self.connection.call(method, target, body, {**(self.token.headers if self.token else {}), **(headers or {})})
+        if reply.closes and self.again:
+            self.connection.close()
+            self.connection = self.again()
+        return reply
+
+
+@pytest.fixture(scope="module", params=["embedded", "redis"])
+def house(request, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("house")
+    with RedisServer() if request.param == "redis" else contextlib.nullcontext() as redis:
+        house = House(directory, *(["--store", redis.url, "--shards", "1"] if redis else FLAGS))
+        yield house
+        assert house.server.terminate() == 0 and not house.server.sanitizer_report(), house.server.log()[-4000:]
+
+
+def expected(call, token, topic, listener):
+    """What the table says: None where the call is not refused for who makes it, else the status."""
+    if call.scope is None or (token is NOBODY and listener == "no-token"):
+        return None
+    if token is NOBODY:
+        return 401
+    if call.scope == "":
+        return None
+    if call.scope not in token.scopes or (call.topics == "all" and "*" not in token.topics):
+        return 403
+    if "{topic}" in call.path or call.name == "takeAny":
+        name = decoded(topic)
+        if name is None and call.name == "takeAny":
+            return None  # 400: the query cannot be read
+        if "*" not in token.topics and (name is None or not token.may_use(name)):
+            return 403
+    return None
+
+
+def ask(client, call, topic, house):
+    body = BODIES.get(call.name, b'{"leases":["x"]}' if call.topics == "lease" else b"x" if call.scope == "push" else b"")
+    if call.name == "pushBatch":
+        body = json.dumps([{"topic": decoded(topic) or "?", "body": "x", "delay": "1h"}]).encode()
+    return client.call(call.method, call.target(topic), body if call.method != "GET" else b"")
+
+
+def hides(reply, asked):
+    """Nothing of the foreign topic is in an answer but the name that was asked for."""
+    text = reply.body.decode("utf-8", "replace") + json.dumps(reply.headers)
+    for spelt in (asked, decoded(asked) or ""):
+        text = text.replace(spelt, "") if SECRET in spelt else text
+    return SECRET not in text
+
+
+def check(house, listener, token, call, topic):
+    again = lambda: house.on(listener)  # noqa: E731
+    client = Client(again(), token, again) if (key := (listener, token)) not in house.clients else house.clients[key]
+    house.clients[key] = client
+    reply = ask(client, call, topic, house)
+    wanted = expected(call, token, topic, listener)
+    what = f"{listener}: {token} {call.name} {topic!r}: {reply.status} {reply.body[:300]!r}"
+    if wanted:
+        assert reply.status == wanted and reply.code == {401: "unauthorized", 403: "forbidden"}[wanted], what
+        assert ("www-authenticate" in reply.headers) == (wanted == 401), what
+        assert not {"etag", "allow", "location", "retry-after"} & set(reply.headers), what
+        assert wanted == 401 or f"'{call.scope}'" in reply.json()["detail"], what
+    else:
+        assert reply.status not in MAY_NOT, what
+        assert str(reply.status) in call.statuses | {"404"}, what
+    if token in LIMITED:
+        assert hides(reply, topic), what
+    return reply
+
+
+@pytest.mark.parametrize("listener", ["require-token", "no-token", "unix"])
+def test_the_table(house, listener):
+    house.clients = {}
+    before = house.look()
+    topics = LOOK_ALIKES if listener == "require-token" else ["orders", "orders-1", "ordersx", FOREIGN]
+    # Nobody may do everything where no token is needed: he asks about topics of his own, or the foreign one would be changed.
+    for token, call in itertools.product([NOBODY, *LIMITED, *WIDE], CALLS):
+        for topic in topics:
+            may_change = expected(call, token, topic, listener) is None and call.scope not in (None, "", "read")
+            if not (may_change and topic == FOREIGN):
+                check(house, listener, token, call, topic)
+    assert house.look() == before, "a foreign topic is as it was"
+
+
+def test_every_call_was_asked_for(house):
+    """A route that openapi.yaml does not know would have been asked for by nobody."""
+    page = house.all.call("GET", "/metrics").body.decode()
+    counts = {}
+    for call, count in re.findall(r'tarry_http_requests_total\{call="(\w+)",status="\w+"\} (\d+)', page):
+        counts[call] = counts.get(call, 0) + int(count)
+    assert counts.pop("none") == 0 and len(counts) > 20 and not [call for call, count in counts.items() if not count]
+    assert re.search(r'tarry_access_denied_total\{reason="scope"\} [1-9]', page) and re.search(r'tarry_access_denied_total\{reason="topic"\} [1-9]', page)
+
+
+def test_what_is_not_there_is_refused_like_what_is(house):
+    """Same status, same fields, same words but for the name; whatever is asked of it."""
+    client = {token: Client(house.on("require-token"), token) for token in LIMITED}
+    for token, call in itertools.product(LIMITED, CALLS):
+        if "{topic}" not in call.path and call.name != "takeAny":
+            continue
+        seen = []
+        for topic in (FOREIGN, "mail-aBsEnT"):
+            reply = ask(client[token], call, topic, house)
+            reply.headers.pop("date")
+            seen.append((reply.status, reply.headers, reply.body.replace(topic.encode(), b"T")))
+        for headers in (seen[0][1], seen[1][1]):
+            headers.pop("content-length", None)
+        assert seen[0] == seen[1]
+
+
+def test_nobody_learns_what_paths_there_are(house):
+    nobody, one = Client(house.on("require-token"), NOBODY), Client(house.on("require-token"), LIMITED[0])
+    for method, path in (("GET", "/none"), ("PATCH", "/v1/info"), ("GET", "/v1/topics//jobs"), ("DELETE", "/"), ("POST", "/healthz")):
+        assert nobody.call(method, path).status == 401
+        assert one.call(method, path).status in (404, 405)
+    assert nobody.call("GET", "/healthz").status == 200 and nobody.call("GET", "/readyz").status == 200
+
+
+@pytest.mark.parametrize("how", ["one", "two"])
+def test_a_take_of_several_topics_needs_them_all(house, how):
+    client = Client(house.on("require-token"), Token("consume", ["consume"], OWN))
+    before = house.look()
+    topics = ["orders", FOREIGN] if how == "one" else [FOREIGN, "orders"]
+    reply = client.call("POST", "/v1/take?wait=1s&" + "&".join("topic=" + topic for topic in topics))
+    assert (reply.status, reply.code) == (403, "forbidden")
+    assert house.look() == before
+
+
+def test_a_batch_refuses_foreign_items_alone(house):
+    client = Client(house.on("require-token"), Token("push", ["push"], OWN))
+    before = house.look()
+    items = [{"topic": topic, "id": "b", "body": "x", "delay": "1h"} for topic in ("orders", FOREIGN, "orders-1", "ordersx", "orders\0", "orders-\0", "ORDERS")]
+    items += [{"topic": FOREIGN, "id": f"{SECRET}-1", "on_conflict": "reject"}, {"topic": FOREIGN, "on_conflict": "nonsense"}, {"id": "x"}]
+    results = client.call("POST", "/v1/jobs", json.dumps(items).encode(), {"Content-Type": "application/json"}).json()["results"]
+    assert [result["result"] for result in results] == ["created", "forbidden", "created", "forbidden", "forbidden", "bad_topic", "forbidden", "forbidden", "bad_option", "option_missing"]
+    assert all("state" not in result for result in results if result["result"] == "forbidden")
+    assert house.look() == before
+    client.call("DELETE", "/v1/topics/orders/jobs/b")
+
+
+def test_lists_show_what_one_may_see(house):
+    for name in ("orders-a", "orders-b", "orders-c", "ordersx", "aaa", "zzz"):
+        house.all.call("PUT", f"/v1/topics/{name}")
+    client = Client(house.on("require-token"), Token("read", ["read"], OWN))
+    own = [topic["topic"] for topic in client.call("GET", "/v1/topics").json()["topics"]]
+    everything = [topic["topic"] for topic in house.all.call("GET", "/v1/topics").json()["topics"]]
+    assert own == [name for name in everything if Token("read", [], OWN).may_use(name)] and {"aaa", "ordersx", FOREIGN} < set(everything) - set(own)
+    for limit in range(1, len(own) + 1):
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = client.call("GET", f"/v1/topics?limit={limit}" + (f"&cursor={cursor}" if cursor else "")).json()
+            assert 0 < len(page["topics"]) <= limit
+            seen += [topic["topic"] for topic in page["topics"]]
+            cursor = page["cursor"]
+        assert seen == own
+    nothing = Client(house.on("require-token"), Token("read", ["read"], OWN)).call("GET", "/v1/topics?cursor=zzz").json()
+    assert nothing == {"topics": [], "cursor": None}
+
+
+def test_metrics_have_topics_of_ones_own_and_no_sums_of_all(house):
+    client = Client(house.on("require-token"), Token("read", ["read"], OWN))
+    page = client.call("GET", "/metrics").body.decode()
+    topics = set(re.findall(r'topic="([^"]*)"', page))
+    assert "orders-1" in topics and all(Token("read", [], OWN).may_use(topic) for topic in topics)
+    assert int(re.search(r"^tarry_topics (\d+)", page, re.M)[1]) == len(topics)
+    assert not re.search(r"^(?!tarry_jobs|tarry_dead_bytes|tarry_topic)\w", page, re.M), page
+    info = client.call("GET", "/v1/info").json()
+    assert "limits" in info and not {"bytes_on_disk", "memory_bytes"} & set(info)
+    assert {"bytes_on_disk", "memory_bytes"} < set(house.all.call("GET", "/v1/info").json())
+
+
+def test_a_lease_may_be_answered_by_who_holds_it(house):
+    """It is proof of a take; but not without the scope."""
+    client = Client(house.on("require-token"), Token("push", ["push"], OWN))
+    assert client.call("POST", f"/v1/extend?lease={house.lease}").status == 403
+    client = Client(house.on("require-token"), Token("consume", ["consume"], OWN))
+    assert client.call("POST", f"/v1/extend?lease={house.lease}&lease_for=1h").status == 200
+
+
+@pytest.mark.parametrize("at", range(0, 42, 3))
+def test_a_token_with_one_byte_changed_is_none(house, at):
+    secret = ALL.secret
+    other = secret[:at] + ("A" if secret[at] != "A" else "B") + secret[at + 1:]
+    reply = house.on("require-token").call("GET", "/v1/topics", headers={"Authorization": "Bearer " + other})
+    assert reply.status == 401 and reply.code == "unauthorized" and other not in str(reply.headers) + reply.body.decode()
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic", "Basic !!!", "Digest x", "bearer\ttarry_x", "Bearer tarry_x, Bearer tarry_y", ALL.secret, "Bearer " + "x" * 7000])
+def test_a_header_that_is_wrong_is_refused_on_every_listener(house, header):
+    for listener in ("require-token", "no-token", "unix"):
+        assert house.on(listener).call("GET", "/v1/info", headers={"Authorization": header}).status == 401
+        assert house.on(listener).call("GET", "/healthz", headers={"Authorization": header}).status == 200
+
+
+def test_two_headers_are_no_caller(house):
+    connection = house.on("require-token")
+    one, other = ALL.headers["Authorization"], LIMITED[0].headers["Authorization"]
+    connection.send(f"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nAuthorization: {one}\r\nAuthorization: {other}\r\n\r\n".encode())
+    assert connection.read().status == 400
+
+
+def test_an_audit_line_tells_who_tried(house):
+    client = Client(house.on("require-token"), LIMITED[0])
+    client.call("POST", f"/v1/topics/{FOREIGN}/purge")
+    event = eventually(lambda: json.loads((house.tokens.path.parent / "audit").read_text().splitlines()[-1]))
+    assert (event["action"], event["caller"], event["kind"], event["outcome"]) == ("topic purged", "push", "token", "forbidden")
+    count = len((house.tokens.path.parent / "audit").read_text().splitlines())
+    assert house.on("require-token").call("POST", f"/v1/topics/{FOREIGN}/purge").status == 401
+    assert len((house.tokens.path.parent / "audit").read_text().splitlines()) == count
+
+
+def test_no_secret_is_in_the_log_or_the_audit(house):
+    text = house.server.log() + (house.tokens.path.parent / "audit").read_text()
+    assert not [token for token in TOKENS if token.secret in text or token.secret[6:] in text]
+
+
+# ---- one connection ----
+
+
+def test_pipelined_requests_of_different_callers_are_never_mixed_up(house):
+    """As a proxy sends them."""
+    connection = house.on("require-token")
+    order = [LIMITED[0], ALL, NOBODY, WIDE[0], LIMITED[1], ALL, LIMITED[0], NOBODY] * 12
+    target = f"/v1/topics/{FOREIGN}/jobs/pipelined?delay=1h"
+    connection.send(b"".join(request_bytes("PUT", target, b"x", token.headers if token else {}) for token in order))
+    wanted = {LIMITED[0]: 403, LIMITED[1]: 403, ALL: 2, NOBODY: 401, WIDE[0]: 2}
+    for token in order:
+        reply = connection.read("PUT")
+        assert reply.status // 100 == 2 if wanted[token] == 2 else reply.status == wanted[token]
+        assert token not in LIMITED or f"'{token.name}'" in reply.json()["detail"]
+    house.all.call("DELETE", f"/v1/topics/{FOREIGN}/jobs/pipelined")
+
+
+def test_a_refused_body_is_not_read_where_it_is_large(house):
+    connection = house.on("require-token")
+    connection.send(b"PUT /v1/topics/orders/jobs/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n" + b"x" * 1000)
+    reply = connection.read("PUT")
+    assert reply.status == 401 and reply.closes and "www-authenticate" in reply.headers
+    connection.socket.close()
+
+
+def test_a_refused_body_that_is_short_keeps_the_connection(house):
+    connection = house.on("require-token")
+    connection.send(b"PUT /v1/topics/orders/jobs/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n" + b"x" * 1000)
+    connection.send(b"x" * 8000 + request_bytes("GET", "/healthz"))
+    assert connection.read("PUT").status == 401 and connection.read().status == 200
+
+
+@pytest.mark.parametrize("token", [NOBODY, LIMITED[0]])
+def test_who_waits_to_be_asked_for_the_body_is_refused_before_it(house, token):
+    connection = house.on("require-token")
+    head = request_bytes("PUT", f"/v1/topics/{FOREIGN}/jobs/1", b"", {**(token.headers if token else {}), "Expect": "100-continue"})
+    connection.send(head.replace(b"Content-Length: 0", b"Content-Length: 1000"))
+    line = connection.socket.recv(40, socket.MSG_PEEK)
+    assert line.startswith(b"HTTP/1.1 40"), line
+    reply = connection.read("PUT")
+    assert reply.status == (403 if token else 401) and reply.closes
+
+
+def test_who_may_is_asked_for_it(house):
+    connection = house.on("require-token")
+    connection.send(request_bytes("PUT", "/v1/topics/orders/jobs/expected?delay=1h", b"", {**ALL.headers, "Expect": "100-continue"}).replace(b"Content-Length: 0", b"Content-Length: 1"))
+    assert connection.socket.recv(25).startswith(b"HTTP/1.1 100 ")
+    connection.send(b"x")
+    assert connection.read("PUT").status == 201
+
+
+def test_chunks_of_who_may_not_are_not_read(house):
+    connection = house.on("require-token")
+    connection.send(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+    reply = connection.read("POST")
+    assert reply.status == 401 and reply.closes
+
+
+def test_http_1_0_and_head(house):
+    connection = house.on("require-token")
+    connection.send(b"GET /v1/topics HTTP/1.0\r\n\r\n")
+    assert connection.read().status == 401
+    connection = house.on("require-token")
+    connection.send(f"GET /v1/info HTTP/1.0\r\nAuthorization: Bearer {ALL.secret}\r\n\r\n".encode())
+    assert connection.read().status == 200
+    connection = house.on("require-token")
+    for target in ("/v1/topics", f"/v1/topics/{FOREIGN}"):
+        refused = connection.call("HEAD", target, headers=LIMITED[0].headers)
+        assert refused.status == 403 and refused.body == b""
+    assert connection.call("HEAD", "/v1/topics").status == 401
+    assert connection.call("HEAD", f"/v1/topics/{FOREIGN}", headers=ALL.headers).status == 200
+
+
+def test_a_password_will_do(house):
+    import base64
+
+    connection = house.on("require-token")
+    good = base64.b64encode(f"anybody:{ALL.secret}".encode()).decode()
+    assert connection.call("GET", "/v1/topics", headers={"Authorization": "Basic " + good}).status == 200
+    reply = connection.call("GET", "/v1/topics", headers={"Authorization": "Basic " + base64.b64encode(b"a:b").decode()})
+    assert reply.status == 401 and reply.headers["www-authenticate"].count("realm=") == 2
