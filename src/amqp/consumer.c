@@ -150,7 +150,8 @@ static bool is_for_later(enum queue_status status)
 {
     return status == QUEUE_NO_SPACE || status == QUEUE_NO_MEMORY || status == QUEUE_STOPPING ||
            status == QUEUE_UNAVAILABLE || status == QUEUE_DIRECTORY_MOVED ||
-           status == QUEUE_TOO_MANY_TOPICS || status == QUEUE_ELSEWHERE || status == QUEUE_MOVING;
+           status == QUEUE_TOO_MANY_TOPICS || status == QUEUE_ELSEWHERE || status == QUEUE_MOVING ||
+           status == QUEUE_TOPIC_FULL;
 }
 
 /* The log hears of a change, not of each message. */

@@ -16,6 +16,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->hash_seed = options->hash_seed;
     engine->body_bytes_max = options->body_bytes_max;
     engine->topics_max = options->topics_max;
+    engine->shards = options->shards ? options->shards : 1;
     engine->random.state = options->random_seed;
     engine->recovering = true;
     slab_init(&engine->entries, sizeof(struct entry));
@@ -232,6 +233,9 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         result->due_ms = old->state == JOB_FINISHED ? 0 : entry_due_wall_ms(old, now.skew_ms);
         if (result->status != QUEUE_REPLACED)
             return;
+    } else if (engine_topic_is_full(engine, topic)) {
+        result->status = QUEUE_TOPIC_FULL;
+        return;
     }
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (is_new && !(id = entry_new(engine, topic, key)))) {

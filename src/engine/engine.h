@@ -59,6 +59,7 @@ struct engine_options {
     uint64_t hash_seed;
     uint64_t body_bytes_max;
     uint32_t topics_max;
+    uint32_t shards;       /* that share a topic's max_jobs; 0: 1 */
     uint64_t random_seed;  /* for jitter */
     struct engine_now now; /* when recovery begins */
 };

@@ -105,6 +105,7 @@ struct engine {
     uint64_t hash_seed;
     uint64_t body_bytes_max;
     uint32_t topics_max;
+    uint32_t shards;
     struct random random;
     struct slab entries;
     struct slab extras;
@@ -147,6 +148,8 @@ uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
 /* ---- topic.c ---- */
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
+/* Its share of max_jobs is used up: no new job comes in. */
+bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
 /* Its entries and what is cold of it, as it is shown; *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Also one that was removed and has slots left. */

@@ -224,6 +224,16 @@ struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *rem
     return counts;
 }
 
+bool engine_topic_is_full(const struct engine *engine, const struct topic *topic)
+{
+    uint64_t remembered, most = topic->settings.max_jobs;
+    if (!most)
+        return false;
+    struct queue_counts counts = engine_topic_counts(topic, &remembered);
+    uint64_t count = counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
+    return count >= (most + engine->shards - 1) / engine->shards;
+}
+
 /* ---- records ---- */
 
 /* Appends the topic's record. */

@@ -80,6 +80,7 @@ static const struct refusal {
     [QUEUE_UNAVAILABLE] = {"The store cannot be reached", 503},
     [QUEUE_ELSEWHERE] = {"The number of shards is being changed", 503},
     [QUEUE_MOVING] = {"The job is on its way to another shard", 503},
+    [QUEUE_TOPIC_FULL] = {"The topic is full", 507},
 };
 
 static const struct row *row_of(enum http_problem problem)
@@ -149,6 +150,8 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
         detail = text;
     }
     write_members(out, detail ? detail : queue_status_sentence(status), state, limit);
+    if (status == QUEUE_TOPIC_FULL)
+        buffer_append_text(out, ",\"limit\":\"max_jobs\"");
 }
 
 uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault)
@@ -196,7 +199,7 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
 
 bool http_problem_describe(struct buffer *out, struct slice code)
 {
-    for (int i = QUEUE_NOT_FOUND; i <= QUEUE_UNAVAILABLE; i++) {
+    for (int i = QUEUE_NOT_FOUND; i <= QUEUE_TOPIC_FULL; i++) {
         enum queue_status status = (enum queue_status)i;
         if (slice_is(code, queue_status_code(status))) {
             describe_code(out, queue_status_code(status), refusal_title(status),

@@ -14,6 +14,7 @@ enum option_kind {
     KIND_NUMBER,       /* int64_t */
     KIND_ATTEMPTS,     /* uint32_t */
     KIND_BACKOFF,
+    KIND_FREQUENCY,
     KIND_CONFLICT,
     KIND_STATE,
     KIND_FLAG,
@@ -86,6 +87,10 @@ static const struct option {
                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                             "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
+    [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), 1, TOPIC_JOBS_MAX,
+                         "a number from 1 to 1099511627776"},
+    [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
+                          "a number a second, a minute or an hour, such as 100/s, 90/m or 1/h"},
 #undef INTO
 #undef NAME
 };
@@ -207,6 +212,8 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         return true;
     case KIND_BACKOFF:
         return policy_parse_backoff(value, into);
+    case KIND_FREQUENCY:
+        return frequency_parse(value, into);
     case KIND_CONFLICT:
         return parse_conflict(value, into);
     case KIND_BODIES:

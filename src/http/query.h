@@ -45,6 +45,8 @@ enum http_option_id {
     OPTION_DIED_AFTER,
     OPTION_DIED_BEFORE,
     OPTION_DRY_RUN,
+    OPTION_MAX_JOBS,
+    OPTION_PUSH_RATE,
     OPTION_COUNT
 };
 _Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
@@ -62,7 +64,8 @@ _Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
-    (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED))
+    (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
+     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE))
 /* Which dead jobs, of a purge or a redrive. */
 #define OPTIONS_FILTER                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
@@ -85,7 +88,8 @@ struct http_fields {
     int64_t delay_ms, at_ms, wait_ms, dedup_window_ms, died_after_ms, died_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
-    int64_t max, limit;
+    int64_t max, limit, max_jobs;
+    struct frequency push_rate;
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;

@@ -146,6 +146,15 @@ void http_settings_write(struct buffer *out, const struct topic_settings *settin
         buffer_append_byte(out, '"');
     }
     http_policy_write(out, &settings->policy);
+    if (settings->max_jobs) {
+        buffer_append_text(out, ",\"max_jobs\":");
+        buffer_append_u64(out, settings->max_jobs);
+    }
+    if (settings->push_rate.count) {
+        buffer_append_text(out, ",\"push_rate\":\"");
+        frequency_emit(out, settings->push_rate);
+        buffer_append_byte(out, '"');
+    }
     if (extension.len > 2) { /* its members, without the braces */
         buffer_append_byte(out, ',');
         buffer_append(out, extension.at + 1, extension.len - 2);
@@ -200,6 +209,8 @@ void http_fields_settings(const struct http_fields *fields, struct topic_setting
         .has_priority = http_fields_have(fields, OPTION_PRIORITY),
         .dead_letter_expired = fields->dead_letter_expired,
         .dedup_window_ms = fields->dedup_window_ms,
+        .max_jobs = (uint64_t)fields->max_jobs,
+        .push_rate = fields->push_rate,
     };
 }
 

@@ -60,7 +60,7 @@ size_t record_bytes_max(const struct record *record)
     case RECORD_DONE:
         return 60 + record->done.topic.len;
     case RECORD_TOPIC:
-        return 270 + record->topic.topic.len + record->topic.settings.extension.len;
+        return 290 + record->topic.topic.len + record->topic.settings.extension.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -102,7 +102,7 @@ static uint16_t take_priority(struct wire_in *in)
 
 /*
  * TOPIC  form · fields · topic · sequence, then what `fields` say is there: policy · priority ·
- * dedup_window · extension; then the totals.
+ * dedup_window · extension · max_jobs · count and unit of push_rate; then the totals.
  */
 
 /* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
@@ -113,7 +113,9 @@ enum {
     HAS_TOPIC_PRIORITY = 1 << 4,
     HAS_DEDUP_WINDOW = 1 << 5,
     HAS_EXTENSION = 1 << 6,
-    TOPIC_FIELDS = (1 << 7) - 1
+    HAS_MAX_JOBS = 1 << 7,
+    HAS_PUSH_RATE = 1 << 8,
+    TOPIC_FIELDS = (1 << 9) - 1
 };
 
 /* The byte `form`: on_conflict and these. */
@@ -198,7 +200,8 @@ bool topic_settings_equal(const struct topic_settings *a, const struct topic_set
            a->on_conflict == b->on_conflict && a->has_priority == b->has_priority &&
            (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
-           a->dedup_window_ms == b->dedup_window_ms && slice_equals(a->extension, b->extension);
+           a->dedup_window_ms == b->dedup_window_ms && a->max_jobs == b->max_jobs &&
+           frequency_equal(a->push_rate, b->push_rate) && slice_equals(a->extension, b->extension);
 }
 
 static unsigned topic_form(const struct record_topic *topic)
@@ -233,10 +236,11 @@ static void take_totals(struct wire_in *in, struct topic_totals *totals)
 static char *put_topic(char *at, const struct record_topic *topic)
 {
     const struct topic_settings *settings = &topic->settings;
-    unsigned fields = policy_fields(&settings->policy) |
-                      (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
-                      (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
-                      (settings->extension.len ? HAS_EXTENSION : 0u);
+    unsigned fields =
+        policy_fields(&settings->policy) | (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
+        (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
+        (settings->extension.len ? HAS_EXTENSION : 0u) | (settings->max_jobs ? HAS_MAX_JOBS : 0u) |
+        (settings->push_rate.count ? HAS_PUSH_RATE : 0u);
 
     assert(job_topic_is_valid(topic->topic));
     at = wire_put_byte(at, topic_form(topic));
@@ -252,7 +256,22 @@ static char *put_topic(char *at, const struct record_topic *topic)
         at = wire_put_ms(at, settings->dedup_window_ms);
     if (fields & HAS_EXTENSION)
         at = wire_put_text(at, settings->extension, TOPIC_EXTENSION_BYTES_MAX);
+    if (fields & HAS_MAX_JOBS)
+        at = wire_put_varint(at, settings->max_jobs);
+    if (fields & HAS_PUSH_RATE) {
+        assert(frequency_is_valid(settings->push_rate));
+        at = wire_put_varint(at, settings->push_rate.count);
+        at = wire_put_byte(at, settings->push_rate.unit);
+    }
     return put_totals(at, &topic->totals);
+}
+
+static void take_push_rate(struct wire_in *in, struct frequency *out)
+{
+    out->count = (uint32_t)wire_take_varint(in, 1, FREQUENCY_COUNT_MAX);
+    out->unit = (enum frequency_unit)wire_take_byte(in);
+    if (!frequency_is_valid(*out))
+        wire_fail(in);
 }
 
 /* Reads a TOPIC; what follows from its form is checked. */
@@ -282,6 +301,10 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
         settings->dedup_window_ms = wire_take_ms(in, 1);
     if (fields & HAS_EXTENSION)
         settings->extension = wire_take_text(in, 1, TOPIC_EXTENSION_BYTES_MAX);
+    if (fields & HAS_MAX_JOBS)
+        settings->max_jobs = wire_take_varint(in, 1, TOPIC_JOBS_MAX);
+    if (fields & HAS_PUSH_RATE)
+        take_push_rate(in, &settings->push_rate);
     take_totals(in, &topic->totals);
 }
 

@@ -14,6 +14,7 @@
 #ifndef TARRY_JOB_RECORD_H
 #define TARRY_JOB_RECORD_H
 
+#include "base/frequency.h"
 #include "base/hash.h"
 #include "job/job.h"
 
@@ -38,6 +39,7 @@ enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARR
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
 
 enum { TOPIC_EXTENSION_BYTES_MAX = 4096 };
+#define TOPIC_JOBS_MAX (1ULL << 40) /* the highest max_jobs */
 
 /* Zeroed: nothing set. */
 struct topic_settings {
@@ -47,6 +49,8 @@ struct topic_settings {
     bool has_priority;
     bool dead_letter_expired; /* expired jobs become dead instead of going */
     int64_t dedup_window_ms;  /* how long finished ids are remembered */
+    uint64_t max_jobs;        /* new jobs are refused while it has so many; 0: no limit */
+    struct frequency push_rate;
     /* What rooms above the queue keep with the topic: a JSON object as text; empty: nothing. Queues
      * store it and never look inside. Belongs to whoever filled the struct in. */
     struct slice extension;

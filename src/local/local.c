@@ -530,6 +530,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .dir = dir,
                                     .fs = datadir_fs(local->datadir),
                                     .index = index,
+                                    .shards = local->shard_count,
                                     .hash_seed = local->manifest.hash_seed,
                                     .lease_key = lease_key_of(&local->manifest),
                                     .ready = on_shard_ready,

@@ -247,6 +247,7 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
                                      .hash_seed = shard->options.hash_seed,
                                      .body_bytes_max = shard->body_bytes_max,
                                      .topics_max = shard->options.local->topics_max,
+                                     .shards = shard->options.shards,
                                      .random_seed = random_u64(),
                                      .now = shard_now(shard)};
     shard->engine = engine_new(&options);

@@ -29,6 +29,7 @@ struct shard_options {
     const struct local_options *local;
     const char *dir;
     uint32_t index;
+    uint32_t shards; /* that there are */
     uint64_t hash_seed;
     struct mac_key lease_key;
     /* A watched topic has ready jobs: for each reactor whose bit is set. On the shard's thread, at

@@ -149,6 +149,10 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = "priority";
         if (!bad && !is_within(settings->dedup_window_ms, 0, POLICY_DELAY_MS_MAX))
             bad = "dedup_window";
+        if (!bad && settings->max_jobs > TOPIC_JOBS_MAX)
+            bad = "max_jobs";
+        if (!bad && !frequency_is_valid(settings->push_rate))
+            bad = "push_rate";
         if (!bad && settings->on_conflict > CONFLICT_REJECT)
             bad = "on_conflict";
         if (!bad && settings->extension.len > TOPIC_EXTENSION_BYTES_MAX)

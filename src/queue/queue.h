@@ -58,7 +58,10 @@ enum queue_status {
     /* Of parts of a queue that goes over into another one (handover.h). A caller sees one where that
      * took too long: nothing was done. */
     QUEUE_ELSEWHERE, /* push: a part that takes no new jobs knows none of this id */
-    QUEUE_MOVING     /* the job is on its way to another part */
+    QUEUE_MOVING,    /* the job is on its way to another part */
+    /* push of a new job: the topic has as many as its max_jobs allows. Over several shards each
+     * allows its share, rounded up. Nothing else is refused by it. */
+    QUEUE_TOPIC_FULL
 };
 
 /* ---- what is asked ---- */

@@ -55,10 +55,13 @@ static const struct {
                                         "done; call again"},
     [QUEUE_MOVING] = {"unavailable", "the job is on its way to another shard and nothing was done; "
                                      "call again"},
+    [QUEUE_TOPIC_FULL] = {"topic_full",
+                          "the topic has as many jobs as its max_jobs allows and this one was not "
+                          "kept; try again once some are done, or raise the topic's max_jobs"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];
-_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_MOVING + 1, "every status has its row");
+_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_TOPIC_FULL + 1, "every status has its row");
 
 const char *queue_status_code(enum queue_status status)
 {

@@ -25,7 +25,8 @@ enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
-    FIXED_BYTES = 64 /* more than any text of fixed length above */
+    SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* behind them, where there are any */
+    FIXED_BYTES = 64                   /* more than any text of fixed length above */
 };
 
 /* The content types nearly every job has, kept as one byte. In a record a content type is a byte and a
@@ -265,6 +266,11 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
     packed_put(&packed, settings->dead_letter_expired, 1);
     packed_put(&packed, (uint64_t)settings->dedup_window_ms, 6);
     assert(packed.len == SETTINGS_BYTES);
+    if (settings->max_jobs || settings->push_rate.count) {
+        packed_put(&packed, settings->max_jobs, 6);
+        packed_put(&packed, settings->push_rate.count, 4);
+        packed_put(&packed, settings->push_rate.unit, 1);
+    }
     redis_command_arg(args, packed_slice(&packed));
 }
 
@@ -328,7 +334,7 @@ static void read_policy(struct unpacking *in, struct policy *out)
 
 static void read_status(struct unpacking *in, struct queue_result *out)
 {
-    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_MOVING);
+    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_TOPIC_FULL);
     out->state = (enum job_state)read_up_to(in, 1, JOB_FINISHED);
     out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
 }
@@ -490,6 +496,14 @@ static void read_settings(struct unpacking *in, struct topic_settings *out)
     out->dedup_window_ms = read_ms(in);
 }
 
+static void read_limits(struct unpacking *in, struct topic_settings *out)
+{
+    out->max_jobs = read_number(in, 6);
+    out->push_rate.count = (uint32_t)read_number(in, 4);
+    out->push_rate.unit = (enum frequency_unit)read_number(in, 1);
+    in->failed |= out->max_jobs > TOPIC_JOBS_MAX || !frequency_is_valid(out->push_rate);
+}
+
 static void read_totals(struct unpacking *in, struct topic_totals *out)
 {
     uint64_t *const fields[] = {&out->pushed,   &out->acked,     &out->cancelled, &out->expired,
@@ -511,11 +525,14 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->counts.dead_bytes = read_number(&in, 6);
     read_totals(&in, &out->totals);
     out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
-    size_t settings_bytes = read_up_to(&in, 1, SETTINGS_BYTES);
+    size_t settings_bytes = read_up_to(&in, 1, SETTINGS_BYTES + SETTINGS_LIMITS_BYTES);
+    bool has_limits = settings_bytes == SETTINGS_BYTES + SETTINGS_LIMITS_BYTES;
     if (settings_bytes) {
-        in.failed |= settings_bytes != SETTINGS_BYTES;
+        in.failed |= settings_bytes != SETTINGS_BYTES && !has_limits;
         read_settings(&in, &out->settings);
     }
+    if (has_limits)
+        read_limits(&in, &out->settings);
     out->settings.extension = in.rest;
     return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;
 }

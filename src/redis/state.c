@@ -25,7 +25,7 @@ bool redis_core_state_read(struct slice value, struct redis_core_state *out)
         return false;
     const unsigned char *at = (const void *)value.at;
     *out = (struct redis_core_state){.layout = at[0]};
-    if (out->layout == REDIS_LAYOUT)
+    if (out->layout >= REDIS_LAYOUT_PACKED && out->layout <= REDIS_LAYOUT)
         out->sealed = at[CORE_SEALED_AT];
     at += CORE_SHARDS_AT;
     if (out->layout <= REDIS_LAYOUT)

@@ -23,9 +23,11 @@
  *    none of these yet.
  * 4: the manifest has a checksum and the store's name, and every shard's directory is there before
  *    it. A directory of format 3 gets them when it is opened for writing.
+ * 5: a topic's record may carry max_jobs and push_rate. A directory of format 4 is one of format 5
+ *    that has none of these.
  */
 enum {
-    DATADIR_FORMAT = 4,
+    DATADIR_FORMAT = 5,
     DATADIR_FORMAT_CHECKED = 4, /* the first one with name and checksum */
     DATADIR_SHARDS_MAX = 64,
     DATADIR_NAME_BYTES = 32,

@@ -143,7 +143,8 @@ static bool settings_equal(const struct topic_settings *a, const struct topic_se
     return policy_equals(&a->policy, &b->policy) && a->on_conflict == b->on_conflict &&
            a->has_priority == b->has_priority && (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
-           a->dedup_window_ms == b->dedup_window_ms && slice_equals(a->extension, b->extension);
+           a->dedup_window_ms == b->dedup_window_ms && a->max_jobs == b->max_jobs &&
+           frequency_equal(a->push_rate, b->push_rate) && slice_equals(a->extension, b->extension);
 }
 
 static void check_figure(struct world *world, const char *topic, const char *field, uint64_t is,

@@ -96,6 +96,49 @@ static void a_paused_topic_delivers_nothing_but_jobs_fall_due(void **state)
     assert_int_equal(take_many("t", 10), 7);
 }
 
+static uint64_t count_all(void)
+{
+    struct queue_counts counts = figures().counts;
+    return counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
+}
+
+/* Over several shards each lets in its share, rounded up. */
+static void a_full_topic_refuses_new_jobs_and_nothing_else(void **state)
+{
+    uint64_t shards = w->client.driver->shards;
+    (void)state;
+    put((struct topic_settings){.max_jobs = 6 * shards, .policy.max_attempts = 1});
+    push_some("job", (int)(60 * shards));
+    assert_in_range(count_all(), 1, 6 * shards);
+    if (shards > 1)
+        return;
+    assert_int_equal(count_all(), 6);
+    restart();
+    push(a_push("one more"));
+    push(a_push("onemore"));
+    assert_int_equal(count_all(), 6);
+    push(a_push("job0")); /* takes its own place */
+    nack(take("job1"), -1, "boom");
+    push(a_push("onemore"));
+    assert_int_equal(count_all(), 6);
+    pass(5);
+    assert_int_equal(topic_call(QUEUE_TOPIC_REDRIVE), QUEUE_OK);
+    put((struct topic_settings){.max_jobs = 2});
+    assert_int_equal(count_all(), 6);
+    ack(take("job2"));
+    ack(take("job3"));
+    ack(take("job4"));
+    ack(take("job5"));
+    push(a_push("onemore"));
+    assert_int_equal(count_all(), 2);
+    ack(take("job0"));
+    push(a_push("onemore"));
+    assert_int_equal(count_all(), 2);
+    put((struct topic_settings){0});
+    push_some("job", 8);
+    assert_int_equal(count_all(), 9);
+}
+
 static void calls_to_an_unknown_topic_are_not_found(void **state)
 {
     (void)state;
@@ -300,6 +343,7 @@ const struct CMUnitTest directed_topic[] = {
     CLAIM(bad_settings_are_refused),
     CLAIM(what_a_push_does_not_say_the_topic_says),
     CLAIM(a_paused_topic_delivers_nothing_but_jobs_fall_due),
+    CLAIM(a_full_topic_refuses_new_jobs_and_nothing_else),
     CLAIM(calls_to_an_unknown_topic_are_not_found),
     CLAIM(purge_spares_the_leased),
     CLAIM(purge_by_state_takes_only_that_state),

@@ -70,6 +70,10 @@ struct model {
     int64_t now_ms;
     uint64_t body_bytes_max;
     size_t topics_max;
+    /* Over several shards each has a share of max_jobs, and the model does not know which job is in
+     * which: from one share on a push is refused where the queue says so. 1: exact. */
+    uint64_t shards;
+    bool seems_full;
     uint64_t sequence;
     struct model_job *jobs; /* in no special order */
     size_t job_count, job_cap;

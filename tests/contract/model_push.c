@@ -70,6 +70,17 @@ static enum queue_status check_push(struct model *model, const struct queue_push
     return *topic ? QUEUE_OK : QUEUE_TOO_MANY_TOPICS;
 }
 
+static bool is_full(const struct model *model, const struct model_topic *topic)
+{
+    struct queue_counts counts = model_count(model, topic->name);
+    uint64_t count = counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
+    uint64_t shards = model->shards ? model->shards : 1;
+    uint64_t share = (topic->settings.max_jobs + shards - 1) / shards;
+    if (!share)
+        return false;
+    return count >= share && (shards == 1 || model->seems_full);
+}
+
 static void fill(struct model *model, struct model_job *job, const struct queue_push *push,
                  const struct topic_settings *settings)
 {
@@ -121,7 +132,9 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
     if (job)
         out->status =
             meet_existing(job, push->on_conflict ? push->on_conflict : topic->settings.on_conflict);
-    if (out->status)
+    if (!job && is_full(model, topic))
+        out->status = QUEUE_TOPIC_FULL;
+    else if (out->status)
         model_show(job, out->status, out);
     else
         let_in(model, topic, job, push, out);

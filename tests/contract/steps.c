@@ -273,6 +273,10 @@ static struct topic_settings any_settings(struct world *world, struct random *ra
                                       .dead_letter_expired = chance(random, 40),
                                       .dedup_window_ms = ONE_OF(random, 0, 0, 1000, 10000)};
 
+    settings.max_jobs = (uint64_t)ONE_OF(random, 0, 0, 0, 1, 3, TOPIC_JOBS_MAX, TOPIC_JOBS_MAX + 1);
+    if (chance(random, 20))
+        settings.push_rate = (struct frequency){(uint32_t)ONE_OF(random, 0, 1, FREQUENCY_COUNT_MAX),
+                                                FREQUENCY_MINUTE};
     memset(extension, (int)('a' + random_below(random, 26)), sizeof extension);
     settings.extension = slice_make(
         extension, (size_t)ONE_OF(random, 0, 0, 0, 2, 60, 300, TOPIC_EXTENSION_BYTES_MAX));

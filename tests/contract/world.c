@@ -134,6 +134,8 @@ static void check_push(struct world *world, const struct queue_push *push, size_
     }
     if (named.id.len == 0)
         named.id = slice_of("none");
+    world->model.shards = world->client.driver->shards;
+    world->model.seems_full = result->status == QUEUE_TOPIC_FULL;
     model_push(&world->model, &named, result->status == QUEUE_EXISTED, &expected);
     check_result(world, "push", at, &expected, result);
     if (world->fault[0] || !queue_status_is_success(expected.status))

@@ -16,7 +16,7 @@ from server import BINARY, eventually, together
 
 DATA = pathlib.Path(__file__).parent / "data" / "layout1"
 WAS = json.loads((DATA / "layout1.json").read_text(encoding="ascii"))
-CONVERTING, LAYOUT = 1, 2
+CONVERTING, LAYOUT, NEWEST = 1, 2, 3
 AT_WORK = "of an older version"
 
 
@@ -224,15 +224,15 @@ def test_a_newer_layout_is_refused_at_the_start_and_by_servers_at_work(start_red
     works(server)
     client = store.client()
     core = client.get("{tarry:0}:core")
-    client.set("{tarry:0}:core", bytes([LAYOUT + 1]) + core[1:])
+    client.set("{tarry:0}:core", bytes([NEWEST + 1]) + core[1:])
     was = dump(store)
     assert push_answer(server, "works", "b").status == 503
-    assert client.get("{tarry:0}:core")[0] == LAYOUT + 1
+    assert client.get("{tarry:0}:core")[0] == NEWEST + 1
     eventually(lambda: "stored by a newer tarry" in server.log(), 10)
     said = refused("--store", store.url)
-    assert "'{tarry:0}:core'" in said and f"is of layout {LAYOUT + 1} and this version reads up to {LAYOUT}" in said
+    assert "'{tarry:0}:core'" in said and f"is of layout {NEWEST + 1} and this version reads up to {NEWEST}" in said
     found = fsck(store)
-    assert found.returncode == 1 and "is of layout 3" in found.stdout + found.stderr
+    assert found.returncode == 1 and "is of layout 4" in found.stdout + found.stderr
     assert {key: value for key, value in dump(store).items() if b":ticket" not in key} == {key: value for key, value in was.items() if b":ticket" not in key}
     client.set("{tarry:0}:core", core)
     eventually(lambda: push_answer(server, "works", "b").status in (200, 201), 20)

@@ -11,7 +11,7 @@ NONE = 2**48 - 1
 
 OK, CREATED, REPLACED, EXISTED, CANCELLED = range(5)
 NOT_FOUND, CONFLICT, IS_LEASED, IS_DEAD, LEASE_ENDED = range(5, 10)
-BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE = 12, 14, 16
+BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE, TOPIC_FULL = 12, 14, 16, 23
 DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
 DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
 ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
@@ -93,9 +93,10 @@ def policy(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0):
     return pack(">I6I6BI6I6I4", lease, ttl, backoff, first, most, attempts)
 
 
-def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0):
+def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0, max_jobs=0, rate=(0, 0)):
+    limits = pack(">I6I4B", max_jobs, *rate) if max_jobs or rate[0] else b""
     return policy(lease, ttl, backoff, first, most, attempts) + pack(">BBI2BI6", on_conflict, priority is not None, priority or 0,
-                                                                     dead_letter_expired, dedup)
+                                                                     dead_letter_expired, dedup) + limits
 
 
 def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False):
@@ -200,7 +201,7 @@ class Topic:
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
         self.oldest_due, self.settings, self.extension = numbers[16], rest[:size], rest[size:]
-        assert size in (0, 40)
+        assert size in (0, 40, 51)
 
 
 class Shard:
@@ -399,7 +400,7 @@ class Shard:
     def counters(self):
         """(how often settings changed, how often jobs died that somebody looks after)"""
         changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
-        assert rest == b"\0"
+        assert len(rest) == 7 and rest[:1] == b"\0"
         return changes, deaths
 
     # ---- another number of shards ----

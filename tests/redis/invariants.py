@@ -94,7 +94,7 @@ class _Keys:
     def judge(self):
         if self.core is None:
             return self.blame("there is no core")
-        if self.core.layout != state.LAYOUT or not 0 < self.core.sequence + 1 < 2**47:
+        if self.core.layout not in (state.LAYOUT, state.LIMITED) or not 0 < self.core.sequence + 1 < 2**47:
             self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}")
         if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
             self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
@@ -162,7 +162,7 @@ class _Topic:
                 self.blame(f"job {ident!r}: {fault}")
         for ident in set(self.get("try")) - set(self.get("job")):
             self.blame(f"a try without a job: {ident!r}")
-        if len(self.hash.settings) not in (0, 40):
+        if len(self.hash.settings) not in (0, 40, 51):
             self.blame(f"settings of {len(self.hash.settings)} bytes")
         self.places = {}
         self.judge_leaves()

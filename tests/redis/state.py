@@ -3,7 +3,7 @@
 import dataclasses
 
 NONE = 2**48 - 1
-LAYOUT = 2
+LAYOUT, LIMITED = 2, 3  # LIMITED: a topic has limits
 PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED = (1 << bit for bit in range(10))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")

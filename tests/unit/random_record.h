@@ -171,7 +171,8 @@ static inline struct record_topic random_topic(struct random *random)
                      .on_conflict = (enum record_conflict)random_below(random, 4),
                      .has_priority = random_below(random, 2),
                      .dead_letter_expired = random_below(random, 2),
-                     .dedup_window_ms = random_ms(random)},
+                     .dedup_window_ms = random_ms(random),
+                     .max_jobs = random_number(random, 40)},
         .totals = {.pushed = random_number(random, 64),
                    .delivered = random_number(random, 64),
                    .redriven = random_number(random, 64)},
@@ -180,6 +181,10 @@ static inline struct record_topic random_topic(struct random *random)
     if (random_below(random, 2))
         topic.settings.extension =
             random_text(random, 7, 0, random_below(random, 2) ? 100 : TOPIC_EXTENSION_BYTES_MAX);
+    if (random_below(random, 2))
+        topic.settings.push_rate =
+            (struct frequency){1 + (uint32_t)random_below(random, FREQUENCY_COUNT_MAX),
+                               (enum frequency_unit)(1 + random_below(random, 3))};
     if (topic.settings.has_priority)
         topic.settings.priority = (int32_t)random_number(random, 16);
     return topic;
@@ -295,6 +300,9 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME(settings.priority);
     SAME(settings.dead_letter_expired);
     SAME(settings.dedup_window_ms);
+    SAME(settings.max_jobs);
+    SAME(settings.push_rate.count);
+    SAME(settings.push_rate.unit);
     SAME_TEXT(settings.extension);
     same_policy(&a->settings.policy, &b->settings.policy);
     assert_memory_equal(&a->totals, &b->totals, sizeof a->totals);

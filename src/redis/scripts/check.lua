@@ -12,7 +12,7 @@ end
 local function check_core()
     local text, shards = call('GET', CORE), tonumber(ARGV[6])
     step.looked = 1
-    if text and #text >= CORE_BYTES_MIN and byte(text) ~= LAYOUT then refuse_core(text) end
+    if text and #text >= CORE_BYTES_MIN and byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED then refuse_core(text) end
     if not text or not core_open(text) then
         make_core(shards)
         return ''
@@ -125,7 +125,7 @@ local function settings_set(t, wanted)
         call('DEL', t.extension)
         lower(t, EXTENDED)
     end
-    t.packed, t.is_changed = sub(wanted, 4 + extension_bytes), true
+    topic_limits.settings_put(t, sub(wanted, 4 + extension_bytes))
     settings_tell(NOBODY, t.name)
 end
 

@@ -13,8 +13,8 @@ local function check_whole()
         t.f[NEXT] = t.f[LISTED]
         call('ZADD', TOPICS, 'NX', text_of(NONE), t.name)
     end
-    local kept = exists and #call('GET', t.key) - TOPIC_BYTES or 0
-    if kept ~= 0 and kept ~= SETTINGS_BYTES and find(t.name, '', 'the settings cannot be read', 'dropped') then
+    local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + 1) or ''
+    if kept ~= '' and not topic_limits.settings_are_whole(kept) and find(t.name, '', 'the settings cannot be read', 'dropped') then
         t.is_changed = true
         settings_tell(NOBODY, t.name)
     end

@@ -21,7 +21,7 @@ local function lock()
     if f[1] and f[1] ~= '1' then refuse_core('') end
     core_make({shards = number_of(f[2]) or shards, generation = 0, changes = number_of(f[7]) or 0, deaths = number_of(f[8]) or 0, run = f[6] or '',
                lease_key = f[9] or drawn}, number_of(f[3]) or number_beyond(0), number_of(f[4]) or number_beyond(0), number_of(f[5]) or 0)
-    call('SET', CORE, char(CONVERTING) .. sub(core_text(), 2))
+    call('SET', CORE, char(LAYOUT.CONVERTING) .. sub(core_text(), 2))
     if f[10] then call('SET', T .. ':name', f[10]) end
     call('DEL', T .. ':tickets') -- of calls that are not repeated any more
     return 0
@@ -72,7 +72,7 @@ local function convert_some()
     core_is_changed = false
     write('')
     if page[1] ~= '0' then return {MORE, page[1], count} end
-    core_open(char(LAYOUT) .. sub(call('GET', CORE), 2))
+    core_open(char(LAYOUT.PLAIN) .. sub(call('GET', CORE), 2)) -- no topic of before has limits
     core_is_changed = true
     write('')
     return {DONE, '0', count}
@@ -83,11 +83,11 @@ if not text then
     local listening = lock()
     return listening > 0 and {AT_WORK, text_of(listening), 0} or {MORE, '0', 0}
 end
-if byte(text) == CONVERTING then
+if byte(text) == LAYOUT.CONVERTING then
     local is_done, answer = pcall(convert_some)
     if is_done then return answer end
     met_topics, core_is_changed = {}, false -- a call that breaks writes what it changed; this one has no core to write
     error(answer, 0)
 end
-if byte(text) ~= LAYOUT then refuse_core(text) end
+if byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED then refuse_core(text) end
 return {DONE, '0', 0}

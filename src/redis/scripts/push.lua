@@ -75,6 +75,7 @@ local function meet(id, on_conflict)
 end
 
 local pushed, default = 0, t and settings_of(t)
+local room = t and topic_limits.room_of(t)
 local has_ttl = t and default.ttl > 0
 
 -- Hangs a stored job; those that need no look are hung together at the end.
@@ -133,17 +134,21 @@ local function push(id, spec, tail, sequence, exists)
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
+    local is_new = choice >= 8
+    local replaces = not is_new and (exists or is_stored and is_stored[id])
+    if room and not replaces then
+        if room <= 0 then return pack('>BBI6', topic_limits.FULL, 0, 0) end
+        room = room - 1
+    end
 
     local dead, attempt, length, at, error
     if flags >= 16 then
         dead, attempt, length, at = unpack_from('>BI4I2', tail)
         tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
-    local is_new = choice >= 8
     if choice % 8 < 4 then priority = default.priority end
     flags = flags % 8 + (is_wall and 8 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
-    local replaces = not is_new and (exists or is_stored and is_stored[id])
     if replaces then
         store_new()
         local answer = meet(id, choice % 4 > 0 and choice % 4 or default.on_conflict)

@@ -16,7 +16,7 @@ end
 if not t then return shown(pack('>B', NOT_FOUND)) end
 
 if verb == PUT then
-    t.packed, t.is_changed = settings, true
+    topic_limits.settings_put(t, settings)
     if extension ~= '' then
         call('SET', t.extension, extension)
         raise(t, EXTENDED)

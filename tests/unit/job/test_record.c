@@ -131,8 +131,15 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
     record = (struct record){.kind = RECORD_TOPIC};
     record.topic = (struct record_topic){.topic = slice_of("t"),
                                          .sequence = UINT64_MAX,
-                                         .settings = {policy, CONFLICT_REJECT, JOB_PRIORITY_MAX,
-                                                      true, true, INT64_MAX, slice_of("{}")}};
+                                         .settings = {policy,
+                                                      CONFLICT_REJECT,
+                                                      JOB_PRIORITY_MAX,
+                                                      true,
+                                                      true,
+                                                      INT64_MAX,
+                                                      TOPIC_JOBS_MAX,
+                                                      {FREQUENCY_COUNT_MAX, FREQUENCY_HOUR},
+                                                      slice_of("{}")}};
     memset(totals, 0xff, sizeof *totals);
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&

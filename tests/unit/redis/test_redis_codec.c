@@ -407,6 +407,11 @@ static struct topic_settings some_settings(struct random *random)
 
     if (settings.has_priority)
         settings.priority = (int32_t)random_below(random, JOB_PRIORITY_MAX + 1);
+    if (random_below(random, 2))
+        settings.max_jobs = random_below(random, TOPIC_JOBS_MAX + 1);
+    if (random_below(random, 2))
+        settings.push_rate = (struct frequency){1 + (uint32_t)random_below(random, 1000000),
+                                                (enum frequency_unit)(1 + random_below(random, 3))};
     return settings;
 }
 
@@ -453,6 +458,8 @@ static void settings_come_back_with_the_topic(void **state)
         assert_int_equal(topic.settings.priority, settings.priority);
         assert_int_equal(topic.settings.dead_letter_expired, settings.dead_letter_expired);
         assert_int_equal(topic.settings.dedup_window_ms, settings.dedup_window_ms);
+        assert_int_equal(topic.settings.max_jobs, settings.max_jobs);
+        assert_true(frequency_equal(topic.settings.push_rate, settings.push_rate));
         for (size_t len = 0; len < bare; len++)
             assert_false(redis_unpack_topic(slice_make(text.at, len), 0, &topic));
         if (extension.len == TOPIC_EXTENSION_BYTES_MAX) {

@@ -28,11 +28,13 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
-local LAYOUT, CONVERTING = 2, 1 -- CONVERTING: a shard of layout 1 that is on its way to this one (convert.lua)
+-- CONVERTING: a shard of layout 1 that is on its way to layout 2 (convert.lua). LIMITED: the same as 2, but some topic has limits.
+local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3}
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
 local CORE_BYTES_MIN = 69 -- with no topic's name, whose length stands two bytes before
 
 local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic
+local core_layout
 local core_tail -- false: it cannot be read
 local next_before -- as this call found it
 local core_is_changed
@@ -40,18 +42,19 @@ local core_is_changed
 -- From its text; false where it cannot be read.
 local function core_open(text)
     core_tail, core_is_changed = false, false
-    if not text or byte(text) ~= LAYOUT or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
+    if not text or byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
+        core_layout = LAYOUT.PLAIN
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
         return false
     end
-    local layout, at
-    layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
+    local at
+    core_layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
     core_tail, next_before = sub(text, at), next_ms
     return true
 end
 
 local function core_text()
-    return pack(CORE_FORM, LAYOUT, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
+    return pack(CORE_FORM, core_layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
 end
 
 -- What is seldom asked for: {shards, generation, changes, deaths, run, lease_key}.
@@ -70,7 +73,7 @@ end
 
 -- A new one. `more` as above; the next event is unknown, so the first that looks for what is due finds it.
 local function core_make(more, first_sequence, first_leaf, ms)
-    sealed, sequence, leaf_number, adjust = 0, first_sequence, first_leaf, ms
+    core_layout, sealed, sequence, leaf_number, adjust = LAYOUT.PLAIN, 0, first_sequence, first_leaf, ms
     next_ms, rest_ms, mover, next_topic, next_before = 0, 0, '--------\0\0\0\0\0\0', '', 0
     core_more_set(more)
 end
@@ -148,10 +151,10 @@ end
 
 -- Why the core could not be opened. Nothing was changed yet.
 local function refuse_core(text)
-    if text and byte(text) == CONVERTING or not text and is_of_before() then
+    if text and byte(text) == LAYOUT.CONVERTING or not text and is_of_before() then
         error({err = 'OLDER the jobs lie as versions of before kept them, start a server, which converts them'})
     end
-    if text and (text == '' or byte(text) == LAYOUT) then
+    if text and (text == '' or byte(text) == LAYOUT.PLAIN or byte(text) == LAYOUT.LIMITED) then
         error({err = 'BROKEN the core of this shard cannot be read, run tarry fsck --repair with the same --store'})
     end
     if text then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end

@@ -3,7 +3,7 @@
 -- What a step finds is wrong at that instant, whatever servers do meanwhile: nothing is concluded from what two steps saw. Sets
 -- lose what does not belong there, jobs are hung where they belong, counts follow; a record is never dropped. A step may be
 -- repeated, and none needs the next one.
-local step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end, SETTINGS_BYTES = (function()
+local step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end = (function()
 
 -- `most`: about how many entries are looked at.
 local step = {repairs = ARGV[1] == 'repair', part = ARGV[2], name = ARGV[3], cursor = ARGV[4], most = tonumber(ARGV[5]),
@@ -11,7 +11,6 @@ local step = {repairs = ARGV[1] == 'repair', part = ARGV[2], name = ARGV[3], cur
               names = {},            -- topics met
               touched = false}       -- something was mended
 local findings = {}
-local SETTINGS_BYTES = 40
 
 -- Whether it is to be mended now. `repair` as a participle: what is, or is to be, done. `how`: 0 to mend, 1 mended, 2 for people
 -- to decide, 3 a mere note.
@@ -28,7 +27,7 @@ local function topic_here()
     local kept = call('GET', keys_of(step.name).__index.key)
     local exists = kept and #kept >= TOPIC_BYTES
     local t = topic_open(step.name, exists and kept or TOPIC_NEW)
-    if #t.packed ~= SETTINGS_BYTES then t.packed = '' end
+    if not topic_limits.settings_are_whole(t.packed) then t.packed = '' end
     t.is_exact, t.is_lost = true, not exists
     return t, exists
 end
@@ -91,7 +90,7 @@ local function step_end(following)
     return shown(pack('>I4I4I4', step.looked, step.bytes, #step.names), answer)
 end
 
-return step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end, SETTINGS_BYTES
+return step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end
 
 end)()
 

@@ -1,6 +1,6 @@
 -- Topics: one packed string each (README.md), read where a call meets it and written where the call changed it.
 local TOPIC_BYTES, TOPIC_NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
-    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, policy_of_settings, topic_packed, count, event_at = (function()
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_limits, policy_of_settings, topic_packed, count, event_at = (function()
 
 -- The numbers of a topic `t` are t.f: its flags, its figures, its next event, the one it is listed by in T:topics.
 local FORM = '>I2i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6I6I6'
@@ -80,8 +80,9 @@ end
 
 -- ---- settings ----
 
-local SETTINGS = '>I6I6BI6I6I4BBI2BI6'
-local DEFAULT = {lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
+local SETTINGS, SETTINGS_BYTES = '>I6I6BI6I6I4BBI2BI6', 40
+local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- behind them, where there are any: max_jobs, push_rate (which servers look at)
+local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
 local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
 
 local function settings_read(packed)
@@ -89,15 +90,36 @@ local function settings_read(packed)
     s.lease, s.ttl, s.backoff, s.first, s.max, s.attempts, s.on_conflict, has_priority, priority, dead_letter, s.dedup = unpack_from(SETTINGS, packed)
     s.priority = has_priority == 1 and priority or 100
     s.dead_letter_expired = dead_letter == 1
+    s.max_jobs = #packed == LIMITED_BYTES and unpack_from(LIMITS, packed, SETTINGS_BYTES + 1) or 0
     if settings_cached >= SETTINGS_CACHED_MAX then known_settings, settings_cached = {}, 0 end
     known_settings[packed], settings_cached = s, settings_cached + 1
     return s
+end
+
+local topic_limits = {FULL = 23} -- FULL: the status of a push
+
+function topic_limits.settings_are_whole(packed)
+    return #packed == SETTINGS_BYTES or #packed == LIMITED_BYTES
+end
+
+-- Servers that know no limits must not work here once a topic has some.
+function topic_limits.settings_put(t, packed)
+    t.packed, t.is_changed = packed, true
+    if #packed == LIMITED_BYTES and core_layout == LAYOUT.PLAIN then core_layout, core_is_changed = LAYOUT.LIMITED, true end
 end
 
 -- Nobody changes what it returns.
 local function settings_of(t)
     if t.packed == '' then return DEFAULT end
     return known_settings[t.packed] or settings_read(t.packed)
+end
+
+-- How many new jobs may come: the shard's share of the topic's max_jobs, rounded up, less those that are there. nil: any number.
+function topic_limits.room_of(t)
+    local most = settings_of(t).max_jobs
+    if most == 0 then return nil end
+    local f, shards = t.f, core_more().shards
+    return floor((most + shards - 1) / shards) - f[AT.delayed] - f[AT.retrying] - f[AT.ready] - f[AT.leased] - f[AT.dead]
 end
 
 -- What is missing in a policy, or in settings, by default (job/policy.h).
@@ -143,7 +165,7 @@ local function event_at(t, ms)
 end
 
 return BYTES, NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
-    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, policy_of_settings, topic_packed, count, event_at
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_limits, policy_of_settings, topic_packed, count, event_at
 
 end)()
 
