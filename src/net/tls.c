@@ -471,6 +471,21 @@ bool tls_write(struct tls_session *session, const char *bytes, size_t len, struc
     return result == 1;
 }
 
+size_t tls_unread(size_t plain, size_t cipher, size_t left)
+{
+    size_t records = (plain + SSL3_RT_MAX_PLAIN_LENGTH - 1) / SSL3_RT_MAX_PLAIN_LENGTH, unread = 0;
+    if (records == 0)
+        return 0;
+    size_t beside = (cipher - plain) / records; /* head and checksum of each */
+    while (left && unread < plain) {
+        size_t last = (plain - unread) % SSL3_RT_MAX_PLAIN_LENGTH;
+        last = last ? last : SSL3_RT_MAX_PLAIN_LENGTH;
+        unread += last;
+        left -= left < last + beside ? left : last + beside;
+    }
+    return unread;
+}
+
 void tls_close(struct tls_session *session, struct buffer *out)
 {
     if (session->state != TLS_OPEN && session->state != TLS_ENDED)

@@ -79,6 +79,9 @@ ssize_t tls_read(struct tls_session *session, char *into, size_t cap, struct buf
 /* Appends to `out` what is to be sent so that the peer reads these bytes. False: the session is not
  * open (yet), or memory ran out. */
 bool tls_write(struct tls_session *session, const char *bytes, size_t len, struct buffer *out);
+/* `plain` bytes that one tls_write took became `cipher` ones, of which the last `left` were not sent:
+ * how many of the plain ones can the peer not have read? A record is read whole or not at all. */
+size_t tls_unread(size_t plain, size_t cipher, size_t left);
 /* Tells the peer that no more comes. */
 void tls_close(struct tls_session *session, struct buffer *out);
 

@@ -572,6 +572,25 @@ static void versions_and_protocols_are_chosen_from_what_is_good(void **state)
     }
 }
 
+/* Each part of what was sent, cut anywhere: the other side has read the rest, to the byte. */
+static void what_was_not_sent_is_known_in_plain_bytes(void **state)
+{
+    const size_t sizes[] = {1, 100, 16384, 16385, PLAIN_BYTES};
+    (void)state;
+    assert_int_equal(tls_unread(0, 300, 200), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (size_t left = 0; left < 60000; left = left * 3 + 1) {
+            struct pair pair;
+            make_pair(&pair, server_options("server"), client_options(), "queue.test");
+            talk(&pair, 4096);
+            assert_true(tls_write(pair.server.session, many_bytes(), sizes[i], &pair.server.out));
+            size_t cipher = pair.server.out.len, kept = left < cipher ? left : cipher;
+            give(&pair.client, pair.server.out.at, cipher - kept, 4096);
+            assert_int_equal(pair.client.got.len, sizes[i] - tls_unread(sizes[i], cipher, kept));
+            drop_pair(&pair);
+        }
+}
+
 static void assert_no_context(struct tls_options options, const char *says)
 {
     assert_null(tls_context_new(&options, error, sizeof error));
@@ -633,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_context_is_replaced_while_sessions_go_on),
         cmocka_unit_test(a_ticket_resumes_until_the_context_is_replaced),
         cmocka_unit_test(versions_and_protocols_are_chosen_from_what_is_good),
+        cmocka_unit_test(what_was_not_sent_is_known_in_plain_bytes),
         cmocka_unit_test(files_that_will_not_do_are_named),
         cmocka_unit_test(the_end_of_a_certificate_is_told),
     };
