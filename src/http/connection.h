@@ -44,6 +44,7 @@ struct http_connection {
     bool is_put_off;   /* its handshake waits for the next turn */
     bool peer_ended;   /* it sends no more, and may be gone */
     bool is_starved;   /* the last read found no memory for its bytes in the budget */
+    uint16_t cors_origin;         /* of the page that made the last request, see cors.h; 0: none */
     struct http_channel *channel; /* of a listener with TLS, else NULL */
     uint32_t exchange_count;
     uint32_t weight;     /* of the exchanges under way */

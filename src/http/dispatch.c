@@ -14,6 +14,7 @@
 #include "http/dispatch.h"
 
 #include "base/text.h"
+#include "http/cors.h"
 
 /* ---- where it goes ---- */
 
@@ -53,10 +54,10 @@ static bool path_matches(const struct http_route *route, struct slice path, stru
 static const char *method_name(enum http_method method)
 {
     static const char *const names[] = {
-        [HTTP_METHOD_GET] = "GET, HEAD",  [HTTP_METHOD_HEAD] = "HEAD",
-        [HTTP_METHOD_PUT] = "PUT",        [HTTP_METHOD_POST] = "POST",
-        [HTTP_METHOD_PATCH] = "PATCH",    [HTTP_METHOD_DELETE] = "DELETE",
-        [HTTP_METHOD_OTHER] = "no other",
+        [HTTP_METHOD_GET] = "GET, HEAD",   [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_PUT] = "PUT",         [HTTP_METHOD_POST] = "POST",
+        [HTTP_METHOD_PATCH] = "PATCH",     [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_OPTIONS] = "OPTIONS", [HTTP_METHOD_OTHER] = "no other",
     };
     return names[method];
 }
@@ -260,6 +261,25 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
     return exchange;
 }
 
+/* A browser asks, before its page does, what the path takes. It brings no token. */
+static enum http_dispatched answer_preflight(struct http_connection *connection)
+{
+    struct http_front *front = connection->front;
+    struct http_exchange *exchange = begin_exchange(connection, NULL);
+    struct http_fault fault;
+    if (!exchange)
+        return HTTP_DISPATCH_FAILED;
+    (void)refuse_target(front, &fault);
+    if (fault.problem != PROBLEM_METHOD_NOT_ALLOWED) {
+        refuse_path(exchange, &fault);
+        return HTTP_DISPATCH_DONE;
+    }
+    (void)http_answer_start(exchange);
+    http_cors_emit_preflight(&front->request, buffer_slice(&front->arena), &front->fields);
+    http_answer_end(exchange, 204, NULL);
+    return HTTP_DISPATCH_DONE;
+}
+
 /* The gate does not let it through. The audit is told who tried to change something. */
 static enum http_dispatched refuse_at_gate(struct http_connection *connection,
                                            const struct http_match *match, bool is_known,
@@ -283,6 +303,8 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
     struct http_fault fault, denied;
     uint32_t weight = 0;
     bool is_known;
+    if (connection->cors_origin && http_cors_is_preflight(&front->request))
+        return answer_preflight(connection);
     bool has_route = match->route || find_route(front, match, &fault);
     if (!http_gate_ask(connection, match->route, match->topic, &denied, &is_known))
         return refuse_at_gate(connection, match, is_known, &denied);
@@ -336,6 +358,17 @@ static bool has_body_memory(struct http_connection *connection, size_t bytes_her
         return true;
     http_budget_refuse(front, fault);
     return false;
+}
+
+/* Answers tell the browser of a page that may use the API so. */
+static void note_origin(struct http_connection *connection)
+{
+    const struct http_request *request = &connection->front->request;
+    if (connection->front->options.cors_origins)
+        connection->cors_origin =
+            request->has_origin
+                ? http_cors_find(connection->listener->hosts.origins, request->origin)
+                : 0;
 }
 
 /* The head is whole: its route, and how long the body may be. */
@@ -406,6 +439,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         case HTTP_STEP_REFUSED:
             return HTTP_DISPATCH_REFUSED;
         case HTTP_STEP_HEAD:
+            note_origin(connection);
             if (!http_hosts_admit(&connection->listener->hosts, &front->request, fault))
                 return HTTP_DISPATCH_REFUSED;
             look_at_head(connection, &match);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "http/connection.h"
+#include "http/cors.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -25,6 +26,7 @@ struct http_exchange *http_exchange_add(struct http_connection *connection)
     exchange->id = id;
     exchange->front = front;
     exchange->connection = connection;
+    exchange->cors_origin = connection->cors_origin;
     exchange->started_us = http_front_now_us(front);
     if (connection->last)
         connection->last->next = exchange;
@@ -390,6 +392,8 @@ static void write_answer(struct http_exchange *exchange, uint16_t status, const 
     }
     buffer_append(out, "\r\n", 2);
     buffer_append_slice(out, buffer_slice(&front->fields));
+    if (front->options.cors_origins)
+        http_cors_emit(exchange->connection->listener->hosts.origins, exchange->cors_origin, out);
     if (closes)
         buffer_append_text(out, "Connection: close\r\n");
     else if (exchange->is_http_1_0)

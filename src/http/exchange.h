@@ -42,6 +42,7 @@ struct http_exchange {
     uint64_t waiter; /* handle of a take under way, else 0 */
     bool answered;   /* `reply` waits for its turn */
     bool is_head, is_http_1_0;
+    uint16_t cors_origin; /* of the page that asks, see cors.h; 0: none */
     bool waits, wants_raw, wants_lines;
     enum http_bodies bodies;      /* of a list */
     bool is_dry_run;              /* of a sweep */

@@ -148,7 +148,8 @@ static int open_listener(struct http_front *front, struct listener *about, char 
     struct http_listener *listener = &front->listeners[front->listener_count++];
     listener->front = front;
     listener->about = about;
-    http_hosts_init(&listener->hosts, about->is_local, front->options.allowed_hosts);
+    http_hosts_init(&listener->hosts, about->is_local, front->options.allowed_hosts,
+                    front->options.cors_origins);
     listener->is_shared = about->kind == LISTENER_UNIX || about->is_inherited;
     listener->fd = listener_descriptor(about, error);
     if (listener->fd < 0)

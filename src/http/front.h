@@ -35,6 +35,7 @@ struct http_options {
     struct listeners *listeners; /* open; what the front accepts from; outlives it */
     const char
         *allowed_hosts;       /* names beside its own, see host.h; NULL: none; outlives the front */
+    const char *cors_origins; /* of pages that may use the API, see cors.h; NULL: none; likewise */
     uint64_t body_bytes_max;  /* of one job; 1 MiB */
     uint64_t batch_bytes_max; /* of a batch push; 16 MiB */
     uint32_t connections_max; /* of this front; 10,000 */

@@ -1,5 +1,7 @@
 #include "http/host.h"
 
+#include "http/cors.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -126,10 +128,12 @@ static bool is_address(struct slice host, bool *is_loopback)
     return in_brackets ? is_address_v6(text, is_loopback) : is_address_v4(text, is_loopback);
 }
 
-void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names)
+void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names,
+                     const char *origins)
 {
-    *hosts =
-        (struct http_hosts){.names = slice_of(names ? names : ""), .has_any_address = !is_local};
+    *hosts = (struct http_hosts){.names = slice_of(names ? names : ""),
+                                 .origins = slice_of(origins ? origins : ""),
+                                 .has_any_address = !is_local};
 }
 
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed)
@@ -190,23 +194,25 @@ static bool is_own_origin(struct slice origin, struct slice host)
            name_is_same(slice_make(origin.at + start, origin.len - start), host);
 }
 
-static bool check_site(const struct http_request *request, struct http_fault *fault)
+static bool check_site(const struct http_hosts *hosts, const struct http_request *request,
+                       struct http_fault *fault)
 {
     struct slice host = request->authority.len ? request->authority : request->host;
     bool is_own = !request->has_fetch_site || http_is(request->fetch_site, "same-origin") ||
                   http_is(request->fetch_site, "none");
     if (is_own && request->has_origin)
         is_own = request->origin.len && is_own_origin(request->origin, host);
-    if (is_own)
+    if (is_own || (request->has_origin && http_cors_find(hosts->origins, request->origin)))
         return true;
     char from[80] = "";
     if (request->has_origin)
         (void)snprintf(from, sizeof from, " ('%s')", http_quotable(request->origin, 60));
-    return http_fault_set(fault, PROBLEM_CROSS_SITE, 0,
-                          "a page of another site%s makes this call, which changes or takes "
-                          "something: such calls are for programs, which send neither Origin nor "
-                          "Sec-Fetch-Site, and for pages of the server's own name",
-                          from);
+    return http_fault_set(
+        fault, PROBLEM_CROSS_SITE, 0,
+        "a page of another site%s makes this call, which changes or takes "
+        "something: such calls are for programs, which send neither Origin nor "
+        "Sec-Fetch-Site, and for pages of the server's own name, or of --cors-origin",
+        from);
 }
 
 bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
@@ -215,5 +221,5 @@ bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *reque
     bool is_marked = request->has_origin || request->has_fetch_site;
     return check_host_names(hosts, request, fault) &&
            (!is_marked || request->method == HTTP_METHOD_GET ||
-            request->method == HTTP_METHOD_HEAD || check_site(request, fault));
+            request->method == HTTP_METHOD_HEAD || check_site(hosts, request, fault));
 }

@@ -22,14 +22,16 @@ enum { HTTP_HOST_LAST_BYTES = 64 };
 
 struct http_hosts {
     struct slice names;   /* see http_host_names_check; outlives this */
+    struct slice origins; /* of pages that are let in beside its own, see cors.h; outlives this */
     bool has_any_address; /* every address is a name */
     size_t last_len;
     char last[HTTP_HOST_LAST_BYTES]; /* the Host that was let in last: most come again */
 };
 
 /* `is_local`: it is called over loopback or a unix socket; `names` is what http_host_names_check took,
- * or NULL. */
-void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names);
+ * `origins` what http_cors_check took, or NULL. */
+void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names,
+                     const char *origins);
 
 /* Names with commas or blanks between: "queue.internal", "*.internal" for all names below, an
  * address; without a port. False: *bad is one that is none of these. */

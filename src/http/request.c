@@ -289,6 +289,8 @@ static enum http_method method_of(uint8_t method)
         return HTTP_METHOD_PATCH;
     case HTTP_DELETE:
         return HTTP_METHOD_DELETE;
+    case HTTP_OPTIONS:
+        return HTTP_METHOD_OPTIONS;
     default:
         return HTTP_METHOD_OTHER;
     }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/key_value.h"
 #include "base/text.h"
+#include "http/cors.h"
 #include "http/host.h"
 #include "job/job.h"
 #include "net/tls.h"
@@ -34,6 +35,9 @@ static const struct option options[] = {
      "further names that clients may call this server by: in the Host header only localhost and "
      "its addresses are taken, so that no web page reaches it; *.NAME is all names below; may be "
      "given again"},
+    {"cors-origin", OPTION_ORIGINS, "ORIGIN,...", FIELD(cors_origin), "", 0, 0,
+     "pages of other sites that may use the API from a browser, such as https://console.example; "
+     "without it none may; may be given again"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
      "what keeps the jobs: this program, or a Redis that several servers share: "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
@@ -172,6 +176,15 @@ static bool parse_names(const char *text, char *out)
     return true;
 }
 
+static bool parse_origins(const char *text, char *out)
+{
+    struct slice bad;
+    if (strlen(text) >= OPTION_TEXT_BYTES || !http_cors_check(slice_of(text), &bad))
+        return false;
+    strcpy(out, text);
+    return true;
+}
+
 static bool parse_number(const struct option *option, const char *text, int64_t *out)
 {
     uint64_t most = (uint64_t)option->most, natural = 0;
@@ -224,6 +237,8 @@ static bool option_set(const struct option *option, void *base, const char *text
         return true;
     case OPTION_NAMES:
         return parse_names(text, field);
+    case OPTION_ORIGINS:
+        return parse_origins(text, field);
     case OPTION_LISTEN:
         return parse_listen(text, more, field, why);
     case OPTION_SYNC:
@@ -268,6 +283,11 @@ static void option_describe(const struct option *option, char *out, size_t out_b
         snprintf(out, out_bytes,
                  "give names without a port, such as queue.internal or *.internal, with commas "
                  "between");
+        break;
+    case OPTION_ORIGINS:
+        snprintf(out, out_bytes,
+                 "give origins as a browser sends them, such as https://console.example or "
+                 "http://localhost:3000, with commas between");
         break;
     case OPTION_LISTEN: /* address_parse has said it */
         break;
@@ -399,7 +419,8 @@ static bool read_flags(struct config *config, int count, char *const *args, char
         char place[64], all[2 * OPTION_TEXT_BYTES];
         if (!next_flag(count, args, &i, &option, &value, error))
             return false;
-        if (option->kind == OPTION_NAMES && seen[option - options]) {
+        if ((option->kind == OPTION_NAMES || option->kind == OPTION_ORIGINS) &&
+            seen[option - options]) {
             snprintf(all, sizeof all, "%s,%.*s", (const char *)config + option->offset,
                      OPTION_TEXT_BYTES, value);
             value = all;

@@ -25,6 +25,7 @@
 enum option_kind {
     OPTION_TEXT = 1, /* char[OPTION_TEXT_BYTES] */
     OPTION_NAMES,    /* the same: host names; given again on the command line they are added */
+    OPTION_ORIGINS,  /* the same: origins of pages */
     OPTION_LISTEN,   /* struct option_listen; given again in the same place they are added */
     OPTION_SYNC,     /* struct option_sync */
     OPTION_CHOICE,   /* uint32_t: one of `values`, kept as its number from 1 */
@@ -77,6 +78,7 @@ struct config {
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct option_listen listen;
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
+    char cors_origin[OPTION_TEXT_BYTES];  /* of pages that may use the API; empty: none */
     struct option_sync sync;
     char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */
     char redis_password_file[OPTION_TEXT_BYTES];

@@ -319,6 +319,7 @@ static bool open_front(struct server *server, struct per_reactor *per)
     const struct http_options options = {
         .listeners = &server->listeners,
         .allowed_hosts = config->allowed_host,
+        .cors_origins = config->cors_origin[0] ? config->cors_origin : NULL,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .connections_max =
             (config->max_connections + server->reactor_count - 1) / server->reactor_count,

@@ -50,6 +50,8 @@ CHANGES = [
     ("POST", "/v1/topics/t/redrive", b""),
     ("POST", "/v1/topics/t/deliver-test", b""),
     ("POST", "/v1/backup", b""),
+    ("PUT", "/v1/backup/x", b""),
+    ("DELETE", "/v1/backup/x", b""),
 ]
 MARKS = [
     {"Origin": "http://evil.example"},
@@ -57,6 +59,21 @@ MARKS = [
     {"Sec_Fetch_Site": "cross-site"},
     {"Sec_Fetch_Site": "same-site"},
 ]
+
+
+def test_no_changing_call_is_left_out():
+    """Each call of openapi.yaml that is no GET has its row above."""
+    patterns, path = {}, None
+    for line in (REPO / "openapi.yaml").read_text(encoding="utf-8").partition("\ncomponents:")[0].splitlines():
+        if found := re.match(r"  (/\S*):$", line):
+            path = re.compile(re.sub(r"\{\w+\}", "[^/?]+", found.group(1)) + r"(\?.*)?$")
+        elif (found := re.match(r"    (\w+):$", line)) and found.group(1) in ("put", "post", "patch", "delete"):
+            patterns[found.group(1).upper(), path.pattern] = path
+    assert len(patterns) >= 20
+    for method, target, _ in CHANGES:
+        assert any(one == method and path.match(target) for (one, _), path in patterns.items()), (method, target, "is no call")
+    for (method, pattern), path in patterns.items():
+        assert any(one == method and path.match(target) for one, target, _ in CHANGES), (method, pattern, "has no row")
 
 
 def test_what_a_page_of_another_site_asks_is_refused(server):
@@ -116,6 +133,53 @@ def test_beyond_loopback_every_address_is_a_name(start_server):
     assert ask(server, "GET", "/v1/info", Host=f"192.0.2.7:{server.port}").status == 200
     assert ask(server, "GET", "/v1/info", Host="localhost").status == 200
     assert ask(server, "GET", "/v1/info", Host="evil.example").status == 421
+
+
+# ---- pages that may ----
+
+CONSOLE = "https://console.example"
+
+
+def cors_of(reply):
+    return {name: value for name, value in reply.headers.items() if name.startswith("access-control-") or name == "vary"}
+
+
+def test_pages_of_named_origins_may_use_the_api(start_server):
+    server = start_server("--cors-origin", CONSOLE, "--cors-origin", "http://localhost:3000")
+    told = {"vary": "Origin", "access-control-allow-origin": CONSOLE, "access-control-expose-headers": "*"}
+    reply = ask(server, "PUT", "/v1/topics/t/jobs/kept?delay=1h", b"ours", Origin=CONSOLE, Sec_Fetch_Site="cross-site")
+    assert reply.status == 201 and cors_of(reply) == told
+    for target, status in (("/v1/topics/t/jobs/kept", 200), ("/v1/topics/t/jobs/none", 404), ("/nowhere", 404)):
+        reply = ask(server, "GET", target, Origin=CONSOLE)
+        assert reply.status == status and cors_of(reply) == told, "the page may read what failed, too"
+    assert cors_of(ask(server, "GET", "/v1/info", Origin="http://localhost:3000"))["access-control-allow-origin"] == "http://localhost:3000"
+    assert cors_of(ask(server, "GET", "/v1/info")) == cors_of(ask(server, "GET", "/v1/info", Origin="https://evil.example")) == {"vary": "Origin"}
+
+    asked = {"Origin": CONSOLE, "Access_Control_Request_Method": "PUT", "Access_Control_Request_Headers": "authorization,content-type,tarry-meta-a,x-other"}
+    reply = ask(server, "OPTIONS", "/v1/topics/t/jobs/a", **asked)
+    assert reply.status == 204 and not reply.body and not reply.closes
+    assert cors_of(reply) == told | {"access-control-allow-methods": "PUT, DELETE, GET, HEAD, PATCH", "access-control-max-age": "600",
+                                     "access-control-allow-headers": "authorization, content-type, tarry-meta-a"}
+    assert ask(server, "OPTIONS", "/nowhere", **asked).status == 404
+    assert ask(server, "OPTIONS", "/v1/info", Origin=CONSOLE).status == 405
+    assert ask(server, "OPTIONS", "/v1/topics/t/jobs/a", Host="evil.example", **asked).status == 421
+
+
+def test_other_pages_are_refused_as_ever(start_server):
+    server = start_server("--cors-origin", CONSOLE)
+    server.client().push("t", "kept", b"ours", delay="1h")
+    asked = {"Access_Control_Request_Method": "DELETE"}
+    for origin in ("https://evil.example", "null", "http://console.example", CONSOLE + ":8443", "https://evil.console.example", CONSOLE + ".evil.example"):
+        for method, more in (("DELETE", {}), ("OPTIONS", asked)):
+            reply = ask(server, method, "/v1/topics/t/jobs/kept", Origin=origin, **more)
+            assert (reply.status, reply.code, cors_of(reply)) == (403, "cross_site", {"vary": "Origin"}), (origin, method)
+    assert server.client().get("t", "kept")["body"] == "ours"
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "console.example", "https://console.example/", "https://*.example", "https://Console.example", "https://a:443"])
+def test_an_origin_that_no_browser_sends_is_refused_at_the_start(origin):
+    ended = subprocess.run([str(BINARY), "serve", "--cors-origin", origin], capture_output=True, text=True, check=False, timeout=30)
+    assert ended.returncode == 2 and f"bad value '{origin}' for '--cors-origin', give origins as a browser sends them" in ended.stderr
 
 
 # ---- a real browser ----
@@ -211,6 +275,37 @@ def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, brow
     browser = browse(f"http://rebound.example:{server.port}/v1/topics/t/jobs/kept", "--dump-dom")
     shown = browser.communicate(timeout=60)[0].decode()
     assert "host_unknown" in shown and "ours" not in shown
+
+
+PERMITTED = """<!doctype html><meta charset="utf-8"><title>console</title>
+<script>
+(async () => {
+    const told = {};
+    const call = async (name, url, options) => {
+        try { const reply = await fetch("TARRY" + url, options); told[name] = [reply.status, reply.headers.get("Tarry-Id") || "", await reply.text()]; }
+        catch (fault) { told[name] = ["failed"]; }
+    };
+    await call("push", "v1/topics/t/jobs/1", {method: "PUT", body: "theirs", headers: {Authorization: "Bearer x", "Content-Type": "text/plain", "Tarry-Meta-Color": "red"}});
+    await call("take", "v1/topics/t/take", {method: "POST", headers: {Accept: "application/octet-stream"}});
+    await call("none", "v1/topics/t/jobs/none", {});
+    await call("sneaky", "v1/topics/t/jobs/2", {method: "PUT", body: "x", headers: {"X-Other": "1"}});
+    await call("cookies", "v1/info", {credentials: "include"});
+    await fetch("/told", {method: "POST", body: JSON.stringify(told)});
+})();
+</script>"""
+
+
+def test_a_page_that_may_in_a_real_browser(start_server, browse):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
+        origin = f"http://console.example:{site.server_port}"
+        server = start_server("--cors-origin", origin)
+        site.page, site.told = PERMITTED.replace("TARRY", f"http://localhost:{server.port}/"), None
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        browse(f"{origin}/")
+        told = eventually(lambda: site.told, 60)
+        site.shutdown()
+    assert told["push"][0] == 201 and told["take"] == [200, "1", "theirs"] and told["none"][0] == 404 and "not_found" in told["none"][2], told
+    assert told["sneaky"] == told["cookies"] == ["failed"], "no field that the API does not read, no credentials of the browser's own"
 
 
 # ---- behind a proxy ----

@@ -42,9 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     bool is_right = http_host_names_check(slice_of(names), &bad);
     CLAIM("what is wrong is named", is_right || (bad.len && bad.at >= names));
 
-    http_hosts_init(&loopback, true, is_right ? names : NULL);
-    http_hosts_init(&all, false, is_right ? names : NULL);
-    http_hosts_init(&none, true, NULL);
+    http_hosts_init(&loopback, true, is_right ? names : NULL, NULL);
+    http_hosts_init(&all, false, is_right ? names : NULL, NULL);
+    http_hosts_init(&none, true, NULL, NULL);
     CLAIM("more addresses, not fewer names", !is_had(&loopback, host) || is_had(&all, host));
     CLAIM("more names, not fewer", !is_had(&none, host) || is_had(&loopback, host));
     if (is_had(&none, host))

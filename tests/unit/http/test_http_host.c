@@ -8,7 +8,7 @@
 static struct http_hosts hosts_of(bool is_local, const char *names)
 {
     struct http_hosts hosts;
-    http_hosts_init(&hosts, is_local, names);
+    http_hosts_init(&hosts, is_local, names, NULL);
     return hosts;
 }
 
