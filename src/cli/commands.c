@@ -4,6 +4,7 @@
  */
 #include "cli/commands.h"
 
+#include "base/feature.h"
 #include "base/text.h"
 #include "cli/environment.h"
 #include "server/config.h"
@@ -462,18 +463,52 @@ static int help_command(int argc, char **argv)
     return command ? print_help(command) : unknown_command(args.list.at[0]);
 }
 
+/* A line each; in JSON one object with the version. */
+static void print_features(bool json)
+{
+    size_t count;
+    const struct feature *features = feature_all(&count);
+    if (!json)
+        puts("tarry " TARRY_VERSION);
+    else
+        fputs("{\"name\":\"tarry\",\"version\":\"" TARRY_VERSION "\",\"features\":{", stdout);
+    for (size_t i = 0; i < count; i++) {
+        const struct feature *feature = &features[i];
+        if (json)
+            printf("%s\"%s\":%s", i ? "," : "", feature->name,
+                   feature->is_built ? "true" : "false");
+        else
+            printf("%-10s%-5s%s\n", feature->name, feature->is_built ? "yes" : "no",
+                   feature->title);
+    }
+    if (json)
+        puts("}}");
+}
+
 static int version_command(int argc, char **argv)
 {
+    bool features = false, json = false;
+    const struct cli_flag flags[] = {
+        {"features", CLI_SWITCH, &features, NULL,
+         "also what this program was built with, and what without"},
+        {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
+        {0},
+    };
     const struct cli_syntax syntax = {
-        .usage = "version",
+        .usage = "version [--features] [--json]",
         .about = "Prints the version.",
+        .flags = flags,
         .is_local = true,
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
     if (exit_code >= 0)
         return exit_code;
-    puts("tarry " TARRY_VERSION);
+    if (features)
+        print_features(json);
+    else
+        puts(json ? "{\"name\":\"tarry\",\"version\":\"" TARRY_VERSION "\"}"
+                  : "tarry " TARRY_VERSION);
     return CLI_OK;
 }
 

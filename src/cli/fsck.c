@@ -2,13 +2,11 @@
 #include "fsck/fsck.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/fsck_redis.h"
 #include "cli/progress.h"
-#include "cli/redis_store.h"
-#include "redis/fsck.h"
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { REPORT_BYTES_MAX = 16 << 20 };
 
@@ -64,48 +62,6 @@ static int check_directory(const char *directory, const struct mending *mending,
     if (result != 0)
         return cli_error("%s", report.error);
     return report.finding_count == report.mended ? CLI_OK : CLI_REFUSED;
-}
-
-/* ---- Redis ---- */
-
-static void on_progress(void *ctx, uint64_t jobs, uint64_t total)
-{
-    (void)ctx;
-    progress_show(jobs, total, -1);
-}
-
-static void print_redis(const struct redis_fsck_report *report, bool json)
-{
-    struct buffer text;
-    buffer_init(&text, REPORT_BYTES_MAX);
-    if (json)
-        redis_fsck_emit_json(&text, report);
-    else
-        redis_fsck_emit_text(&text, report);
-    print(&text);
-}
-
-static int check_redis(const char *store, const char *password_file, bool repair, bool json)
-{
-    static struct redis_fsck_report report; /* large */
-    char url[REDIS_URL_BYTES_MAX];
-    const struct redis_fsck_options options = {
-        .url = url, .repair = repair, .progress = isatty(STDERR_FILENO) ? on_progress : NULL};
-    int exit_code = redis_store_url(store, password_file, url);
-    if (exit_code != CLI_OK)
-        return exit_code;
-    progress_begin("checked", false);
-    int result = redis_fsck_run(&options, &report);
-    explicit_bzero(url, sizeof url);
-    progress_clear();
-    if (json || report.shards)
-        print_redis(&report, json);
-    if (result != 0)
-        exit_code = redis_store_error(result, report.error);
-    else if (report.finding_count > report.mended)
-        exit_code = CLI_REFUSED;
-    redis_fsck_report_fini(&report);
-    return exit_code;
 }
 
 /* ---- either ---- */
@@ -177,7 +133,7 @@ static int fsck_command(int argc, char **argv)
     if (exit_code != CLI_OK)
         return exit_code;
     return directory ? check_directory(directory, &mending, json)
-                     : check_redis(store, password_file, mending.repair, json);
+                     : fsck_redis(store, password_file, mending.repair, json);
 }
 
 const struct cli_command cli_fsck_commands[] = {

@@ -1,5 +1,6 @@
 /* About the server itself: health, info, its own description, the codes of problems; backups. */
 #include "base/clock.h"
+#include "base/feature.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
@@ -63,6 +64,18 @@ static void write_limits(struct buffer *out, const struct http_front *front)
     buffer_append_byte(out, '}');
 }
 
+static void write_features(struct buffer *out)
+{
+    size_t count;
+    const struct feature *features = feature_all(&count);
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_byte(out, i ? ',' : '{');
+        json_write_key(out, features[i].name);
+        buffer_append_text(out, features[i].is_built ? "true" : "false");
+    }
+    buffer_append_byte(out, '}');
+}
+
 static void get_info(struct http_call *call)
 {
     struct http_front *front = call->front;
@@ -101,6 +114,8 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, info.accepting ? "true" : "false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
+    buffer_append_text(body, ",\"features\":");
+    write_features(body);
     if (sees_sums) {
         buffer_append_text(body, ",\"memory_bytes\":");
         buffer_append_u64(body, http_budget_used(front->shared));

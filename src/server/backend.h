@@ -46,6 +46,7 @@ struct backend_ops {
                    struct slice id, http_tested *done, void *owner, uint64_t tag);
 };
 
+/* In a build without Redis, absent/redis.c stands where backend_redis.c would. */
 extern const struct backend_ops backend_embedded, backend_redis;
 
 #endif

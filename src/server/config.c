@@ -8,8 +8,7 @@
 #include "http/host.h"
 #include "job/job.h"
 #include "net/tls.h"
-#include "redis/redis.h"
-#include "redis/url.h"
+#include "server/config_redis.h"
 #include "server/exposure.h"
 #include "server/secret.h"
 
@@ -116,8 +115,6 @@ enum { OPTIONS = sizeof options / sizeof options[0], FILE_LINE_BYTES_MAX = 4096 
 _Static_assert((int)LISTENER_ERROR_BYTES == (int)CONFIG_ERROR_BYTES, "one error for both");
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
 _Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
-_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
-               "the choices of require-durability");
 
 /* ---- one value ---- */
 
@@ -478,16 +475,6 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     return error_text(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
 }
 
-static bool holds_password(const char *store)
-{
-    struct redis_url url;
-    char error[CONFIG_ERROR_BYTES];
-    bool holds = redis_url_parse(store, &url, error, sizeof error) &&
-                 (url.password[0] || url.sentinel_password[0]);
-    explicit_bzero(&url, sizeof url);
-    return holds;
-}
-
 static bool read_file(struct config *config, const char *path, char *error)
 {
     FILE *file = fopen(path, "re");
@@ -514,7 +501,7 @@ static bool read_file(struct config *config, const char *path, char *error)
                  strerror(errno));
         ok = false;
     }
-    if (ok && config_is_redis(config) && holds_password(config->store) &&
+    if (ok && config_is_redis(config) && config_redis_holds_password(config->store) &&
         secret_is_open_to_others(fileno(file))) {
         snprintf(error, CONFIG_ERROR_BYTES,
                  "others may read the password in the configuration '%.200s', run: chmod 600, or "
@@ -560,17 +547,14 @@ static bool check_redis(const struct config *config, char *error)
 {
     static const char *const foreign[] = {"sync", "wal-file", NULL};
     const char *given = find_given(config, foreign);
-    struct redis_url url;
-    char why[CONFIG_ERROR_BYTES - 16];
     if (!strstr(config->store, "://"))
         return error_text(
             error, CONFIG_ERROR_BYTES,
             "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
             "redis-sentinel://, redis-cluster:// or redis+unix://",
             strchr(config->store, '@') ? "…" : config->store);
-    if (!redis_url_parse(config->store, &url, why, sizeof why))
-        return error_text(error, CONFIG_ERROR_BYTES, "bad '--store', %s", why);
-    explicit_bzero(&url, sizeof url);
+    if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
+        return false;
     if (given) {
         return error_text(
             error, CONFIG_ERROR_BYTES,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "deliver/deliver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,16 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
                                           .check_callback = check_callback,
                                           .test = post_test};
     return true;
+}
+
+void delivery_start(struct delivery *delivery)
+{
+    deliver_start(delivery->deliver);
+}
+
+void delivery_emit_metrics(struct delivery *delivery, struct buffer *out)
+{
+    deliver_emit_metrics(delivery->deliver, out);
 }
 
 void delivery_reload(struct delivery *delivery)

@@ -1,22 +1,22 @@
 /*
  * delivery: push delivery as the server has it: the policy file's guard, deliver on the first
- * reactor, and the way there from fronts on other reactors.
+ * reactor, and the way there from fronts on other reactors. In a build without push delivery,
+ * absent/delivery.c stands in its place.
  *
- * Life: delivery_open before the reactors run; deliver_start when they do; delivery_stop before
+ * Life: delivery_open before the reactors run; delivery_start when they do; delivery_stop before
  * the waiters are drained; delivery_close after the reactors have ended, while queues and waiters
  * stand.
  */
 #ifndef TARRY_SERVER_DELIVERY_H
 #define TARRY_SERVER_DELIVERY_H
 
-#include "deliver/deliver.h"
 #include "http/front.h"
 #include "server/backend.h"
 
 enum { DELIVERY_ERROR_BYTES = 512 };
 
-struct delivery { /* zeroed: closed */
-    struct guard *guard;
+struct delivery {        /* zeroed: closed */
+    struct guard *guard; /* NULL: there is no push delivery in this build */
     struct deliver *deliver;
     struct reactor *reactor;
     struct http_hooks hooks;
@@ -28,6 +28,9 @@ struct delivery { /* zeroed: closed */
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    char error[DELIVERY_ERROR_BYTES]);
+void delivery_start(struct delivery *delivery);
+/* Lines of a Prometheus page; any thread. */
+void delivery_emit_metrics(struct delivery *delivery, struct buffer *out);
 /* The policy file again; on an error the old rules stay. Logs what became of it. */
 void delivery_reload(struct delivery *delivery);
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),

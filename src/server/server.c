@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include "amqp/in.h"
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,6 +10,7 @@
 #include "server/certificates.h"
 #include "server/delivery.h"
 #include "server/exposure.h"
+#include "server/intake.h"
 #include "server/machine.h"
 #include "server/process.h"
 
@@ -58,9 +58,9 @@ struct server {
     struct delivery delivery;
     struct callers callers;
     struct certificates certificates;
-    struct amqp_in *amqp_in; /* NULL: none was asked for */
+    void *intake; /* of intake_amqp; NULL: none was asked for */
     struct per_reactor *per_reactor;
-    uint32_t reactor_count, draining; /* draining: fronts, the delivery, and amqp_in */
+    uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
     uv_signal_t signals[3];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
@@ -152,9 +152,9 @@ static void drain(struct server *server, const char *why)
     http_shared_set_ready(server->http, false);
     listeners_close(&server->listeners);
     deadline_set(server->stop_timer, clock_inner_ms() + DRAIN_MS);
-    server->draining = server->reactor_count + 1 + (server->amqp_in != NULL);
-    if (server->amqp_in)
-        amqp_in_stop(server->amqp_in, one_is_drained, server);
+    server->draining = server->reactor_count + 1 + (server->intake != NULL);
+    if (server->intake)
+        intake_amqp.stop(server->intake, one_is_drained, server);
     delivery_stop(&server->delivery, DELIVER_MS, one_is_drained, server);
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         server->per_reactor[i].drain.run = run_drain;
@@ -337,8 +337,8 @@ static void emit_metrics(void *ctx, struct buffer *out)
     struct backend *backend = &server->backend;
     if (backend->ops->emit_metrics)
         backend->ops->emit_metrics(backend, out);
-    deliver_emit_metrics(server->delivery.deliver, out);
-    amqp_in_emit_metrics(server->amqp_in, out);
+    delivery_emit_metrics(&server->delivery, out);
+    intake_amqp.emit_metrics(server->intake, out);
     access_emit_metrics(server->callers.access, out);
     certificates_emit_metrics(&server->certificates, out);
     process_emit_metrics(out);
@@ -394,23 +394,19 @@ static bool open_delivery(struct server *server)
     return true;
 }
 
-static bool open_amqp_in(struct server *server)
+static bool open_intake(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
-    const struct amqp_in_options options = {.reactor = per->reactor,
-                                            .queue = per->queue,
-                                            .guard = server->delivery.guard,
-                                            .version = TARRY_VERSION,
-                                            .url = server->config->amqp_in};
-    char error[AMQP_IN_ERROR_BYTES] = "";
+    const struct intake_options options = {.reactor = per->reactor,
+                                           .queue = per->queue,
+                                           .guard = server->delivery.guard,
+                                           .version = TARRY_VERSION,
+                                           .url = server->config->amqp_in};
+    char error[INTAKE_ERROR_BYTES] = "";
     if (!options.url[0])
         return true;
-    if (!guard_is_on(options.guard))
-        return start_failed(
-            "--amqp-in without --deliver, what it takes could not be published again, "
-            "give --deliver FILE too");
-    server->amqp_in = amqp_in_new(&options, error);
-    return server->amqp_in || start_failed(error);
+    server->intake = intake_amqp.open(&options, error);
+    return server->intake || start_failed(error);
 }
 
 static bool watch_signals(struct server *server)
@@ -472,8 +468,8 @@ static bool start(struct server *server)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
-           recover(server) && open_fronts(server) && open_delivery(server) &&
-           open_amqp_in(server) && watch_signals(server);
+           recover(server) && open_fronts(server) && open_delivery(server) && open_intake(server) &&
+           watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -486,11 +482,11 @@ static void run(struct server *server)
             _exit(1);
         }
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
-    deliver_start(server->delivery.deliver);
+    delivery_start(&server->delivery);
     callers_start(&server->callers);
     certificates_start(&server->certificates);
-    if (server->amqp_in)
-        amqp_in_start(server->amqp_in);
+    if (server->intake)
+        intake_amqp.start(server->intake);
     reactor_run(server->per_reactor[0].reactor);
     for (uint32_t i = 1; i < server->reactor_count; i++)
         reactor_join(server->per_reactor[i].reactor);
@@ -502,7 +498,7 @@ static void fini(struct server *server)
     for (size_t i = 0; i < server->signals_open; i++)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
     deadline_free(server->stop_timer);
-    amqp_in_free(server->amqp_in);
+    intake_amqp.free(server->intake);
     delivery_close(&server->delivery);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {
         struct per_reactor *per = &server->per_reactor[i];

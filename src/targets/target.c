@@ -1,6 +1,7 @@
 #include "targets/target.h"
 
 #include "base/error.h"
+#include "base/feature.h"
 #include "targets/place.h"
 
 #include <ctype.h>
@@ -28,7 +29,8 @@ static bool equals_folded(struct slice text, const char *lower)
     return i == text.len && !lower[i];
 }
 
-const struct target_ops *target_find(struct slice to)
+/* Also one that this build is without. */
+static const struct target_ops *find_kind(struct slice to)
 {
     struct slice scheme = scheme_of(to);
     for (size_t i = 0; scheme.len > 0 && i < KINDS; i++)
@@ -38,11 +40,17 @@ const struct target_ops *target_find(struct slice to)
     return NULL;
 }
 
+const struct target_ops *target_find(struct slice to)
+{
+    const struct target_ops *kind = find_kind(to);
+    return kind && !kind->absent ? kind : NULL;
+}
+
 void target_emit_schemes(struct buffer *out)
 {
     bool first = true;
     for (size_t i = 0; i < KINDS; i++)
-        for (const char *const *name = kinds[i]->schemes; *name; name++) {
+        for (const char *const *name = kinds[i]->schemes; *name && !kinds[i]->absent; name++) {
             buffer_append_text(out, first ? "" : ", ");
             buffer_append_text(out, *name);
             first = false;
@@ -83,9 +91,11 @@ bool target_endpoint(struct slice to, struct buffer *out, char error[TARGET_ERRO
 {
     struct url url;
     size_t before = out->len;
-    const struct target_ops *kind = target_find(to);
+    const struct target_ops *kind = find_kind(to);
     if (!kind)
         return refuse_scheme(error);
+    if (kind->absent)
+        return feature_refuse(kind->absent, error, TARGET_ERROR_BYTES);
     if (kind == &target_null) {
         buffer_append_text(out, "null:");
         return !out->failed;

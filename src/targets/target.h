@@ -98,6 +98,7 @@ struct target { /* the first member of each kind's own */
 struct target_ops {
     const char *const *schemes; /* "http", "https", NULL: the plain one, the one by TLS */
     bool has_virtual_hosts;     /* the path of a URL names one: it is part of the endpoint */
+    const char *absent; /* this build is without this feature, the rest is NULL; else NULL */
     /* Is this a destination of the kind, and are the kind's own settings right? Pure. False:
      * `error` says what is wrong and what would be right. */
     bool (*check)(const struct target_setting *setting, struct slice to,

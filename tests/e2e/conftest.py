@@ -12,12 +12,23 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from endpoint import Endpoint, write_policy  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
+from wings import is_left_out, lacking  # noqa: E402
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "shards: several shards at work; what the thread sanitizer runs")
+
+
+@functools.cache
+def _lacking():
+    return lacking(BINARY) if BINARY.exists() else set()
+
+
+def pytest_ignore_collect(collection_path):
+    """A build without a wing is not tried for it."""
+    return (collection_path.name.startswith("test_") and is_left_out(collection_path, _lacking())) or None
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -59,6 +59,16 @@ def test_version():
     code, out, _ = local("version")
     assert code == OK and out.startswith("tarry ")
     assert local("--version")[1] == out
+    assert json.loads(local("version", "--json")[1]) == {"name": "tarry", "version": out.split()[1]}
+
+
+def test_features_are_told_to_people_and_programs():
+    code, out, _ = local("version", "--features")
+    assert code == OK
+    rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
+    features = json.loads(local("version", "--features", "--json")[1])["features"]
+    assert {"redis", "delivery", "amqp", "kafka", "stomp"} <= set(features)
+    assert {name: {True: "yes", False: "no"}[is_built] for name, is_built in features.items()} == rows
 
 
 @pytest.mark.parametrize(

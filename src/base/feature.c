@@ -1,0 +1,32 @@
+#include "base/feature.h"
+
+#include "base/error.h"
+#include "base/feature_rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct feature features[] = {
+#define ROW(NAME, TITLE, OPTION, IS_BUILT) {NAME, TITLE, OPTION, IS_BUILT},
+    FEATURE_ROWS(ROW)
+#undef ROW
+};
+
+enum { FEATURES = sizeof features / sizeof features[0] };
+
+const struct feature *feature_all(size_t *count)
+{
+    *count = FEATURES;
+    return features;
+}
+
+bool feature_refuse(const char *name, char *error, size_t error_bytes)
+{
+    for (size_t i = 0; i < FEATURES; i++)
+        if (strcmp(features[i].name, name) == 0)
+            return error_text(error, error_bytes,
+                              "this build has no %s, take one that was made with %s",
+                              features[i].title, features[i].option);
+    assert(!"a feature that is in no table");
+    return false;
+}

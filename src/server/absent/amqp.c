@@ -1,0 +1,24 @@
+/* In a build without AMQP: --amqp-in takes no URL. */
+#include "base/feature.h"
+#include "server/intake.h"
+
+static void *on_open(const struct intake_options *options, char *error)
+{
+    (void)options;
+    (void)feature_refuse("amqp", error, INTAKE_ERROR_BYTES);
+    return NULL;
+}
+
+static void on_free(void *self)
+{
+    (void)self;
+}
+
+static void on_emit_metrics(void *self, struct buffer *out)
+{
+    (void)self;
+    (void)out;
+}
+
+const struct intake_ops intake_amqp = {
+    .open = on_open, .free = on_free, .emit_metrics = on_emit_metrics};

@@ -1,0 +1,60 @@
+/* In a build without push delivery: --deliver takes no file, and topics name no target. */
+#include "server/delivery.h"
+#include "base/feature.h"
+
+static bool is_delivery_on(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
+/* Dead letters are kept in order by deliver too. */
+static bool check_extension(void *ctx, struct slice topic, struct slice extension, char *error)
+{
+    (void)ctx;
+    (void)topic;
+    (void)extension;
+    return feature_refuse("delivery", error, HTTP_HOOK_ERROR_BYTES);
+}
+
+bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+                   struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   char error[DELIVERY_ERROR_BYTES])
+{
+    (void)backend;
+    (void)reactor;
+    (void)queue;
+    (void)waiters;
+    delivery->hooks = (struct http_hooks){
+        .ctx = delivery, .is_on = is_delivery_on, .check_extension = check_extension};
+    return !path[0] || feature_refuse("delivery", error, DELIVERY_ERROR_BYTES);
+}
+
+void delivery_start(struct delivery *delivery)
+{
+    (void)delivery;
+}
+
+void delivery_reload(struct delivery *delivery)
+{
+    (void)delivery;
+}
+
+void delivery_emit_metrics(struct delivery *delivery, struct buffer *out)
+{
+    (void)delivery;
+    (void)out;
+}
+
+void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
+                   void *ctx)
+{
+    (void)delivery;
+    (void)patience_ms;
+    stopped(ctx);
+}
+
+void delivery_close(struct delivery *delivery)
+{
+    *delivery = (struct delivery){0};
+}

@@ -1,0 +1,47 @@
+/* Messages of RabbitMQ that become jobs: --amqp-in. */
+#include "amqp/in.h"
+#include "base/error.h"
+#include "server/intake.h"
+
+_Static_assert((int)AMQP_IN_ERROR_BYTES <= (int)INTAKE_ERROR_BYTES, "errors are handed through");
+
+static void *on_open(const struct intake_options *options, char *error)
+{
+    const struct amqp_in_options in = {.reactor = options->reactor,
+                                       .queue = options->queue,
+                                       .guard = options->guard,
+                                       .version = options->version,
+                                       .url = options->url};
+    if (guard_is_on(in.guard))
+        return amqp_in_new(&in, error);
+    (void)error_text(error, INTAKE_ERROR_BYTES,
+                     "'--amqp-in' without '--deliver', what it takes could not be published again, "
+                     "give --deliver FILE too");
+    return NULL;
+}
+
+static void on_start(void *self)
+{
+    amqp_in_start(self);
+}
+
+static void on_stop(void *self, void (*stopped)(void *ctx), void *ctx)
+{
+    amqp_in_stop(self, stopped, ctx);
+}
+
+static void on_free(void *self)
+{
+    amqp_in_free(self);
+}
+
+static void on_emit_metrics(void *self, struct buffer *out)
+{
+    amqp_in_emit_metrics(self, out);
+}
+
+const struct intake_ops intake_amqp = {.open = on_open,
+                                       .start = on_start,
+                                       .stop = on_stop,
+                                       .free = on_free,
+                                       .emit_metrics = on_emit_metrics};

@@ -1,0 +1,27 @@
+"""What the program that is tried was built with, and which tests need what of it: those of a wing that was left out are left out too."""
+
+import json
+import re
+import subprocess
+
+NEEDS = {
+    "redis": re.compile(r"start_redis|redis_servers|redis_serving|RedisServer"),
+    "kafka": re.compile(r"import kafka|from kafka"),
+    "amqp": re.compile(r"from rabbitmq|import rabbitmq"),
+    "stomp": re.compile(r"from activemq|import activemq"),
+    "delivery": re.compile(r"start_delivering|write_policy|\"--deliver\""),
+}
+
+
+def lacking(binary):
+    """The names of what this build is without."""
+    ended = subprocess.run([str(binary), "version", "--features", "--json"], capture_output=True, text=True, check=False, timeout=60)
+    if ended.returncode != 0:  # an older one, which had all
+        return set()
+    return {name for name, is_built in json.loads(ended.stdout)["features"].items() if not is_built}
+
+
+def is_left_out(path, lacks):
+    """Does this file of tests need something of what the build lacks?"""
+    text = path.read_text(encoding="utf-8") if lacks else ""
+    return any(NEEDS[name].search(text) for name in lacks if name in NEEDS)

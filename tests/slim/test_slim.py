@@ -1,0 +1,127 @@
+"""Builds that are without some wings: they are made, linked with less, do what is left, and say what they are without.
+
+All in one build directory, from the slimmest on: what is compiled once is compiled for all, as no file of the core knows the wings. It stays in
+build-slim/ for the next time.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
+
+import server as serving  # noqa: E402
+
+BUILD = REPO / "build-slim"
+WINGS = ("redis", "delivery", "amqp", "kafka", "stomp")
+# What a build with only these wings is linked with beside the rest, and what it must not be.
+LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "brokers but Kafka": ("redis", "delivery", "amqp", "stomp")}
+# Unit tests of rooms that have wings, or stand where one was.
+TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def build(request):
+    wings = BUILDS[request.param]
+    options = [f"-DTARRY_WITH_{wing.upper()}={'ON' if wing in wings else 'OFF'}" for wing in WINGS]
+    done("cmake", "-S", REPO, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *options)
+    targets = done("ninja", "-C", BUILD, "-t", "targets", "all")
+    tests = [test for test in TESTS if f"\n{test}:" in targets]
+    done("cmake", "--build", BUILD, "--target", "tarry", *tests)
+    return wings, tests
+
+
+def done(*command):
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=900)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout
+
+
+def tarry(*words):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
+    ended = subprocess.run([str(BUILD / "tarry"), *words], capture_output=True, text=True, check=False, timeout=60, env=environment)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_says_what_it_has(build):
+    wings, _ = build
+    code, out = tarry("version", "--features", "--json")
+    assert code == 0
+    features = json.loads(out)["features"]
+    assert {name for name in WINGS if features[name]} == set(wings)
+    code, out = tarry("version", "--features")
+    assert code == 0 and {line.split()[0] for line in out.splitlines()[1:] if line.split()[1] == "yes"} >= set(wings)
+
+
+def test_is_not_linked_with_what_only_a_wing_needs(build):
+    wings, _ = build
+    needed = done("objdump", "-p", BUILD / "tarry")
+    symbols = done("nm", BUILD / "tarry")
+    for wing, library in LIBRARIES.items():
+        assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
+    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new")):
+        assert (symbol in symbols) == (wing in wings), wing
+
+
+def test_refuses_what_it_is_without(build, tmp_path):
+    wings, _ = build
+    without = "this build has no {}, take one that was made with TARRY_WITH_{}"
+    policy = tmp_path / "policy"
+    policy.write_text("allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n", encoding="ascii")
+    policy.chmod(0o600)
+    data = ("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    if "redis" not in wings:
+        for command in (("serve", "--store", "redis://127.0.0.1:1"), ("fsck", "--store", "redis://127.0.0.1:1"), ("reshard", "--store", "redis://127.0.0.1:1", "--shards", "2")):
+            code, out = tarry(*command)
+            assert code == 2 and without.format("Redis", "REDIS") in out, command
+        assert tarry("reshard", "--help")[0] == 0 and tarry("help", "--man", "tarry")[0] == 0
+    if "delivery" not in wings:
+        code, out = tarry("serve", *data, "--deliver", str(policy))
+        assert code == 1 and without.format("push delivery", "DELIVERY") in out
+    if "amqp" not in wings:
+        code, out = tarry("serve", *data, "--amqp-in", "amqp://127.0.0.1/?queue=q")
+        assert code == 1 and without.format("AMQP", "AMQP") in out
+
+
+def test_serves_what_is_left(build, tmp_path, monkeypatch):
+    wings, _ = build
+    monkeypatch.setattr(serving, "BINARY", BUILD / "tarry")
+    policy = tmp_path / "policy"
+    policy.write_text("allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n", encoding="ascii")
+    policy.chmod(0o600)
+    server = serving.Server(tmp_path / "server", ("--deliver", str(policy)) if "delivery" in wings else ())
+    try:
+        client = server.start().client()
+        features = client.good("GET", "/v1/info")["features"]
+        assert {name for name in WINGS if features[name]} == set(wings)
+        assert client.call("PUT", "/v1/topics/t/jobs/1", b"body").status == 201
+        job = client.good("POST", "/v1/topics/t/take?wait=5s")["jobs"][0]
+        assert job["id"] == "1"
+        client.ack(job["lease"])
+        for wing, to, title in (("kafka", "kafka://127.0.0.1/x", "Kafka"), ("amqp", "amqp://127.0.0.1/", "AMQP"), ("stomp", "stomp://127.0.0.1/queue", "STOMP")):
+            reply = client.call("PUT", "/v1/topics/t", json.dumps({"deliver": {"to": to}}).encode(), {"Content-Type": "application/json"})
+            if "delivery" not in wings:
+                assert reply.code == "delivery_is_off"
+            elif wing not in wings:
+                assert reply.status == 400 and f"this build has no {title}" in reply.json()["detail"]
+        if "delivery" not in wings:
+            reply = client.call("PUT", "/v1/topics/t", b'{"dead_letter":{"drop":"1h"}}', {"Content-Type": "application/json"})
+            assert reply.status == 400 and "this build has no push delivery" in reply.json()["detail"]
+        assert client.call("GET", "/metrics").status == 200
+        assert server.terminate() == 0
+    finally:
+        if server.proc and server.alive:
+            server.kill()
+
+
+def test_passes_the_unit_tests_that_are_left(build):
+    _, tests = build
+    assert "test_http_front" in tests
+    for test in tests:
+        done(BUILD / "tests" / test)
