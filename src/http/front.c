@@ -81,7 +81,7 @@ void http_shared_add_metrics(struct http_shared *shared,
 
 void http_shared_set_access(struct http_shared *shared, struct access *access)
 {
-    shared->access = access && access_is_on(access) ? access : NULL;
+    shared->access = access;
 }
 
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)

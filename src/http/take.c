@@ -214,7 +214,7 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
 /* One that may wait counts while it is under way: in the budget, and for the takes behind it. */
 static void begin_wait(struct http_exchange *exchange, struct access_caller *caller)
 {
-    if (exchange->front->shared->access) {
+    if (caller->kind != ACCESS_ANYONE) {
         http_gate_keep(exchange, caller);
         exchange->front->held_waits++;
     }
