@@ -76,6 +76,60 @@ static void write_features(struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
+static void write_word(struct buffer *out, bool follows, struct slice word)
+{
+    if (follows)
+        buffer_append_byte(out, ',');
+    json_write_string(out, word);
+}
+
+/* Who asks, and what he may do. */
+static void write_caller(struct buffer *out, const struct access_caller *caller)
+{
+    struct slice topics = caller->topics;
+    bool follows = false;
+    buffer_append_text(out, "{\"name\":");
+    json_write_string(out, caller->name);
+    json_write_member_text(out, "kind", slice_of(access_kind_name(caller->kind)));
+    buffer_append_text(out, ",\"scopes\":[");
+    for (unsigned scope = 1; scope <= ACCESS_SCOPES_ALL; scope *= 2)
+        if (access_has_scope(caller, scope)) {
+            write_word(out, follows, slice_of(access_scope_name(scope)));
+            follows = true;
+        }
+    buffer_append_text(out, "],\"topics\":[");
+    while (topics.len) {
+        const char *comma = memchr(topics.at, ',', topics.len);
+        size_t len = comma ? (size_t)(comma - topics.at) : topics.len;
+        write_word(out, topics.at != caller->topics.at, slice_make(topics.at, len));
+        topics = slice_make(topics.at + len + !!comma, topics.len - len - !!comma);
+    }
+    buffer_append_byte(out, ']');
+    if (caller->ends_ms != INT64_MAX) {
+        json_write_member(out, "expires_at");
+        json_write_time(out, caller->ends_ms);
+    }
+    buffer_append_byte(out, '}');
+}
+
+/* Which scope each call needs, by its name in the metrics. */
+static void write_scopes(struct buffer *out, const struct http_shared *shared)
+{
+    buffer_append_byte(out, '{');
+    for (uint32_t i = 0; i < shared->route_count; i++) {
+        const struct http_route *route = &shared->routes[i];
+        bool is_again = i && strcmp(route->name, shared->routes[i - 1].name) == 0;
+        if (is_again) /* of two paths for one call */
+            continue;
+        json_write_member_text(out, route->name,
+                               slice_of(route->scope == HTTP_FOR_EVERYBODY ? "none"
+                                        : route->scope == HTTP_FOR_CALLERS
+                                            ? "any"
+                                            : access_scope_name(route->scope)));
+    }
+    buffer_append_byte(out, '}');
+}
+
 static void get_info(struct http_call *call)
 {
     struct http_front *front = call->front;
@@ -120,6 +174,10 @@ static void get_info(struct http_call *call)
         buffer_append_text(body, ",\"memory_bytes\":");
         buffer_append_u64(body, http_budget_used(front->shared));
     }
+    buffer_append_text(body, ",\"caller\":");
+    write_caller(body, call->caller);
+    buffer_append_text(body, ",\"scopes\":");
+    write_scopes(body, front->shared);
     buffer_append_text(body, ",\"limits\":");
     write_limits(body, front);
     buffer_append_byte(body, '}');

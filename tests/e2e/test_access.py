@@ -11,7 +11,7 @@ from api import BODIES, CALLS
 from client import Connection, request_bytes
 from conftest import FLAGS
 from redis_servers import RedisServer
-from server import Server, eventually, free_port
+from server import REPO, Server, eventually, free_port
 from tokens import SCOPES, Token, TokenFile, decoded
 
 OWN = ("orders", "orders-*")
@@ -287,6 +287,36 @@ def test_an_audit_line_tells_who_tried(house):
 def test_no_secret_is_in_the_log_or_the_audit(house):
     text = house.server.log() + (house.tokens.path.parent / "audit").read_text()
     assert not [token for token in TOKENS if token.secret in text or token.secret[6:] in text]
+
+
+def test_info_says_who_asks_and_what_each_call_needs(house):
+    for token in (ALL, LIMITED[0], LIMITED[4]):
+        info = Client(house.on("require-token"), token).call("GET", "/v1/info").json()
+        assert info["caller"] == {"name": token.name, "kind": "token", "scopes": [scope for scope in SCOPES if scope in token.scopes], "topics": list(token.topics)}
+    assert house.on("no-token").call("GET", "/v1/info").json()["caller"]["kind"] == "anonymous"
+    page = house.all.call("GET", "/metrics").body.decode()
+    assert set(info["scopes"]) == set(re.findall(r'tarry_http_requests_total\{call="(\w+)"', page)) - {"none"}
+    assert {name: info["scopes"][name] for name in ("push", "batch", "take", "ack", "purge", "topics", "metrics", "info", "healthz")} == {
+        "push": "push", "batch": "push", "take": "consume", "ack": "consume", "purge": "admin", "topics": "read", "metrics": "read", "info": "any", "healthz": "none"}
+
+
+# ---- the pages ----
+
+
+def rows(page, first):
+    """The cells of the table that begins so."""
+    lines = (REPO / "docs" / page).read_text(encoding="utf-8").splitlines()
+    lines = lines[lines.index(first) + 2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in itertools.takewhile(lambda line: line.startswith("|"), lines)]
+
+
+def test_the_pages_say_the_scope_of_each_call():
+    wanted = {f"{call.method} {call.path}": {"": "any", None: "none"}.get(call.scope, call.scope) for call in CALLS}
+    reference = {call: scope for calls, scope, _ in rows("api.md", "| call | scope | does |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
+    assert reference == wanted
+    names = {"any caller": "any", "everybody": "none"}
+    table = {call: names.get(scope, scope.strip("`")) for scope, _, calls in rows("security.md", "| scope | may | calls |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
+    assert table == wanted
 
 
 # ---- one connection ----
