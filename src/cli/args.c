@@ -1,5 +1,6 @@
-/* The command line: flags by a table, help made of it; and errors for people. */
+/* The command line: flags by a table, help made of it. */
 #include "cli/cli.h"
+#include "cli/credentials.h"
 #include "cli/show.h"
 #include "cli/url.h"
 
@@ -8,42 +9,12 @@
 #include "base/timestamp.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SENTENCE_BYTES = 8192 };
-
-/* A password that came in by a URL goes out with none of it. */
-static void print_error(bool is_careful, const char *format, va_list args)
-{
-    char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
-    vsnprintf(sentence, sizeof sentence, format, args);
-    cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
-    fprintf(stderr, "tarry: %s\n", shown);
-}
-
-int cli_error(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    print_error(false, format, args);
-    va_end(args);
-    return CLI_REFUSED;
-}
-
-int cli_usage(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    print_error(true, format, args);
-    va_end(args);
-    return CLI_USAGE;
-}
-
 /* ---- the table of one command, with what all clients have ---- */
 
-enum { FLAGS_MAX = 24 };
+enum { FLAGS_MAX = 32 };
 
 struct flags {
     struct cli_flag rows[FLAGS_MAX + 1];
@@ -59,9 +30,12 @@ static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
         flags->rows[count++] = *flag;
     if (!syntax->is_local) {
         flags->rows[count++] = (struct cli_flag){
-            "url", CLI_TEXT, &out->url, "URL", "the server; else TARRY_URL; else " CLI_URL_DEFAULT};
+            "url", CLI_TEXT, &out->url, "URL",
+            "the server, https:// and unix:PATH too; else TARRY_URL; else " CLI_URL_DEFAULT};
         flags->rows[count++] = (struct cli_flag){"json", CLI_SWITCH, &out->json, NULL,
                                                  "print the server's answer, for programs"};
+        credentials_flags(&flags->rows[count]);
+        count += CREDENTIALS_FLAGS;
     }
     flags->rows[count++] = (struct cli_flag){"help", CLI_SWITCH, &flags->help, NULL, "print this"};
     flags->rows[count] = (struct cli_flag){0};
@@ -241,5 +215,6 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
         out->url = getenv("TARRY_URL");
     if (!out->url || !*out->url)
         out->url = CLI_URL_DEFAULT;
-    return check_arguments(syntax, out);
+    int exit_code = check_arguments(syntax, out);
+    return exit_code >= 0 || syntax->is_local ? exit_code : credentials_read();
 }

@@ -1,9 +1,13 @@
 #include "cli/client.h"
 
+#include "cli/credentials.h"
+
 #include <stdarg.h>
 #include <string.h>
 
 enum { ANSWER_BYTES_MAX = 64 << 20, CONNECT_MS = 5000, CALL_MS = 30000 };
+
+static const char unix_prefix[] = "unix:";
 
 static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
 {
@@ -15,6 +19,10 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
 bool client_open(struct client *client, const char *base)
 {
     *client = (struct client){.base = base};
+    if (strncmp(base, unix_prefix, sizeof unix_prefix - 1) == 0) {
+        client->socket_path = base + sizeof unix_prefix - 1;
+        client->base = "http://localhost";
+    }
     cli_url_show(base, client->shown, sizeof client->shown);
     buffer_init(&client->target, CLI_URL_BYTES_MAX);
     buffer_init(&client->full_url, CLI_URL_BYTES_MAX + 4096);
@@ -80,6 +88,27 @@ static void make_url(struct client *client)
     buffer_append_byte(&client->full_url, '\0');
 }
 
+/* Whom it believes and how it makes itself known. */
+static void set_credentials(struct client *client)
+{
+    const struct credentials *credentials = credentials_get();
+    CURL *curl = client->curl;
+    char header[CREDENTIALS_TOKEN_BYTES_MAX + 32];
+    if (client->socket_path)
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket_path);
+    if (credentials->ca_file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, credentials->ca_file);
+    if (credentials->certificate_file) {
+        curl_easy_setopt(curl, CURLOPT_SSLCERT, credentials->certificate_file);
+        curl_easy_setopt(curl, CURLOPT_SSLKEY, credentials->key_file);
+    }
+    if (!credentials->token)
+        return;
+    snprintf(header, sizeof header, "Authorization: Bearer %s", credentials->token);
+    client_add_header(client, header);
+    explicit_bzero(header, sizeof header);
+}
+
 bool client_prepare(struct client *client, const char *method, const struct slice *body,
                     int64_t wait_ms)
 {
@@ -92,11 +121,12 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     client->error[0] = '\0';
     /* curl would ask first whether a long body is welcome, and wait a second for an answer. */
     client_add_header(client, "Expect:");
+    curl_easy_reset(curl);
+    set_credentials(client);
     if (client->target.failed || client->full_url.failed) {
         cli_error("request too long, give fewer or shorter arguments");
         return false;
     }
-    curl_easy_reset(curl);
     curl_easy_setopt(curl, CURLOPT_URL, client->full_url.at);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is refused as what it is */
@@ -150,11 +180,31 @@ static int client_explain(struct client *client)
                        "%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
 }
 
+static bool is_tls_fault(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+           code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CONNECT_ERROR;
+}
+
+static const char *tls_advice(const struct client *client, CURLcode code)
+{
+    if (code == CURLE_SSL_CERTPROBLEM)
+        return "look at --cert and --key";
+    if (code == CURLE_SSL_CONNECT_ERROR)
+        return strstr(client->error, "wrong version") ? "does it speak http://"
+                                                      : "does it want --cert FILE and --key FILE";
+    return "name who signed its certificate by --ca FILE";
+}
+
 int client_finish(struct client *client, CURLcode code)
 {
     client->problem[0] = '\0';
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, client->shown);
+    if (is_tls_fault(code))
+        return client_fail(client, CLI_UNREACHABLE, "cannot trust '%s', %s, %s", client->shown,
+                           client->error[0] ? client->error : curl_easy_strerror(code),
+                           tls_advice(client, code));
     if (code != CURLE_OK)
         return client_fail(client, CLI_UNREACHABLE,
                            "cannot reach '%s', %s, start it with 'tarry serve' or give --url",

@@ -20,6 +20,7 @@ enum { CLIENT_PROBLEM_BYTES = 2048 };
 struct client {
     CURL *curl;
     const char *base;                /* "http://127.0.0.1:8279" */
+    const char *socket_path;         /* of "unix:PATH"; NULL: it is reached by an address */
     char shown[CLI_URL_SHOWN_BYTES]; /* the same without a password, for people */
     struct buffer target, full_url, answer;
     struct curl_slist *headers;

@@ -9,6 +9,11 @@
 /* Those that are no options of the server. */
 static const char *const others[] = {
     "TARRY_URL",
+    "TARRY_CA",
+    "TARRY_CERT",
+    "TARRY_KEY",
+    "TARRY_TOKEN",
+    "TARRY_TOKEN_FILE",
     /* what `tarry work` and the commands of alerts tell a command, which may call tarry */
     "TARRY_TOPIC",
     "TARRY_ID",

@@ -3,6 +3,7 @@
 #include "http/channel.h"
 #include "http/dispatch.h"
 #include "net/proxy_protocol.h"
+#include "net/tls.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -36,6 +37,8 @@ struct http_writing {
     struct buffer bytes;
     size_t counted; /* in the budget */
     size_t left;    /* not written, at the last look */
+    size_t plain;   /* bytes of answers in it */
+    bool is_sealed;
 };
 
 /* ---- how long it is waited for ---- */
@@ -141,12 +144,19 @@ static void count_out(struct http_connection *connection, size_t bytes)
     connection->out_counted = bytes;
 }
 
+/* How much of the answers in it the peer cannot have read while the last `left` bytes are not sent. */
+static size_t unread_of(const struct http_writing *writing, size_t left)
+{
+    return writing->is_sealed ? tls_unread(writing->plain, writing->bytes.len, left) : left;
+}
+
 /* What was not written is not written any more: the jobs in it go back to the queue. */
 static void drop_output(struct http_connection *connection)
 {
     uint64_t written = connection->out_at;
     if (connection->writing)
-        written -= uv_stream_get_write_queue_size(&connection->stream);
+        written -=
+            unread_of(connection->writing, uv_stream_get_write_queue_size(&connection->stream));
     if (connection->unsent.cap)
         http_lease_settle(connection, written, true);
     count_out(connection, 0);
@@ -661,7 +671,7 @@ static void on_output_written(uv_write_t *request, int status)
 {
     struct http_writing *writing = request->data;
     struct http_connection *connection = writing->connection;
-    size_t left = writing->left;
+    size_t unread = unread_of(writing, writing->left);
     http_budget_remove(writing->front, writing->counted);
     buffer_fini(&writing->bytes);
     free(writing);
@@ -670,7 +680,7 @@ static void on_output_written(uv_write_t *request, int status)
     connection->writing = NULL;
     if (status < 0) {
         /* How much had left is known from the last look only. */
-        connection->out_at -= left;
+        connection->out_at -= unread;
         cut_connection(connection);
         return;
     }
@@ -681,8 +691,10 @@ static void on_output_written(uv_write_t *request, int status)
     http_connection_touch(connection);
 }
 
-/* The socket took `done` bytes of `out`; the rest follows by itself. */
-static bool write_output_later(struct http_connection *connection, struct buffer *out, size_t done)
+/* The socket took `done` bytes of `out`, which are or hold `plain` bytes of answers; the rest follows
+ * by itself. */
+static bool write_output_later(struct http_connection *connection, struct buffer *out, size_t plain,
+                               size_t done)
 {
     struct http_writing *writing = calloc(1, sizeof *writing);
     if (!writing)
@@ -692,16 +704,17 @@ static bool write_output_later(struct http_connection *connection, struct buffer
     writing->front = connection->front;
     writing->connection = connection;
     writing->bytes = *out;
+    writing->plain = plain;
+    writing->is_sealed = connection->channel;
     writing->counted = out->cap;
     http_budget_add(connection->front, writing->counted);
     count_out(connection, 0);
     *out = (struct buffer){0};
-    if (!connection->channel)
-        connection->out_at += writing->bytes.len;
+    connection->out_at += plain;
     connection->writing = writing;
     if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
         connection->writing = NULL;
-        connection->out_at -= rest.len;
+        connection->out_at -= unread_of(writing, rest.len);
         http_budget_remove(connection->front, writing->counted);
         buffer_fini(&writing->bytes);
         free(writing);
@@ -712,8 +725,7 @@ static bool write_output_later(struct http_connection *connection, struct buffer
     return true;
 }
 
-/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. Sealed
- * bytes are a few more than those they hold, so what is known to have left is never too much. */
+/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
     struct buffer *out = &connection->out;
@@ -725,8 +737,8 @@ static bool write_output(struct http_connection *connection)
         count_out(connection, out->cap);
         return true;
     }
+    size_t plain = out->len;
     if (channel) {
-        connection->out_at += out->len;
         if (!http_channel_seal(channel, connection->front, out))
             return false;
         out = &channel->sealed;
@@ -741,9 +753,8 @@ static bool write_output(struct http_connection *connection)
     if (done < 0)
         done = 0;
     if ((size_t)done < out->len)
-        return write_output_later(connection, out, (size_t)done);
-    if (!channel)
-        connection->out_at += out->len;
+        return write_output_later(connection, out, plain, (size_t)done);
+    connection->out_at += plain;
     if (connection->unsent.cap)
         http_front_give_back(connection->front, &connection->unsent);
     if (connection->out_counted)

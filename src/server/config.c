@@ -565,11 +565,28 @@ static bool check_redis(const struct config *config, char *error)
     return true;
 }
 
+/* Is it known who may call? */
+static bool knows_callers(const struct config *config)
+{
+    return config->tokens[0];
+}
+
+static bool requires_certificate(const struct config *config,
+                                 const struct listener_options *listener)
+{
+    return listener->tls && config->tls_client_ca[0] &&
+           config->tls_client_auth == TLS_CLIENT_AUTH_REQUIRE + 1;
+}
+
 bool config_can_prove(const struct config *config, const struct listener_options *listener)
 {
-    bool wants_certificate =
-        config->tls_client_ca[0] && config->tls_client_auth == TLS_CLIENT_AUTH_REQUIRE + 1;
-    return config->tokens[0] || (listener->tls && wants_certificate);
+    return knows_callers(config) || requires_certificate(config, listener);
+}
+
+bool config_certificate_will_do(const struct config *config,
+                                const struct listener_options *listener)
+{
+    return !knows_callers(config) && requires_certificate(config, listener);
 }
 
 /* TLS where it is asked for, and nowhere else. */

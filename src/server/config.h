@@ -115,6 +115,9 @@ static inline bool config_is_redis(const struct config *config)
 
 /* Is there a way for clients of this listener to prove themselves? */
 bool config_can_prove(const struct config *config, const struct listener_options *listener);
+/* Is a good certificate, without which no handshake ends, all that is asked for there? */
+bool config_certificate_will_do(const struct config *config,
+                                const struct listener_options *listener);
 
 /* With less than that the largest batch and the largest answer would not fit. */
 static inline int64_t config_memory_bytes_least(const struct config *config)

@@ -221,7 +221,8 @@ static bool judge_listener(const struct server *server, struct listener *listene
     };
     if (!exposure_check(&exposure, error))
         return start_failed(error);
-    listener->requires_token = exposure_requires_token(&exposure);
+    listener->requires_token = exposure_requires_token(&exposure) &&
+                               !config_certificate_will_do(server->config, &listener->options);
     const char *departure = exposure_departure(&exposure);
     if (departure)
         log_event(LOG_WARN, "insecure", LOG_TEXT("address", listener->name),

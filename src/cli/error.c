@@ -1,0 +1,34 @@
+/* Errors for people, on standard error. */
+#include "cli/cli.h"
+#include "cli/url.h"
+
+#include <stdarg.h>
+
+enum { SENTENCE_BYTES = 8192 };
+
+/* A password that came in by a URL goes out with none of it. */
+static void print_error(bool is_careful, const char *format, va_list args)
+{
+    char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
+    vsnprintf(sentence, sizeof sentence, format, args);
+    cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
+    fprintf(stderr, "tarry: %s\n", shown);
+}
+
+int cli_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_error(false, format, args);
+    va_end(args);
+    return CLI_REFUSED;
+}
+
+int cli_usage(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_error(true, format, args);
+    va_end(args);
+    return CLI_USAGE;
+}

@@ -1,0 +1,322 @@
+"""TLS at the door: who gets in by it, what breaks a handshake, and that nobody waits for those who make none."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+from certificates import Authority
+from client import READ_BYTES, Client, Connection, dial, request_bytes
+from server import BINARY, IS_SANITIZED, eventually
+
+HELLO_BEGUN = bytes.fromhex("160301020001")  # a record of 512 bytes, of which one is sent
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    made = Authority(tmp_path_factory.mktemp("certificates"))
+    made.sign("server")
+    return made
+
+
+class Sealed(Connection):
+    """A connection by TLS, with the certificate called `client` where one is named."""
+
+    def __init__(self, port, authority, client=None, version=None, session=None, timeout=30.0):
+        super().__init__(port, timeout)
+        self.socket = authority.context(client, version).wrap_socket(self.socket, server_hostname="localhost", session=session,
+                                                                     suppress_ragged_eofs=False)
+
+
+class Bare:
+    """The same without a socket of its own: what is sealed can be sent in pieces, cut and changed."""
+
+    def __init__(self, port, authority):
+        self.ours, self.theirs, self.wire = ssl.MemoryBIO(), ssl.MemoryBIO(), dial(port, 30.0)
+        self.session = authority.context().wrap_bio(self.theirs, self.ours, server_hostname="localhost")
+
+    def step(self, action, send=None):
+        """Until it is done; `send` sends what is sealed meanwhile."""
+        while True:
+            try:
+                return action()
+            except ssl.SSLWantReadError:
+                (send or self.wire.sendall)(self.ours.read())
+                if not (more := self.wire.recv(READ_BYTES)):
+                    self.theirs.write_eof()
+                self.theirs.write(more)
+
+    def seal(self, data):
+        self.session.write(data)
+        return bytearray(self.ours.read())
+
+    def read(self):
+        return self.step(lambda: self.session.read(READ_BYTES))
+
+
+def start(start_server, authority, *flags, words="tls"):
+    """A server with a plain listener and one with TLS, whose port is `tls_port`."""
+    server = start_server("--sync", "always", "--shards", "1", "--listen", f"127.0.0.1:0,{words}", "--tls-cert", str(authority.certificate("server")),
+                          "--tls-key", str(authority.key("server")), *flags)
+    server.tls_port = int(re.search(r'"listening also" address=127\.0\.0\.1:(\d+)', server.log()).group(1))
+    return server
+
+
+def metric(server, name):
+    text = server.client().call("GET", "/metrics").body.decode()
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE).group(1))
+
+
+# ---- served ----
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_jobs_of_all_sizes_go_through(start_server, authority, version):
+    server = start(start_server, authority)
+    connection = Sealed(server.tls_port, authority, version=version)
+    for size in (1, 100, 16 * 1024 - 1, 16 * 1024, 70_000, 1_000_000):
+        body = os.urandom(size)
+        assert connection.call("PUT", f"/v1/topics/t/jobs/{size}", body).status == 201
+        connection.send(request_bytes("POST", "/v1/topics/t/take", headers={"Accept": "application/octet-stream"}))
+        reply = connection.read()
+        assert reply.status == 200 and reply.body == body
+        assert connection.call("POST", "/v1/ack?lease=" + reply.headers["tarry-lease"]).status == 200
+    assert connection.socket.version() == version.name.replace("_", ".")
+    connection.close()
+
+
+def test_many_requests_at_once_are_answered_in_order(start_server, authority):
+    server = start(start_server, authority)
+    connection = Sealed(server.tls_port, authority)
+    connection.send(b"".join(request_bytes("PUT", f"/v1/topics/t/jobs/{i}", b"x" * 2000) for i in range(500)))
+    for i in range(500):
+        assert connection.read().json()["id"] == str(i)
+
+
+def test_bytes_one_by_one_are_as_good(start_server, authority):
+    server = start(start_server, authority)
+    bare = Bare(server.tls_port, authority)
+
+    def send_slowly(data):
+        for byte in data:
+            bare.wire.send(bytes([byte]))
+
+    bare.step(bare.session.do_handshake, send_slowly)
+    send_slowly(bare.seal(request_bytes("PUT", "/v1/topics/t/jobs/1", b"body")))
+    assert bare.read().startswith(b"HTTP/1.1 201 ")
+    bare.wire.close()
+
+
+def test_the_server_says_when_it_ends(start_server, authority):
+    server = start(start_server, authority, "--idle-timeout", "1s")
+    connection = Sealed(server.tls_port, authority)
+    assert connection.call("GET", "/healthz").status == 200
+    assert connection.socket.recv(1) == b""  # close_notify: a cut would raise
+    refused = Sealed(server.tls_port, authority)
+    refused.send(b"nonsense\r\n\r\n")
+    assert refused.read().status == 400
+    assert refused.socket.recv(1) == b""
+
+
+def test_a_client_that_ends_is_answered_first(start_server, authority):
+    server = start(start_server, authority)
+    bare = Bare(server.tls_port, authority)
+    bare.step(bare.session.do_handshake)
+    bare.session.write(request_bytes("POST", "/v1/topics/t/take?wait=30s"))
+    began = time.monotonic()
+    with pytest.raises(ssl.SSLWantReadError):
+        bare.session.unwrap()  # says that no more comes
+    bare.wire.sendall(bare.ours.read())
+    assert b'{"jobs":[]}' in bare.read()
+    assert time.monotonic() - began < 10
+    bare.wire.close()
+
+
+def test_a_ticket_goes_on_where_it_ended(start_server, authority):
+    server = start(start_server, authority)
+    context = authority.context()
+    sessions = []
+    for session in (None, "last"):
+        wire = context.wrap_socket(dial(server.tls_port, 30.0), server_hostname="localhost", session=sessions[-1] if session else None)
+        wire.sendall(request_bytes("GET", "/healthz"))
+        assert wire.recv(READ_BYTES).startswith(b"HTTP/1.1 200 ")
+        sessions.append(wire.session)
+        assert wire.session_reused == bool(session)
+        wire.close()
+
+
+# ---- who does not speak it ----
+
+
+def test_plain_http_at_a_tls_port_is_told_so(start_server, authority):
+    server = start(start_server, authority)
+    connection = Connection(server.tls_port)
+    reply = connection.call("GET", "/v1/info")
+    assert reply.status == 400 and reply.code == "bad_request" and "https://" in reply.json()["detail"]
+    assert connection.at_end()
+
+
+def test_tls_at_a_plain_port_is_told_so(start_server, authority):
+    server = start(start_server, authority)
+    with pytest.raises(ssl.SSLError):
+        Sealed(server.port, authority)
+    connection = Connection(server.port)
+    connection.send(HELLO_BEGUN)
+    reply = connection.read()
+    assert reply.status == 400 and "http://" in reply.json()["detail"]
+
+
+@pytest.mark.parametrize("sent", [b"\0", b"\x16\x03\x01", HELLO_BEGUN, os.urandom(300), b"\x15\x03\x01\x00\x02\x02\x28", b"\x17\x03\x03\x40\x00" + b"a" * 16384,
+                                  b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10"])
+def test_what_is_no_handshake_ends_without_harm(start_server, authority, sent):
+    server = start(start_server, authority)
+    wire = dial(server.tls_port, 30.0)
+    wire.sendall(sent)
+    wire.shutdown(socket.SHUT_WR)
+    while wire.recv(READ_BYTES):
+        pass
+    assert Sealed(server.tls_port, authority).call("GET", "/healthz").status == 200
+
+
+def test_damaged_and_cut_off_records_end_it(start_server, authority):
+    """A record that lacks its end, one with a changed byte, and a request cut off in the middle change nothing."""
+    server = start(start_server, authority)
+    for damage in ("cut", "byte", "half request"):
+        bare = Bare(server.tls_port, authority)
+        bare.step(bare.session.do_handshake)
+        request = request_bytes("PUT", "/v1/topics/t/jobs/1", b"x" * 1000)
+        sealed = bare.seal(request[:-500] if damage == "half request" else request)
+        if damage == "byte":
+            sealed[-40] ^= 1
+        bare.wire.sendall(sealed[:-20] if damage == "cut" else sealed)
+        bare.wire.shutdown(socket.SHUT_WR)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            while bare.read():
+                pass
+        bare.wire.close()
+    assert server.client().call("GET", "/v1/topics/t/jobs/1").status == 404
+
+
+def test_nobody_negotiates_anew(start_server, authority):
+    server = start(start_server, authority)
+    client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-tls1_2", "-CAfile", str(authority.file)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    client.stdin.write(b"R\n")
+    client.stdin.flush()
+    time.sleep(0.3)
+    said = client.communicate(b"", timeout=30)[0].decode(errors="replace")
+    assert "RENEGOTIATING" in said and "no renegotiation" in said, said[-2000:]
+    assert Sealed(server.tls_port, authority).call("GET", "/healthz").status == 200
+
+
+# ---- those who never finish ----
+
+
+def test_half_handshakes_starve_nobody(start_server, authority):
+    """10,000 connections that say the beginning of a handshake, or nothing: a client that means it gets in, and is served."""
+    count = 1_000 if IS_SANITIZED else 10_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 20_000)), hard))
+    server = start(start_server, authority)
+    good = Sealed(server.tls_port, authority)
+    waits, halves = [], []
+    try:
+        for i in range(count):
+            half = dial(server.tls_port, 30.0)
+            if i % 4:
+                half.send(HELLO_BEGUN)
+            halves.append(half)
+            if i % 100 == 0:
+                began = time.monotonic()
+                assert good.call("PUT", f"/v1/topics/t/jobs/{i}", b"x").status == 201
+                waits.append(time.monotonic() - began)
+            if i % 1000 == 0:
+                assert Sealed(server.tls_port, authority).call("GET", "/healthz").status == 200
+        assert metric(server, "tarry_http_connections") <= 2100
+        assert sorted(waits)[len(waits) * 9 // 10] < 1.0
+        assert metric(server, "tarry_http_memory_bytes") < 256 << 20
+    finally:
+        for half in halves:
+            half.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    eventually(lambda: metric(server, "tarry_http_connections") <= 10)
+
+
+# ---- certificates of clients ----
+
+
+def tokens_for(tmp_path, *names):
+    path = tmp_path / "tokens"
+    for name in names:
+        made = subprocess.run([str(BINARY), "token", "new", name, "--certificate", "--scope", "push,read", "--topics", "orders-*", "--tokens", str(path)],
+                              capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+    return path
+
+
+def test_a_certificate_is_who_calls(start_server, authority, tmp_path):
+    authority.sign("billing", names="DNS:billing.internal,DNS:other.internal")
+    authority.sign("unknown", names="DNS:unknown.internal")
+    server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "request",
+                   "--tokens", str(tokens_for(tmp_path, "billing.internal")))
+    billing = Sealed(server.tls_port, authority, client="billing")
+    assert billing.call("PUT", "/v1/topics/orders-1/jobs/1", b"x").status == 201
+    assert billing.call("PUT", "/v1/topics/mail/jobs/1", b"x").status == 403
+    for client in ("unknown", None):
+        assert Sealed(server.tls_port, authority, client=client).call("GET", "/v1/topics").status == 401
+
+
+def test_a_certificate_may_be_required(start_server, authority, tmp_path):
+    authority.sign("billing", names=None, common_name="billing")
+    stranger = Authority(tmp_path / "stranger", "stranger")
+    stranger.sign("billing", names=None, common_name="billing")
+    server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "require")
+    assert Sealed(server.tls_port, authority, client="billing").call("GET", "/v1/topics").status == 200
+    for context in (authority.context(), stranger.context("billing")):
+        context.load_verify_locations(authority.file)
+        with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3: the client hears of it with the first answer
+            wire = context.wrap_socket(dial(server.tls_port, 30.0), server_hostname="localhost")
+            wire.sendall(request_bytes("GET", "/healthz"))
+            assert wire.recv(1) != b""
+            raise AssertionError("served without a certificate")
+
+
+# ---- the command line ----
+
+
+def test_the_command_line_speaks_it(start_server, authority, tmp_path):
+    authority.sign("admin", names="DNS:admin.internal")
+    server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--listen", f"unix:{tmp_path}/tarry.sock")
+    url = f"https://localhost:{server.tls_port}"
+    called = server.cli("push", "t", "1", "--body", "x", "--url", url, "--ca", str(authority.file), text=True)
+    assert called.returncode == 0, called.stderr
+    environment = {**os.environ, "TARRY_URL": url, "TARRY_CA": str(authority.file), "TARRY_CERT": str(authority.certificate("admin")),
+                   "TARRY_KEY": str(authority.key("admin"))}
+    called = subprocess.run([str(BINARY), "topics", "--json"], env=environment, capture_output=True, check=False)
+    assert [topic["topic"] for topic in json.loads(called.stdout)["topics"]] == ["t"]
+    assert server.cli("topics", "--url", f"unix:{tmp_path}/tarry.sock").returncode == 0
+    called = server.cli("topics", "--url", url, text=True)
+    assert called.returncode == 3 and "--ca FILE" in called.stderr
+    called = server.cli("topics", "--url", url, "--ca", str(authority.file), "--cert", "x", text=True)
+    assert called.returncode == 2 and "--key FILE" in called.stderr
+
+
+def test_the_command_line_sends_a_token(start_server, authority, tmp_path):
+    made = subprocess.run([str(BINARY), "token", "new", "ci", "--scope", "read,push", "--topics", "*", "--tokens", str(tmp_path / "tokens")], capture_output=True, text=True,
+                          check=True)
+    token = re.search(r"tarry_\w+", made.stdout).group(0)
+    (tmp_path / "token").write_text(token + "\n")
+    server = start(start_server, authority, "--tokens", str(tmp_path / "tokens"))
+    secured = ("--url", f"https://localhost:{server.tls_port}", "--ca", str(authority.file))
+    assert server.cli("topics", *secured).returncode == 1
+    assert server.cli("topics", *secured, "--token-file", str(tmp_path / "token")).returncode == 0
+    called = subprocess.run([str(BINARY), "topics", *secured], env={**os.environ, "TARRY_TOKEN": token}, capture_output=True, check=False)
+    assert called.returncode == 0
+    called = subprocess.run([str(BINARY), "topics", *secured], env={**os.environ, "TARRY_TOKEN": token[:-1] + "\n"}, capture_output=True, check=False)
+    assert called.returncode == 2 and token[:-1].encode() not in called.stderr
