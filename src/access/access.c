@@ -1,6 +1,9 @@
 #include "access/access.h"
 
 #include "access/caller.h"
+#include "access/issuer.h"
+#include "access/jwt.h"
+#include "access/jwt_keys.h"
 #include "access/token_file.h"
 #include "access/token_list.h"
 #include "base/error.h"
@@ -30,11 +33,12 @@ struct book {
 };
 
 struct access {
-    char *tokens_file; /* NULL: none */
+    char *tokens_file, *keys_file; /* NULL: none */
+    struct issuer *issuer;         /* NULL: none */
     atomic_bool is_on;
     pthread_rwlock_t lock; /* of the book */
     struct book *book;
-    struct token_file_mark mark;
+    struct token_file_mark mark, keys_mark;
     bool was_lost; /* at the last look the file was gone, or not ours alone */
     _Atomic uint64_t generation, admitted, reload_failures;
     _Atomic uint64_t refusals[ACCESS_REFUSALS];
@@ -155,37 +159,52 @@ static int access_replace(struct access *access, struct slice text, const char *
     token_list_fini(&list);
     if (!now)
         return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
-    book_compare(old, now, change);
+    struct access_change news = {0};
+    book_compare(old, now, &news);
     pthread_rwlock_wrlock(&access->lock);
     access->book = now;
     pthread_rwlock_unlock(&access->lock);
     book_end_callers(old, now);
-    if (change->is_changed)
+    if (news.is_changed)
         atomic_fetch_add(&access->generation, 1);
+    *change = news;
     book_free(old);
     return 0;
 }
 
 /* ---- life ---- */
 
+static bool is_given(const char *text)
+{
+    return text && text[0];
+}
+
+/* Copies of what is given. False: out of memory. */
+static bool copy_options(struct access *access, const struct access_options *options)
+{
+    const struct access_jwt_options *jwt = &options->jwt;
+    access->book = calloc(1, sizeof *access->book);
+    access->tokens_file = is_given(options->tokens_file) ? strdup(options->tokens_file) : NULL;
+    access->keys_file = is_given(jwt->keys_file) ? strdup(jwt->keys_file) : NULL;
+    access->issuer = is_given(jwt->issuer) ? issuer_new(jwt) : NULL;
+    return access->book && (access->tokens_file || !is_given(options->tokens_file)) &&
+           (access->keys_file || !is_given(jwt->keys_file)) &&
+           (access->issuer || !is_given(jwt->issuer));
+}
+
 int access_new(const struct access_options *options, struct access **out,
                char error[ACCESS_ERROR_BYTES])
 {
     struct access_change change = {0};
     struct access *access = calloc(1, sizeof *access);
-    bool has_file = options->tokens_file && options->tokens_file[0];
-    if (access) {
-        access->book = calloc(1, sizeof *access->book);
-        access->tokens_file = has_file ? strdup(options->tokens_file) : NULL;
-    }
-    if (!access || !access->book || (has_file && !access->tokens_file)) {
-        access_free(access);
+    if (!access)
         return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
-    }
     pthread_rwlock_init(&access->lock, NULL);
     access->generation = 1;
-    access->is_on = has_file || options->has_stored_tokens;
-    int result = has_file ? access_reload(access, true, &change, error) : 0;
+    int result = copy_options(access, options)
+                     ? access_reload(access, true, &change, error)
+                     : error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
+    access->is_on = access->tokens_file || access->issuer || options->has_stored_tokens;
     if (result != 0)
         access_free(access);
     else
@@ -200,7 +219,9 @@ void access_free(struct access *access)
     if (access->book)
         book_end_callers(access->book, &(struct book){0});
     book_free(access->book);
+    issuer_free(access->issuer);
     free(access->tokens_file);
+    free(access->keys_file);
     pthread_rwlock_destroy(&access->lock);
     free(access);
 }
@@ -225,6 +246,9 @@ const char *access_refusal_name(enum access_refusal refusal)
                                                        [ACCESS_UNKNOWN] = "unknown",
                                                        [ACCESS_REVOKED] = "revoked",
                                                        [ACCESS_EXPIRED] = "expired",
+                                                       [ACCESS_FORGED] = "forged",
+                                                       [ACCESS_UNKNOWN_KEY] = "unknown_key",
+                                                       [ACCESS_CLAIMS] = "claims",
                                                        [ACCESS_UNAVAILABLE] = "unavailable"};
     return names[refusal];
 }
@@ -261,6 +285,15 @@ static enum access_refusal admit_token(struct access *access, struct slice token
     return refusal;
 }
 
+/* Of its own, or of the issuer's. */
+static enum access_refusal admit_secret(struct access *access, struct slice text, int64_t now_ms,
+                                        struct access_caller **caller)
+{
+    if (access->issuer && jwt_is_formed(text))
+        return issuer_admit(access->issuer, text, now_ms, caller);
+    return admit_token(access, text, now_ms, caller);
+}
+
 static enum access_refusal admit_certificate(struct access *access, struct slice name,
                                              int64_t now_ms, struct access_caller **caller)
 {
@@ -290,7 +323,7 @@ static enum access_refusal admit_header(struct access *access, const struct acce
     if (header.len > ACCESS_HEADER_BYTES_MAX)
         return ACCESS_MALFORMED;
     if (has_scheme(header, "Bearer", &rest))
-        return admit_token(access, rest, asked->now_ms, caller);
+        return admit_secret(access, rest, asked->now_ms, caller);
     if (!has_scheme(header, "Basic", &rest))
         return ACCESS_MALFORMED;
     struct buffer pair;
@@ -341,6 +374,8 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
 {
     if (caller->kind == ACCESS_ANYONE)
         return !access_is_on(access);
+    if (caller->kind == ACCESS_JWT && !issuer_holds(access->issuer, caller))
+        return false;
     return !caller_has_ended(caller) && now_ms < caller->ends_ms;
 }
 
@@ -372,19 +407,50 @@ static int reload_tokens(struct access *access, bool is_forced, struct access_ch
     return result;
 }
 
+/* Others than its owner may look at public keys, but not change them. */
+static int reload_keys(struct access *access, struct access_change *change, char *error)
+{
+    struct buffer text;
+    buffer_init(&text, JWT_KEYS_BYTES_MAX + 1);
+    int result = token_file_read_public(access->keys_file, &text, &access->keys_mark, error);
+    if (result == 0)
+        result = access_set_jwt_keys(access, buffer_slice(&text), access->keys_file, change, error);
+    buffer_fini(&text);
+    return result;
+}
+
 int access_reload(struct access *access, bool is_forced, struct access_change *change,
                   char error[ACCESS_ERROR_BYTES])
 {
+    int result = 0, result_of_keys = 0;
     *change = (struct access_change){.total = (uint32_t)access->book->token_count};
-    if (!access->tokens_file)
-        return 0;
-    if (!is_forced && !access->was_lost &&
-        !token_file_has_changed(access->tokens_file, &access->mark))
-        return 0;
-    int result = reload_tokens(access, is_forced, change, error);
+    if (access->tokens_file && (is_forced || access->was_lost ||
+                                token_file_has_changed(access->tokens_file, &access->mark)))
+        result = reload_tokens(access, is_forced, change, error);
+    if (access->keys_file &&
+        (is_forced || token_file_has_changed(access->keys_file, &access->keys_mark)))
+        result_of_keys = reload_keys(access, change, error);
+    result = result ? result : result_of_keys;
     if (result != 0)
         atomic_fetch_add(&access->reload_failures, 1);
     return result;
+}
+
+int access_set_jwt_keys(struct access *access, struct slice text, const char *place,
+                        struct access_change *change, char error[ACCESS_ERROR_BYTES])
+{
+    bool is_changed = false;
+    int result = issuer_set_keys(access->issuer, text, place, &is_changed, error);
+    if (is_changed) {
+        change->is_changed = change->has_new_keys = true;
+        atomic_fetch_add(&access->generation, 1);
+    }
+    return result;
+}
+
+bool access_wants_jwt_keys(struct access *access)
+{
+    return access->issuer && issuer_wants_keys(access->issuer);
 }
 
 int access_set_tokens(struct access *access, struct slice text, struct access_change *change,
@@ -409,6 +475,10 @@ void access_emit_metrics(struct access *access, struct buffer *out)
     prometheus_family(out, "tarry_access_tokens", PROMETHEUS_GAUGE,
                       "Tokens and certificates that are known and not revoked.");
     prometheus_sample(out, "tarry_access_tokens", NULL, (int64_t)tokens);
+    prometheus_family(out, "tarry_access_jwt_keys", PROMETHEUS_GAUGE,
+                      "Keys of the issuer of JWTs that serve.");
+    prometheus_sample(out, "tarry_access_jwt_keys", NULL,
+                      access->issuer ? (int64_t)issuer_key_count(access->issuer) : 0);
     prometheus_family(out, "tarry_access_generation", PROMETHEUS_COUNTER,
                       "How often what is known of callers has changed.");
     prometheus_sample(out, "tarry_access_generation", NULL, (int64_t)access_generation(access));

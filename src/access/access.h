@@ -15,7 +15,7 @@
  *         ...403...
  *     access_caller_release(caller);
  *
- * Threads: any, all of it, but for access_new and access_free. A caller may be let go on another
+ * Threads: any, all of it, but for access_new and access_free; changes are made by one at a time. A caller may be let go on another
  * thread than the one that asked for it. What is read from outside (files, a URL) is read by whoever
  * calls access_reload, never by access_admit.
  * Secrets: no secret is kept, logged or named in an error. A token is known by its SHA-256 alone and
@@ -49,6 +49,7 @@ struct access_caller {
     struct slice topics; /* patterns, see rights.h */
     struct access_limits limits;
     int64_t ends_ms; /* wall clock: no caller any more from then on; INT64_MAX: never */
+    uint64_t era;    /* of a JWT: which keys of its issuer it was looked at with */
 };
 
 /* One more who holds it; returns it. */
@@ -75,9 +76,17 @@ static inline bool access_may(const struct access_caller *caller, unsigned scope
 
 struct access;
 
+/* A company's own issuer of JWTs. */
+struct access_jwt_options {
+    const char *issuer, *audience; /* what iss is, and one of aud; NULL or empty issuer: none */
+    const char *scope_claim, *topics_claim;
+    const char *keys_file; /* JWKS or PEM; NULL or empty: access_set_jwt_keys says what they are */
+};
+
 struct access_options {
     const char *tokens_file; /* NULL or empty: none */
     bool has_stored_tokens;  /* instead: access_set_tokens says what they are */
+    struct access_jwt_options jwt;
 };
 
 /* 0 or negative errno with `error`. Without any of the options it knows nobody (see
@@ -114,6 +123,9 @@ enum access_refusal {
     ACCESS_UNKNOWN,     /* no such token */
     ACCESS_REVOKED,     /* it was */
     ACCESS_EXPIRED,     /* its time is over */
+    ACCESS_FORGED,      /* a JWT whose signature is not the issuer's */
+    ACCESS_UNKNOWN_KEY, /* a JWT by a key that the issuer does not have, or not yet here */
+    ACCESS_CLAIMS,      /* a JWT of another issuer, for others, not valid yet, or without a claim */
     ACCESS_UNAVAILABLE, /* nothing wrong was found but it could not be looked at: 503 */
     ACCESS_REFUSALS
 };
@@ -135,8 +147,9 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
 /* ---- changes ---- */
 
 struct access_change {
-    bool is_changed; /* the generation has risen */
-    uint32_t added, removed, altered, total;
+    bool is_changed;                         /* the generation has risen */
+    uint32_t added, removed, altered, total; /* of tokens, by secrets */
+    bool has_new_keys;                       /* the issuer's are others */
 };
 
 /* Reads files again where they changed, or all of them where `is_forced`. 0; or negative errno with
@@ -148,6 +161,12 @@ int access_reload(struct access *access, bool is_forced, struct access_change *c
 /* What stands in a store instead of a file; empty: there are no tokens. */
 int access_set_tokens(struct access *access, struct slice text, struct access_change *change,
                       char error[ACCESS_ERROR_BYTES]);
+
+/* The issuer's keys where no file has them: a JWKS or PEM; `place` is where they are from. */
+int access_set_jwt_keys(struct access *access, struct slice text, const char *place,
+                        struct access_change *change, char error[ACCESS_ERROR_BYTES]);
+/* Somebody named a key of the issuer's that is not known; asked once after each such time. */
+bool access_wants_jwt_keys(struct access *access);
 
 /* Lines for /metrics. */
 void access_emit_metrics(struct access *access, struct buffer *out);

@@ -38,23 +38,25 @@ bool token_file_has_changed(const char *path, const struct token_file_mark *mark
            !times_equal(now.changed, mark->changed);
 }
 
-static int check_file(int fd, const char *path, const struct stat *info, char *error)
+static int check_file(int fd, const char *path, const struct stat *info, bool is_public,
+                      char *error)
 {
     if (!S_ISREG(info->st_mode))
         return error_result(-EINVAL, error, ACCESS_ERROR_BYTES,
-                            "'%.200s' is no file, name one with --tokens", path);
+                            "'%.200s' is no file, give the name of one", path);
     if (info->st_uid != 0 && info->st_uid != geteuid())
         return error_result(-EPERM, error, ACCESS_ERROR_BYTES,
-                            "the tokens in '%.200s' belong to another user, run: chown %u", path,
+                            "'%.200s' belongs to another user, run: chown %u", path,
                             (unsigned)geteuid());
-    if (file_mode_of_others(fd, info->st_mode) & (S_IRWXO | S_IWGRP))
+    mode_t forbidden = is_public ? S_IWOTH | S_IWGRP : S_IRWXO | S_IWGRP;
+    if (file_mode_of_others(fd, info->st_mode) & forbidden)
         return error_result(-EPERM, error, ACCESS_ERROR_BYTES,
-                            "others may read or change the tokens in '%.200s', run: chmod 600",
-                            path);
+                            "others may %s '%.200s', run: chmod %s",
+                            is_public ? "change the keys in" : "read or change the tokens in", path,
+                            is_public ? "go-w" : "600");
     if (info->st_size > TOKEN_LIST_BYTES_MAX)
         return error_result(-EFBIG, error, ACCESS_ERROR_BYTES,
-                            "'%.200s' is too large for tokens, at most %d bytes", path,
-                            TOKEN_LIST_BYTES_MAX);
+                            "'%.200s' is too large, at most %d bytes", path, TOKEN_LIST_BYTES_MAX);
     return 0;
 }
 
@@ -75,12 +77,13 @@ static int read_all(int fd, size_t bytes, struct buffer *out)
     return -EAGAIN; /* it grows while it is read: it is read again at the next look */
 }
 
-int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark, char *error)
+static int read_file(const char *path, bool is_public, struct buffer *out,
+                     struct token_file_mark *mark, char *error)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int result = fd < 0 || fstat(fd, &info) != 0 ? -errno : 0;
-    if (result == 0 && (result = check_file(fd, path, &info, error)) != 0) {
+    if (result == 0 && (result = check_file(fd, path, &info, is_public, error)) != 0) {
         close(fd);
         return result;
     }
@@ -89,10 +92,21 @@ int token_file_read(const char *path, struct buffer *out, struct token_file_mark
     if (fd >= 0)
         close(fd);
     if (result != 0)
-        return error_result(result, error, ACCESS_ERROR_BYTES,
-                            "cannot read the tokens in '%.200s', %s", path, strerror(-result));
+        return error_result(result, error, ACCESS_ERROR_BYTES, "cannot read '%.200s', %s", path,
+                            strerror(-result));
     *mark = mark_of(&info);
     return 0;
+}
+
+int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark, char *error)
+{
+    return read_file(path, false, out, mark, error);
+}
+
+int token_file_read_public(const char *path, struct buffer *out, struct token_file_mark *mark,
+                           char *error)
+{
+    return read_file(path, true, out, mark, error);
 }
 
 /* ---- editing ---- */

@@ -28,6 +28,10 @@ bool token_file_has_changed(const char *path, const struct token_file_mark *mark
 int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark,
                     char *error);
 
+/* The same for a file that anybody may read, of public keys. */
+int token_file_read_public(const char *path, struct buffer *out, struct token_file_mark *mark,
+                           char *error);
+
 /*
  * Replaces it whole: `edit` is given what it holds (empty where there is no file yet) and appends
  * what it shall hold. Two that edit at once do so one after the other; whoever reads meanwhile, or
