@@ -334,22 +334,33 @@ static enum access_refusal admit_header(struct access *access, const struct acce
         size_t user = colon ? (size_t)(colon - pair.at) + 1 : 0;
         if (colon)
             refusal =
-                admit_token(access, slice_make(colon + 1, pair.len - user), asked->now_ms, caller);
+                admit_secret(access, slice_make(colon + 1, pair.len - user), asked->now_ms, caller);
     }
     buffer_fini(&pair);
     return refusal;
 }
 
+/* Where certificates alone prove who somebody is, whoever signed them has let him in, to all. */
+static enum access_refusal admit_unlisted(struct slice name, struct access_caller **caller)
+{
+    *caller = caller_new(&(struct access_caller){.kind = ACCESS_CERTIFICATE,
+                                                 .scopes = ACCESS_SCOPES_ALL,
+                                                 .name = name,
+                                                 .topics = slice_of("*"),
+                                                 .ends_ms = INT64_MAX,
+                                                 .is_unlisted = true});
+    return *caller ? ACCESS_OK : ACCESS_UNAVAILABLE;
+}
+
 static enum access_refusal admit(struct access *access, const struct access_asked *asked,
                                  struct access_caller **caller)
 {
-    if (!access_is_on(access) && !asked->needs_caller) {
-        *caller = access_anyone();
-        return ACCESS_OK;
-    }
-    if (asked->authorization.at)
+    bool is_on = access_is_on(access);
+    if (!is_on && asked->certificate.len)
+        return admit_unlisted(asked->certificate, caller);
+    if (is_on && asked->authorization.at)
         return admit_header(access, asked, caller);
-    if (asked->certificate.len) {
+    if (is_on && asked->certificate.len) {
         enum access_refusal refusal =
             admit_certificate(access, asked->certificate, asked->now_ms, caller);
         if (refusal != ACCESS_UNKNOWN || asked->needs_caller)
@@ -372,7 +383,7 @@ enum access_refusal access_admit(struct access *access, const struct access_aske
 
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms)
 {
-    if (caller->kind == ACCESS_ANYONE)
+    if (caller->kind == ACCESS_ANYONE || caller->is_unlisted)
         return !access_is_on(access);
     if (caller->kind == ACCESS_JWT && !issuer_holds(access->issuer, caller))
         return false;

@@ -48,8 +48,9 @@ struct access_caller {
                             stands behind it */
     struct slice topics; /* patterns, see rights.h */
     struct access_limits limits;
-    int64_t ends_ms; /* wall clock: no caller any more from then on; INT64_MAX: never */
-    uint64_t era;    /* of a JWT: which keys of its issuer it was looked at with */
+    int64_t ends_ms;  /* wall clock: no caller any more from then on; INT64_MAX: never */
+    uint64_t era;     /* of a JWT: which keys of its issuer it was looked at with */
+    bool is_unlisted; /* a certificate, where none is listed */
 };
 
 /* One more who holds it; returns it. */
@@ -95,8 +96,8 @@ int access_new(const struct access_options *options, struct access **out,
                char error[ACCESS_ERROR_BYTES]);
 void access_free(struct access *access);
 
-/* Whether there is a way to say who one is. Without one everybody is anyone, whatever header he
- * sends. */
+/* Whether there is a list of callers, or an issuer. Without one everybody is anyone, whatever header
+ * he sends; but for who shows a certificate, who may do everything under its name. */
 bool access_is_on(const struct access *access);
 
 /* Who everybody is where nothing is asked: all scopes, all topics, no limits. Held by nobody: the

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "server/config_jwt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,33 +16,63 @@ static void say_change(const struct access_change *change)
     char detail[128];
     snprintf(detail, sizeof detail, "%u added, %u removed, %u altered, %u in all", change->added,
              change->removed, change->altered, change->total);
-    audit_event(&(struct audit_event){.action = "tokens changed",
-                                      .kind = "server",
-                                      .detail = detail,
-                                      .outcome = AUDIT_OUTCOME_OK});
+    if (change->added || change->removed || change->altered)
+        audit_event(&(struct audit_event){.action = "tokens changed",
+                                          .kind = "server",
+                                          .detail = detail,
+                                          .outcome = AUDIT_OUTCOME_OK});
+    if (change->has_new_keys)
+        audit_event(&(struct audit_event){
+            .action = "issuer keys changed", .kind = "server", .outcome = AUDIT_OUTCOME_OK});
 }
 
 /* What is wrong for long is said once. */
-static void complain(struct callers *callers, const char *error)
+static void complain(char complaint[ACCESS_ERROR_BYTES], const char *event, const char *error)
 {
-    if (strcmp(callers->complaint, error) == 0)
+    if (strcmp(complaint, error) == 0)
         return;
-    snprintf(callers->complaint, sizeof callers->complaint, "%s", error);
-    log_event(LOG_ERROR, "tokens not read", LOG_TEXT("error", error));
+    snprintf(complaint, ACCESS_ERROR_BYTES, "%s", error);
+    log_event(LOG_ERROR, event, LOG_TEXT("error", error));
 }
+
+/* ---- an issuer's keys ---- */
+
+static void on_keys(void *ctx, struct slice text, const char *url, const char *fetch_error)
+{
+    struct callers *callers = ctx;
+    struct access_change change = {0};
+    char error[ACCESS_ERROR_BYTES] = "";
+    if (fetch_error)
+        snprintf(error, sizeof error, "%s", fetch_error);
+    if (fetch_error || access_set_jwt_keys(callers->access, text, url, &change, error) != 0) {
+        complain(callers->key_complaint, "issuer keys not read", error);
+        return;
+    }
+    callers->key_complaint[0] = '\0';
+    say_change(&change);
+}
+
+static bool open_keys(struct callers *callers, struct reactor *reactor)
+{
+    const struct config *config = callers->config;
+    callers->keys = (struct issuer_keys){.got = on_keys, .ctx = callers};
+    callers->has_key_url = true;
+    return issuer_keys_open(&callers->keys, reactor, config->jwt_keys, config->jwt_ca);
+}
+
+/* ---- looks ---- */
 
 static void look(struct callers *callers, bool is_forced)
 {
     struct access_change change;
     char error[ACCESS_ERROR_BYTES] = "";
     if (access_reload(callers->access, is_forced, &change, error) != 0)
-        complain(callers, error);
+        complain(callers->complaint, "tokens not read", error);
     else
         callers->complaint[0] = '\0';
-    if (!change.is_changed)
-        return;
     say_change(&change);
-    callers->changed(callers->ctx);
+    if (callers->has_key_url)
+        issuer_keys_look(&callers->keys, access_wants_jwt_keys(callers->access));
 }
 
 static void on_look(void *ctx)
@@ -53,37 +84,58 @@ static void on_look(void *ctx)
 
 void callers_start(struct callers *callers)
 {
-    if (callers->look)
-        deadline_set(callers->look, clock_inner_ms() + LOOK_MS);
+    if (!callers->look)
+        return;
+    if (callers->has_key_url)
+        issuer_keys_look(&callers->keys, false);
+    deadline_set(callers->look, clock_inner_ms() + LOOK_MS);
 }
 
 void callers_reload(struct callers *callers)
 {
     if (!callers->look)
         return;
+    if (callers->has_key_url)
+        issuer_keys_ask_again(&callers->keys);
     look(callers, true);
     if (!callers->complaint[0])
         log_event(LOG_INFO, "tokens read again");
 }
 
-bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
-                  void (*changed)(void *ctx), void *ctx, char *error)
+/* ---- life ---- */
+
+static struct access_options options_of(const struct config *config)
 {
-    const struct access_options options = {.tokens_file = config->tokens};
-    *callers = (struct callers){.changed = changed, .ctx = ctx};
+    bool is_url = config_jwt_keys_are_remote(config);
+    return (struct access_options){.tokens_file = config->tokens,
+                                   .jwt = {.issuer = config->jwt_issuer,
+                                           .audience = config->jwt_audience,
+                                           .scope_claim = config->jwt_scope_claim,
+                                           .topics_claim = config->jwt_topics_claim,
+                                           .keys_file = is_url ? "" : config->jwt_keys}};
+}
+
+bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
+                  char *error)
+{
+    const struct access_options options = options_of(config);
+    *callers = (struct callers){.config = config};
     if (access_new(&options, &callers->access, error) != 0)
         return false;
     if (!access_is_on(callers->access))
         return true;
     callers->look = deadline_new(reactor, on_look, callers);
-    if (!callers->look)
+    if (!callers->look || (config_jwt_keys_are_remote(config) && !open_keys(callers, reactor)))
         return error_text(error, ACCESS_ERROR_BYTES, "out of memory");
-    log_event(LOG_INFO, "tokens read", LOG_TEXT("file", config->tokens));
+    if (config->tokens[0])
+        log_event(LOG_INFO, "tokens read", LOG_TEXT("file", config->tokens));
     return true;
 }
 
 void callers_close(struct callers *callers)
 {
+    if (callers->has_key_url)
+        issuer_keys_close(&callers->keys);
     deadline_free(callers->look);
     access_free(callers->access);
     *callers = (struct callers){0};

@@ -1,6 +1,6 @@
 /*
- * callers: who the server lets in: tokens and keys as the configuration names them, looked at again
- * each second and when told to.
+ * callers: who the server lets in: tokens and an issuer's keys as the configuration names them,
+ * looked at again each second and when told to.
  *
  * Life: callers_open before the reactors run, callers_start when they do, callers_close after they
  * have ended. All of it on the first reactor's thread; `access` may be asked on any.
@@ -11,19 +11,21 @@
 #include "access/access.h"
 #include "net/reactor.h"
 #include "server/config.h"
+#include "server/issuer_keys.h"
 
 struct callers { /* zeroed: closed */
     struct access *access;
-    struct deadline *look;              /* the next one; NULL: there is nothing to look at */
-    char complaint[ACCESS_ERROR_BYTES]; /* the last one, said once */
-    void (*changed)(void *ctx);         /* somebody is let in no more, or with other rights */
-    void *ctx;
+    const struct config *config;
+    struct deadline *look; /* the next one; NULL: there is nothing to look at */
+    struct issuer_keys keys;
+    bool has_key_url;
+    /* The last complaint of each kind, said once. */
+    char complaint[ACCESS_ERROR_BYTES], key_complaint[ACCESS_ERROR_BYTES];
 };
 
-/* False: `error` (ACCESS_ERROR_BYTES) says what and what to do. `changed` is called on the first
- * reactor's thread. */
+/* False: `error` (ACCESS_ERROR_BYTES) says what and what to do. */
 bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
-                  void (*changed)(void *ctx), void *ctx, char *error);
+                  char *error);
 void callers_start(struct callers *callers);
 /* Reads all of it again, and says what became of it. */
 void callers_reload(struct callers *callers);

@@ -8,6 +8,7 @@
 #include "http/host.h"
 #include "job/job.h"
 #include "net/tls.h"
+#include "server/config_jwt.h"
 #include "server/config_redis.h"
 #include "server/exposure.h"
 #include "server/secret.h"
@@ -68,6 +69,20 @@ static const struct option options[] = {
      0, "what of clients without a certificate, where there is --tls-client-ca"},
     {"tls-min", OPTION_CHOICE, "1.2|1.3", FIELD(tls_min), "1.2", 0, 0,
      "the oldest version of TLS that is spoken"},
+    {"jwt-issuer", OPTION_TEXT, "ISSUER", FIELD(jwt_issuer), "", 0, 0,
+     "let in who has a JWT of this issuer, the claim iss (see docs/security.md); needs "
+     "--jwt-audience and --jwt-keys"},
+    {"jwt-audience", OPTION_TEXT, "NAME", FIELD(jwt_audience), "", 0, 0,
+     "what a JWT is for, in the claim aud: no token for another service is taken"},
+    {"jwt-keys", OPTION_TEXT, "FILE|URL", FIELD(jwt_keys), "", 0, 0,
+     "the issuer's public keys: a JWKS or PEM file, read again where it changes; or its JWKS URL, "
+     "https://"},
+    {"jwt-ca", OPTION_TEXT, "FILE", FIELD(jwt_ca), "", 0, 0,
+     "certificates that the server of --jwt-keys is trusted by, PEM; the system's if empty"},
+    {"jwt-scope-claim", OPTION_TEXT, "NAME", FIELD(jwt_scope_claim), "scope", 0, 0,
+     "the claim with the scopes: push, consume, read, admin, or tarry:push, ..."},
+    {"jwt-topics-claim", OPTION_TEXT, "NAME", FIELD(jwt_topics_claim), "topics", 0, 0,
+     "the claim with the patterns of topics"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},
@@ -568,7 +583,7 @@ static bool check_redis(const struct config *config, char *error)
 /* Is it known who may call? */
 static bool knows_callers(const struct config *config)
 {
-    return config->tokens[0];
+    return config->tokens[0] || config->jwt_issuer[0];
 }
 
 static bool requires_certificate(const struct config *config,
@@ -651,7 +666,8 @@ static bool check_listen(const struct config *config, char *error)
 
 static bool check(const struct config *config, char *error)
 {
-    if (!check_tls(config, error) || !check_listen(config, error))
+    if (!config_jwt_check(config, error) || !check_tls(config, error) ||
+        !check_listen(config, error))
         return false;
     if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config))
         return error_text(

@@ -75,6 +75,10 @@ struct config {
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
     char tokens[OPTION_TEXT_BYTES];  /* the file of tokens; empty: none */
+    char jwt_issuer[OPTION_TEXT_BYTES], jwt_audience[OPTION_TEXT_BYTES]; /* empty: none */
+    char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or where its scheme says so a URL */
+    char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's */
+    char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     struct option_listen listen;
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */

@@ -243,17 +243,10 @@ static bool open_listeners(struct server *server)
     return true;
 }
 
-/* Who is let in has changed: connections see it by themselves at their next request. */
-static void on_callers_changed(void *ctx)
-{
-    (void)ctx;
-}
-
 static bool open_callers(struct server *server)
 {
     char error[ACCESS_ERROR_BYTES] = "";
-    return callers_open(&server->callers, server->config, server->per_reactor[0].reactor,
-                        on_callers_changed, server, error) ||
+    return callers_open(&server->callers, server->config, server->per_reactor[0].reactor, error) ||
            start_failed(error);
 }
 
