@@ -9,18 +9,15 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
-    ACCEPTS_MAX = 256,   /* in a turn */
     CROWD_MAX = 64,      /* beyond the limit, and told so; more are closed without a word */
     GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
     HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
     LINGER_MS = 2000,
     HELD_MS = 500,
-    STALL_MS = 100, /* no connection can be let in, for want of memory or files: tried again */
-    AHEAD_MAX = 8,
-    AHEAD_MS = 1,
     OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
     /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
@@ -47,9 +44,13 @@ struct http_writing {
 static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
 {
     switch (phase) {
+    case HTTP_PHASE_IDLE:
+        return front->is_draining ? HTTP_POLITE_MS : front->options.idle_ms;
     case HTTP_PHASE_GREET:
     case HTTP_PHASE_HEAD:
-        return front->options.header_ms;
+        return front->is_draining && front->options.header_ms > HTTP_RECENT_MS
+                   ? HTTP_RECENT_MS
+                   : front->options.header_ms;
     case HTTP_PHASE_BODY:
         return front->options.body_ms;
     case HTTP_PHASE_LINGER:
@@ -899,8 +900,7 @@ static void begin_greeting(struct http_connection *connection)
     wait_in_phase(connection, HTTP_PHASE_GREET, false);
 }
 
-/* `fd` has been accepted, and is the connection's from now on. */
-static void enter_connection(struct http_listener *listener, int fd, const struct peer *peer)
+void http_connection_enter(struct http_listener *listener, int fd, const struct peer *peer)
 {
     struct http_front *front = listener->front;
     struct http_connection *connection = connection_new(listener);
@@ -946,81 +946,12 @@ static void enter_connection(struct http_listener *listener, int fd, const struc
         wait_in_phase(connection, HTTP_PHASE_IDLE, false);
 }
 
-/* Looks away from listeners for a while: those that are shared, or all. */
-static void pause_listeners(struct http_front *front, bool all, int64_t ms)
+/* Does something lie in the socket? */
+static bool has_unread(const struct http_connection *connection)
 {
-    for (uint32_t i = 0; i < front->listener_count; i++) {
-        struct http_listener *listener = &front->listeners[i];
-        if (!listener->is_open || !(all || listener->is_shared))
-            continue;
-        (void)uv_poll_stop(&listener->poll);
-        listener->was_paused = true;
-    }
-    front->is_paused = true;
-    int64_t until_ms = http_front_now_ms(front) + ms;
-    if (until_ms < front->alarm_ms) {
-        front->alarm_ms = until_ms;
-        deadline_set(front->alarm, until_ms);
-    }
-}
-
-static void end_pause(struct http_front *front)
-{
-    front->is_paused = false;
-    for (uint32_t i = 0; i < front->listener_count; i++)
-        if (front->listeners[i].is_open)
-            (void)http_listener_watch(&front->listeners[i]);
-}
-
-/* Has it clearly more connections than another? */
-static bool is_ahead(struct http_front *front)
-{
-    struct http_shared *shared = front->shared;
-    uint64_t least = front->connection_count;
-    pthread_mutex_lock(&shared->lock);
-    for (uint32_t i = 0; i < shared->front_count; i++) {
-        uint64_t count =
-            atomic_load_explicit(&shared->fronts[i]->counters.connections, memory_order_relaxed);
-        least = count < least ? count : least;
-    }
-    pthread_mutex_unlock(&shared->lock);
-    return front->connection_count > least + least / 8 + AHEAD_MAX;
-}
-
-/* How many connections to accept now. The system wakes every front for a connection to a shared
- * descriptor, and the same one is always first. So each takes one at a time, and one that is ahead
- * leaves it to the others for a moment; where none of them has come by then, it takes it after all.
- */
-static int accepts_due(struct http_listener *listener)
-{
-    if (!listener->is_shared)
-        return ACCEPTS_MAX;
-    if (listener->was_paused || !is_ahead(listener->front))
-        return 1;
-    pause_listeners(listener->front, false, AHEAD_MS);
-    return 0;
-}
-
-static void on_listener_ready(uv_poll_t *poll, int status, int events)
-{
-    struct http_listener *listener = poll->data;
-    (void)status;
-    (void)events;
-    for (int due = accepts_due(listener); due > 0; due--) {
-        struct peer peer;
-        int fd = listener_accept(listener->about, listener->fd, &peer);
-        if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
-            pause_listeners(listener->front, true, STALL_MS);
-        if (fd < 0)
-            return;
-        listener->was_paused = false;
-        enter_connection(listener, fd, &peer);
-    }
-}
-
-bool http_listener_watch(struct http_listener *listener)
-{
-    return uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready) == 0;
+    int fd, bytes = 0;
+    return connection->is_reading && uv_fileno(&connection->handle, &fd) == 0 &&
+           ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 /* The time of its phase is over. */
@@ -1044,6 +975,10 @@ static void give_up_connection(struct http_connection *connection)
         cut_ungreeted(connection);
         return;
     }
+    if (phase == HTTP_PHASE_IDLE && connection->front->is_draining && has_unread(connection)) {
+        wait_in_phase(connection, phase, true);
+        return;
+    }
     if (phase == HTTP_PHASE_IDLE && connection->channel) {
         connection->is_closing = true;
         drop_input(connection);
@@ -1064,8 +999,6 @@ static void give_up_connection(struct http_connection *connection)
 void http_connections_expire(struct http_front *front)
 {
     int64_t now_ms = http_front_now_ms(front);
-    if (front->is_paused)
-        end_pause(front);
     for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
         struct list *list = &front->timed[phase];
         while (!list_is_empty(list)) {
@@ -1086,20 +1019,44 @@ void http_connections_expire(struct http_front *front)
     deadline_set(front->alarm, next_ms);
 }
 
-void http_connections_end(struct http_front *front, bool at_once)
+/* Has it no request under way that would get its last answer, but one that has begun to come, or may
+ * well be on its way? The answer before that has not said that it is the last. */
+static bool has_more_to_say(const struct http_connection *connection)
+{
+    const struct http_front *front = connection->front;
+    if (connection->is_closing || connection->first)
+        return false;
+    if (connection->phase != HTTP_PHASE_IDLE)
+        return true;
+    int64_t since_ms = connection->until_ms - front->options.idle_ms;
+    return has_unread(connection) ||
+           http_front_now_ms(connection->front) - since_ms < HTTP_RECENT_MS;
+}
+
+static void end_connection(struct http_connection *connection)
+{
+    connection->is_closing = true;
+    drop_input(connection);
+    if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
+        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+    http_connection_touch(connection);
+}
+
+void http_connections_drain(struct http_front *front)
 {
     for (struct list *node = front->connections.next, *next; node != &front->connections;
          node = next) {
         struct http_connection *connection = list_entry(node, struct http_connection, node);
         next = node->next;
-        if (at_once) {
-            cut_connection(connection);
-            continue;
-        }
-        connection->is_closing = true;
-        drop_input(connection);
-        if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
-            wait_in_phase(connection, HTTP_PHASE_NONE, false);
-        http_connection_touch(connection);
+        if (has_more_to_say(connection))
+            wait_in_phase(connection, connection->phase, true); /* less long */
+        else
+            end_connection(connection);
     }
+}
+
+void http_connections_cut(struct http_front *front)
+{
+    while (!list_is_empty(&front->connections))
+        cut_connection(list_entry(front->connections.next, struct http_connection, node));
 }

@@ -72,15 +72,19 @@ static inline void http_connection_touch(struct http_connection *connection)
     list_add_last(&connection->front->dirty, &connection->dirty);
 }
 
+/* `fd` has been accepted, and is the front's from now on. */
+void http_connection_enter(struct http_listener *listener, int fd, const struct peer *peer);
+
 /* All connections of a front; the front calls these. */
-/* The listener's connections are accepted as they come, from now on. False: no memory. */
-bool http_listener_watch(struct http_listener *listener);
+
 /* Those whose time is over are given up, or asked whether they still stand. */
 void http_connections_expire(struct http_front *front);
 /* End of a turn: writes what there is to write. True when there is more to do at once. */
 bool http_connections_flush(struct http_front *front);
-/* No more is read; they close when what is under way is answered, or at once: takes that wait are
- * cancelled, other exchanges lose their connection. */
-void http_connections_end(struct http_front *front, bool at_once);
+/* Each ends once its request is answered: the one under way, or the one that comes; who has not asked
+ * lately is not waited for. The front is draining. */
+void http_connections_drain(struct http_front *front);
+/* At once: takes that wait are cancelled, other exchanges lose their connection. */
+void http_connections_cut(struct http_front *front);
 
 #endif

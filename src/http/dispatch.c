@@ -256,7 +256,7 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
     exchange->is_head = request->method == HTTP_METHOD_HEAD;
     exchange->is_http_1_0 = request->is_http_1_0;
     exchange->route = route;
-    if (!request->keeps_alive)
+    if (!request->keeps_alive || connection->front->is_draining)
         connection->is_closing = true;
     return exchange;
 }

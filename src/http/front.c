@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "http/listening.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,64 +142,6 @@ static bool on_front_turn_end(void *ctx)
     return again;
 }
 
-/* ---- listening ---- */
-
-static int open_listener(struct http_front *front, struct listener *about, char *error)
-{
-    struct http_listener *listener = &front->listeners[front->listener_count++];
-    listener->front = front;
-    listener->about = about;
-    http_hosts_init(&listener->hosts, about->is_local, front->options.allowed_hosts,
-                    front->options.cors_origins);
-    listener->is_shared = about->kind == LISTENER_UNIX || about->is_inherited;
-    listener->fd = listener_descriptor(about, error);
-    if (listener->fd < 0)
-        return UV_EADDRINUSE;
-    int code = uv_poll_init(reactor_loop(front->reactor), &listener->poll, listener->fd);
-    if (code != 0) {
-        (void)close(listener->fd);
-        return error_result(code, error, LISTENER_ERROR_BYTES, "cannot listen on '%s', %s",
-                            about->name, uv_strerror(code));
-    }
-    listener->poll.data = listener;
-    listener->is_open = true;
-    front->open_handles++;
-    if (!http_listener_watch(listener))
-        return error_result(UV_ENOMEM, error, LISTENER_ERROR_BYTES,
-                            "cannot listen on '%s', out of memory", about->name);
-    return 0;
-}
-
-static int open_listeners(struct http_front *front, char *error)
-{
-    struct listeners *listeners = front->options.listeners;
-    for (uint32_t i = 0; i < listeners->count; i++) {
-        int code = open_listener(front, &listeners->at[i], error);
-        if (code != 0)
-            return code;
-    }
-    return 0;
-}
-
-static void on_listener_closed(uv_handle_t *handle)
-{
-    struct http_listener *listener = handle->data;
-    listener->front->open_handles--;
-    reactor_turn_again(listener->front->reactor);
-}
-
-static void stop_listening(struct http_front *front)
-{
-    for (uint32_t i = 0; i < front->listener_count; i++) {
-        struct http_listener *listener = &front->listeners[i];
-        if (!listener->is_open)
-            continue;
-        listener->is_open = false;
-        uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
-        (void)close(listener->fd);
-    }
-}
-
 /* ---- life ---- */
 
 /* The largest job goes into a batch too, in base64 and with all it brings. */
@@ -290,7 +233,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
         http_front_free(front);
         goto out_of_memory;
     }
-    code = open_listeners(front, error);
+    code = http_listening_open(front, error);
     if (code != 0) {
         http_front_free(front);
         return code;
@@ -307,8 +250,8 @@ void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void
     front->is_draining = true;
     front->drained = drained;
     front->drained_ctx = ctx;
-    stop_listening(front);
-    http_connections_end(front, false);
+    http_listening_drain(front);
+    http_connections_drain(front);
     reactor_turn_again(front->reactor);
 }
 
@@ -318,12 +261,13 @@ void http_front_free(struct http_front *front)
         return;
     front->drained = NULL;
     front->is_ending = true;
-    stop_listening(front);
-    http_connections_end(front, true);
+    http_listening_close(front);
+    http_connections_cut(front);
     while (front->open_handles)
         (void)uv_run(reactor_loop(front->reactor), UV_RUN_NOWAIT);
     reactor_remove_at_turn_end(front->reactor, on_front_turn_end, front);
     leave_shared(front);
+    deadline_free(front->listening_alarm);
     deadline_free(front->alarm);
     deadline_free(front->expiry);
     for (uint32_t i = 0; i < front->spare_count; i++)

@@ -9,7 +9,7 @@
  *   1. http_shared_new, before the reactors run.
  *   2. http_front_new for each reactor, on its thread or before it runs. It listens at once; requests
  *      are answered from the first turn on. /readyz says 503 until http_shared_set_ready(.., true).
- *   3. To stop: http_shared_set_ready(.., false), waiters_drain, then http_front_drain on each
+ *   3. To stop: http_shared_set_ready(.., false), http_front_drain, then waiters_drain on each
  *      reactor's thread; `drained` is called on that thread once the last connection is closed.
  *   4. http_front_free after the reactor has stopped and while its queue and waiters still stand. It
  *      cuts what connections there are, turning the loop until they are closed; takes that wait are
@@ -114,9 +114,11 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
                    const struct http_options *options, struct http_shared *shared,
                    struct http_front **out, char *error);
 /*
- * Accepts no more; answers what is under way, the last answer of a connection with `Connection:
- * close`; closes connections with nothing under way. Takes that wait are answered when the caller
- * calls waiters_drain. Then `drained`, once, never inside the call.
+ * Answers what is under way, what has come and what is about to: connections that wait to be accepted
+ * are, and those that were used a moment ago may ask once more, for HTTP_POLITE_MS. The last answer of
+ * a connection says `Connection: close`. Who is in the midst of a request may end it, as long as the
+ * caller has patience. Takes that wait are answered when the caller calls waiters_drain. Then
+ * `drained`, once, never inside the call.
  */
 void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void *ctx);
 void http_front_free(struct http_front *front);

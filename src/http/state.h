@@ -26,6 +26,8 @@ enum {
     HTTP_OUT_BYTES_MAX = 1 << 30, /* never met: dispatch.c keeps answers far below */
     HTTP_LATE_MS = 1000,          /* a turn so long after the last: did the loop stand still? */
     HTTP_BUDGET_SMALL_BYTES = 16 * 1024, /* allowed whatever the budget says */
+    HTTP_RECENT_MS = 1000, /* who came in that time may be about to ask, when a front ends */
+    HTTP_POLITE_MS = 100,  /* and has so long to do so */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256
@@ -73,6 +75,9 @@ struct http_front {
     struct http_options options;
     struct http_listener listeners[LISTENERS_MAX];
     uint32_t listener_count;
+    struct deadline *listening_alarm; /* when to look at them again */
+    int64_t accepted_ms;              /* when the last connection came */
+    bool is_settling;                 /* no handshake begins any more */
     struct list connections, dirty, timed[HTTP_PHASE_COUNT];
     uint32_t connection_count, crowd_count; /* the crowd is counted in both */
     uint32_t open_handles;                  /* connections and listeners */
@@ -91,7 +96,6 @@ struct http_front {
     bool has_date; /* in this turn */
     char date[32];
     bool is_draining, is_ending;
-    bool is_paused; /* it looks away from some listeners for a while */
     void (*drained)(void *ctx);
     void *drained_ctx;
 

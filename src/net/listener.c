@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,4 +418,19 @@ int listener_accept(const struct listener *listener, int fd, struct peer *peer)
         return -errno;
     *peer = listener->kind == LISTENER_UNIX ? peer_of_unix(accepted) : peer_of_socket(&address);
     return accepted;
+}
+
+void listener_refuse_more(const struct listener *listener, int fd)
+{
+    enum { TCP_FLAGS_AT = 13, SYN = 2 };
+    struct sock_filter drop_syn[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS_AT),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog program = {.len = sizeof drop_syn / sizeof drop_syn[0],
+                                       .filter = drop_syn};
+    if (listener->kind == LISTENER_TCP && !listener->is_inherited)
+        (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }

@@ -91,6 +91,11 @@ void listeners_close(struct listeners *listeners);
  * why. One thread at a time. */
 int listener_descriptor(struct listener *listener, char *error);
 
+/* From now on no connection begins at the descriptor: who tries is told nothing, and tries again, at
+ * whoever listens there by then. Those that have begun come to their end, and are accepted. Only of
+ * TCP; else nothing happens. */
+void listener_refuse_more(const struct listener *listener, int fd);
+
 /* The next connection, which does not block, and who made it. Negative errno: -EAGAIN where there is
  * none, -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM where it must wait. */
 int listener_accept(const struct listener *listener, int fd, struct peer *peer);

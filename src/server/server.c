@@ -137,8 +137,8 @@ static void on_drained(void *ctx)
 static void run_drain(struct letter *letter)
 {
     struct per_reactor *per = (struct per_reactor *)(void *)letter;
-    waiters_drain(per->waiters);
     http_front_drain(per->front, on_drained, per);
+    waiters_drain(per->waiters);
 }
 /* ... to here. */
 

@@ -46,6 +46,7 @@ class Server:
         self.flags, self.env = list(flags), dict(env or {})
         self.proc = self.port = None
         self.prefix = []  # of the command: what it is run under
+        self.pass_fds = ()
         self.log_path = self.directory / "server.log"
         self.clean_exits = True
         self._clients = []
@@ -59,7 +60,7 @@ class Server:
         log = open(self.log_path, "ab")
         self._log_from = log.tell()
         with log:
-            self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env})
+            self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env}, pass_fds=self.pass_fds)
         return self
 
     def wait_listening(self):

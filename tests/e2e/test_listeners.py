@@ -1,16 +1,18 @@
 """A server with several listeners: who may connect, who the client is said to be, what a socket leaves behind."""
 
+import functools
 import os
 import pathlib
 import re
 import socket
 import stat
 import subprocess
+import threading
 
 import pytest
 from client import Client, Connection, request_bytes
 from haproxy import HAProxy
-from server import BINARY, eventually
+from server import BINARY, eventually, free_port, together
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
@@ -155,6 +157,112 @@ def test_connections_over_a_unix_socket_are_spread_over_all_shards(start_server,
     assert {connection.call("GET", "/healthz").status for connection in connections} == {200}
     for connection in connections:
         connection.close()
+
+
+# ---- sockets that were there before ----
+
+HAND_OVER = 'n=3; for fd in $FDS; do eval "exec $n<&$fd"; n=$((n + 1)); done; LISTEN_PID=$$ LISTEN_FDS=$((n - 3)) exec "$@"'
+
+
+def hand_over(server, sockets, names):
+    """The server gets these sockets as systemd would hand them over, at each start."""
+    server.pass_fds = [one.fileno() for one in sockets]
+    server.env.update(FDS=" ".join(map(str, server.pass_fds)), LISTEN_FDNAMES=":".join(names))
+    server.prefix = ["bash", "-c", HAND_OVER, "bash"]
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_a_restart_on_inherited_sockets_loses_no_connection(start_server, tmp_path, shards):
+    path = tmp_path / "tarry.sock"
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(path))
+        unix.listen(1024)
+        server = start_server("--shards", shards, "--listen", "fd:web", "--listen", "fd:4", started=False)
+        hand_over(server, [tcp, unix], ["web", "local"])
+        server.start()
+        done, counts = threading.Event(), []
+
+        def call(place):
+            count = 0
+            while not done.is_set():
+                connection = Connection(place)
+                assert connection.call("POST", "/v1/topics/t/jobs", b"x").status == 201
+                connection.close()
+                count += 1
+            counts.append(count)
+
+        def restart():
+            try:
+                for _ in range(3):
+                    seen = int(server.client().topic("t")["counts"]["ready"]) if server.alive else 0
+                    eventually(lambda: int(server.client().topic("t")["counts"]["ready"]) > seen + 50)  # noqa: B023
+                    assert server.terminate() == 0
+                    server.start()
+            finally:
+                done.set()
+
+        server.client().push("t")
+        together(restart, *[functools.partial(call, place) for place in (tcp.getsockname()[1], path) for _ in range(3)])
+        assert server.client().topic("t")["counts"]["ready"] == sum(counts) + 1
+        server.terminate()
+        assert path.exists(), "it is not the server's to remove"
+
+
+def test_systemd_hands_a_socket_over(start_server):
+    """The start is put off until somebody comes, who waits."""
+    port = free_port()
+    server = start_server("--listen", "fd:web", started=False)
+    server.prefix = ["systemd-socket-activate", "--listen", f"127.0.0.1:{port}", "--fdname=web"]
+    server.launch()
+    connection = eventually(lambda: dialled(port))
+    assert connection.call("GET", "/v1/info").status == 200
+    assert f'"listening also" address=127.0.0.1:{port}' in server.log()
+    connection.close()
+
+
+def dialled(port):
+    try:
+        return Connection(port)
+    except OSError:
+        return None
+
+
+# ---- the end ----
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tmp_path, shards, kind, keeps):
+    """Clients that make a connection for each call, or keep theirs until they are told that it ends: none is lost, however they fall."""
+    path = tmp_path / "tarry.sock"
+    server = start_server("--shards", shards, "--listen", f"unix:{path}")
+    place = server.port if kind == "tcp" else path
+    server.client().push("t")
+    counts = []
+
+    def call():
+        connection, count = None, 0
+        while True:
+            try:
+                connection = connection or Connection(place)
+            except OSError:  # nobody listens any more
+                counts.append(count)
+                return
+            reply = connection.call("POST", "/v1/topics/t/jobs", b"x")
+            assert reply.status == 201
+            count += 1
+            if reply.closes or not keeps:
+                connection.close()
+                connection = None
+
+    def end():
+        eventually(lambda: server.client().topic("t")["counts"]["ready"] > 100)
+        assert server.terminate() == 0
+
+    together(end, *[call] * 6)
+    server.start()
+    assert server.client().topic("t")["counts"]["ready"] == sum(counts) + 1
 
 
 # ---- behind a proxy ----

@@ -162,8 +162,8 @@ static inline void server_run_drain(struct letter *letter)
 {
     struct server *server =
         (struct server *)(void *)((char *)letter - offsetof(struct server, drain));
-    waiters_drain(server->rig.waiters);
     http_front_drain(server->rig.front, server_on_drained, &server->drained);
+    waiters_drain(server->rig.waiters);
 }
 
 static inline void server_drain(struct server *server)

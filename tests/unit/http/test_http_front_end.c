@@ -155,7 +155,7 @@ static void connections_have_a_limit(void **state)
 static void draining_answers_what_is_under_way(void **state)
 {
     static struct server server;
-    struct client idle, waiting, half;
+    struct client idle, waiting, half, never;
     (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&idle, &server);
@@ -163,6 +163,8 @@ static void draining_answers_what_is_under_way(void **state)
     client_hear_answers(&idle, 1);
     client_dial(&half, &server);
     client_say(&half, "GET /heal");
+    client_dial(&never, &server);
+    client_say(&never, "GET /heal");
     client_dial(&waiting, &server);
     client_say(&waiting, TAKE("wait=10s"));
     assert_false(client_hear(&waiting, 100));
@@ -171,13 +173,50 @@ static void draining_answers_what_is_under_way(void **state)
     assert_non_null(strstr(waiting.text, "{\"jobs\":[]}"));
     assert_non_null(strstr(waiting.text, "Connection: close"));
     client_hear_all(&idle);
+    client_say(&half, "thz HTTP/1.1\r\nHost: a\r\n\r\n" HEALTH);
     client_hear_all(&half);
+    assert_int_equal(client_count_of(half.text, "200 OK"), 1);
+    assert_non_null(strstr(half.text, "Connection: close"));
+    client_hear_all(&never);
+    assert_non_null(strstr(never.text, "408 "));
     for (int i = 0; i < 5000 && !atomic_load(&server.drained); i++)
         usleep(1000);
     assert_true(atomic_load(&server.drained));
     client_hang_up(&idle);
     client_hang_up(&half);
+    client_hang_up(&never);
     client_hang_up(&waiting);
+    server_stop(&server);
+}
+
+/* What has been sent by then is answered, though nobody has looked at it: on a connection that is
+ * kept, on one that is accepted, and on one that is not. */
+static void draining_answers_what_has_come(void **state)
+{
+    enum { CLIENTS = 30 };
+    static struct server server;
+    static struct client clients[CLIENTS];
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    for (int i = 0; i < CLIENTS; i++) {
+        client_dial(&clients[i], &server);
+        if (i % 2)
+            continue;
+        client_say(&clients[i], HEALTH);
+        client_hear_answers(&clients[i], 1);
+    }
+    server_drain(&server);
+    for (int i = 0; i < CLIENTS; i++)
+        client_say(&clients[i], HEALTH);
+    for (int i = 0; i < CLIENTS; i++) {
+        client_hear_all(&clients[i]);
+        assert_int_equal(client_count_of(clients[i].text, "200 OK"), i % 2 ? 1 : 2);
+        assert_int_equal(client_count_of(clients[i].text, "Connection: close"), 1);
+        client_hang_up(&clients[i]);
+    }
+    for (int i = 0; i < 5000 && !atomic_load(&server.drained); i++)
+        usleep(1000);
+    assert_true(atomic_load(&server.drained));
     server_stop(&server);
 }
 
@@ -233,6 +272,7 @@ int main(void)
         cmocka_unit_test(blank_lines_keep_no_connection),
         cmocka_unit_test(connections_have_a_limit),
         cmocka_unit_test(draining_answers_what_is_under_way),
+        cmocka_unit_test(draining_answers_what_has_come),
         cmocka_unit_test(an_end_of_input_lets_answers_out),
         cmocka_unit_test(a_client_that_goes_harms_nobody),
     };

@@ -120,6 +120,41 @@ static void an_address_is_shared_by_threads_and_by_nobody_else(void **state)
     assert_int_equal(dial_port(port), -1);
 }
 
+static void who_has_begun_is_accepted_and_nobody_begins_any_more(void **state)
+{
+    struct peer peer;
+    (void)state;
+    assert_true(opens(on_loopback(0)));
+    struct listener *listener = &listeners.at[0];
+    uint16_t port = listener->address.port;
+    int fd = listener_descriptor(listener, error);
+    int early = dial_port(port);
+    assert_true(early >= 0);
+    listener_refuse_more(listener, fd);
+
+    int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const struct listener_options to = on_loopback(port);
+    assert_int_equal(
+        connect(late, (const struct sockaddr *)&to.address, sizeof(struct sockaddr_in)), -1);
+    assert_int_equal(errno, EINPROGRESS);
+    int came = listener_accept(listener, fd, &peer);
+    assert_true(came >= 0);
+    assert_int_equal(write(early, "hello", 5), 5);
+    char got[8];
+    struct pollfd ready = {.fd = came, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 5000), 1);
+    assert_int_equal(read(came, got, sizeof got), 5);
+    assert_int_equal(listener_accept(listener, fd, &peer), -EAGAIN);
+    ready = (struct pollfd){.fd = late, .events = POLLOUT};
+    assert_int_equal(poll(&ready, 1, 50), 0);
+    close(fd);
+    listeners_close(&listeners);
+    assert_int_equal(write(early, "on", 2), 2);
+    close(came);
+    close(early);
+    close(late);
+}
+
 static mode_t mode_of(const char *path)
 {
     struct stat status;
@@ -312,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_shared_by_threads_and_by_nobody_else),
+        cmocka_unit_test(who_has_begun_is_accepted_and_nobody_begins_any_more),
         cmocka_unit_test(a_socket_file_has_the_mode_and_group_that_were_asked_for),
         cmocka_unit_test(a_socket_file_goes_with_its_listener_and_is_taken_from_the_dead_only),
         cmocka_unit_test(no_other_file_is_touched),

@@ -1,0 +1,217 @@
+#include "http/listening.h"
+
+#include "base/error.h"
+#include "http/connection.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+enum {
+    ACCEPTS_MAX = 256, /* in a turn */
+    STALL_MS = 100,    /* no connection can be let in, for want of memory or files: tried again */
+    AHEAD_MAX = 8,     /* connections that a front may have more than another */
+    AHEAD_MS = 1,
+    SETTLE_MS = 20 /* for handshakes under way */
+};
+
+static void ring_in(struct http_front *front, int64_t ms)
+{
+    deadline_set(front->listening_alarm, http_front_now_ms(front) + ms);
+}
+
+static void on_listener_ready(uv_poll_t *poll, int status, int events);
+
+static bool watch(struct http_listener *listener)
+{
+    return uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready) == 0;
+}
+
+/* ---- looking away ---- */
+
+/* From listeners that are shared, or from all. */
+static void pause_listeners(struct http_front *front, bool all, int64_t ms)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++) {
+        struct http_listener *listener = &front->listeners[i];
+        if (!listener->is_open || !(all || listener->is_shared))
+            continue;
+        (void)uv_poll_stop(&listener->poll);
+        listener->was_paused = true;
+    }
+    if (!front->is_draining) /* the alarm is the drain's then, which looks again */
+        ring_in(front, ms);
+}
+
+static void end_pause(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].is_open)
+            (void)watch(&front->listeners[i]);
+}
+
+/* ---- letting in ---- */
+
+/* Has it clearly more connections than another? */
+static bool is_ahead(struct http_front *front)
+{
+    struct http_shared *shared = front->shared;
+    uint64_t least = front->connection_count;
+    pthread_mutex_lock(&shared->lock);
+    for (uint32_t i = 0; i < shared->front_count; i++) {
+        uint64_t count =
+            atomic_load_explicit(&shared->fronts[i]->counters.connections, memory_order_relaxed);
+        least = count < least ? count : least;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return front->connection_count > least + least / 8 + AHEAD_MAX;
+}
+
+/* How many connections to accept now. The system wakes every front for a connection to a shared
+ * descriptor, and the same one is always first. So each takes one at a time, and one that is ahead
+ * leaves it to the others for a moment; where none of them has come by then, it takes it after all.
+ */
+static int accepts_due(struct http_listener *listener)
+{
+    if (!listener->is_shared)
+        return ACCEPTS_MAX;
+    if (listener->was_paused || listener->front->is_draining || !is_ahead(listener->front))
+        return 1;
+    pause_listeners(listener->front, false, AHEAD_MS);
+    return 0;
+}
+
+/* So many at most. False: none has come. */
+static bool let_in(struct http_listener *listener, int most)
+{
+    struct http_front *front = listener->front;
+    for (; most > 0; most--) {
+        struct peer peer;
+        int fd = listener_accept(listener->about, listener->fd, &peer);
+        if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
+            pause_listeners(front, true, STALL_MS);
+        if (fd < 0)
+            return false;
+        listener->was_paused = false;
+        front->accepted_ms = http_front_now_ms(front);
+        http_connection_enter(listener, fd, &peer);
+    }
+    return true;
+}
+
+static void on_listener_ready(uv_poll_t *poll, int status, int events)
+{
+    struct http_listener *listener = poll->data;
+    (void)status;
+    (void)events;
+    (void)let_in(listener, accepts_due(listener));
+}
+
+/* ---- its end ---- */
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    struct http_listener *listener = handle->data;
+    listener->front->open_handles--;
+    reactor_turn_again(listener->front->reactor);
+}
+
+static void close_listener(struct http_listener *listener)
+{
+    if (!listener->is_open)
+        return;
+    listener->is_open = false;
+    uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+    (void)close(listener->fd);
+}
+
+void http_listening_close(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        close_listener(&front->listeners[i]);
+}
+
+/* No handshake begins any more; those under way have a moment. */
+static void refuse_more(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].is_open)
+            listener_refuse_more(front->listeners[i].about, front->listeners[i].fd);
+}
+
+static void let_in_rest(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        while (front->listeners[i].is_open && let_in(&front->listeners[i], ACCEPTS_MAX))
+            ;
+}
+
+void http_listening_drain(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        if (front->listeners[i].about->is_inherited)
+            close_listener(&front->listeners[i]);
+    bool is_quiet = http_front_now_ms(front) - front->accepted_ms > HTTP_RECENT_MS;
+    if (is_quiet)
+        refuse_more(front);
+    front->is_settling = is_quiet;
+    ring_in(front, is_quiet ? 0 : HTTP_POLITE_MS - SETTLE_MS);
+}
+
+static void on_alarm(void *ctx)
+{
+    struct http_front *front = ctx;
+    if (!front->is_draining) {
+        end_pause(front);
+        return;
+    }
+    let_in_rest(front);
+    if (front->is_settling) {
+        http_listening_close(front);
+        return;
+    }
+    refuse_more(front);
+    front->is_settling = true;
+    ring_in(front, SETTLE_MS);
+}
+
+/* ---- its beginning ---- */
+
+static int open_listener(struct http_front *front, struct listener *about, char *error)
+{
+    struct http_listener *listener = &front->listeners[front->listener_count++];
+    listener->front = front;
+    listener->about = about;
+    http_hosts_init(&listener->hosts, about->is_local, front->options.allowed_hosts,
+                    front->options.cors_origins);
+    listener->is_shared = about->kind == LISTENER_UNIX || about->is_inherited;
+    listener->fd = listener_descriptor(about, error);
+    if (listener->fd < 0)
+        return UV_EADDRINUSE;
+    int code = uv_poll_init(reactor_loop(front->reactor), &listener->poll, listener->fd);
+    if (code != 0) {
+        (void)close(listener->fd);
+        return error_result(code, error, LISTENER_ERROR_BYTES, "cannot listen on '%s', %s",
+                            about->name, uv_strerror(code));
+    }
+    listener->poll.data = listener;
+    listener->is_open = true;
+    front->open_handles++;
+    if (!watch(listener))
+        return error_result(UV_ENOMEM, error, LISTENER_ERROR_BYTES,
+                            "cannot listen on '%s', out of memory", about->name);
+    return 0;
+}
+
+int http_listening_open(struct http_front *front, char *error)
+{
+    struct listeners *listeners = front->options.listeners;
+    front->listening_alarm = deadline_new(front->reactor, on_alarm, front);
+    if (!front->listening_alarm)
+        return error_result(UV_ENOMEM, error, LISTENER_ERROR_BYTES, "cannot listen, out of memory");
+    for (uint32_t i = 0; i < listeners->count; i++) {
+        int code = open_listener(front, &listeners->at[i], error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
