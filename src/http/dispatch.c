@@ -430,6 +430,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
     struct http_match match;
     size_t left = *len - *at, used = 0;
     match.route = NULL;
+    framing->known = http_gate_known_line(&connection->gate);
     for (;;) {
         enum http_dispatched done = HTTP_DISPATCH_BLANK;
         switch (http_message_read(framing, bytes + *at, &left, &front->request, &used, fault)) {

@@ -9,17 +9,15 @@
 
 #define BASIC_CHALLENGE "Bearer realm=\"tarry\", Basic realm=\"tarry\", charset=\"UTF-8\""
 
-enum { HEADER_CAP_MIN = 64 };
-
 void http_gate_fini(struct http_connection *connection)
 {
     struct http_gate *gate = &connection->gate;
     access_caller_release(gate->caller);
-    if (gate->header)
-        explicit_bzero(gate->header, gate->header_cap);
-    if (gate->header_cap)
-        http_budget_remove(connection->front, gate->header_cap);
-    free(gate->header);
+    if (gate->line)
+        explicit_bzero(gate->line, gate->line_cap);
+    if (gate->line_cap)
+        http_budget_remove(connection->front, gate->line_cap);
+    free(gate->line);
     *gate = (struct http_gate){0};
 }
 
@@ -85,55 +83,39 @@ bool http_gate_allows(struct http_front *front, const struct access_caller *call
 
 /* ---- who it is ---- */
 
-/* In a time that does not tell how much of them is the same. */
-static bool bytes_are_same(const char *one, const char *other, size_t len)
-{
-    uint64_t differs = 0;
-    size_t i = 0;
-    for (; i + sizeof differs <= len; i += sizeof differs) {
-        uint64_t a, b;
-        memcpy(&a, one + i, sizeof a);
-        memcpy(&b, other + i, sizeof b);
-        differs |= a ^ b;
-    }
-    for (; i < len; i++)
-        differs |= (unsigned char)(one[i] ^ other[i]);
-    return differs == 0;
-}
-
 static inline bool caller_has_ended(const struct access_caller *caller)
 {
     return caller->ends_ms != INT64_MAX && clock_wall_ms() >= caller->ends_ms;
 }
 
 static inline bool is_remembered(const struct http_gate *gate, const struct access *access,
-                                 struct slice header)
+                                 const struct http_request *request)
 {
-    return gate->caller && gate->generation == access_generation(access) &&
-           gate->header_len == header.len && bytes_are_same(gate->header, header.at, header.len) &&
+    bool is_same = request->authorization.at ? request->is_known : !gate->is_named;
+    return is_same && gate->caller && gate->generation == access_generation(access) &&
            !caller_has_ended(gate->caller);
 }
 
-/* One that there is no memory for is asked for again next time. */
+/* A line that there is no memory for, or that cannot be known again, is looked up again next time. */
 static void remember(struct http_connection *connection, struct access_caller *caller,
-                     uint64_t generation, struct slice header)
+                     uint64_t generation)
 {
     struct http_gate *gate = &connection->gate;
-    if (header.len > gate->header_cap) {
-        size_t cap = header.len > HEADER_CAP_MIN ? header.len : HEADER_CAP_MIN;
+    const struct http_request *request = &connection->front->request;
+    struct slice line = http_request_authorization_line(request);
+    if (line.len > gate->line_cap) {
         http_gate_fini(connection);
-        gate->header = malloc(cap);
-        gate->header_cap = gate->header ? cap : 0;
-        http_budget_add(connection->front, gate->header_cap);
+        gate->line = malloc(line.len);
+        gate->line_cap = gate->line ? line.len : 0;
+        http_budget_add(connection->front, gate->line_cap);
     }
     access_caller_release(gate->caller);
     gate->caller = caller;
     gate->generation = generation;
-    gate->header_len = header.len;
-    if (header.len > gate->header_cap)
-        gate->header_len = SIZE_MAX;
-    else if (header.len)
-        memcpy(gate->header, header.at, header.len);
+    gate->is_named = request->authorization.at != NULL;
+    gate->line_len = line.len <= gate->line_cap ? line.len : 0;
+    if (gate->line_len)
+        memcpy(gate->line, line.at, line.len);
 }
 
 /* The connection's gate has the caller of the front's request then. */
@@ -148,7 +130,7 @@ static bool admit(struct http_connection *connection, struct http_fault *fault)
             gate->caller = access_caller_hold(access_anyone());
         return true;
     }
-    if (is_remembered(gate, access, header))
+    if (is_remembered(gate, access, &front->request))
         return true;
     uint64_t generation = access_generation(access);
     struct access_asked asked = {.authorization = header,
@@ -159,19 +141,19 @@ static bool admit(struct http_connection *connection, struct http_fault *fault)
     enum access_refusal refusal = access_admit(access, &asked, &caller);
     if (refusal != ACCESS_OK)
         return refuse_caller(header, refusal, fault);
-    remember(connection, caller, generation, header);
+    remember(connection, caller, generation);
     return true;
 }
 
 /* ---- whether he may ---- */
 
-/* The topic of the path, with its %XX resolved. It is looked at once the scope is known to be right.
- */
+/* The topic of the path, once it is known that the scope is right. What matches as it was sent does
+ * so too with its %XX resolved, since no pattern has a '%'. */
 static bool allows_path(struct http_front *front, const struct access_caller *caller,
                         const struct http_route *route, struct slice topic,
                         struct http_fault *fault)
 {
-    if (caller->has_all_topics)
+    if (access_may(caller, route->scope, topic))
         return true;
     if (memchr(topic.at, '%', topic.len)) {
         buffer_clear(&front->decoded);

@@ -26,10 +26,17 @@ struct http_front;
 struct http_gate {
     struct access_caller *caller; /* of the last request that was admitted; held */
     uint64_t generation;          /* of what was known then */
-    char *header;                 /* Authorization, as it was sent; none: NULL */
-    size_t header_len, header_cap;
+    bool is_named;                /* by a line: else he sent none */
+    char *line;                   /* that line, for the reading of the next request; may be NULL */
+    size_t line_len, line_cap;
 };
 void http_gate_fini(struct http_connection *connection);
+
+/* The line of the last caller, which the next request is likely to have. */
+static inline struct slice http_gate_known_line(const struct http_gate *gate)
+{
+    return slice_make(gate->line, gate->line_len);
+}
 
 /* What a caller lacked who was not let through; for metrics. */
 enum http_denial { HTTP_DENIED_SCOPE, HTTP_DENIED_TOPIC, HTTP_DENIALS };

@@ -2,6 +2,7 @@
 
 #include "base/hex.h"
 
+#include <assert.h>
 #include <llhttp.h>
 
 /* What llhttp's callbacks work on. */
@@ -383,12 +384,27 @@ static bool refuse_llhttp(struct head_reading *reading, const llhttp_t *parser,
                           error == HPE_OK ? "it ends too early" : llhttp_get_error_reason(parser));
 }
 
+/* Has the head read from `from` on, but for the line that is known: between two lines llhttp is as it
+ * was between those before. */
+static enum llhttp_errno execute_llhttp(llhttp_t *parser, struct slice head, size_t from,
+                                        const struct http_framing *framing)
+{
+    size_t cut = framing->known_at;
+    if (!cut)
+        return llhttp_execute(parser, head.at + from, head.len - from);
+    enum llhttp_errno error = llhttp_execute(parser, head.at + from, cut - from);
+    if (error != HPE_OK)
+        return error;
+    cut += framing->known_bytes;
+    return llhttp_execute(parser, head.at + cut, head.len - cut);
+}
+
 static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *parser,
-                                    struct slice head)
+                                    struct slice head, const struct http_framing *framing)
 {
     llhttp_init(parser, HTTP_REQUEST, &settings);
     parser->data = reading;
-    enum llhttp_errno error = llhttp_execute(parser, head.at, head.len);
+    enum llhttp_errno error = execute_llhttp(parser, head, 0, framing);
     /* llhttp has a list of methods, and others for RTSP and ICE. What it does not take is read as a
      * method that no path has, so that its path is found and the answer says what it has instead.
      */
@@ -400,17 +416,85 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
     llhttp_init(parser, HTTP_REQUEST, &settings);
     parser->data = reading;
     (void)llhttp_execute(parser, "PROPFIND", 8);
-    return llhttp_execute(parser, blank, head.len - (size_t)(blank - head.at));
+    return execute_llhttp(parser, head, (size_t)(blank - head.at), framing);
 }
 
-bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)
+/* ---- the line that is known ---- */
+
+static const char authorization_name[] = "authorization:";
+enum { AUTHORIZATION_NAME_BYTES = sizeof authorization_name - 1 };
+
+struct slice http_request_authorization_line(const struct http_request *request)
+{
+    struct slice value = request->authorization;
+    if (!value.len || memcmp(value.at + value.len, "\r\n", 2) != 0)
+        return (struct slice){0};
+    const char *start = value.at;
+    while (start[-1] == ' ' || start[-1] == '\t')
+        start--;
+    start -= AUTHORIZATION_NAME_BYTES;
+    return slice_make(start, (size_t)(value.at + value.len + 2 - start));
+}
+
+static void read_known_line(struct slice head, const struct http_framing *framing,
+                            struct http_request *out)
+{
+    const char *value = head.at + framing->known_at + AUTHORIZATION_NAME_BYTES;
+    const char *end = head.at + framing->known_at + framing->known_bytes - 2;
+    while (*value == ' ' || *value == '\t')
+        value++;
+    out->authorization = slice_make(value, (size_t)(end - value));
+    out->has_authorization = out->is_known = true;
+}
+
+static inline uint64_t pair_differs(const char *one, const char *other)
+{
+    uint64_t a[2], b[2];
+    memcpy(a, one, sizeof a);
+    memcpy(b, other, sizeof b);
+    return (a[0] ^ b[0]) | (a[1] ^ b[1]);
+}
+
+/* In a time that does not tell how much of them is the same: the line may be another one's, whose
+ * requests come over the same connection by a proxy. */
+static bool lines_are_same(const char *one, const char *other, size_t len)
+{
+    enum { PAIR = 2 * sizeof(uint64_t) };
+    assert(len >= PAIR); /* its name, a byte, and its end */
+    uint64_t differs = pair_differs(one + len - PAIR, other + len - PAIR);
+    for (size_t i = 0; i + PAIR < len; i += PAIR)
+        differs |= pair_differs(one + i, other + i);
+    return differs == 0;
+}
+
+/* A second one is read as any line, and refused for being the second. */
+static bool skip_known_line(struct http_framing *framing, const char *bytes, size_t len)
+{
+    struct slice line = framing->known;
+    const char *at = bytes + framing->line_at;
+    if (!line.len || !framing->lines || framing->known_at || len - framing->line_at < line.len ||
+        *at != *line.at || !lines_are_same(at, line.at, line.len))
+        return false;
+    framing->known_at = framing->line_at;
+    framing->known_bytes = (uint32_t)line.len;
+    framing->line_at += (uint32_t)line.len;
+    framing->lines++;
+    return true;
+}
+
+/* ---- a head ---- */
+
+static bool parse_head(struct slice head, const struct http_framing *framing,
+                       struct http_request *out, struct http_fault *fault)
 {
     struct head_reading reading = {.request = out, .fault = fault};
     llhttp_t parser;
     memset(out, 0, offsetof(struct http_request, headers));
     fault->problem = PROBLEM_NONE;
 
-    enum llhttp_errno error = run_llhttp(&reading, &parser, head);
+    if (framing->known_at)
+        read_known_line(head, framing, out);
+    enum llhttp_errno error = run_llhttp(&reading, &parser, head, framing);
     if (fault->problem)
         return false;
     if (error != HPE_PAUSED)
@@ -421,6 +505,12 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
         !reading.has_connection_close && (!out->is_http_1_0 || reading.has_connection_keep);
     out->method = method_of(parser.method);
     return check_request(&reading, &parser) && split_target(reading.target, out, fault);
+}
+
+bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault)
+{
+    static const struct http_framing nothing_known;
+    return parse_head(head, &nothing_known, out, fault);
 }
 
 /* ---- framing: lines of the head ---- */
@@ -554,6 +644,8 @@ static enum http_step read_head(struct http_framing *framing, const char *bytes,
 {
     for (;;) {
         struct line line;
+        if (skip_known_line(framing, bytes, len))
+            continue;
         bool is_whole = find_line(framing, bytes, len, framing->line_at, &line);
         if (!check_limits(framing, is_whole ? line.next : len, fault))
             return HTTP_STEP_REFUSED;
@@ -724,7 +816,7 @@ static enum http_step read_body(struct http_framing *framing, char *bytes, size_
     enum http_step step = framing->chunked ? read_chunks(framing, bytes, len, used, fault)
                                            : read_plain_body(framing, *len, used, fault);
     if (step == HTTP_STEP_WHOLE && framing->is_stale &&
-        !http_request_parse(slice_make(bytes, framing->head_bytes), request, fault))
+        !parse_head(slice_make(bytes, framing->head_bytes), framing, request, fault))
         return HTTP_STEP_REFUSED; /* cannot be: the head was good before */
     request->body = slice_make(bytes + framing->head_bytes,
                                framing->chunked ? framing->decoded : framing->length);
@@ -743,7 +835,7 @@ enum http_step http_message_read(struct http_framing *framing, char *bytes, size
     *used = framing->line_at;
     if (step != HTTP_STEP_HEAD)
         return step;
-    if (!http_request_parse(slice_make(bytes, framing->line_at), request, fault))
+    if (!parse_head(slice_make(bytes, framing->line_at), framing, request, fault))
         return HTTP_STEP_REFUSED;
     framing->head_bytes = framing->line_at;
     framing->chunked = request->chunked;

@@ -44,6 +44,7 @@ struct http_request {
     struct slice origin, fetch_site; /* what a browser says of the page that asks */
     struct slice content_type, accept;
     struct slice authorization; /* `at` NULL: there is none */
+    bool is_known;              /* that, by its line: see struct http_framing */
     struct slice body;
     uint64_t content_length;
     bool has_length, chunked;
@@ -59,8 +60,18 @@ struct http_request {
  * then be closed. */
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault);
 
+/* The line of a good request's Authorization, which may be known in the next one by its bytes; empty
+ * where there is none, or one with blanks behind it. */
+struct slice http_request_authorization_line(const struct http_request *request);
+
 /* Where the reading of a message stands; zeroed at its first byte. */
 struct http_framing {
+    struct slice
+        known; /* what http_request_authorization_line gave for an earlier message, or empty;
+                            set by the caller before each call, the same one for all of a message.
+                            Where the head has this line it is not checked and parsed again */
+    uint32_t known_at; /* where it has; 0: it has not */
+    uint32_t known_bytes;
     uint32_t line_at, lines; /* head: start of the line, lines so far */
     uint32_t head_bytes;     /* 0: the head is not whole yet */
     size_t probed;           /* bytes in which the end of a line was looked for */

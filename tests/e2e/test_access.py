@@ -103,7 +103,7 @@ def expected(call, token, topic, listener):
         name = decoded(topic)
         if name is None and call.name == "takeAny":
             return None  # 400: the query cannot be read
-        if "*" not in token.topics and (name is None or not token.may_use(name)):
+        if not token.may_use(topic if name is None else name):
             return 403
     return None
 

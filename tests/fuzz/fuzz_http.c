@@ -21,7 +21,7 @@ static void check_request(const struct transcript *transcript)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    struct transcript whole, cut;
+    struct transcript whole, cut, knowing;
     if (len == 0)
         return 0;
     struct random random = {.state = bytes[0]};
@@ -44,7 +44,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     CLAIM("nor for what is refused", whole.refused == cut.refused);
     CLAIM("nor for what waits",
           whole.refused || slice_equals(buffer_slice(&whole.in), buffer_slice(&cut.in)));
+
+    transcript_init(&knowing, BODY_BYTES_MAX);
+    knowing.knows = true;
+    transcript_feed(&knowing, text);
+    CLAIM("nor does what is known of earlier messages",
+          slice_equals(buffer_slice(&whole.text), buffer_slice(&knowing.text)));
     transcript_fini(&whole);
     transcript_fini(&cut);
+    transcript_fini(&knowing);
     return 0;
 }

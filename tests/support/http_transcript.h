@@ -18,6 +18,9 @@ struct transcript {
     uint64_t body_bytes_max;
     struct buffer text;
     bool refused;
+    bool knows; /* the line of the last message's Authorization, as a connection does */
+    char *line;
+    size_t line_len;
 };
 
 static inline void transcript_init(struct transcript *transcript, uint64_t body_bytes_max)
@@ -31,6 +34,18 @@ static inline void transcript_fini(struct transcript *transcript)
 {
     buffer_fini(&transcript->in);
     buffer_fini(&transcript->text);
+    free(transcript->line);
+}
+
+static inline void transcript_remember(struct transcript *transcript)
+{
+    struct slice line = http_request_authorization_line(&transcript->request);
+    char *copy = malloc(line.len + 1);
+    if (line.len)
+        memcpy(copy, line.at, line.len);
+    free(transcript->line);
+    transcript->line = copy;
+    transcript->line_len = line.len;
 }
 
 static inline void transcript_note(struct transcript *transcript)
@@ -42,7 +57,13 @@ static inline void transcript_note(struct transcript *transcript)
                          request->query.len ? request->query.at : "",
                          request->is_http_1_0 ? " 1.0" : "", request->keeps_alive ? "" : " close",
                          request->expects_continue ? " expects" : "");
+    if (request->has_authorization)
+        buffer_append_format(text, "authorized by '%.*s'\n", (int)request->authorization.len,
+                             request->authorization.at);
     for (uint32_t i = 0; i < request->header_count; i++) {
+        if (request->headers[i].name.len == 13 &&
+            http_is(request->headers[i].name, "authorization"))
+            continue; /* one that is known is not among them */
         buffer_append_slice(text, request->headers[i].name);
         buffer_append_byte(text, '=');
         buffer_append_slice(text, request->headers[i].value);
@@ -58,6 +79,7 @@ static inline bool transcript_step(struct transcript *transcript, char *bytes, s
 {
     struct http_fault fault;
     size_t left = *len - *at, used = 0;
+    transcript->framing.known = slice_make(transcript->line, transcript->line_len);
     switch (http_message_read(&transcript->framing, bytes + *at, &left, &transcript->request, &used,
                               &fault)) {
     case HTTP_STEP_MORE:
@@ -72,6 +94,8 @@ static inline bool transcript_step(struct transcript *transcript, char *bytes, s
         return false;
     case HTTP_STEP_WHOLE:
         transcript_note(transcript);
+        if (transcript->knows)
+            transcript_remember(transcript);
         break;
     case HTTP_STEP_SKIP:
         break;

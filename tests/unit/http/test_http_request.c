@@ -419,6 +419,83 @@ static void values_have_no_blanks_around(void **state)
     assert_int_equal(request.headers[3].value.len, 0);
 }
 
+/* ---- a line that is known ---- */
+
+#define LINE "Authorization: Bearer tarry_abcdefghijklmnop\r\n"
+#define KNOWN "GET /one HTTP/1.1\r\n" LINE "Host: a\r\n\r\n"
+
+/* What a second message is, where the first one had the line, and where nothing is known. */
+static void a_known_line_changes_nothing(void **state)
+{
+    static const char *const rows[] = {
+        KNOWN,
+        "GET /two HTTP/1.1\r\nHost: a\r\n" LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /two HTTP/1.1\r\nHost: a\r\n" LINE "Content-Length: 5\r\n\r\nhello",
+        "POST /two HTTP/1.1\r\n" LINE
+        "Transfer-Encoding: chunked\r\nHost: a\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "POST /two HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\n" LINE LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\n" LINE "Authorization: Basic x\r\n\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n" LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\n" LINE " folded\r\n\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\n" LINE "\tfolded\r\n\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nX: y\r" LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nX" LINE "\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer tarry_abcdefghijklmnoq\r\n\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer tarry_abcdefghijklmnopq\r\n\r\n",
+        "GET /two HTTP/1.1\r\nHost: a\r\nauthorization:Bearer tarry_abcdefghijklmnop \r\n\r\n",
+        LINE "\r\n",
+        "\r\n" LINE "Host: a\r\n\r\n",
+        "QUERY /two HTTP/1.1\r\nHost: a\r\n" LINE "\r\n",
+        "X-Y /two HTTP/1.1\r\n" LINE "Host: a\r\n\r\n",
+        "GET /two HTTP/1.1\r\n" LINE "\r\n",
+        "GET /two HTTP/1.1\r\n" LINE "\r",
+        "GET /two HTTP/3.1\r\n" LINE "\r\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        for (size_t cut = 0; cut <= strlen(rows[i]); cut++) {
+            struct transcript plain, knowing;
+            char text[2 * sizeof KNOWN + 512];
+            int len = snprintf(text, sizeof text, "%s%s%s", KNOWN, rows[i], KNOWN);
+            size_t first = sizeof KNOWN - 1 + cut;
+            transcript_init(&plain, BODY_BYTES_MAX);
+            transcript_feed(&plain, slice_make(text, (size_t)len));
+            transcript_init(&knowing, BODY_BYTES_MAX);
+            knowing.knows = true;
+            transcript_feed(&knowing, slice_make(text, first));
+            transcript_feed(&knowing, slice_make(text + first, (size_t)len - first));
+            CASE_HOLDS(rows[i],
+                       slice_equals(buffer_slice(&plain.text), buffer_slice(&knowing.text)));
+            transcript_fini(&plain);
+            transcript_fini(&knowing);
+        }
+}
+
+static void a_known_line_is_known(void **state)
+{
+    struct http_framing framing = {0};
+    struct http_request request;
+    struct http_fault fault;
+    char text[] = KNOWN;
+    size_t len = sizeof text - 1, used;
+    (void)state;
+    framing.known = slice_of(LINE);
+    assert_int_equal(http_message_read(&framing, text, &len, &request, &used, &fault),
+                     HTTP_STEP_HEAD);
+    assert_true(request.is_known &&
+                slice_is(request.authorization, "Bearer tarry_abcdefghijklmnop"));
+    assert_int_equal(request.header_count, 1);
+    struct slice line = http_request_authorization_line(&request);
+    assert_true(slice_is(line, LINE));
+    framing = (struct http_framing){.known = slice_of("Authorization: Bearer tarry_other\r\n")};
+    assert_int_equal(http_message_read(&framing, text, &len, &request, &used, &fault),
+                     HTTP_STEP_HEAD);
+    assert_true(!request.is_known && request.header_count == 2);
+    assert_true(slice_is(http_request_authorization_line(&request), LINE));
+}
+
 /* ---- cut anywhere ---- */
 
 static const char stream[] =
@@ -483,6 +560,8 @@ int main(void)
         cmocka_unit_test(a_target_of_no_known_form_is_named),
         cmocka_unit_test(connections_are_kept_or_not),
         cmocka_unit_test(values_have_no_blanks_around),
+        cmocka_unit_test(a_known_line_changes_nothing),
+        cmocka_unit_test(a_known_line_is_known),
         cmocka_unit_test(cuts_do_not_matter),
         cmocka_unit_test(many_cuts_do_not_matter_either),
     };
