@@ -6,6 +6,8 @@ import socket
 import threading
 import urllib.parse
 
+import doors
+
 READ_BYTES = 256 * 1024
 
 
@@ -51,12 +53,15 @@ def request_bytes(method, target, body=b"", headers=None, host="localhost"):
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     if body or method in ("PUT", "POST", "PATCH"):
         lines.append(f"Content-Length: {len(body)}")
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    headers = dict(headers or {})
+    if doors.ON and "authorization" not in map(str.lower, headers):
+        headers.update(doors.token().headers)
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + body
 
 
-def dial(place, timeout, source=None):
-    """A socket to a port of 127.0.0.1, to ("::1", port), or to the path of a unix socket."""
+def dial(place, timeout, source=None, shows_certificate=True):
+    """A socket to a port of 127.0.0.1 (with TLS where it is a Door), to ("::1", port), or to the path of a unix socket."""
     if isinstance(place, (str, os.PathLike)):
         unix = socket.socket(socket.AF_UNIX)
         unix.settimeout(timeout)
@@ -66,17 +71,23 @@ def dial(place, timeout, source=None):
             unix.close()
             raise
         return unix
-    address = place if isinstance(place, tuple) else ("127.0.0.1", place)
+    address = place if isinstance(place, tuple) else ("127.0.0.1", int(place))
     tcp = socket.create_connection(address, timeout=timeout, source_address=(source, 0) if source else None)
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return tcp
+    if not isinstance(place, doors.Door):
+        return tcp
+    try:
+        return doors.wrap(tcp, shows_certificate)
+    except OSError as fault:  # one that is cut off is a connection that was not made
+        tcp.close()
+        raise ConnectionResetError(str(fault)) from fault
 
 
 class Connection:
     """One socket, to where `dial` says. Requests may be pipelined: send several, then read as many replies."""
 
-    def __init__(self, place, timeout=30.0, source=None):
-        self.socket = dial(place, timeout, source)
+    def __init__(self, place, timeout=30.0, source=None, shows_certificate=True):
+        self.socket = dial(place, timeout, source, shows_certificate)
         self.pending = bytearray()
 
     def close(self):
@@ -169,7 +180,7 @@ class Client:
     def call(self, method, target, body=b"", headers=None):
         connection = getattr(self.local, "connection", None)
         if connection is None:
-            connection = self.local.connection = Connection(self.port, self.timeout)
+            connection = self.local.connection = Connection(self.port, self.timeout, shows_certificate=False)
         try:
             reply = connection.call(method, target, body, headers)
         except BaseException:

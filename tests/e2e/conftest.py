@@ -9,6 +9,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
 
+import doors  # noqa: E402
 from endpoint import Endpoint, write_policy  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
@@ -18,7 +19,16 @@ FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "plain(reason): not with TARRY_TEST_DOORS=1, because of that")
     config.addinivalue_line("markers", "shards: several shards at work; what the thread sanitizer runs")
+
+
+def pytest_collection_modifyitems(config, items):
+    """What cannot be with doors is left out, and said."""
+    out = [item for item in items if doors.ON and item.get_closest_marker("plain")]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 @functools.cache
@@ -27,8 +37,8 @@ def _lacking():
 
 
 def pytest_ignore_collect(collection_path):
-    """A build without a wing is not tried for it."""
-    return (collection_path.name.startswith("test_") and is_left_out(collection_path, _lacking())) or None
+    """A build without a wing is not tried for it; with doors, none that has its own."""
+    return (collection_path.name.startswith("test_") and (is_left_out(collection_path, _lacking()) or doors.has_own(collection_path))) or None
 
 
 @pytest.hookimpl(hookwrapper=True)

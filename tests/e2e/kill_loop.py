@@ -11,6 +11,7 @@ nothing but the dead is left. Exit code: the checker's (0 PASS, 1 FAIL, 3 INVALI
 import argparse
 import json
 import multiprocessing
+import os
 import pathlib
 import random
 import shutil
@@ -18,6 +19,8 @@ import sys
 import tempfile
 import time
 
+if "--doors" in sys.argv:
+    os.environ["TARRY_TEST_DOORS"] = "1"  # before anything that looks at it comes in
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 from checker.report import EXIT, judge, render  # noqa: E402
@@ -299,6 +302,7 @@ def arguments_of_all(description):
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--directory", help="default: a temporary one, removed after a PASS")
     parser.add_argument("--flag", action="append", default=[], help="one more argument for the server")
+    parser.add_argument("--doors", action="store_true", help="TLS, and a token for each client")
     parser.add_argument("--quiet", action="store_true")
     return parser
 

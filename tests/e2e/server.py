@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import doors
 from client import Client, Connection
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -45,6 +46,7 @@ class Server:
         self.data = self.directory / "data"
         self.flags, self.env = list(flags), dict(env or {})
         self.proc = self.port = None
+        self.has_doors = False
         self.prefix = []  # of the command: what it is run under
         self.pass_fds = ()
         self.log_path = self.directory / "server.log"
@@ -56,7 +58,10 @@ class Server:
 
     def launch(self, port=0):
         """Starts the process; does not wait."""
-        command = [*self.prefix, str(BINARY), "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}", *self.flags]
+        self.has_doors = doors.are_for(self.flags)
+        listen = f"127.0.0.1:{port}" + (",tls,require-token" if self.has_doors else "")
+        command = [*self.prefix, str(BINARY), "serve", "--data", str(self.data), "--listen", listen, *self.flags]
+        command += doors.flags() if self.has_doors else []
         log = open(self.log_path, "ab")
         self._log_from = log.tell()
         with log:
@@ -71,7 +76,7 @@ class Server:
                 log.seek(self._log_from)
                 found = LISTENING.search(log.read().decode("utf-8", "replace"))
             if found:
-                self.port = int(found.group(1))
+                self.port = (doors.Door if self.has_doors else int)(found.group(1))
                 return self.port
             if self.proc.poll() is not None:
                 raise StartFailed(f"the server ended with exit code {self.proc.returncode}:\n{self.log()[-3000:]}")
@@ -120,7 +125,7 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"https://localhost:{self.port}" if self.has_doors else f"http://127.0.0.1:{self.port}"
 
     @property
     def alive(self):

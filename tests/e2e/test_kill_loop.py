@@ -13,11 +13,11 @@ PUSHES = int(os.environ.get("TARRY_TEST_PUSHES", 20_000))
 SECONDS = float(os.environ.get("TARRY_TEST_SECONDS", 20))
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_what_was_answered_survives_kill_9(shards, tmp_path):
+@pytest.mark.parametrize("shards, doors", [(1, ()), (2, ("--doors",))], ids=["1", "2-doors"])
+def test_what_was_answered_survives_kill_9(shards, doors, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
     command = [sys.executable, str(pathlib.Path(__file__).parent / "kill_loop.py"), "--kills", str(KILLS), "--pushes", str(PUSHES), "--seconds",
-               str(SECONDS), "--shards", str(shards), "--directory", str(tmp_path / "run"), "--quiet"]
+               str(SECONDS), "--shards", str(shards), "--directory", str(tmp_path / "run"), "--quiet", *doors]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 5 + 200)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0

@@ -4,6 +4,7 @@ import resource
 import selectors
 import time
 
+import doors
 import pytest
 from client import Connection, request_bytes
 from server import eventually
@@ -52,7 +53,7 @@ def test_three_thousand_wait_and_each_gets_one_job(start_server, many_descriptor
         time.sleep(0.3)
         per_poll = (server.resident_bytes() - resident) / POLLS
         print(f"{POLLS} idle long polls: {per_poll:.0f} bytes of resident memory each")
-        assert per_poll < 16 * 1024
+        assert per_poll < (48 if doors.ON else 16) * 1024
 
         begin = time.monotonic()
         for at in range(0, POLLS, 1000):
@@ -126,6 +127,8 @@ def test_more_waiting_than_allowed_are_refused_loudly(start_server):
     server = start_server("--sync", "always", "--shards", "1", "--max-waiting", "3")
     connections = [server.connection() for _ in range(3)]
     for connection in connections:
+        assert connection.call("GET", "/healthz").status == 200  # what comes next comes alone, and so in this order
+    for connection in connections:
         connection.send(request_bytes("POST", "/v1/topics/full/take?wait=30s"))
     time.sleep(0.1)
     reply = server.client().call("POST", "/v1/topics/full/take?wait=30s")
@@ -146,4 +149,4 @@ def test_an_idle_server_makes_no_wake_ups(server):
     time.sleep(3)
     woken = server.switches() - before
     print(f"wake-ups of an idle server in 3 s: {woken}")
-    assert woken <= 3
+    assert woken <= (12 if doors.ON else 3)  # the files of tokens and certificates are looked at each second

@@ -10,7 +10,7 @@ from server import BINARY
 
 LOOPS = {
     "single": ("--faults", "30", "--pushes", "5000", "--seconds", "6"),
-    "sentinel": ("--faults", "5", "--pushes", "1500", "--seconds", "4", "--only", "kill master,kill server,cut"),
+    "sentinel": ("--faults", "5", "--pushes", "1500", "--seconds", "4", "--only", "kill master,kill server,cut", "--doors"),
     "cluster": ("--faults", "6", "--pushes", "1500", "--seconds", "4", "--only", "reshard,cluster failover,kill server,kill master"),
 }
 

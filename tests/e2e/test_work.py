@@ -112,6 +112,7 @@ def start_of_the_binary(server, start, directory):
 
 @pytest.mark.parametrize("away", [kill, freeze])
 @pytest.mark.parametrize("workers", [start_of_the_page, start_of_the_binary])
+@pytest.mark.plain("the worker of the page has no token")
 def test_no_job_comes_twice_where_the_server_is_away_for_most_of_a_lease(workers, away, fixed, start, tmp_path):
     """Acks fall into the time without a server, after up to a second of work and after more than a lease of it: who extends at half the lease only has lost some
     by then."""
@@ -138,6 +139,7 @@ def test_the_shell_worker_of_the_page(server, start, tmp_path):
     assert worker.end() == 0 and worker.out == ['closing order 1001: {"order":1001}']
 
 
+@pytest.mark.plain("the worker of the page has no token")
 def test_the_python_worker_of_the_page_nacks_with_what_was_raised(server, start, tmp_path):
     path = program(tmp_path / "worker.py", block("python", "#!/usr/bin/env python3"))
     server.client().push("t", "bad", body=b"[]", content_type="application/json", max_attempts=1)
@@ -163,8 +165,8 @@ def test_an_outage_is_said_once_and_its_end_once(fixed, start):
     worker.end()
     client.close()
     away, back, acked, *_ = worker.err
-    assert away.startswith(f"tarry: cannot reach 'http://127.0.0.1:{port}'") or "(stopping)" in away, worker.err
-    assert re.fullmatch(rf"tarry: 'http://127\.0\.0\.1:{port}' answers again, after \d+ s", back), worker.err
+    assert away.startswith(f"tarry: cannot reach '{fixed.url}'") or "(stopping)" in away, worker.err
+    assert re.fullmatch(rf"tarry: '{re.escape(fixed.url)}' answers again, after \d+ s", back), worker.err
     assert acked == "acked t/a", worker.err
 
 
