@@ -82,8 +82,7 @@ static bool load_script(const struct load_plan *plan, const char *script, char s
     append_word(&request, "SCRIPT", 6);
     append_word(&request, "LOAD", 4);
     append_word(&request, script, strlen(script));
-    bool done = load_socket_call(plan->host, plan->port, buffer_slice(&request), &answer, is_whole,
-                                 problem);
+    bool done = load_socket_call(plan, buffer_slice(&request), &answer, is_whole, problem);
     if (done && (answer.len != SHA_DIGITS + 7 || memcmp(answer.at, "$40\r\n", 5) != 0)) {
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "the server does not take scripts: %.*s",
                  (int)(answer.len < 100 ? answer.len : 100), answer.at);

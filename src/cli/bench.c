@@ -4,9 +4,11 @@
 #include "base/json_read.h"
 #include "base/random.h"
 #include "cli/commands.h"
+#include "cli/credentials.h"
 #include "cli/url.h"
 #include "load/http.h"
 #include "load/stamp.h"
+#include "net/tls.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -263,6 +265,15 @@ done:
     return exit_code;
 }
 
+static struct tls_context *make_context(char problem[LOAD_TEXT_BYTES_MAX])
+{
+    const struct credentials *credentials = credentials_get();
+    const struct tls_options options = {.certificate_file = credentials->certificate_file,
+                                        .key_file = credentials->key_file,
+                                        .ca_file = credentials->ca_file};
+    return tls_context_new(&options, problem, LOAD_TEXT_BYTES_MAX);
+}
+
 static int bench_command(int argc, char **argv)
 {
     static struct load_flags flags;
@@ -284,7 +295,12 @@ static int bench_command(int argc, char **argv)
     if (!load_http_url(args.url, &plan, problem))
         return cli_usage("bad URL '%s', give http://HOST:PORT, without a user and password", url);
     plan.progress = isatty(STDERR_FILENO);
-    return measure(&plan, url, args.json, keep || flags.topic);
+    plan.token = credentials_get()->token;
+    if (plan.wants_tls && !(plan.tls = make_context(problem)))
+        return cli_usage("%s", problem);
+    exit_code = measure(&plan, url, args.json, keep || flags.topic);
+    tls_context_release(plan.tls);
+    return exit_code;
 }
 
 const struct cli_command cli_bench_commands[] = {

@@ -18,6 +18,7 @@ static void get_root(struct http_call *call)
     struct buffer *body = http_answer_start(call->exchange);
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
     json_write_string(body, slice_of(call->front->shared->version));
+    http_answer_field(call->exchange, "X-Content-Type-Options", slice_of("nosniff"));
     buffer_append_text(body, ",\"info\":\"/v1/info\",\"api\":\"/openapi.yaml\"}");
     http_answer_end_json(call->exchange, 200);
 }

@@ -130,10 +130,12 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
         refuse_take_for_memory(exchange);
         return 0;
     }
-    if (exchange->wants_raw)
+    if (exchange->wants_raw) {
         type = write_raw(exchange, &reply->jobs[0]);
-    else
+        http_answer_field(exchange, "X-Content-Type-Options", slice_of("nosniff"));
+    } else {
         used = write_json(exchange, reply->jobs, reply->job_count);
+    }
     if (front->body.failed || front->fields.failed ||
         !http_lease_note(exchange, reply->jobs, used)) {
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");

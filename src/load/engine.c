@@ -33,7 +33,7 @@ struct load_expected {
 enum load_role { LOAD_PUSHER = 1, LOAD_CONSUMER, LOAD_ACKER };
 
 struct load_conn {
-    int fd;
+    struct load_socket socket;
     enum load_role role;
     struct load_conn *acker; /* of a consumer: where its acks go, maybe itself */
     bool blocked;            /* the socket takes no more: waiting for EPOLLOUT */
@@ -64,7 +64,7 @@ static bool load_conn_open(struct load_conn *conn, const struct load_plan *plan,
                            enum load_role role, bool to_second, char problem[LOAD_TEXT_BYTES_MAX])
 {
     uint32_t size = ring_size(plan);
-    *conn = (struct load_conn){.fd = -1, .role = role, .expected_mask = size - 1};
+    *conn = (struct load_conn){.socket.fd = -1, .role = role, .expected_mask = size - 1};
     buffer_init(&conn->out, BUFFER_BYTES_MAX);
     buffer_init(&conn->in, BUFFER_BYTES_MAX);
     conn->expected = calloc(size, sizeof *conn->expected);
@@ -72,16 +72,13 @@ static bool load_conn_open(struct load_conn *conn, const struct load_plan *plan,
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "out of memory");
         return false;
     }
-    conn->fd =
-        load_socket_open(plan->host, to_second ? plan->second_port : plan->port, false, problem);
-    return conn->fd >= 0;
+    return load_socket_open(&conn->socket, plan, to_second ? plan->second_port : plan->port, false,
+                            problem);
 }
 
 static void load_conn_close(struct load_conn *conn)
 {
-    if (conn->fd >= 0)
-        close(conn->fd);
-    conn->fd = -1;
+    load_socket_close(&conn->socket);
     buffer_fini(&conn->out);
     buffer_fini(&conn->in);
     free(conn->expected);
@@ -132,8 +129,8 @@ static bool load_conn_send(struct load_conn *conn, char problem[LOAD_TEXT_BYTES_
         return false;
     }
     while (conn->out_sent < conn->out.len) {
-        ssize_t sent = send(conn->fd, conn->out.at + conn->out_sent, conn->out.len - conn->out_sent,
-                            MSG_NOSIGNAL);
+        ssize_t sent = load_socket_send(&conn->socket, conn->out.at + conn->out_sent,
+                                        conn->out.len - conn->out_sent);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN) {
@@ -159,7 +156,8 @@ static bool load_conn_receive(struct load_conn *conn, char problem[LOAD_TEXT_BYT
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "an answer is too long");
         return false;
     }
-    ssize_t got = recv(conn->fd, conn->in.at + conn->in.len, conn->in.cap - conn->in.len, 0);
+    ssize_t got =
+        load_socket_receive(&conn->socket, conn->in.at + conn->in.len, conn->in.cap - conn->in.len);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got <= 0) {
@@ -409,7 +407,7 @@ static bool conn_flush(struct load_engine *engine, struct load_conn *conn)
     if (conn->blocked != blocked) {
         struct epoll_event event = {.events = EPOLLIN | (conn->blocked ? EPOLLOUT : 0u),
                                     .data.ptr = conn};
-        epoll_ctl(engine->epoll, EPOLL_CTL_MOD, conn->fd, &event);
+        epoll_ctl(engine->epoll, EPOLL_CTL_MOD, conn->socket.fd, &event);
     }
     return true;
 }
@@ -420,7 +418,7 @@ static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum l
     if (!load_conn_open(conn, engine->plan, role, to_second, engine->result->problem))
         return false;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
+    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, conn->socket.fd, &event) != 0)
         return false;
     if (engine->protocol->greet)
         load_conn_expect(conn, LOAD_GREET, engine->protocol->greet(engine->speech, &conn->out), 0,

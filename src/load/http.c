@@ -177,7 +177,7 @@ static enum load_outcome load_http_parse(struct load_speech *speech, enum load_k
 
 /* Writing: requests rendered ahead as far as they can be. */
 
-enum { TEXT_BYTES = 1024, ANSWER_BYTES_MAX = 1 << 20 };
+enum { TEXT_BYTES = 1024, HEADERS_BYTES = 20 * 1024, ANSWER_BYTES_MAX = 1 << 20 };
 
 struct load_speech {
     bool own_ids;
@@ -191,10 +191,18 @@ struct load_speech {
     struct buffer filler;    /* the body after its stamp */
 };
 
+/* The version, and what every request says of the server and of us. */
+static void write_headers(char out[HEADERS_BYTES], const struct load_plan *plan)
+{
+    snprintf(out, HEADERS_BYTES, "HTTP/1.1\r\nHost: %s:%s\r\n%s%s%s", plan->host, plan->port,
+             plan->token ? "Authorization: Bearer " : "", plan->token ? plan->token : "",
+             plan->token ? "\r\n" : "");
+}
+
 static void open_texts(struct load_speech *speech, const struct load_plan *plan)
 {
-    char host[TEXT_BYTES];
-    snprintf(host, sizeof host, "HTTP/1.1\r\nHost: %s:%s\r\n", plan->host, plan->port);
+    char host[HEADERS_BYTES];
+    write_headers(host, plan);
     if (plan->own_ids)
         buffer_append_format(&speech->push, "PUT /v1/topics/%s/jobs/", plan->topic);
     else
@@ -227,7 +235,7 @@ static struct load_speech *http_open(const struct load_plan *plan, uint32_t run,
     struct buffer *texts[] = {&speech->push, &speech->push_tail, &speech->batch, &speech->line,
                               &speech->take, &speech->ack,       &speech->filler};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        buffer_init(texts[i], LOAD_BODY_BYTES_MAX + TEXT_BYTES);
+        buffer_init(texts[i], LOAD_BODY_BYTES_MAX + HEADERS_BYTES + TEXT_BYTES);
     open_texts(speech, plan);
     return speech;
 }
@@ -356,8 +364,12 @@ static unsigned http_ack(struct load_speech *speech, struct buffer *out,
 bool load_http_url(const char *text, struct load_plan *plan, char problem[LOAD_TEXT_BYTES_MAX])
 {
     struct url url;
-    if (url_parse(slice_of(text), &url) != URL_OK || !url_scheme_is(&url, "http") || url.has_user ||
-        url.host_count != 1 || url.path.len > 1 || url.has_query)
+    if (url_parse(slice_of(text), &url) != URL_OK || url.has_user || url.host_count != 1 ||
+        url.path.len > 1 || url.has_query)
+        return error_text(problem, LOAD_TEXT_BYTES_MAX,
+                          "cannot use url '%.100s': write http://host:port", text);
+    plan->wants_tls = url_scheme_is(&url, "https");
+    if (!plan->wants_tls && !url_scheme_is(&url, "http"))
         return error_text(problem, LOAD_TEXT_BYTES_MAX,
                           "cannot use url '%.100s': write http://host:port", text);
     const struct url_host *host = &url.hosts[0];
@@ -379,10 +391,10 @@ static bool is_whole(struct slice bytes)
 int load_http_call(const struct load_plan *plan, const char *method, const char *path,
                    struct buffer *answer, char problem[LOAD_TEXT_BYTES_MAX])
 {
-    char request[TEXT_BYTES];
-    int len = snprintf(request, sizeof request,
-                       "%s %s HTTP/1.1\r\nHost: %s:%s\r\nContent-Length: 0\r\n\r\n", method, path,
-                       plan->host, plan->port);
+    char headers[HEADERS_BYTES], request[HEADERS_BYTES + TEXT_BYTES];
+    write_headers(headers, plan);
+    int len = snprintf(request, sizeof request, "%s %s %sContent-Length: 0\r\n\r\n", method, path,
+                       headers);
     if (len < 0 || (size_t)len >= sizeof request) {
         snprintf(problem, LOAD_TEXT_BYTES_MAX, "path too long");
         return 0;
@@ -390,8 +402,7 @@ int load_http_call(const struct load_plan *plan, const char *method, const char 
     struct buffer bytes;
     buffer_init(&bytes, ANSWER_BYTES_MAX);
     int status = 0;
-    if (load_socket_call(plan->host, plan->port, slice_make(request, (size_t)len), &bytes, is_whole,
-                         problem)) {
+    if (load_socket_call(plan, slice_make(request, (size_t)len), &bytes, is_whole, problem)) {
         struct load_http_frame frame;
         size_t need;
         if (load_http_frame(buffer_slice(&bytes), &frame, &need) == LOAD_ANSWER) {

@@ -10,7 +10,7 @@
 
 #include "load/protocol.h"
 
-/* Fills in host and port from "http://host[:port][/]"; the default port is 8279. False with
+/* Fills in host and port from "http://host[:port][/]" or https; the default port is 8279. False with
  * `problem`. */
 bool load_http_url(const char *url, struct load_plan *plan, char problem[LOAD_TEXT_BYTES_MAX]);
 

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 struct load_protocol;
+struct tls_context;
 
 enum {
     LOAD_CONNECTIONS_MAX = 10000,
@@ -32,6 +33,9 @@ struct load_plan {
     const struct load_protocol *protocol;
     char host[LOAD_TEXT_BYTES_MAX];
     char port[8];
+    bool wants_tls;          /* the URL says https */
+    struct tls_context *tls; /* NULL: plain */
+    const char *token;       /* NULL: none */
     /* Of another server of the same queue: every second connection goes there; empty: all go to
      * `port`. */
     char second_port[8];

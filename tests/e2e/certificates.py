@@ -32,7 +32,7 @@ class Authority:
         """Makes NAME.pem and NAME.key for these names; over what is there."""
         openssl("req", "-x509", "-newkey", *kind, "-nodes", "-days", days, "-subj", f"/CN={common_name or name}",
                 *(["-addext", f"subjectAltName={names}"] if names else []), "-addext", "basicConstraints=critical,CA:FALSE",
-                "-addext", "extendedKeyUsage=serverAuth,clientAuth", "-CA", self.file, "-CAkey", self.key(self.name),
+                "-addext", "extendedKeyUsage=serverAuth,clientAuth", "-addext", "crlDistributionPoints=URI:http://127.0.0.1/none.crl", "-CA", self.file, "-CAkey", self.key(self.name),
                 "-keyout", self.key(name), "-out", self.certificate(name))
         return self.certificate(name), self.key(name)
 

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shutil
+import shutil
 import socket
 import ssl
 import subprocess
@@ -320,3 +321,28 @@ def test_the_command_line_sends_a_token(start_server, authority, tmp_path):
     assert called.returncode == 0
     called = subprocess.run([str(BINARY), "topics", *secured], env={**os.environ, "TARRY_TOKEN": token[:-1] + "\n"}, capture_output=True, check=False)
     assert called.returncode == 2 and token[:-1].encode() not in called.stderr
+
+
+def test_the_load_generator_speaks_it(start_server, authority):
+    server = start(start_server, authority)
+    called = server.cli("bench", "--url", f"https://localhost:{server.tls_port}", "--ca", str(authority.file), "--jobs", "5000", "--delay", "1ms..50ms", "--json")
+    assert called.returncode == 0, called.stderr
+    result = json.loads(called.stdout)
+    assert result["pushed"] == result["delivered"] == result["acked"] == 5000
+
+
+# ---- judged by others ----
+
+
+def test_testssl_finds_nothing_above_low(start_server, authority, tmp_path):
+    """Versions, ciphers, forward secrecy, the certificate and known attacks; not which browsers can connect, nor each cipher by itself."""
+    server = start(start_server, authority)
+    found = tmp_path / "found.json"
+    judged = subprocess.run([shutil.which("testssl") or "testssl.sh", "--quiet", "--color", "0", "--warnings", "batch", "--ip", "127.0.0.1", "-n", "none",
+                             "--add-ca", str(authority.file), "--jsonfile", str(found), "-p", "-s", "-f", "-S", "-h", "-U",
+                             f"https://localhost:{server.tls_port}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300)
+    findings = json.loads(found.read_text())
+    by_name = {finding["id"]: finding["finding"] for finding in findings}
+    assert "offered" in by_name["TLS1_3"] and "not offered" in by_name["TLS1"], judged.stdout[-3000:]
+    assert len(findings) > 60
+    assert [finding for finding in findings if finding["severity"] in ("MEDIUM", "HIGH", "CRITICAL", "FATAL")] == []
