@@ -1,6 +1,7 @@
 #include "redis/connection.h"
 
 #include "base/clock.h"
+#include "redis/tls.h"
 
 #include <assert.h>
 #include <netinet/tcp.h>
@@ -329,7 +330,14 @@ struct redis_connection {
     redisReader *reader;
     redisReply *reply; /* its callback is running, and has not taken it */
     struct buffer out;
+    const struct redis_tls *tls;
+    struct redis_endpoint endpoint; /* with TLS */
+    struct tls_session *session;    /* NULL: plain, or not connected */
+    struct buffer sealed;           /* what is to be sent of it */
+    struct deadline *greeting;      /* with TLS: the end of the handshake's time */
+    int64_t connect_ms;
     struct turn_end_call turn_end;
+    bool is_up;
     bool is_sending;   /* the socket has bytes it could not take at once */
     bool cannot_write; /* writing failed, reading will come to its end */
     bool has_ended, told_down;
@@ -343,6 +351,9 @@ static void connection_release(struct redis_connection *connection)
 {
     if (connection->reader)
         redisReaderFree(connection->reader);
+    tls_session_free(connection->session);
+    deadline_free(connection->greeting);
+    buffer_fini(&connection->sealed);
     buffer_fini(&connection->out);
     free(connection);
 }
@@ -379,7 +390,10 @@ static void connection_end(struct redis_connection *connection, const char *what
                    reason ? ": " : "", reason ? reason : "");
     socket_close(connection->socket);
     connection->socket = NULL;
+    if (connection->greeting)
+        deadline_set(connection->greeting, INT64_MAX);
     buffer_fini(&connection->out);
+    buffer_fini(&connection->sealed);
     connection->out.bytes_max = 0;
     connection_touch(connection);
 }
@@ -429,6 +443,51 @@ static void take_in(struct redis_connection *connection, const char *bytes, size
     connection_end(connection, "no replies can be read from", connection->reader->errstr);
 }
 
+static void tell_up(struct redis_connection *connection)
+{
+    connection->is_up = true;
+    connection_touch(connection);
+    callback_enter(connection);
+    connection->events.up(connection->ctx);
+    (void)callback_leave(connection);
+}
+
+static void end_by_tls(struct redis_connection *connection)
+{
+    char reason[256];
+    if (tls_state_of(connection->session) == TLS_ENDED) {
+        connection_end(connection, "connection closed by", NULL);
+        return;
+    }
+    redis_tls_explain(connection->session, reason, sizeof reason);
+    connection_end(connection, connection->is_up ? "connection lost to" : "no connection to",
+                   reason);
+}
+
+/* What came is decrypted and taken, until the owner lets go of the connection in a callback. */
+static void take_in_sealed(struct redis_connection *connection, const char *bytes, size_t len)
+{
+    struct socket *socket = connection->socket;
+    struct tls_session *session = connection->session;
+    char plain[SOCKET_IN_BYTES];
+    ssize_t got = 0;
+    tls_feed(session, bytes, len);
+    do {
+        got = tls_read(session, plain, sizeof plain, &connection->sealed);
+        if (!connection->is_up && tls_state_of(session) == TLS_OPEN) {
+            deadline_set(connection->greeting, INT64_MAX);
+            tell_up(connection);
+        }
+        if (got > 0 && socket->owner)
+            take_in(connection, plain, (size_t)got);
+    } while (got > 0 && socket->owner);
+    if (!socket->owner)
+        return;
+    connection_touch(connection);
+    if (got < 0)
+        end_by_tls(connection);
+}
+
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room)
 {
     struct socket *socket = handle->data;
@@ -446,6 +505,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
         connection_end(connection, "connection closed by", NULL);
     else if (count < 0)
         connection_end(connection, "connection lost to", uv_strerror((int)count));
+    else if (count > 0 && connection->session)
+        take_in_sealed(connection, bytes->base, (size_t)count);
     else if (count > 0)
         take_in(connection, bytes->base, (size_t)count);
 }
@@ -472,41 +533,54 @@ static void on_written(uv_write_t *request, int status)
     connection->is_sending = false;
     if (status < 0)
         fail_write(connection, status);
-    else if (connection->out.len)
+    else if (connection->out.len || connection->sealed.len)
         connection_touch(connection);
 }
 
 /* What the socket did not take now it takes when it can; meanwhile the other buffer fills. */
-static int write_later(struct redis_connection *connection, size_t done)
+static int write_later(struct redis_connection *connection, struct buffer *sent, size_t done)
 {
     struct socket *socket = connection->socket;
     struct buffer emptied = socket->sending;
-    uv_buf_t rest = {.base = connection->out.at + done, .len = connection->out.len - done};
-    socket->sending = connection->out;
-    connection->out = emptied;
-    connection->out.bytes_max = OUT_BYTES_MAX;
+    uv_buf_t rest = {.base = sent->at + done, .len = sent->len - done};
+    socket->sending = *sent;
+    *sent = emptied;
+    sent->bytes_max = OUT_BYTES_MAX;
     connection->is_sending = true; /* and stays so where that fails: all is over then */
     return uv_write(&socket->writing, &socket->stream, &rest, 1, on_written);
 }
 
-static void write_out(struct redis_connection *connection)
+/* With TLS: the commands there are, encrypted; none before the handshake is over. */
+static bool seal_out(struct redis_connection *connection)
 {
     struct buffer *out = &connection->out;
-    if (out->failed) {
+    if (out->len && tls_state_of(connection->session) != TLS_HANDSHAKE) {
+        if (!tls_write(connection->session, out->at, out->len, &connection->sealed))
+            return false;
+        buffer_shrink(out, BYTES_KEPT);
+    }
+    return !connection->sealed.failed;
+}
+
+static void write_out(struct redis_connection *connection)
+{
+    struct buffer *sent = connection->session ? &connection->sealed : &connection->out;
+    bool can_write = connection->socket && !connection->is_sending && !connection->cannot_write;
+    if (connection->out.failed || (connection->session && can_write && !seal_out(connection))) {
         connection_end(connection, "no memory for what is to be sent to", NULL);
         return;
     }
-    if (!connection->socket || connection->is_sending || connection->cannot_write || !out->len)
+    if (!can_write || !sent->len)
         return;
-    uv_buf_t all = {.base = out->at, .len = out->len};
+    uv_buf_t all = {.base = sent->at, .len = sent->len};
     int done = uv_try_write(&connection->socket->stream, &all, 1);
     if (done == UV_EAGAIN)
         done = 0;
-    if (done >= 0 && (size_t)done == out->len) {
-        buffer_shrink(out, BYTES_KEPT);
+    if (done >= 0 && (size_t)done == sent->len) {
+        buffer_shrink(sent, BYTES_KEPT);
         return;
     }
-    int error = done < 0 ? done : write_later(connection, (size_t)done);
+    int error = done < 0 ? done : write_later(connection, sent, (size_t)done);
     if (error)
         fail_write(connection, error);
 }
@@ -521,6 +595,27 @@ static void on_turn_end(struct turn_end_call *call)
 }
 
 /* ---- life ---- */
+
+static void on_greeting_over(void *ctx)
+{
+    struct redis_connection *connection = ctx;
+    char reason[80];
+    (void)snprintf(reason, sizeof reason, "its TLS handshake took longer than %lld ms",
+                   (long long)connection->connect_ms);
+    connection_end(connection, "no connection to", reason);
+}
+
+/* False: no memory. */
+static bool begin_tls(struct redis_connection *connection)
+{
+    connection->greeting = deadline_new(connection->reactor, on_greeting_over, connection);
+    connection->session =
+        redis_tls_connect(connection->tls, &connection->endpoint, &connection->sealed);
+    if (!connection->greeting || !connection->session)
+        return false;
+    deadline_set(connection->greeting, clock_inner_ms() + connection->connect_ms);
+    return true;
+}
 
 static void on_dialled(void *ctx, struct socket *socket, const char *why)
 {
@@ -537,20 +632,22 @@ static void on_dialled(void *ctx, struct socket *socket, const char *why)
     }
     connection->socket = socket;
     socket->owner = connection;
-    int error = uv_read_start(&socket->stream, on_room, on_read);
-    if (error) {
-        connection_end(connection, "connection lost to", uv_strerror(error));
+    if (connection->tls && connection->tls->is_on && !begin_tls(connection)) {
+        connection_end(connection, "no memory for a connection to", NULL);
         return;
     }
-    connection_touch(connection);
-    callback_enter(connection);
-    connection->events.up(connection->ctx);
-    (void)callback_leave(connection);
+    int error = uv_read_start(&socket->stream, on_room, on_read);
+    if (error)
+        connection_end(connection, "connection lost to", uv_strerror(error));
+    else if (connection->session)
+        connection_touch(connection);
+    else
+        tell_up(connection);
 }
 
 struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               const struct redis_endpoint *endpoint,
-                                              int64_t connect_ms,
+                                              const struct redis_tls *tls, int64_t connect_ms,
                                               const struct redis_connection_events *events,
                                               void *ctx)
 {
@@ -569,8 +666,12 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
     connection->reactor = reactor;
     connection->events = *events;
     connection->ctx = ctx;
+    connection->tls = tls;
+    connection->endpoint = *endpoint;
+    connection->connect_ms = connect_ms;
     redis_endpoint_name(endpoint, connection->name);
     buffer_init(&connection->out, OUT_BYTES_MAX);
+    buffer_init(&connection->sealed, OUT_BYTES_MAX);
     connection->turn_end.run = on_turn_end;
     list_init(&connection->turn_end.list);
     return connection;
@@ -601,5 +702,5 @@ size_t redis_connection_unsent(const struct redis_connection *connection)
 {
     size_t with_socket =
         connection->socket ? uv_stream_get_write_queue_size(&connection->socket->stream) : 0;
-    return connection->out.len + with_socket;
+    return connection->out.len + connection->sealed.len + with_socket;
 }

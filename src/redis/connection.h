@@ -29,10 +29,11 @@ struct redis_connection_events {
     void (*reply)(void *ctx, const redisReply *reply);
 };
 
-/* Resolves, connects. NULL: out of memory. `connect_ms`: how long that may take. */
+/* Resolves, connects, and agrees on how to encrypt where `tls` is on, which must outlive it. NULL:
+ * out of memory. `connect_ms`: how long each of the two may take. */
 struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               const struct redis_endpoint *endpoint,
-                                              int64_t connect_ms,
+                                              const struct redis_tls *tls, int64_t connect_ms,
                                               const struct redis_connection_events *events,
                                               void *ctx);
 /* In the callback of a reply: it is the caller's from now on, who ends it by freeReplyObject. */

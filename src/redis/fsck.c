@@ -3,6 +3,7 @@
  * topics' settings. */
 #include "redis/fsck_run.h"
 #include "redis/state.h"
+#include "redis/tls.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -601,12 +602,15 @@ int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_r
         return REDIS_REPORT(&fsck.error, -ENOMEM, "out of memory");
     if (!redis_url_parse(options->url, &fsck.url, report->error, sizeof report->error))
         return -EDOM;
+    if (!redis_tls_open(&fsck.url, report->error, sizeof report->error))
+        return -EINVAL;
     int result = walk_all(&fsck);
     if (result == 0)
         *report->error = 0; /* of what passed */
     fsck_close(&fsck);
     for (uint32_t i = 0; i < REDIS_SHARDS_MAX; i++)
         fsck_names_free(&fsck.topics[i]);
+    redis_tls_close(&fsck.url);
     explicit_bzero(&fsck.url, sizeof fsck.url);
     return result;
 }

@@ -93,7 +93,8 @@ static int connect_master(struct fsck *fsck, uint32_t number)
     if (master->connection.context)
         return 0;
     int result = redis_sync_connection_open(&master->connection, &fsck->survey->masters[number],
-                                            fsck->url.user, fsck->url.password, &fsck->error);
+                                            &fsck->url.tls, fsck->url.user, fsck->url.password,
+                                            &fsck->error);
     if (result == 0)
         result = redis_sync_connection_select(&master->connection, fsck->url.db);
     if (result == 0)
@@ -144,6 +145,7 @@ static int ask_once(struct fsck *fsck, uint32_t number, const struct slice *word
 {
     const char *argv[FSCK_WORDS_MAX];
     size_t lengths[FSCK_WORDS_MAX];
+    char why[REDIS_SYNC_WHY_BYTES];
     const struct fsck_master *master = &fsck->masters[number];
     const struct redis_sync_connection *connection = &master->connection;
     int result = connect_master(fsck, number);
@@ -154,12 +156,11 @@ static int ask_once(struct fsck *fsck, uint32_t number, const struct slice *word
         lengths[i] = words[i].len;
     }
     int64_t began_us = clock_boot_us();
-    *out = redisCommandArgv(connection->context, (int)count, argv, lengths);
+    *out = redis_sync_connection_try(connection, (int)count, argv, lengths, why);
     fsck->took_us = clock_boot_us() - began_us - master->round_trip_us;
     if (!*out)
         return REDIS_REPORT(&fsck->error, ASK_TOPOLOGY, "the connection to redis at '%s' broke, %s",
-                            connection->place,
-                            errno == EAGAIN ? "it does not answer" : connection->context->errstr);
+                            connection->place, why);
     if ((*out)->type != REDIS_REPLY_ERROR) {
         strcpy(fsck->run, master->run);
         return 0;

@@ -186,8 +186,8 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
     for (uint32_t i = 0; result == 0 && i < map->count; i++) {
         struct redis_sync_connection connection;
         struct redis_master master = {0};
-        result = redis_sync_connection_open(&connection, &map->masters[i], url->user, url->password,
-                                            report);
+        result = redis_sync_connection_open(&connection, &map->masters[i], &url->tls, url->user,
+                                            url->password, report);
         if (result == 0)
             result = read_master(&connection, url->kind, &master);
         if (result == 0)
@@ -229,8 +229,8 @@ static int ask_there(struct shards_question *question, const struct redis_endpoi
 {
     const struct redis_url *url = question->url;
     struct redis_sync_connection connection;
-    int result = redis_sync_connection_open(&connection, endpoint, url->user, url->password,
-                                            question->report);
+    int result = redis_sync_connection_open(&connection, endpoint, &url->tls, url->user,
+                                            url->password, question->report);
     redis_endpoint_name(endpoint, question->place);
     if (result == 0)
         result = redis_sync_connection_select(&connection, url->db);

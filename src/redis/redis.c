@@ -1,5 +1,6 @@
 /* One queue over the shards: opens, assembles, and turns them. */
 #include "redis/redis_core.h"
+#include "redis/tls.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -33,9 +34,11 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
     if (!redis->options.patience_ms)
         redis->options.patience_ms = PATIENCE_MS;
     int failed = -EINVAL;
-    if (redis_url_parse(options->url, &redis->url, error, error_bytes))
+    if (redis_url_parse(options->url, &redis->url, error, error_bytes) &&
+        redis_tls_open(&redis->url, error, error_bytes))
         failed = redis_inspect(&redis->url, options, &redis->inspection, error, error_bytes);
     if (failed) {
+        redis_tls_close(&redis->url);
         free(redis);
         return failed;
     }
@@ -471,6 +474,7 @@ void redis_free(struct redis *redis)
         redis_topology_free(redis->topology);
     if (redis->deadline)
         deadline_free(redis->deadline);
+    redis_tls_close(&redis->url);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
 }

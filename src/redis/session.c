@@ -397,8 +397,9 @@ static void on_found(void *ctx, const struct redis_endpoint *endpoint, const cha
         return;
     }
     session->endpoint = *endpoint;
-    session->connection = redis_connection_new(session->options.reactor, endpoint,
-                                               SESSION_CONNECT_MS, &events, session);
+    session->connection =
+        redis_connection_new(session->options.reactor, endpoint, &session->options.url->tls,
+                             SESSION_CONNECT_MS, &events, session);
     if (!session->connection) {
         session_lost(session, "out of memory", false);
         return;
@@ -626,6 +627,7 @@ static bool news_init(struct redis_session *session)
 {
     const struct redis_session_options *options = &session->options;
     struct redis_subscription_options news = {.reactor = options->reactor,
+                                              .tls = &options->url->tls,
                                               .user = options->url->user,
                                               .password = options->url->password,
                                               .subscribe = "SSUBSCRIBE",

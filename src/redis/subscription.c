@@ -70,8 +70,9 @@ void redis_subscription_start(struct redis_subscription *subscription)
         .up = on_up, .down = on_down, .reply = on_reply};
     const struct redis_subscription_options *options = &subscription->options;
     redis_subscription_stop(subscription);
-    subscription->connection = redis_connection_new(options->reactor, options->where(options->ctx),
-                                                    options->connect_ms, &events, subscription);
+    subscription->connection =
+        redis_connection_new(options->reactor, options->where(options->ctx), options->tls,
+                             options->connect_ms, &events, subscription);
     if (!subscription->connection)
         start_again(subscription, REDIS_SUBSCRIPTION_PAUSE_MS);
 }

@@ -14,7 +14,8 @@ enum { REDIS_SUBSCRIPTION_PAUSE_MS = 1000 /* before it is made again */ };
 
 struct redis_subscription_options {
     struct reactor *reactor;
-    const char *user, *password; /* these texts outlive it; empty: none */
+    const struct redis_tls *tls; /* outlives it, as the next do */
+    const char *user, *password; /* empty: none */
     const char *subscribe;       /* SUBSCRIBE, or SSUBSCRIBE: the channel's slot matters */
     char channel[80];
     int64_t connect_ms;

@@ -66,7 +66,7 @@ static int ask_sentinel(const struct redis_url *url, const struct redis_endpoint
                         struct redis_endpoint *out, const struct redis_report *report)
 {
     struct redis_sync_connection connection;
-    int result = redis_sync_connection_open(&connection, sentinel, url->sentinel_user,
+    int result = redis_sync_connection_open(&connection, sentinel, &url->tls, url->sentinel_user,
                                             url->sentinel_password, report);
     if (result == 0) {
         redisReply *reply =
@@ -148,7 +148,8 @@ static int ask_node(const struct redis_url *url, const struct redis_endpoint *no
                     struct redis_survey *survey, const struct redis_report *report)
 {
     struct redis_sync_connection connection;
-    int result = redis_sync_connection_open(&connection, node, url->user, url->password, report);
+    int result =
+        redis_sync_connection_open(&connection, node, &url->tls, url->user, url->password, report);
     if (result == 0) {
         redisReply *reply = REDIS_SYNC_ASK(&connection, "CLUSTER", "SLOTS");
         result = read_slots(&connection, reply, survey, node);

@@ -1,15 +1,131 @@
 #include "redis/sync_connection.h"
 
+#include "redis/tls.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { WORDS_MAX = 16 };
+enum { WORDS_MAX = 16, READ_BYTES = 16 * 1024, SEALED_BYTES_MAX = 64 << 20 };
+enum { WHY_BYTES = REDIS_SYNC_WHY_BYTES };
+
+static const char SILENT[] = "it does not answer";
+
+/* ---- with TLS, which this hiredis knows nothing of ---- */
+
+/* False: `why` says what failed. */
+static bool send_sealed(const struct redis_sync_connection *connection, struct buffer *sealed,
+                        char *why)
+{
+    size_t done = 0;
+    while (done < sealed->len && !sealed->failed) {
+        ssize_t some = write(connection->context->fd, sealed->at + done, sealed->len - done);
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some < 0)
+            return error_text(why, WHY_BYTES, "%s", strerror(errno));
+        done += (size_t)some;
+    }
+    bool failed = sealed->failed;
+    buffer_clear(sealed);
+    return !failed || error_text(why, WHY_BYTES, "out of memory");
+}
+
+/* What comes next goes to hiredis' reader; what the peer is to be told meanwhile is sent. False: `why`
+ * says what failed. */
+static bool receive_sealed(const struct redis_sync_connection *connection, struct buffer *sealed,
+                           char *why)
+{
+    char bytes[READ_BYTES], plain[READ_BYTES];
+    ssize_t got = read(connection->context->fd, bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR)
+        return true;
+    if (got <= 0)
+        return error_text(why, WHY_BYTES, "%s",
+                          got == 0          ? "it closed the connection"
+                          : errno == EAGAIN ? SILENT
+                                            : strerror(errno));
+    tls_feed(connection->session, bytes, (size_t)got);
+    while ((got = tls_read(connection->session, plain, sizeof plain, sealed)) > 0)
+        (void)redisReaderFeed(connection->context->reader, plain, (size_t)got);
+    if (got < 0 && tls_state_of(connection->session) == TLS_FAILED)
+        redis_tls_explain(connection->session, why, WHY_BYTES);
+    else if (got < 0)
+        (void)snprintf(why, WHY_BYTES, "it closed the connection");
+    if (sealed->len && !send_sealed(connection, sealed, got < 0 ? (char[WHY_BYTES]){0} : why))
+        return false;
+    return got >= 0;
+}
+
+static bool shake_hands(struct redis_sync_connection *connection, const struct redis_tls *tls,
+                        const struct redis_endpoint *endpoint, char *why)
+{
+    struct buffer sealed;
+    buffer_init(&sealed, SEALED_BYTES_MAX);
+    connection->session = redis_tls_connect(tls, endpoint, &sealed);
+    bool is_good = connection->session ? send_sealed(connection, &sealed, why)
+                                       : error_text(why, WHY_BYTES, "out of memory");
+    while (is_good && tls_state_of(connection->session) == TLS_HANDSHAKE)
+        is_good = receive_sealed(connection, &sealed, why);
+    buffer_fini(&sealed);
+    return is_good;
+}
+
+/* NULL: `why` says what failed. */
+static redisReply *ask_sealed(const struct redis_sync_connection *connection, int argc,
+                              const char **argv, const size_t *lengths, char *why)
+{
+    struct buffer sealed;
+    char *command = NULL;
+    void *reply = NULL;
+    int len = redisFormatCommandArgv(&command, argc, argv, lengths);
+    buffer_init(&sealed, SEALED_BYTES_MAX);
+    bool is_good = len > 0 && tls_write(connection->session, command, (size_t)len, &sealed) &&
+                   send_sealed(connection, &sealed, why);
+    if (command)
+        redisFreeCommand(command);
+    while (is_good) {
+        redisReader *reader = connection->context->reader;
+        if (redisReaderGetReply(reader, &reply) != REDIS_OK)
+            is_good = error_text(why, WHY_BYTES, "%s", reader->errstr);
+        if (!is_good || reply)
+            break;
+        is_good = receive_sealed(connection, &sealed, why);
+    }
+    buffer_fini(&sealed);
+    return reply;
+}
+
+/* ---- with or without it ---- */
 
 bool redis_sync_connection_is_error(const redisReply *reply, const char *prefix)
 {
     return reply && reply->type == REDIS_REPLY_ERROR &&
            strncmp(reply->str, prefix, strlen(prefix)) == 0;
+}
+
+redisReply *redis_sync_connection_try(const struct redis_sync_connection *connection, int argc,
+                                      const char **argv, const size_t *lengths, char *why)
+{
+    const redisContext *context = connection->context;
+    (void)snprintf(why, WHY_BYTES, "out of memory");
+    if (connection->session)
+        return ask_sealed(connection, argc, argv, lengths, why);
+    redisReply *reply = redisCommandArgv(connection->context, argc, argv, lengths);
+    if (!reply)
+        (void)snprintf(why, WHY_BYTES, "%s",
+                       context->err == REDIS_ERR_IO && errno == EAGAIN ? SILENT : context->errstr);
+    return reply;
+}
+
+/* What helps where a connection ended before its first answer. */
+static const char *help_of(const struct redis_sync_connection *connection, const char *why)
+{
+    if (connection->has_answered || strstr(why, "in the URL"))
+        return "";
+    return connection->session ? "; it may want a certificate, give cert and key in the URL"
+                               : "; if it speaks TLS at this port, write rediss://";
 }
 
 redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
@@ -19,13 +135,12 @@ redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
     int argc = 0;
     for (; words[argc] && argc < WORDS_MAX; argc++)
         argv[argc] = words[argc];
-    redisReply *reply = redisCommandArgv(connection->context, argc, argv, NULL);
+    char why[WHY_BYTES];
+    redisReply *reply = redis_sync_connection_try(connection, argc, argv, NULL, why);
     if (!reply)
-        REDIS_REPORT(connection->report, 0, "the connection to redis at '%s' broke, %s",
-                     connection->place,
-                     connection->context->err == REDIS_ERR_IO && errno == EAGAIN
-                         ? "it does not answer"
-                         : connection->context->errstr);
+        REDIS_REPORT(connection->report, 0, "the connection to redis at '%s' broke, %s%s",
+                     connection->place, why, help_of(connection, why));
+    connection->has_answered |= reply != NULL;
     return reply;
 }
 
@@ -84,9 +199,11 @@ static redisContext *connect_to(const struct redis_endpoint *endpoint)
 }
 
 int redis_sync_connection_open(struct redis_sync_connection *connection,
-                               const struct redis_endpoint *endpoint, const char *user,
-                               const char *password, const struct redis_report *report)
+                               const struct redis_endpoint *endpoint, const struct redis_tls *tls,
+                               const char *user, const char *password,
+                               const struct redis_report *report)
 {
+    char why[WHY_BYTES] = "";
     *connection = (struct redis_sync_connection){.report = report, .context = connect_to(endpoint)};
     redis_endpoint_name(endpoint, connection->place);
     if (!connection->context)
@@ -95,6 +212,11 @@ int redis_sync_connection_open(struct redis_sync_connection *connection,
         return REDIS_REPORT(report, -EHOSTUNREACH,
                             "cannot reach redis at '%s', %s, check that it runs and the --store",
                             connection->place, connection->context->errstr);
+    if (tls->is_on && !shake_hands(connection, tls, endpoint, why))
+        return REDIS_REPORT(
+            report, -EHOSTUNREACH, "cannot reach redis at '%s', %s%s", connection->place, why,
+            strcmp(why, SILENT) == 0 ? "; if it speaks plain Redis at this port, write redis://"
+                                     : "");
     return user[0] || password[0] ? log_in(connection, user, password) : 0;
 }
 
@@ -116,5 +238,7 @@ void redis_sync_connection_close(struct redis_sync_connection *connection)
 {
     if (connection->context)
         redisFree(connection->context);
+    tls_session_free(connection->session);
     connection->context = NULL;
+    connection->session = NULL;
 }

@@ -10,7 +10,7 @@
 
 #include <hiredis/hiredis.h>
 
-enum { REDIS_SYNC_MS = 5000 /* to connect, and for each answer */ };
+enum { REDIS_SYNC_MS = 5000 /* to connect, and for each answer */, REDIS_SYNC_WHY_BYTES = 300 };
 
 /* Takes the one error that ends it all. */
 struct redis_report {
@@ -24,14 +24,17 @@ struct redis_report {
 
 struct redis_sync_connection {
     redisContext *context;
+    struct tls_session *session; /* NULL: plain */
+    bool has_answered;
     char place[REDIS_ENDPOINT_NAME_BYTES]; /* for people */
     const struct redis_report *report;
 };
 
 /* Connects and, where there is a user or a password, logs in. */
 int redis_sync_connection_open(struct redis_sync_connection *connection,
-                               const struct redis_endpoint *endpoint, const char *user,
-                               const char *password, const struct redis_report *report);
+                               const struct redis_endpoint *endpoint, const struct redis_tls *tls,
+                               const char *user, const char *password,
+                               const struct redis_report *report);
 /* Of a zeroed one: nothing. */
 void redis_sync_connection_close(struct redis_sync_connection *connection);
 /* Makes the URL's database the one that is asked. */
@@ -42,6 +45,10 @@ redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
                                       const char *const *words);
 #define REDIS_SYNC_ASK(connection, ...)                                                            \
     redis_sync_connection_ask((connection), (const char *const[]){__VA_ARGS__, NULL})
+/* The same of words of any bytes, which reports nothing: `why` (REDIS_SYNC_WHY_BYTES) says why the
+ * connection ended. */
+redisReply *redis_sync_connection_try(const struct redis_sync_connection *connection, int argc,
+                                      const char **argv, const size_t *lengths, char *why);
 /* Reports an answer that is an error (or missing: has been reported); `doing` is for people. */
 int redis_sync_connection_refused(const struct redis_sync_connection *connection,
                                   const redisReply *reply, const char *doing);

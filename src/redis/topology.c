@@ -181,8 +181,8 @@ static void put_question(struct redis_topology *topology)
         .up = on_up, .down = on_down, .reply = on_reply};
     while (topology->tried < candidate_count(topology)) {
         topology->asked = candidate(topology, topology->tried++);
-        topology->connection = redis_connection_new(topology->reactor, &topology->asked, CONNECT_MS,
-                                                    &events, topology);
+        topology->connection = redis_connection_new(
+            topology->reactor, &topology->asked, &topology->url.tls, CONNECT_MS, &events, topology);
         if (topology->connection) {
             deadline_set(topology->deadline, clock_inner_ms() + CONNECT_MS + ANSWER_MS);
             return;
@@ -288,6 +288,7 @@ static bool switches_start(struct redis_topology *topology)
 {
     struct redis_subscription_options options = {
         .reactor = topology->reactor,
+        .tls = &topology->url.tls,
         .user = topology->url.sentinel_user,
         .password = topology->url.sentinel_password,
         .subscribe = "SUBSCRIBE",

@@ -13,7 +13,7 @@
 
 #define REDIS_URL_SHAPES                                                                           \
     "write redis://host:6379, redis-sentinel://host:26379/master, "                                \
-    "redis-cluster://host:6379,host:6379 or redis+unix:///path"
+    "redis-cluster://host:6379,host:6379 or redis+unix:///path; with TLS rediss://"
 
 enum { PORT_REDIS = 6379, PORT_SENTINEL = 26379, DB_MAX = INT32_MAX };
 
@@ -27,16 +27,16 @@ static const struct redis_scheme {
     enum redis_kind kind;
     uint16_t port; /* where the URL names none */
     bool is_unix;
-    bool needs_tls;
+    bool has_tls;
 } schemes[] = {
     {.name = "redis", .kind = REDIS_SINGLE, .port = PORT_REDIS},
     {.name = "redis-sentinel", .kind = REDIS_SENTINEL, .port = PORT_SENTINEL},
     {.name = "redis-cluster", .kind = REDIS_CLUSTER, .port = PORT_REDIS},
     {.name = "redis+unix", .kind = REDIS_SINGLE, .is_unix = true},
     {.name = "unix", .kind = REDIS_SINGLE, .is_unix = true},
-    {.name = "rediss", .kind = REDIS_SINGLE, .port = PORT_REDIS, .needs_tls = true},
-    {.name = "rediss-sentinel", .kind = REDIS_SENTINEL, .port = PORT_SENTINEL, .needs_tls = true},
-    {.name = "rediss-cluster", .kind = REDIS_CLUSTER, .port = PORT_REDIS, .needs_tls = true},
+    {.name = "rediss", .kind = REDIS_SINGLE, .port = PORT_REDIS, .has_tls = true},
+    {.name = "rediss-sentinel", .kind = REDIS_SENTINEL, .port = PORT_SENTINEL, .has_tls = true},
+    {.name = "rediss-cluster", .kind = REDIS_CLUSTER, .port = PORT_REDIS, .has_tls = true},
 };
 enum { SCHEMES = sizeof schemes / sizeof schemes[0] };
 
@@ -79,12 +79,9 @@ static bool read_scheme(struct url_reading *in, struct slice name)
         if (url_scheme_is(&(struct url){.scheme = name}, schemes[i].name))
             in->scheme = &schemes[i];
     }
-    if (in->scheme && in->scheme->needs_tls)
-        return URL_REFUSE(in, "TLS is not in this build, as the hiredis it is made with has none: "
-                              "write redis:// and keep the way to Redis private, by a tunnel "
-                              "(stunnel, WireGuard) for example");
     if (in->scheme) {
         in->url.kind = in->scheme->kind;
+        in->url.tls.is_on = in->scheme->has_tls;
         return true;
     }
     (void)snprintf(word, sizeof word, "%.*s", ERROR_SHOWN(name, 23));
@@ -220,15 +217,40 @@ static bool read_sentinel_password(struct url_reading *in, struct slice value)
                   sizeof in->url.sentinel_password);
 }
 
+static bool read_ca(struct url_reading *in, struct slice value)
+{
+    return decode(in, value, "ca", in->url.tls.ca_file, sizeof in->url.tls.ca_file);
+}
+
+static bool read_cert(struct url_reading *in, struct slice value)
+{
+    return decode(in, value, "cert", in->url.tls.certificate_file,
+                  sizeof in->url.tls.certificate_file);
+}
+
+static bool read_key(struct url_reading *in, struct slice value)
+{
+    return decode(in, value, "key", in->url.tls.key_file, sizeof in->url.tls.key_file);
+}
+
+static bool read_tls_name(struct url_reading *in, struct slice value)
+{
+    return decode(in, value, "tls-name", in->url.tls.name, sizeof in->url.tls.name);
+}
+
 static const struct {
     const char *name;
     bool (*read)(struct url_reading *in, struct slice value);
-    bool for_sentinel;
+    bool for_sentinel, for_tls;
 } options[] = {
-    {"prefix", read_prefix, false},
-    {"db", read_db, false},
-    {"sentinel-user", read_sentinel_user, true},
-    {"sentinel-password", read_sentinel_password, true},
+    {"prefix", read_prefix, false, false},
+    {"db", read_db, false, false},
+    {"sentinel-user", read_sentinel_user, true, false},
+    {"sentinel-password", read_sentinel_password, true, false},
+    {"ca", read_ca, false, true},
+    {"cert", read_cert, false, true},
+    {"key", read_key, false, true},
+    {"tls-name", read_tls_name, false, true},
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
@@ -245,11 +267,15 @@ static bool read_option(struct url_reading *in, struct slice name, struct slice 
             return URL_REFUSE(in, "'%s' has no value: write %s=…", option, option);
         if (options[i].for_sentinel && in->url.kind != REDIS_SENTINEL)
             return URL_REFUSE(in, "'%s' is for redis-sentinel:// alone: leave it out", option);
+        if (options[i].for_tls && !in->url.tls.is_on)
+            return URL_REFUSE(in, "'%s' is for TLS alone: leave it out, or write rediss://",
+                              option);
         *seen |= 1u << i;
         return options[i].read(in, value);
     }
     return URL_REFUSE(in, "there is an option that is not known: those there are are prefix, db, "
-                          "sentinel-user and sentinel-password, and an '&' in a value is written "
+                          "sentinel-user, sentinel-password, ca, cert, key and tls-name, and an "
+                          "'&' in a value is written "
                           "as %%26");
 }
 
@@ -277,10 +303,11 @@ bool redis_url_parse(const char *text, struct redis_url *out, char *error, size_
 
 /* ---- written for people and logs ---- */
 
-static const char *scheme_name(enum redis_kind kind, bool is_unix)
+static const char *scheme_name(enum redis_kind kind, bool is_unix, bool has_tls)
 {
     size_t i = 0;
-    while (schemes[i].kind != kind || schemes[i].is_unix != is_unix)
+    while (schemes[i].kind != kind || schemes[i].is_unix != is_unix ||
+           schemes[i].has_tls != has_tls)
         i++;
     return schemes[i].name;
 }
@@ -298,7 +325,7 @@ void redis_url_emit(const struct redis_url *url, char *out, size_t out_bytes)
     bool is_unix = url->hosts[0].port == 0;
     char name[REDIS_ENDPOINT_NAME_BYTES];
     assert(out_bytes > 0);
-    buffer_append_format(&text, "%s://", scheme_name(url->kind, is_unix));
+    buffer_append_format(&text, "%s://", scheme_name(url->kind, is_unix, url->tls.is_on));
     if (is_unix)
         text_percent_encode(slice_of(url->hosts[0].host), "/", &text);
     for (uint32_t i = 0; !is_unix && i < url->host_count; i++) {

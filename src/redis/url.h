@@ -5,10 +5,12 @@
  *   redis-sentinel://[[user]:password@]host[:26379][,host…]/master[/db][?options]
  *   redis-cluster://[[user]:password@]host[:6379][,host…][?options]
  *   redis+unix://[[user]:password@]/path/of/socket[?db=0&…]   also  unix:///path
- *   rediss://… is understood and refused: the hiredis of this build has no TLS
+ *   rediss://…, rediss-sentinel://…, rediss-cluster://…: the same with TLS
  *
  * It is split by base/url.h, whose strictness holds here too. User and password are percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the
- * name of every key), sentinel-user, sentinel-password, db. IPv6 addresses stand in brackets.
+ * name of every key), sentinel-user, sentinel-password, db; with TLS ca=FILE (who is believed; else whom the system
+ * believes), cert=FILE and key=FILE (what is shown), tls-name=NAME (expected in the servers'
+ * certificates instead of where one connects to). IPv6 addresses stand in brackets.
  */
 #ifndef TARRY_REDIS_URL_H
 #define TARRY_REDIS_URL_H
@@ -17,12 +19,15 @@
 
 #include <stdint.h>
 
+struct tls_context;
+
 enum redis_kind { REDIS_SINGLE = 1, REDIS_SENTINEL, REDIS_CLUSTER };
 
 enum {
     REDIS_HOSTS_MAX = 16,
     REDIS_HOST_BYTES = 256,
     REDIS_SECRET_BYTES = 256,
+    REDIS_FILE_BYTES = 512,
     REDIS_PREFIX_BYTES = 33,
     REDIS_MASTER_BYTES = 128,
     REDIS_ENDPOINT_NAME_BYTES = REDIS_HOST_BYTES + 10
@@ -38,6 +43,14 @@ struct redis_endpoint {
 void redis_endpoint_name(const struct redis_endpoint *endpoint,
                          char out[REDIS_ENDPOINT_NAME_BYTES]);
 
+/* How connections are encrypted; see redis/tls.h. */
+struct redis_tls {
+    bool is_on;
+    struct tls_context *context; /* NULL until redis_tls_open */
+    char name[REDIS_HOST_BYTES]; /* in the servers' certificates; empty: where one connects to */
+    char ca_file[REDIS_FILE_BYTES], certificate_file[REDIS_FILE_BYTES], key_file[REDIS_FILE_BYTES];
+};
+
 struct redis_url {
     enum redis_kind kind;
     struct redis_endpoint hosts[REDIS_HOSTS_MAX];
@@ -47,6 +60,7 @@ struct redis_url {
     char master[REDIS_MASTER_BYTES]; /* sentinel */
     uint32_t db;
     char prefix[REDIS_PREFIX_BYTES];
+    struct redis_tls tls;
 };
 
 /* False: `error` says what is wrong with it; never shows a password. */

@@ -2,11 +2,13 @@
 Real Redis servers for tests: one alone, a master with Sentinels, a cluster. Each is a context manager that owns a temporary directory and stops
 what it started, also when the test fails or the program ends early.
 
+    with with_tls(authority):                     all of these, begun within it, speak TLS and nothing else
     with RedisServer(aof="always") as redis:      redis.url, redis.client()
     with Sentinel() as group:                     group.url, group.master, group.kill_master()
     with Cluster(replicas=1) as cluster:          cluster.url, cluster.fail_over(slot), cluster.move_slot(slot)
 """
 
+import contextlib
 import datetime
 import itertools
 import pathlib
@@ -26,6 +28,50 @@ from server import free_port
 START_SECONDS = 30.0
 FAULTS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
 SLOTS = 16384
+
+
+class Tls:
+    """What servers with TLS show, and whom they and their clients believe (certificates.py)."""
+
+    def __init__(self, authority, asks_clients=False):
+        self.ca = authority.file
+        self.certificate, self.key = authority.sign("redis")
+        self.asks_clients = asks_clients
+
+    def flags(self, port):
+        """Of redis-server. Servers among themselves speak it as well."""
+        return ["--port", "0", "--tls-port", str(port), "--tls-cert-file", str(self.certificate), "--tls-key-file", str(self.key), "--tls-ca-cert-file",
+                str(self.ca), "--tls-auth-clients", "yes" if self.asks_clients else "no", "--tls-replication", "yes", "--tls-cluster", "yes"]
+
+    def lines(self, port):
+        """Of a configuration file."""
+        words = self.flags(port)
+        return [f"{name[2:]} {value}" for name, value in zip(words[::2], words[1::2])]
+
+    def options(self):
+        """Of a client in Python."""
+        return {"ssl": True, "ssl_ca_certs": str(self.ca), "ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
+
+
+_tls = None
+
+
+@contextlib.contextmanager
+def with_tls(authority, asks_clients=False):
+    global _tls
+    _tls = Tls(authority, asks_clients)
+    try:
+        yield _tls
+    finally:
+        _tls = None
+
+
+def _scheme(name, tls):
+    return name.replace("redis", "rediss", 1) if tls else name
+
+
+def _query(tls):
+    return f"?ca={tls.ca}" + (f"&cert={tls.certificate}&key={tls.key}" if tls.asks_clients else "") if tls else ""
 
 
 def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
@@ -59,12 +105,13 @@ class RedisServer(Child):
         super().__init__(directory, port, {**(env or {}), **({"LD_PRELOAD": str(preload)} if preload else {})})
         self.socket = self.directory / "socket" if unix else None
         self.program, self.flags, self.aof = program, [str(flag) for flag in flags], aof
+        self.tls = _tls
         self._client = None
 
     # ---- life ----
 
     def command(self):
-        out = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "", "--daemonize", "no",
+        out = [self.program, *(self.tls.flags(self.port) if self.tls else ["--port", str(self.port)]), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "", "--daemonize", "no",
                "--enable-debug-command", "yes", "--logfile", str(self.directory / "redis.log"), "--repl-diskless-sync-delay", "0"]
         out += ["--appendonly", "yes", "--appendfsync", self.aof, "--aof-load-truncated", "no"] if self.aof else ["--appendonly", "no"]
         if self.socket:
@@ -99,7 +146,7 @@ class RedisServer(Child):
 
     @property
     def url(self):
-        return f"redis://127.0.0.1:{self.port}"
+        return f"{_scheme('redis', self.tls)}://127.0.0.1:{self.port}{_query(self.tls)}"
 
     @property
     def unix_url(self):
@@ -107,11 +154,12 @@ class RedisServer(Child):
 
     def client(self, **options):
         """One connection pool kept for this server, which gets over having been cut off; with options a new one. Replies are bytes."""
+        tls = self.tls.options() if self.tls else {}
         if options:
-            return redis.Redis("127.0.0.1", self.port, **options)
+            return redis.Redis("127.0.0.1", self.port, **tls, **options)
         if self._client is None:
             self._client = redis.Redis("127.0.0.1", self.port, socket_timeout=30, retry=Retry(NoBackoff(), 1),
-                                       retry_on_error=[redis.exceptions.ConnectionError])
+                                       retry_on_error=[redis.exceptions.ConnectionError], **tls)
         return self._client
 
     def call(self, *words):
@@ -173,7 +221,7 @@ class _SentinelProcess(RedisServer):
     def __init__(self, name, lines, **options):
         super().__init__(program="redis-sentinel", **options)
         self.file = self.directory / "sentinel.conf"
-        head = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.directory}", f"logfile {self.directory / 'redis.log'}"]
+        head = [*(self.tls.lines(self.port) if self.tls else [f"port {self.port}"]), "bind 127.0.0.1", f"dir {self.directory}", f"logfile {self.directory / 'redis.log'}"]
         self.file.write_text("\n".join(head + [line.replace("NAME", name) for line in lines]) + "\n", encoding="ascii")
 
     def command(self):
@@ -244,7 +292,8 @@ class Sentinel:
 
     @property
     def url(self):
-        return "redis-sentinel://" + ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels) + "/" + self.name
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"{_scheme('redis-sentinel', self.sentinels[0].tls)}://{hosts}/{self.name}{_query(self.sentinels[0].tls)}"
 
     def client(self):
         return self.master.client()
@@ -329,7 +378,9 @@ class Cluster:
         for server in self.servers:
             server.wait_ready()
         nodes = [f"127.0.0.1:{server.port}" for server in self.servers]
-        done = subprocess.run(["redis-cli", "--cluster", "create", *nodes, "--cluster-replicas", str(self.replicas), "--cluster-yes"],
+        tls = self.servers[0].tls
+        talk = ["--tls", "--cacert", str(tls.ca), "--cert", str(tls.certificate), "--key", str(tls.key)] if tls else []
+        done = subprocess.run(["redis-cli", *talk, "--cluster", "create", *nodes, "--cluster-replicas", str(self.replicas), "--cluster-yes"],
                               capture_output=True, text=True, check=False, timeout=60)
         if done.returncode != 0:
             raise NotStarted("redis-cli --cluster create: " + done.stdout[-2000:] + done.stderr[-1000:])
@@ -357,7 +408,8 @@ class Cluster:
 
     @property
     def url(self):
-        return "redis-cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:3])
+        tls = self.servers[0].tls
+        return f"{_scheme('redis-cluster', tls)}://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:3]) + _query(tls)
 
     # ---- who is who ----
 

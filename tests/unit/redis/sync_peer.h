@@ -76,8 +76,8 @@ static inline void talk_connect(struct connection *connection, const char *host,
     snprintf(endpoint.host, sizeof endpoint.host, "%s", host);
     if (!connection->reactor)
         connection->reactor = reactor_new(0);
-    connection->connection =
-        redis_connection_new(connection->reactor, &endpoint, connect_ms, &talk_events, connection);
+    connection->connection = redis_connection_new(connection->reactor, &endpoint, NULL, connect_ms,
+                                                  &talk_events, connection);
     assert_non_null(connection->connection);
     assert_int_equal(connection->ups + connection->downs, 0); /* no callback inside the call */
 }

@@ -188,8 +188,8 @@ static void dial_again(struct connection *connection)
         return;
     struct redis_endpoint endpoint = {.port = server->port};
     strcpy(endpoint.host, "127.0.0.1");
-    connection->connection =
-        redis_connection_new(connection->reactor, &endpoint, PATIENCE_MS, &talk_events, connection);
+    connection->connection = redis_connection_new(connection->reactor, &endpoint, NULL, PATIENCE_MS,
+                                                  &talk_events, connection);
     redis_command_words(talk_out(connection), "QUIT", NULL);
 }
 

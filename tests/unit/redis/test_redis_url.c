@@ -70,6 +70,28 @@ static void a_sentinel_may_want_another_user(void **state)
 }
 
 /* Every row that has a password has "sesame" in it. */
+static void reads_how_connections_are_encrypted(void **state)
+{
+    struct redis_url url;
+    char error[256], text[256];
+    (void)state;
+    assert_true(parse("redis://a", &url, error) && !url.tls.is_on);
+    assert_true(parse("rediss-sentinel://:p@a/m?ca=/etc/ca%20s.pem&cert=/c.pem&key=/"
+                      "k.pem&tls-name=redis.internal",
+                      &url, error));
+    assert_true(url.tls.is_on && url.kind == REDIS_SENTINEL && url.hosts[0].port == 26379);
+    assert_string_equal(url.tls.ca_file, "/etc/ca s.pem");
+    assert_string_equal(url.tls.certificate_file, "/c.pem");
+    assert_string_equal(url.tls.key_file, "/k.pem");
+    assert_string_equal(url.tls.name, "redis.internal");
+    assert_null(url.tls.context);
+    redis_url_emit(&url, text, sizeof text);
+    assert_string_equal(text, "rediss-sentinel://a:26379/m");
+    assert_true(parse("rediss-cluster://a,b", &url, error) && url.kind == REDIS_CLUSTER);
+    redis_url_emit(&url, text, sizeof text);
+    assert_string_equal(text, "rediss-cluster://a:6379,b:6379");
+}
+
 static void says_what_is_wrong_and_never_a_password(void **state)
 {
     static const struct {
@@ -81,8 +103,10 @@ static void says_what_is_wrong_and_never_a_password(void **state)
         {"http://a", "unknown kind of URL: write"},
         {"sesame://a", "unknown kind of URL: write"},
         {"redis-clutser://a", "did you mean 'redis-cluster://'"},
-        {"rediss://:sesame@a", "TLS"},
-        {"rediss-cluster://a", "TLS"},
+        {"redis://:sesame@a?ca=/ca.pem", "'ca' is for TLS alone"},
+        {"rediss://:sesame@a?tls-name", "'tls-name' has no value"},
+        {"rediss://a?key=/k&key=/k", "given twice"},
+        {"redis-tls://a", "unknown kind"},
         {"redis://", "a host is missing"},
         {"redis:///0", "a host is missing"},
         {"redis://:6379", "a host is missing"},
@@ -251,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_each_kind),
         cmocka_unit_test(a_sentinel_may_want_another_user),
+        cmocka_unit_test(reads_how_connections_are_encrypted),
         cmocka_unit_test(says_what_is_wrong_and_never_a_password),
         cmocka_unit_test(each_text_has_its_limit),
         cmocka_unit_test(a_name_is_as_long_as_names_are),
