@@ -31,6 +31,17 @@ static void close_descriptor(struct listener *listener)
     listener->fd = -1;
 }
 
+/* How many sockets were handed over; they are FIRST_INHERITED and those that follow. */
+static uint32_t inherited_count(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    uint64_t number = 0;
+    if (!pid || !count || !text_parse_u64(slice_of(pid), INT32_MAX, &number) ||
+        number != (uint64_t)getpid() || !text_parse_u64(slice_of(count), 1 << 20, &number))
+        return 0;
+    return (uint32_t)number;
+}
+
 static void name_by_address(struct listener *listener, const struct sockaddr_storage *address)
 {
     char text[PEER_TEXT_BYTES];
@@ -79,7 +90,9 @@ static bool address_failed(const struct listener *listener, int code, char *erro
 {
     bool is_taken = code == -EADDRINUSE;
     return open_failed(listener, is_taken ? "the port is taken" : strerror(-code),
-                       is_taken          ? "stop the other server or choose another --listen"
+                       is_taken && inherited_count()
+                           ? "if systemd has it for us, give --listen fd:NAME"
+                       : is_taken        ? "stop the other server or choose another --listen"
                        : code == -EACCES ? "choose a port from 1024 on"
                                          : "choose another --listen",
                        error);
@@ -235,17 +248,6 @@ static void remove_path(struct listener *listener)
 
 /* ---- sockets that were opened before us (sd_listen_fds(3)) ---- */
 
-/* How many there are; they are FIRST_INHERITED and those that follow. */
-static uint32_t inherited_count(void)
-{
-    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-    uint64_t number = 0;
-    if (!pid || !count || !text_parse_u64(slice_of(pid), INT32_MAX, &number) ||
-        number != (uint64_t)getpid() || !text_parse_u64(slice_of(count), 1 << 20, &number))
-        return 0;
-    return (uint32_t)number;
-}
-
 /* Is the one at `index` meant by "web", or by the descriptor's number? */
 static bool is_meant(uint32_t index, const char *name)
 {
@@ -282,6 +284,7 @@ static bool take_inherited(struct listener *listener, int inherited, char *error
     struct sockaddr_storage address = {0};
     const char *name = listener->options.path;
     listener->is_inherited = true;
+    listener->inherited = inherited;
     if (!is_listening(inherited, &address))
         return inherited_failed(
             name, "it is no listening socket, give ListenStream= with Accept=no", error);
@@ -374,6 +377,28 @@ bool listeners_open(struct listeners *listeners, const struct listener_options *
             return false;
         }
     return true;
+}
+
+uint32_t listeners_unserved(const struct listeners *listeners)
+{
+    uint32_t unserved = 0;
+    for (uint32_t i = 0, there = inherited_count(); i < there; i++) {
+        bool is_served = false;
+        for (uint32_t j = 0; j < listeners->count; j++)
+            is_served |= listeners->at[j].inherited == (int)(FIRST_INHERITED + i);
+        unserved += !is_served;
+    }
+    return unserved;
+}
+
+void listener_words(const struct listener *listener, char out[LISTENER_WORDS_BYTES])
+{
+    const struct listener_options *options = &listener->options;
+    (void)snprintf(out, LISTENER_WORDS_BYTES, "%s%s%s", options->tls ? ",tls" : "",
+                   options->proxy_protocol ? ",proxy-protocol" : "",
+                   listener->requires_token ? ",require-token" : "");
+    if (out[0])
+        memmove(out, out + 1, strlen(out));
 }
 
 void listeners_close(struct listeners *listeners)

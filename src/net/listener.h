@@ -68,6 +68,7 @@ struct listener {
     struct peer address;            /* LISTENER_TCP */
     char name[LISTENER_NAME_BYTES]; /* "127.0.0.1:8279", "unix:/run/tarry/tarry.sock" */
 
+    int inherited;    /* the descriptor that was handed over; 0: none */
     int fd;           /* the one that was opened; -1: handed out, or closed */
     struct stat file; /* the socket file that was made; st_ino 0: none */
 };
@@ -86,6 +87,13 @@ bool listeners_open(struct listeners *listeners, const struct listener_options *
                     uint32_t count, char *error);
 /* May be called again. */
 void listeners_close(struct listeners *listeners);
+
+/* How many of the sockets that were handed over to this process none of them serves. */
+uint32_t listeners_unserved(const struct listeners *listeners);
+
+/* What is unusual about it, as it is written behind its address: "tls,require-token". */
+enum { LISTENER_WORDS_BYTES = 64 };
+void listener_words(const struct listener *listener, char out[LISTENER_WORDS_BYTES]);
 
 /* A listening socket for one more thread, the caller's to close; it does not block. -1: `error` says
  * why. One thread at a time. */

@@ -26,11 +26,9 @@ static const struct option options[] = {
      "where the embedded store keeps the jobs; made where missing"},
     {"listen", OPTION_LISTEN, "ADDRESS[,WORD...]", FIELD(listen), "127.0.0.1:8279", 0, 0,
      "where to serve HTTP: ADDRESS:PORT (port 0 is any free one), unix:PATH, or fd:NAME of a "
-     "socket "
-     "that systemd opened; words after it: tls (see --tls-cert), plain (other machines may reach "
-     "it without TLS), "
-     "require-token or no-token, and of a unix socket mode=0660 and group=NAME; may be given "
-     "again"},
+     "socket that systemd opened; words after it: tls (see --tls-cert), plain (other machines may "
+     "reach it without TLS), require-token or no-token, proxy-protocol (only a proxy comes, and "
+     "says who its client is), and of a unix socket mode=0660 and group=NAME; may be given again"},
     {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
      "further names that clients may call this server by: in the Host header only localhost and "
      "its addresses are taken, so that no web page reaches it; *.NAME is all names below; may be "

@@ -240,6 +240,11 @@ static bool open_listeners(struct server *server)
     for (uint32_t i = 0; i < server->listeners.count; i++)
         if (!judge_listener(server, &server->listeners.at[i]))
             return false;
+    uint32_t unserved = listeners_unserved(&server->listeners);
+    if (unserved)
+        log_event(LOG_WARN, "sockets not served", LOG_NUMBER("sockets", unserved),
+                  LOG_TEXT("advice", "systemd handed them over and nobody answers there, give "
+                                     "--listen fd:NAME"));
     return true;
 }
 
@@ -428,15 +433,21 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
     const char *kind = config_is_redis(server->config) ? "redis" : "data";
     struct queue *queue = server->per_reactor[0].queue;
     struct queue_info info = {0};
+    char words[LISTENER_WORDS_BYTES];
     queue_info(queue, &info);
-    for (uint32_t i = 1; i < server->listeners.count; i++)
-        log_event(LOG_INFO, "listening also", LOG_TEXT("address", server->listeners.at[i].name));
+    for (uint32_t i = 1; i < server->listeners.count; i++) {
+        listener_words(&server->listeners.at[i], words);
+        log_event(LOG_INFO, "listening also", LOG_TEXT("address", server->listeners.at[i].name),
+                  words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
+    }
+    listener_words(&server->listeners.at[0], words);
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
               LOG_NUMBER("wait_replicas", info.wait_replicas), LOG_NUMBER("topics", topics),
               LOG_NUMBER("jobs", jobs), LOG_NUMBER("recovered_ms", server->recovered_ms),
-              LOG_TEXT("version", TARRY_VERSION));
+              LOG_TEXT("version", TARRY_VERSION),
+              words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
 }
 
 /* Called with all topics, once the loop runs: now it is known what was recovered. */

@@ -5,14 +5,16 @@ import os
 import pathlib
 import re
 import socket
+import ssl
 import stat
 import subprocess
 import threading
 
 import pytest
+from certificates import Authority
 from client import Client, Connection, request_bytes
 from haproxy import HAProxy
-from server import BINARY, eventually, free_port, together
+from server import BINARY, Server, eventually, free_port, together
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
@@ -25,6 +27,19 @@ def listening(server, place):
 def metric(server, name, listener):
     text = server.client().call("GET", "/metrics").body.decode()
     return int(re.search(rf'^{name}{{listener="{re.escape(listener)}"}} (\d+)$', text, re.MULTILINE).group(1))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    certificate, key = authority.sign("server")
+    authority.flags = ["--tls-cert", str(certificate), "--tls-key", str(key)]
+    return authority
+
+
+def seal(connection, authority):
+    """From here on it speaks TLS."""
+    connection.socket = authority.context().wrap_socket(connection.socket, server_hostname="localhost")
 
 
 def refused_start(*flags):
@@ -220,6 +235,18 @@ def test_systemd_hands_a_socket_over(start_server):
     connection.close()
 
 
+def test_a_socket_that_nobody_serves_is_told_of(start_server):
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        server = start_server("--listen", "fd:one", started=False)
+        hand_over(server, [one, other], ["one", "other"])
+        server.start()
+        assert 'event="sockets not served" sockets=1' in server.log() and "give --listen fd:NAME" in server.log()
+        ended = Server(server.directory / "late", ["--listen", f"127.0.0.1:{other.getsockname()[1]}"])
+        hand_over(ended, [other], ["other"])
+        assert ended.launch().proc.wait(30) == 1
+        assert "the port is taken, if systemd has it for us, give --listen fd:NAME" in ended.log()
+
+
 def dialled(port):
     try:
         return Connection(port)
@@ -231,13 +258,13 @@ def dialled(port):
 
 
 @pytest.mark.parametrize("shards", ["1", "3"])
-@pytest.mark.parametrize("kind", ["tcp", "unix"])
+@pytest.mark.parametrize("kind", ["tcp", "unix", "tls"])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tmp_path, shards, kind, keeps):
+def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tmp_path, authority, shards, kind, keeps):
     """Clients that make a connection for each call, or keep theirs until they are told that it ends: none is lost, however they fall."""
     path = tmp_path / "tarry.sock"
-    server = start_server("--shards", shards, "--listen", f"unix:{path}")
-    place = server.port if kind == "tcp" else path
+    server = start_server("--shards", shards, "--listen", f"unix:{path}", "--listen", "127.0.0.2:0,tls", *authority.flags)
+    place = {"tcp": server.port, "unix": path, "tls": ("127.0.0.2", listening(server, "127.0.0.2"))}[kind]
     server.client().push("t")
     counts = []
 
@@ -249,6 +276,8 @@ def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tm
             except OSError:  # nobody listens any more
                 counts.append(count)
                 return
+            if kind == "tls" and not isinstance(connection.socket, ssl.SSLSocket):
+                seal(connection, authority)
             reply = connection.call("POST", "/v1/topics/t/jobs", b"x")
             assert reply.status == 201
             count += 1
@@ -324,6 +353,23 @@ def test_haproxy_passes_clients_on(start_server, tmp_path, words):
         body = os.urandom(200_000)
         assert connection.call("PUT", "/v1/topics/t/jobs/1", body).status == 201
         assert connection.call("POST", "/v1/topics/t/take", headers={"Accept": "application/octet-stream"}).body == body
+        connection.close()
+
+
+def test_the_header_comes_before_tls(start_server, tmp_path, authority):
+    server = start_server("--listen", "127.0.0.2:0,tls,proxy-protocol", *authority.flags)
+    port = listening(server, "127.0.0.2")
+    server.client().push("t")
+    connection = Connection(("127.0.0.2", port))
+    connection.send(b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n")
+    seal(connection, authority)
+    assert connection.call("POST", "/v1/topics/t/purge").status == 200
+    eventually(lambda: "192.0.2.7:12345" in server.log())
+    connection.close()
+    with HAProxy(tmp_path / "haproxy", f"127.0.0.2:{port}", f"send-proxy-v2 ssl ca-file {authority.file} verifyhost localhost") as proxy:
+        connection = Connection(proxy.port, source="127.0.0.7")
+        assert connection.call("POST", "/v1/topics/t/purge").status == 200
+        eventually(lambda: "127.0.0.7:" in server.log())
         connection.close()
 
 
