@@ -113,23 +113,52 @@ int token_file_read_public(const char *path, struct buffer *out, struct token_fi
 
 enum { NAME_BYTES = PATH_MAX + 16 };
 
-/* The directory of a file, open and locked: the file itself is another one after each edit. */
-static int lock_directory(const char *path)
+static int lock(int fd)
+{
+    while (flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+/* The file of tokens, open and locked: after each edit it is another one, then that is locked. Not its
+ * directory, which strangers may open too, and then lock for ever. A descriptor, or negative errno,
+ * with `error` but for -ENOENT. */
+static int lock_file(const char *path, char *error)
+{
+    for (;;) {
+        struct stat locked, there;
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        int result = fd < 0 || fstat(fd, &locked) != 0 ? -errno : 0;
+        if (result != 0 && result != -ENOENT)
+            error_write(error, ACCESS_ERROR_BYTES, "cannot read '%.200s', %s", path,
+                        strerror(-result));
+        if (result == 0)
+            result = check_file(fd, path, &locked, false, error);
+        if (result == 0 && (result = lock(fd)) != 0)
+            error_write(error, ACCESS_ERROR_BYTES, "cannot lock '%.200s', %s", path,
+                        strerror(-result));
+        if (result == 0 && stat(path, &there) == 0 && there.st_dev == locked.st_dev &&
+            there.st_ino == locked.st_ino)
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        if (result != 0)
+            return result;
+    }
+}
+
+static int sync_directory_of(const char *path)
 {
     char directory[NAME_BYTES];
     const char *slash = strrchr(path, '/');
     snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) + 1 : 1,
              slash ? path : ".");
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    while (flock(fd, LOCK_EX) != 0)
-        if (errno != EINTR) {
-            int result = -errno;
-            close(fd);
-            return result;
-        }
-    return fd;
+    int result = fd < 0 || fsync(fd) != 0 ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return result;
 }
 
 static int write_all(int fd, struct slice text)
@@ -143,8 +172,19 @@ static int write_all(int fd, struct slice text)
     return fsync(fd) == 0 ? 0 : -errno;
 }
 
-/* Under another name first, with the mode and the owner of the old one, then in its place. */
-static int replace_file(const char *path, struct slice text, const struct stat *old, int directory)
+/* In place of the old one; where there was none, only if there is none yet. */
+static int put_in_place(const char *other, const char *path, bool was_there)
+{
+    if (was_there)
+        return rename(other, path) == 0 ? 0 : -errno;
+    int result = link(other, path) == 0 ? 0 : -errno;
+    unlink(other);
+    return result;
+}
+
+/* Under another name first, with the mode and the owner of the old one, then in its place. -EEXIST:
+ * somebody else made the first one meanwhile. */
+static int replace_file(const char *path, struct slice text, const struct stat *old)
 {
     char other[NAME_BYTES];
     snprintf(other, sizeof other, "%s.XXXXXX", path);
@@ -159,22 +199,20 @@ static int replace_file(const char *path, struct slice text, const struct stat *
     if (result == 0)
         result = write_all(fd, text);
     close(fd);
-    if (result == 0 && rename(other, path) != 0)
-        result = -errno;
+    if (result == 0)
+        result = put_in_place(other, path, old != NULL);
     if (result != 0)
         unlink(other);
-    else if (fsync(directory) != 0)
-        result = -errno;
-    return result;
+    return result == 0 ? sync_directory_of(path) : result;
 }
 
-static int edit_locked(const char *path, int directory, token_file_editor *edit, void *ctx,
-                       char *error)
+/* `fd` is the file, locked; negative: there is none. */
+static int edit_locked(const char *path, int fd, token_file_editor *edit, void *ctx, char *error)
 {
     struct token_file_mark mark;
     struct stat info;
     struct buffer before, after;
-    bool is_there = stat(path, &info) == 0;
+    bool is_there = fd >= 0 && fstat(fd, &info) == 0;
     buffer_init(&before, TOKEN_LIST_BYTES_MAX + 1);
     buffer_init(&after, TOKEN_LIST_BYTES_MAX);
     int result = is_there ? token_file_read(path, &before, &mark, error) : 0;
@@ -184,8 +222,8 @@ static int edit_locked(const char *path, int directory, token_file_editor *edit,
         result = error_result(-EFBIG, error, ACCESS_ERROR_BYTES,
                               "too many tokens for '%.200s', at most %d bytes", path,
                               TOKEN_LIST_BYTES_MAX);
-    else if (result == 0 && (result = replace_file(path, buffer_slice(&after),
-                                                   is_there ? &info : NULL, directory)) != 0)
+    else if (result == 0 &&
+             (result = replace_file(path, buffer_slice(&after), is_there ? &info : NULL)) != 0)
         error_write(error, ACCESS_ERROR_BYTES, "cannot write the tokens to '%.200s', %s", path,
                     strerror(-result));
     buffer_fini(&before);
@@ -201,11 +239,14 @@ int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *
     else if (strlen(path) >= PATH_MAX)
         return error_result(-ENAMETOOLONG, error, ACCESS_ERROR_BYTES,
                             "the name of the file of tokens is too long");
-    int directory = lock_directory(path);
-    if (directory < 0)
-        return error_result(directory, error, ACCESS_ERROR_BYTES,
-                            "cannot write the tokens to '%.200s', %s", path, strerror(-directory));
-    int result = edit_locked(path, directory, edit, ctx, error);
-    close(directory); /* which ends the lock */
-    return result;
+    for (;;) {
+        int fd = lock_file(path, error);
+        if (fd < 0 && fd != -ENOENT)
+            return fd;
+        int result = edit_locked(path, fd, edit, ctx, error);
+        if (fd >= 0)
+            close(fd); /* which ends the lock */
+        if (result != -EEXIST)
+            return result;
+    }
 }

@@ -37,6 +37,7 @@ int token_file_read_public(const char *path, struct buffer *out, struct token_fi
  * what it shall hold. Two that edit at once do so one after the other; whoever reads meanwhile, or
  * finds it after a crash, has the old text or the new one. Mode and owner stay; a new file is its
  * maker's alone. `edit` returns 0, or what then is returned with nothing changed: it has said why.
+ * It is called again where somebody else made the first file meanwhile.
  */
 typedef int token_file_editor(void *ctx, struct slice text, struct buffer *out);
 int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *error);
