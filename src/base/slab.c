@@ -121,3 +121,12 @@ void slab_remove(struct slab *slab, uint32_t id)
     memcpy(item, &room->free_head, sizeof room->free_head);
     room->free_head = id;
 }
+
+uint64_t slab_spare_bytes(const struct slab *slab)
+{
+    uint64_t items = 0;
+    for (uint32_t i = 0; i < slab->chunk_count; i++)
+        if (slab->chunks[i])
+            items += slab->rooms[i].used - slab->rooms[i].live;
+    return items * slab->item_bytes;
+}

@@ -46,6 +46,9 @@ uint32_t slab_add(struct slab *slab);
  * nobody's. */
 void slab_remove(struct slab *slab, uint32_t id);
 
+/* Of its memory what items had and none has now: it is there for the next ones. */
+uint64_t slab_spare_bytes(const struct slab *slab);
+
 static inline void *slab_at(const struct slab *slab, uint32_t id)
 {
     return slab->chunks[id >> SLAB_CHUNK_BITS] +

@@ -345,7 +345,7 @@ static int fetch_answer(struct export *export)
         return CLI_USAGE;
     CURLcode code = curl_easy_perform(client->curl);
     if (export->file.path && patience_is_passing(client, code) &&
-        patience_wait(&export->patience, "the server"))
+        patience_wait(&export->patience, "the server", 0))
         return AWAY;
     progress_clear();
     return client_finish(client, code);

@@ -147,8 +147,9 @@ static void count_result(struct import_batches *batches, struct import_batch *ba
 /* Worth another try: nothing is wrong with the job. */
 static bool is_passing(const json_t *result)
 {
-    static const char *const codes[] = {"no_space",    "no_memory",       "stopping",
-                                        "unavailable", "directory_moved", "topic_full"};
+    static const char *const codes[] = {"no_space",          "no_memory",       "stopping",
+                                        "unavailable",       "directory_moved", "topic_full",
+                                        "too_many_requests", "caller_full",     "memory"};
     const char *code = json_string_value(json_object_get(result, "result"));
     for (size_t i = 0; code && i < sizeof codes / sizeof codes[0]; i++)
         if (strcmp(code, codes[i]) == 0)

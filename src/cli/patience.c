@@ -40,11 +40,15 @@ int64_t patience_pause_ms(struct patience *patience)
     return patience->pause_ms;
 }
 
-bool patience_wait(struct patience *patience, const char *whom)
+bool patience_wait(struct patience *patience, const char *whom, int64_t least_ms)
 {
     int64_t pause_ms = patience_pause_ms(patience);
     if (pause_ms < 0 || interrupt_came())
         return false;
+    if (pause_ms < least_ms)
+        pause_ms = least_ms;
+    if (now_ms() + least_ms > patience->since_ms + patience->limit_ms)
+        return false; /* it would be in vain */
     progress_wait(whom);
     poll(NULL, 0, (int)pause_ms);
     return true;
@@ -61,7 +65,15 @@ bool patience_is_passing(const struct client *client, CURLcode code)
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return false;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-    return code != CURLE_OK || status >= 500;
+    return code != CURLE_OK || status >= 500 || status == 429;
+}
+
+/* What the server asks for; 0: nothing. */
+static int64_t retry_after_ms(const struct client *client)
+{
+    curl_off_t seconds = 0;
+    curl_easy_getinfo(client->curl, CURLINFO_RETRY_AFTER, &seconds);
+    return (int64_t)seconds * 1000;
 }
 
 int patience_call(struct patience *patience, struct client *client, const char *method,
@@ -72,7 +84,7 @@ int patience_call(struct patience *patience, struct client *client, const char *
             return CLI_USAGE;
         CURLcode code = curl_easy_perform(client->curl);
         bool is_passing = patience_is_passing(client, code);
-        if (is_passing && patience_wait(patience, "the server"))
+        if (is_passing && patience_wait(patience, "the server", retry_after_ms(client)))
             continue;
         if (!is_passing)
             patience_renew(patience);

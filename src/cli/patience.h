@@ -22,8 +22,9 @@ bool patience_parse(const char *text, struct patience *out);
 
 /* After a failure: how long to wait before the next try; -1: no more. */
 int64_t patience_pause_ms(struct patience *patience);
-/* The same, and waits. False: no more, or the user interrupts it. */
-bool patience_wait(struct patience *patience, const char *whom);
+/* The same, and waits; at least as long as the server asks for (Retry-After; 0: it does not). False:
+ * no more, that would be longer than there is patience, or the user interrupts it. */
+bool patience_wait(struct patience *patience, const char *whom, int64_t least_ms);
 /* After a success. */
 void patience_renew(struct patience *patience);
 

@@ -535,3 +535,8 @@ void engine_stats(const struct engine *engine, struct engine_stats *out)
         out->remembered += remembered;
     }
 }
+
+uint64_t engine_spare_bytes(const struct engine *engine)
+{
+    return slab_spare_bytes(&engine->entries) + slab_spare_bytes(&engine->extras);
+}

@@ -177,6 +177,9 @@ struct engine_stats {
 };
 void engine_stats(const struct engine *engine, struct engine_stats *out);
 
+/* Memory that jobs had and the next ones get. */
+uint64_t engine_spare_bytes(const struct engine *engine);
+
 /* Asserts every invariant; walks everything. For tests. */
 void engine_check(const struct engine *engine);
 

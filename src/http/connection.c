@@ -204,6 +204,7 @@ static void cut_connection(struct http_connection *connection)
     drop_input(connection);
     drop_output(connection);
     http_gate_fini(connection);
+    http_quota_fini(connection);
     http_channel_free(connection->channel, front);
     connection->channel = NULL;
     end_greeting(connection);
@@ -451,6 +452,21 @@ static void cut_ungreeted(struct http_connection *connection)
     cut_connection(connection);
 }
 
+/* The client behind the proxy counts, not the proxy. */
+static bool is_within_quota(struct http_connection *connection)
+{
+    struct http_fault fault;
+    http_quota_fini(connection);
+    if (http_quota_accept(connection, &fault))
+        return true;
+    http_count(&connection->front->counters.refused, 1);
+    if (connection->channel)
+        cut_connection(connection);
+    else
+        refuse_connection(connection, &fault);
+    return false;
+}
+
 /* Who the client is, where a proxy says it. True: *used bytes are read, and the rest is the
  * client's. */
 static bool read_proxy_header(struct http_connection *connection, char *bytes, size_t len,
@@ -462,7 +478,7 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
         connection->awaits_proxy = false;
         if (client.kind != PEER_UNKNOWN)
             connection->peer = client;
-        return true;
+        return is_within_quota(connection);
     case PROXY_PROTOCOL_MORE:
         if (keep_input(connection, bytes, len))
             return false;
@@ -922,7 +938,9 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         cut_connection(connection);
         return;
     }
-    bool is_crowd = front->connection_count - front->crowd_count > front->options.connections_max;
+    bool is_over = !connection->awaits_proxy && !http_quota_accept(connection, &fault);
+    bool is_crowd =
+        is_over || front->connection_count - front->crowd_count > front->options.connections_max;
     if (is_crowd && (front->crowd_count >= CROWD_MAX || connection->channel)) {
         cut_connection(connection);
         return;
@@ -931,9 +949,11 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         connection->is_crowd = true;
         front->crowd_count++;
         http_count(&front->counters.refused, 1);
-        (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS, front->options.connections_max,
-                             "there are %u connections already, and no more are let in",
-                             front->options.connections_max);
+        if (!is_over)
+            (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS,
+                                 front->options.connections_max,
+                                 "there are %u connections already, and no more are let in",
+                                 front->options.connections_max);
         refuse_connection(connection, &fault);
         return;
     }

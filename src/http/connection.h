@@ -16,6 +16,7 @@
 #define TARRY_HTTP_CONNECTION_H
 
 #include "http/exchange.h"
+#include "http/quota.h"
 
 struct http_channel;
 struct http_writing;
@@ -31,6 +32,7 @@ struct http_connection {
     struct http_listener *listener; /* where it came in */
     struct peer peer;               /* the client, or the proxy in front of it */
     struct http_gate gate;
+    struct http_quota quota;
     struct list node;      /* in front->connections */
     struct list dirty;     /* in front->dirty, or alone */
     struct list timed;     /* in front->timed[phase], or alone */

@@ -286,8 +286,11 @@ static enum http_dispatched refuse_at_gate(struct http_connection *connection,
                                            const struct http_fault *fault)
 {
     struct http_exchange *exchange = begin_exchange(connection, match->route);
+    struct http_fault limited;
     if (!exchange)
         return HTTP_DISPATCH_FAILED;
+    if (!is_known && !http_quota_request(connection, &limited))
+        fault = &limited;
     if (is_known && match->route && match->route->audit)
         http_change_begin(exchange, connection->gate.caller, match->topic);
     http_answer_fault(exchange, fault);
@@ -315,6 +318,10 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
     struct http_exchange *exchange = begin_exchange(connection, match->route);
     if (!exchange)
         return HTTP_DISPATCH_FAILED;
+    if (is_known && !http_quota_request(connection, &denied)) {
+        http_answer_fault(exchange, &denied);
+        return HTTP_DISPATCH_DONE;
+    }
     if (!has_route) {
         refuse_path(exchange, &fault);
         return HTTP_DISPATCH_DONE;

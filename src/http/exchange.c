@@ -219,6 +219,7 @@ static void release_exchange(struct http_exchange *exchange)
         exchange->connection->wait_count -= exchange->is_waiting;
     }
     front->held_waits -= exchange->is_waiting && exchange->caller;
+    http_quota_wait_ends(exchange);
     if (exchange->bytes_counted)
         http_budget_remove(front, exchange->bytes_counted);
     if (exchange->is_long)
@@ -234,6 +235,7 @@ void http_exchange_orphan(struct http_exchange *exchange)
 {
     exchange->connection = NULL;
     exchange->next = NULL;
+    http_quota_wait_ends(exchange);
     if (exchange->has_leases)
         return_note(exchange);
     if (exchange->waiter)
@@ -263,6 +265,7 @@ static const struct reason {
     {415, "HTTP/1.1 415 Unsupported Media Type\r\nDate: "},
     {417, "HTTP/1.1 417 Expectation Failed\r\nDate: "},
     {421, "HTTP/1.1 421 Misdirected Request\r\nDate: "},
+    {429, "HTTP/1.1 429 Too Many Requests\r\nDate: "},
     {431, "HTTP/1.1 431 Request Header Fields Too Large\r\nDate: "},
     {501, "HTTP/1.1 501 Not Implemented\r\nDate: "},
     {503, "HTTP/1.1 503 Service Unavailable\r\nDate: "},
@@ -443,10 +446,14 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
 }
 
 /* Who is told that the server cannot now is told when to come again. */
-static void end_problem(struct http_exchange *exchange, uint16_t status)
+static void end_problem(struct http_exchange *exchange, uint16_t status, uint32_t retry_s)
 {
-    if (status == 503)
-        http_answer_field(exchange, "Retry-After", slice_of("1"));
+    char text[16];
+    if (status == 503 && !retry_s)
+        retry_s = 1;
+    int len = snprintf(text, sizeof text, "%u", retry_s);
+    if (retry_s)
+        http_answer_field(exchange, "Retry-After", slice_make(text, (size_t)len));
     http_answer_end(exchange, status, "application/problem+json");
 }
 
@@ -456,7 +463,7 @@ void http_answer_fault(struct http_exchange *exchange, const struct http_fault *
     exchange->outcome = http_problem_code(fault->problem);
     if (fault->challenge)
         http_answer_field(exchange, "WWW-Authenticate", slice_of(fault->challenge));
-    end_problem(exchange, http_problem_write(body, fault));
+    end_problem(exchange, http_problem_write(body, fault), fault->retry_s);
 }
 
 void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,
@@ -522,7 +529,7 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
     exchange->outcome = queue_status_code(status);
     end_problem(exchange,
-                http_refusal_write(http_answer_start(exchange), status, detail, state, limit));
+                http_refusal_write(http_answer_start(exchange), status, detail, state, limit), 0);
 }
 
 struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,

@@ -52,13 +52,14 @@ struct http_exchange {
     struct access_caller *caller; /* held, where it is needed beyond the handler; else NULL */
     uint64_t generation;          /* of what was known of callers when it was held */
     enum http_subject subject;
-    bool is_long;         /* counted in front->long_count */
-    bool is_waiting;      /* counted in connection->wait_count */
-    bool has_leases;      /* the note holds those of the answer */
-    bool is_unheld;       /* a take that waits not, for want of memory */
-    uint32_t weight;      /* counted in connection->weight */
-    size_t bytes_counted; /* in the budget */
-    size_t lease_at;      /* of its leases in connection->unsent */
+    bool is_long;                   /* counted in front->long_count */
+    bool is_waiting;                /* counted in connection->wait_count */
+    struct quota_account *waits_of; /* counted there as well; held */
+    bool has_leases;                /* the note holds those of the answer */
+    bool is_unheld;                 /* a take that waits not, for want of memory */
+    uint32_t weight;                /* counted in connection->weight */
+    size_t bytes_counted;           /* in the budget */
+    size_t lease_at;                /* of its leases in connection->unsent */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };

@@ -11,6 +11,8 @@ bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_
     fault->problem = problem;
     fault->limit = limit;
     fault->challenge = NULL;
+    fault->limit_name = NULL;
+    fault->retry_s = 0;
     va_start(args, format);
     (void)vsnprintf(fault->detail, sizeof fault->detail, format, args);
     va_end(args);

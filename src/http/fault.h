@@ -43,6 +43,9 @@ enum http_problem {
     PROBLEM_NO_DELIVERY,
     PROBLEM_NO_BACKUP,
     PROBLEM_VERSION_UNKNOWN,
+    PROBLEM_TOO_MANY_REQUESTS,
+    PROBLEM_CALLER_FULL,
+    PROBLEM_MEMORY,
     PROBLEM_TOO_MANY_CONNECTIONS,
     PROBLEM_TOO_MANY_WAITING,
     PROBLEM_TOO_MANY_SWEEPS,
@@ -59,7 +62,9 @@ enum http_problem {
 struct http_fault {
     enum http_problem problem;
     uint64_t limit;
-    const char *challenge; /* for WWW-Authenticate; NULL: none */
+    const char *challenge;  /* for WWW-Authenticate; NULL: none */
+    const char *limit_name; /* of the one met, where it has a name; else NULL */
+    uint32_t retry_s;       /* for Retry-After; 0: none */
     char detail[512];
 };
 

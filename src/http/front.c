@@ -85,6 +85,22 @@ void http_shared_set_access(struct http_shared *shared, struct access *access)
     shared->access = access;
 }
 
+void http_shared_set_quota(struct http_shared *shared, struct quota *quota)
+{
+    shared->quota = quota;
+}
+
+void http_shared_set_process_memory(struct http_shared *shared, uint64_t bytes_max)
+{
+    shared->process_bytes_max = bytes_max;
+}
+
+void http_shared_note_memory(struct http_shared *shared, uint64_t bytes, bool is_spent)
+{
+    atomic_store_explicit(&shared->process_bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&shared->is_memory_spent, is_spent, memory_order_relaxed);
+}
+
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)
 {
     shared->hooks = hooks;

@@ -69,6 +69,15 @@ void http_shared_add_metrics(struct http_shared *shared,
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
+/* What limits are held against; NULL: nothing is counted. Before the reactors run; outlives the
+ * fronts. */
+struct quota;
+void http_shared_set_quota(struct http_shared *shared, struct quota *quota);
+/* What the process may use; 0: no limit. Before the reactors run. */
+void http_shared_set_process_memory(struct http_shared *shared, uint64_t bytes_max);
+/* Any thread: what it uses, and whether that is too much for pushes. */
+void http_shared_note_memory(struct http_shared *shared, uint64_t bytes, bool is_spent);
+
 /*
  * What the server lends the fronts for topics that deliver by themselves. Without hooks settings
  * with an extension are refused, and so are callbacks.

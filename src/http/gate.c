@@ -109,8 +109,11 @@ static void remember(struct http_connection *connection, struct access_caller *c
         gate->line_cap = gate->line ? line.len : 0;
         http_budget_add(connection->front, gate->line_cap);
     }
+    bool is_other = gate->caller != caller;
     access_caller_release(gate->caller);
     gate->caller = caller;
+    if (is_other)
+        http_quota_switch(connection);
     gate->generation = generation;
     gate->is_named = request->authorization.at != NULL;
     gate->line_len = line.len <= gate->line_cap ? line.len : 0;

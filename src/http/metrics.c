@@ -181,10 +181,17 @@ static void write_front_metrics(struct buffer *out, struct http_shared *shared)
     write_one(out, "tarry_http_memory_bytes", PROMETHEUS_GAUGE,
               "What requests, answers and waiting takes hold now.", http_budget_used(shared));
     write_one(out, "tarry_http_memory_max_bytes", PROMETHEUS_GAUGE,
-              "What they may hold (--max-memory).", shared->memory_bytes_max);
+              "What they may hold (--max-request-memory).", shared->memory_bytes_max);
     write_one(out, "tarry_http_memory_refused_total", PROMETHEUS_COUNTER,
               "Requests refused because they would have held more.",
               read_counter(&shared->memory_refused));
+    write_one(out, "tarry_memory_bytes", PROMETHEUS_GAUGE, "What the process uses and is its own.",
+              read_counter(&shared->process_bytes));
+    write_one(out, "tarry_memory_max_bytes", PROMETHEUS_GAUGE, "What it may use (--max-memory).",
+              shared->process_bytes_max);
+    write_one(out, "tarry_memory_spent", PROMETHEUS_GAUGE,
+              "1 while pushes are refused for want of memory.",
+              atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
     write_one(out, "tarry_http_received_bytes_total", PROMETHEUS_COUNTER, "Bytes received.",
               sums.bytes_in);
     write_one(out, "tarry_http_sent_bytes_total", PROMETHEUS_COUNTER, "Bytes sent.",

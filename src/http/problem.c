@@ -43,6 +43,9 @@ static const struct row {
     [PROBLEM_NO_DELIVERY] = {"no_delivery", "The server does not deliver by itself", 501},
     [PROBLEM_NO_BACKUP] = {"no_backup", "The store is not backed up through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
+    [PROBLEM_TOO_MANY_REQUESTS] = {"too_many_requests", "A limit is met", 429},
+    [PROBLEM_CALLER_FULL] = {"caller_full", "The caller has as many jobs as it may", 507},
+    [PROBLEM_MEMORY] = {"memory", "The server's memory is nearly used up", 507},
     [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "There are too many connections",
                                       503},
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
@@ -137,7 +140,12 @@ static void write_members(struct buffer *out, const char *detail, enum job_state
 
 static void write_fault_members(struct buffer *out, const struct http_fault *fault)
 {
-    write_members(out, fault->detail, 0, fault->limit);
+    write_members(out, fault->detail, 0, fault->limit_name ? 0 : fault->limit);
+    if (!fault->limit_name)
+        return;
+    buffer_append_text(out, ",\"limit\":\"");
+    buffer_append_text(out, fault->limit_name);
+    buffer_append_byte(out, '"');
 }
 
 void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,

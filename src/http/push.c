@@ -2,6 +2,7 @@
 
 #include "base/json_write.h"
 #include "base/text.h"
+#include "http/connection.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/media.h"
@@ -474,6 +475,10 @@ static void push_one(struct http_call *call)
         }
         push.meta = buffer_slice(&call->front->meta);
     }
+    if (!http_quota_push(call->exchange->connection, push.topic, &fault)) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
     http_fields_push(&call->query->fields, &push);
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
@@ -535,7 +540,8 @@ static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply 
 static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
 {
     const struct http_call *call = ctx;
-    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
+    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault) &&
+           http_quota_push(call->exchange->connection, topic, fault);
 }
 
 /* POST /v1/jobs: many jobs in one body. */

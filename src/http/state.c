@@ -83,11 +83,12 @@ void http_budget_refuse(struct http_front *front, struct http_fault *fault)
 {
     uint64_t max = front->shared->memory_bytes_max;
     atomic_fetch_add_explicit(&front->shared->memory_refused, 1, memory_order_relaxed);
-    (void)http_fault_set(fault, PROBLEM_TOO_MUCH_MEMORY, max,
-                         "requests and answers under way take all of the %" PRIu64
-                         " bytes that --max-memory allows: try again later, or ask for less at "
-                         "once",
-                         max);
+    (void)http_fault_set(
+        fault, PROBLEM_TOO_MUCH_MEMORY, max,
+        "requests and answers under way take all of the %" PRIu64
+        " bytes that --max-request-memory allows: try again later, or ask for less at "
+        "once",
+        max);
 }
 
 bool http_delivery_refuse(struct http_fault *fault, const char *what)

@@ -125,7 +125,11 @@ struct http_shared {
     uint32_t metrics_topics; /* that have lines of their own at /metrics */
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
-    struct access *access;                  /* NULL: everybody is anyone */
+    struct access *access;       /* NULL: everybody is anyone */
+    struct quota *quota;         /* NULL: nothing is counted */
+    atomic_bool is_memory_spent; /* of the process: nothing is pushed */
+    _Atomic uint64_t process_bytes;
+    uint64_t process_bytes_max;             /* 0: no limit */
     const struct http_hooks *hooks;         /* NULL: none */
     const struct http_backup_hooks *backup; /* NULL: none */
     uint64_t memory_bytes_max;

@@ -56,6 +56,7 @@ static void write_limits(struct buffer *out, const struct http_front *front)
         {"connections", options->connections_max},
         {"waiting_takes", options->waiting_max},
         {"memory_bytes", front->shared->memory_bytes_max},
+        {"process_memory_bytes", front->shared->process_bytes_max},
     };
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         buffer_append_byte(out, i ? ',' : '{');
@@ -166,7 +167,8 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, ",\"healthy\":");
     buffer_append_text(body, info.healthy ? "true" : "false");
     buffer_append_text(body, ",\"accepting\":");
-    buffer_append_text(body, info.accepting ? "true" : "false");
+    bool is_spent = atomic_load_explicit(&front->shared->is_memory_spent, memory_order_relaxed);
+    buffer_append_text(body, info.accepting && !is_spent ? "true" : "false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
     buffer_append_text(body, ",\"features\":");
@@ -174,6 +176,9 @@ static void get_info(struct http_call *call)
     if (sees_sums) {
         buffer_append_text(body, ",\"memory_bytes\":");
         buffer_append_u64(body, http_budget_used(front->shared));
+        buffer_append_text(body, ",\"process_memory_bytes\":");
+        buffer_append_u64(
+            body, atomic_load_explicit(&front->shared->process_bytes, memory_order_relaxed));
     }
     buffer_append_text(body, ",\"caller\":");
     write_caller(body, call->caller);

@@ -245,6 +245,10 @@ static void take_jobs(struct http_call *call)
         wait_ms = 0;
         exchange->is_unheld = true;
     }
+    if (wait_ms > 0 && !http_quota_wait(exchange, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return;
+    }
     if (wait_ms > 0) {
         /* The millisecond that has begun does not count: a take is never answered empty too soon. */
         wait_ms++;

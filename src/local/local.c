@@ -231,6 +231,7 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .bytes_on_disk = figures.bytes_on_disk,
                                .cold_jobs = figures.cold_jobs,
                                .runs = figures.runs,
+                               .spare_bytes = figures.spare_bytes,
                                .checkpoints = figures.checkpoints,
                                .checkpoints_failed = figures.checkpoints_failed,
                                .healthy = figures.healthy,

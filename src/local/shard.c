@@ -171,6 +171,8 @@ static void publish_figures(struct shard *shard)
                           memory_order_relaxed);
     atomic_store_explicit(&shard->cold_jobs, stored.slots_alive, memory_order_relaxed);
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
+    atomic_store_explicit(&shard->spare_bytes, engine_spare_bytes(shard->engine),
+                          memory_order_relaxed);
     bool is_full = stats.full || checkpoint_is_without_space(shard->checkpoint);
     tell_accepting(shard, !stats.stuck && !is_full, is_full);
 }
@@ -260,6 +262,7 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         .checkpoints = atomic_load_explicit(&shard->checkpoints, memory_order_relaxed),
         .checkpoints_failed =
             atomic_load_explicit(&shard->checkpoints_failed, memory_order_relaxed),
+        .spare_bytes = atomic_load_explicit(&shard->spare_bytes, memory_order_relaxed),
         .astray = !leads || atomic_load_explicit(&shard->astray, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};

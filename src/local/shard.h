@@ -82,6 +82,7 @@ struct shard_figures {
     uint64_t bytes_on_disk;
     uint64_t cold_jobs; /* in runs, whether in memory too or not */
     uint64_t runs, checkpoints, checkpoints_failed;
+    uint64_t spare_bytes; /* of memory, for the next jobs */
     bool healthy, accepting;
     bool astray; /* the path of the shard's files leads elsewhere: as of this moment */
 };

@@ -78,7 +78,8 @@ struct shard {
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed;
+    atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
+        spare_bytes;
     atomic_bool healthy, accepting;
 };
 

@@ -309,9 +309,10 @@ struct queue_info {
     uint64_t bytes_on_disk; /* sums over the shards, as of a moment ago */
     /* What the embedded store keeps out of memory, and its upkeep; 0 elsewhere. */
     uint64_t cold_jobs, runs, checkpoints, checkpoints_failed;
-    bool healthy;   /* false: every call would be answered QUEUE_UNAVAILABLE */
-    bool accepting; /* false: pushes are refused, for want of space or since it moved */
-    bool moved;     /* the path of the data directory leads elsewhere: nothing may change */
+    uint64_t spare_bytes; /* memory that jobs had and the next ones get */
+    bool healthy;         /* false: every call would be answered QUEUE_UNAVAILABLE */
+    bool accepting;       /* false: pushes are refused, for want of space or since it moved */
+    bool moved;           /* the path of the data directory leads elsewhere: nothing may change */
 };
 
 enum queue_event {

@@ -424,6 +424,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         out->shards += part.shards;
         out->bytes_on_disk += part.bytes_on_disk;
         out->cold_jobs += part.cold_jobs;
+        out->spare_bytes += part.spare_bytes;
         out->runs += part.runs;
         out->checkpoints += part.checkpoints;
         out->checkpoints_failed += part.checkpoints_failed;

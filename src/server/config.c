@@ -102,9 +102,23 @@ static const struct option options[] = {
     {"max-waiting", OPTION_COUNT, "N", FIELD(max_waiting), "10000", 1, 1000000,
      "takes that wait at a time"},
     {"max-memory", OPTION_BYTES, "SIZE", FIELD(max_memory_bytes), "0", 0, INT64_C(1) << 44,
+     "what the whole process may use: beyond it pushes are answered 507, while takes and acks go "
+     "on; 0 is 80 % of the memory of the machine, or of its control group"},
+    {"max-request-memory", OPTION_BYTES, "SIZE", FIELD(max_request_memory_bytes), "0", 0,
+     INT64_C(1) << 44,
      "what requests, answers and waiting takes may hold together, at least 32 MiB and four times "
      "--max-body; beyond it there is 503; 0 is a quarter of the memory of the machine, or of its "
      "control group; the store's own index is not counted"},
+    {"address-rate", OPTION_RATE, "RATE", FIELD(address_rate), "", 0, 0,
+     "requests that an address may make without a token, such as 100/s or 90/m; beyond it there is "
+     "429; empty is any number"},
+    {"address-connections", OPTION_COUNT, "N", FIELD(address_connections), "0", 0, 1000000,
+     "connections that an address may have without a token; 0 is half of --max-connections, and "
+     "for "
+     "this machine's own addresses any number"},
+    {"address-waiting", OPTION_COUNT, "N", FIELD(address_waiting), "0", 0, 1000000,
+     "takes that may wait for an address without a token; 0 is half of --max-waiting, and for this "
+     "machine's own addresses any number"},
     {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
     {"metrics-topics", OPTION_COUNT, "N", FIELD(metrics_topics), "200", 1, 100000,
      "how many topics have lines of their own at /metrics, the largest; the rest is summed up"},
@@ -262,6 +276,11 @@ static bool option_set(const struct option *option, void *base, const char *text
             return false;
         *(uint32_t *)field = (uint32_t)number;
         return true;
+    case OPTION_RATE:
+        if (text[0])
+            return access_rate_parse(slice_of(text), field);
+        *(struct access_rate *)field = (struct access_rate){0};
+        return true;
     case OPTION_BYTES:
     case OPTION_DURATION:
         if (!parse_number(option, text, &number))
@@ -320,6 +339,9 @@ static void option_describe(const struct option *option, char *out, size_t out_b
         bytes_emit(most, sizeof most, option->most);
         snprintf(out, out_bytes, "give a size from %s to %s, such as %s", least, most,
                  option->most > (64 << 20) ? "64MiB" : "64KiB");
+        break;
+    case OPTION_RATE:
+        snprintf(out, out_bytes, "give a rate such as 100/s, 90/m or 5K/h");
         break;
     case OPTION_DURATION:
         buffer_init(&text, out_bytes);
@@ -667,11 +689,12 @@ static bool check(const struct config *config, char *error)
     if (!config_jwt_check(config, error) || !check_tls(config, error) ||
         !check_listen(config, error))
         return false;
-    if (config->max_memory_bytes && config->max_memory_bytes < config_memory_bytes_least(config))
-        return error_text(
-            error, CONFIG_ERROR_BYTES,
-            "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 "
-            "for a quarter of the machine's memory");
+    if (config->max_request_memory_bytes &&
+        config->max_request_memory_bytes < config_memory_bytes_least(config))
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--max-request-memory' is too small, give at least 32MiB and four times "
+                          "--max-body, or 0 "
+                          "for a quarter of the machine's memory");
     return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);
 }
 

@@ -13,6 +13,7 @@
 #ifndef TARRY_SERVER_CONFIG_H
 #define TARRY_SERVER_CONFIG_H
 
+#include "access/limits.h"
 #include "server/address.h"
 #include "store/wal.h"
 
@@ -32,6 +33,7 @@ enum option_kind {
     OPTION_COUNT,    /* uint32_t */
     OPTION_BYTES,    /* int64_t */
     OPTION_DURATION, /* int64_t, milliseconds */
+    OPTION_RATE,     /* struct access_rate; empty: none */
     OPTION_SWITCH    /* bool */
 };
 
@@ -98,7 +100,10 @@ struct config {
     uint32_t shards;     /* 0: what the store has */
     uint32_t max_connections, max_waiting, max_topics, metrics_topics;
     int64_t max_body_bytes, wal_file_bytes;
-    int64_t max_memory_bytes; /* 0: a quarter of what there is */
+    int64_t max_memory_bytes;         /* of the process; 0: 80 % of what there is */
+    int64_t max_request_memory_bytes; /* 0: a quarter of what there is */
+    struct access_rate address_rate;
+    uint32_t address_connections, address_waiting; /* 0: half of all, but for loopback */
     int64_t idle_timeout_ms;
     bool insecure, core_dumps;
     uint64_t given; /* a bit for each row of the table that was said somewhere */

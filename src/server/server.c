@@ -11,6 +11,7 @@
 #include "server/delivery.h"
 #include "server/exposure.h"
 #include "server/intake.h"
+#include "server/limits.h"
 #include "server/machine.h"
 #include "server/process.h"
 
@@ -57,6 +58,7 @@ struct server {
     struct http_backup_hooks backup_hooks;
     struct delivery delivery;
     struct callers callers;
+    struct limits limits;
     struct certificates certificates;
     void *intake; /* of intake_amqp; NULL: none was asked for */
     struct per_reactor *per_reactor;
@@ -339,6 +341,7 @@ static void emit_metrics(void *ctx, struct buffer *out)
     delivery_emit_metrics(&server->delivery, out);
     intake_amqp.emit_metrics(server->intake, out);
     access_emit_metrics(server->callers.access, out);
+    quota_emit_metrics(server->limits.quota, out);
     certificates_emit_metrics(&server->certificates, out);
     process_emit_metrics(out);
 }
@@ -355,8 +358,8 @@ static uint64_t memory_bytes_max(const struct config *config)
 {
     uint64_t least = (uint64_t)config_memory_bytes_least(config);
     uint64_t quarter = machine_memory_bytes("") / 4;
-    if (config->max_memory_bytes)
-        return (uint64_t)config->max_memory_bytes;
+    if (config->max_request_memory_bytes)
+        return (uint64_t)config->max_request_memory_bytes;
     return quarter > least ? quarter : least;
 }
 
@@ -367,6 +370,9 @@ static bool open_fronts(struct server *server)
     if (!server->http)
         return start_failed("out of memory");
     http_shared_set_access(server->http, server->callers.access);
+    if (!limits_open(&server->limits, server->config))
+        return start_failed("out of memory");
+    http_shared_set_quota(server->http, server->limits.quota);
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
     http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
     http_shared_add_metrics(server->http, emit_metrics, server);
@@ -391,6 +397,14 @@ static bool open_delivery(struct server *server)
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
+}
+
+/* After the delivery, whose events of topics it hands on. */
+static bool attach_limits(struct server *server)
+{
+    const struct per_reactor *per = &server->per_reactor[0];
+    return limits_attach(&server->limits, server->http, per->queue, per->reactor) ||
+           start_failed("out of memory");
 }
 
 static bool open_intake(struct server *server)
@@ -473,8 +487,8 @@ static bool start(struct server *server)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
-           recover(server) && open_fronts(server) && open_delivery(server) && open_intake(server) &&
-           watch_signals(server);
+           recover(server) && open_fronts(server) && open_delivery(server) &&
+           attach_limits(server) && open_intake(server) && watch_signals(server);
 }
 
 static void run(struct server *server)
@@ -489,6 +503,7 @@ static void run(struct server *server)
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     delivery_start(&server->delivery);
     callers_start(&server->callers);
+    limits_start(&server->limits);
     certificates_start(&server->certificates);
     if (server->intake)
         intake_amqp.start(server->intake);
@@ -514,6 +529,7 @@ static void fini(struct server *server)
     }
     listeners_close(&server->listeners);
     http_shared_free(server->http);
+    limits_close(&server->limits);
     callers_close(&server->callers);
     certificates_close(&server->certificates);
     if (server->backend.self)

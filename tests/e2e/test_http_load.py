@@ -40,7 +40,7 @@ def fill(server, count=80, size=100_000):
 
 @pytest.fixture
 def small(start_server):
-    return start_server("--max-memory", "64MiB", "--shards", "1")
+    return start_server("--max-request-memory", "64MiB", "--shards", "1")
 
 
 @contextlib.contextmanager

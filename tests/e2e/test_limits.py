@@ -1,9 +1,13 @@
 """Limits: each at the limit and one above, and the refusal names it."""
 
 import json
+import re
+import subprocess
+import time
 
 import pytest
-from client import Refused
+from client import Client, Connection, Refused, request_bytes
+from server import BINARY, eventually
 
 
 def refusal(call, *args, **options):
@@ -54,3 +58,162 @@ def test_a_limit_that_cannot_be_is_refused(client, option):
     said = refusal(client.put_topic, "s", **option)
     assert (said.status, said.code) == (400, "bad_option") and next(iter(option)) in said.reply.json()["detail"]
     client.put_topic("s", max_jobs=2**40, push_rate="1000000000/h")
+
+
+# ---- rates ----
+
+
+def refused_by(reply, status, code, limit):
+    problem = reply.json()
+    assert (reply.status, problem["code"], problem["limit"]) == (status, code, limit)
+    if status == 429:
+        assert int(reply.headers["retry-after"]) >= 1
+    return problem
+
+
+def test_a_topics_push_rate_lets_in_so_many_and_says_when_the_next(client):
+    client.put_topic("slow", push_rate="4/h")
+    client.put_topic("other")
+
+    codes = [client.call("POST", "/v1/topics/slow/jobs", b"x") for _ in range(40)]
+    refused = next(reply for reply in codes if reply.status == 429)
+    refused_by(refused, 429, "too_many_requests", "push_rate")
+    assert 1 <= int(refused.headers["retry-after"]) <= 900
+    assert client.push("other", "free")["result"] == "created"
+    results = client.push_batch([{"topic": "slow"}, {"topic": "other"}])
+    assert [result["result"] for result in results] == ["too_many_requests", "created"] and results[0]["limit"] == "push_rate"
+    client.call("PATCH", "/v1/topics/slow", b'{"push_rate":null}')
+    eventually(lambda: client.call("POST", "/v1/topics/slow/jobs", b"x").status == 201, 5)
+
+
+def test_it_is_known_again_after_a_restart(start_server):
+    server = start_server()
+    client = Client(server.port)
+    client.put_topic("slow", push_rate="1/h")
+    client.close()
+    server.restart()
+    client = Client(server.port)
+    eventually(lambda: client.call("POST", "/v1/topics/slow/jobs", b"x").status == 429, 5)
+
+
+def test_an_address_without_a_token_has_a_rate(start_server):
+    client = Client(start_server("--address-rate", "5/h").port)
+    replies = [client.call("GET", "/v1/topics") for _ in range(6)]
+    assert [reply.status for reply in replies] == [200] * 5 + [429]
+    refused_by(replies[5], 429, "too_many_requests", "address-rate")
+    assert client.call("GET", "/healthz").status == 200
+
+
+def test_an_address_has_so_many_connections(start_server):
+    server = start_server("--address-connections", "3")
+    clients = [Connection(server.port, source="127.0.0.3") for _ in range(3)]
+    assert all(client.call("GET", "/healthz").status == 200 for client in clients)
+    assert Connection(server.port, source="127.0.0.4").call("GET", "/healthz").status == 200
+    one_more = Connection(server.port, source="127.0.0.3")
+    refused_by(one_more.call("GET", "/healthz"), 429, "too_many_requests", "address-connections")
+    clients[0].close()
+    eventually(lambda: Connection(server.port, source="127.0.0.3").call("GET", "/healthz").status == 200, 5)
+
+
+def test_an_address_has_so_many_takes_that_wait(start_server):
+    server = start_server("--address-waiting", "2")
+    waiting = [Connection(server.port) for _ in range(2)]
+    for one in waiting:
+        one.send(request_bytes("POST", "/v1/topics/t/take?wait=1m"))
+    other = Connection(server.port)
+    eventually(lambda: other.call("POST", "/v1/topics/t/take?wait=1ms").status == 429, 5)
+    refused_by(other.call("POST", "/v1/topics/t/take?wait=1m"), 429, "too_many_requests", "address-waiting")
+    assert other.call("POST", "/v1/topics/t/take").status in (200, 204)
+    waiting[0].close()
+    eventually(lambda: other.call("POST", "/v1/topics/t/take?wait=1ms").status in (200, 204), 5)
+
+
+def test_refusals_are_counted_by_limit(client):
+    client.put_topic("slow", push_rate="1/h")
+    eventually(lambda: client.call("POST", "/v1/topics/slow/jobs", b"x").status == 429, 5)
+    assert 'tarry_limit_refused_total{limit="push_rate"} 1' in client.call("GET", "/metrics").body.decode()
+
+
+# ---- callers ----
+
+
+def caller(tmp_path, start_server, *flags):
+    """A server and a client with a token of these limits."""
+    tokens = tmp_path / "tokens"
+    made = subprocess.run([BINARY, "token", "new", "limited", "--scope", "push,consume,read,admin", "--topics", "*", "--tokens", tokens, *flags],
+                          capture_output=True, text=True, check=True)
+    secret = re.search(r"tarry_[0-9A-Za-z]{36}", made.stdout)[0]
+    server = start_server("--tokens", str(tokens))
+    return server, {"Authorization": f"Bearer {secret}"}
+
+
+def test_a_caller_pushes_by_its_rate(tmp_path, start_server):
+    server, who = caller(tmp_path, start_server, "--rate", "3/h")
+    client = Client(server.port)
+    assert [client.call("POST", "/v1/topics/t/jobs", b"x", who).status for _ in range(4)] == [201] * 3 + [429]
+    refused_by(client.call("POST", "/v1/topics/t/jobs", b"x", who), 429, "too_many_requests", "rate")
+    assert client.call("GET", "/v1/topics", headers=who).status == 200
+
+
+def test_a_batch_is_charged_by_its_jobs(tmp_path, start_server):
+    server, who = caller(tmp_path, start_server, "--rate", "3/h")
+    body = json.dumps([{"topic": "t"}] * 5).encode()
+    results = Client(server.port).call("POST", "/v1/jobs", body, who | {"Content-Type": "application/json"}).json()["results"]
+    assert [result["result"] for result in results] == ["created"] * 3 + ["too_many_requests"] * 2
+
+
+def test_a_callers_jobs_are_those_of_all_its_topics(tmp_path, start_server):
+    server, who = caller(tmp_path, start_server, "--max-jobs", "3")
+    client = Client(server.port)
+    assert [client.call("POST", f"/v1/topics/t{n}/jobs", b"x", who).status for n in range(4)] == [201] * 3 + [507]
+    refused_by(client.call("POST", "/v1/topics/t/jobs", b"x", who), 507, "caller_full", "max-jobs")
+    lease = client.call("POST", "/v1/topics/t0/take", headers=who).json()["jobs"][0]["lease"]
+    assert client.call("POST", "/v1/ack?lease=" + lease, headers=who).status == 200
+    eventually(lambda: client.call("POST", "/v1/topics/t/jobs", b"x", who).status == 201, 5)
+
+
+# ---- the command line ----
+
+
+def test_the_command_line_waits_as_long_as_it_is_asked_to(tmp_path, start_server):
+    server = start_server("--address-rate", "10/s")
+    source = Client(start_server().port)
+    for n in range(30):
+        source.put_topic(f"t{n}", max_jobs=n + 1, push_rate="5/s")
+    exported = subprocess.run([BINARY, "export", "--url", f"http://127.0.0.1:{source.port}"], capture_output=True, text=True, check=True).stdout
+    assert '"max_jobs":30' in exported
+    began = time.monotonic()
+    subprocess.run([BINARY, "import", "--url", f"http://127.0.0.1:{server.port}"], input=exported, capture_output=True, text=True, check=True, timeout=60)
+    assert time.monotonic() - began > 1
+    assert b'"max_jobs":30' in eventually(lambda: (lambda reply: reply.status == 200 and reply)(Client(server.port).call("GET", "/v1/topics/t29"))).body
+
+
+# ---- memory ----
+
+
+def fill(client, batches, body):
+    """How many batches were let in before one was refused; None: all."""
+    for at in range(batches):
+        items = json.dumps([{"topic": "m", "body": body, "meta": {"n": "x" * 200}} for _ in range(1000)]).encode()
+        results = client.call("POST", "/v1/jobs", items, {"Content-Type": "application/json"}).json()["results"]
+        if any(result["result"] == "memory" for result in results):
+            return at, next(result for result in results if result["result"] == "memory")
+    return None
+
+
+def test_a_server_out_of_memory_refuses_pushes_and_goes_on_with_all_else(start_server):
+    """40 MB are few: an index of some hundred thousand jobs that are ready."""
+    server = start_server("--max-memory", "40MiB", "--sync", "never")
+    client = Client(server.port)
+    found = fill(client, 1000, "x")
+    assert found and found[1]["limit"] == "max-memory"
+    said = refused_by(client.call("POST", "/v1/topics/m/jobs", b"x"), 507, "memory", "max-memory")
+    assert "take and ack go on" in said["detail"]
+    assert client.call("GET", "/v1/info").json()["accepting"] is False
+    assert "tarry_memory_spent 1" in client.call("GET", "/metrics").body.decode()
+    while jobs := client.take("m", max=1000):
+        leases = json.dumps({"leases": [job["lease"] for job in jobs]}).encode()
+        results = client.call("POST", "/v1/ack", leases, {"Content-Type": "application/json"}).json()["results"]
+        assert all(result["result"] == "ok" for result in results)
+    eventually(lambda: client.call("POST", "/v1/topics/m/jobs", b"x").status == 201, 20, 0.1)
+    assert "there is memory again" in server.log()

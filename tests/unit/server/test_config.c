@@ -201,12 +201,14 @@ static void refuses_flags_and_says_why(void **state)
         {{"--max-body", "17MiB"},
          "bad value '17MiB' for '--max-body', give a size from 1 to 16MiB, such as 64KiB",
          "a body beyond the limit"},
-        {{"--max-memory", "31MiB"},
-         "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 for a "
+        {{"--max-request-memory", "31MiB"},
+         "'--max-request-memory' is too small, give at least 32MiB and four times --max-body, or 0 "
+         "for a "
          "quarter of the machine's memory",
          "less than the largest batch needs"},
-        {{"--max-body=16MiB", "--max-memory=63MiB"},
-         "'--max-memory' is too small, give at least 32MiB and four times --max-body, or 0 for a "
+        {{"--max-body=16MiB", "--max-request-memory=63MiB"},
+         "'--max-request-memory' is too small, give at least 32MiB and four times --max-body, or 0 "
+         "for a "
          "quarter of the machine's memory",
          "less than large jobs need"},
         {{"--max-body=8MiB", "--wal-file=31MiB"},

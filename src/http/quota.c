@@ -1,0 +1,224 @@
+#include "http/quota.h"
+
+#include "http/connection.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- refusals ---- */
+
+/* Says by which limit, and when to come again where that is known. */
+static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, int64_t wait_ns,
+                   struct http_fault *fault)
+{
+    static const struct {
+        enum http_problem problem;
+        const char *says; /* takes the number */
+    } refusals[QUOTA_LIMITS] = {
+        [QUOTA_RATE] = {PROBLEM_TOO_MANY_REQUESTS, "pushes come faster than the %" PRIu64
+                                                   " that the rate of this caller allows"},
+        [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS, "requests come faster than the %" PRIu64
+                                                       " that this caller is allowed"},
+        [QUOTA_TOPIC_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
+                              "jobs are pushed into the topic faster than its push_rate allows"},
+        [QUOTA_JOBS] = {PROBLEM_CALLER_FULL,
+                        "the topics of this caller hold the %" PRIu64
+                        " jobs that it is allowed: try again once some are done"},
+        [QUOTA_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
+                               "this caller has the %" PRIu64
+                               " connections that it is allowed: close some"},
+        [QUOTA_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
+                           "this caller has the %" PRIu64
+                           " waiting takes that it is allowed: take without wait"},
+        [QUOTA_ADDRESS_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
+                                "requests without a token come faster than the %" PRIu64
+                                " that an address is allowed (--address-rate)"},
+        [QUOTA_ADDRESS_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
+                                       "this address has the %" PRIu64
+                                       " connections without a token that it is allowed "
+                                       "(--address-connections): close some"},
+        [QUOTA_ADDRESS_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
+                                   "this address has the %" PRIu64
+                                   " waiting takes without a token that it is allowed "
+                                   "(--address-waiting): take without wait"},
+        [QUOTA_MEMORY] = {PROBLEM_MEMORY,
+                          "the server uses nearly all of the %" PRIu64
+                          " bytes that --max-memory allows: take and ack go on, push again later"},
+    };
+    quota_refused(quota, limit);
+    *fault = (struct http_fault){.problem = refusals[limit].problem};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(fault->detail, sizeof fault->detail, refusals[limit].says, most);
+#pragma GCC diagnostic pop
+    fault->limit_name = quota_limit_name(limit);
+    fault->retry_s = (uint32_t)((wait_ns + 999999999) / 1000000000);
+    if (fault->retry_s == 0)
+        fault->retry_s = 1;
+    return false;
+}
+
+static int64_t now_ns(struct http_front *front)
+{
+    return http_front_now_us(front) * 1000;
+}
+
+/* ---- connections ---- */
+
+bool http_quota_accept(struct http_connection *connection, struct http_fault *fault)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct http_quota *own = &connection->quota;
+    if (!quota)
+        return true;
+    const struct quota_options *options = quota_options(quota);
+    struct in6_addr address = connection->peer.address;
+    if (connection->peer.kind == PEER_UNIX) /* a place of its own for each user */
+        memcpy(&address, &connection->peer.uid, sizeof connection->peer.uid);
+    own->address = quota_account_of_address(quota, address.s6_addr);
+    own->is_local = peer_is_loopback(&connection->peer);
+    uint64_t most =
+        own->is_local && options->are_local_connections_free ? 0 : options->address_connections;
+    own->is_counted = quota_count_up(&own->address->connections, most);
+    return own->is_counted || refuse(quota, QUOTA_ADDRESS_CONNECTIONS, most, 0, fault);
+}
+
+static void count_off(struct http_quota *own)
+{
+    struct quota_account *account = own->caller ? own->caller : own->address;
+    if (own->is_counted)
+        quota_count_down(&account->connections);
+    own->is_counted = false;
+}
+
+void http_quota_fini(struct http_connection *connection)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct http_quota *own = &connection->quota;
+    if (!quota || !own->address)
+        return;
+    count_off(own);
+    quota_account_release(quota, own->caller);
+    quota_account_release(quota, own->address);
+    *own = (struct http_quota){0};
+}
+
+void http_quota_switch(struct http_connection *connection)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct http_quota *own = &connection->quota;
+    struct access_caller *caller = connection->gate.caller;
+    if (!quota || !own->address)
+        return;
+    count_off(own);
+    quota_account_release(quota, own->caller);
+    own->caller = NULL;
+    own->is_refused = false;
+    if (caller->kind == ACCESS_ANYONE) {
+        own->is_counted = quota_count_up(&own->address->connections, 0);
+        return;
+    }
+    own->caller = quota_account_of_caller(quota, caller);
+    own->is_counted = quota_count_up(&own->caller->connections, caller->limits.connections_max);
+    own->is_refused = !own->is_counted;
+}
+
+/* ---- requests ---- */
+
+/* Of those who have shown no name, also where it is because they could not. */
+static bool charge_address(struct http_connection *connection, struct http_fault *fault)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct access_rate rate = quota_options(quota)->address_rate;
+    int64_t wait_ns;
+    return !rate.count ||
+           quota_bucket_take(&connection->quota.address->requests, rate, now_ns(connection->front),
+                             &wait_ns) ||
+           refuse(quota, QUOTA_ADDRESS_RATE, rate.count, wait_ns, fault);
+}
+
+bool http_quota_request(struct http_connection *connection, struct http_fault *fault)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct http_quota *own = &connection->quota;
+    int64_t wait_ns;
+    if (!quota || !own->address)
+        return true;
+    if (!own->caller)
+        return charge_address(connection, fault);
+    const struct access_limits *limits = &connection->gate.caller->limits;
+    if (own->is_refused)
+        return refuse(quota, QUOTA_CONNECTIONS, limits->connections_max, 0, fault);
+    return !limits->request_rate.count ||
+           quota_bucket_take(&own->caller->requests, limits->request_rate,
+                             now_ns(connection->front), &wait_ns) ||
+           refuse(quota, QUOTA_REQUESTS, limits->request_rate.count, wait_ns, fault);
+}
+
+/* ---- pushes ---- */
+
+static bool charge_caller(struct http_connection *connection, struct http_fault *fault)
+{
+    struct quota *quota = connection->front->shared->quota;
+    struct quota_account *account = connection->quota.caller;
+    int64_t wait_ns;
+    if (!account)
+        return true;
+    const struct access_limits *limits = &connection->gate.caller->limits;
+    if (limits->jobs_max && !quota_has_jobs_left(account, limits->jobs_max))
+        return refuse(quota, QUOTA_JOBS, limits->jobs_max, 0, fault);
+    if (limits->push_rate.count && !quota_bucket_take(&account->pushes, limits->push_rate,
+                                                      now_ns(connection->front), &wait_ns))
+        return refuse(quota, QUOTA_RATE, limits->push_rate.count, wait_ns, fault);
+    if (limits->jobs_max)
+        atomic_fetch_add_explicit(&account->pushed, 1, memory_order_relaxed);
+    return true;
+}
+
+bool http_quota_push(struct http_connection *connection, struct slice topic,
+                     struct http_fault *fault)
+{
+    struct http_shared *shared = connection->front->shared;
+    struct quota *quota = shared->quota;
+    int64_t wait_ns;
+    if (!quota)
+        return true;
+    if (atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed))
+        return refuse(quota, QUOTA_MEMORY, shared->process_bytes_max, 0, fault);
+    if (!charge_caller(connection, fault))
+        return false;
+    return !quota_has_topics(quota) ||
+           quota_topic_take(quota, topic, now_ns(connection->front), &wait_ns) ||
+           refuse(quota, QUOTA_TOPIC_RATE, 0, wait_ns, fault);
+}
+
+/* ---- takes that wait ---- */
+
+bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault)
+{
+    struct http_connection *connection = exchange->connection;
+    struct quota *quota = connection->front->shared->quota;
+    struct http_quota *own = &connection->quota;
+    if (!quota || !own->address)
+        return true;
+    const struct quota_options *options = quota_options(quota);
+    struct quota_account *account = own->caller ? own->caller : own->address;
+    uint64_t most = own->is_local && options->are_local_waits_free ? 0 : options->address_waiting;
+    if (own->caller)
+        most = connection->gate.caller->limits.waiting_max;
+    if (!quota_count_up(&account->waiting, most))
+        return refuse(quota, own->caller ? QUOTA_WAITING : QUOTA_ADDRESS_WAITING, most, 0, fault);
+    quota_account_keep(quota, account);
+    exchange->waits_of = account;
+    return true;
+}
+
+void http_quota_wait_ends(struct http_exchange *exchange)
+{
+    struct quota_account *account = exchange->waits_of;
+    if (!account)
+        return;
+    quota_count_down(&account->waiting);
+    quota_account_release(exchange->front->shared->quota, account);
+    exchange->waits_of = NULL;
+}

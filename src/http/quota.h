@@ -1,0 +1,44 @@
+/*
+ * quota: what the limits of access/quota.h mean for connections, requests, pushes and takes.
+ *
+ * A connection counts for its address until it has shown a caller with a name, then for that caller.
+ * A request is charged once, as it begins; a push besides for each of its jobs. What a caller is
+ * refused by name of a limit is 429 with Retry-After, 507 where it is space. Without a quota
+ * (http_shared_set_quota) nothing is counted. One thread: the reactor's.
+ */
+#ifndef TARRY_HTTP_QUOTA_H
+#define TARRY_HTTP_QUOTA_H
+
+#include "access/quota.h"
+#include "http/fault.h"
+
+struct http_call;
+struct http_connection;
+struct http_exchange;
+
+/* What a connection has of it. Zeroed: nothing. */
+struct http_quota {
+    struct quota_account *address; /* held */
+    struct quota_account *caller;  /* held; NULL: none has shown itself */
+    bool is_counted;               /* among the address's or the caller's connections */
+    bool is_refused;               /* the caller has too many already: so with each request */
+    bool is_local;                 /* of this machine */
+};
+
+/* It has just come in. False: its address has enough; *fault says so. */
+bool http_quota_accept(struct http_connection *connection, struct http_fault *fault);
+void http_quota_fini(struct http_connection *connection);
+
+/* The connection's gate has another caller now. */
+void http_quota_switch(struct http_connection *connection);
+
+/* May one more request begin? */
+bool http_quota_request(struct http_connection *connection, struct http_fault *fault);
+/* May one more job be pushed into the topic? */
+bool http_quota_push(struct http_connection *connection, struct slice topic,
+                     struct http_fault *fault);
+/* May one more take wait? It does then, until its exchange ends. */
+bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault);
+void http_quota_wait_ends(struct http_exchange *exchange);
+
+#endif

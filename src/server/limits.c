@@ -1,0 +1,225 @@
+#include "server/limits.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "server/machine.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PERIOD_MS = 100,
+    LOOK_MS = 1000, /* at the jobs of callers */
+    TRIM_MS = 2000, /* between two times that memory is given back */
+    PAGE_TOPICS = 1000
+};
+
+/* ---- memory ---- */
+
+/* What the process has of its own, but for what jobs have left behind in the store's index, which is
+ * there for the next ones; 0: not known. */
+static uint64_t own_bytes(const struct limits *limits)
+{
+    char text[128];
+    unsigned long long total, resident, shared;
+    ssize_t got = limits->statm >= 0 ? pread(limits->statm, text, sizeof text - 1, 0) : -1;
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    if (sscanf(text, "%llu %llu %llu", &total, &resident, &shared) != 3 || resident < shared)
+        return 0;
+    struct queue_info info = {0};
+    uint64_t bytes = (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (bytes >= limits->memory_bytes_max / 100 * (100 - LIMITS_CALM))
+        queue_info(limits->queue, &info);
+    return bytes > info.spare_bytes ? bytes - info.spare_bytes : bytes;
+}
+
+static void say_memory(const struct limits *limits, const char *event, uint64_t bytes)
+{
+    log_event(limits->is_spent ? LOG_WARN : LOG_INFO, event, LOG_NUMBER("bytes", bytes),
+              LOG_NUMBER("max_bytes", limits->memory_bytes_max));
+}
+
+static void look_at_memory(struct limits *limits, int64_t now_ms)
+{
+    uint64_t bytes = own_bytes(limits), max = limits->memory_bytes_max;
+    uint64_t calm = max / 100 * (100 - LIMITS_CALM);
+    if (max && bytes > calm && now_ms - limits->trimmed_ms >= TRIM_MS &&
+        (limits->is_spent || bytes >= max)) {
+        limits->trimmed_ms = now_ms;
+        (void)malloc_trim(0);
+        bytes = own_bytes(limits);
+    }
+    if (max && !limits->is_spent && bytes >= max) {
+        limits->is_spent = true;
+        say_memory(limits, "memory is nearly used up, pushes are refused", bytes);
+    } else if (limits->is_spent && bytes < calm) {
+        limits->is_spent = false;
+        say_memory(limits, "there is memory again, pushes go on", bytes);
+    }
+    http_shared_note_memory(limits->http, bytes, limits->is_spent);
+}
+
+/* ---- jobs of callers that have a limit of them ---- */
+
+static void on_looked(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct limits *limits = owner;
+    (void)tag;
+    for (size_t i = 0; i < reply->topic_count; i++) {
+        const struct queue_counts *counts = &reply->topics[i].counts;
+        quota_look_topic(limits->quota, reply->topics[i].name,
+                         counts->delayed + counts->retrying + counts->ready + counts->leased +
+                             counts->dead);
+    }
+    quota_look_end(limits->quota, reply->status == QUEUE_OK);
+    limits->is_looking = false;
+}
+
+static void look_at_jobs(struct limits *limits, int64_t now_ms)
+{
+    if (limits->is_looking || now_ms - limits->looked_ms < LOOK_MS ||
+        !quota_wants_look(limits->quota))
+        return;
+    limits->looked_ms = now_ms;
+    limits->is_looking = true;
+    quota_look_begin(limits->quota);
+    queue_topics(limits->queue, (struct queue_reply_to){.done = on_looked, .owner = limits});
+}
+
+/* ---- topics with a push_rate ---- */
+
+static void follow_page(struct limits *limits, struct slice after);
+
+static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct limits *limits = owner;
+    (void)tag;
+    for (size_t i = 0; i < reply->topic_count; i++)
+        quota_topic_set(limits->quota, reply->topics[i].name, reply->topics[i].settings.push_rate);
+    if (reply->topic_count >= PAGE_TOPICS && !limits->is_stopped)
+        follow_page(limits, reply->topics[reply->topic_count - 1].name);
+}
+
+static void follow_page(struct limits *limits, struct slice after)
+{
+    queue_topics_page(limits->queue,
+                      (struct queue_topics_page){.after = after, .limit = PAGE_TOPICS},
+                      (struct queue_reply_to){.done = on_page, .owner = limits});
+}
+
+/* A topic that is asked for. */
+struct asked {
+    struct limits *limits;
+    size_t len;
+    char name[JOB_TOPIC_BYTES_MAX];
+};
+
+static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct asked *asked = owner;
+    struct frequency rate = {0};
+    (void)tag;
+    if (reply->status == QUEUE_OK && reply->topic_count)
+        rate = reply->topics[0].settings.push_rate;
+    if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
+        quota_topic_set(asked->limits->quota, slice_make(asked->name, asked->len), rate);
+    free(asked);
+}
+
+static void follow_topic(struct limits *limits, struct slice name)
+{
+    struct asked *asked = malloc(sizeof *asked);
+    if (!asked || name.len > sizeof asked->name) {
+        free(asked);
+        return;
+    }
+    asked->limits = limits;
+    asked->len = name.len;
+    memcpy(asked->name, name.at, name.len);
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = name};
+    queue_topic(limits->queue, &call, (struct queue_reply_to){.done = on_topic, .owner = asked});
+}
+
+static void on_event(void *owner, enum queue_event event, struct slice topic)
+{
+    struct limits *limits = owner;
+    if (event == QUEUE_EVENT_TOPIC && !limits->is_stopped && topic.len)
+        follow_topic(limits, topic);
+    else if (event == QUEUE_EVENT_TOPIC && !limits->is_stopped)
+        follow_page(limits, topic);
+    if (limits->on_event)
+        limits->on_event(limits->on_event_owner, event, topic);
+}
+
+/* ---- its life ---- */
+
+static void on_alarm(void *ctx)
+{
+    struct limits *limits = ctx;
+    int64_t now_ms = clock_inner_ms();
+    look_at_memory(limits, now_ms);
+    look_at_jobs(limits, now_ms);
+    deadline_set(limits->alarm, now_ms + PERIOD_MS);
+}
+
+static uint32_t half_unless(uint32_t given, uint32_t all)
+{
+    return given ? given : (all + 1) / 2;
+}
+
+bool limits_open(struct limits *limits, const struct config *config)
+{
+    uint64_t eighty = machine_memory_bytes("") / 5 * 4;
+    const struct quota_options options = {
+        .address_rate = config->address_rate,
+        .address_connections = half_unless(config->address_connections, config->max_connections),
+        .address_waiting = half_unless(config->address_waiting, config->max_waiting),
+        .are_local_connections_free = !config->address_connections,
+        .are_local_waits_free = !config->address_waiting,
+        .topics = config->max_topics,
+        .seed = random_u64(),
+    };
+    *limits = (struct limits){.statm = -1};
+    limits->memory_bytes_max =
+        config->max_memory_bytes ? (uint64_t)config->max_memory_bytes : eighty;
+    limits->quota = quota_new(&options);
+    return limits->quota;
+}
+
+bool limits_attach(struct limits *limits, struct http_shared *http, struct queue *queue,
+                   struct reactor *reactor)
+{
+    limits->http = http;
+    limits->queue = queue;
+    limits->alarm = deadline_new(reactor, on_alarm, limits);
+    limits->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    limits->on_event = queue->on_event;
+    limits->on_event_owner = queue->on_event_owner;
+    queue->on_event = on_event;
+    queue->on_event_owner = limits;
+    http_shared_set_process_memory(http, limits->memory_bytes_max);
+    return limits->alarm;
+}
+
+void limits_start(struct limits *limits)
+{
+    follow_page(limits, (struct slice){0});
+    deadline_set(limits->alarm, clock_inner_ms() + PERIOD_MS);
+}
+
+void limits_close(struct limits *limits)
+{
+    limits->is_stopped = true;
+    deadline_free(limits->alarm);
+    if (limits->statm > 0)
+        (void)close(limits->statm);
+    quota_free(limits->quota);
+    limits->quota = NULL;
+}
