@@ -76,7 +76,7 @@ function(tarry_wings_write FILE)
     file(CONFIGURE OUTPUT ${FILE} CONTENT "${TEXT}\n" @ONLY)
 endfunction()
 
-tarry_wing(REDIS "Redis" "server/(backend|config)_redis|cli/(reshard|redis_store|fsck_redis)" redis)
+tarry_wing(REDIS "Redis" "server/(backend|config|stored_tokens)_redis|cli/(reshard|redis_store|fsck_redis|token_store_redis)" redis)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
 tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" amqp)
 tarry_wing(KAFKA "Kafka" "targets/kafka_")

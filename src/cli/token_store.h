@@ -7,11 +7,12 @@
 #include "server/config.h"
 
 struct token_store_flags { /* NULL: not given */
-    const char *tokens, *config;
+    const char *tokens, *config, *store, *password_file;
 };
 
 struct token_store {
     struct config config;
+    bool is_redis;
     char place[OPTION_TEXT_BYTES]; /* for people */
 };
 
@@ -21,5 +22,9 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
 int token_store_read(const struct token_store *store, struct buffer *out);
 /* As token_file_edit; a positive number that `edit` returns is the exit code. */
 int token_store_edit(const struct token_store *store, token_file_editor *edit, void *ctx);
+
+/* The same for those in Redis: token_store_redis.c. */
+int token_store_redis_read(const struct token_store *store, struct buffer *out);
+int token_store_redis_edit(const struct token_store *store, token_file_editor *edit, void *ctx);
 
 #endif

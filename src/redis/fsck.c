@@ -263,6 +263,31 @@ static int count_shards(struct fsck *fsck)
     return refuse_on_the_way(fsck);
 }
 
+/* ---- the tokens ----
+ *
+ * `{prefix}:tokens` stands outside all shards. What it says is read by servers; here only that they
+ * can. A user of Redis' that may not look at it has no tokens there. */
+
+static int check_tokens(struct fsck *fsck)
+{
+    char key[CORE_KEY_BYTES];
+    redisReply *reply;
+    snprintf(key, sizeof key, "{%s}:tokens", fsck->url.prefix);
+    const struct slice words[] = {slice_of("TYPE"), slice_of(key)};
+    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
+    if (result == -EACCES)
+        return 0;
+    if (result != 0)
+        return result;
+    struct slice type = slice_make(reply->str, reply->len);
+    if (!slice_is(type, "none") && !slice_is(type, "hash"))
+        fsck_found(fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""),
+                   slice_of("the tokens are kept in a key of another type"),
+                   slice_of("servers cannot read them: delete the key, and make the tokens anew"));
+    freeReplyObject(reply);
+    return 0;
+}
+
 /* ---- the topics' settings ----
  *
  * A topic's settings and pause are the same in all shards; one that was lost comes back without, with
@@ -582,6 +607,8 @@ static int count_all_jobs(struct fsck *fsck)
 static int walk_all(struct fsck *fsck)
 {
     int result = count_shards(fsck);
+    if (result == 0)
+        result = check_tokens(fsck);
     for (uint32_t i = 0; result == 0 && i < fsck->report->shards; i++)
         result = check_core(fsck, i);
     if (result == 0)

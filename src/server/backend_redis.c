@@ -4,7 +4,7 @@
 #include "redis/redis.h"
 #include "redis/url.h"
 #include "server/backend.h"
-#include "server/secret.h"
+#include "server/config_redis.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -17,23 +17,8 @@ enum { STOP_MS = REDIS_STOP_MS + 5000 };
 static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
                     char place[BACKEND_PLACE_BYTES], char *error)
 {
-    char secret[REDIS_SECRET_BYTES];
     struct redis_url parsed;
-    int result = 0;
-    if (strlen(config->store) >= REDIS_URL_BYTES_MAX) {
-        return error_result(-EINVAL, error, BACKEND_ERROR_BYTES,
-                            "'--store' is too long, give at most %d bytes",
-                            REDIS_URL_BYTES_MAX - 1);
-    }
-    strcpy(url, config->store);
-    if (config->redis_password_file[0]) {
-        result = secret_read(config->redis_password_file, secret, sizeof secret, error,
-                             BACKEND_ERROR_BYTES);
-        if (result == 0)
-            result = secret_into_url(config->store, secret, url, REDIS_URL_BYTES_MAX, error,
-                                     BACKEND_ERROR_BYTES);
-        explicit_bzero(secret, sizeof secret);
-    }
+    int result = config_redis_url(config, url, error, BACKEND_ERROR_BYTES);
     if (result == 0 && !redis_url_parse(url, &parsed, error, BACKEND_ERROR_BYTES))
         result = -EINVAL;
     if (result == 0)

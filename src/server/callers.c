@@ -60,6 +60,40 @@ static bool open_keys(struct callers *callers, struct reactor *reactor)
     return issuer_keys_open(&callers->keys, reactor, config->jwt_keys, config->jwt_ca);
 }
 
+/* ---- tokens in a store ---- */
+
+static void on_stored(void *ctx, struct slice text, const char *read_error)
+{
+    struct callers *callers = ctx;
+    struct access_change change = {0};
+    char error[ACCESS_ERROR_BYTES] = "";
+    if (read_error)
+        snprintf(error, sizeof error, "%s", read_error);
+    if (read_error || access_set_tokens(callers->access, text, &change, error) != 0) {
+        complain(callers->complaint, "tokens not read", error);
+        return;
+    }
+    callers->complaint[0] = '\0';
+    if (callers->follows_store) /* else they are the first ones */
+        say_change(&change);
+}
+
+/* Where nothing is said of tokens, those that the store has count: who made them there means all its
+ * servers. A user of Redis' who may not even look need not. */
+static bool open_stored(struct callers *callers, struct reactor *reactor, char *error)
+{
+    bool is_asked_for = config_tokens_are_stored(callers->config);
+    callers->stored = (struct stored_tokens){.got = on_stored, .ctx = callers};
+    int result = stored_tokens_open(&callers->stored, callers->config, reactor, error);
+    if (result == -EACCES && !is_asked_for)
+        result = 0;
+    else if (result == 0)
+        callers->follows_store = is_asked_for || access_is_on(callers->access);
+    if (!callers->follows_store)
+        stored_tokens_close(&callers->stored);
+    return result == 0;
+}
+
 /* ---- looks ---- */
 
 static void look(struct callers *callers, bool is_forced)
@@ -68,8 +102,10 @@ static void look(struct callers *callers, bool is_forced)
     char error[ACCESS_ERROR_BYTES] = "";
     if (access_reload(callers->access, is_forced, &change, error) != 0)
         complain(callers->complaint, "tokens not read", error);
-    else
+    else if (!callers->follows_store)
         callers->complaint[0] = '\0';
+    if (callers->follows_store)
+        stored_tokens_look(&callers->stored);
     say_change(&change);
     if (callers->has_key_url)
         issuer_keys_look(&callers->keys, access_wants_jwt_keys(callers->access));
@@ -107,7 +143,9 @@ void callers_reload(struct callers *callers)
 static struct access_options options_of(const struct config *config)
 {
     bool is_url = config_jwt_keys_are_remote(config);
-    return (struct access_options){.tokens_file = config->tokens,
+    return (struct access_options){.tokens_file =
+                                       config_tokens_are_stored(config) ? "" : config->tokens,
+                                   .has_stored_tokens = config_tokens_are_stored(config),
                                    .jwt = {.issuer = config->jwt_issuer,
                                            .audience = config->jwt_audience,
                                            .scope_claim = config->jwt_scope_claim,
@@ -122,12 +160,17 @@ bool callers_open(struct callers *callers, const struct config *config, struct r
     *callers = (struct callers){.config = config};
     if (access_new(&options, &callers->access, error) != 0)
         return false;
+    bool may_be_stored = config_is_redis(config) && !options.tokens_file[0];
+    if (may_be_stored && !open_stored(callers, reactor, error))
+        return false;
     if (!access_is_on(callers->access))
         return true;
     callers->look = deadline_new(reactor, on_look, callers);
     if (!callers->look || (config_jwt_keys_are_remote(config) && !open_keys(callers, reactor)))
         return error_text(error, ACCESS_ERROR_BYTES, "out of memory");
-    if (config->tokens[0])
+    if (callers->follows_store)
+        log_event(LOG_INFO, "tokens read", LOG_TEXT("file", "store"));
+    else if (config->tokens[0])
         log_event(LOG_INFO, "tokens read", LOG_TEXT("file", config->tokens));
     return true;
 }
@@ -136,6 +179,7 @@ void callers_close(struct callers *callers)
 {
     if (callers->has_key_url)
         issuer_keys_close(&callers->keys);
+    stored_tokens_close(&callers->stored);
     deadline_free(callers->look);
     access_free(callers->access);
     *callers = (struct callers){0};

@@ -12,13 +12,15 @@
 #include "net/reactor.h"
 #include "server/config.h"
 #include "server/issuer_keys.h"
+#include "server/stored_tokens.h"
 
 struct callers { /* zeroed: closed */
     struct access *access;
     const struct config *config;
     struct deadline *look; /* the next one; NULL: there is nothing to look at */
     struct issuer_keys keys;
-    bool has_key_url;
+    struct stored_tokens stored;
+    bool has_key_url, follows_store;
     /* The last complaint of each kind, said once. */
     char complaint[ACCESS_ERROR_BYTES], key_complaint[ACCESS_ERROR_BYTES];
 };

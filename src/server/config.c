@@ -52,9 +52,9 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
      "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
-    {"tokens", OPTION_TEXT, "FILE", FIELD(tokens), "", 0, 0,
-     "let in who has a token of this file (made by tarry token, see docs/security.md); read again "
-     "where it changes, and on SIGHUP"},
+    {"tokens", OPTION_TEXT, "FILE|store", FIELD(tokens), "", 0, 0,
+     "let in who has a token of this file (made by tarry token, see docs/security.md), or of those "
+     "that all servers on one Redis share; followed where they change, and on SIGHUP"},
     {"tls-cert", OPTION_TEXT, "FILE", FIELD(tls_cert), "", 0, 0,
      "the certificate that listeners with the word tls show, PEM, and behind it those up to the "
      "root; read again where it changes, and on SIGHUP, without dropping connections"},
@@ -684,8 +684,18 @@ static bool check_listen(const struct config *config, char *error)
     return true;
 }
 
+static bool check_tokens(const struct config *config, char *error)
+{
+    return !config_tokens_are_stored(config) || config_is_redis(config) ||
+           error_text(error, CONFIG_ERROR_BYTES,
+                      "'--tokens store' keeps tokens in Redis, give --store and its URL, or name a "
+                      "file");
+}
+
 static bool check(const struct config *config, char *error)
 {
+    if (!check_tokens(config, error))
+        return false;
     if (!config_jwt_check(config, error) || !check_tls(config, error) ||
         !check_listen(config, error))
         return false;

@@ -76,7 +76,7 @@ struct config {
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
     char deliver[OPTION_TEXT_BYTES]; /* the policy file; empty: none */
-    char tokens[OPTION_TEXT_BYTES];  /* the file of tokens; empty: none */
+    char tokens[OPTION_TEXT_BYTES];  /* the file of tokens, or "store"; empty: none */
     char jwt_issuer[OPTION_TEXT_BYTES], jwt_audience[OPTION_TEXT_BYTES]; /* empty: none */
     char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or where its scheme says so a URL */
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's */
@@ -120,6 +120,12 @@ bool config_load(struct config *out, int arg_count, char *const *args,
 static inline bool config_is_redis(const struct config *config)
 {
     return strcmp(config->store, "embedded") != 0;
+}
+
+/* Are the tokens kept in the store, for all servers there? */
+static inline bool config_tokens_are_stored(const struct config *config)
+{
+    return strcmp(config->tokens, "store") == 0;
 }
 
 /* Is there a way for clients of this listener to prove themselves? */

@@ -4,7 +4,9 @@
 #include "redis/redis.h"
 #include "redis/url.h"
 #include "server/config.h"
+#include "server/secret.h"
 
+#include <errno.h>
 #include <string.h>
 
 _Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
@@ -28,4 +30,23 @@ bool config_redis_holds_password(const char *store)
                  (url.password[0] || url.sentinel_password[0]);
     explicit_bzero(&url, sizeof url);
     return holds;
+}
+
+int config_redis_url(const struct config *config, char *url, char *error, size_t error_bytes)
+{
+    char secret[REDIS_SECRET_BYTES];
+    if (strlen(config->store) >= REDIS_URL_BYTES_MAX)
+        return error_result(-EINVAL, error, error_bytes,
+                            "'--store' is too long, give at most %d bytes",
+                            REDIS_URL_BYTES_MAX - 1);
+    strcpy(url, config->store);
+    if (!config->redis_password_file[0])
+        return 0;
+    int result =
+        secret_read(config->redis_password_file, secret, sizeof secret, error, error_bytes);
+    if (result == 0)
+        result =
+            secret_into_url(config->store, secret, url, REDIS_URL_BYTES_MAX, error, error_bytes);
+    explicit_bzero(secret, sizeof secret);
+    return result;
 }

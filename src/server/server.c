@@ -250,11 +250,18 @@ static bool open_listeners(struct server *server)
     return true;
 }
 
+/* The store may have tokens of which the configuration says nothing: they are asked for then. */
 static bool open_callers(struct server *server)
 {
     char error[ACCESS_ERROR_BYTES] = "";
-    return callers_open(&server->callers, server->config, server->per_reactor[0].reactor, error) ||
-           start_failed(error);
+    if (!callers_open(&server->callers, server->config, server->per_reactor[0].reactor, error))
+        return start_failed(error);
+    for (uint32_t i = 0; i < server->listeners.count; i++) {
+        struct listener *listener = &server->listeners.at[i];
+        if (access_is_on(server->callers.access) && listener->options.token == LISTENER_TOKEN_AUTO)
+            listener->requires_token = true;
+    }
+    return true;
 }
 
 static bool open_queue(struct server *server)
