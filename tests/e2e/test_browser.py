@@ -4,13 +4,12 @@ import http.server
 import json
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import types
 
 import pytest
-from client import Connection, request_bytes
+from client import Connection, dial, request_bytes
 from delivery import settle
 from nginx import Nginx
 from server import BINARY, REPO, eventually
@@ -103,7 +102,7 @@ def test_a_name_that_is_not_the_servers_is_refused(server):
 
 
 def client_of_1_0(port):
-    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+    with dial(port, 10) as plain:
         plain.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         return plain.recv(12)
 
@@ -250,6 +249,7 @@ def browse(tmp_path):
         browser.communicate(timeout=30)
 
 
+@pytest.mark.plain("the browser knows neither the authority nor a token")
 def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, browse):
     server = start_delivering()
     client = server.client()
@@ -295,6 +295,7 @@ PERMITTED = """<!doctype html><meta charset="utf-8"><title>console</title>
 </script>"""
 
 
+@pytest.mark.plain("the browser knows neither the authority nor a token")
 def test_a_page_that_may_in_a_real_browser(start_server, browse):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
         origin = f"http://console.example:{site.server_port}"
@@ -311,6 +312,7 @@ def test_a_page_that_may_in_a_real_browser(start_server, browse):
 # ---- behind a proxy ----
 
 
+@pytest.mark.plain("the proxy of the page speaks no TLS")
 def test_the_nginx_of_the_manual_needs_nothing_else(server, tmp_path):
     page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
     location = page.partition("```nginx\nlocation / {")[2].partition("```")[0]
