@@ -20,15 +20,15 @@ backend servers
 
 
 class HAProxy(Child):
-    """`server` is 127.0.0.1:PORT, or the path of a unix socket; `words` say how it is spoken to: send-proxy, send-proxy-v2, check …"""
+    """`server` is 127.0.0.1:PORT, or unix@PATH; `words` say how it is spoken to: send-proxy, send-proxy-v2, check … Or `config` is all of it."""
 
     NAME = "haproxy"
     START_SECONDS, PAUSE_SECONDS = 10.0, 0.01
     HAS_HELPERS = False
 
-    def __init__(self, directory, server, words):
+    def __init__(self, directory, server="", words="", config=CONFIG):
         super().__init__(directory)
-        (self.directory / "haproxy.cfg").write_text(CONFIG.format(port=self.port, server=server, words=words))
+        (self.directory / "haproxy.cfg").write_text(config.format(port=self.port, server=server, words=words))
 
     def command(self):
         return [PROGRAM, "-db", "-f", self.directory / "haproxy.cfg"]

@@ -14,7 +14,8 @@ import pytest
 from certificates import Authority
 from client import Client, Connection, request_bytes
 from haproxy import HAProxy
-from server import BINARY, Server, eventually, free_port, together
+from server import BINARY, REPO, Server, eventually, free_port, together
+from tokens import Token, TokenFile
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
@@ -292,6 +293,53 @@ def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tm
     together(end, *[call] * 6)
     server.start()
     assert server.client().topic("t")["counts"]["ready"] == sum(counts) + 1
+
+
+# ---- what the manual says ----
+
+
+def snippet(heading, language):
+    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    return page.partition(f"\n## {heading}\n")[2].partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_listeners_of_the_manual(tmp_path, authority):
+    """Its addresses are replaced by such as there are here."""
+    lines = snippet("Listeners", "ini").replace("10.0.0.5:8280", "0.0.0.0:0").replace(":8279", ":0").replace(":8443", ":0").replace("/run/tarry", str(tmp_path))
+    assert lines.count("listen = ") == 4
+    group = os.getgroups()[0] if os.getgroups() else os.getgid()
+    certificate, key = authority.flags[1], authority.flags[3]
+    caller = Token("caller")
+    file = TokenFile(tmp_path / "tokens", caller)
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(lines.replace("group=tarry", f"group={group}") + f"data = {tmp_path / 'data'}\ntls-cert = {certificate}\ntls-key = {key}\ntokens = {file.path}\n",
+                    encoding="utf-8")
+    with open(tmp_path / "log", "wb") as log:
+        proc = subprocess.Popen([str(BINARY), "serve", "--config", str(conf)], stdout=log, stderr=log)
+    try:
+        said = eventually(lambda: (text := (tmp_path / "log").read_text()) and "event=listening" in text and text)
+        assert "address=127.0.0.1:" in said and "words=require-token" in said and "words=tls,require-token" in said and "words=proxy-protocol,require-token" in said
+        assert said.count("event=insecure") == 1 and "can be read on the way: no TLS" in said
+        got = subprocess.run(["curl", "-sS", "--unix-socket", tmp_path / "tarry.sock", "-H", f"Authorization: Bearer {caller.secret}", "http://localhost/v1/info"],
+                             capture_output=True, check=True, timeout=30)
+        assert b'"shards"' in got.stdout
+        told = subprocess.run([str(BINARY), "topics", "--url", f"unix:{tmp_path / 'tarry.sock'}"], capture_output=True, text=True, check=False, timeout=30,
+                              env={**os.environ, "TARRY_TOKEN": caller.secret})
+        assert told.returncode == 0, told.stderr
+    finally:
+        proc.terminate()
+        assert proc.wait(30) == 0
+
+
+def test_the_haproxy_of_the_manual(start_server, tmp_path):
+    server = start_server("--listen", f"unix:{tmp_path / 'proxy.sock'},proxy-protocol")
+    server.client().push("t")
+    config = snippet("Behind a proxy", "haproxy").replace("/run/tarry", str(tmp_path))
+    with HAProxy(tmp_path / "haproxy", config=config.replace("0.0.0.0:8443", "127.0.0.1:{port}")) as proxy:
+        connection = Connection(proxy.port, source="127.0.0.8")
+        assert connection.call("POST", "/v1/topics/t/purge").status == 200
+        eventually(lambda: "127.0.0.8:" in server.log())
+        connection.close()
 
 
 # ---- behind a proxy ----
