@@ -8,6 +8,7 @@ import socket
 
 import pytest
 from api import BODIES, CALLS
+from certificates import Authority
 from client import Connection, request_bytes
 from conftest import FLAGS
 from redis_servers import RedisServer
@@ -21,6 +22,7 @@ NOBODY = None
 LIMITED = [Token(scope, [scope], OWN) for scope in SCOPES] + [Token("no-" + scope, [other for other in SCOPES if other != scope], OWN) for scope in SCOPES]
 WIDE = [Token("wide-" + scope, [scope]) for scope in SCOPES]
 TOKENS = [ALL, *LIMITED, *WIDE]
+CERTIFIED = [LIMITED[0], LIMITED[7], WIDE[2]]  # by a certificate of that name as well
 
 # A word that no answer may hold but for those who may see all.
 SECRET = "gEhEiM"
@@ -35,10 +37,17 @@ class House:
     """A server with tokens and a listener of each kind, and a foreign topic that holds jobs of every state."""
 
     def __init__(self, directory, *flags):
-        self.open_port, self.path = free_port(), f"{directory}/sock"
-        self.tokens = TokenFile(directory / "tokens", *TOKENS)
+        self.open_port, self.tls_port, self.path = free_port(), free_port(), f"{directory}/sock"
+        self.authority = Authority(directory)
+        self.authority.sign("server")
+        for token in CERTIFIED:
+            self.authority.sign(token.name, names=None, common_name=f"{token.name}.example")
+        self.authority.sign("stranger", names=None)
+        self.tokens = TokenFile(directory / "tokens", *TOKENS, *(token.as_certificate() for token in CERTIFIED))
         self.server = Server(directory / "server", ["--tokens", str(self.tokens.path), "--audit", str(directory / "audit"), "--listen", f"unix:{self.path}",
-                                                    "--listen", f"127.0.0.1:{self.open_port},no-token", *flags])
+                                                    "--listen", f"127.0.0.1:{self.open_port},no-token", "--listen", f"127.0.0.1:{self.tls_port},tls",
+                                                    "--tls-cert", str(self.authority.certificate("server")), "--tls-key", str(self.authority.key("server")),
+                                                    "--tls-client-ca", str(self.authority.file), *flags])
         self.server.start()
         self.all = Client(Connection(self.server.port), ALL)
         self.fill(FOREIGN)
@@ -56,7 +65,11 @@ class House:
         """All that there is of the foreign topic."""
         return [self.all.call("GET", f"/v1/topics/{FOREIGN}{rest}").body for rest in ("", "/jobs?body=true&limit=100")]
 
-    def on(self, listener):
+    def on(self, listener, token=None):
+        if listener == "mtls":
+            connection = Connection(self.tls_port)
+            connection.socket = self.authority.context(token.name if token else "stranger").wrap_socket(connection.socket, server_hostname="localhost")
+            return connection
         if listener == "unix":
             connection = Connection.__new__(Connection)
             connection.socket, connection.pending = socket.socket(socket.AF_UNIX), bytearray()
@@ -67,13 +80,14 @@ class House:
 
 
 class Client:
-    """Calls by a token over one connection, made again where the server ends it."""
+    """Calls by a token over one connection, made again where the server ends it; by a certificate where `is_shown`."""
 
-    def __init__(self, connection, token, again=None):
-        self.connection, self.token, self.again = connection, token, again
+    def __init__(self, connection, token, again=None, is_shown=False):
+        self.connection, self.again = connection, again
+        self.headers = token.headers if token and not is_shown else {}
 
     def call(self, method, target, body=b"", headers=None):
-        reply = self.connection.call(method, target, body, {**(self.token.headers if self.token else {}), **(headers or {})})
+        reply = self.connection.call(method, target, body, {**self.headers, **(headers or {})})
         if reply.closes and self.again:
             self.connection.close()
             self.connection = self.again()
@@ -124,8 +138,8 @@ def hides(reply, asked):
 
 
 def check(house, listener, token, call, topic):
-    again = lambda: house.on(listener)  # noqa: E731
-    client = Client(again(), token, again) if (key := (listener, token)) not in house.clients else house.clients[key]
+    again = lambda: house.on(listener, token)  # noqa: E731
+    client = Client(again(), token, again, listener == "mtls") if (key := (listener, token)) not in house.clients else house.clients[key]
     house.clients[key] = client
     reply = ask(client, call, topic, house)
     wanted = expected(call, token, topic, listener)
@@ -143,13 +157,13 @@ def check(house, listener, token, call, topic):
     return reply
 
 
-@pytest.mark.parametrize("listener", ["require-token", "no-token", "unix"])
+@pytest.mark.parametrize("listener", ["require-token", "no-token", "unix", "mtls"])
 def test_the_table(house, listener):
     house.clients = {}
     before = house.look()
     topics = LOOK_ALIKES if listener == "require-token" else ["orders", "orders-1", "ordersx", FOREIGN]
     # Nobody may do everything where no token is needed: he asks about topics of his own, or the foreign one would be changed.
-    for token, call in itertools.product([NOBODY, *LIMITED, *WIDE], CALLS):
+    for token, call in itertools.product([NOBODY, *(CERTIFIED if listener == "mtls" else [*LIMITED, *WIDE])], CALLS):
         for topic in topics:
             may_change = expected(call, token, topic, listener) is None and call.scope not in (None, "", "read")
             if not (may_change and topic == FOREIGN):
@@ -265,6 +279,14 @@ def test_a_header_that_is_wrong_is_refused_on_every_listener(house, header):
     for listener in ("require-token", "no-token", "unix"):
         assert house.on(listener).call("GET", "/v1/info", headers={"Authorization": header}).status == 401
         assert house.on(listener).call("GET", "/healthz", headers={"Authorization": header}).status == 200
+
+
+def test_a_header_counts_before_a_certificate(house):
+    connection = house.on("mtls", LIMITED[0])
+    assert connection.call("GET", "/v1/info").json()["caller"] == {"name": "push.example", "kind": "certificate", "scopes": ["push"], "topics": list(OWN)}
+    assert connection.call("GET", "/v1/info", headers=LIMITED[1].headers).json()["caller"]["name"] == "consume"
+    assert connection.call("GET", "/v1/info", headers={"Authorization": "Bearer tarry_nobody"}).status == 401
+    assert connection.call("GET", "/v1/info").json()["caller"]["name"] == "push.example"
 
 
 def test_two_headers_are_no_caller(house):

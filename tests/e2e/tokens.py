@@ -27,6 +27,11 @@ class Token:
         words = {"created": "2026-01-01T00:00:00.000Z", "sha256": sha256(self.secret), **self.words}
         return f"token {self.name} scope={','.join(self.scopes)} topics={','.join(self.topics)} " + " ".join(f"{key}={value}" for key, value in words.items())
 
+    def as_certificate(self):
+        """The line by which a client certificate of that name is the same caller."""
+        words = [f"certificate {self.name}.example", f"scope={','.join(self.scopes)}", f"topics={','.join(self.topics)}", "created=2026-01-01T00:00:00.000Z"]
+        return " ".join(words)
+
     def may_use(self, topic):
         return any(topic == pattern or (pattern.endswith("*") and topic.startswith(pattern[:-1])) for pattern in self.topics)
 
@@ -47,7 +52,7 @@ class TokenFile:
     def write(self, *tokens):
         new = self.path.with_suffix(f".{next(self.serial)}")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write("".join(token.line() + "\n" for token in tokens))
+            file.write("".join((token if isinstance(token, str) else token.line()) + "\n" for token in tokens))
         new.rename(self.path)
 
 
