@@ -70,5 +70,5 @@ def test_answers_are_what_the_description_says(tools, start_delivering, endpoint
     selected, tested = re.search(r"Selected: (\d+)/\d+\s+Tested: (\d+)", ended.stdout).groups()
     assert selected == tested, "all operations"
     assert int(re.search(r"(\d+) generated", ended.stdout)[1]) > 1000
-    unanswered = re.findall(r'tarry_http_requests_total\{call="(\w+)",status="2xx"\} 0\n', client.call("GET", "/metrics").body.decode())
+    unanswered = re.findall(r'tarry_http_requests_total\{call="(\w+)",status="2xx"\} 0\n', server.connection().call("GET", "/metrics").body.decode())
     assert not unanswered, "each call was also right once"
