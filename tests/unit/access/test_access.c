@@ -61,11 +61,266 @@ static void one_byte_changed_is_nobody(void **state)
     rig_close(&rig);
 }
 
+/* A file with one token, whose header is written, and what else is to stand in its line. */
+static void open_one(struct access_rig *rig, const char *words, char header[128], char *text,
+                     size_t text_bytes)
+{
+    char secret[TOKEN_BYTES + 1];
+    token_make(secret);
+    snprintf(header, 128, "Bearer %s", secret);
+    snprintf(text, text_bytes, "token t scope=push topics=* %s %s\n", rig_hash("sha256", secret),
+             words);
+    rig_open(rig, text);
+}
+
+static void header_is_bearer_or_basic_and_nothing_else(void **state)
+{
+    struct access_rig rig;
+    (void)state;
+    rig_open(&rig, "token t scope=push topics=* "
+                   "sha256=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n");
+    static const struct {
+        const char *header;
+        enum access_refusal refusal;
+    } rows[] = {
+        {"Bearer secret", ACCESS_OK},
+        {"bearer secret", ACCESS_OK},
+        {"BEARER   secret", ACCESS_OK},
+        {"Basic c29tZTpzZWNyZXQ=", ACCESS_OK},
+        {"basic OnNlY3JldA==", ACCESS_OK},
+        {"Basic c2VjcmV0", ACCESS_MALFORMED}, /* no colon */
+        {"Basic c29tZTpzZWNyZXQ", ACCESS_MALFORMED},
+        {"Basic c29tZTpzZWNyZXQ==", ACCESS_MALFORMED},
+        {"Basic c29tZTpzZWNyZXR4", ACCESS_UNKNOWN}, /* some:secretx */
+        {"Basic secret:", ACCESS_MALFORMED},
+        {"Bearersecret", ACCESS_MALFORMED},
+        {"Bearer", ACCESS_MALFORMED},
+        {"Bearer ", ACCESS_MALFORMED},
+        {"Bearer Secret", ACCESS_UNKNOWN},
+        {"Bearer secret ", ACCESS_UNKNOWN},
+        {"Bearer secret, Bearer secret", ACCESS_UNKNOWN},
+        {"Digest secret", ACCESS_MALFORMED},
+        {"secret", ACCESS_MALFORMED},
+        {"", ACCESS_MALFORMED},
+        {NULL, ACCESS_MISSING},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        CASE_HOLDS(rows[i].header ? rows[i].header : "none",
+                   rig_refusal(&rig, rows[i].header) == rows[i].refusal);
+    static char giant[ACCESS_HEADER_BYTES_MAX + 64];
+    memset(giant, 'a', sizeof giant - 1);
+    memcpy(giant, "Bearer ", 7);
+    assert_int_equal(rig_refusal(&rig, giant), ACCESS_MALFORMED);
+    rig_close(&rig);
+}
+
+static void client_learns_nothing_of_what_was_wrong(void **state)
+{
+    (void)state;
+    const char *one = access_challenge(ACCESS_UNKNOWN);
+    for (int refusal = ACCESS_MALFORMED; refusal < ACCESS_REFUSALS; refusal++)
+        assert_string_equal(access_challenge((enum access_refusal)refusal), one);
+    assert_string_equal(access_challenge(ACCESS_MISSING), "Bearer realm=\"tarry\"");
+}
+
+static void token_ends_at_its_time_and_not_before(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *caller = NULL;
+    char header[128], text[256];
+    (void)state;
+    open_one(&rig, "expires=1790000000001", header, text, sizeof text);
+    struct access_asked asked = {.authorization = slice_of(header), .now_ms = RIG_NOW_MS};
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_OK);
+    assert_int_equal(caller->ends_ms, RIG_NOW_MS + 1);
+    assert_true(access_holds(rig.access, caller, RIG_NOW_MS));
+    assert_false(access_holds(rig.access, caller, RIG_NOW_MS + 1));
+    asked.now_ms++;
+    struct access_caller *late = NULL;
+    assert_int_equal(access_admit(rig.access, &asked, &late), ACCESS_EXPIRED);
+    access_caller_release(caller);
+    rig_close(&rig);
+}
+
+static void both_secrets_of_a_rotation_are_good_for_a_while(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *one, *other;
+    char text[512];
+    (void)state;
+    snprintf(text, sizeof text,
+             "token t scope=push topics=* %s %s old-until=1790000000005 expires=1790000000009\n",
+             rig_hash("sha256", "new"), rig_hash("old-sha256", "old"));
+    rig_open(&rig, text);
+    assert_int_equal(rig_ask(&rig, "Bearer new", &one), ACCESS_OK);
+    assert_int_equal(rig_ask(&rig, "Bearer old", &other), ACCESS_OK);
+    assert_int_equal(one->ends_ms, RIG_NOW_MS + 9);
+    assert_int_equal(other->ends_ms, RIG_NOW_MS + 5);
+    access_caller_release(one);
+    access_caller_release(other);
+    rig_close(&rig);
+}
+
+static void change_raises_the_generation_and_ends_whom_it_is_about(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *stays, *goes, *again;
+    char text[1024];
+    (void)state;
+    snprintf(text, sizeof text, "token a scope=push topics=* %s\ntoken b scope=push topics=* %s\n",
+             rig_hash("sha256", "a"), rig_hash("sha256", "b"));
+    rig_open(&rig, text);
+    assert_int_equal(rig_ask(&rig, "Bearer a", &stays), ACCESS_OK);
+    assert_int_equal(rig_ask(&rig, "Bearer b", &goes), ACCESS_OK);
+    uint64_t before = access_generation(rig.access);
+    assert_int_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_int_equal(access_generation(rig.access), before);
+    snprintf(text, sizeof text,
+             "# new\ntoken a scope=push topics=* %s\ntoken b scope=push topics=c %s\n"
+             "token c scope=push topics=* %s\n",
+             rig_hash("sha256", "a"), rig_hash("sha256", "b"), rig_hash("sha256", "c"));
+    rig_write(&rig, text);
+    assert_int_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_true(rig.change.is_changed);
+    assert_int_equal(rig.change.added, 1);
+    assert_int_equal(rig.change.altered, 1);
+    assert_int_equal(rig.change.removed, 0);
+    assert_true(access_generation(rig.access) > before);
+    assert_true(access_holds(rig.access, stays, RIG_NOW_MS));
+    assert_false(access_holds(rig.access, goes, RIG_NOW_MS));
+    assert_int_equal(rig_ask(&rig, "Bearer a", &again), ACCESS_OK);
+    assert_ptr_equal(again, stays);
+    access_caller_release(stays);
+    access_caller_release(again);
+    access_caller_release(goes);
+    rig_close(&rig);
+}
+
+static void revoked_one_is_refused_and_ends(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *caller;
+    char text[512];
+    (void)state;
+    snprintf(text, sizeof text, "token a scope=push topics=* %s\n", rig_hash("sha256", "a"));
+    rig_open(&rig, text);
+    assert_int_equal(rig_ask(&rig, "Bearer a", &caller), ACCESS_OK);
+    snprintf(text, sizeof text, "token a scope=push topics=* revoked=2026-01-01T00:00:00Z %s\n",
+             rig_hash("sha256", "a"));
+    rig_write(&rig, text);
+    assert_int_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_false(access_holds(rig.access, caller, RIG_NOW_MS));
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_REVOKED);
+    access_caller_release(caller);
+    rig_close(&rig);
+}
+
+static void broken_text_leaves_the_old_and_a_lost_file_nobody(void **state)
+{
+    struct access_rig rig;
+    char text[512];
+    (void)state;
+    snprintf(text, sizeof text, "token a scope=push topics=* %s\n", rig_hash("sha256", "a"));
+    rig_open(&rig, text);
+    rig_write(&rig, "token a\n");
+    assert_int_not_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_OK);
+    rig_write_mode(&rig, text, 0604);
+    assert_int_not_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_OK); /* the first look */
+    assert_int_not_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_true(rig.change.is_changed);
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_UNKNOWN);
+    rig_write(&rig, text);
+    assert_int_equal(access_reload(rig.access, false, &rig.change, rig.error), 0);
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_OK);
+    unlink(rig.path);
+    assert_int_not_equal(access_reload(rig.access, true, &rig.change, rig.error), 0);
+    assert_int_equal(rig_refusal(&rig, "Bearer a"), ACCESS_UNKNOWN);
+    rig_close(&rig);
+}
+
+static void mode_decides_whether_a_file_is_read(void **state)
+{
+    static const struct {
+        mode_t mode;
+        bool is_read;
+    } rows[] = {{0600, true},  {0400, true},  {0640, true},  {0440, true}, {0644, false},
+                {0604, false}, {0660, false}, {0602, false}, {0620, false}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct access_rig rig;
+        char mode[16];
+        snprintf(mode, sizeof mode, "%04o", (unsigned)rows[i].mode);
+        CASE_HOLDS(mode, (rig_open_mode(&rig, "", rows[i].mode) == 0) == rows[i].is_read);
+        rig_close(&rig);
+    }
+}
+
+static void certificate_is_a_caller_by_its_name(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *caller = NULL;
+    (void)state;
+    rig_open(&rig, "certificate b.internal scope=read topics=invoices\n");
+    struct access_asked asked = {
+        .certificate = slice_of("b.internal"), .needs_caller = true, .now_ms = RIG_NOW_MS};
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_OK);
+    assert_int_equal(caller->kind, ACCESS_CERTIFICATE);
+    assert_true(access_may(caller, ACCESS_READ, slice_of("invoices")));
+    access_caller_release(caller);
+    asked.certificate = slice_of("b.internal.evil");
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
+    asked.certificate = slice_of("b.internal");
+    asked.authorization = slice_of("Bearer no"); /* a header counts before a certificate */
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
+    asked.authorization = slice_of("Bearer b.internal"); /* and a name is no secret */
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
+    rig_close(&rig);
+}
+
+static void where_nothing_is_asked_everybody_is_anyone(void **state)
+{
+    struct access_rig rig;
+    struct access_caller *caller = NULL;
+    struct access *off = NULL;
+    char error[ACCESS_ERROR_BYTES];
+    (void)state;
+    rig_open(&rig, "");
+    struct access_asked asked = {.now_ms = RIG_NOW_MS};
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_OK);
+    assert_ptr_equal(caller, access_anyone());
+    asked.authorization = slice_of("Bearer wrong");
+    assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
+    assert_int_equal(access_new(&(struct access_options){0}, &off, error), 0);
+    assert_false(access_is_on(off));
+    assert_int_equal(access_admit(off, &asked, &caller), ACCESS_OK);
+    asked.certificate = slice_of("by.its.name");
+    assert_int_equal(access_admit(off, &asked, &caller), ACCESS_OK);
+    assert_true(slice_is(caller->name, "by.its.name"));
+    assert_true(access_may(caller, ACCESS_SCOPES_ALL, slice_of("any")));
+    access_caller_release(caller);
+    asked = (struct access_asked){.needs_caller = true, .now_ms = RIG_NOW_MS};
+    assert_int_equal(access_admit(off, &asked, &caller), ACCESS_MISSING);
+    access_free(off);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(token_is_admitted_as_what_its_line_says),
         cmocka_unit_test(one_byte_changed_is_nobody),
+        cmocka_unit_test(header_is_bearer_or_basic_and_nothing_else),
+        cmocka_unit_test(client_learns_nothing_of_what_was_wrong),
+        cmocka_unit_test(token_ends_at_its_time_and_not_before),
+        cmocka_unit_test(both_secrets_of_a_rotation_are_good_for_a_while),
+        cmocka_unit_test(change_raises_the_generation_and_ends_whom_it_is_about),
+        cmocka_unit_test(revoked_one_is_refused_and_ends),
+        cmocka_unit_test(broken_text_leaves_the_old_and_a_lost_file_nobody),
+        cmocka_unit_test(mode_decides_whether_a_file_is_read),
+        cmocka_unit_test(certificate_is_a_caller_by_its_name),
+        cmocka_unit_test(where_nothing_is_asked_everybody_is_anyone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
