@@ -152,6 +152,54 @@ def test_a_ticket_goes_on_where_it_ended(start_server, authority):
         wire.close()
 
 
+def test_who_reads_late_gets_all_of_it(start_server, authority):
+    """More answers than the socket holds: what is sealed waits, and nothing is read meanwhile."""
+    server = start(start_server, authority)
+    connection = Sealed(server.tls_port, authority)
+    bodies = [os.urandom(200_000).hex().encode() for _ in range(3)]
+    for i, body in enumerate(bodies):
+        assert connection.call("PUT", f"/v1/topics/t/jobs/{i}", body).status == 201
+    connection.send(b"".join(request_bytes("GET", f"/v1/topics/t/jobs/{i % 3}") for i in range(120)))
+    time.sleep(0.5)
+    for i in range(120):
+        assert connection.read().json()["body"].encode() == bodies[i % 3]
+
+
+def test_what_was_not_read_goes_back(start_server, authority):
+    """The client is gone while jobs are on their way to it: those that it cannot have read cost no attempt."""
+    server = start(start_server, authority)
+    for i in range(60):
+        server.client().push("t", str(i), body=b"x" * 500_000)
+    connection = Sealed(server.tls_port, authority)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+    connection.send(b"".join(request_bytes("POST", "/v1/topics/t/take?max=10") for _ in range(6)))
+    eventually(lambda: server.client().topic("t")["counts"]["leased"] > 0)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    connection.close()  # a reset
+    eventually(lambda: server.client().topic("t")["counts"]["ready"] >= 40)
+    assert {job["attempt"] for job in server.client().take("t", max=10)} == {1}
+
+
+@pytest.mark.parametrize("shards", ["1", "3"])
+def test_a_proxy_in_front_says_who_it_is_before(start_server, authority, shards):
+    server = start(start_server, authority, "--shards", shards, words="tls,proxy-protocol")
+    wire = dial(server.tls_port, 30.0)
+    for byte in b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n":
+        wire.send(bytes([byte]))
+    connection = Connection.__new__(Connection)
+    connection.socket, connection.pending = authority.context().wrap_socket(wire, server_hostname="localhost"), bytearray()
+    assert connection.call("PUT", "/v1/topics/t/jobs/1", b"x" * 100_000).status == 201
+    bare = dial(server.tls_port, 30.0)  # the header and the handshake in one piece
+    ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = authority.context().wrap_bio(theirs, ours, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    bare.sendall(b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n" + ours.read())
+    theirs.write(bare.recv(READ_BYTES))
+    session.do_handshake()
+    bare.close()
+
+
 # ---- who does not speak it ----
 
 

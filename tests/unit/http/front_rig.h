@@ -21,12 +21,15 @@ struct front_rig {
     struct listeners listeners;
 };
 
+/* Do rigs that are opened from now on listen with TLS? They have no certificate. */
+static bool front_rig_has_tls;
+
 /* The reactor does not run yet. */
 static inline void front_rig_open(struct front_rig *rig, struct queue *queue,
                                   struct http_options options)
 {
     char error[LISTENER_ERROR_BYTES];
-    struct listener_options loopback = {.kind = LISTENER_TCP};
+    struct listener_options loopback = {.kind = LISTENER_TCP, .tls = front_rig_has_tls};
     struct sockaddr_in *address = (struct sockaddr_in *)&loopback.address;
     address->sin_family = AF_INET;
     address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);

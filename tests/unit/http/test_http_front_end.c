@@ -96,6 +96,23 @@ static void patience_ends(void **state)
     server_stop(&server);
 }
 
+/* A handshake has the time of a header, not that of a connection which has made one. */
+static void a_handshake_that_does_not_come_ends(void **state)
+{
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    front_rig_has_tls = true;
+    server_start(&server, (struct http_options){.idle_ms = 600 * 1000, .header_ms = 60});
+    front_rig_has_tls = false;
+    client_dial(&client, &server);
+    client_hear_all(&client);
+    assert_int_equal(client.len, 0);
+    client_hang_up(&client);
+    server_stop(&server);
+}
+
 /* A request begins with its first byte; what is blank before it lengthens no time-out. */
 static void blank_lines_keep_no_connection(void **state)
 {
@@ -269,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_close_when_they_should),
         cmocka_unit_test(patience_ends),
+        cmocka_unit_test(a_handshake_that_does_not_come_ends),
         cmocka_unit_test(blank_lines_keep_no_connection),
         cmocka_unit_test(connections_have_a_limit),
         cmocka_unit_test(draining_answers_what_is_under_way),
