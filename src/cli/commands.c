@@ -377,6 +377,55 @@ static void roff_program(void)
         ".SH SEE ALSO\n.BR tarry.conf (5)");
 }
 
+/* ---- the manual page of one command, tarry-push(1) ---- */
+
+/* One way to call it a line; " | topic set" begins another, as a line of the usage's own does. */
+static void roff_synopsis(const struct cli_syntax *syntax)
+{
+    char other[64];
+    size_t other_len =
+        (size_t)snprintf(other, sizeof other, " | %.*s ", name_length(syntax), syntax->usage);
+    fputs(".SH SYNOPSIS\n.B tarry ", stdout);
+    for (const char *at = syntax->usage; *at;) {
+        size_t skipped = strncmp(at, other, other_len) == 0 ? 3
+                         : *at == '\n'                      ? 1 + strspn(at + 1, " ")
+                                                            : 0;
+        if (skipped == 3)
+            fputs("\n.br\n.B tarry ", stdout);
+        else if (skipped)
+            fputs("\n.br\n.B ", stdout);
+        else
+            roff_character(*at, false);
+        at += skipped ? skipped : 1;
+    }
+    putchar('\n');
+}
+
+static void roff_command_page(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    roff_synopsis(syntax);
+    puts(".SH DESCRIPTION");
+    roff_about(syntax->about);
+    puts(".SH OPTIONS");
+    for (const struct cli_flag *flag = flags; flag->name; flag++)
+        roff_flag(flag);
+    puts(".SH EXIT STATUS");
+    roff_example(about_exit_codes);
+    puts(".SH SEE ALSO\n.BR tarry (1),\n.BR tarry.conf (5)");
+}
+
+static void roff_one(const struct cli_command *command)
+{
+    char name[64];
+    snprintf(name, sizeof name, "tarry\\-%s", command->name);
+    roff_head(name, 1, command->help);
+    cli_help_print_by(roff_command_page);
+    if (command->describe)
+        command->describe(roff_command_page);
+    else
+        print_help(command);
+}
+
 /* ---- the manual page tarry.conf(5) ---- */
 
 static void roff_key(const struct option *option)
@@ -417,15 +466,19 @@ static void roff_configuration(void)
         ".SH SEE ALSO\n.BR tarry (1)");
 }
 
-/* The manual pages tarry(1) and tarry.conf(5). */
+/* The manual pages tarry(1), that of each command, and tarry.conf(5). */
 static int print_manual(const char *page)
 {
+    const struct cli_command *command =
+        strncmp(page, "tarry-", 6) == 0 ? find_command(page + 6) : NULL;
     if (strcmp(page, "tarry") == 0)
         roff_program();
     else if (strcmp(page, "tarry.conf") == 0)
         roff_configuration();
+    else if (command)
+        roff_one(command);
     else
-        return cli_usage("no manual page '%s', give tarry or tarry.conf", page);
+        return cli_usage("no manual page '%s', give tarry, tarry-COMMAND or tarry.conf", page);
     return CLI_OK;
 }
 
@@ -435,7 +488,8 @@ static int help_command(int argc, char **argv)
 {
     const char *page = NULL, *shell = NULL;
     const struct cli_flag flags[] = {
-        {"man", CLI_TEXT, &page, "PAGE", "print the manual page tarry or tarry.conf, as roff"},
+        {"man", CLI_TEXT, &page, "PAGE",
+         "print the manual page tarry, tarry-COMMAND or tarry.conf, as roff"},
         {"completion", CLI_TEXT, &shell, "SHELL",
          "print what lets bash, zsh or fish complete commands and options"},
         {0},

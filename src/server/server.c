@@ -14,6 +14,7 @@
 #include "server/limits.h"
 #include "server/machine.h"
 #include "server/process.h"
+#include "server/watchdog.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -60,6 +61,7 @@ struct server {
     struct callers callers;
     struct limits limits;
     struct certificates certificates;
+    struct watchdog watchdog;
     void *intake; /* of intake_amqp; NULL: none was asked for */
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
@@ -208,6 +210,15 @@ static void on_signal(uv_signal_t *handle, int number)
 }
 
 /* ---- starting ---- */
+
+static bool open_watchdog(struct server *server)
+{
+    if (!watchdog_open(&server->watchdog, server->per_reactor[0].reactor))
+        return start_failed("out of memory");
+    for (uint32_t i = 1; i < server->reactor_count; i++)
+        watchdog_add(&server->watchdog, server->per_reactor[i].reactor);
+    return true;
+}
 
 /* May it be served? What is unusual about it is said; of one that was inherited it is known only
  * now. */
@@ -495,7 +506,8 @@ static bool start(struct server *server)
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
            recover(server) && open_fronts(server) && open_delivery(server) &&
-           attach_limits(server) && open_intake(server) && watch_signals(server);
+           attach_limits(server) && open_intake(server) && watch_signals(server) &&
+           open_watchdog(server);
 }
 
 static void run(struct server *server)
@@ -512,6 +524,7 @@ static void run(struct server *server)
     callers_start(&server->callers);
     limits_start(&server->limits);
     certificates_start(&server->certificates);
+    watchdog_start(&server->watchdog);
     if (server->intake)
         intake_amqp.start(server->intake);
     reactor_run(server->per_reactor[0].reactor);
@@ -525,6 +538,7 @@ static void fini(struct server *server)
     for (size_t i = 0; i < server->signals_open; i++)
         uv_close((uv_handle_t *)&server->signals[i], NULL);
     deadline_free(server->stop_timer);
+    watchdog_close(&server->watchdog);
     intake_amqp.free(server->intake);
     delivery_close(&server->delivery);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from server import BINARY
+from server import BINARY, REPO
 
 
 def tarry(*args):
@@ -48,12 +48,79 @@ def test_the_page_of_the_configuration_has_every_key():
     assert keys == [name for name in options("serve") if name != "config"] and len(keys) > 15
 
 
-@pytest.mark.parametrize("name", ["tarry", "tarry.conf"])
+def test_each_command_has_a_page_with_its_options():
+    for command in commands():
+        text = page(f"tarry-{command}")
+        assert text.startswith(f".TH tarry-{command} 1 ") and f".SH SYNOPSIS\n.B tarry {command}" in text
+        found = re.findall(r"^\.TP\n--([a-z-]+)", text, re.MULTILINE)
+        assert [name for name in found if name != "help"] == options(command), command
+
+
+def test_the_configuration_of_the_package_has_every_key_with_its_default():
+    """Commented out they show what holds without them, or an example where that is nothing."""
+    conf = (REPO / "packaging/tarry.conf").read_text(encoding="utf-8")
+    shown = re.findall(r"^(?:# )?([a-z-]+) = (.*)$", conf, re.MULTILINE)
+    names = [name for name in options("serve") if name not in ("config", "check")]
+    assert not set(names) - {name for name, _ in shown}, "add them to packaging/tarry.conf"
+    assert not {name for name, _ in shown} - set(names)
+    for name, default in re.findall(r"^  --([a-z-]+)[^\n(]*\(([^)]+)\)$", printed("help", "serve"), re.MULTILINE):
+        said = [value for key, value in shown if key == name]
+        assert name in ("data", "listen", "store", "shards") or default in said, f"{name} = {default}"
+
+
+def test_pages_are_without_a_fault_for_mandoc_and_groff():
+    for name in ["tarry", "tarry.conf", *(f"tarry-{command}" for command in commands())]:
+        text = printed("help", "--man", name)
+        done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=text, capture_output=True, text=True, timeout=30, check=False)
+        faults = [line for line in done.stdout.splitlines() if "missing date" not in line]  # two builds are to be the same
+        assert not faults, (name, faults)
+
+
+def offered(shell, script):
+    """What another shell offers; its own files of the user play no part."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    done = subprocess.run([*shell, script], input=printed("help", "--completion", shell[0]), capture_output=True, text=True, timeout=60, check=False,
+                          env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_fish_offers_commands_and_options():
+    def completions(line):
+        return [word.split("\t")[0] for word in offered(["fish", "--no-config", "-c"], f"source -; complete -C '{line}'").splitlines()]
+    assert set(commands()) <= set(completions("tarry "))
+    assert completions("tarry pu") == ["purge", "push"]
+    assert "--on-conflict" in completions("tarry push --on")
+    assert {"show", "set"} <= set(completions("tarry topic s"))
+
+
+def test_zsh_offers_commands_and_options(tmp_path):
+    """In a terminal, as zsh completes nowhere else: a line and two tabs, and what is on the screen then."""
+    (tmp_path / "_tarry").write_text(printed("help", "--completion", "zsh"), encoding="utf-8")
+    def screen(line):
+        script = f"""
+zmodload zsh/zpty; zpty z zsh -f -i
+zpty -w z "PS1=; fpath=({tmp_path} \\$fpath); autoload -Uz compinit; compinit -u -D; zstyle ':completion:*' list-prompt ''; LISTMAX=1000; print REA''DY"
+zpty -r z text '*REA*DY*READY*'
+zpty -w -n z $'{line}\t\t'
+sleep 1
+zpty -w z $'\x15 print EN''D'
+while zpty -r z text; do print -r -- $text; [[ $text != *END* ]] || break; done
+"""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+        return subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
+    seen = screen("tarry ")
+    assert all(command in seen for command in ("push", "take", "serve", "topics")), seen
+    assert "--on-conflict" in screen("tarry push --on-c")
+
+
+@pytest.mark.parametrize("name", ["tarry", "tarry.conf", "tarry-push", "tarry-fsck", "tarry-topic"])
 def test_a_page_has_a_head_and_no_stray_requests(name):
     text = printed("help", "--man", name)
-    assert text.startswith(f".TH {name} ") and f"\n.SH NAME\n{name} \\- " in text
+    written = name.replace("-", "\\-")
+    assert text.startswith(f".TH {written} ") and f"\n.SH NAME\n{written} \\- " in text
     requests = set(re.findall(r"^[.']([^ \n]*)", text, re.MULTILINE))
-    assert requests <= {"TH", "SH", "SS", "TP", "PP", "B", "I", "BI", "BR", "IB", "RI", "nf", "fi"}, requests
+    assert requests <= {"TH", "SH", "SS", "TP", "PP", "B", "I", "BI", "BR", "IB", "RI", "nf", "fi", "br"}, requests
     assert text.count("\n.nf\n") == text.count("\n.fi\n")
 
 

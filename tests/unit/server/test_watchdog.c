@@ -1,0 +1,117 @@
+#include "server/watchdog.h"
+
+#include "base/clock.h"
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- systemd's end of it ---- */
+
+static char path[64];
+
+/* A socket where it can be told, as systemd has one. */
+static int listen_as_systemd(void)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(path, sizeof path, "/tmp/test_watchdog.%d", (int)getpid());
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+    unlink(path);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    setenv("NOTIFY_SOCKET", path, 1);
+    setenv("WATCHDOG_USEC", "60000", 1);
+    unsetenv("WATCHDOG_PID");
+    return fd;
+}
+
+/* How often it was told so far. */
+static int tellings(int fd)
+{
+    char text[64];
+    int count = 0;
+    for (ssize_t len; (len = recv(fd, text, sizeof text, 0)) > 0;)
+        count += len == 10 && memcmp(text, "WATCHDOG=1", 10) == 0;
+    return count;
+}
+
+static void stop_listening(int fd)
+{
+    close(fd);
+    unlink(path);
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+}
+
+static void on_end(void *ctx)
+{
+    reactor_stop(ctx);
+}
+
+/* Runs the first reactor for a while, with a second one that turns or does not. */
+static int run_watched(bool is_stuck, int fd)
+{
+    struct watchdog watchdog = {0};
+    struct reactor *first = reactor_new(0), *second = reactor_new(1);
+    assert_true(watchdog_open(&watchdog, first));
+    watchdog_add(&watchdog, second);
+    struct deadline *end = deadline_new(first, on_end, first);
+    deadline_set(end, clock_inner_ms() + 200);
+    watchdog_start(&watchdog);
+    if (!is_stuck)
+        assert_int_equal(reactor_start(second), 0);
+    reactor_run(first);
+    if (!is_stuck) {
+        reactor_stop(second);
+        reactor_join(second);
+    }
+    watchdog_close(&watchdog);
+    deadline_free(end);
+    reactor_free(second);
+    reactor_free(first);
+    return tellings(fd);
+}
+
+static void while_all_turn_it_is_told_again_and_again(void **state)
+{
+    (void)state;
+    int fd = listen_as_systemd();
+    assert_true(run_watched(false, fd) >= 3);
+    stop_listening(fd);
+}
+
+static void where_one_is_stuck_it_is_not_told_again(void **state)
+{
+    (void)state;
+    int fd = listen_as_systemd();
+    assert_int_equal(run_watched(true, fd), 1);
+    stop_listening(fd);
+}
+
+static void who_watches_another_process_is_told_nothing(void **state)
+{
+    (void)state;
+    int fd = listen_as_systemd();
+    assert_int_equal(watchdog_interval_ms(), 60);
+    setenv("WATCHDOG_PID", "1", 1);
+    assert_int_equal(watchdog_interval_ms(), 0);
+    assert_int_equal(run_watched(false, fd), 0);
+    unsetenv("WATCHDOG_PID");
+    setenv("WATCHDOG_USEC", "soon", 1);
+    assert_int_equal(watchdog_interval_ms(), 0);
+    stop_listening(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(while_all_turn_it_is_told_again_and_again),
+        cmocka_unit_test(where_one_is_stuck_it_is_not_told_again),
+        cmocka_unit_test(who_watches_another_process_is_told_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
