@@ -14,6 +14,7 @@ import urllib.parse
 import pytest
 from client import Connection, request_bytes
 from conftest import FLAGS
+from pages import examples, matches
 from server import BINARY, eventually
 
 FORM = re.compile(r"tarry_[0-9A-Za-z]{36}")
@@ -259,3 +260,20 @@ def test_ten_thousand_tokens_are_read_and_found(start_server, tokens):
 def test_a_name_in_a_path_is_not_a_token(guarded):
     server, secret = guarded
     assert call(server, None, "GET", f"/v1/topics?token={urllib.parse.quote(secret)}").status == 401
+
+
+def test_every_example_of_the_page_does_what_it_says(start_server, tmp_path, tokens):
+    tokens.touch(0o600)
+    server = start_server(*FLAGS, "--tokens", str(tokens))
+    environment = {**ENVIRONMENT, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+    count = 0
+    for number, command, expected in examples("docs/security.md"):
+        if expected is None:
+            continue
+        count += 1
+        if "curl" in command:
+            time.sleep(1.5)  # until the server has seen the file
+        done = subprocess.run(["bash", "-c", command.replace("localhost:8279", f"localhost:{server.port}")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=environment, cwd=tmp_path, timeout=60, check=False)
+        assert matches(expected, done.stdout), f"line {number}: {command}\n{done.stdout}"
+    assert count >= 5
