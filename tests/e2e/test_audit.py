@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from api import BODIES, CALLS
 from client import request_bytes
+from conftest import FLAGS
 from server import BINARY, eventually
 
 ADMINISTRATIVE = [call for call in CALLS if call.scope == "admin"]
@@ -17,7 +18,7 @@ ADMINISTRATIVE = [call for call in CALLS if call.scope == "admin"]
 @pytest.fixture
 def audited(start_server, tmp_path):
     path = tmp_path / "audit.jsonl"
-    server = start_server("--audit", str(path))
+    server = start_server(*FLAGS, "--audit", str(path))
     server.audit = lambda: [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     server.audit_path = path
     return server
@@ -119,7 +120,7 @@ def test_the_file_is_its_owners_and_is_opened_again_on_sighup(audited):
 
 
 def test_a_full_disk_stops_no_change_and_is_counted(start_server):
-    server = start_server("--audit", "/dev/full")
+    server = start_server(*FLAGS, "--audit", "/dev/full")
     client = server.client()
     assert client.call("PUT", "/v1/topics/a").ok and client.call("PUT", "/v1/topics/b").ok
     assert b"\ntarry_audit_failures_total 2\n" in client.call("GET", "/metrics").body

@@ -2,12 +2,14 @@
 
 import datetime
 import json
+import os
+import subprocess
 import time
 
 import pytest
 from client import request_bytes
 from conftest import FLAGS
-from server import eventually, together
+from server import BINARY, eventually, together
 from tokens import Token, TokenFile, sha256
 
 ALL, WORKER = Token("all"), Token("worker", ["consume"], ["orders"])
@@ -181,3 +183,40 @@ def test_dead_letters_go_where_one_may_change_things_too(doors, start_delivering
     assert settle(one, forward, "PATCH") == (403, "forbidden")
     outcomes = [event["outcome"] for event in map(json.loads, (server.tokens.path.parent / "audit").read_text().splitlines()) if event.get("caller") == "one"]
     assert outcomes.count("forbidden") >= 5 and set(outcomes) <= {"forbidden", "ok", "not_found"}
+
+
+# ---- the command line ----
+
+
+def test_export_import_and_work_need_what_the_page_says(doors, tmp_path):
+    """docs/api.md, "Who may call"."""
+    tokens = {scope: Token(f"only-{scope}", [scope], ["orders", "mail"]) for scope in ("read", "push", "consume", "admin")}
+    both = Token("both", ["push", "admin"], ["orders", "mail"])
+    server = doors(ALL, *tokens.values(), both)
+    client, dump = server.client(), tmp_path / "dump"
+
+    def tarry(token, *arguments):
+        return subprocess.run([str(BINARY), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60,
+                              env={**os.environ, "TARRY_URL": server.url, "TARRY_TOKEN": token.secret})
+
+    for topic in ("orders", "mail", "foreign"):
+        client.call("PUT", f"/v1/topics/{topic}", b'{"max_attempts":3}', ALL.headers)
+        client.call("PUT", f"/v1/topics/{topic}/jobs/1?delay=1h", b"x", ALL.headers)
+    for scope in ("push", "consume", "admin"):
+        ended = tarry(tokens[scope], "export", "--output", dump)
+        assert ended.returncode != 0 and "lacks the scope 'read'" in ended.stderr, ended.stderr
+        dump.unlink(missing_ok=True)
+    ended = tarry(tokens["read"], "export", "--output", dump)
+    assert ended.returncode == 0, ended.stderr
+    text = dump.read_text()
+    assert "orders" in text and "mail" in text and "foreign" not in text
+    for topic in ("orders", "mail"):
+        client.call("DELETE", f"/v1/topics/{topic}", b"", ALL.headers)
+    for scope in ("read", "consume", "push", "admin"):
+        ended = tarry(tokens[scope], "import", dump)
+        assert ended.returncode != 0 and "lacks the scope" in ended.stdout + ended.stderr, ended.stdout + ended.stderr
+    ended = tarry(both, "import", dump)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    client.call("POST", "/v1/topics/orders/jobs/1/run", b"", ALL.headers)
+    for token, done in ((tokens["read"], False), (tokens["consume"], True)):
+        assert (tarry(token, "take", "orders").returncode == 0) == done
