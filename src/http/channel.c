@@ -29,6 +29,11 @@ bool http_channel_is_open(const struct http_channel *channel)
            tls_state_of(channel->session) != TLS_FAILED;
 }
 
+const char *http_channel_why(const struct http_channel *channel)
+{
+    return channel->session ? tls_why(channel->session) : "out of memory";
+}
+
 struct slice http_channel_certificate(const struct http_channel *channel)
 {
     return channel && http_channel_is_open(channel) ? slice_of(tls_peer_name(channel->session))

@@ -36,6 +36,9 @@ void http_channel_free(struct http_channel *channel, struct http_front *front);
 /* Is the handshake done? */
 bool http_channel_is_open(const struct http_channel *channel);
 
+/* Why its handshake failed, for people. */
+const char *http_channel_why(const struct http_channel *channel);
+
 /* The name in the client's certificate; empty where it showed none. NULL as `channel` will do. */
 struct slice http_channel_certificate(const struct http_channel *channel);
 

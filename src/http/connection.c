@@ -1,5 +1,6 @@
 #include "http/connection.h"
 
+#include "base/log.h"
 #include "http/channel.h"
 #include "http/dispatch.h"
 #include "net/proxy_protocol.h"
@@ -519,8 +520,14 @@ static void end_bad_channel(struct http_connection *connection)
 {
     bool is_greeting = connection->is_greeting;
     struct buffer *sealed = &connection->channel->sealed;
-    if (is_greeting)
+    if (is_greeting) {
+        char client[PEER_TEXT_BYTES];
+        peer_emit(&connection->peer, client);
         http_count(&connection->listener->ungreeted, 1);
+        log_event(LOG_DEBUG, "handshake failed", LOG_TEXT("client", client),
+                  LOG_TEXT("listener", connection->listener->about->name),
+                  LOG_TEXT("error", http_channel_why(connection->channel)));
+    }
     if (is_greeting && sealed->len && !connection->writing) {
         connection->is_closing = connection->lingers = true;
         wait_in_phase(connection, HTTP_PHASE_NONE, false);
@@ -577,6 +584,11 @@ static void open_input(struct http_connection *connection, const char *sealed, s
     }
     if (connection->is_greeting && http_channel_is_open(channel))
         greet(connection);
+    /* Who makes us answer within TLS, and reads none of it, is up to no good. */
+    if (connection->writing && channel->sealed.len > HTTP_RECORD_BYTES) {
+        cut_connection(connection);
+        return;
+    }
     if (channel->sealed.len)
         http_connection_touch(connection);
     if (got)

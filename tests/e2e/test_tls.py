@@ -325,7 +325,7 @@ def test_a_certificate_may_be_required(start_server, authority, tmp_path):
     authority.sign("billing", names=None, common_name="billing")
     stranger = Authority(tmp_path / "stranger", "stranger")
     stranger.sign("billing", names=None, common_name="billing")
-    server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "require")
+    server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "require", "--log-level", "debug")
     assert Sealed(server.tls_port, authority, client="billing").call("GET", "/v1/topics").status == 200
     for context in (authority.context(), stranger.context("billing")):
         context.load_verify_locations(authority.file)
@@ -334,6 +334,8 @@ def test_a_certificate_may_be_required(start_server, authority, tmp_path):
             wire.sendall(request_bytes("GET", "/healthz"))
             assert wire.recv(1) != b""
             raise AssertionError("served without a certificate")
+    eventually(lambda: server.log().count("handshake failed") == 2)
+    assert "peer did not return a certificate" in server.log()
 
 
 # ---- the command line ----
