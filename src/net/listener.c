@@ -290,8 +290,7 @@ static bool take_inherited(struct listener *listener, int inherited, char *error
             name, "it is no listening socket, give ListenStream= with Accept=no", error);
     /* A copy: the descriptor itself may be named by another listener, too. */
     listener->fd = fcntl(inherited, F_DUPFD_CLOEXEC, 0);
-    if (listener->fd < 0 || fcntl(listener->fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0 ||
-        fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0)
+    if (listener->fd < 0 || fcntl(listener->fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0)
         return inherited_failed(name, strerror(errno), error);
     if (address.ss_family == AF_UNIX) {
         listener->kind = LISTENER_UNIX;
@@ -366,10 +365,18 @@ static bool open_one(struct listeners *listeners, const struct listener_options 
                                           : open_address(listener, error);
 }
 
+/* What this process starts has no business with them. */
+static void keep_inherited(void)
+{
+    for (uint32_t i = 0, there = inherited_count(); i < there; i++)
+        (void)fcntl((int)(FIRST_INHERITED + i), F_SETFD, FD_CLOEXEC);
+}
+
 bool listeners_open(struct listeners *listeners, const struct listener_options *options,
                     uint32_t count, char *error)
 {
     listeners->count = 0;
+    keep_inherited();
     for (uint32_t i = 0; i < count; i++)
         if (!open_one(listeners, &options[i], has_v4_sibling(&options[i], options, count), error)) {
             listeners_close(listeners);

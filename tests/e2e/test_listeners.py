@@ -166,9 +166,9 @@ def test_bad_words_are_refused_with_good_ones(tmp_path):
 
 @pytest.mark.shards
 def test_connections_over_a_unix_socket_are_spread_over_all_shards(start_server, tmp_path):
-    """Each of four shards may have 60 connections: 200 find room only where none has many more than its share."""
+    """Each of four shards may have 90 connections: 200 find room only where none has many more than its share."""
     path = tmp_path / "tarry.sock"
-    start_server("--shards", "4", "--listen", f"unix:{path}", "--max-connections", "240")
+    start_server("--shards", "4", "--listen", f"unix:{path}", "--max-connections", "360")
     connections = [Connection(path) for _ in range(200)]
     assert {connection.call("GET", "/healthz").status for connection in connections} == {200}
     for connection in connections:
