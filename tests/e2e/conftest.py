@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -68,6 +69,9 @@ def start_server(request, tmp_path):
     if faults or (report and report.failed):
         for server in servers:
             print(f"---- log of {server.directory.name} ----\n{server.log()[-6000:]}")
+    else:  # some 100 MB each
+        for server in servers:
+            shutil.rmtree(server.data, ignore_errors=True)
     assert not faults, "\n".join(faults)
 
 

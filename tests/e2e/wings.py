@@ -9,6 +9,7 @@ NEEDS = {
     "kafka": re.compile(r"import kafka|from kafka"),
     "amqp": re.compile(r"from rabbitmq|import rabbitmq"),
     "stomp": re.compile(r"from activemq|import activemq"),
+    "jwt": re.compile(r"from issuer|import issuer"),
     "delivery": re.compile(r"start_delivering|write_policy|\"--deliver\""),
 }
 

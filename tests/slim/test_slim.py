@@ -18,10 +18,10 @@ sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
 import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "delivery", "amqp", "kafka", "stomp")
+WINGS = ("redis", "delivery", "amqp", "kafka", "stomp", "jwt")
 # What a build with only these wings is linked with beside the rest, and what it must not be.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "brokers but Kafka": ("redis", "delivery", "amqp", "stomp")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "delivery", "amqp", "stomp", "jwt")}
 # Unit tests of rooms that have wings, or stand where one was.
 TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
 
@@ -65,7 +65,7 @@ def test_is_not_linked_with_what_only_a_wing_needs(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new")):
+    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read")):
         assert (symbol in symbols) == (wing in wings), wing
 
 
@@ -84,6 +84,9 @@ def test_refuses_what_it_is_without(build, tmp_path):
     if "delivery" not in wings:
         code, out = tarry("serve", *data, "--deliver", str(policy))
         assert code == 1 and without.format("push delivery", "DELIVERY") in out
+    if "jwt" not in wings:
+        code, out = tarry("serve", *data, "--jwt-issuer", "https://issuer.example", "--jwt-audience", "tarry", "--jwt-keys", str(policy))
+        assert code == 2 and without.format("JWTs of an issuer", "JWT") in out
     if "amqp" not in wings:
         code, out = tarry("serve", *data, "--amqp-in", "amqp://127.0.0.1/?queue=q")
         assert code == 1 and without.format("AMQP", "AMQP") in out
