@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,12 +24,13 @@ static const char *const journal_priorities[] = {
     [LOG_DEBUG] = "<7>", [LOG_INFO] = "<6>", [LOG_WARN] = "<4>", [LOG_ERROR] = "<3>"};
 enum { JOURNAL_PRIORITY_BYTES = 3 };
 
-/* Set by log_open before threads start, only read afterwards. The descriptor keeps its number when
- * the file is opened again, so writers need no lock. */
+/* Set by log_open before threads start; what is atomic may change afterwards. The descriptor keeps its
+ * number when the file is opened again, so writers need no lock. */
 static struct {
     int fd;
-    enum log_level least;
-    bool json, is_journal;
+    _Atomic enum log_level least;
+    atomic_bool json;
+    bool is_journal;
     char *path;
 } logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
@@ -72,6 +74,12 @@ bool log_open(const char *path, enum log_level least, bool json)
     logger.json = json;
     logger.is_journal = !path && stderr_is_journal();
     return true;
+}
+
+void log_set(enum log_level least, bool json)
+{
+    logger.least = least;
+    logger.json = json;
 }
 
 bool log_reopen(void)

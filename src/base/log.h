@@ -21,6 +21,9 @@ enum log_level { LOG_DEBUG = 1, LOG_INFO, LOG_WARN, LOG_ERROR };
 /* `path` NULL: standard error. False with errno set when the file cannot be opened. */
 bool log_open(const char *path, enum log_level least, bool json);
 
+/* Another least level, another form, from the next line on. Any thread. */
+void log_set(enum log_level least, bool json);
+
 /* Opens the same path again (after rotation). */
 bool log_reopen(void);
 

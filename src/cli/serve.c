@@ -11,16 +11,20 @@ static const struct cli_syntax syntax = {
     .usage = "serve [OPTIONS]",
     .about =
         "Runs the server until SIGTERM or SIGINT, which let it finish what is under way; a second\n"
-        "one stops it at once. SIGHUP opens the log file again and reads the policy file of\n"
-        "--deliver anew. Every option can also be a variable (--max-body is TARRY_MAX_BODY) or a\n"
-        "line of the file (max-body = 1MiB); a flag beats the environment, which beats the file.\n"
-        "Defaults in brackets.",
+        "one stops it at once. SIGHUP opens the log again and reads configuration, policy, tokens\n"
+        "and certificates anew; the log says what of the configuration wants a restart. Every\n"
+        "option can also be a variable (--max-body is TARRY_MAX_BODY) or a line of the file\n"
+        "(max-body = 1MiB); a flag beats the environment, which beats the file. Defaults in\n"
+        "brackets.",
 };
+
+#define CHECK_HELP "tell all faults of the configuration and of the files it names; start nothing"
 
 static void print_help(void)
 {
     printf("usage: tarry %s\n\n%s\n\noptions:\n", syntax.usage, syntax.about);
     config_print_help(stdout);
+    printf("  --check\n      %s\n", CHECK_HELP);
 }
 
 /* A row of the configuration's table as a flag of the command line. `help` has its text. */
@@ -39,13 +43,63 @@ static void serve_describe(cli_help_printer *printer)
 {
     enum { ROWS_MAX = 64 }; /* as many as `given` of struct config has bits */
     static char helps[ROWS_MAX][OPTION_TEXT_BYTES];
-    struct cli_flag flags[ROWS_MAX + 2] = {0};
+    struct cli_flag flags[ROWS_MAX + 3] = {0};
     size_t count;
     const struct option *options = config_options(&count);
     for (size_t i = 0; i < count; i++)
         flags[i] = flag_of(&options[i], helps[i]);
+    flags[count++] = (struct cli_flag){"check", CLI_SWITCH, NULL, NULL, CHECK_HELP};
     flags[count] = (struct cli_flag){"help", CLI_SWITCH, NULL, NULL, "print this"};
     printer(&syntax, flags);
+}
+
+/* ---- serve --check ---- */
+
+static void tell_fault(void *ctx, const char *fault)
+{
+    (void)ctx;
+    fprintf(stderr, "tarry: %s\n", fault);
+}
+
+static void print_listeners(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->listen.count; i++) {
+        const struct listener_options *listener = &config->listen.at[i];
+        char name[ADDRESS_TEXT_BYTES];
+        address_emit(listener, name);
+        printf("listens on %s%s%s%s\n", name, listener->tls ? ", with TLS" : "",
+               config_can_prove(config, listener) && listener->token != LISTENER_TOKEN_NONE
+                   ? ", clients must prove who they are"
+                   : "",
+               listener->proxy_protocol ? ", behind a proxy" : "");
+    }
+}
+
+/* What the server would do with it. */
+static void print_configuration(const struct config *config)
+{
+    print_listeners(config);
+    if (config_is_redis(config))
+        printf("keeps jobs in Redis, which was not asked\n");
+    else
+        printf("keeps jobs in %s\n", config->data);
+    printf("%s\n", config->deliver[0] ? "delivers jobs by itself" : "delivers nothing by itself");
+    printf("a stop takes %lld s at most\n", (long long)(config->grace_ms / 1000));
+}
+
+static int check_command(int argc, char *const *args)
+{
+    struct config config;
+    uint32_t faults = config_check(&config, argc, args, getenv, tell_fault, NULL);
+    if (faults == 0)
+        faults = server_check(&config, tell_fault, NULL);
+    if (faults) {
+        fprintf(stderr, "%u fault%s\n", faults, faults == 1 ? "" : "s");
+        return CLI_USAGE;
+    }
+    print_configuration(&config);
+    printf("the configuration is good\n");
+    return CLI_OK;
 }
 
 static int serve_command(int argc, char **argv)
@@ -57,9 +111,19 @@ static int serve_command(int argc, char **argv)
             print_help();
             return CLI_OK;
         }
-    if (!config_load(&config, argc - 1, argv + 1, getenv, error))
+    int count = 0;
+    bool checks = false;
+    for (int i = 1; i < argc; i++) { /* wherever it stands */
+        if (strcmp(argv[i], "--check") == 0)
+            checks = true;
+        else
+            argv[1 + count++] = argv[i];
+    }
+    if (checks)
+        return check_command(count, argv + 1);
+    if (!config_load(&config, count, argv + 1, getenv, error))
         return cli_usage("%s", error);
-    return server_run(&config) ? CLI_OK : CLI_REFUSED;
+    return server_run(&config, count, argv + 1) ? CLI_OK : CLI_REFUSED;
 }
 
 const struct cli_command cli_serve_commands[] = {

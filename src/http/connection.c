@@ -1028,6 +1028,21 @@ static void give_up_connection(struct http_connection *connection)
     cut_connection(connection);
 }
 
+void http_connections_hurry(struct http_front *front)
+{
+    int64_t now_ms = http_front_now_ms(front);
+    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
+        int64_t latest_ms = now_ms + timeout_ms(front, (enum http_phase)phase);
+        struct list *list = &front->timed[phase];
+        for (struct list *node = list->next; node != list; node = node->next) {
+            struct http_connection *connection = list_entry(node, struct http_connection, timed);
+            if (connection->until_ms > latest_ms)
+                connection->until_ms = latest_ms;
+        }
+    }
+    http_connections_expire(front);
+}
+
 void http_connections_expire(struct http_front *front)
 {
     int64_t now_ms = http_front_now_ms(front);

@@ -79,6 +79,8 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
 
 /* All connections of a front; the front calls these. */
 
+/* The times of the front's options are others: who would wait longer than that waits no longer. */
+void http_connections_hurry(struct http_front *front);
 /* Those whose time is over are given up, or asked whether they still stand. */
 void http_connections_expire(struct http_front *front);
 /* End of a turn: writes what there is to write. True when there is more to do at once. */

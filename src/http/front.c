@@ -261,6 +261,18 @@ out_of_memory:
     return error_result(code, error, LISTENER_ERROR_BYTES, "cannot listen, out of memory");
 }
 
+void http_front_change(struct http_front *front, const struct http_options *options)
+{
+    struct http_options changed = front->options;
+    changed.allowed_hosts = options->allowed_hosts;
+    changed.cors_origins = options->cors_origins;
+    changed.connections_max = options->connections_max;
+    changed.idle_ms = options->idle_ms;
+    set_front_options(front, &changed);
+    http_listening_rename(front);
+    http_connections_hurry(front);
+}
+
 void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void *ctx)
 {
     front->is_draining = true;

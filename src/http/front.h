@@ -122,6 +122,9 @@ void http_shared_set_backup_hooks(struct http_shared *shared,
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    const struct http_options *options, struct http_shared *shared,
                    struct http_front **out, char *error);
+/* On the reactor's thread: other names, origins, numbers and times from now on; a zero is the default
+ * again. Listeners, waiting_max and the sizes of bodies stay. */
+void http_front_change(struct http_front *front, const struct http_options *options);
 /*
  * Answers what is under way, what has come and what is about to: connections that wait to be accepted
  * are, and those that were used a moment ago may ask once more, for HTTP_POLITE_MS. The last answer of

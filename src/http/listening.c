@@ -176,6 +176,13 @@ static void on_alarm(void *ctx)
 
 /* ---- its beginning ---- */
 
+void http_listening_rename(struct http_front *front)
+{
+    for (uint32_t i = 0; i < front->listener_count; i++)
+        http_hosts_init(&front->listeners[i].hosts, front->listeners[i].about->is_local,
+                        front->options.allowed_hosts, front->options.cors_origins);
+}
+
 static int open_listener(struct http_front *front, struct listener *about, char *error)
 {
     struct http_listener *listener = &front->listeners[front->listener_count++];

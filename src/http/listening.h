@@ -18,6 +18,9 @@ int http_listening_open(struct http_front *front, char *error);
  * there, for whoever inherits it next. */
 void http_listening_drain(struct http_front *front);
 
+/* The front's options have other names or origins: listeners go by them from now on. */
+void http_listening_rename(struct http_front *front);
+
 /* At once. May be called again. */
 void http_listening_close(struct http_front *front);
 

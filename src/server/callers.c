@@ -153,6 +153,16 @@ static struct access_options options_of(const struct config *config)
                                            .keys_file = is_url ? "" : config->jwt_keys}};
 }
 
+bool callers_check(const struct config *config, char *error)
+{
+    const struct access_options options = options_of(config);
+    struct access *access = NULL;
+    bool is_good = access_new(&options, &access, error) == 0;
+    if (is_good)
+        access_free(access);
+    return is_good;
+}
+
 bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
                   char *error)
 {

@@ -28,6 +28,8 @@ struct callers { /* zeroed: closed */
 /* False: `error` (ACCESS_ERROR_BYTES) says what and what to do. */
 bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
                   char *error);
+/* Would the files that it names do? False: `error` (ACCESS_ERROR_BYTES) says what and what to do. */
+bool callers_check(const struct config *config, char *error);
 void callers_start(struct callers *callers);
 /* Reads all of it again, and says what became of it. */
 void callers_reload(struct callers *callers);

@@ -124,6 +124,9 @@ static const struct option options[] = {
      "how many topics have lines of their own at /metrics, the largest; the rest is summed up"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
+    {"grace", OPTION_DURATION, "TIME", FIELD(grace_ms), "25s", 1000, 3600 * 1000,
+     "how long a stop may take: for requests and deliveries under way, and for the store to keep "
+     "all; then connections are cut"},
     {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 4 * MIB, 1024 * MIB,
      "size of one file of the embedded store's log"},
     {"require-durability", OPTION_CHOICE, "any|memory|no|everysec|always",
@@ -723,6 +726,95 @@ bool config_load(struct config *out, int arg_count, char *const *args,
             return false;
     }
     return check(out, error);
+}
+
+/* ---- all faults ---- */
+
+struct faults {
+    void (*tell)(void *ctx, const char *fault);
+    void *ctx;
+    uint32_t count;
+};
+
+static void note_fault(struct faults *faults, bool is_good, const char *error)
+{
+    if (is_good)
+        return;
+    faults->count++;
+    faults->tell(faults->ctx, error);
+}
+
+/* Each line by itself. */
+static void check_lines(struct config *scratch, const char *path, struct faults *faults)
+{
+    char line[FILE_LINE_BYTES_MAX], error[CONFIG_ERROR_BYTES], where[160];
+    bool seen[OPTIONS] = {false};
+    FILE *file = fopen(path, "re");
+    size_t len = strlen(path);
+    if (!file) {
+        snprintf(error, sizeof error, "cannot read the configuration '%.200s', %s", path,
+                 strerror(errno));
+        note_fault(faults, false, error);
+        return;
+    }
+    for (int number = 1; fgets(line, sizeof line, file); number++) {
+        snprintf(where, sizeof where, "%.128s:%d", len > 128 ? path + len - 128 : path, number);
+        note_fault(faults, read_line(scratch, line, where, seen, error), error);
+    }
+    fclose(file);
+}
+
+static void check_variables(struct config *scratch, config_environment *environment,
+                            struct faults *faults)
+{
+    char variable[CONFIG_VARIABLE_BYTES], error[CONFIG_ERROR_BYTES];
+    for (size_t i = 0; i < OPTIONS; i++) {
+        config_variable(&options[i], variable);
+        const char *value = environment(variable);
+        if (value && *value)
+            note_fault(faults, set_or_explain(scratch, &options[i], variable, value, false, error),
+                       error);
+    }
+}
+
+static void check_flags(struct config *scratch, int count, char *const *args, struct faults *faults)
+{
+    char error[CONFIG_ERROR_BYTES], place[64];
+    bool seen[OPTIONS] = {false};
+    for (int i = 0; i < count;) {
+        const struct option *option;
+        const char *value;
+        bool is_good = next_flag(count, args, &i, &option, &value, error);
+        if (is_good) {
+            snprintf(place, sizeof place, "--%s", option->name);
+            is_good = set_or_explain(scratch, option, place, value, seen[option - options], error);
+            seen[option - options] = true;
+        }
+        note_fault(faults, is_good, error);
+    }
+}
+
+uint32_t config_check(struct config *out, int arg_count, char *const *args,
+                      config_environment *environment, void (*tell)(void *ctx, const char *fault),
+                      void *ctx)
+{
+    struct faults faults = {.tell = tell, .ctx = ctx};
+    struct config *scratch = malloc(sizeof *scratch);
+    char error[CONFIG_ERROR_BYTES];
+    if (!scratch) {
+        note_fault(&faults, false, "out of memory");
+        return faults.count;
+    }
+    set_defaults(scratch);
+    check_variables(scratch, environment, &faults);
+    check_flags(scratch, arg_count, args, &faults);
+    if (scratch->config[0])
+        check_lines(scratch, scratch->config, &faults);
+    free(scratch);
+    /* What only shows in the whole. */
+    if (!faults.count)
+        note_fault(&faults, config_load(out, arg_count, args, environment, error), error);
+    return faults.count;
 }
 
 /* ---- out ---- */

@@ -61,7 +61,12 @@ struct option {
 
 /* ---- all of them ---- */
 
-enum { CONFIG_ERROR_BYTES = 512, CONFIG_OPTIONS_MAX = 64, CONFIG_VARIABLE_BYTES = 64 };
+enum {
+    CONFIG_NAMES_BYTES = 1200,
+    CONFIG_ERROR_BYTES = 512,
+    CONFIG_OPTIONS_MAX = 64,
+    CONFIG_VARIABLE_BYTES = 64
+};
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
@@ -105,6 +110,7 @@ struct config {
     struct access_rate address_rate;
     uint32_t address_connections, address_waiting; /* 0: half of all, but for loopback */
     int64_t idle_timeout_ms;
+    int64_t grace_ms;
     bool insecure, core_dumps;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
@@ -140,6 +146,26 @@ static inline int64_t config_memory_bytes_least(const struct config *config)
     const int64_t least = INT64_C(32) << 20;
     return config->max_body_bytes * 4 > least ? config->max_body_bytes * 4 : least;
 }
+
+/*
+ * What was configured anew while the server serves. Options that may change so are taken over; of
+ * the others `fresh` gets back what they were in `before`. *taken and *kept are their names, a bit for
+ * each row of the table, as in `given`.
+ */
+void config_take(const struct config *before, struct config *fresh, uint64_t *taken,
+                 uint64_t *kept);
+/* May an option change without a restart? */
+bool config_is_live(const struct option *option);
+/* The names of those rows, with commas between. */
+void config_names(uint64_t rows, char *out, size_t out_bytes);
+
+/*
+ * Every fault there is in what was said, not the first alone: `tell` gets each. Returns how many.
+ * Where there is none *out is the configuration.
+ */
+uint32_t config_check(struct config *out, int arg_count, char *const *args,
+                      config_environment *environment, void (*tell)(void *ctx, const char *fault),
+                      void *ctx);
 
 /* The table, for pages that are made from it. */
 const struct option *config_options(size_t *count);

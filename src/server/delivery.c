@@ -121,6 +121,15 @@ static const char *store_name(void *ctx)
     return backend->ops->store_name(backend);
 }
 
+bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
+{
+    char why[GUARD_ERROR_BYTES] = "";
+    struct guard *guard = NULL;
+    bool is_good = guard_open(path, &guard, why) == 0;
+    guard_free(guard);
+    return is_good || error_text(error, DELIVERY_ERROR_BYTES, "%s", why);
+}
+
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    char error[DELIVERY_ERROR_BYTES])

@@ -28,6 +28,8 @@ struct delivery {        /* zeroed: closed */
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    char error[DELIVERY_ERROR_BYTES]);
+/* Would this policy file do? False: `error` says what and what to do. */
+bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES]);
 void delivery_start(struct delivery *delivery);
 /* Lines of a Prometheus page; any thread. */
 void delivery_emit_metrics(struct delivery *delivery, struct buffer *out);

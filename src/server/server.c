@@ -14,6 +14,7 @@
 #include "server/limits.h"
 #include "server/machine.h"
 #include "server/process.h"
+#include "server/secret.h"
 #include "server/watchdog.h"
 
 #include <assert.h>
@@ -23,14 +24,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    DRAIN_MS = 5000,    /* for requests under way, then connections are cut */
-    DELIVER_MS = 4000,  /* of that for deliveries under way, then they are given up */
+    KEEP_MS = 3000,     /* of the time that a stop may take, for the store, at most */
     FREE_S = 3,         /* for what is left once all is kept */
     FILES_BESIDE = 200, /* descriptors that are no connections */
     REACTORS_MAX = 64,
+    RELOADS_MAX = 1024,
     ERROR_BYTES = BACKEND_ERROR_BYTES
 };
 
@@ -48,10 +50,21 @@ struct per_reactor {
     char error[ERROR_BYTES];
 };
 
+/* A front's options from now on. On the heap; goes when it has come. */
+struct change {
+    struct letter letter;
+    struct http_front *front;
+    struct http_options options;
+};
+
 struct server {
     struct letter broken;
     atomic_bool is_broken; /* the store failed */
     const struct config *config;
+    struct config *configs[RELOADS_MAX]; /* read since the start: fronts still point into them */
+    uint32_t config_count;
+    int arg_count;
+    char *const *args;
     struct listeners listeners;
     enum phase phase;
     struct backend backend;
@@ -103,11 +116,18 @@ static void stop_queue(struct server *server)
     server->backend.ops->stop(&server->backend, on_stopped, server);
 }
 
+/* How long requests and deliveries under way have; the rest is the store's. */
+static int64_t drain_ms(const struct server *server)
+{
+    int64_t grace_ms = server->config->grace_ms;
+    return grace_ms - (grace_ms / 4 < KEEP_MS ? grace_ms / 4 : KEEP_MS);
+}
+
 static void on_stop_timeout(void *ctx)
 {
     struct server *server = ctx;
     if (server->phase == DRAINING) {
-        log_event(LOG_WARN, "connections cut", LOG_NUMBER("after_ms", DRAIN_MS));
+        log_event(LOG_WARN, "connections cut", LOG_NUMBER("after_ms", drain_ms(server)));
         stop_queue(server);
         return;
     }
@@ -155,11 +175,11 @@ static void drain(struct server *server, const char *why)
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
     listeners_close(&server->listeners);
-    deadline_set(server->stop_timer, clock_inner_ms() + DRAIN_MS);
+    deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
     server->draining = server->reactor_count + 1 + (server->intake != NULL);
     if (server->intake)
         intake_amqp.stop(server->intake, one_is_drained, server);
-    delivery_stop(&server->delivery, DELIVER_MS, one_is_drained, server);
+    delivery_stop(&server->delivery, drain_ms(server) * 4 / 5, one_is_drained, server);
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         server->per_reactor[i].drain.run = run_drain;
         reactor_post(server->per_reactor[i].reactor, &server->per_reactor[i].drain);
@@ -183,23 +203,119 @@ static void on_broken(void *ctx)
     reactor_post(server->per_reactor[0].reactor, &server->broken);
 }
 
+/* ---- reading the configuration again ---- */
+
+static struct http_options front_options(struct server *server)
+{
+    const struct config *config = server->config;
+    uint32_t reactors = server->reactor_count;
+    return (struct http_options){
+        .listeners = &server->listeners,
+        .allowed_hosts = config->allowed_host,
+        .cors_origins = config->cors_origin[0] ? config->cors_origin : NULL,
+        .body_bytes_max = (uint64_t)config->max_body_bytes,
+        .connections_max = (config->max_connections + reactors - 1) / reactors,
+        .waiting_max = (config->max_waiting + reactors - 1) / reactors,
+        .idle_ms = config->idle_timeout_ms,
+    };
+}
+
+/* On the reactor's own thread. */
+static void run_change(struct letter *letter)
+{
+    struct change *change = (struct change *)(void *)letter;
+    http_front_change(change->front, &change->options);
+    free(change);
+}
+
+/* From now on the server goes by `fresh`, which lives as long as it does. */
+static void take_over(struct server *server, struct config *fresh)
+{
+    server->configs[server->config_count++] = fresh;
+    server->config = fresh;
+    server->certificates.config = fresh;
+    log_set((enum log_level)fresh->log_level, fresh->log_format == CONFIG_LOG_JSON);
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
+        struct change *change = malloc(sizeof *change);
+        if (!change) {
+            log_event(LOG_ERROR, "configuration not taken over by all",
+                      LOG_TEXT("error", "out of memory"));
+            return;
+        }
+        *change = (struct change){.letter.run = run_change,
+                                  .front = server->per_reactor[i].front,
+                                  .options = front_options(server)};
+        reactor_post(server->per_reactor[i].reactor, &change->letter);
+    }
+}
+
+/* Says what changed. `detail` (CONFIG_NAMES_BYTES) is that in short. False: nothing is taken over. */
+static bool reload_config(struct server *server, char *detail)
+{
+    char error[CONFIG_ERROR_BYTES] = "out of memory", left[CONFIG_NAMES_BYTES];
+    struct config *fresh = malloc(sizeof *fresh);
+    uint64_t taken = 0, kept = 0;
+    bool is_good = fresh && server->config_count < RELOADS_MAX &&
+                   config_load(fresh, server->arg_count, server->args, getenv, error);
+    if (!is_good) {
+        free(fresh);
+        log_event(LOG_ERROR, "configuration not read", LOG_TEXT("error", error),
+                  LOG_TEXT("result", "nothing of it changed"),
+                  LOG_TEXT("advice", "tarry serve --check tells all faults"));
+        return false;
+    }
+    config_take(server->config, fresh, &taken, &kept);
+    config_names(taken, detail, CONFIG_NAMES_BYTES);
+    config_names(kept, left, sizeof left);
+    if (taken)
+        take_over(server, fresh);
+    else
+        free(fresh);
+    log_event(kept ? LOG_WARN : LOG_INFO, "configuration read again", LOG_TEXT("changed", detail),
+              LOG_TEXT("needs_restart", left));
+    return true;
+}
+
+/* systemd waits for READY=1 where the unit is of Type=notify-reload. */
+static void tell_reloading(void)
+{
+    char state[80];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%lld",
+             (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    process_notify(state);
+}
+
+/* Everything that was read at the start is read again, each by itself: what will not do leaves what
+ * was there before. */
+static void reload(struct server *server)
+{
+    char detail[CONFIG_NAMES_BYTES] = "";
+    tell_reloading();
+    if (!log_reopen())
+        log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
+    else
+        log_event(LOG_INFO, "log reopened");
+    if (!audit_reopen())
+        log_event(LOG_ERROR, "audit file not reopened", LOG_TEXT("error", strerror(errno)));
+    bool is_good = reload_config(server, detail);
+    audit_event(&(struct audit_event){.action = "configuration reloaded",
+                                      .kind = "server",
+                                      .detail = detail[0] ? detail : "SIGHUP",
+                                      .outcome = is_good ? AUDIT_OUTCOME_OK : "bad_configuration"});
+    delivery_reload(&server->delivery);
+    callers_reload(&server->callers);
+    certificates_reload(&server->certificates);
+    process_notify("READY=1");
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *server = handle->data;
     if (number == SIGHUP) {
-        if (!log_reopen())
-            log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
-        else
-            log_event(LOG_INFO, "log reopened");
-        if (!audit_reopen())
-            log_event(LOG_ERROR, "audit file not reopened", LOG_TEXT("error", strerror(errno)));
-        audit_event(&(struct audit_event){.action = "configuration reloaded",
-                                          .kind = "server",
-                                          .detail = "SIGHUP",
-                                          .outcome = AUDIT_OUTCOME_OK});
-        delivery_reload(&server->delivery);
-        callers_reload(&server->callers);
-        certificates_reload(&server->certificates);
+        if (server->phase == SERVING)
+            reload(server);
         return;
     }
     if (server->phase != SERVING) {
@@ -328,23 +444,11 @@ static bool recover(struct server *server)
 
 static bool open_front(struct server *server, struct per_reactor *per)
 {
-    const struct config *config = server->config;
     char error[LISTENER_ERROR_BYTES] = "";
-    uint32_t waiting_max =
-        (config->max_waiting + server->reactor_count - 1) / server->reactor_count;
-    per->waiters = waiters_new(per->queue, waiting_max);
+    const struct http_options options = front_options(server);
+    per->waiters = waiters_new(per->queue, options.waiting_max);
     if (!per->waiters)
         return start_failed("out of memory");
-    const struct http_options options = {
-        .listeners = &server->listeners,
-        .allowed_hosts = config->allowed_host,
-        .cors_origins = config->cors_origin[0] ? config->cors_origin : NULL,
-        .body_bytes_max = (uint64_t)config->max_body_bytes,
-        .connections_max =
-            (config->max_connections + server->reactor_count - 1) / server->reactor_count,
-        .waiting_max = waiting_max,
-        .idle_ms = config->idle_timeout_ms,
-    };
     return http_front_new(per->reactor, per->queue, per->waiters, &options, server->http,
                           &per->front, error) == 0 ||
            start_failed(error);
@@ -559,11 +663,36 @@ static void fini(struct server *server)
         if (server->per_reactor[i].reactor)
             reactor_free(server->per_reactor[i].reactor);
     free(server->per_reactor);
+    for (uint32_t i = 0; i < server->config_count; i++)
+        free(server->configs[i]);
 }
 
-bool server_run(const struct config *config)
+uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
+                      void *ctx)
 {
-    struct server server = {.config = config, .phase = STARTING, .started_us = clock_boot_us()};
+    char error[ERROR_BYTES], secret[ERROR_BYTES];
+    uint32_t faults = 0;
+    const char *password = config->redis_password_file;
+    const bool are_good[] = {
+        certificates_check(config, error) || (tell(ctx, error), false),
+        callers_check(config, error) || (tell(ctx, error), false),
+        delivery_check(config->deliver, error) || (tell(ctx, error), false),
+        !password[0] || secret_read(password, secret, sizeof secret, error, sizeof error) == 0 ||
+            (tell(ctx, error), false),
+    };
+    explicit_bzero(secret, sizeof secret);
+    for (size_t i = 0; i < sizeof are_good / sizeof are_good[0]; i++)
+        faults += !are_good[i];
+    return faults;
+}
+
+bool server_run(const struct config *config, int arg_count, char *const *args)
+{
+    struct server server = {.config = config,
+                            .arg_count = arg_count,
+                            .args = args,
+                            .phase = STARTING,
+                            .started_us = clock_boot_us()};
     server.files = process_prepare(config->core_dumps);
     if (!log_open(config->log[0] ? config->log : NULL, (enum log_level)config->log_level,
                   config->log_format == CONFIG_LOG_JSON)) {
