@@ -163,9 +163,8 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(start_server, manager):
 def test_the_watchdog_hears_of_a_server_that_turns(start_server, manager):
     path, told = manager
     server = start_server("--shards", "3", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
-    assert told() == "READY=1"
-    for _ in range(5):
-        assert told() == "WATCHDOG=1"
+    heard = [told() for _ in range(6)]
+    assert sorted(heard) == ["READY=1"] + 5 * ["WATCHDOG=1"]
     server.terminate()
     while (said := told()) != "STOPPING=1":
         assert said == "WATCHDOG=1"
