@@ -22,11 +22,10 @@ const struct feature *feature_all(size_t *count)
 
 bool feature_refuse(const char *name, char *error, size_t error_bytes)
 {
-    for (size_t i = 0; i < FEATURES; i++)
-        if (strcmp(features[i].name, name) == 0)
-            return error_text(error, error_bytes,
-                              "this build has no %s, take one that was made with %s",
-                              features[i].title, features[i].option);
-    assert(!"a feature that is in no table");
-    return false;
+    size_t at = 0;
+    while (at < FEATURES && strcmp(features[at].name, name) != 0)
+        at++;
+    assert(at < FEATURES);
+    return error_text(error, error_bytes, "this build has no %s, take one that was made with %s",
+                      features[at].title, features[at].option);
 }
