@@ -17,6 +17,8 @@ enum {
     CROWD_MAX = 64,      /* beyond the limit, and told so; more are closed without a word */
     GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
     HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
+    TURN_REQUESTS = 512, /* of all connections in a turn; beyond it each has only its share, */
+    TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing */
     LINGER_MS = 2000,
     HELD_MS = 500,
     OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
@@ -262,19 +264,32 @@ static void stop_reading(struct http_connection *connection)
     connection->is_reading = false;
 }
 
+/* In this turn, with so many requests. It goes on at the turn's end. */
+static inline bool has_had_share(const struct http_front *front, uint32_t begun)
+{
+    return begun >= TURN_SHARE && front->turn_requests >= TURN_REQUESTS;
+}
+
 /* Has what is there carried out, as far as it is whole and there is room. `bytes` is the shared buffer
  * or the connection's own. */
 static void feed_input(struct http_connection *connection, char *bytes, size_t len)
 {
     struct http_fault fault;
     size_t at = 0;
+    uint32_t begun = 0;
     bool is_whole = false, is_short = http_budget_is_spent(connection->front);
     enum http_dispatched done = HTTP_DISPATCH_BLANK;
     connection->is_blocked = false;
     while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
         connection->is_blocked = input_is_full(connection, is_short);
+        if (!connection->is_blocked && has_had_share(connection->front, begun)) {
+            connection->is_blocked = true;
+            http_connection_touch(connection);
+        }
         if (connection->is_blocked)
             break;
+        begun++;
+        connection->front->turn_requests++;
         done = http_dispatch(connection, bytes, &len, &at, &fault);
         if (done == HTTP_DISPATCH_MORE)
             break;
@@ -844,7 +859,7 @@ static void settle_connection(struct http_connection *connection)
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
-    front->handshake_count = 0;
+    front->handshake_count = front->turn_requests = 0;
     if (list_is_empty(&front->dirty))
         return false;
     uint32_t serial = front->serial;

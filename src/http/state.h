@@ -103,6 +103,7 @@ struct http_front {
     char *sealed_at;          /* the same for what TLS connections read; see channel.h */
     uint32_t greeting_count;  /* connections before their first request, see connection.c */
     uint32_t handshake_count; /* steps of handshakes, in this turn */
+    uint32_t turn_requests;   /* begun in this turn */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;
