@@ -16,6 +16,7 @@ from certificates import Authority
 from client import READ_BYTES, Client, Connection, dial, request_bytes
 from server import BINARY, IS_SANITIZED, eventually
 
+IGNORE_UNEXPECTED_EOF = 0x80  # of OpenSSL: Python sets it, and then an end without close_notify is as good as one with it
 HELLO_BEGUN = bytes.fromhex("160301020001")  # a record of 512 bytes, of which one is sent
 
 
@@ -31,8 +32,9 @@ class Sealed(Connection):
 
     def __init__(self, port, authority, client=None, version=None, session=None, timeout=30.0):
         super().__init__(port, timeout)
-        self.socket = authority.context(client, version).wrap_socket(self.socket, server_hostname="localhost", session=session,
-                                                                     suppress_ragged_eofs=False)
+        context = authority.context(client, version)
+        context.options &= ~IGNORE_UNEXPECTED_EOF
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost", session=session, suppress_ragged_eofs=False)
 
 
 class Bare:
