@@ -18,6 +18,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 if "--doors" in sys.argv:
@@ -27,9 +28,10 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from invariants import scan  # noqa: E402
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402
 from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa: E402
+from certificates import Authority  # noqa: E402
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
-from redis_servers import Cluster, RedisServer, Sentinel, takeovers, wait_for  # noqa: E402
+from redis_servers import Cluster, RedisServer, Sentinel, takeovers, wait_for, with_tls  # noqa: E402
 from server import BINARY, Server, StartFailed, eventually, free_port  # noqa: E402
 
 SERVERS = 3
@@ -413,7 +415,10 @@ def main(arguments=None):
     parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,cut'")
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}  # those around a failover do not count
-    code, report = run_and_judge(KINDS[chosen.kind], chosen, least)
+    with contextlib.ExitStack() as stack:
+        if chosen.doors:  # the way to Redis is encrypted, too
+            stack.enter_context(with_tls(Authority(stack.enter_context(tempfile.TemporaryDirectory()))))
+        code, report = run_and_judge(KINDS[chosen.kind], chosen, least)
     if report and report["rules"]:
         notes = report["rules"]["L"]["notes"]
         if "answered around a failover" in notes:
