@@ -7,7 +7,7 @@ import time
 
 import pytest
 from client import Client, Connection, Refused, request_bytes
-from server import BINARY, eventually
+from server import BINARY, REPO, eventually
 
 
 def refusal(call, *args, **options):
@@ -217,3 +217,42 @@ def test_a_server_out_of_memory_refuses_pushes_and_goes_on_with_all_else(start_s
         assert all(result["result"] == "ok" for result in results)
     eventually(lambda: client.call("POST", "/v1/topics/m/jobs", b"x").status == 201, 20, 0.1)
     assert "there is memory again" in server.log()
+
+
+# ---- the page ----
+
+
+def table_of_limits():
+    """(status, code, name or '') of each row of the table in docs/operations.md."""
+    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8").split("\n## Limits\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| .* \| (\d+) `(\w+)`[^|]* \| ([^|]*)\|$", page, re.M)
+    return [(int(status), code, limit.strip(" `")) for status, code, limit in rows]
+
+
+def test_the_table_of_limits_says_what_the_server_answers(client):
+    rows = table_of_limits()
+    assert len(rows) > 25
+    for status, code, _ in rows:
+        problem = client.call("GET", f"/problems/{code}").json()
+        assert (problem["status"], problem["code"]) == (status, code)
+    counted = set(re.findall(r'tarry_limit_refused_total\{limit="([^"]*)"\}', client.call("GET", "/metrics").body.decode()))
+    named = {limit for _, _, limit in rows if limit and limit != "a number"}
+    assert counted == named - {"max_jobs"}, "what the store refuses by max_jobs is not counted by the servers"
+
+
+@pytest.mark.parametrize("call, status, code", [
+    (lambda client: client.push("x" * 201, "a"), 400, "bad_topic"), (lambda client: client.push("t", "i" * 129), 400, "bad_id"),
+    (lambda client: client.push("t", "a", delay="3654d"), 400, "bad_option"), (lambda client: client.take("t", max=1001), 400, "bad_option"),
+    (lambda client: client.take("t", wait="241s"), 400, "bad_option"), (lambda client: client.take("t", lease_for="99ms"), 400, "bad_option"),
+    (lambda client: client.push("t", "a", b"x" * (1 << 20 | 1)), 413, "body_too_big"), (lambda client: client.push_batch([{"topic": "t"}] * 1001), 413, "too_many_items")])
+def test_one_above_each_fixed_limit_is_refused_as_the_table_says(client, call, status, code):
+    said = refusal(call, client)
+    assert (said.status, said.code) == (status, code) and (status, code) in {row[:2] for row in table_of_limits()}
+
+
+@pytest.mark.parametrize("call", [
+    lambda client: client.push("x" * 200, "a"), lambda client: client.push("t", "i" * 128), lambda client: client.push("t", "a", delay="3653d"),
+    lambda client: client.take("t", max=1000), lambda client: client.take("t", lease_for="100ms"), lambda client: client.push("t", "a", b"x" * (1 << 20)),
+    lambda client: client.push_batch([{"topic": "t"}] * 1000)])
+def test_each_fixed_limit_itself_is_let_in(client, call):
+    call(client)
