@@ -501,7 +501,7 @@ void access_emit_metrics(struct access *access, struct buffer *out)
                       "Requests of which it was not clear who asked, by reason.");
     for (int refusal = ACCESS_OK + 1; refusal < ACCESS_REFUSALS; refusal++) {
         const struct prometheus_label labels[] = {
-            {"reason", slice_of(access_refusal_name(refusal))}, {0}};
+            {"reason", slice_of(access_refusal_name((enum access_refusal)refusal))}, {0}};
         prometheus_sample(out, "tarry_access_refusals_total", labels,
                           (int64_t)access->refusals[refusal]);
     }

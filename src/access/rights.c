@@ -24,11 +24,11 @@ static bool next_part(struct slice *rest, struct slice *part)
 
 const char *access_scope_name(unsigned scope)
 {
-    for (unsigned i = 0; i < SCOPES; i++)
-        if (scope == 1u << i)
-            return scope_names[i];
-    assert(!"one scope");
-    return "";
+    unsigned i = 0;
+    while (i < SCOPES && scope != 1u << i)
+        i++;
+    assert(i < SCOPES);
+    return scope_names[i];
 }
 
 unsigned access_scopes_parse(struct slice text)
