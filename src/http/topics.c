@@ -602,8 +602,8 @@ static void test_delivery(struct http_call *call)
 #define TOPIC_ROUTE(METHOD, PATTERN, NAME, VERB, AUDIT)                                            \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = (NAME), .audit = (AUDIT),    \
-        .scope = (AUDIT) ? ACCESS_ADMIN : ACCESS_READ, .topics = HTTP_TOPICS_PATH,                 \
-        .handle = call_topic, .verb = QUEUE_TOPIC_##VERB                                           \
+        .scope = QUEUE_TOPIC_##VERB == QUEUE_TOPIC_GET ? ACCESS_READ : ACCESS_ADMIN,               \
+        .topics = HTTP_TOPICS_PATH, .handle = call_topic, .verb = QUEUE_TOPIC_##VERB               \
     }
 
 const struct http_route http_topics_routes[] = {
