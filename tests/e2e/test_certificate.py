@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -11,7 +12,7 @@ import threading
 
 import pytest
 from certificates import Authority
-from server import BINARY, eventually
+from server import BINARY, REPO, eventually, free_port
 
 
 @pytest.fixture
@@ -124,3 +125,37 @@ def test_one_that_ends_soon_is_told(start_server, authority):
     files = authority.sign("server", days=3)
     server = start_server("--listen", "127.0.0.1:0,tls", "--tls-cert", files[0], "--tls-key", files[1])
     assert re.search(r'level=warn event="certificate expires soon" .*days_left=[23]', server.log())
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_what_the_readme_shows_of_a_network(authority, tmp_path):
+    """Its commands as they stand, but for the port and the name of the machine."""
+    page = (REPO / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"## On a network\n.*?```text\n(.*?)```", page, re.DOTALL).group(1)
+    certificate, key = authority.sign("server")
+    place = tmp_path / "here"
+    place.mkdir()
+    for source, name in ((certificate, "tls.pem"), (key, "tls.key"), (authority.file, "ca.pem")):
+        shutil.copy(source, place / name)
+    port = free_port()
+    lines = block.replace("0.0.0.0:8443", f"127.0.0.1:{port}").replace("queue.internal:8443", f"localhost:{port}").splitlines()
+    environment = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}"}
+    serving = next(line for line in lines if line.startswith("tarry serve"))
+    server = None
+    try:
+        for line in lines:
+            if line == serving:
+                server = subprocess.Popen(["bash", "-c", f"exec {line} --data data"], cwd=place, env=environment, stderr=subprocess.DEVNULL)
+                eventually(lambda: is_open(port), 20)
+                continue
+            done = subprocess.run(["bash", "-c", line], cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=30)
+            assert done.returncode == 0, (line, done.stderr)
+        assert done.stdout.startswith("created 1001, due ")
+    finally:
+        if server:
+            server.terminate()
+            assert server.wait(20) == 0
