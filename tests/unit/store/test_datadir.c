@@ -1,4 +1,5 @@
 #include "store/datadir.h"
+#include "store/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -335,9 +336,19 @@ static void newer_format_is_refused_as_such(void **state)
 static void raises(uint32_t format)
 {
     struct datadir *other;
-    char text[200];
+    char text[MANIFEST_BYTES_MAX];
 
     snprintf(text, sizeof text, HEAD "format=%u\nshards=1\n" SEED CLOCKS, format);
+    if (format >= DATADIR_FORMAT_CHECKED) { /* with its name and checksum */
+        struct datadir_manifest checked = {.format = format,
+                                           .shards = 1,
+                                           .hash_seed = 16,
+                                           .boot_id = "abc",
+                                           .boot_offset_ms = -5,
+                                           .skew_ms = 7};
+        manifest_draw_name(&checked);
+        text[manifest_emit(&checked, text)] = '\0';
+    }
     write_manifest(text);
     assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
     assert_int_equal(manifest.format, format);
