@@ -48,6 +48,7 @@ struct buffer *client_begin(struct client *client)
 {
     curl_slist_free_all(client->headers);
     client->headers = NULL;
+    client->is_prepared = false;
     client->wants_raw = false;
     buffer_clear(&client->target);
     buffer_append_text(&client->target, "/v1");
@@ -88,12 +89,28 @@ static void make_url(struct client *client)
     buffer_append_byte(&client->full_url, '\0');
 }
 
-/* Whom it believes and how it makes itself known. */
+/* Those of each request; once, also where it is sent again. */
+static void add_own_headers(struct client *client)
+{
+    const struct credentials *credentials = credentials_get();
+    char header[CREDENTIALS_TOKEN_BYTES_MAX + 32];
+    if (client->is_prepared)
+        return;
+    client->is_prepared = true;
+    /* curl would ask first whether a long body is welcome, and wait a second for an answer. */
+    client_add_header(client, "Expect:");
+    if (!credentials->token)
+        return;
+    snprintf(header, sizeof header, "Authorization: Bearer %s", credentials->token);
+    client_add_header(client, header);
+    explicit_bzero(header, sizeof header);
+}
+
+/* Whom it believes, and its certificate. */
 static void set_credentials(struct client *client)
 {
     const struct credentials *credentials = credentials_get();
     CURL *curl = client->curl;
-    char header[CREDENTIALS_TOKEN_BYTES_MAX + 32];
     if (client->socket_path)
         curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket_path);
     if (credentials->ca_file)
@@ -102,11 +119,6 @@ static void set_credentials(struct client *client)
         curl_easy_setopt(curl, CURLOPT_SSLCERT, credentials->certificate_file);
         curl_easy_setopt(curl, CURLOPT_SSLKEY, credentials->key_file);
     }
-    if (!credentials->token)
-        return;
-    snprintf(header, sizeof header, "Authorization: Bearer %s", credentials->token);
-    client_add_header(client, header);
-    explicit_bzero(header, sizeof header);
 }
 
 bool client_prepare(struct client *client, const char *method, const struct slice *body,
@@ -119,8 +131,7 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     client->json = NULL;
     client->status = 0;
     client->error[0] = '\0';
-    /* curl would ask first whether a long body is welcome, and wait a second for an answer. */
-    client_add_header(client, "Expect:");
+    add_own_headers(client);
     curl_easy_reset(curl);
     set_credentials(client);
     if (client->target.failed || client->full_url.failed) {

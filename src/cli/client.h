@@ -24,7 +24,8 @@ struct client {
     char shown[CLI_URL_SHOWN_BYTES]; /* the same without a password, for people */
     struct buffer target, full_url, answer;
     struct curl_slist *headers;
-    json_t *json; /* the answer, where it is JSON */
+    bool is_prepared; /* they hold those of each request */
+    json_t *json;     /* the answer, where it is JSON */
     long status;
     bool wants_raw;
     bool is_silent; /* what goes wrong is for the caller to say, from `problem` */

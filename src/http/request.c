@@ -421,8 +421,7 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
 
 /* ---- the line that is known ---- */
 
-static const char authorization_name[] = "authorization:";
-enum { AUTHORIZATION_NAME_BYTES = sizeof authorization_name - 1 };
+enum { AUTHORIZATION_NAME_BYTES = sizeof "authorization:" - 1 };
 
 struct slice http_request_authorization_line(const struct http_request *request)
 {

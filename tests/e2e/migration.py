@@ -165,7 +165,7 @@ class Gate:
         self.server, self.left = server, {"up": up, "down": down}
         self.held, self.opened = threading.Event(), threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.url = server.url.replace(f":{server.port}", f":{self.listener.getsockname()[1]}")
         self.sockets = [self.listener]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -177,7 +177,7 @@ class Gate:
                 return
             self.sockets.append(near)
             try:
-                far = socket.create_connection(("127.0.0.1", self.server.port))
+                far = socket.create_connection(("127.0.0.1", int(self.server.port)))
             except OSError:
                 self._close(near)
                 continue
