@@ -13,25 +13,39 @@ from machine import Machine, lacks, run, unpack_base
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
-class Builder:
-    """A user without rights, with a copy of this tree of its own."""
+EPOCH = "1800000000"  # the time of all that is in a package, in every build here
+PREVIOUS = "1ec6fd8"  # the last commit of version 0.1.0
 
-    def __init__(self, home):
+
+class Builder:
+    """A user without rights, with a copy of this tree of its own; or of an older commit."""
+
+    def __init__(self, home, user=None, name="tarry", commit=None, umask="022"):
         owner = REPO.stat().st_uid
-        self.user = pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody")
+        self.user = user or (pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody"))
         self.home = home
-        self.tree = home / "tarry"
-        self.tree.mkdir()
-        listed = run("git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
-        there = "\0".join(name for name in listed.split("\0") if name and (REPO / name).is_file())
-        packed = subprocess.run(["tar", "-C", REPO, "--null", "-T", "-", "-c"], input=there.encode(), capture_output=True, check=True)
-        subprocess.run(["tar", "-C", self.tree, "-x", "--no-same-owner"], input=packed.stdout, check=True)
+        self.umask = umask
+        self.tree = home / name
+        self.tree.mkdir(parents=True)
+        packed = self.archive(commit) if commit else self.now()
+        subprocess.run(["tar", "-C", self.tree, "-x", "--no-same-owner"], input=packed, check=True)
         run("chown", "-R", f"{self.user.pw_uid}:{self.user.pw_gid}", home)
 
+    @staticmethod
+    def archive(commit):
+        return subprocess.run(["git", "-c", "safe.directory=*", "-C", REPO, "archive", commit], capture_output=True, check=True).stdout
+
+    @staticmethod
+    def now():
+        listed = run("git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+        there = "\0".join(name for name in listed.split("\0") if name and (REPO / name).is_file())
+        return subprocess.run(["tar", "-C", REPO, "--null", "-T", "-", "-c"], input=there.encode(), capture_output=True, check=True).stdout
+
     def __call__(self, *command, check=True, **more):
-        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TARRY_NO_SETUP": "1", **more}
+        environment = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TARRY_NO_SETUP": "1",
+                       "SOURCE_DATE_EPOCH": EPOCH, **more}
         return run(shutil.which("setpriv"), f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups", "--inh-caps=-all",
-                   *command, check=check, cwd=self.tree, env=environment, seconds=600)
+                   "bash", "-c", f'umask {self.umask}; exec "$@"', "bash", *command, check=check, cwd=self.tree, env=environment, seconds=600)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +74,28 @@ def packages(builder):
 
 
 @pytest.fixture(scope="session")
-def machine(directory, packages):
+def previous(directory):
+    """The .deb of the last version."""
+    builder = Builder(directory / "before", commit=PREVIOUS)
+    builder("make", "package")
+    [package] = (builder.tree / "build-package").glob("tarry_*.deb")
+    return package
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """What checks manifests and the list of parts, as tests/package/requirements.txt has it"""
+    place, wanted = REPO / "build-package" / "venv", REPO / "tests" / "package" / "requirements.txt"
+    stamp = place / "requirements.txt"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted.read_text(encoding="utf-8"):
+        run("/usr/bin/python3", "-m", "venv", "--clear", place)
+        run(place / "bin/pip", "install", "-q", "--disable-pip-version-check", "-r", wanted)
+        shutil.copy(wanted, stamp)
+    return place / "bin"
+
+
+@pytest.fixture(scope="session")
+def machine(directory, packages, previous):
     cache = REPO / "build-package"
     if not cache.exists():
         cache.mkdir()
@@ -69,6 +104,7 @@ def machine(directory, packages):
     unpack_base(root, packages[0], cache)
     for number, package in enumerate(packages, 1):
         shutil.copy(package, root / f"root/tarry-{number}.deb")
+    shutil.copy(previous, root / "root/tarry-previous.deb")
     machine = Machine(root)
     try:
         machine.boot()

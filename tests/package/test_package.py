@@ -2,19 +2,22 @@
 
 In this order, on one machine: each step finds what the one before it left."""
 
+import hashlib
+import json
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import time
 
 import pytest
-from conftest import REPO
+from conftest import REPO, Builder
 from machine import run
 
 JOBS = 50
 [VERSION] = re.findall(r"^project\(tarry VERSION ([0-9.]+)", (REPO / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE)
-ABSOLUTE = ("/etc/tarry", "/lib/systemd/system/tarry.service", "/usr/lib/sysusers.d/tarry.conf", "/usr/bin/tarry", "/usr/share/doc/tarry")
+ABSOLUTE = ("/etc/tarry", "/lib/systemd/system/tarry.service", "/lib/systemd/system/tarry.socket", "/usr/lib/sysusers.d/tarry.conf", "/usr/bin/tarry", "/usr/share/doc/tarry")
 
 
 def documented(name):
@@ -53,7 +56,7 @@ def test_every_documented_block_is_run_here():
     page = (REPO / "docs/operations.md").read_text(encoding="utf-8")
     here = pathlib.Path(__file__).read_text(encoding="utf-8")
     for name in re.findall(r"<!-- machine: (\w+) -->", page):
-        assert f'documented("{name}")' in here, name
+        assert f'documented("{name}")' in here or f"documented('{name}')" in here, name
 
 
 # ---- made without rights ----
@@ -97,6 +100,87 @@ def test_the_archive_runs_where_it_is_unpacked_and_has_unit_and_configuration(bu
     assert "libcurl4" in (place / "INSTALL").read_text(encoding="utf-8")
 
 
+def test_two_builds_are_the_same_bytes(builder, packages, directory):
+    """In another directory, by another user with another umask, at another time."""
+    other = Builder(directory / "elsewhere/deep", user=pwd.getpwnam("daemon"), name="source", umask="077")
+    other("make", "package", "RELEASE=2")
+    names = [packages[1].name, f"tarry-{VERSION}-linux-{os.uname().machine}.tar.gz", f"tarry-{VERSION}.spdx.json"]
+    builder("make", "package", "RELEASE=2")
+    for name in names:
+        one, two = ((tree / "build-package" / name).read_bytes() for tree in (builder.tree, other.tree))
+        assert one == two, name
+    assert str(other.tree).encode() not in (other.tree / "build-package/stripped/tarry").read_bytes()
+
+
+def test_the_program_is_no_larger_than_3_mib(builder, packages):
+    assert (builder.tree / "build-package/stripped/tarry").stat().st_size <= 3 << 20
+
+
+def test_the_list_of_parts_is_spdx_and_names_what_is_linked(builder, packages, tools):
+    path = builder.tree / f"build-package/tarry-{VERSION}.spdx.json"
+    run(tools / "pyspdxtools", "-i", path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    names = {package["name"] for package in document["packages"]}
+    linked = re.findall(r"([a-z0-9.+-]+) \(", run("dpkg-deb", "-f", packages[0], "Depends").stdout)
+    assert set(linked) - {"systemd"} <= names and {"tarry", "node-llhttp", "gcc"} <= names
+    [own] = [package for package in document["packages"] if package["name"] == "tarry"]
+    program = (builder.tree / "build-package/stripped/tarry").read_bytes()
+    assert own["checksums"][0]["checksumValue"] == hashlib.sha256(program).hexdigest()
+
+
+def test_signed_checksums_are_checked_as_documented(builder, packages):
+    """With a key that is thrown away."""
+    place = builder.tree / "build-package"
+    builder("signify-openbsd", "-G", "-n", "-p", place / "tarry.pub", "-s", "tarry.sec")
+    builder("scripts/sign", "tarry.sec")
+    check = f"cd build-package\n{documented('verify')}"
+    assert f"{packages[0].name}: OK" in builder("bash", "-euc", check).stdout
+    sound = packages[0].read_bytes()
+    try:
+        packages[0].write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+        assert builder("bash", "-euc", check, check=False).returncode != 0
+    finally:
+        packages[0].write_bytes(sound)
+    signed = place / "SHA256SUMS.sig"
+    text = signed.read_text(encoding="utf-8")
+    signed.write_text(text.replace("SHA256 (tarry_", "SHA256 (tarrY_"), encoding="utf-8")
+    assert builder("bash", "-euc", check, check=False).returncode != 0
+    missing = builder("scripts/sign", "none.sec", check=False)
+    assert missing.returncode == 1 and "cannot read the key 'none.sec'" in missing.stderr
+
+
+# ---- from the last version, and back ----
+
+INSTALL = "apt-get install -q -y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold"
+
+
+def test_an_upgrade_from_the_last_version_keeps_the_jobs(machine):
+    machine(f"{INSTALL} /root/tarry-previous.deb")
+    old = machine("dpkg-query -W -f '${Version}' tarry").stdout
+    assert old == "0.1.0-1" != f"{VERSION}-1"
+    push(machine, "orders")
+    machine(f"{INSTALL} /root/tarry-1.deb")
+    assert machine("tarry version").stdout == f"tarry {VERSION}\n" and show(machine, "ActiveState") == "active"
+    assert pending(machine, "orders") == JOBS
+    push(machine, "later", 5)
+
+
+def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(machine):
+    machine(f"{INSTALL} /root/tarry-previous.deb")
+    wait_until(lambda: "this version reads up to 4" in machine("journalctl -u tarry").stdout)
+    told = machine("journalctl -u tarry").stdout
+    assert "use the version that wrote it, or a newer one" in told and show(machine, "ActiveState") != "active"
+    machine(f"systemctl stop tarry; {INSTALL} /root/tarry-1.deb; systemctl reset-failed tarry || :; systemctl start tarry")
+    assert (pending(machine, "orders"), pending(machine, "later")) == (JOBS, 5)
+
+
+def test_a_downgrade_within_a_format_goes_on(machine):
+    machine(f"{INSTALL} /root/tarry-2.deb; {INSTALL} /root/tarry-1.deb")
+    assert show(machine, "ActiveState") == "active"
+    assert (pending(machine, "orders"), pending(machine, "later")) == (JOBS, 5)
+    machine("apt-get purge -q -y tarry; rm -r /var/lib/tarry; test ! -e /etc/tarry; test ! -e /run/tarry")
+
+
 # ---- installed ----
 
 def test_installing_starts_the_server_as_its_own_user(machine):
@@ -121,6 +205,65 @@ def test_a_policy_is_the_users_and_is_read_again_on_reload(machine):
     assert "policy read" in machine("journalctl -u tarry").stdout
     machine("echo 'allow-host = shop.example' >> /etc/tarry/policy; systemctl reload tarry")
     wait_until(lambda: "policy reloaded" in machine("journalctl -u tarry").stdout)
+
+
+# ---- the unit ----
+
+def test_the_sandbox_is_tight_and_the_server_works_in_it(machine):
+    said = machine("systemd-analyze security tarry.service --no-pager | tail -n 1").stdout
+    assert float(re.search(r"tarry.service: ([0-9.]+)", said).group(1)) <= 2.0, said
+
+
+def test_pages_of_each_command_and_the_list_of_parts_are_installed(machine):
+    listed = machine("dpkg -L tarry").stdout
+    for name in ("man/man1/tarry-push.1.gz", "man/man1/tarry-serve.1.gz", "doc/tarry/tarry.spdx.json"):
+        assert f"/usr/share/{name}\n" in listed, name
+    assert machine("stat -c '%U %G %a' /run/tarry /etc/tarry").stdout.split("\n")[:2] == ["tarry tarry 755", "root tarry 750"]
+
+
+def test_a_server_that_hangs_is_ended_and_started_again(machine):
+    assert show(machine, "WatchdogUSec") == "1min"
+    machine("mkdir -p /run/systemd/system/tarry.service.d && printf '[Service]\\nWatchdogSec=2s\\n' > /run/systemd/system/tarry.service.d/quick.conf")
+    machine("systemctl daemon-reload; systemctl restart tarry")
+    before = show(machine, "MainPID")
+    time.sleep(4)
+    assert show(machine, "MainPID") == before, "it told in time"
+    machine(f"kill -STOP {before}")
+    wait_until(lambda: show(machine, "MainPID") not in ("0", before) and is_served(machine), 60)
+    assert "Watchdog timeout" in machine("journalctl -u tarry").stdout
+    machine("rm /run/systemd/system/tarry.service.d/quick.conf; systemctl daemon-reload; systemctl restart tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+def test_the_socket_of_systemd_stays_while_the_server_restarts(machine):
+    assert machine("systemctl is-enabled tarry.socket", check=False).stdout.strip() == "disabled"
+    machine("cp -p /etc/tarry/tarry.conf /root/tarry.conf.socket")
+    machine(documented("socket"))
+    assert pending(machine, "orders") == JOBS
+    machine("systemctl stop tarry")
+    assert pending(machine, "orders") == JOBS, "whoever connects starts it"
+    assert show(machine, "ActiveState") == "active"
+    machine("systemctl disable --now tarry.socket; systemctl stop tarry; cp -p /root/tarry.conf.socket /etc/tarry/tarry.conf; systemctl start tarry")
+
+
+def test_a_certificate_reaches_the_server_as_a_credential(machine, directory):
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", machine.root / "root/tls.key", "-out", machine.root / "root/tls.pem")
+    machine("cp -p /etc/tarry/tarry.conf /root/tarry.conf.socket")
+    machine(f"cd /root; {documented('credentials')}")
+    assert machine("tarry list orders --json --url https://localhost:8443 --ca /root/tls.pem").stdout.count('"id":') == JOBS
+    assert machine("setpriv --reuid=nobody --regid=nogroup --clear-groups cat /run/credentials/tarry.service/tarry.tls.key", check=False).returncode != 0
+    machine("cp -p /root/tarry.conf.socket /etc/tarry/tarry.conf; rm -r /etc/credstore/tarry.*; systemctl restart tarry")
+    assert pending(machine, "orders") == JOBS
+
+
+def test_a_unix_socket_and_tokens_work_in_the_sandbox(machine):
+    machine("cp -p /etc/tarry/tarry.conf /root/tarry.conf.socket")
+    machine(f"cd /root; {documented('tokens')}")
+    assert machine("TARRY_TOKEN=$(cat /root/token) tarry list orders --json").stdout.count('"id":') == JOBS
+    assert machine("tarry list orders --json", check=False).returncode == 1
+    assert machine("stat -c '%U %G %a' /run/tarry/tarry.sock").stdout.strip() == "tarry tarry 660"
+    machine("cp -p /root/tarry.conf.socket /etc/tarry/tarry.conf; rm /etc/tarry/tokens /root/token; systemctl restart tarry")
 
 
 def test_what_was_backed_up_is_there_after_the_documented_restore(machine):
@@ -236,7 +379,7 @@ def test_the_archive_is_a_service_as_its_note_says(machine, builder):
     machine(f"echo '# mine' >> /usr/local/etc/tarry/tarry.conf\ncd /root/archive\n{block}")  # as an upgrade: over what runs
     assert machine("tail -n 1 /usr/local/etc/tarry/tarry.conf").stdout == "# mine\n"
     assert pending(machine, "orders") == 3
-    machine("systemctl disable --now tarry; cd /usr/local && rm -r bin/tarry lib/systemd lib/sysusers.d etc/tarry share/doc/tarry; systemctl daemon-reload; rm -r /var/lib/tarry; userdel tarry")
+    machine("systemctl disable --now tarry; cd /usr/local && rm -r bin/tarry lib/systemd lib/sysusers.d lib/tmpfiles.d etc/tarry share/doc/tarry; systemctl daemon-reload; rm -r /var/lib/tarry; userdel tarry")
 
 
 @pytest.fixture(scope="module")
