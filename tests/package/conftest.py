@@ -1,5 +1,6 @@
 """The package of this tree, made by an ordinary user, and a Debian to install it on."""
 
+import functools
 import os
 import pathlib
 import pwd
@@ -13,7 +14,7 @@ from machine import Machine, lacks, run, unpack_base
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
-EPOCH = "1800000000"  # the time of all that is in a package, in every build here
+EPOCH = "1700000000"  # the time of all that is in a package, in every build here
 PREVIOUS = "1ec6fd8"  # the last commit of version 0.1.0
 
 
@@ -36,7 +37,9 @@ class Builder:
         return subprocess.run(["git", "-c", "safe.directory=*", "-C", REPO, "archive", commit], capture_output=True, check=True).stdout
 
     @staticmethod
+    @functools.cache
     def now():
+        """As it is at the first call: every builder has the same, whoever works in this tree meanwhile."""
         listed = run("git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         there = "\0".join(name for name in listed.split("\0") if name and (REPO / name).is_file())
         return subprocess.run(["tar", "-C", REPO, "--null", "-T", "-", "-c"], input=there.encode(), capture_output=True, check=True).stdout
