@@ -79,6 +79,8 @@ def packages(builder):
 @pytest.fixture(scope="session")
 def previous(directory):
     """The .deb of the last version."""
+    there = run("git", "-c", "safe.directory=*", "-C", REPO, "cat-file", "-e", PREVIOUS, check=False)
+    assert there.returncode == 0, f"commit {PREVIOUS}, the last of version 0.1.0, is not in this clone, run: git fetch --unshallow"
     builder = Builder(directory / "before", commit=PREVIOUS)
     builder("make", "package")
     [package] = (builder.tree / "build-package").glob("tarry_*.deb")
