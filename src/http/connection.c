@@ -678,6 +678,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         cut_connection(connection);
     } else if (got > 0 && !connection->is_closing) {
         http_count(&front->counters.bytes_in, (uint64_t)got);
+        http_wake_sleeper(front->shared);
         (void)http_front_now_ms(front);
         if (connection->pauses != front->pauses && is_stale(connection))
             refuse_stale(connection);

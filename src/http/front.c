@@ -111,6 +111,23 @@ void http_shared_set_backup_hooks(struct http_shared *shared, const struct http_
     shared->backup = hooks;
 }
 
+uint64_t http_shared_bytes_in(struct http_shared *shared)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&shared->lock);
+    for (uint32_t i = 0; i < shared->front_count; i++)
+        bytes += atomic_load_explicit(&shared->fronts[i]->counters.bytes_in, memory_order_relaxed);
+    pthread_mutex_unlock(&shared->lock);
+    return bytes;
+}
+
+void http_shared_wake_once(struct http_shared *shared, void (*wake)(void *ctx), void *ctx)
+{
+    shared->wake = wake;
+    shared->wake_ctx = ctx;
+    atomic_store_explicit(&shared->wants_wake, true, memory_order_release);
+}
+
 /* ---- turns ---- */
 
 static void expire_waits(void *ctx)

@@ -75,6 +75,10 @@ struct quota;
 void http_shared_set_quota(struct http_shared *shared, struct quota *quota);
 /* What the process may use; 0: no limit. Before the reactors run. */
 void http_shared_set_process_memory(struct http_shared *shared, uint64_t bytes_max);
+/* Bytes that have come at all fronts. Any thread. */
+uint64_t http_shared_bytes_in(struct http_shared *shared);
+/* `wake` is called once, on the thread of a front, when bytes come again. */
+void http_shared_wake_once(struct http_shared *shared, void (*wake)(void *ctx), void *ctx);
 /* Any thread: what it uses, and whether that is too much for pushes. */
 void http_shared_note_memory(struct http_shared *shared, uint64_t bytes, bool is_spent);
 

@@ -126,6 +126,9 @@ struct http_shared {
     uint32_t metrics_topics; /* that have lines of their own at /metrics */
     void (*emit)(void *ctx, struct buffer *out);
     void *emit_ctx;
+    atomic_bool wants_wake; /* somebody sleeps until bytes come */
+    void (*wake)(void *ctx);
+    void *wake_ctx;
     struct access *access;       /* NULL: everybody is anyone */
     struct quota *quota;         /* NULL: nothing is counted */
     atomic_bool is_memory_spent; /* of the process: nothing is pushed */
@@ -148,6 +151,14 @@ static inline void http_count(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
                           memory_order_relaxed);
+}
+
+/* Bytes came: whoever sleeps until then is woken. */
+static inline void http_wake_sleeper(struct http_shared *shared)
+{
+    if (atomic_load_explicit(&shared->wants_wake, memory_order_relaxed) &&
+        atomic_exchange_explicit(&shared->wants_wake, false, memory_order_acquire))
+        shared->wake(shared->wake_ctx);
 }
 
 /* ---- time, looked at once a turn ---- */

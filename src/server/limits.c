@@ -14,8 +14,9 @@
 
 enum {
     PERIOD_MS = 100,
-    LOOK_MS = 1000, /* at the jobs of callers */
-    TRIM_MS = 2000, /* between two times that memory is given back */
+    AWAKE_MS = 1000, /* since bytes came the last time */
+    LOOK_MS = 1000,  /* at the jobs of callers */
+    TRIM_MS = 2000,  /* between two times that memory is given back */
     PAGE_TOPICS = 1000
 };
 
@@ -160,13 +161,44 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
 
 /* ---- its life ---- */
 
+/* On the first reactor's thread. */
+static void run_woken(struct letter *letter)
+{
+    struct limits *limits =
+        (struct limits *)(void *)((char *)letter - offsetof(struct limits, woken));
+    limits->came_ms = clock_inner_ms();
+    deadline_set(limits->alarm, limits->came_ms + PERIOD_MS);
+}
+
+/* On the thread of the front to which bytes came. */
+static void wake(void *ctx)
+{
+    struct limits *limits = ctx;
+    reactor_post(limits->reactor, &limits->woken);
+}
+
+/* Where nothing has come for a while and memory is not short, the next look waits for what comes. */
+static void fall_asleep_or_go_on(struct limits *limits, int64_t now_ms)
+{
+    uint64_t came = http_shared_bytes_in(limits->http);
+    if (came != limits->came)
+        limits->came_ms = now_ms;
+    limits->came = came;
+    if (limits->is_spent || limits->never_sleeps || now_ms - limits->came_ms < AWAKE_MS) {
+        deadline_set(limits->alarm, now_ms + PERIOD_MS);
+        return;
+    }
+    limits->woken.run = run_woken;
+    http_shared_wake_once(limits->http, wake, limits);
+}
+
 static void on_alarm(void *ctx)
 {
     struct limits *limits = ctx;
     int64_t now_ms = clock_inner_ms();
     look_at_memory(limits, now_ms);
     look_at_jobs(limits, now_ms);
-    deadline_set(limits->alarm, now_ms + PERIOD_MS);
+    fall_asleep_or_go_on(limits, now_ms);
 }
 
 static uint32_t half_unless(uint32_t given, uint32_t all)
@@ -186,7 +218,7 @@ bool limits_open(struct limits *limits, const struct config *config)
         .topics = config->max_topics,
         .seed = random_u64(),
     };
-    *limits = (struct limits){.statm = -1};
+    *limits = (struct limits){.statm = -1, .never_sleeps = config->amqp_in[0]};
     limits->memory_bytes_max =
         config->max_memory_bytes ? (uint64_t)config->max_memory_bytes : eighty;
     limits->quota = quota_new(&options);
@@ -198,6 +230,7 @@ bool limits_attach(struct limits *limits, struct http_shared *http, struct queue
 {
     limits->http = http;
     limits->queue = queue;
+    limits->reactor = reactor;
     limits->alarm = deadline_new(reactor, on_alarm, limits);
     limits->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     limits->on_event = queue->on_event;

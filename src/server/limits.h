@@ -26,6 +26,11 @@ struct limits {
     uint64_t memory_bytes_max; /* 0: no limit */
     int statm;                 /* /proc/self/statm; -1: none */
     bool is_spent, is_looking, is_stopped;
+    bool never_sleeps; /* jobs come from elsewhere than the fronts, too */
+    struct letter woken;
+    struct reactor *reactor;
+    uint64_t came;   /* bytes at all fronts, at the last look */
+    int64_t came_ms; /* when they were others than at the look before */
     int64_t looked_ms, trimmed_ms;
     void (*on_event)(void *owner, enum queue_event event,
                      struct slice topic); /* of who came before */
