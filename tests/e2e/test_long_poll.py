@@ -1,6 +1,7 @@
 """Thousands of consumers that wait: cheap while they do, and each job goes to one of them."""
 
 import resource
+import select
 import selectors
 import time
 
