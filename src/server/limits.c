@@ -96,23 +96,47 @@ static void look_at_jobs(struct limits *limits, int64_t now_ms)
 
 /* ---- topics with a push_rate ---- */
 
-static void follow_page(struct limits *limits, struct slice after);
+static void follow_page(struct limits *limits);
+static void follow_all(struct limits *limits);
 
+/* A store may give all topics, whatever was asked for: so it ends where a page brings nothing new. */
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct limits *limits = owner;
+    struct slice after = slice_make(limits->after, limits->after_len), last = {0};
     (void)tag;
     for (size_t i = 0; i < reply->topic_count; i++)
         quota_topic_set(limits->quota, reply->topics[i].name, reply->topics[i].settings.push_rate);
-    if (reply->topic_count >= PAGE_TOPICS && !limits->is_stopped)
-        follow_page(limits, reply->topics[reply->topic_count - 1].name);
+    if (reply->topic_count)
+        last = reply->topics[reply->topic_count - 1].name;
+    limits->is_following = reply->topic_count == PAGE_TOPICS && !limits->is_stopped &&
+                           last.len <= sizeof limits->after && slice_compare(last, after) > 0;
+    if (limits->is_following) {
+        memcpy(limits->after, last.at, last.len);
+        limits->after_len = last.len;
+        follow_page(limits);
+    } else if (limits->wants_again && !limits->is_stopped) {
+        follow_all(limits);
+    }
 }
 
-static void follow_page(struct limits *limits, struct slice after)
+static void follow_page(struct limits *limits)
 {
-    queue_topics_page(limits->queue,
-                      (struct queue_topics_page){.after = after, .limit = PAGE_TOPICS},
+    const struct queue_topics_page page = {.after = slice_make(limits->after, limits->after_len),
+                                           .limit = PAGE_TOPICS};
+    queue_topics_page(limits->queue, page,
                       (struct queue_reply_to){.done = on_page, .owner = limits});
+}
+
+/* All topics, from the first one on. */
+static void follow_all(struct limits *limits)
+{
+    limits->wants_again = limits->is_following;
+    if (limits->is_following)
+        return;
+    limits->is_following = true;
+    limits->after_len = 0;
+    follow_page(limits);
 }
 
 /* A topic that is asked for. */
@@ -154,7 +178,7 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
     if (event == QUEUE_EVENT_TOPIC && !limits->is_stopped && topic.len)
         follow_topic(limits, topic);
     else if (event == QUEUE_EVENT_TOPIC && !limits->is_stopped)
-        follow_page(limits, topic);
+        follow_all(limits);
     if (limits->on_event)
         limits->on_event(limits->on_event_owner, event, topic);
 }
@@ -243,7 +267,7 @@ bool limits_attach(struct limits *limits, struct http_shared *http, struct queue
 
 void limits_start(struct limits *limits)
 {
-    follow_page(limits, (struct slice){0});
+    follow_all(limits);
     deadline_set(limits->alarm, clock_inner_ms() + PERIOD_MS);
 }
 

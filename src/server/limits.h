@@ -26,6 +26,10 @@ struct limits {
     uint64_t memory_bytes_max; /* 0: no limit */
     int statm;                 /* /proc/self/statm; -1: none */
     bool is_spent, is_looking, is_stopped;
+    bool wants_again;  /* they may have changed meanwhile */
+    bool is_following; /* all topics, page by page; the last page ended with `after` */
+    size_t after_len;
+    char after[JOB_TOPIC_BYTES_MAX];
     bool never_sleeps; /* jobs come from elsewhere than the fronts, too */
     struct letter woken;
     struct reactor *reactor;
